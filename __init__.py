@@ -1,0 +1,45 @@
+"""mycc: an ahead-of-time compiler for PyTorch models.
+
+    import mycc
+    mycc.compile(model, args, out="model.pkg")      # needs torch: pip install mycc[compiler]
+    m = mycc.load("model.pkg")                      # numpy is enough
+    y = m(x)
+
+Importing mycc imports neither torch nor numpy: every name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+__all__ = ["CompileError", "Error", "InputError", "LoadError", "RunError", "__version__", "compile", "load"]
+
+_HOMES = {
+    "compile": ".compiler.api",
+    "load": ".runtime.loader",
+    "Error": ".runtime.errors",
+    "CompileError": ".runtime.errors",
+    "InputError": ".runtime.errors",
+    "LoadError": ".runtime.errors",
+    "RunError": ".runtime.errors",
+}
+
+if TYPE_CHECKING:
+    from .compiler.api import compile
+    from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
+    from .runtime.loader import load
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOMES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,397 @@
+"""The `mycc` command: each subcommand is a few lines over the Python API.
+
+Only `compile` needs torch; it is imported when that command runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from . import __version__
+from .runtime.errors import Error
+
+if TYPE_CHECKING:
+    from .compiler.capture.source import Source
+    from .compiler.observe import Observer
+    from .compiler.request import CompileRequest
+
+__all__ = ["app"]
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+_Result = TypeVar("_Result")
+
+
+class _ErrorGroup(TyperGroup):
+    """Turns exceptions into a message and an exit code: 2 for the user's errors, 3 for our own. Never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Error as error:
+            _print_error(error)
+            if _verbose():
+                _print_traceback()
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if type(error).__module__.startswith(("click", "typer")):
+                raise
+            _print_internal_error(error)
+            raise typer.Exit(3) from None
+
+
+app = typer.Typer(
+    name="mycc", cls=_ErrorGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+    context_settings=_CONTEXT, pretty_exceptions_enable=False,
+    help="Ahead-of-time compiler for PyTorch models: PyTorch in, one small native package out.",
+)  # fmt: skip
+cache_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The cache of compiled objects.")
+app.add_typer(cache_app, name="cache")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Package = Annotated[Path, typer.Argument(metavar="FILE", help="A package (model.pkg).")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads of a call. Default: one per core.")]
+Target = Annotated[str | None, typer.Option("--target", help="Which of the package's targets. Default: the best one here.")]
+Entry = Annotated[str | None, typer.Option("--entry", help="Which entry point. Default: the first.")]
+Sizes = Annotated[list[str] | None, typer.Option("--size", "--set", metavar="NAME=SIZE", help="A dynamic size, batch=4.")]
+CacheDir = Annotated[Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where compiled objects are kept.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail; tracebacks of internal errors.")]
+
+
+class ModeChoice(StrEnum):
+    """torch.compile's modes."""
+
+    default = "default"
+    reduce_overhead = "reduce-overhead"
+    max_autotune = "max-autotune"
+
+
+# -- compile ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("compile")
+def compile_command(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory, or program.pt2.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="The package. Default: NAME.pkg here.")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example input: x=f32[1,3,224,224].")
+    ] = None,
+    dynamic: Annotated[
+        list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")
+    ] = None,
+    target: Annotated[
+        str, typer.Option("--target", help="cpu, or cpu:x86-64-v2|x86-64-v3|x86-64-v4|aarch64; several with commas.")
+    ] = "cpu",
+    mode: Annotated[ModeChoice, typer.Option("--mode", help="torch.compile's modes.")] = ModeChoice.default,
+    dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")] = None,
+    threads: Threads = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Measure kernel variants on this machine.")] = False,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare with the model in float64.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="Make an error of every warning.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="GROUP.OPTION=VALUE", help="Any option of compiler/options.py.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The package's name in Python. Default: from the file.")] = None,
+    dump: Annotated[Path | None, typer.Option("--dump", metavar="DIR", help="Write every stage's result there.")] = None,
+    cache_dir: CacheDir = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="C++ compilers at once. Default: one per core.")] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compile a model to a package."""
+    from .compiler.api import check_out, compile_entries, compile_request, require_torch, run_request
+    from .compiler.observe import TimingObserver, running_stage
+    from .compiler.options import CompileOptions
+
+    timing = TimingObserver()
+    observers: list[Observer] = [timing] if as_json else [timing, _progress()]
+    start = perf_counter()
+    options = CompileOptions.of(
+        target=target, dtype=dtype, mode=mode.value, tune=tune, verify=verify, strict=strict, threads=threads,
+        options=settings, cache_dir=cache_dir, jobs=jobs, dump=dump,
+    )  # fmt: skip
+    if out is not None:
+        check_out(out)
+    with _stdout_to_stderr(as_json):
+        with running_stage(observers, "load") as stage:
+            require_torch()
+            loaded = _load(source, inputs or [])
+            stage.summary = _describe(loaded)
+        entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
+        request = compile_request(entries, options, out or Path(f"{loaded.name}.pkg"), name)
+        path = run_request(request, observers)
+    _report_compile(request, path, timing, perf_counter() - start, as_json)
+
+
+def _load(source: str, inputs: Sequence[str]) -> Source:
+    from dataclasses import replace
+
+    from .compiler.capture.source import load_source
+
+    loaded = load_source(source)
+    if not inputs:
+        return loaded
+    from .compiler.capture.examples import override_inputs
+    from .compiler.capture.export import forward_of
+
+    args, kwargs = override_inputs(forward_of(loaded.model), loaded.args, loaded.kwargs, inputs)
+    return replace(loaded, args=args, kwargs=kwargs)
+
+
+def _describe(source: Source) -> str:
+    """`BertModel, 109.5 M parameters`"""
+    parameters = getattr(source.model, "parameters", None)
+    kind = getattr(source.model, "__name__", type(source.model).__name__)
+    if not callable(parameters):
+        return kind
+    count = sum({id(p): p.numel() for p in parameters()}.values())
+    return f"{kind}, {count / 1e6:.1f} M parameters"
+
+
+def _progress() -> Observer:
+    from .compiler.progress import ProgressObserver
+
+    return ProgressObserver()
+
+
+def _report_compile(request: CompileRequest, path: Path, timing: Any, seconds: float, as_json: bool) -> None:
+    from .runtime.inspect import accuracy_line, inspect_package, megabytes
+
+    facts = inspect_package(os.fspath(path))
+    if as_json:
+        stages = [{"name": s.name, "seconds": round(s.seconds, 3), "summary": s.summary} for s in timing.stages]
+        kept = {key: facts[key] for key in ("path", "name", "size", "weights", "other", "targets", "glibc", "check")}
+        entries = [{"name": row["name"], "signature": row["signature"], "kernels": len(row["kernels"])}
+                   for row in facts["entry_points"]]  # fmt: skip
+        result = {**kept, "entry_points": entries, "seconds": round(seconds, 3), "stages": stages}
+        _print_json({**result, "warnings": timing.warnings})
+        return
+    kernels = sum(len(row["kernels"]) for row in facts["entry_points"])
+    targets = ", ".join(row["target"] for row in facts["targets"])
+    print(f"\n{path}  {megabytes(facts['size'])}  ({kernels} kernels, {targets}, {seconds:.1f} s)")
+    for row in facts["entry_points"]:
+        print(f"  {row['signature']}")
+    print(f"  {accuracy_line(facts['check'])}")
+    print(f"  run it: mycc run {path}   or in Python: mycc.load({os.fspath(path)!r})")
+
+
+# -- the light commands: no torch ---------------------------------------------------------------------------------------
+
+
+@app.command("run")
+def run_command(
+    file: Package,
+    inputs: Annotated[
+        list[Path] | None, typer.Option("--input", "-i", metavar="FILE", help="One .npz, or .npy files in order. Default: random.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the outputs to this .npz.")] = None,
+    sizes: Sizes = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random inputs.")] = 0,
+    entry: Entry = None,
+    threads: Threads = None,
+    target: Target = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a package on inputs from files or on random ones."""
+    from .runtime.execute import parse_sizes, run_package
+
+    result = run_package(
+        file, inputs or None, sizes=parse_sizes(sizes or []), entry=entry, threads=threads, target=target, out=out, seed=seed
+    )
+    if as_json:
+        _print_json(_run_facts(result))
+    else:
+        from .runtime.render import render_run
+
+        _print_rich(render_run(result))
+
+
+def _run_facts(result: Any) -> dict[str, Any]:
+    def shape(array: Any) -> dict[str, Any]:
+        return {"dtype": array.dtype.name, "shape": list(array.shape)}
+
+    return {
+        "entry": result.entry, "target": result.target, "threads": result.threads, "generated": result.generated,
+        "inputs": {name: shape(array) for name, array in result.inputs.items()},
+        "outputs": {name: shape(array) for name, array in result.outputs.items()},
+        "seconds": result.seconds, "out": result.out,
+    }  # fmt: skip
+
+
+@app.command("inspect")
+def inspect_command(
+    file: Package,
+    fusions: Annotated[bool, typer.Option("--fusions", help="Which fusions were done, which not, and why.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="The members of the package and their sizes.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what a package is: signature, targets, kernels with their source lines, memory, sizes."""
+    from .runtime.inspect import inspect_package
+
+    facts = inspect_package(os.fspath(file))
+    if as_json:
+        _print_json(facts)
+    else:
+        from .runtime.render import render_inspection
+
+        _print_rich(render_inspection(facts, fusions=fusions, members=members or verbose))
+
+
+@app.command("verify")
+def verify_command(
+    file: Package, threads: Threads = None, target: Target = None, as_json: Json = False, verbose: Verbose = False
+) -> None:
+    """Check every hash of a package, then its results against its accuracy certificate. Exit code 1: not accurate."""
+    from .runtime.verify import verify_package
+
+    report = verify_package(file, threads, target)
+    if as_json:
+        _print_json(report.as_dict())
+    else:
+        from .runtime.render import render_verify
+
+        _print_rich(render_verify(report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command("bench")
+def bench_command(
+    file: Package,
+    threads: Threads = None,
+    sizes: Sizes = None,
+    runs: Annotated[int | None, typer.Option("--runs", help="Timed runs. Default: a second's worth.")] = None,
+    kernels: Annotated[bool, typer.Option("--kernels", help="Time every kernel too.")] = False,
+    entry: Entry = None,
+    target: Target = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure loading, the first run and the following ones."""
+    from .runtime.execute import parse_sizes
+    from .runtime.measure import bench_package
+
+    result = bench_package(
+        file, threads, parse_sizes(sizes or []), runs, entry=entry, target=target, kernels=kernels or verbose
+    )
+    if as_json:
+        _print_json(result)
+    else:
+        from .runtime.render import render_bench
+
+        _print_rich(render_bench(result))
+
+
+# -- cache --------------------------------------------------------------------------------------------------------------
+
+
+@cache_app.command("info")
+def cache_info_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
+    """Show where the cache is, what it holds and its size."""
+    from .compiler.build.cache import cache_info
+
+    facts = cache_info(cache_dir)
+    if as_json:
+        _print_json(facts)
+    else:
+        for key, value in facts.items():
+            print(f"{key:<10} {value}")
+
+
+@cache_app.command("clear")
+def cache_clear_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
+    """Remove everything from the cache."""
+    from .compiler.build.cache import clear_cache
+
+    freed = clear_cache(cache_dir)
+    if as_json:
+        _print_json({"freed": freed})
+    else:
+        print(f"freed {freed / 1e6:.1f} MB")
+
+
+# -- shared -------------------------------------------------------------------------------------------------------------
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mycc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr(wanted: bool) -> Iterator[None]:
+    """With --json standard output is the JSON's alone: what the user's model prints goes to standard error."""
+    with contextlib.redirect_stdout(sys.stderr) if wanted else contextlib.nullcontext():
+        yield
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, default=str))
+
+
+def _print_rich(renderable: Any) -> None:
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 10_000  # into a file or pipe: never cut a line
+    Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide).print(renderable)
+
+
+def _verbose() -> bool:
+    return "-v" in sys.argv or "--verbose" in sys.argv
+
+
+def _print_error(error: Error) -> None:
+    label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
+    print(f"{label} {error}", file=sys.stderr)
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()
+
+
+def _print_internal_error(error: Exception) -> None:
+    import traceback
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = str(error).strip().splitlines()
+    print(f"internal error: {type(error).__name__}: {text[0] if text else ''}", file=sys.stderr)
+    print(f"  at {Path(frame.filename).name}:{frame.lineno} in {frame.name}", file=sys.stderr)
+    print(f"  mycc {__version__}, Python {platform.python_version()}, {platform.machine()}", file=sys.stderr)
+    if _verbose():
+        _print_traceback()
+    else:
+        print("  This is a fault of mycc, not of your model. Run again with -v and report what it prints.", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    app()

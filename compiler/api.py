@@ -1,0 +1,185 @@
+"""`mycc.compile`: checks what it is given, and hands it to the pipeline."""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import CompileError
+from .observe import DumpObserver, Observer
+from .options import CompileOptions, Mode
+from .request import CompileRequest
+
+if TYPE_CHECKING:
+    from .capture.export import CaptureRequest
+
+__all__ = ["check_out", "compile", "compile_entries", "compile_request", "require_torch", "run_request"]
+
+
+def compile(
+    model: Any,
+    args: Sequence[Any] | Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    out: str | os.PathLike[str],
+    dynamic_shapes: Any = None,
+    target: str | Sequence[str] = "cpu",
+    dtype: Any = None,
+    mode: Mode = "default",
+    tune: bool = False,
+    verify: bool = True,
+    strict: bool = False,
+    threads: int | None = None,
+    options: Mapping[str, object] | Sequence[str] | None = None,
+    name: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    dump: str | os.PathLike[str] | None = None,
+    progress: bool | Observer | None = None,
+    dynamic: Sequence[str] = (),
+) -> Path:
+    """Compiles a model to a package that runs without torch.
+
+    Args:
+        model: an nn.Module, a callable or an ExportedProgram; or {"encode": (module, args[, kwargs[, dynamic_shapes]]),
+            ...} for a package with several entry points, which share their weights.
+        args, kwargs: example inputs. Tensors are the package's inputs; all else (numbers, None, text) becomes constant.
+        out: the file to write. It appears whole or not at all.
+        dynamic_shapes: which sizes change from call to call, in torch.export's own form.
+        target: "cpu" (this machine's ISA level), "cpu:x86-64-v3", ...; several with commas between.
+        dtype: the dtype to compute in; None: the model's own.
+        mode: torch.compile's word: "default", "reduce-overhead" or "max-autotune".
+        tune: measure kernel variants on this machine.
+        verify: compare the package with the model in float64 before it is written.
+        strict: make an error of every warning.
+        threads: threads of a call of the package; None: one per core where it runs.
+        options: {"schedule.fuse": False} or ["schedule.fuse=false"], over compiler/options.py.
+        name: the package's name, under which Python can import it; None: from `out`.
+        cache_dir: where compiled objects are kept; None: the user's cache directory.
+        jobs: C++ compilers that run at once; None: one per core.
+        dump: directory for a text file per stage.
+        progress: True to show the stages on standard error, or an Observer of one's own.
+        dynamic: sizes that change in the command line's form: ["x:0=batch(1..64)"].
+
+    Returns:
+        The package's path.
+
+    Raises:
+        CompileError: the model, its inputs or an option cannot be compiled; says what, where and what to do.
+    """
+    require_torch()
+    checked = CompileOptions.of(
+        target=target, dtype=dtype, mode=mode, tune=tune, verify=verify, strict=strict, threads=threads,
+        options=options, cache_dir=cache_dir, jobs=jobs, dump=dump,
+    )  # fmt: skip
+    entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)
+    return run_request(compile_request(entries, checked, out, name), _observers(progress))
+
+
+def compile_request(
+    entries: Sequence[CaptureRequest], options: CompileOptions, out: str | os.PathLike[str], name: str | None = None
+) -> CompileRequest:
+    """The checked request for a package. Raises CompileError."""
+    path = check_out(out)
+    package = _check_name(name) if name is not None else _name_of(path)
+    return CompileRequest(tuple(entries), options, path, package, tuple(options.ineffective()))
+
+
+def run_request(request: CompileRequest, observers: Sequence[Observer]) -> Path:
+    """Runs the pipeline. Warnings go to the observers, or without any to Python's warnings."""
+    from .pipeline import run
+
+    for text in request.warnings:
+        for observer in observers:
+            observer.warning(text)
+        if not observers:
+            warnings.warn(text, stacklevel=3)
+    if request.options.dump is not None:
+        observers = [*observers, DumpObserver(request.options.dump)]
+    return Path(run(request, observers).path)
+
+
+def require_torch() -> None:
+    """Raises CompileError when torch is missing or too old: a loader's installation has none."""
+    try:
+        import torch
+    except ImportError as error:
+        raise CompileError(
+            f"compiling needs torch, which cannot be imported ({error})", hint="Install it with: pip install mycc[compiler]"
+        ) from None
+    version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
+    if version < (2, 11):
+        raise CompileError(f"compiling needs torch 2.11 or later; this is {torch.__version__}")
+
+
+def _observers(progress: bool | Observer | None) -> list[Observer]:
+    if isinstance(progress, Observer):
+        return [progress]
+    if not progress:
+        return []
+    from .progress import ProgressObserver
+
+    return [ProgressObserver()]
+
+
+def check_out(out: str | os.PathLike[str]) -> Path:
+    """The path of the package to write, in a directory that can be written. Raises CompileError."""
+    path = Path(out).expanduser()
+    if path.is_dir():
+        raise CompileError(f"cannot write the package to '{path}': it is a directory")
+    if not path.absolute().parent.is_dir():
+        raise CompileError(f"cannot write the package to '{path}': there is no directory '{path.absolute().parent}'")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise CompileError(f"cannot write the package to '{path}': no permission to write there")
+    return path
+
+
+def _check_name(name: str) -> str:
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise CompileError(f"'{name}' cannot be a package's name: it has to be a Python identifier, such as my_model")
+    return name
+
+
+def _name_of(path: Path) -> str:
+    name = re.sub(r"\W", "_", path.name.split(".")[0]) or "model"
+    return f"model_{name}" if not name.isidentifier() or keyword.iskeyword(name) else name
+
+
+def compile_entries(
+    model: Any,
+    args: Sequence[Any] | Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    dynamic: Sequence[str] = (),
+) -> tuple[CaptureRequest, ...]:
+    """The entry points of what mycc.compile was given as its model. Raises CompileError."""
+    from .capture.export import CaptureRequest
+
+    if not isinstance(model, Mapping):
+        return (CaptureRequest(model, _args(args), dict(kwargs or {}), dynamic_shapes, tuple(dynamic)),)
+    if args or kwargs or dynamic_shapes:
+        raise CompileError(
+            "several entry points have their inputs beside them",
+            hint='For example mycc.compile({"encode": (module, args, kwargs, dynamic_shapes)}, out=...).',
+        )
+    if not model:
+        raise CompileError("there is no entry point to compile")
+    entries = []
+    for name, entry in model.items():
+        parts = entry if isinstance(entry, tuple) else (entry,)
+        if not 1 <= len(parts) <= 4:
+            raise CompileError(f"entry point '{name}' has {len(parts)} parts, not (module, args[, kwargs[, dynamic_shapes]])")
+        module, entry_args, entry_kwargs, shapes = (*parts, *((), None, None)[len(parts) - 1 :])
+        checked = _args(entry_args), dict(entry_kwargs or {}), shapes, tuple(dynamic), _check_name(name)
+        entries.append(CaptureRequest(module, *checked))
+    return tuple(entries)
+
+
+def _args(args: Sequence[Any] | Any) -> tuple[Any, ...]:
+    """A single tensor is taken for a tuple of one, as users write it."""
+    return tuple(args) if isinstance(args, (tuple, list)) else (args,)

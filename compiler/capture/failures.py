@@ -1,0 +1,175 @@
+"""What torch.export says when it fails, in short, with the user's line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ...runtime.errors import CompileError, Error
+from .source_lines import Frame, frames_of_exception, is_torch_file, pick, user_frame
+
+__all__ = ["GuardLines", "export_failure", "quiet_export"]
+
+_SHAPES_LOG = "torch.fx.experimental.symbolic_shapes"
+_LOGS = (_SHAPES_LOG, "torch.export", "torch._export", "torch._dynamo")
+_SIZE_OF = re.compile(r"L\['(?P<argument>\w+)'\](?:\[(?P<index>\d+)\])?\.size\(\)\[(?P<axis>\d+)\]")
+_SPECIALISED = re.compile(r"You marked (?P<name>.+?) as dynamic but your code specialized it to be a constant \((?P<value>\d+)\)")
+_EVALUATED = re.compile(r"(?:eval|runtime_assert) (?P<guard>.+?) \[guard added\]")
+_FAKE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\w+)\n\s*(?P<text>.*)')
+
+
+@contextlib.contextmanager
+def quiet_export() -> Iterator[None]:
+    """Keeps torch's logs, deprecation warnings and half-made graphs off the terminal; the user's own output stays."""
+    loggers = [logging.getLogger(name) for name in _LOGS]
+    levels = [logger.level for logger in loggers]
+    captured = io.StringIO()
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(captured):
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        text = captured.getvalue()
+        if text and "def forward(self" not in text:
+            sys.stderr.write(text)
+
+
+class GuardLines(logging.Handler):
+    """Collects at which line of the model torch.export fixed a size: (guard, file and line as torch tells them)."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.guards: list[tuple[str, Frame | None]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if match := _EVALUATED.search(record.getMessage()):
+            import traceback
+
+            frames = [Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in traceback.extract_stack()]
+            inside = [i for i, f in enumerate(frames) if f.file.endswith(("_export/non_strict_utils.py", "export/_trace.py"))]
+            self.guards.append((match["guard"], user_frame(frames[inside[-1] if inside else 0 :])))
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        logger = logging.getLogger(_SHAPES_LOG)
+        level, propagate, handlers = logger.level, logger.propagate, logger.handlers[:]
+        logger.setLevel(logging.INFO)
+        logger.propagate, logger.handlers = False, [self]
+        try:
+            yield
+        finally:
+            logger.level, logger.propagate, logger.handlers = level, propagate, handlers
+            logger.setLevel(level)
+
+    def of_value(self, value: int) -> Frame | None:
+        """The line that fixed some size to this value."""
+        for guard, frame in self.guards:
+            if frame is not None and re.fullmatch(rf"Eq\(.*\b{value}\)", guard):
+                return frame
+        return None
+
+
+def place(frame: Frame | None) -> str:
+    """`model.py:41  h = h.view(2, -1)`"""
+    return f"{Path(frame.file).name}:{frame.line}  {frame.text}".rstrip() if frame else ""
+
+
+def export_failure(error: Exception, names: Sequence[str], retry: Callable[[], object]) -> Error:
+    """The CompileError for an exception out of torch.export.
+
+    Args:
+        error: what was raised.
+        names: names of the tensor inputs, in order.
+        retry: does the export again; used to learn at which line a size was fixed.
+    """
+    if isinstance(error, Error):
+        return error
+    text = _rename(str(error), names)
+    if specialised := list(_SPECIALISED.finditer(text)):
+        return _specialised(text, specialised, retry)
+    if "Constraints violated" in text:
+        return _constraints(text)
+    frames = frames_of_exception(error)
+    lines = _places(frames) or _quoted_places(text)
+    if "data-dependent" in text or type(error).__name__ == "GuardOnDataDependentSymNode":
+        return CompileError(
+            "the model cannot be exported: its control flow or a size depends on the values of a tensor",
+            details=lines,
+            hint="Write it without Python `if`, `int()` or `.item()` on tensors, for example with torch.where.",
+        )
+    return CompileError(f"the model cannot be exported: {_first_lines(error, text)}", details=lines)
+
+
+def _rename(text: str, names: Sequence[str]) -> str:
+    """torch's `L['tensors'][0].size()[1]` as `x dimension 1`."""
+
+    def readable(match: re.Match[str]) -> str:
+        index = int(match["index"]) if match["index"] else None
+        name = names[index] if index is not None and index < len(names) else match["argument"]
+        return f"{name} dimension {match['axis']}"
+
+    return _SIZE_OF.sub(readable, text)
+
+
+def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[], object]) -> CompileError:
+    lines = GuardLines()
+    with lines.listening(), contextlib.suppress(Exception):
+        retry()
+    details = []
+    for match in matches:
+        where = re.search(rf"\b{re.escape(match['name'])} = (\w+ dimension \d+)", text)
+        name = f"{match['name']} ({where[1]})" if where else match["name"]
+        details.append(f"{name} is fixed to {match['value']}  {place(lines.of_value(int(match['value'])))}".rstrip())
+    return CompileError(
+        "the model fixes a dimension that was asked to be dynamic",
+        details=details,
+        hint="Take sizes from x.shape instead of constants on these lines, or leave the dimension fixed.",
+    )
+
+
+def _constraints(text: str) -> CompileError:
+    head, _, fixes = text.partition("Suggested fixes:")
+    found = [line.strip().removeprefix("- ") for line in head.splitlines() if line.strip().startswith("- ")]
+    details = [re.sub(r"^Not all values of (.*?) in the specified range (.*?) satisfy the generated guard ", r"\1: ", f) for f in found]
+    wanted = [line.strip() for line in fixes.split("\n\n")[0].splitlines() if line.strip()]
+    return CompileError(
+        "the model does not work for all sizes of the dynamic range",
+        details=list(dict.fromkeys(details))[:4],
+        hint=f"Sizes that work: {'; '.join(wanted)}" if wanted else None,
+    )
+
+
+def _places(frames: Sequence[Frame]) -> list[str]:
+    """The user's line, and the library's line inside it when that is another."""
+    inside = [i for i, f in enumerate(frames) if is_torch_file(f.file) and "/export" in f.file]
+    found = pick(frames[inside[0] :] if inside else frames)
+    if found is None:
+        return []
+    user, inner = found
+    return [place(user)] if user == inner else [place(user), place(inner)]
+
+
+def _quoted_places(text: str) -> list[str]:
+    frames = [Frame(m["file"], int(m["line"]), m["function"], m["text"].strip()) for m in _FAKE_FRAME.finditer(text)]
+    return _places(frames)
+
+
+def _first_lines(error: Exception, text: str) -> str:
+    """The first line of torch's text that says something, without its advice."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = lines[0] if lines else type(error).__name__
+    if reason.endswith(":") and len(lines) > 1:
+        reason = f"{reason} {lines[1]}"
+    known = reason.startswith(type(error).__name__) or type(error).__module__.startswith("torch")
+    return (reason if known else f"{type(error).__name__}: {reason}")[:400]

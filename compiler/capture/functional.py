@@ -1,0 +1,275 @@
+"""From an exported program to one flat functional graph.
+
+One walk over torch.export's graph copies it node by node. Parameters, buffers and constants become get_attr nodes, regions
+under set_grad are inlined, size assertions are dropped, and in-place operators become functional ones:
+
+    y = relu_(x)                 y = relu(x)
+    z = add(x, 1)        ->      z = add(y, 1)          every later use of x reads the new value
+
+A write through a view rebuilds the base, later uses of other views of it are taken again from the new base:
+
+    v = select(x, 0, 0)          w = mul(select(x, 0, 0), 2)
+    mul_(v, 2)           ->      x1 = select_scatter(x, w, 0, 0)
+    z = add(x, 1)                z = add(x1, 1)
+
+Which tensors share memory is read from the storages of the fake tensors that torch.export left in meta["val"]. What this
+cannot say (a write through as_strided, autocast regions) raises NeedsRetrace, for torch's own functionalisation.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload
+
+from .inplace import functional_form, rebuild_base, take_view
+
+__all__ = ["FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
+
+aten = torch.ops.aten
+
+_ASSERTIONS = {
+    aten._assert_scalar.default,
+    aten._assert_tensor_metadata.default,
+    aten._assert_async.msg,
+    aten._assert_async.default,
+    aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
+    torch._check,
+}
+_IDENTITIES = {
+    aten.lift_fresh_copy.default,
+    aten.lift_fresh.default,
+    aten.lift.default,
+    aten.alias.default,
+    aten.detach.default,
+    aten.detach_.default,
+}
+_DROPOUTS = {aten.dropout.default, aten.dropout_.default, aten.feature_dropout.default, aten.alpha_dropout.default}
+_COPIES = {aten.lift_fresh_copy.default}
+
+
+class NeedsRetrace(Exception):
+    """The graph holds something that only torch's own functionalisation can rewrite."""
+
+
+class RefusedNode(Exception):
+    """A node that no package can run."""
+
+    def __init__(self, node: fx.Node, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.node, self.message, self.hint = node, message, hint
+
+
+class InputWrite(RefusedNode):
+    """An in-place operator writes to an input, a parameter or a buffer: `target` is its node in the new graph."""
+
+    def __init__(self, node: fx.Node, target: fx.Node) -> None:
+        super().__init__(node, f"writes to {target.name}")
+        self.target = target
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A tensor of the program: the node that holds its value now, and what it is a view of.
+
+    Attributes:
+        node: its value, out of date when `stale`.
+        parent, taken_by: the tensor this is a view of, and the node that took the view.
+        outside: an input, parameter or buffer, which must not be written.
+    """
+
+    node: fx.Node
+    parent: Tensor | None = None
+    taken_by: fx.Node | None = None
+    outside: bool = False
+    stale: bool = False
+    views: list[Tensor] = field(default_factory=list)
+
+    def root(self) -> Tensor:
+        return self if self.parent is None else self.parent.root()
+
+    def below(self) -> Iterator[Tensor]:
+        for view in self.views:
+            yield view
+            yield from view.below()
+
+
+def storages(value: object) -> set[int]:
+    """Identities of the memory behind a fake tensor, or behind several."""
+    if isinstance(value, torch.Tensor):
+        return {value.untyped_storage()._cdata}
+    if isinstance(value, (tuple, list)):
+        return {s for v in value for s in storages(v)}
+    return set()
+
+
+class FunctionalCopy:
+    """Copies graphs into `graph`, functional: `copy` gives the values of a graph's outputs for the given inputs."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.graph = graph
+        self.higher_order: list[fx.Node] = []
+
+    def value(self, tensor: Tensor) -> fx.Node:
+        """The node that holds a tensor's value at this point; a view of memory written since is taken again."""
+        if tensor.stale:
+            assert tensor.parent is not None and tensor.taken_by is not None
+            tensor.node = take_view(self.graph, tensor.taken_by, self.value(tensor.parent))
+            tensor.stale = False
+        return tensor.node
+
+    def _nodes(self, value: Any) -> Any:
+        """Tensors as the nodes that hold their values, in tuples and lists too."""
+        if isinstance(value, Tensor):
+            return self.value(value)
+        if isinstance(value, (tuple, list)):
+            return type(value)(self._nodes(v) for v in value)
+        return value
+
+    # -- copying --------------------------------------------------------------------------------------------------
+
+    def copy(self, module: fx.GraphModule, inputs: Sequence[Any], constant: Callable[[str], Tensor]) -> Any:
+        """Copies the nodes of `module` with its placeholders bound to `inputs` (a Tensor or a Python value each).
+
+        constant(name) gives the tensor that `module` holds as an attribute. Returns the output's structure with a
+        Tensor for every tensor node.
+        """
+        env: dict[fx.Node, Any] = {}
+        values = iter(inputs)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(values)
+            elif node.op == "get_attr":
+                attribute = getattr(module, str(node.target), None)
+                env[node] = attribute if isinstance(attribute, fx.GraphModule) else constant(str(node.target))
+            elif node.op == "output":
+                return _bind(node.args[0], env)
+            else:
+                env[node] = self._call(node, env, constant)
+        raise RuntimeError("a graph without an output")
+
+    def _call(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
+        target = node.target
+        if target in _ASSERTIONS:
+            return None
+        if isinstance(target, HigherOrderOperator):
+            return self._region(node, env, constant)
+        args = _bind(node.args, env)
+        if target is operator.getitem and isinstance(args[0], (tuple, list)):
+            return args[0][args[1]]
+        if target in _COPIES and isinstance(args[0], Tensor) and args[0].node.op == "get_attr":
+            fresh = self.graph.get_attr(str(args[0].node.target))  # torch.tensor([...]) in forward: may be written
+            fresh.meta = dict(node.meta)
+            return Tensor(fresh)
+        if target in _IDENTITIES or self._idle_dropout(node):
+            return args[0]
+        kwargs = {key: self._nodes(_bind(value, env)) for key, value in node.kwargs.items()}
+        if isinstance(target, OpOverload) and target._schema.is_mutable:
+            return self._write(node, args, kwargs)
+        new = self.graph.create_node("call_function", target, self._nodes(args), kwargs, name=node.name)
+        new.meta = dict(node.meta)
+        return self._result(node, new, env)
+
+    @staticmethod
+    def _result(node: fx.Node, new: fx.Node, env: dict[fx.Node, Any]) -> Tensor:
+        """The tensor that `new` makes, a view when torch.export saw it share memory with an argument."""
+        mine = storages(node.meta.get("val"))
+        for source in node.all_input_nodes if mine else ():
+            parent = env[source]
+            if isinstance(parent, Tensor) and mine & storages(source.meta.get("val")):
+                view = Tensor(new, parent, new if source is node.args[0] else None)
+                parent.views.append(view)
+                return view
+        return Tensor(new)
+
+    @staticmethod
+    def _idle_dropout(node: fx.Node) -> bool:
+        if node.target not in _DROPOUTS:
+            return False
+        probability, train = _argument(node, 1, "p"), _argument(node, 2, "train")
+        if train and probability:
+            message = "the model drops values at random: it is in training mode"
+            raise RefusedNode(node, message, "Call model.eval() before compiling it.")
+        return True
+
+    def _region(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
+        """A higher-order operator: inlined when it only sets grad mode or switches autocast off, else remembered."""
+        name = str(node.target)
+        if name == "wrap_with_set_grad_enabled":
+            body, operands = node.args[1], node.args[2:]
+        elif name == "wrap_with_autocast":
+            if node.args[2]:
+                raise NeedsRetrace("an autocast region")
+            body, operands = node.args[4], node.args[5:]
+        else:
+            self.higher_order.append(node)
+            return (None,) * 64
+        return self.copy(env[body], _bind(operands, env), constant)  # type: ignore[index]
+
+    # -- writes ---------------------------------------------------------------------------------------------------
+
+    def _write(self, node: fx.Node, args: Any, kwargs: Any) -> Tensor:
+        target: OpOverload = node.target  # type: ignore[assignment]
+        old = args[0] if args else None
+        if not isinstance(old, Tensor) or not _writes_first_only(target):
+            raise NeedsRetrace(f"{target} writes to more than its first argument")
+        reshapes = torch.Tag.inplace_view in target.tags  # transpose_ and its like change the shape, no values
+        if old.root().outside and not reshapes:
+            raise InputWrite(node, old.root().node)
+        new = functional_form(self.graph, node, self._nodes(args), kwargs)
+        if new is None:
+            raise NeedsRetrace(f"{target} has no functional form")
+        if reshapes:
+            view = Tensor(new, old, new)
+            old.views.append(view)
+            return view
+        self._update(old, new)
+        return old
+
+    def _update(self, tensor: Tensor, new: fx.Node) -> None:
+        """Gives a tensor a new value, and with it everything that it is a view of; its other views become stale."""
+        for view in tensor.root().below():
+            if view is not tensor and view.taken_by is None:
+                raise NeedsRetrace("a view of several tensors")
+        chain: list[tuple[Tensor, fx.Node]] = []
+        value: fx.Node | None = new
+        part = tensor
+        while part.parent is not None:
+            assert part.taken_by is not None
+            value = rebuild_base(self.graph, self.value(part.parent), part.taken_by, value)
+            if value is None:
+                raise NeedsRetrace(f"a write through {part.taken_by.target}")
+            part = part.parent
+            chain.append((part, value))
+        for view in part.below():
+            view.stale = True
+        for owner, node in [(tensor, new), *chain]:
+            owner.node, owner.stale = node, False
+
+
+def _bind(value: Any, env: dict[fx.Node, Any]) -> Any:
+    """An argument structure with what env holds in place of its nodes."""
+    if isinstance(value, fx.Node):
+        return env[value]
+    if isinstance(value, (tuple, list)):
+        return type(value)([_bind(v, env) for v in value])
+    if isinstance(value, dict):
+        return {k: _bind(v, env) for k, v in value.items()}
+    if isinstance(value, slice):
+        return slice(*(_bind(v, env) for v in (value.start, value.stop, value.step)))
+    return value
+
+
+def _writes_first_only(op: OpOverload) -> bool:
+    written = [i for i, a in enumerate(op._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    return written == [0]
+
+
+def _argument(node: fx.Node, position: int, name: str) -> Any:
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name)

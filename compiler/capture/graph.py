@@ -1,0 +1,151 @@
+"""The value that capture gives and the graph passes keep: one entry point of the model as an FX graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sympy
+import torch
+from torch import fx
+
+from .source_lines import origin
+
+__all__ = ["ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph"]
+
+DTYPE_NAMES = {
+    torch.bool: "bool",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+}
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The project's short name of a torch dtype; of one without a name (float8, ...) torch's own."""
+    return DTYPE_NAMES.get(dtype, str(dtype).removeprefix("torch."))
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output: a dimension is an int or a sympy expression over the size symbols."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int | sympy.Expr, ...]
+
+
+@dataclass(frozen=True)
+class SizeSymbol:
+    """A dynamic size, defined by a dimension of an input: shape[dim] of inputs[input] is scale * symbol + offset.
+
+    Attributes:
+        name: the user's name ("batch"), else s0, s1, ...
+        symbol: the sympy symbol in the shapes of meta["val"].
+        min, max: bounds, both included.
+    """
+
+    name: str
+    symbol: sympy.Symbol
+    min: int
+    max: int
+    input: int
+    dim: int
+    scale: int = 1
+    offset: int = 0
+
+
+@dataclass
+class ModelGraph:
+    """One entry point: a functional FX graph of aten operators and all that belongs to it.
+
+    Attributes:
+        name: the entry point's name.
+        module: call_function nodes of functional aten overloads; placeholders are the tensor inputs in order; get_attr
+            nodes (flat names) are constants; the output is a flat tuple of tensor nodes.
+        constants: get_attr target -> tensor. Memory of the user's model, never copied; tied weights share a target.
+        inputs, outputs: in the order of the placeholders and of the output tuple.
+        symbols: the dynamic sizes.
+        in_tree, out_tree: the Python structure of inputs and outputs, as in the manifest.
+        examples: one tensor per input, those the export was made with.
+    """
+
+    name: str
+    module: fx.GraphModule
+    constants: dict[str, torch.Tensor]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    symbols: tuple[SizeSymbol, ...]
+    in_tree: object
+    out_tree: object
+    examples: tuple[torch.Tensor, ...]
+
+    def format(self) -> str:
+        return format_graph(self)
+
+
+class _Printer:
+    def __init__(self, symbols: Sequence[SizeSymbol]) -> None:
+        self.names = {s.symbol: sympy.Symbol(s.name) for s in symbols}
+
+    def size(self, size: object) -> str:
+        expr = size.node.expr if isinstance(size, torch.SymInt) else size
+        return str(expr.xreplace(self.names)) if isinstance(expr, sympy.Basic) else str(expr)
+
+    def type(self, value: object) -> str:
+        """`f32[batch, 768]` of a tensor, `i64 = 2*batch` of a size, `(.., ..)` of several."""
+        if isinstance(value, torch.Tensor):
+            return f"{dtype_name(value.dtype)}[{', '.join(self.size(s) for s in value.shape)}]"
+        if isinstance(value, (tuple, list)):
+            return f"({', '.join(self.type(v) for v in value)})"
+        if isinstance(value, torch.SymInt):
+            return f"size {self.size(value)}"
+        return type(value).__name__
+
+    def spec(self, spec: TensorSpec) -> str:
+        return f"{spec.name}: {dtype_name(spec.dtype)}[{', '.join(self.size(s) for s in spec.shape)}]"
+
+    def argument(self, arg: object) -> str:
+        if isinstance(arg, fx.Node):
+            return f"%{arg.name}"
+        if isinstance(arg, (list, tuple)):
+            return f"[{', '.join(self.argument(a) for a in arg)}]"
+        if isinstance(arg, torch.dtype):
+            return dtype_name(arg)
+        return str(arg)
+
+    def node(self, node: fx.Node) -> str:
+        args = [self.argument(a) for a in node.args]
+        args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
+        target = str(node.target).removesuffix(".default") if node.op == "call_function" else node.op
+        if node.op == "get_attr":
+            args = [str(node.target)]
+        where = origin(node)
+        text = f"%{node.name}: {self.type(node.meta.get('val'))} = {target}({', '.join(args)})"
+        return f"{text:<110}  # {where.module or '-'}  {where.where}" if where else text
+
+
+def format_graph(graph: ModelGraph) -> str:
+    """The graph as text: a line per symbol, input, node and output; nodes carry the module and line they came from."""
+    printer = _Printer(graph.symbols)
+    lines = [f"graph {graph.name}"]
+    for s in graph.symbols:
+        source = f"{graph.inputs[s.input].name}.shape[{s.dim}]"
+        define = "" if (s.scale, s.offset) == (1, 0) else f" = {s.scale}*{s.name} + {s.offset}"
+        lines.append(f"  symbol {s.name} in {s.min}..{s.max} from {source}{define}")
+    lines += [f"  input {printer.spec(spec)}" for spec in graph.inputs]
+    for node in graph.module.graph.nodes:
+        if node.op not in ("placeholder", "output"):
+            lines.append(f"  {printer.node(node)}")
+    results = graph.module.graph.output_node().args[0]
+    for spec, result in zip(graph.outputs, results, strict=True):  # type: ignore[arg-type]
+        lines.append(f"  output {printer.spec(spec)} = {printer.argument(result)}")
+    return "\n".join(lines) + "\n"

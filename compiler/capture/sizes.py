@@ -1,0 +1,138 @@
+"""Sizes of the example inputs along dynamic dimensions.
+
+torch.export takes sizes 0 and 1 for constants, and cannot tell two dimensions apart that happen to be equal. So every
+dynamic size of the examples is made at least 2, and those of different symbols different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...runtime.errors import CompileError
+from .leaves import Dims, Leaf
+
+__all__ = ["DimTerm", "dim_term", "resize_examples"]
+
+NO_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class DimTerm:
+    """A dynamic dimension as scale * root + offset, root in min..max. Hints (Dim.AUTO) have a root of their own."""
+
+    root: str
+    min: int
+    max: int
+    scale: int = 1
+    offset: int = 0
+
+    @property
+    def named(self) -> bool:
+        return not self.root.startswith("?")
+
+
+def _bound(value: Any, default: int) -> int:
+    """A bound of a torch Dim: None and the infinities of sympy mean none."""
+    if value is None:
+        return default
+    try:
+        return min(int(value), NO_MAX)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return default
+
+
+def dim_term(dim: Any, size: int, axis: int) -> DimTerm:
+    """What a torch.export Dim (plain or derived) or hint means; `size` and `axis` tell hints apart."""
+    root = getattr(dim, "root", dim)
+    if not hasattr(root, "__name__"):  # Dim.AUTO, Dim.DYNAMIC: equal sizes on the same axis stay equal
+        return DimTerm(f"?{size}:{axis}", _bound(dim.min, 0), _bound(dim.max, NO_MAX))
+    lo, hi = _bound(root.min, 0), _bound(root.max, NO_MAX)
+    if root is dim:
+        return DimTerm(root.__name__, lo, hi)
+    at0, at1 = int(dim.fn(0)), int(dim.fn(1))
+    return DimTerm(root.__name__, lo, hi, at1 - at0, at0)
+
+
+def resize_examples(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[Any]:
+    """The values of the leaves with every dynamic dimension at least 2 and different symbols of different sizes.
+
+    A size that is fine already is kept. Tensors are repeated or cut, so that integers keep their range.
+    """
+    terms = {
+        (i, axis): dim_term(dim, leaf.value.shape[axis], axis)
+        for i, (leaf, by_axis) in enumerate(zip(leaves, dims, strict=True))
+        for axis, dim in by_axis.items()
+    }
+    roots = _choose(leaves, terms)
+    values = [leaf.value for leaf in leaves]
+    for (i, axis), term in terms.items():
+        size = term.scale * roots[term.root] + term.offset
+        values[i] = _resize(values[i], axis, size, leaves[i].name)
+    return values
+
+
+def _choose(leaves: Sequence[Leaf], terms: dict[tuple[int, int], DimTerm]) -> dict[str, int]:
+    chosen: dict[str, int] = {}
+    taken: set[int] = set()
+    uses: dict[str, list[tuple[DimTerm, int, str]]] = {}
+    for (i, axis), term in terms.items():
+        uses.setdefault(term.root, []).append((term, leaves[i].value.shape[axis], f"{leaves[i].name} dimension {axis}"))
+    for root, places in uses.items():
+        wanted = _wanted(root, places)
+        value = _free(wanted, [term for term, _, _ in places], taken)
+        chosen[root] = value
+        taken |= {term.scale * value + term.offset for term, _, _ in places}
+    return chosen
+
+
+def _wanted(root: str, places: Sequence[tuple[DimTerm, int, str]]) -> int:
+    """The symbol's value in the examples as given, which all places must agree on."""
+    values: dict[int, str] = {}
+    for term, size, where in places:
+        value, rest = divmod(size - term.offset, term.scale)
+        if rest:
+            raise CompileError(f"the example's {where} is {size}, not {term.scale}*{root} + {term.offset}")
+        values.setdefault(value, where)
+    if len(values) > 1:
+        found = ", ".join(f"{value} in {where}" for value, where in values.items())
+        raise CompileError(
+            f"dynamic size '{root}' has different values in the example inputs: {found}",
+            hint="Give the examples the same size there, or name the dimensions differently.",
+        )
+    value = next(iter(values))
+    term, size, where = places[0]
+    if value == 0:
+        raise CompileError(f"the example's {where} is {size}: '{root}' would be 0 there; give an example that is not empty")
+    if not term.min <= value <= term.max and not (value == 1 and term.min <= 2):
+        raise CompileError(f"the example's {where} is {size}, outside the range {term.min}..{term.max} of '{root}'")
+    return value
+
+
+def _free(wanted: int, terms: Sequence[DimTerm], taken: set[int]) -> int:
+    """The value nearest to `wanted` that gives sizes of at least 2 not taken yet, smaller ones first when it is not 1."""
+    low, high = max(terms[0].min, 1), terms[0].max
+
+    def fits(value: int, others: set[int]) -> bool:
+        sizes = {term.scale * value + term.offset for term in terms}
+        return value >= 2 and min(sizes) >= 2 and not sizes & others
+
+    span = 64
+    near = [*range(wanted, max(low, wanted - span) - 1, -1), *range(wanted + 1, min(high, wanted + span) + 1)]
+    alone = next((value for value in near if fits(value, set())), wanted)
+    return next((value for value in near if fits(value, taken)), alone)
+
+
+def _resize(value: torch.Tensor, axis: int, size: int, name: str) -> torch.Tensor:
+    old = value.shape[axis]
+    if old == size:
+        return value
+    if old == 0:
+        raise CompileError(f"the example input '{name}' is empty along dimension {axis}")
+    if size < old:
+        return value.narrow(axis, 0, size).contiguous()
+    index = torch.arange(size, device=value.device) % old
+    return value.index_select(axis, index)

@@ -1,0 +1,236 @@
+"""Where the model comes from: the forms of SOURCE on the command line.
+
+    model.py                  a module-level `model` or `get_model()`
+    model.py:factory          factory() gives a module, or (module, example inputs)
+    package.module:factory    the same in an importable module
+    program.pt2               a program saved by torch.export.save
+
+Example inputs come from `example_inputs` or `get_example_inputs()` beside the model: a tuple of args, or (args, kwargs).
+An optional `dynamic_shapes` says which sizes change, in torch.export's own form.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from ...runtime.errors import CompileError, Error
+from .source_lines import frames_of_exception, is_torch_file, user_frame
+
+__all__ = ["Source", "load_source"]
+
+_MODEL_NAMES = "`model` or `get_model()`"
+_INPUT_NAMES = "`example_inputs` or `get_example_inputs()`"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model with its example inputs, as a SOURCE gave them; `name` is a good name for its package."""
+
+    name: str
+    model: Any
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+
+
+def load_source(text: str) -> Source:
+    """Loads the model that a SOURCE names, running the user's file as `python model.py` would. Raises CompileError."""
+    path, colon, factory = text.rpartition(":")
+    if not colon:
+        path, factory = text, ""
+    if path.endswith(".pt2") or text.endswith(".pt2"):
+        return _load_program(Path(text))
+    if factory and not factory.isidentifier():
+        raise CompileError(f"'{factory}' in '{text}' is not the name of a function")
+    if path.endswith(".py") or "/" in path or Path(path).is_file():
+        return _from_module(_run_file(Path(path)), Path(path).name, Path(path).stem, factory)
+    if factory and all(part.isidentifier() for part in path.split(".")):
+        return _from_module(_import(path), path, path.rpartition(".")[2], factory)
+    raise CompileError(
+        f"cannot read the source '{text}'",
+        hint="It is a Python file (model.py, model.py:factory), package.module:factory, or a program saved as .pt2.",
+    )
+
+
+# -- running the user's code ------------------------------------------------------------------------------------------
+
+
+def _run_file(path: Path) -> ModuleType:
+    if not path.exists():
+        raise CompileError(f"there is no file '{path}'")
+    if not path.is_file():
+        raise CompileError(f"'{path}' is not a file")
+    try:
+        code = compile(path.read_bytes(), str(path.resolve()), "exec")
+    except SyntaxError as error:
+        line = f"{path.name}:{error.lineno}  {(error.text or '').strip()}".rstrip()
+        raise CompileError(f"'{path}' is not valid Python: {error.msg}", details=[line]) from None
+    except ValueError as error:  # null bytes, a wrong encoding
+        raise CompileError(f"'{path}' is not a Python file: {error}") from None
+    except OSError as error:
+        raise CompileError(f"cannot read '{path}': {error.strerror}") from None
+    folder = str(path.resolve().parent)
+    if sys.path[:1] != [folder]:  # as `python model.py` does, so that it finds the modules beside it
+        sys.path.insert(0, folder)
+    name = re.sub(r"\W", "_", path.stem)
+    while name in sys.modules:  # never hide an installed module of this name
+        name += "_"
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look their module up
+    try:
+        exec(code, module.__dict__)
+    except BaseException as error:
+        sys.modules.pop(name, None)
+        raise _user_error(error, f"'{path}' raised while it was run") from error
+    return module
+
+
+def _import(name: str) -> ModuleType:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise CompileError(f"there is no module '{error.name}'", hint=f"Looked for '{name}' on sys.path.") from None
+        raise _user_error(error, f"module '{name}' raised while it was imported") from error
+    except BaseException as error:
+        raise _user_error(error, f"module '{name}' raised while it was imported") from error
+
+
+def _user_error(error: BaseException, what: str) -> BaseException:
+    """The CompileError for an exception of the user's code; Ctrl-C stays what it is."""
+    if isinstance(error, (KeyboardInterrupt, GeneratorExit, Error)):
+        return error
+    if isinstance(error, SystemExit):
+        return CompileError(f"{what}: it ended the program (exit code {error.code})")
+    if isinstance(error, SyntaxError) and error.filename:
+        where = [f"{Path(error.filename).name}:{error.lineno}  {(error.text or '').strip()}"]
+    else:
+        frames = [f for f in frames_of_exception(error) if not is_torch_file(f.file)]
+        frame = user_frame([f for f in frames if "importlib" not in f.file])
+        where = [f"{Path(frame.file).name}:{frame.line}  {frame.text}"] if frame else []
+    reason = str(error).strip().splitlines()
+    short = f"{type(error).__name__}: {reason[0]}" if reason else type(error).__name__
+    return CompileError(f"{what}: {short[:400]}", details=where)
+
+
+def _call(function: Any, what: str) -> Any:
+    if not callable(function):
+        raise CompileError(f"{what} is a {type(function).__name__}, not a function")
+    try:
+        with torch.no_grad():
+            return function()
+    except BaseException as error:
+        raise _user_error(error, f"{what} raised") from error
+
+
+# -- what a module holds ----------------------------------------------------------------------------------------------
+
+
+def _from_module(module: ModuleType, file: str, name: str, factory: str) -> Source:
+    inputs: Any = None
+    if factory:
+        if not hasattr(module, factory):
+            raise CompileError(f"{file} has no '{factory}'", hint=_offers(module))
+        model = _call(getattr(module, factory), f"{factory}() of {file}")
+        if isinstance(model, tuple):
+            if len(model) not in (2, 3):
+                raise CompileError(f"{factory}() of {file} gives {len(model)} values, not a module or (module, inputs)")
+            model, inputs = (model[0], model[1]) if len(model) == 2 else (model[0], (model[1], model[2]))
+        name = factory if factory not in ("build", "create", "factory", "make", "get_model", "model") else name
+        what = f"{factory}() of {file}"
+    elif hasattr(module, "model"):
+        model, what = module.model, f"`model` of {file}"
+    elif hasattr(module, "get_model"):
+        model, what = _call(module.get_model, f"get_model() of {file}"), f"get_model() of {file}"
+    else:
+        raise CompileError(f"{file} has no model: looked for {_MODEL_NAMES}", hint=_offers(module))
+    _check_model(model, what)
+    args, kwargs = _inputs(module, file, inputs, isinstance(model, ExportedProgram))
+    return Source(name, model, args, kwargs, getattr(module, "dynamic_shapes", None))
+
+
+def _offers(module: ModuleType) -> str | None:
+    """What the file has that could be meant."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (isinstance(value, torch.nn.Module) or (callable(value) and getattr(value, "__module__", "") == module.__name__))
+    ]
+    return f"It has: {', '.join(own)}. Name one with file.py:factory, or call it `model`." if own else None
+
+
+def _check_model(model: Any, what: str) -> None:
+    if isinstance(model, type):
+        raise CompileError(f"{what} is the class {model.__name__}, not an instance of it")
+    if not isinstance(model, (torch.nn.Module, ExportedProgram)) and not callable(model):
+        raise CompileError(f"{what} is a {type(model).__name__}, not an nn.Module")
+
+
+def _inputs(module: ModuleType, file: str, inputs: Any, optional: bool) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    what = "the example inputs"
+    if inputs is None:
+        if hasattr(module, "example_inputs"):
+            inputs, what = module.example_inputs, "`example_inputs`"
+            if callable(inputs) and not isinstance(inputs, torch.nn.Module):
+                inputs = _call(inputs, f"example_inputs() of {file}")
+        elif hasattr(module, "get_example_inputs"):
+            inputs, what = _call(module.get_example_inputs, f"get_example_inputs() of {file}"), "get_example_inputs()"
+        elif optional:
+            return (), {}
+        else:
+            raise CompileError(
+                f"{file} has no example inputs: looked for {_INPUT_NAMES}",
+                hint="They are a tuple of args, or (args, kwargs); torch.export needs them to trace the model.",
+            )
+    return _split_inputs(inputs, f"{what} of {file}")
+
+
+def _split_inputs(inputs: Any, what: str) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    if isinstance(inputs, Mapping):
+        return (), _kwargs(inputs, what)
+    if not isinstance(inputs, Sequence) or isinstance(inputs, (str, bytes)):
+        raise CompileError(f"{what} is a {type(inputs).__name__}, not a tuple of args or (args, kwargs)")
+    if len(inputs) == 2 and isinstance(inputs[0], (tuple, list)) and isinstance(inputs[1], Mapping):
+        return tuple(inputs[0]), _kwargs(inputs[1], what)
+    return tuple(inputs), {}
+
+
+def _kwargs(values: Mapping[Any, Any], what: str) -> Mapping[str, Any]:
+    wrong = [key for key in values if not isinstance(key, str)]
+    if wrong:
+        raise CompileError(f"{what}: keyword arguments have names, not {wrong[0]!r}")
+    return dict(values)
+
+
+def _load_program(path: Path) -> Source:
+    if not path.is_file():
+        raise CompileError(f"there is no file '{path}'")
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CompileError(
+            f"'{path}' is not a program saved by torch.export.save that this torch can read: {reason[:300]}"
+        ) from None
+    if program.example_inputs is None:
+        raise CompileError(f"the program in '{path}' was saved without its example inputs")
+    args, kwargs = program.example_inputs
+    return Source(re.sub(r"\W", "_", path.stem), program, tuple(args), dict(kwargs))

@@ -1,0 +1,54 @@
+"""Adjacent loops that every access walks through like one become one.
+
+    for i:12  for j:64  y[i*64 + j] = f(x[i*64 + j])      ->      for ij:768  y[ij] = f(x[ij])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from ..ir.expr import IndexValue, Load, substitute
+from ..ir.index import ZERO, Atom, Index, Indirect, Var, of
+from ..ir.nodes import Map, Reduce
+from ..schedule.graph import map_expressions
+
+N = TypeVar("N", Map, Reduce)
+
+
+def collapse(node: N, keep: int = 0) -> N:
+    """Merges loops of a map or a reduction; the first `keep` loops (the rows of a nest) stay as they are."""
+    node = _collapse_field(node, "dims", keep)
+    if isinstance(node, Reduce) and not any(f.op.startswith("arg") for f in node.folds):
+        node = _collapse_field(node, "rdims", 0)
+    return node
+
+
+def _collapse_field(node: N, name: str, keep: int) -> N:
+    position = len(getattr(node, name)) - 2
+    while position >= keep:
+        loops: tuple[Var, ...] = getattr(node, name)
+        outer, inner = loops[position], loops[position + 1]
+        if all(_like_one(index, outer, inner) for index in _indices(node)):
+            merged = Var(inner.name, outer.extent * inner.extent)
+            values: dict[Atom, Index] = {outer: ZERO, inner: of(merged)}
+            node = map_expressions(node, lambda e, v=values: substitute(e, v), lambda i, v=values: i.substitute(v))  # type: ignore[misc]
+            node = replace(node, **{name: (*loops[:position], merged, *loops[position + 2 :])})
+        position -= 1
+    return node
+
+
+def _like_one(index: Index, outer: Var, inner: Var) -> bool:
+    a, b = index.coefficient(outer), index.coefficient(inner)
+    return a is not None and b is not None and a == b * inner.extent
+
+
+def _indices(node: Map | Reduce) -> Iterator[Index]:
+    for store in node.stores:
+        yield store.index
+    for expression in node.expressions():
+        for e in expression.walk():
+            if isinstance(e, (Load, IndexValue)):
+                # an index inside an indirect one is a load of its own
+                yield Index({m: c for m, c in e.index.terms.items() if not any(isinstance(a, Indirect) for a in m)})

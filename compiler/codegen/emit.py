@@ -1,0 +1,318 @@
+"""From scalar expressions to C++ statements over lanes: one precedence-aware printer, shared subexpressions named.
+
+An `Emitter` prints for one vector loop (or none). Statements that do not move with the vector go to `pre`, in front of
+the loop; the others to `body`. `part` prints the last, partial vector with `count` valid lanes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load
+from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var
+from ..ir.nodes import Store
+from ..ir.ops import OPS, Precedence, Printed, spell
+from .lanes import depends, lane_stride
+from .scope import Scope
+
+MAX_INLINE = 72  # longer expressions get a name
+ARITHMETIC = ("add", "sub", "mul", "div")
+
+
+@dataclass
+class Emitter:
+    """Prints expressions into statements; see the module's text."""
+
+    scope: Scope
+    vector: Var | None
+    part: bool = False
+    accs: dict[str, str] = field(default_factory=dict)  # accumulator -> C++ name
+    vector_accs: frozenset[str] = frozenset()
+    pre: list[str] = field(default_factory=list)
+    body: list[str] = field(default_factory=list)
+    _done: dict[Expr, Printed] = field(default_factory=dict)
+    _uses: Counter[Expr] = field(default_factory=Counter)
+    _moving: dict[Expr, bool] = field(default_factory=dict)
+    _indirect: dict[Indirect, str] = field(default_factory=dict)
+    _names: Counter[str] = field(default_factory=Counter)
+
+    # entry points ----------------------------------------------------------------------------------------------------
+    def count_uses(self, expressions: Iterable[Expr]) -> None:
+        """Counts how often each subexpression is read, so that shared ones are named."""
+        seen: set[Expr] = set()
+        stack = list(expressions)
+        self._uses.update(stack)
+        while stack:
+            e = stack.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            self._uses.update(e.children)
+            stack.extend(e.children)
+
+    def value(self, e: Expr) -> str:
+        """The text of an expression, as an argument."""
+        return self._print(e).text
+
+    def lanes(self, e: Expr) -> str:
+        """The text of an expression as a vector."""
+        text = self.value(e)
+        return text if self.moves(e) or self.vector is None else f"splat({text})"
+
+    def store(self, s: Store) -> None:
+        """Adds the statement of a store."""
+        value = self._print(s.value)
+        if s.buffer in self.scope.locals and s.buffer.size == ONE:
+            self.body.append(f"{self.scope.locals[s.buffer]} = {value.text};")
+            return
+        target = self._place(self.scope.buffer(s.buffer), s.index)
+        stride = lane_stride(s.index, self.vector) if self.vector is not None else None
+        if self.vector is None:
+            self.body.append(self._scalar_store(s, value))
+            return
+        text = value.text if self.moves(s.value) else f"splat({value.text})"
+        if stride == ONE:
+            self.body.append(
+                f"store_part({target}, {text}, count);" if self.part else f"store({target}, {text});"
+            )
+        elif stride is not None and stride.terms:
+            step = self.index(stride)
+            self.body.append(
+                f"scatter_part({target}, {step}, {text}, count);" if self.part else f"scatter({target}, {step}, {text});"
+            )
+        else:
+            raise ValueError(f"store to {s.buffer} at {s.index} has no vector form")
+
+    def _scalar_store(self, s: Store, value: Printed) -> str:
+        name = self.scope.buffer(s.buffer)
+        if DTYPES[s.buffer.dtype].compute == s.buffer.dtype:
+            return f"{name}[{self.index(s.index)}] = {value.text};"
+        return f"store_scalar({self._place(name, s.index)}, {value.text});"
+
+    def _temp(self, stem: str) -> str:
+        """A name within this emitter; the full and the partial form of a loop name alike."""
+        self._names[stem] += 1
+        return f"{stem}{self._names[stem] - 1}"
+
+    # expressions -----------------------------------------------------------------------------------------------------
+    def moves(self, e: Expr) -> bool:
+        """Whether the expression differs between lanes."""
+        if self.vector is None:
+            return False
+        if e not in self._moving:
+            if isinstance(e, Acc):
+                self._moving[e] = e.name in self.vector_accs
+            elif isinstance(e, Call):
+                self._moving[e] = any(self.moves(a) for a in e.args)
+            elif isinstance(e, (Load, IndexValue)):
+                stride = lane_stride(e.index, self.vector)
+                self._moving[e] = stride is None or bool(stride.terms)
+            else:
+                self._moving[e] = False
+        return self._moving[e]
+
+    def _print(self, e: Expr) -> Printed:
+        if e in self._done:
+            return self._done[e]
+        printed = self._text(e)
+        if self._wants_name(e, printed):
+            name = self._temp("t" if self.moves(e) else "s")
+            target = self.body if self.moves(e) else self.pre
+            target.append(f"const auto {name} = {printed.text};")
+            printed = Printed(name)
+        self._done[e] = printed
+        return printed
+
+    def _wants_name(self, e: Expr, printed: Printed) -> bool:
+        if isinstance(e, (Const, Acc)):
+            return False
+        if isinstance(e, Load) and e.buffer in self.scope.locals and e.buffer.size == ONE:
+            return False
+        if not self.moves(e) and self.vector is not None and not isinstance(e, IndexValue):
+            return True  # in front of the loop
+        return self._uses[e] > 1 or len(printed.text) > MAX_INLINE
+
+    def _text(self, e: Expr) -> Printed:
+        match e:
+            case Const():
+                return literal(e)
+            case Acc():
+                return Printed(self.accs[e.name])
+            case Load():
+                return Printed(self._load(e))
+            case IndexValue():
+                return self._index_value(e)
+            case Call():
+                return self._call(e)
+        raise TypeError(type(e).__name__)
+
+    def _call(self, e: Call) -> Printed:
+        if e.op == "cast":
+            return self._cast(e)
+        operands = []
+        moving = self.moves(e)
+        for arg in e.args:
+            printed = self._print(arg)
+            if moving and not self.moves(arg) and e.op not in ARITHMETIC:
+                printed = Printed(f"splat({printed.text})")
+            operands.append(printed)
+        return spell(OPS[e.op], "cpp", operands)
+
+    def _cast(self, e: Call) -> Printed:
+        (source,) = e.args
+        inner = self._print(source)
+        if e.dtype in ("f16", "bf16"):
+            wide = inner if DTYPES[source.dtype].compute == "f32" else Printed(f"to_f32({inner.text})")
+            return Printed(f"round_{e.dtype}({wide.text})")
+        if e.dtype == DTYPES[source.dtype].compute:
+            return inner
+        if DTYPES[e.dtype].compute != e.dtype:
+            return Printed(f"to_{e.dtype}({inner.text})")
+        return Printed(f"to_{e.dtype}({inner.text})")
+
+    # memory ----------------------------------------------------------------------------------------------------------
+    def _load(self, e: Load) -> str:
+        name = self.scope.buffer(e.buffer)
+        if e.buffer in self.scope.locals and e.buffer.size == ONE:
+            return name
+        stride = lane_stride(e.index, self.vector) if self.vector is not None else Index({})
+        if stride is not None and not stride.terms:
+            if DTYPES[e.buffer.dtype].compute == e.buffer.dtype:
+                return f"{name}[{self.index(e.index)}]"
+            return f"load_scalar({self._place(name, e.index)})"
+        if stride is None:
+            places = self._vector_index(e.index)
+            return f"gather_at_part({name}, {places}, count)" if self.part else f"gather_at({name}, {places})"
+        place = self._place(name, e.index)
+        if stride == ONE:
+            return f"load_part({place}, count)" if self.part else f"load({place})"
+        step = self.index(stride)
+        return f"gather_part({place}, {step}, count)" if self.part else f"gather({place}, {step})"
+
+    def _place(self, name: str, index: Index) -> str:
+        text = self.index(index)
+        return name if text == "0" else f"{name} + {text}"
+
+    # indices ---------------------------------------------------------------------------------------------------------
+    def _index_value(self, e: IndexValue) -> Printed:
+        stride = lane_stride(e.index, self.vector) if self.vector is not None else Index({})
+        if stride is None:
+            return Printed(self._vector_index(e.index))
+        first = self.index(e.index)
+        if not stride.terms:
+            return Printed(f"(int64_t)({first})")
+        if stride == ONE:
+            return Printed(f"iota({first})")
+        return Printed(f"{self._factor(stride)} * iota(0) + ({first})", Precedence.SUM)
+
+    def _factor(self, index: Index) -> str:
+        text = self.index(index)
+        return text if text.isalnum() else f"({text})"
+
+    def index(self, index: Index) -> str:
+        """An index at lane 0 as C++ text of type int64_t."""
+        return self._polynomial(index, vector=False)
+
+    def _vector_index(self, index: Index) -> str:
+        """An index as a vector of 64-bit integers."""
+        return self._polynomial(index, vector=True)
+
+    def _polynomial(self, index: Index, vector: bool) -> str:
+        parts: list[str] = []
+        for monomial, c in _reading_order(index):
+            factors = [self._atom(a, vector) for a in monomial]
+            if abs(c) != 1 or not factors:
+                factors.append(str(abs(c)))
+            text = " * ".join(factors)
+            if not parts:
+                parts.append(f"-{text}" if c < 0 else text)
+            else:
+                parts.append(f"{'-' if c < 0 else '+'} {text}")
+        return " ".join(parts) or "0"
+
+    def _atom(self, atom: Atom, vector: bool) -> str:
+        moving = vector and self.vector is not None and depends(Index({(atom,): 1}), self.vector)
+        match atom:
+            case Size():
+                return self.scope.size(atom)
+            case Var():
+                name = self.scope.loop(atom)
+                return f"iota({name})" if moving else name
+            case Indirect():
+                return self._checked(atom, moving)
+            case Binary():
+                return self._binary(atom, moving)
+        raise TypeError(type(atom).__name__)
+
+    def _binary(self, atom: Binary, moving: bool) -> str:
+        a, b = self._polynomial(atom.a, moving), self._polynomial(atom.b, moving)
+        names = {"//": "floor_div", "%": "remainder", "min": "minimum", "max": "maximum"}
+        if not moving and atom.op in ("//", "%") and atom.a.nonnegative():
+            return f"(({a}) {'/' if atom.op == '//' else '%'} ({b}))" if _compound(a, b) else (
+                f"({a} {'/' if atom.op == '//' else '%'} {b})"
+            )
+        sides = [
+            f"splat((int64_t)({text}))" if moving and not depends(side, self.vector) else f"(int64_t)({text})" if not moving else text  # type: ignore[arg-type]
+            for text, side in ((a, atom.a), (b, atom.b))
+        ]
+        return f"{names[atom.op]}({sides[0]}, {sides[1]})"
+
+    def _checked(self, atom: Indirect, moving: bool) -> str:
+        if atom not in self._indirect:
+            value = atom.value
+            assert isinstance(value, Expr)
+            vector = self.moves(value)
+            source = self.value(value)
+            extent = self.index(atom.extent)
+            name = self._temp("at")
+            wrap = "true" if atom.wrap else "false"
+            lanes = ", count" if vector and self.part else ""
+            target = self.body if vector else self.pre
+            target.append(
+                f"const auto {name} = checked_index(host, {source}, {extent}, {wrap}, kIndexError{lanes});"
+            )
+            self._indirect[atom] = name
+        name = self._indirect[atom]
+        return name if not (moving and not self.moves(atom.value)) else f"splat({name})"  # type: ignore[arg-type]
+
+
+def _compound(*texts: str) -> bool:
+    return any(" " in t for t in texts)
+
+
+def _reading_order(index: Index) -> Sequence[tuple[tuple[Atom, ...], int]]:
+    """Positive terms first, constants last: `i*64 + j - 1`."""
+    return sorted(index.terms.items(), key=lambda t: (not t[0], t[1] < 0))
+
+
+def literal(c: Const) -> Printed:
+    """A constant as a C++ literal of its type."""
+    value, dtype = c.value, DTYPES[c.dtype].compute
+    if dtype == "bool":
+        return Printed("true" if value else "false")
+    if dtype in ("i32", "i64"):
+        number = int(value)
+        if dtype == "i64":
+            text = "INT64_MIN" if number == -(2**63) else f"(int64_t){number}"
+        else:
+            text = str(number)
+        return Printed(text, Precedence.ATOM if number >= 0 else Precedence.UNARY)
+    suffix = "f" if dtype == "f32" else ""
+    number = float(value)
+    if number != number:
+        return Printed(f"__builtin_nan{suffix}(\"\")")
+    if number in (float("inf"), float("-inf")):
+        text = f"__builtin_inf{suffix}()"
+        return Printed(text) if number > 0 else Printed(f"-{text}", Precedence.UNARY)
+    return Printed(_digits(number, dtype) + suffix, Precedence.ATOM if number >= 0 else Precedence.UNARY)
+
+
+def _digits(number: float, dtype: str) -> str:
+    """The shortest decimal that reads back as the same number."""
+    import numpy as np
+
+    text = repr(float(number)) if dtype == "f64" else str(np.float32(number))
+    return text if any(ch in text for ch in ".en") else text + ".0"

@@ -1,0 +1,87 @@
+"""Register tiles of the GEMM family: which ones an instruction set has, and the header that holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+PANEL = 16  # columns of a panel of B
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A register tile: `rows` of A by `panels` panels (16 columns each) of B.
+
+    rows_first: the loop over k holds a broadcast of every row and takes the vectors of B one by one; else it holds B and
+    takes the rows one by one.
+    """
+
+    rows: int
+    panels: int
+    rows_first: bool
+
+
+@dataclass(frozen=True)
+class TileSet:
+    """The tiles of an instruction set.
+
+    lanes: floats of a vector register; registers: how many there are; fused: there is a fused multiply-add.
+    panels: for row counts 1, 2, ... the panels of the widest tile; its length is the height of the tallest tile.
+    A tile needs rows * panels * 16 / lanes accumulators: enough of them to hide the latency of the multiply-add, few
+    enough to leave registers for one row of B and a broadcast of A.
+    """
+
+    lanes: int
+    registers: int
+    fused: bool
+    panels: tuple[int, ...]
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """Every tile: a row count also has all the narrower tiles, for the last panels of a block."""
+        sizes = ((rows, p) for rows, widest in enumerate(self.panels, 1) for p in (1, 2, 4) if p <= widest)
+        return tuple(Tile(rows, p, self._rows_first(rows, p)) for rows, p in sizes)
+
+    def _rows_first(self, rows: int, panels: int) -> bool:
+        width = panels * PANEL // self.lanes
+        needed = rows * width + rows + 1 + (0 if self.fused else 1)  # without fusion a product has a register
+        return rows < width and needed <= self.registers
+
+
+TILE_SETS: dict[str, TileSet] = {
+    # 16 registers of 4 floats, no fused multiply-add: 12 accumulators, 3 broadcasts, 1 product.
+    "x86-64-v2": TileSet(lanes=4, registers=16, fused=False, panels=(2, 1, 1)),
+    # 16 registers of 8: 6 x 16 has 12 accumulators, 2 of B, a broadcast.
+    "x86-64-v3": TileSet(lanes=8, registers=16, fused=True, panels=(4, 2, 2, 1, 1, 1)),
+    # 32 registers of 16: 8 x 32 has 16 accumulators; more rows would need more pointers than there are registers.
+    "x86-64-v4": TileSet(lanes=16, registers=32, fused=True, panels=(4, 4, 4, 2, 2, 2, 2, 2)),
+    # 32 registers of 4: 6 x 16 has 24 accumulators, 4 of B.
+    "aarch64": TileSet(lanes=4, registers=32, fused=True, panels=(2, 2, 2, 1, 1, 1)),
+}
+
+
+def render_micro_kernels(isa: str) -> str:
+    """The text of micro_kernels.h (included by mycc/gemm.h) for an instruction set level.
+
+    isa: one of TILE_SETS. Raises ValueError for another.
+    """
+    if isa not in TILE_SETS:
+        raise ValueError(f"no GEMM tiles for {isa!r}; there are tiles for {', '.join(TILE_SETS)}")
+    return render_tile_set(isa, TILE_SETS[isa])
+
+
+def render_tile_set(isa: str, tile_set: TileSet) -> str:
+    """The header for a tile set of one's own (tests and benchmarks try others than TILE_SETS)."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    return environment.get_template("micro_kernel.h.j2").render(
+        isa=isa,
+        lanes=tile_set.lanes,
+        max_rows=len(tile_set.panels),
+        tiles=tile_set.tiles,
+        best=tile_set.panels,
+    )

@@ -1,0 +1,139 @@
+"""The host program: size formulas, memory plan and kernel calls of every entry point, as a view for its template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ir.dtypes import DTYPES
+from ..ir.index import Index
+from ..ir.nodes import Buffer
+from ..schedule import Schedule
+from .emit import Emitter
+from .render import Kernel, KernelCall, environment, render_unit, split_units, unit_headers
+from .scope import Param, Scope
+
+
+@dataclass(frozen=True)
+class BufferView:
+    first: int
+    last: int
+    bytes: str
+
+
+@dataclass(frozen=True)
+class PointerView:
+    name: str
+    type: str
+    address: str
+
+
+@dataclass(frozen=True)
+class CallView:
+    symbol: str
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EntryView:
+    """An entry point as the template sees it; dimensions and sizes are C++ expressions over the symbols."""
+
+    name: str
+    symbol: str
+    symbols: tuple[str, ...]
+    n_inputs: int
+    n_outputs: int
+    input_dims: tuple[str, ...]
+    output_dims: tuple[str, ...]
+    buffers: tuple[BufferView, ...]
+    offsets: tuple[int, ...] | None
+    arena: int
+    pointers: tuple[PointerView, ...]
+    calls: tuple[CallView, ...]
+
+
+@dataclass(frozen=True)
+class EntrySource:
+    """What code generation needs of one entry point beside its schedule."""
+
+    schedule: Schedule
+    calls: tuple[KernelCall, ...]
+    input_shapes: tuple[tuple[Index, ...], ...]
+    output_shapes: tuple[tuple[Index, ...], ...]
+
+
+def entry_view(entry: EntrySource, position: int, weights: Mapping[Buffer, int]) -> EntryView:
+    """weights: byte offset of each const buffer in the weights' data."""
+    schedule = entry.schedule
+    text = Emitter(Scope(frozenset()), None)
+    memory = schedule.memory
+    buffers = tuple(BufferView(t.first, t.last, text.index(t.bytes)) for t in memory.lifetimes)
+    return EntryView(
+        schedule.program.name,
+        f"entry{position}",
+        schedule.program.sizes,
+        len(schedule.program.inputs),
+        len(schedule.program.outputs),
+        tuple(text.index(d) for shape in entry.input_shapes for d in shape),
+        tuple(text.index(d) for shape in entry.output_shapes for d in shape),
+        buffers,
+        memory.offsets,
+        memory.arena,
+        _pointers(schedule),
+        tuple(CallView(c.kernel.symbol, tuple(_argument(p, weights) for p in c.params)) for c in entry.calls),
+    )
+
+
+def _pointers(schedule: Schedule) -> tuple[PointerView, ...]:
+    rows = []
+    for i, b in enumerate(schedule.program.inputs):
+        rows.append(PointerView(_name(b), f"const {DTYPES[b.dtype].cpp} *", f"call->inputs[{i}]"))
+    for i, b in enumerate(schedule.program.outputs):
+        rows.append(PointerView(_name(b), f"{DTYPES[b.dtype].cpp} *", f"call->outputs[{i}]"))
+    for i, t in enumerate(schedule.memory.lifetimes):
+        rows.append(PointerView(_name(t.buffer), f"{DTYPES[t.buffer.dtype].cpp} *", f"(call->arena + call->offsets[{i}])"))
+    used = {_name(p.buffer) for p in _all_params(schedule)}
+    return tuple(r for r in rows if r.name in used)
+
+
+def _all_params(schedule: Schedule) -> Sequence[Param]:
+    found = []
+    for node in schedule.program.nodes:
+        for b in (*node.reads(), *node.writes()):
+            found.append(Param(b.name, "", b))
+    return found
+
+
+def _name(buffer: Buffer | None) -> str:
+    assert buffer is not None
+    return f"{buffer.kind}_{''.join(ch if ch.isalnum() else '_' for ch in buffer.name)}"
+
+
+def _argument(param: Param, weights: Mapping[Buffer, int]) -> str:
+    if param.buffer is None:
+        return param.size
+    if param.buffer.kind == "const":
+        return f"(const {DTYPES[param.buffer.dtype].cpp} *)(call->weights + {weights[param.buffer]})"
+    return _name(param.buffer)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Generated texts by file name: translation units and the headers that they include."""
+
+    units: dict[str, str]
+    headers: dict[str, str]
+    kernels: int
+
+    def __str__(self) -> str:
+        parts = [f"// ==== {name}\n{text}" for name, text in {**self.headers, **self.units}.items()]
+        return "\n".join(parts)
+
+
+def render_sources(entries: Sequence[EntryView], kernels: Sequence[Kernel], target: str, micro: str, units: int) -> Sources:
+    """All sources of one target; `micro` is the micro-kernel header of its instruction set."""
+    env = environment("host")
+    texts = {name: render_unit(group, unit_headers(group)) for name, group in split_units(kernels, units).items()}
+    texts["program.cpp"] = env.get_template("program.cpp.j2").render(entries=entries, target=target)
+    declarations = env.get_template("kernels.h.j2").render(kernels=kernels)
+    return Sources(texts, {"kernels.h": declarations, "micro_kernels.h": micro}, len(kernels))

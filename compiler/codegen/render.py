@@ -1,0 +1,141 @@
+"""From a schedule to sources: kernels rendered once each, the host program that calls them, translation units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import jinja2
+
+from ...templates import TEMPLATES
+from ..ir.nodes import AnyNode, Attention, Conv, Gemm
+from ..schedule import Schedule
+from .layout_text import indent
+from .loop_views import loop_view
+from .scope import Param
+from .structured_views import attention_view, conv_view, gemm_view
+from .views import KernelView
+
+PLACEHOLDER = "KERNEL"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel function: its symbol, source text and parameters by name."""
+
+    symbol: str
+    source: str
+    declaration: str
+    cost: float  # relative effort of the C++ compiler
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One kernel of an entry point: the function and what to pass for each of its parameters."""
+
+    kernel: Kernel
+    params: tuple[Param, ...]
+
+
+@cache
+def environment(folder: str) -> jinja2.Environment:
+    """The templates of a folder; an undefined name is an error. host/ has block tags on lines of their own."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([TEMPLATES / folder]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=folder == "host",
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+class KernelPool:
+    """All distinct kernels of a package: kernels that render to the same text are one function."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, Kernel] = {}
+        self._names: dict[str, int] = {}
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(self._by_text.values())
+
+    def call(self, name: str, node: AnyNode) -> KernelCall:
+        """The kernel of a scheduled node, rendered when its text is new."""
+        view = view_of(node)
+        text = _render(view)
+        if text not in self._by_text:
+            symbol = self._unique(name)
+            comment = _comment(node)
+            source = indent("\n".join((*(f"// {c}" for c in comment), text.replace(PLACEHOLDER, symbol))))
+            params = ", ".join(("const mycc_host *host", *(p.declaration for p in view.params)))
+            self._by_text[text] = Kernel(symbol, source, f"void {symbol}({params});", _cost(node, text))
+        return KernelCall(self._by_text[text], view.params)
+
+    def _unique(self, name: str) -> str:
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        return f"{name}_{count}" if count else name
+
+
+def view_of(node: AnyNode) -> KernelView:
+    match node:
+        case Gemm():
+            return gemm_view(node, ())
+        case Conv():
+            return conv_view(node, ())
+        case Attention():
+            return attention_view(node, ())
+    return loop_view(node, ())
+
+
+def _render(view: KernelView) -> str:
+    return environment("cpu").get_template(view.template).render(k=view, name=PLACEHOLDER)
+
+
+def _comment(node: AnyNode) -> tuple[str, ...]:
+    ops = ", ".join(op.removeprefix("aten.") for op in node.origin.ops)
+    lines = ", ".join(node.origin.lines[:4])
+    return (f"{ops}  {lines}".rstrip(),) if ops else ()
+
+
+def _cost(node: AnyNode, text: str) -> float:
+    """Structured kernels instantiate the tiles of a whole family: each is worth some hundred lines of a loop kernel."""
+    return len(text) / 1000 + (6.0 if isinstance(node, (Gemm, Conv, Attention)) else 0.0)
+
+
+def split_units(kernels: Sequence[Kernel], units: int) -> dict[str, list[Kernel]]:
+    """Kernels over translation units of about equal cost, the dearest first; the same for the same kernels."""
+    count = max(1, min(units, len(kernels)))
+    bins: list[tuple[float, list[Kernel]]] = [(0.0, []) for _ in range(count)]
+    for kernel in sorted(kernels, key=lambda k: (-k.cost, k.symbol)):
+        i = min(range(count), key=lambda b: bins[b][0])
+        bins[i] = (bins[i][0] + kernel.cost, [*bins[i][1], kernel])
+    return {f"kernels_{i}.cpp": sorted(b, key=lambda k: k.symbol) for i, (_, b) in enumerate(bins) if b}
+
+
+def render_unit(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
+    """One translation unit."""
+    return environment("host").get_template("kernels.cpp.j2").render(kernels=kernels, headers=headers)
+
+
+def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
+    """The headers that the kernels of a unit need; kernels of loops alone compile without the GEMM family."""
+    text = "".join(k.source for k in kernels)
+    wanted = ["mycc/math.h", "mycc/loops.h"]
+    if "Args args" in text:
+        wanted.append("micro_kernels.h")
+    for args, header in (("GemmArgs", "gemm.h"), ("GemmFreeArgs", "gemm.h"), ("ConvArgs", "conv.h")):
+        if f"{args} args" in text and f"mycc/{header}" not in wanted:
+            wanted.append(f"mycc/{header}")
+    if "conv_depthwise(" in text:
+        wanted.append("mycc/conv_depthwise.h")
+    if "AttentionArgs args" in text:
+        wanted.append("mycc/attention.h")
+    return tuple(wanted)
+
+
+def calls_of(schedule: Schedule, pool: KernelPool) -> tuple[KernelCall, ...]:
+    return tuple(pool.call(n, node) for n, node in zip(schedule.names, schedule.program.nodes, strict=True))
+
+

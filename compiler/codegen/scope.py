@@ -1,0 +1,66 @@
+"""Names in generated C++: buffers, loops, sizes and accumulators of one kernel, by their order of appearance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir.dtypes import DTYPES
+from ..ir.index import Size, Var
+from ..ir.nodes import Buffer
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of a kernel function."""
+
+    name: str
+    type: str  # "const float *"
+    buffer: Buffer | None = None
+    size: str = ""
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.type}{self.name}" if self.type.endswith("*") else f"{self.type} {self.name}"
+
+
+@dataclass
+class Scope:
+    """Hands out names; the parameters of the kernel are what was asked for."""
+
+    written: frozenset[Buffer]
+    buffers: dict[Buffer, str] = field(default_factory=dict)
+    sizes: dict[str, str] = field(default_factory=dict)
+    loops: dict[Var, str] = field(default_factory=dict)
+    locals: dict[Buffer, str] = field(default_factory=dict)
+
+    def buffer(self, buffer: Buffer) -> str:
+        if buffer in self.locals:
+            return self.locals[buffer]
+        if buffer not in self.buffers:
+            stem = "y" if buffer in self.written else "w" if buffer.kind == "const" else "x"
+            count = sum(n.startswith(stem) for n in self.buffers.values())
+            self.buffers[buffer] = f"{stem}{count}"
+        return self.buffers[buffer]
+
+    def size(self, size: Size) -> str:
+        return self.sizes.setdefault(size.name, size.name)
+
+    def loop(self, var: Var, name: str | None = None) -> str:
+        """The name of a loop; given once, by `name` or in alphabetical order."""
+        if var not in self.loops:
+            taken = set(self.loops.values())
+            choice = name or next(n for n in _loop_names() if n not in taken)
+            self.loops[var] = choice
+        return self.loops[var]
+
+    def params(self) -> tuple[Param, ...]:
+        rows = []
+        for buffer, name in self.buffers.items():
+            const = "" if buffer in self.written else "const "
+            rows.append(Param(name, f"{const}{DTYPES[buffer.dtype].cpp} *", buffer))
+        rows += [Param(name, "int64_t", None, size) for size, name in self.sizes.items()]
+        return tuple(rows)
+
+
+def _loop_names() -> list[str]:
+    return ["i", "j", "k", "l", "o", "p", "q", "r", "s", "t", "u", "v"] + [f"i{n}" for n in range(1, 40)]

@@ -1,0 +1,162 @@
+"""What the templates see: frozen values with finished text. Templates take no decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .scope import Param
+
+
+@dataclass(frozen=True)
+class Loop:
+    """for (int64_t name = 0; name < extent; ++name)"""
+
+    name: str
+    extent: str
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The statements of a vector loop: once in front, for full vectors, for the last `count` lanes."""
+
+    name: str
+    extent: str
+    pre: tuple[str, ...]
+    full: tuple[str, ...]
+    part: tuple[str, ...]
+    whole: bool  # the extent is a multiple of the longest vector: there is no last part
+
+
+@dataclass(frozen=True)
+class MapStage:
+    """Loops around a vector loop, or around scalar statements when `lanes` is None."""
+
+    loops: tuple[Loop, ...]
+    lanes: Lanes | None
+    scalar: tuple[str, ...] = ()
+    form: str = "map"
+
+
+@dataclass(frozen=True)
+class FoldView:
+    """One accumulator: C++ vector and scalar types, start value, and the functions that fold."""
+
+    name: str
+    vector: str  # "vf32"
+    scalar: str  # "float"
+    identity: str
+    step: str  # "maximum({a}, {x})"
+    value: str
+    value_part: str
+    across: str  # "reduce_max"
+
+    def fold(self, a: str, x: str) -> str:
+        return self.step.format(a=a, x=x)
+
+
+@dataclass(frozen=True)
+class RowFold:
+    """A reduction along the lanes: several accumulators, folded at the end, then scalar stores."""
+
+    loops: tuple[Loop, ...]  # kept loops around it
+    outer: tuple[Loop, ...]  # reduced loops around the vector loop
+    lanes: Lanes
+    folds: tuple[FoldView, ...]
+    finish: tuple[str, ...]
+    form: str = "row_fold"
+
+
+@dataclass(frozen=True)
+class LaneFold:
+    """A reduction with the lanes along a kept loop (or none): accumulators are vectors (or scalars)."""
+
+    loops: tuple[Loop, ...]
+    outer: tuple[Loop, ...]  # reduced loops
+    lanes: Lanes | None  # the kept vector loop: pre is empty, full and part finish the elements
+    folds: tuple[FoldView, ...]
+    pre: tuple[str, ...]  # statements inside the reduced loops: scalar, full and part
+    full: tuple[str, ...]
+    part: tuple[str, ...]
+    scalar: tuple[str, ...]  # the end without lanes
+    form: str = "lane_fold"
+
+
+@dataclass(frozen=True)
+class ArgFold:
+    """argmax or argmin: one lane at a time, the first of equal values, NaN before all."""
+
+    loops: tuple[Loop, ...]
+    outer: tuple[Loop, ...]
+    folds: tuple[FoldView, ...]
+    positions: tuple[FoldView, ...]
+    place: str  # the flat position in the reduced loops
+    pre: tuple[str, ...]
+    scalar: tuple[str, ...]
+    form: str = "arg_fold"
+
+
+Stage = MapStage | RowFold | LaneFold | ArgFold
+
+
+@dataclass(frozen=True)
+class LocalView:
+    """A value or a row of values that lives within one row."""
+
+    name: str
+    type: str
+    extent: str  # "" for a single value
+
+
+@dataclass(frozen=True)
+class LoopKernel:
+    """A parallel loop over rows around one or more stages."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    rows: tuple[Loop, ...]  # the parallel loops, flattened to one
+    count: str
+    work: str  # elements of a row
+    stages: tuple[Stage, ...]
+    locals: tuple[LocalView, ...] = ()
+
+
+@dataclass(frozen=True)
+class FlatKernel:
+    """A map of one loop, cut into pieces of whole vectors."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    lanes: Lanes
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """How a structured kernel finishes elements (z, m, n .. n + count - 1)."""
+
+    decode: tuple[str, ...]
+    lanes: Lanes
+
+
+@dataclass(frozen=True)
+class GemmKernel:
+    """A matrix product; texts are C++ expressions."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    fields: tuple[tuple[str, str], ...]  # of the argument struct, in its order
+    epilogue: Epilogue
+
+
+@dataclass(frozen=True)
+class AttentionKernel:
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    fields: tuple[tuple[str, str], ...]
+    score: Epilogue | None
+
+
+KernelView = LoopKernel | FlatKernel | GemmKernel | AttentionKernel

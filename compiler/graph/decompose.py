@@ -1,0 +1,137 @@
+"""Pass: operators that the lowering does not take whole, as operators that it does."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+import torch.fx
+from torch._decomp import core_aten_decompositions
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ...runtime.errors import CompileError
+from .decompositions import DECOMPOSITIONS
+from .patterns import op
+from .work import Node, Work
+
+OpOverload = torch._ops.OpOverload
+_ROUNDS = 4  # a decomposition may bring in operators that have one themselves
+
+
+def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
+    """y = einsum("bhqd,bhkd->bhqk", [q, k])     ->     y = matmul(q, permute(k, [0, 1, 3, 2]))
+       y = glu(x, -1)                            ->     a, b = split(x, ...); y = mul(a, sigmoid(b))
+
+    First from our own table (decompositions.py), then from torch's core ATen decompositions, then from the operator's own
+    composite definition. Each is traced once on fake tensors, with the size symbols of the capture. Needs NORMAL (else
+    it would trace identities); establishes KEPT_ONLY as far as decompositions exist: what is left is reported by the
+    lowering.
+
+    Args:
+        kept: operators, without overload or with one, that stay.
+    """
+    count = 0
+    for _ in range(_ROUNDS):
+        nodes = [n for n in work.graph.nodes if _wanted(n, kept)]
+        done = sum(_decompose_node(work, node, kept) for node in nodes)
+        count += done
+        if not done:
+            break
+    return {"decomposed": count} if count else {}
+
+
+def _wanted(node: Node, kept: Collection[str]) -> bool:
+    if node.op != "call_function" or not isinstance(node.target, OpOverload) or not node.users:
+        return False
+    return op(node) not in kept and str(node.target) not in kept
+
+
+@cache
+def _torch_table() -> dict[Any, Callable[..., Any]]:
+    return core_aten_decompositions()
+
+
+def _definition(target: OpOverload) -> Callable[..., Any] | None:
+    own = DECOMPOSITIONS.get(f"{target.namespace}.{target._opname}") or DECOMPOSITIONS.get(str(target))
+    if own is not None:
+        return own
+    known = _torch_table().get(target)
+    if known is not None:
+        return known
+    composite = target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    return target.decompose if composite else None
+
+
+def _decompose_node(work: Work, node: Node, kept: Collection[str]) -> bool:
+    target: OpOverload = node.target  # type: ignore[assignment]
+    definition = _definition(target)
+    if definition is None:
+        return False
+    body = _trace(work, node, definition, kept)
+    if body is None:
+        return False
+    _splice(work, node, body)
+    return True
+
+
+def _trace(work: Work, node: Node, definition: Callable[..., Any], kept: Collection[str]) -> torch.fx.GraphModule | None:
+    """The definition on the node's fake arguments, as a graph whose placeholders are its argument nodes."""
+    nodes = list(dict.fromkeys(node.all_input_nodes))
+
+    def run(*values: Any) -> Any:
+        env = dict(zip(nodes, values, strict=True))
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
+        return definition(*args, **kwargs)
+
+    fakes = [n.meta["val"] for n in nodes]
+    mode = work.fake_mode()
+    before = _fixed_symbols(mode)
+    table = {o: f for o, f in _torch_table().items() if o._opname not in kept and str(o) not in kept}
+    try:
+        with torch.no_grad(), mode:
+            body = make_fx(run, decomposition_table=table, tracing_mode="real")(*fakes)
+    except NotImplementedError:
+        return None
+    if _fixed_symbols(mode) != before:
+        raise CompileError(
+            f"{node.target} has no general decomposition: it works for the example's sizes only",
+            hint="Compile with fixed sizes, or rewrite this line of the model.",
+        )
+    return None if _is_itself(body, node) else body
+
+
+def _fixed_symbols(mode: Any) -> Mapping[Any, Any]:
+    """The size symbols that have been found equal to something else."""
+    shape_env = getattr(mode, "shape_env", None)
+    return dict(shape_env.replacements) if shape_env is not None else {}
+
+
+def _is_itself(body: torch.fx.GraphModule, node: Node) -> bool:
+    return any(n.target is node.target for n in body.graph.nodes)
+
+
+def _splice(work: Work, node: Node, body: torch.fx.GraphModule) -> None:
+    inputs = list(dict.fromkeys(node.all_input_nodes))
+    env: dict[Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), inputs, strict=True))
+    result: Any = None
+    for inner in body.graph.nodes:
+        if inner.op == "output":
+            result = torch.fx.node.map_arg(inner.args[0], lambda n: env[n])
+        elif inner.op == "get_attr":
+            env[inner] = work.constant(f"{node.name}_constant", getattr(body, str(inner.target)), like=node)
+        elif inner.op == "call_function":
+            args, kwargs = torch.fx.node.map_arg((inner.args, inner.kwargs), lambda n: env[n])
+            val = inner.meta.get("val")
+            env[inner] = work.call(inner.target, args, kwargs, like=node, val=val, covers=[node])
+    if isinstance(result, Node):
+        work.replace(node, result)
+        return
+    for user in list(node.users):
+        if user.target is not operator.getitem:
+            raise CompileError(f"{node.target}: a list of its results is used as a whole")
+        user.replace_all_uses_with(result[user.args[1]])
+        work.graph.erase_node(user)
+    work.graph.erase_node(node)

@@ -1,0 +1,131 @@
+"""Pass: subgraphs of constants, computed now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from .patterns import is_op, is_tensor, op
+from .work import Node, Work
+
+#: a folded constant may be this much bigger than all that it is made from, in bytes
+_GROWTH = 1 << 20
+
+_CREATION = ("full", "zeros", "ones", "arange", "scalar_tensor", "full_like", "zeros_like", "ones_like", "new_full",
+             "new_zeros", "new_ones", "eye", "empty", "empty_like", "new_empty")  # fmt: skip
+_VIEWS = ("reshape", "permute", "expand", "slice", "select", "unsqueeze", "squeeze", "split", "split_with_sizes", "chunk",
+          "unbind", "t", "transpose", "view", "narrow", "repeat")  # fmt: skip
+#: cheap enough to be generated where it is read instead of being stored
+_GENERATED = ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not",
+              "logical_and", "logical_or", "logical_not", "where", "tril", "triu", "_to_copy", "neg", "rsub")  # fmt: skip
+
+
+def fold_constants(work: Work) -> dict[str, int]:
+    """c = cos(mul(positions, frequencies))     ->     c = constant       (cos(...) computed by torch, in the model's dtype)
+       mul(x, constant of one element)          ->     mul(x, 0.125)
+
+    Only the last node of a constant subgraph is stored, and only when it is not much bigger than what it comes from;
+    views of constants stay views, and masks that come from indices alone are left to be generated. Sizes that are
+    symbols are no constants. Needs NORMAL; establishes FOLDED.
+    """
+    constant = _constant_nodes(work)
+    known: dict[Node, Any] = {}
+    count = 0
+    for node in list(work.graph.nodes):
+        if node not in constant or not _is_frontier(node, constant):
+            continue
+        if is_op(node, *_CREATION, *_VIEWS) or not is_tensor(node) or not _is_worth_it(node):
+            continue
+        tensor = _value(work, node, known)
+        work.replace(node, work.constant(f"folded_{node.name}", tensor.detach(), like=node))
+        count += 1
+    scalars = sum(_scalar_operands(work, node) for node in work.graph.nodes)
+    found = {"constants folded": count, "constants as numbers": scalars}
+    return {k: v for k, v in found.items() if v}
+
+
+def _constant_nodes(work: Work) -> set[Node]:
+    """Nodes that depend on constants and numbers only."""
+    constant: set[Node] = set()
+    for node in work.graph.nodes:
+        if node.op == "get_attr":
+            constant.add(node)
+        elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            random = torch.Tag.nondeterministic_seeded in node.target.tags
+            if not random and all(n in constant for n in node.all_input_nodes):
+                constant.add(node)
+        elif node.op == "call_function" and node.target.__name__ == "getitem" and node.args[0] in constant:  # type: ignore
+            constant.add(node)
+    return constant
+
+
+def _is_frontier(node: Node, constant: set[Node]) -> bool:
+    if node.op != "call_function":
+        return False
+    through = [u for u in node.users if u in constant]
+    outside = len(through) < len(node.users)
+    return outside or any(is_op(u, *_VIEWS) for u in through)
+
+
+def _is_worth_it(node: Node) -> bool:
+    """Not much bigger than what it is made from, and more than arithmetic on indices."""
+    size = _bytes(node)
+    sources, generated, seen = 0, True, {node}
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        if n.op == "get_attr":
+            sources += _bytes(n)
+            generated = False
+        elif is_tensor(n) and op(n) not in (*_CREATION, *_VIEWS, *_GENERATED):
+            generated = False
+        for source in n.all_input_nodes:
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    small = size <= 64
+    return (small or not generated) and size <= sources + _GROWTH
+
+
+def _bytes(node: Node) -> int:
+    val = node.meta["val"]
+    return int(val.numel()) * val.element_size()
+
+
+def _value(work: Work, node: Node, known: dict[Node, Any]) -> Any:
+    """The value of a constant node; inner values are kept while the pass runs."""
+    pending = [node]
+    while pending:
+        n = pending[-1]
+        missing = [s for s in n.all_input_nodes if s not in known]
+        if missing:
+            pending.extend(missing)
+            continue
+        pending.pop()
+        if n not in known:
+            known[n] = _compute(work, n, known)
+    return known[node]
+
+
+def _compute(work: Work, node: Node, known: dict[Node, Any]) -> Any:
+    if node.op == "get_attr":
+        return work.constants[str(node.target)]
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known[n])
+    with torch.no_grad():
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _scalar_operands(work: Work, node: Node) -> bool:
+    """A 0-dimensional constant beside a tensor of its kind does what a number does."""
+    if not is_op(node, "add", "sub", "mul", "div") or len(node.args) < 2:
+        return False
+    x, c = node.args[0], node.args[1]
+    if not is_tensor(x) or not isinstance(c, Node) or c.op != "get_attr":
+        return False
+    value = work.constants[str(c.target)]
+    if value.dim() != 0 or x.meta["val"].dim() == 0 or value.dtype != x.meta["val"].dtype:  # type: ignore[union-attr]
+        return False
+    node.args = (x, value.item(), *node.args[2:])
+    return True

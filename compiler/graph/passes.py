@@ -1,0 +1,173 @@
+"""The graph passes in their order, and the driver that runs them.
+
+Each row says what a pass needs and what it establishes; `run_graph_passes` checks that every need was established before,
+and that no pass in between may have undone it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+import torch.fx
+
+from ..capture.graph import ModelGraph
+from .attention_operands import attention_operands
+from .cse import common_subexpressions
+from .dead_code import dead_code
+from .decompose import decompose
+from .fold_batch_norm import fold_batch_norm
+from .fold_constants import fold_constants
+from .fold_padding import fold_padding
+from .inline_regions import inline_regions
+from .kept_operators import KEPT
+from .known_values import known_values
+from .linear_products import linear_products
+from .merge_linears import merge_linears
+from .normalize import normalize
+from .recognize_activations import recognize_activations
+from .recognize_attention import recognize_attention
+from .recognize_norms import recognize_norms
+from .simplify import simplify
+from .sizes import SymbolRange
+from .work import Work
+
+
+@dataclass(frozen=True)
+class Context:
+    """What passes may ask besides the graph: the captured module (bodies of regions), operators that stay whole."""
+
+    module: torch.fx.GraphModule
+    kept: Collection[str]
+
+
+@dataclass(frozen=True)
+class GraphPass:
+    """A pass: its name, its function (counts of what it did), what it needs, establishes and may undo."""
+
+    name: str
+    run: Callable[[Work, Context], Mapping[str, int]]
+    needs: frozenset[str] = frozenset()
+    establishes: frozenset[str] = frozenset()
+    undoes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class PassReport:
+    """What a pass did, for observers: counts by what was found, and the time in seconds."""
+
+    name: str
+    counts: Mapping[str, int]
+    seconds: float
+
+
+#: called after each pass with the graph as it then is (not to be changed)
+Observer = Callable[[PassReport, ModelGraph], None]
+
+
+def _only(function: Callable[[Work], Mapping[str, int]]) -> Callable[[Work, Context], Mapping[str, int]]:
+    return lambda work, _: function(work)
+
+
+def _row(
+    name: str, function: Callable[[Work], Mapping[str, int]], needs: str = "", establishes: str = "", undoes: str = ""
+) -> GraphPass:
+    return GraphPass(name, _only(function), *(frozenset(text.split()) for text in (needs, establishes, undoes)))
+
+
+_INLINE = GraphPass("inline-regions", lambda work, c: inline_regions(work, c.module), establishes=frozenset({"FLAT"}))
+_DECOMPOSE = GraphPass(
+    "decompose",
+    lambda work, c: decompose(work, c.kept),
+    needs=frozenset({"FLAT", "NORMAL", "KNOWN"}),
+    establishes=frozenset({"KEPT_ONLY"}),
+    undoes=frozenset({"NORMAL", "SIMPLE", "UNIQUE"}),
+)
+
+PASSES: tuple[GraphPass, ...] = (
+    _INLINE,
+    _row("dead-code", dead_code, establishes="LIVE"),
+    _row("normalize", normalize, needs="FLAT", establishes="NORMAL"),
+    # masks first: decomposed diff and cumsum are much harder to see through
+    _row("known-values", known_values, needs="NORMAL", establishes="KNOWN", undoes="LIVE SIMPLE"),
+    _row("dead-code", dead_code, establishes="LIVE"),
+    _DECOMPOSE,
+    _row("normalize", normalize, needs="FLAT", establishes="NORMAL"),
+    # before folding, which would put the statistics' arithmetic into constants of their own
+    _row("fold-batch-norm", fold_batch_norm, needs="NORMAL", establishes="NO_BATCH_NORM", undoes="LIVE"),
+    _row("fold-constants", fold_constants, needs="NORMAL KEPT_ONLY", establishes="FOLDED", undoes="LIVE"),
+    _row("simplify", simplify, needs="NORMAL", establishes="SIMPLE", undoes="LIVE UNIQUE"),
+    # recognisers compare nodes by identity, and ask who else reads a node: equal ones must be one, dead ones gone
+    _row("common-subexpressions", common_subexpressions, establishes="UNIQUE"),
+    _row("dead-code", dead_code, establishes="LIVE"),
+    _row("fold-padding", fold_padding, needs="NORMAL LIVE", undoes="LIVE"),
+    _row("recognize-norms", recognize_norms, needs="NORMAL UNIQUE LIVE", establishes="NORMS"),
+    _row("recognize-activations", recognize_activations, needs="NORMAL UNIQUE LIVE", establishes="ACTIVATIONS"),
+    _row("dead-code", dead_code, establishes="LIVE"),
+    _row("recognize-attention", recognize_attention, needs="SIMPLE UNIQUE LIVE", establishes="ATTENTION"),
+    _row("dead-code", dead_code, establishes="LIVE"),
+    _row("attention-operands", attention_operands, needs="SIMPLE LIVE ATTENTION", undoes="LIVE"),
+    _row("linear-products", linear_products, needs="NORMAL SIMPLE FOLDED", establishes="LINEAR", undoes="LIVE SIMPLE"),
+    _row("dead-code", dead_code, establishes="LIVE"),
+    # behind the recognisers, which want single readers; weights in one form
+    _row("merge-linears", merge_linears, needs="LINEAR LIVE NO_BATCH_NORM", undoes="LIVE SIMPLE UNIQUE"),
+    _row("simplify", simplify, needs="NORMAL", establishes="SIMPLE", undoes="LIVE UNIQUE"),
+    _row("common-subexpressions", common_subexpressions, establishes="UNIQUE"),
+    _row("dead-code", dead_code, establishes="LIVE"),
+)
+
+
+def run_graph_passes(
+    graph: ModelGraph, observer: Observer | None = None, kept: Collection[str] = KEPT
+) -> ModelGraph:
+    """All passes on a copy of the graph; the given one is not changed, tensors are shared.
+
+    Args:
+        graph: a captured entry point.
+        observer: told after each pass what it did.
+        kept: operators (with or without overload) that the lowering takes whole.
+
+    Raises:
+        CompileError: an operator whose only decomposition fixes a dynamic size.
+    """
+    work = _work(graph)
+    context = Context(graph.module, kept)
+    facts: frozenset[str] = frozenset()
+    for row in PASSES:
+        missing = row.needs - facts
+        if missing:
+            raise AssertionError(f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before establishes")
+        start = time.perf_counter()
+        counts = row.run(work, context)
+        seconds = time.perf_counter() - start
+        facts = (facts - row.undoes) | row.establishes
+        if observer is not None:
+            observer(PassReport(row.name, counts, seconds), _result(graph, work))
+    return _result(graph, work)
+
+
+def _work(graph: ModelGraph) -> Work:
+    copy = torch.fx.Graph()
+    env: dict[torch.fx.Node, torch.fx.Node] = {}
+    output = copy.graph_copy(graph.module.graph, env)
+    copy.output(output)
+    ranges = {
+        s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in graph.symbols
+    }
+    return Work(copy, dict(graph.constants), ranges)
+
+
+def _result(graph: ModelGraph, work: Work) -> ModelGraph:
+    module = torch.fx.GraphModule(_attributes(graph, work), work.graph, class_name=graph.module.__class__.__name__)
+    return replace(graph, module=module, constants=dict(work.constants))
+
+
+def _attributes(graph: ModelGraph, work: Work) -> dict[str, object]:
+    """What the graph's get_attr nodes name: constants, and bodies of regions that stayed."""
+    found: dict[str, object] = {}
+    for node in work.graph.nodes:
+        if node.op == "get_attr":
+            name = str(node.target)
+            found[name] = work.constants[name] if name in work.constants else getattr(graph.module, name)
+    return found

@@ -1,0 +1,198 @@
+"""What the graph passes work on, and the few ways in which they change it.
+
+A pass changes `Work.graph` in place through the methods here, so that every new node gets a value in meta["val"], the
+source line of the node that it stands for, and the list of the model's operators that it covers.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+import torch.fx
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+
+from .sizes import Size, SymbolRange, expr
+
+Node = torch.fx.Node
+aten = torch.ops.aten
+
+#: meta keys that tell where a node comes from; a new node has them from the node that it replaces
+_ORIGIN_KEYS = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "original_aten", "from_node")
+
+
+@dataclass
+class Work:
+    """A graph under change.
+
+    Attributes:
+        graph: the FX graph; placeholders first, flat output.
+        constants: get_attr target -> tensor. Entries are replaced, tensors are never written to.
+        ranges: size symbol -> bounds and the input dimension that defines it.
+    """
+
+    graph: torch.fx.Graph
+    constants: dict[str, torch.Tensor]
+    ranges: Mapping[sympy.Symbol, SymbolRange]
+    _sizes: dict[sympy.Expr, Node] = field(default_factory=dict)
+
+    # new nodes ------------------------------------------------------------------------------------------------------
+    def call(
+        self,
+        target: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        like: Node,
+        val: Any = None,
+        covers: Iterable[Node] = (),
+        before: Node | None = None,
+    ) -> Node:
+        """A new call, placed before `before` (default `like`), with the source line of `like`.
+
+        Args:
+            val: its value for meta; by default what torch computes from the arguments' fake values.
+            covers: all nodes whose work it does, `like` included when it has one of its own.
+        """
+        with self.graph.inserting_before(before or like):
+            node = self.graph.call_function(target, tuple(args), dict(kwargs or {}))
+        node.meta = {k: like.meta[k] for k in _ORIGIN_KEYS if k in like.meta}
+        node.meta["val"] = self.infer(target, node.args, node.kwargs) if val is None else val
+        origins = merged_origins(covers)
+        if origins:
+            node.meta["mycc_origins"] = origins
+        return node
+
+    def constant(self, name: str, tensor: torch.Tensor, *, like: Node, before: Node | None = None) -> Node:
+        """A get_attr of a new constant, placed before `before` (default `like`)."""
+        name = self.fresh_name(name)
+        self.constants[name] = tensor
+        with self.graph.inserting_before(before or like):
+            node = self.graph.create_node("get_attr", name)
+        node.meta = {k: like.meta[k] for k in _ORIGIN_KEYS if k in like.meta}
+        node.meta["val"] = self.fake(tensor)
+        return node
+
+    def fresh_name(self, name: str) -> str:
+        """`name`, or `name_1`, `name_2`, ... when a constant has it."""
+        candidate, count = name, 0
+        while candidate in self.constants:
+            count += 1
+            candidate = f"{name}_{count}"
+        return candidate
+
+    def replace(self, old: Node, new: Node) -> None:
+        """Makes every user of `old` read `new`, and removes `old`."""
+        old.replace_all_uses_with(new)
+        self.graph.erase_node(old)
+
+    # values ---------------------------------------------------------------------------------------------------------
+    def fake_mode(self) -> Any:
+        """The fake tensor mode of the capture; None for a graph without fake values."""
+        for node in self.graph.nodes:
+            val = node.meta.get("val")
+            if isinstance(val, torch._subclasses.FakeTensor):
+                return val.fake_mode
+        return None
+
+    def fake(self, tensor: torch.Tensor) -> Any:
+        """A fake tensor of the capture's mode with the shape, strides and dtype of a real one."""
+        mode = self.fake_mode()
+        with mode if mode is not None else nullcontext():
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+
+    def infer(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """The value of a call on the fake values of its arguments."""
+        values, named = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
+        mode = self.fake_mode()
+        with torch.no_grad(), mode if mode is not None else nullcontext():
+            return target(*values, **named)
+
+    # sizes ----------------------------------------------------------------------------------------------------------
+    def size(self, value: Size, *, fallback: Node | None = None) -> int | Node:
+        """An operand for a size: an int, or the node that computes it from the inputs' sizes.
+
+        Raises:
+            KeyError: the formula has a function or symbol that cannot be computed from the inputs.
+        """
+        formula = expr(value)
+        if isinstance(formula, int):
+            return formula
+        return self._size_node(formula)
+
+    def sizes(self, values: Iterable[Size]) -> list[int | Node]:
+        return [self.size(v) for v in values]
+
+    def _size_node(self, formula: sympy.Expr) -> Any:
+        if formula.is_Integer:
+            return int(formula)
+        if formula in self._sizes and not getattr(self._sizes[formula], "_erased", False):
+            return self._sizes[formula]
+        node = self._compute_size(formula)
+        self._sizes[formula] = node
+        return node
+
+    def _compute_size(self, formula: sympy.Expr) -> Node:
+        if isinstance(formula, sympy.Symbol):
+            return self._symbol_node(formula)
+        operands = [self._size_node(a) for a in formula.args]
+        match formula:
+            case sympy.Add():
+                return self._fold_sizes(operator.add, operands)
+            case sympy.Mul():
+                return self._fold_sizes(operator.mul, operands)
+            case sympy.Pow() if isinstance(operands[1], int) and operands[1] > 0:
+                return self._fold_sizes(operator.mul, [operands[0]] * operands[1])
+            case FloorDiv():
+                return self._arithmetic(operator.floordiv, *operands)
+            case Mod() | PythonMod():
+                return self._arithmetic(operator.mod, *operands)
+            case Max():
+                return self._fold_sizes(torch.sym_max, operands)
+            case Min():
+                return self._fold_sizes(torch.sym_min, operands)
+        raise KeyError(formula)
+
+    def _symbol_node(self, symbol: sympy.Symbol) -> Node:
+        source = self.ranges[symbol]
+        placeholder = [n for n in self.graph.nodes if n.op == "placeholder"][source.input]
+        node = self._arithmetic(aten.sym_size.int, placeholder, source.dim)
+        if source.offset:
+            node = self._arithmetic(operator.sub, node, source.offset)
+        return node if source.scale == 1 else self._arithmetic(operator.floordiv, node, source.scale)
+
+    def _fold_sizes(self, function: Any, operands: Sequence[Any]) -> Node:
+        total = operands[0]
+        for operand in operands[1:]:
+            total = self._arithmetic(function, total, operand)
+        return total  # type: ignore[no-any-return]
+
+    def _arithmetic(self, function: Any, *operands: Any) -> Node:
+        """A size computation behind the placeholders and all earlier ones, so that every node may use it."""
+        anchor = next(n for n in self.graph.nodes if n.op != "placeholder" and not n.meta.get("mycc_size"))
+        with self.graph.inserting_before(anchor):
+            node = self.graph.call_function(function, tuple(operands))
+        values = torch.fx.node.map_arg(operands, lambda n: n.meta["val"])
+        if function is aten.sym_size.int:
+            node.meta["val"] = values[0].shape[values[1]]
+        else:
+            node.meta["val"] = function(*values)
+        node.meta["mycc_size"] = True
+        return node
+
+
+def origins_of(node: Node) -> list[tuple[str, str]]:
+    """(name, operator) of the captured nodes whose work a node does."""
+    known = node.meta.get("mycc_origins")
+    if known:
+        return list(known)
+    return [(node.name, str(node.target))] if node.op == "call_function" else []
+
+
+def merged_origins(nodes: Iterable[Node]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(origin for node in nodes for origin in origins_of(node)))

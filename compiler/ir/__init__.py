@@ -1,0 +1,1 @@
+"""The loop IR: index arithmetic, scalar expressions, tensor-level nodes, their printer and verifier."""

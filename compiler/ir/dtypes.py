@@ -1,0 +1,67 @@
+"""Element types of the IR: names, sizes in bytes, kinds, and their torch counterparts (imported only when asked)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class DType:
+    """One element type: `kind` is f(loat), i(nt) or b(ool); `compute` is the type that arithmetic on it is done in."""
+
+    name: str
+    size: int
+    kind: str
+    compute: str
+    cpp: str
+    safetensors: str
+
+
+DTYPES: dict[str, DType] = {
+    row.name: row
+    for row in (
+        #     name    size kind compute C++        safetensors
+        DType("bool", 1, "b", "bool", "bool", "BOOL"),
+        DType("u8", 1, "i", "i32", "uint8_t", "U8"),
+        DType("i8", 1, "i", "i32", "int8_t", "I8"),
+        DType("i16", 2, "i", "i32", "int16_t", "I16"),
+        DType("i32", 4, "i", "i32", "int32_t", "I32"),
+        DType("i64", 8, "i", "i64", "int64_t", "I64"),
+        DType("f16", 2, "f", "f32", "half", "F16"),
+        DType("bf16", 2, "f", "f32", "bfloat", "BF16"),
+        DType("f32", 4, "f", "f32", "float", "F32"),
+        DType("f64", 8, "f", "f64", "double", "F64"),
+    )
+}
+
+_TORCH = {
+    "bool": "bool",
+    "u8": "uint8",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+}
+
+
+def from_torch(dtype: torch.dtype) -> str:
+    """The name of a torch dtype; KeyError when the IR has none for it (complex, quantised)."""
+    name = str(dtype).removeprefix("torch.")
+    for ours, theirs in _TORCH.items():
+        if theirs == name:
+            return ours
+    raise KeyError(name)
+
+
+def to_torch(name: str) -> torch.dtype:
+    import torch
+
+    return getattr(torch, _TORCH[name])  # type: ignore[no-any-return]

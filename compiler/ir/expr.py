@@ -1,0 +1,227 @@
+"""Scalar expressions: what one element of a tensor is computed from.
+
+    where(lt(h0[m*768 + n], 0.0f32), 0.0f32, h0[m*768 + n])
+
+Frozen and hashable, so that equal expressions are found by value. Operators are rows of the table in ops.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .dtypes import DTYPES
+from .index import Atom, Index, Indirect, Var
+
+if TYPE_CHECKING:
+    from .nodes import Buffer
+
+
+class Expr:
+    """Base of the scalar expressions; every one has a `dtype` (of the element, see dtypes.py)."""
+
+    dtype: str
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return ()
+
+    def walk(self) -> Iterator[Expr]:
+        """This expression and all below it, those inside indirect indices too; each distinct one once."""
+        seen: set[Expr] = set()
+        stack: list[Expr] = [self]
+        while stack:
+            e = stack.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            yield e
+            stack.extend(e.children)
+
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
+        return tuple(e for e in self.walk() if isinstance(e, Load))
+
+    def vars(self) -> set[Var]:
+        found: set[Var] = set()
+        for e in self.walk():
+            found |= e.own_vars()
+        return found
+
+    def own_vars(self) -> set[Var]:
+        return set()
+
+
+@dataclass(frozen=True, eq=False)
+class Const(Expr):
+    """A number (or bool) known at compile time."""
+
+    value: float | int | bool
+    dtype: str
+
+    @cached_property
+    def _key(self) -> tuple:
+        return (repr(self.value), self.dtype)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._key == other._key
+
+    def __str__(self) -> str:
+        return f"{self.value}" if self.dtype in ("f32", "i64", "bool") else f"{self.value}{self.dtype}"
+
+
+class _Hashed(Expr):
+    """Caches the hash: expressions are deep and are looked up often."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self).__name__, *self._key()))
+
+    def _key(self) -> tuple:
+        raise TypeError
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(self) is type(other) and self._hash == other._hash and self._key() == other._key()  # type: ignore
+
+
+@dataclass(frozen=True, eq=False)
+class Load(_Hashed):
+    """buffer[index]: the element at a flat index, in elements."""
+
+    buffer: Buffer
+    index: Index
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.buffer.dtype
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return tuple(a.value for a in self.index.atoms() if isinstance(a, Indirect))  # type: ignore[misc]
+
+    def own_vars(self) -> set[Var]:
+        return {a for a in self.index.atoms() if isinstance(a, Var)}
+
+    def _key(self) -> tuple:
+        return (id(self.buffer), self.index)
+
+    def __str__(self) -> str:
+        return f"{self.buffer.name}[{self.index}]"
+
+
+@dataclass(frozen=True, eq=False)
+class IndexValue(_Hashed):
+    """An index as an i64 value (arange, a size, a position)."""
+
+    index: Index
+    dtype: str = "i64"
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return tuple(a.value for a in self.index.atoms() if isinstance(a, Indirect))  # type: ignore[misc]
+
+    def own_vars(self) -> set[Var]:
+        return {a for a in self.index.atoms() if isinstance(a, Var)}
+
+    def _key(self) -> tuple:
+        return (self.index,)
+
+    def __str__(self) -> str:
+        return f"({self.index})"
+
+
+@dataclass(frozen=True, eq=False)
+class Call(_Hashed):
+    """An operator of the table applied to expressions. `cast` converts its operand to `dtype`."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.args
+
+    def _key(self) -> tuple:
+        return (self.op, self.dtype, self.args)
+
+    def __str__(self) -> str:
+        name = f"to_{self.dtype}" if self.op == "cast" else self.op
+        return f"{name}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True, eq=False)
+class Acc(_Hashed):
+    """The finished value of a reduction (a Reduce, a Gemm sum, ...), named within its node or nest."""
+
+    name: str
+    dtype: str
+
+    def _key(self) -> tuple:
+        return (self.name, self.dtype)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def cast(e: Expr, dtype: str) -> Expr:
+    """The expression converted to dtype; constants are converted at once."""
+    if e.dtype == dtype:
+        return e
+    if isinstance(e, Const):
+        kind = DTYPES[dtype].kind
+        if kind == "b":
+            return Const(bool(e.value), dtype)
+        if kind == "f":
+            return Const(float(e.value), dtype)
+        if DTYPES[e.dtype].kind != "f":
+            return Const(int(e.value), dtype)
+    return Call("cast", (e,), dtype)
+
+
+def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], indices: Mapping[Atom, Index] | None = None) -> Expr:
+    """Rebuilds the expression bottom-up.
+
+    `leaf(e)` may return a replacement for a Load, IndexValue or Acc (seen after its index was substituted), or None to
+    keep it. `indices` replaces loop variables in every index.
+    """
+    done: dict[Expr, Expr] = {}
+    values = indices or {}
+
+    def visit(x: Expr) -> Expr:
+        if x in done:
+            return done[x]
+        if isinstance(x, Call):
+            args = tuple(visit(a) for a in x.args)
+            result: Expr = x if all(a is b for a, b in zip(args, x.args, strict=True)) else Call(x.op, args, x.dtype)
+        elif isinstance(x, Load):
+            moved = Load(x.buffer, x.index.substitute(values, visit_any))
+            result = leaf(moved) or moved
+        elif isinstance(x, IndexValue):
+            value = IndexValue(x.index.substitute(values, visit_any))
+            result = leaf(value) or value
+        else:
+            result = leaf(x) or x
+        done[x] = result
+        return result
+
+    def visit_any(value: object) -> object:
+        assert isinstance(value, Expr)
+        return visit(value)
+
+    return visit(e)
+
+
+def substitute(e: Expr, indices: Mapping[Atom, Index]) -> Expr:
+    """The expression at other loop variables."""
+    return rewrite(e, lambda _: None, indices)

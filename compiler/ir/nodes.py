@@ -1,0 +1,261 @@
+"""Tensor-level nodes of the loop IR. Frozen dataclasses; buffers are flat memory, indices are in elements.
+
+    h1 = map[m:s0, n:3072] h1[m*3072 + n] = gelu(h0[m*3072 + n] + b1[n])
+
+A program is a list of nodes in order; every element of a temporary is written once, before it is read. Every node
+finishes its elements with `stores`, so that an epilogue is nothing but a longer stored expression.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from .expr import Acc, Expr, Load
+from .index import Index, Var, product
+
+_ids = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """Flat memory of `size` elements. kind: input, output, const (weights) or temp (arena)."""
+
+    name: str
+    dtype: str
+    size: Index
+    kind: str
+    slot: int = -1  # which input or output; -1 otherwise
+    ident: int = field(default_factory=lambda: next(_ids))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a node comes from in the user's model: aten operators and source lines ("model.py:88")."""
+
+    ops: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    def __add__(self, other: Origin) -> Origin:
+        return Origin(_union(self.ops, other.ops), _union(self.lines, other.lines))
+
+
+def _union(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return a + tuple(x for x in b if x not in a)
+
+
+@dataclass(frozen=True)
+class Store:
+    """buffer[index] = value, for all loop variables of the node."""
+
+    buffer: Buffer
+    index: Index
+    value: Expr
+
+    def __str__(self) -> str:
+        return f"{self.buffer.name}[{self.index}] = {self.value}"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Base: `dims` are the loops over the elements that the node finishes."""
+
+    dims: tuple[Var, ...]
+    stores: tuple[Store, ...]
+    origin: Origin
+
+    def expressions(self) -> Iterator[Expr]:
+        """Every scalar expression of the node."""
+        for store in self.stores:
+            yield store.value
+
+    def reads(self) -> tuple[Buffer, ...]:
+        found: dict[Buffer, None] = {}
+        for e in self.expressions():
+            for load in e.loads:
+                found[load.buffer] = None
+        for store in self.stores:
+            for load in _index_loads(store.index):
+                found[load.buffer] = None
+        return tuple(found)
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys(s.buffer for s in self.stores))
+
+    @property
+    def extent(self) -> Index:
+        return product(d.extent for d in self.dims)
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Node):
+    """for dims: stores."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """acc = fold(op, value) over the reduced loops. op: sum, prod, max, min, any, all, argmax, argmin."""
+
+    acc: Acc
+    op: str
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce(Node):
+    """for dims: { fold `folds` over rdims; stores (which may use the folds' Acc) }."""
+
+    rdims: tuple[Var, ...]
+    folds: tuple[Fold, ...]
+
+    def expressions(self) -> Iterator[Expr]:
+        for f in self.folds:
+            yield f.value
+        yield from super().expressions()
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A strided operand of a structured node: buffer[offset + sum(stride * loop)]."""
+
+    buffer: Buffer
+    offset: Index
+    strides: tuple[Index, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Gemm(Node):
+    """acc[z, m, n] = sum over k of a[z, m, k] * b[z, k, n]; then stores. dims = (z..., m, n).
+
+    a.strides = (z..., m, k) with k dense. b: packed panels [ceil(n/16)][k][16] when `packed`, else strides (z..., k, n).
+    """
+
+    k: Index
+    a: Operand
+    b: Operand
+    packed: bool
+    acc: Acc
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys((self.a.buffer, self.b.buffer, *super().reads())))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Geometry of a 2-d convolution: all in elements of the map."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+
+@dataclass(frozen=True, eq=False)
+class Conv(Node):
+    """Convolution in channels-last: dims = (n, h, w, c of the output); x.strides = (n, h, w) with dense channels.
+
+    in_shape = (batch, height, width, channels). w is packed: depthwise [taps][channels], else
+    [groups][ceil(out/groups/16)][taps][in/groups][16].
+    """
+
+    x: Operand
+    w: Buffer
+    w_offset: Index
+    in_shape: tuple[Index, Index, Index, Index]
+    window: Window
+    acc: Acc
+
+    @property
+    def depthwise(self) -> bool:
+        return self.window.groups > 1 and self.in_shape[3] == self.window.groups == self.dims[3].extent
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys((self.x.buffer, self.w, *super().reads())))
+
+
+@dataclass(frozen=True, eq=False)
+class Attention(Node):
+    """softmax(scale * q k^T + score) v, never writing the scores. dims = (b, h, m, d of the output).
+
+    q.strides = (b, h, m), k, v the same over keys; the last dimension is dense. `score` changes a scaled score
+    (an Acc named "score") at (b, h, m, key). The output is stored dense in its last dimension.
+    """
+
+    q: Operand
+    k: Operand
+    v: Operand
+    out: Operand
+    kv_heads: Index
+    keys: Index
+    head_size: Index
+    scale: float
+    causal: bool
+    key: Var
+    score: Expr | None
+
+    def expressions(self) -> Iterator[Expr]:
+        if self.score is not None:
+            yield self.score
+        yield from super().expressions()
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys((self.q.buffer, self.k.buffer, self.v.buffer, *super().reads())))
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return (self.out.buffer,)
+
+
+@dataclass(frozen=True, eq=False)
+class Nest(Node):
+    """One loop over the rows (dims) around several stages, each a Map or a Reduce over the rest of its loops.
+
+    dims are the rows; `stages` have dims = rows + inner loops; `locals` are buffers that only live within a row.
+    """
+
+    stages: tuple[Map | Reduce, ...]
+    locals: tuple[Buffer, ...] = ()
+
+    def expressions(self) -> Iterator[Expr]:
+        for stage in self.stages:
+            yield from stage.expressions()
+
+    def reads(self) -> tuple[Buffer, ...]:
+        written = {b for s in self.stages for b in s.writes()}
+        found = dict.fromkeys(b for s in self.stages for b in s.reads())
+        return tuple(b for b in found if b not in written)
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys(b for s in self.stages for b in s.writes() if b not in self.locals))
+
+
+AnyNode: TypeAlias = Map | Reduce | Gemm | Conv | Attention | Nest
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """One entry point: its buffers by role and its nodes in order."""
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    sizes: tuple[str, ...]  # names of the size symbols, in the order of mycc_call.symbols
+    nodes: tuple[AnyNode, ...]
+
+    def with_nodes(self, nodes: tuple[AnyNode, ...]) -> Program:
+        return replace(self, nodes=nodes)
+
+
+def _index_loads(index: Index) -> Iterator[Load]:
+    from .index import Indirect
+
+    for atom in index.atoms():
+        if isinstance(atom, Indirect):
+            value = atom.value
+            assert isinstance(value, Expr)
+            yield from value.loads

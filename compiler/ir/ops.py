@@ -1,0 +1,355 @@
+"""The scalar operators of the loop IR: one row each, the only source of their C++ and Triton spelling, meaning and tolerance.
+
+    OPS["lt"].cpp                      "lt({0}, {1})"
+    spell(OPS["sub"], "cpp", (Printed("a", ATOM), Printed("b + c", SUM))).text      "a - (b + c)"
+
+The C++ spellings use the functions of runtime/include/mycc/vec.h and math.h, which take scalars and vectors alike. The
+reference of a row takes torch tensors of float64, int64 or bool; torch is imported only when one is called. The tests of
+the operators are made from the rows: see tests/ops/test_op_table.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+Language = Literal["cpp", "triton"]
+Domain = tuple[float, float]
+
+INF = float("inf")
+ANY: Domain = (-INF, INF)
+
+
+class Precedence(IntEnum):
+    """How tightly the top operator of a text binds. Python's order; C++'s is the same for the operators used in C++."""
+
+    LOWEST = 0
+    COMPARE = 1
+    BIT_OR = 2
+    BIT_XOR = 3
+    BIT_AND = 4
+    SHIFT = 5
+    SUM = 6
+    PRODUCT = 7
+    UNARY = 8
+    ATOM = 9
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A piece of code and the precedence of its top operator."""
+
+    text: str
+    precedence: Precedence = Precedence.ATOM
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """A pattern with {0}, {1}, ..: how it binds and how tightly each operand must bind to need no parentheses.
+
+    Triton patterns may name an operand twice: print operands that are not names to a variable first.
+    """
+
+    pattern: str
+    precedence: Precedence
+    operands: tuple[Precedence, ...]
+
+
+@dataclass(frozen=True)
+class ScalarOp:
+    """One row of the table.
+
+    accepts: kinds of operands, "f"(loat), "i"(nt), "b"(ool); all operands have one dtype, but the first of `where`
+    is bool. result: "same" (the dtype of the operands; of the last one for `where`), "bool", or "cast" (see `to`).
+    ulps: tolerance in units in the last place of float32 against the reference in float64; 0 is exact.
+    domain: the interval where tests draw float operands; integers are drawn over their whole range.
+    """
+
+    name: str
+    arity: int
+    accepts: frozenset[str]
+    result: str
+    reference: Callable[..., torch.Tensor]
+    cpp_spelling: Spelling
+    triton_spelling: Spelling
+    ulps: float = 0.0
+    domain: Domain = ANY
+    to: str = ""
+
+    @property
+    def cpp(self) -> str:
+        return self.cpp_spelling.pattern
+
+    @property
+    def triton(self) -> str:
+        return self.triton_spelling.pattern
+
+    @property
+    def precedence(self) -> Precedence:
+        return self.cpp_spelling.precedence
+
+
+def spell(op: ScalarOp, language: Language, operands: Sequence[Printed]) -> Printed:
+    """The operator applied to printed operands, with the parentheses it needs and no others."""
+    spelling = op.cpp_spelling if language == "cpp" else op.triton_spelling
+    if len(operands) != op.arity:
+        raise ValueError(f"{op.name} takes {op.arity} operands, not {len(operands)}")
+    texts = [
+        o.text if o.precedence >= needed else f"({o.text})" for o, needed in zip(operands, spelling.operands, strict=True)
+    ]
+    return Printed(spelling.pattern.format(*texts), spelling.precedence)
+
+
+class _Table(Mapping[str, ScalarOp]):
+    """The rows by name; an unknown name is a KeyError that tells the near ones."""
+
+    def __init__(self, rows: Sequence[ScalarOp]) -> None:
+        self._rows = {row.name: row for row in rows}
+        if len(self._rows) != len(rows):
+            raise ValueError("two operators have one name")
+
+    def __getitem__(self, name: str) -> ScalarOp:
+        try:
+            return self._rows[name]
+        except KeyError:
+            near = difflib.get_close_matches(name, self._rows, n=4, cutoff=0.5)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise KeyError(f"no scalar operator is named {name!r}{hint}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _call(function: str, arity: int) -> Spelling:
+    arguments = ", ".join(f"{{{i}}}" for i in range(arity))
+    return Spelling(f"{function}({arguments})", Precedence.ATOM, (Precedence.LOWEST,) * arity)
+
+
+def _infix(operator: str, precedence: Precedence) -> Spelling:
+    """Left associative; comparisons do not chain."""
+    tighter = Precedence(precedence + 1)
+    left = tighter if precedence == Precedence.COMPARE else precedence
+    return Spelling(f"{{0}} {operator} {{1}}", precedence, (left, tighter))
+
+
+def _prefix(operator: str) -> Spelling:
+    """The operand must be an atom: `--x` would be another operator in C++."""
+    return Spelling(f"{operator}{{0}}", Precedence.UNARY, (Precedence.ATOM,))
+
+
+def _text(pattern: str, arity: int) -> Spelling:
+    """A pattern that keeps its operands apart by itself: each is printed as an atom."""
+    return Spelling(pattern, Precedence.ATOM, (Precedence.ATOM,) * arity)
+
+
+def _torch(path: str) -> Callable[..., Any]:
+    """torch's function at a dotted path, looked up when it is called."""
+
+    def reference(*operands: Any, **options: Any) -> Any:
+        import torch
+
+        function: Any = torch
+        for name in path.split("."):
+            function = getattr(function, name)
+        return function(*operands, **options)
+
+    return reference
+
+
+def _row(
+    name: str,
+    accepts: str,
+    result: str,
+    reference: Callable[..., Any] | str,
+    cpp: Spelling | str,
+    triton: Spelling | str,
+    *,
+    arity: int = 1,
+    ulps: float = 0.0,
+    domain: Domain = ANY,
+    to: str = "",
+) -> ScalarOp:
+    return ScalarOp(
+        name=name,
+        arity=arity,
+        accepts=frozenset(accepts),
+        result=result,
+        reference=_torch(reference) if isinstance(reference, str) else reference,
+        cpp_spelling=_call(cpp, arity) if isinstance(cpp, str) else cpp,
+        triton_spelling=_call(triton, arity) if isinstance(triton, str) else triton,
+        ulps=ulps,
+        domain=domain,
+        to=to,
+    )
+
+
+def _no_zero(function: str, **options: str) -> Callable[..., Any]:
+    """torch's integer division, which raises on zero, as the kernels do it: 0, the kernel reports the error itself."""
+
+    def reference(a: Any, b: Any) -> Any:
+        import torch
+
+        divide = getattr(torch, function)
+        if a.is_floating_point():
+            return divide(a, b, **options)
+        safe = torch.where(b == 0, torch.ones_like(b), b)
+        return torch.where(b == 0, torch.zeros_like(a), divide(a, safe, **options))
+
+    return reference
+
+
+def _gelu(x: Any, approximate: str) -> Any:
+    import torch
+
+    return torch.nn.functional.gelu(x, approximate=approximate)
+
+
+def _gelu_erf(x: Any) -> Any:
+    """gelu through erfc, which keeps the digits of the left tail that 1 + erf(x) cancels."""
+    import torch
+
+    return 0.5 * x * torch.special.erfc(x * -(0.5**0.5))
+
+
+def _gelu_tanh(x: Any) -> Any:
+    """0.5 x (1 + tanh u) as x sigmoid(2u), which keeps the digits of the left tail."""
+    import torch
+
+    return x / (1 + torch.exp(-2 * (2 / torch.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+
+
+_S, _P = Precedence.SUM, Precedence.PRODUCT
+_SIGN = _text("({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype)", 1)
+_PI2 = 1.5707963267948966
+
+_ARITHMETIC = (
+    #    name           kinds  result  reference          C++                 Triton
+    _row("add", "fi", "same", "add", _infix("+", _S), _infix("+", _S), arity=2),
+    _row("sub", "fi", "same", "sub", _infix("-", _S), _infix("-", _S), arity=2),
+    _row("mul", "fi", "same", "mul", _infix("*", _P), _infix("*", _P), arity=2),
+    _row("div", "f", "same", "true_divide", _infix("/", _P), _infix("/", _P), arity=2),
+    _row(
+        "floor_div", "fi", "same", _no_zero("floor_divide"), "floor_div",
+        _text("(({0} // {1}) - ((({0} % {1}) != 0) & (({0} < 0) != ({1} < 0))))", 2), arity=2,
+    ),
+    _row(
+        "remainder", "fi", "same", _no_zero("remainder"), "remainder",
+        _text("(({0} % {1}) + {1} * ((({0} % {1}) != 0) & (({0} < 0) != ({1} < 0))))", 2), arity=2,
+    ),
+    _row("trunc_div", "fi", "same", _no_zero("div", rounding_mode="trunc"), "trunc_div", _infix("//", _P), arity=2),
+    _row("fmod", "fi", "same", _no_zero("fmod"), "fmod", _infix("%", _P), arity=2),
+    _row("neg", "fi", "same", "neg", _prefix("-"), _prefix("-")),
+    _row("abs", "fi", "same", "abs", "abs", "tl.abs"),
+    _row("sign", "fi", "same", "sign", "sign", _SIGN),
+    _row("reciprocal", "f", "same", "reciprocal", "reciprocal", _text("(1.0 / {0})", 1)),
+    _row("sqrt", "f", "same", "sqrt", "sqrt", "tl.sqrt_rn"),
+    _row("rsqrt", "f", "same", "rsqrt", "rsqrt", "tl.rsqrt", ulps=1),
+    _row("copysign", "f", "same", "copysign", "copysign", "libdevice.copysign", arity=2),
+    _row("hypot", "f", "same", "hypot", "hypot", "libdevice.hypot", arity=2, ulps=1),
+    _row("floor", "f", "same", "floor", "floor", "tl.floor"),
+    _row("ceil", "f", "same", "ceil", "ceil", "tl.ceil"),
+    _row("round", "f", "same", "round", "round", "libdevice.rint"),
+    _row("trunc", "f", "same", "trunc", "trunc", "libdevice.trunc"),
+    _row("maximum", "fib", "same", "maximum", "maximum", _text("tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", 2), arity=2),
+    _row("minimum", "fib", "same", "minimum", "minimum", _text("tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", 2), arity=2),
+    _row("fmax", "f", "same", "fmax", "fmax", "tl.maximum", arity=2),
+    _row("fmin", "f", "same", "fmin", "fmin", "tl.minimum", arity=2),
+)
+
+_MATHS = (
+    _row("exp", "f", "same", "exp", "exp", "tl.exp", ulps=2),
+    _row("exp2", "f", "same", "exp2", "exp2", "tl.exp2", ulps=2),
+    _row("expm1", "f", "same", "expm1", "expm1", "libdevice.expm1", ulps=2),
+    _row("log", "f", "same", "log", "log", "tl.log", ulps=2),
+    _row("log2", "f", "same", "log2", "log2", "tl.log2", ulps=2),
+    _row("log10", "f", "same", "log10", "log10", "libdevice.log10", ulps=2),
+    _row("log1p", "f", "same", "log1p", "log1p", "libdevice.log1p", ulps=2),
+    _row("pow", "fi", "same", "pow", "pow", "libdevice.pow", arity=2, ulps=4),
+    _row("sin", "f", "same", "sin", "sin", "tl.sin", ulps=2),
+    _row("cos", "f", "same", "cos", "cos", "tl.cos", ulps=2),
+    _row("tan", "f", "same", "tan", "tan", "libdevice.tan", ulps=4),
+    _row("asin", "f", "same", "asin", "asin", "libdevice.asin", ulps=2),
+    _row("acos", "f", "same", "acos", "acos", "libdevice.acos", ulps=2),
+    _row("atan", "f", "same", "atan", "atan", "libdevice.atan", ulps=2),
+    _row("atan2", "f", "same", "atan2", "atan2", "libdevice.atan2", arity=2, ulps=2),
+    _row("sinh", "f", "same", "sinh", "sinh", "libdevice.sinh", ulps=2),
+    _row("cosh", "f", "same", "cosh", "cosh", "libdevice.cosh", ulps=2),
+    _row("tanh", "f", "same", "tanh", "tanh", "libdevice.tanh", ulps=2),
+    _row("asinh", "f", "same", "asinh", "asinh", "libdevice.asinh", ulps=2),
+    _row("acosh", "f", "same", "acosh", "acosh", "libdevice.acosh", ulps=2),
+    _row("atanh", "f", "same", "atanh", "atanh", "libdevice.atanh", ulps=2),
+    _row("erf", "f", "same", "special.erf", "erf", "libdevice.erf", ulps=2),
+    _row("erfc", "f", "same", "special.erfc", "erfc", "libdevice.erfc", ulps=2),
+    _row("lgamma", "f", "same", "lgamma", "lgamma", "libdevice.lgamma", ulps=4),
+    _row("sigmoid", "f", "same", "sigmoid", "sigmoid", "tl.sigmoid", ulps=2),
+    _row("silu", "f", "same", "nn.functional.silu", "silu", _text("({0} * tl.sigmoid({0}))", 1), ulps=2),
+    _row(
+        "gelu_erf", "f", "same", _gelu_erf, "gelu_erf",
+        _text("(0.5 * {0} * (1.0 + libdevice.erf({0} * 0.7071067811865476)))", 1), ulps=2,
+    ),
+    _row(
+        "gelu_tanh", "f", "same", _gelu_tanh, "gelu_tanh",
+        _text("({0} * tl.sigmoid(1.5957691216057308 * ({0} + 0.044715 * {0} * {0} * {0})))", 1), ulps=2,
+    ),
+)
+
+_LOGIC = (
+    *(
+        _row(name, "fib", "bool", name, name, _infix(operator, Precedence.COMPARE), arity=2)
+        for name, operator in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
+    ),
+    _row("logical_and", "fib", "bool", "logical_and", "logical_and", _text("(({0} != 0) & ({1} != 0))", 2), arity=2),
+    _row("logical_or", "fib", "bool", "logical_or", "logical_or", _text("(({0} != 0) | ({1} != 0))", 2), arity=2),
+    _row("logical_xor", "fib", "bool", "logical_xor", "logical_xor", _text("(({0} != 0) ^ ({1} != 0))", 2), arity=2),
+    _row("logical_not", "fib", "bool", "logical_not", "logical_not", _text("({0} == 0)", 1)),
+    _row("isnan", "f", "bool", "isnan", "isnan", _text("({0} != {0})", 1)),
+    _row("isinf", "f", "bool", "isinf", "isinf", _text('(tl.abs({0}) == float("inf"))', 1)),
+    _row("isfinite", "f", "bool", "isfinite", "isfinite", _text('(tl.abs({0}) < float("inf"))', 1)),
+    _row("where", "fib", "same", "where", "where", "tl.where", arity=3),
+    _row("bit_and", "ib", "same", "bitwise_and", "bit_and", _infix("&", Precedence.BIT_AND), arity=2),
+    _row("bit_or", "ib", "same", "bitwise_or", "bit_or", _infix("|", Precedence.BIT_OR), arity=2),
+    _row("bit_xor", "ib", "same", "bitwise_xor", "bit_xor", _infix("^", Precedence.BIT_XOR), arity=2),
+    _row("bit_not", "ib", "same", "bitwise_not", "bit_not", _prefix("~")),
+    _row("shift_left", "i", "same", "bitwise_left_shift", "shift_left", _infix("<<", Precedence.SHIFT), arity=2),
+    _row("shift_right", "i", "same", "bitwise_right_shift", "shift_right", _infix(">>", Precedence.SHIFT), arity=2),
+)
+
+
+def _cast_row(dtype: str, torch_name: str, triton_name: str) -> ScalarOp:
+    def reference(x: Any) -> Any:
+        import torch
+
+        return x.to(getattr(torch, torch_name))
+
+    return _row(f"to_{dtype}", "fib", "cast", reference, f"to_{dtype}", _text(f"{{0}}.to(tl.{triton_name})", 1), to=dtype)
+
+
+_CASTS = (
+    _cast_row("bool", "bool", "int1"),
+    _cast_row("u8", "uint8", "uint8"),
+    _cast_row("i8", "int8", "int8"),
+    _cast_row("i16", "int16", "int16"),
+    _cast_row("i32", "int32", "int32"),
+    _cast_row("i64", "int64", "int64"),
+    _cast_row("f16", "float16", "float16"),
+    _cast_row("bf16", "bfloat16", "bfloat16"),
+    _cast_row("f32", "float32", "float32"),
+    _cast_row("f64", "float64", "float64"),
+)
+
+OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS))
+
+
+def cast_op(dtype: str) -> ScalarOp:
+    """The conversion to an element type. In C++ the narrow types stay in their compute type: f16 and bf16 values are
+    rounded, u8, i8 and i16 values wrapped, in vf32 and vi32."""
+    return OPS[f"to_{dtype}"]

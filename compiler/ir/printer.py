@@ -1,0 +1,52 @@
+"""The loop IR as text."""
+
+from __future__ import annotations
+
+from .index import Var
+from .nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Program, Reduce
+
+
+def print_program(program: Program) -> str:
+    """One node per line (nests over several), with the user's source lines behind it."""
+    lines = [f"program {program.name}({', '.join(program.sizes)})"]
+    for role, buffers in (("input", program.inputs), ("output", program.outputs)):
+        lines += [f"  {role} {b.name}: {b.dtype}[{b.size}]" for b in buffers]
+    lines += [print_node(node) for node in program.nodes]
+    return "\n".join(lines) + "\n"
+
+
+def print_node(node: AnyNode, indent: str = "  ") -> str:
+    text = indent + _body(node, indent)
+    where = " ".join((*node.origin.ops, *node.origin.lines))
+    return f"{text}   # {where}" if where else text
+
+
+def _loops(loops: tuple[Var, ...]) -> str:
+    return ", ".join(f"{v.name}:{v.extent}" for v in loops)
+
+
+def _body(node: AnyNode, indent: str) -> str:
+    stores = "; ".join(str(s) for s in node.stores)
+    match node:
+        case Map():
+            return f"map[{_loops(node.dims)}] {stores}"
+        case Reduce():
+            folds = "; ".join(f"{f.acc} = {f.op} {f.value}" for f in node.folds)
+            return f"reduce[{_loops(node.dims)}; {_loops(node.rdims)}] {folds} -> {stores}"
+        case Gemm():
+            form = "packed " if node.packed else ""
+            return f"gemm[{_loops(node.dims)}; k:{node.k}] {node.acc} = {node.a.buffer} @ {form}{node.b.buffer} -> {stores}"
+        case Conv():
+            w = node.window
+            shape = f"{w.kernel[0]}x{w.kernel[1]} stride {w.stride[0]}x{w.stride[1]} groups {w.groups}"
+            return f"conv[{_loops(node.dims)}] {node.acc} = {node.x.buffer} * {node.w} ({shape}) -> {stores}"
+        case Attention():
+            extra = ", causal" if node.causal else ""
+            score = f", score {node.score}" if node.score is not None else ""
+            operands = ", ".join(str(o.buffer) for o in (node.q, node.k, node.v))
+            return f"attention[{_loops(node.dims)}; key:{node.keys}] {node.out.buffer} = ({operands}){extra}{score}"
+        case Nest():
+            inner = "\n".join(print_node(s, indent + "  ") for s in node.stages)
+            names = ", ".join(b.name for b in node.locals)
+            return f"nest[{_loops(node.dims)}]" + (f" locals {names}" if names else "") + "\n" + inner
+    raise TypeError(type(node).__name__)

@@ -1,0 +1,5 @@
+"""Lowering: a graph of ATen operators becomes a program of the loop IR, by tables (one file a family)."""
+
+from .driver import lower
+
+__all__ = ["lower"]

@@ -1,0 +1,193 @@
+"""The builder that lowerings write nodes with: buffers, maps, reductions, constants, the current origin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from ..ir.dtypes import from_torch
+from ..ir.expr import Acc, Call, Const, Expr, IndexValue, cast
+from ..ir.index import ONE, ZERO, Index, Var, as_index, of, product
+from ..ir.nodes import AnyNode, Buffer, Fold, Map, Origin, Reduce, Store
+from .constants import Constant, Dense, Layout
+from .shapes import Sizes
+from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, reshape
+
+NAMES = ("i", "j", "k", "l", "o", "p", "q", "r", "s", "t", "u", "v")
+
+
+@dataclass
+class Builder:
+    """State of the lowering of one entry point; lowerings only add nodes to it."""
+
+    sizes: Sizes
+    nodes: list[AnyNode] = field(default_factory=list)
+    constants: dict[Constant, Buffer] = field(default_factory=dict)
+    origin: Origin = field(default_factory=Origin)
+    hint: str = "t"
+    #: graph constants that a GEMM reads, with the layout they are stored in
+    packed: dict[str, Layout] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+    _vars: int = 0
+
+    # names -----------------------------------------------------------------------------------------------------------
+    def fresh(self, stem: str) -> str:
+        n = self._counts.get(stem, 0)
+        self._counts[stem] = n + 1
+        return f"{stem}{n}" if n else stem
+
+    def var(self, extent: Index, name: str = "i") -> Var:
+        self._vars += 1
+        return Var(f"{name}{self._vars}", extent)
+
+    def loops(self, shape: Shape) -> tuple[tuple[Var, ...], list[Index]]:
+        """A loop variable per dimension, and the indices (0 for dimensions of size 1)."""
+        loops = [None if n == ONE else self.var(n, NAMES[min(d, len(NAMES) - 1)]) for d, n in enumerate(shape)]
+        return tuple(v for v in loops if v is not None), [ZERO if v is None else of(v) for v in loops]
+
+    # buffers ---------------------------------------------------------------------------------------------------------
+    def temp(self, shape: Shape, dtype: str, order: Sequence[int] | None = None) -> Tensor:
+        """A new dense arena tensor whose dimensions lie in memory in `order`."""
+        buffer = Buffer(self.fresh(self.hint), dtype, product(shape), "temp")
+        return Tensor(shape, dtype, Strided(buffer, dense_strides(shape, order)))
+
+    def constant(self, target: str, tensor: torch.Tensor, layout: Layout | None = None) -> Buffer:
+        key = Constant(target, tensor, layout or Dense())
+        if key not in self.constants:
+            self.constants[key] = Buffer(
+                self.fresh("w_" + target.replace(".", "_")), from_torch(tensor.dtype), as_index(key.elements), "const"
+            )
+        return self.constants[key]
+
+    # nodes -----------------------------------------------------------------------------------------------------------
+    def add(self, node: AnyNode) -> None:
+        self.nodes.append(node)
+
+    def map(
+        self,
+        shape: Shape,
+        dtype: str,
+        value: Callable[[list[Index]], Expr],
+        order: Sequence[int] | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """A new tensor (or `out`) with out[i...] = value(i...), converted to its dtype."""
+        out = out or self.temp(shape, dtype, order)
+        assert out.strided is not None
+        order = out.memory_order()
+        loops: list[Var | None] = [None] * len(shape)
+        for d in order:
+            if shape[d] != ONE:
+                loops[d] = self.var(shape[d], NAMES[min(d, len(NAMES) - 1)])
+        indices = [ZERO if v is None else of(v) for v in loops]
+        dims = tuple(v for d in order if (v := loops[d]) is not None)
+        store = Store(out.strided.buffer, _flat(out, indices), cast(value(indices), dtype))
+        self.add(Map(dims, (store,), self.origin))
+        return out
+
+    def reduce(
+        self,
+        source: Shape,
+        axes: Sequence[int],
+        folds: Sequence[tuple[str, Callable[[list[Index]], Expr]]],
+        finish: Sequence[tuple[str, Callable[[list[Expr]], Expr]]],
+        keepdim: bool = False,
+        order: Sequence[int] | None = None,
+    ) -> list[Tensor]:
+        """Folds over `axes` of a tensor of shape `source`; one output tensor per row of `finish` (dtype, value of accs).
+
+        The outputs keep the memory order `order` of the source's dimensions.
+        """
+        order = order or range(len(source))
+        loops: list[Var | None] = [None] * len(source)
+        for d in order:
+            if source[d] != ONE:
+                loops[d] = self.var(source[d], NAMES[min(d, len(NAMES) - 1)])
+        indices = [ZERO if v is None else of(v) for v in loops]
+        dims = tuple(v for d in order if d not in axes and (v := loops[d]) is not None)
+        rdims = tuple(v for d in order if d in axes and (v := loops[d]) is not None)
+        accs, rows = [], []
+        for op, value in folds:
+            e = value(indices)
+            dtype = "i64" if op in ("argmax", "argmin") else e.dtype
+            acc = Acc(self.fresh("acc"), dtype)
+            accs.append(acc)
+            rows.append(Fold(acc, op, e))
+        shape = tuple(ONE if d in axes else n for d, n in enumerate(source))
+        outs, stores = [], []
+        for dtype, result in finish:
+            out = self.temp(shape, dtype, order)
+            assert out.strided is not None
+            kept = [ZERO if d in axes else i for d, i in enumerate(indices)]
+            outs.append(out)
+            stores.append(Store(out.strided.buffer, _flat(out, kept), cast(result(list(accs)), dtype)))
+        self.add(Reduce(dims, tuple(stores), self.origin, rdims, tuple(rows)))
+        if keepdim:
+            return outs
+        return [_drop(o, axes) for o in outs]
+
+    # tensors ---------------------------------------------------------------------------------------------------------
+    def realize(self, t: Tensor, order: Sequence[int] | None = None) -> Tensor:
+        """The tensor in memory; in `order` when one is given and it does not lie so already."""
+        if t.strided is not None:
+            if order is None:
+                return t
+            want = dense_strides(t.shape, order)
+            if all(a == b or n == ONE for a, b, n in zip(t.strided.strides, want, t.shape, strict=True)):
+                return t
+        return self.map(t.shape, t.dtype, t.at, order)
+
+    def dense(self, t: Tensor) -> Tensor:
+        """The tensor row-major without holes."""
+        return t if is_dense(t) else self.map(t.shape, t.dtype, t.at, tuple(range(t.rank)))
+
+    def reshape(self, t: Tensor, shape: Shape) -> Tensor:
+        """A view when the strides allow it, else a copy, as torch.reshape."""
+        view = reshape(t, shape)
+        if view is None:
+            view = reshape(self.dense(t), shape)
+        assert view is not None
+        return view
+
+
+def _flat(t: Tensor, indices: Sequence[Index]) -> Index:
+    assert t.strided is not None
+    flat = t.strided.offset
+    for i, stride in zip(indices, t.strided.strides, strict=True):
+        flat = flat + i * stride
+    return flat
+
+
+def _drop(t: Tensor, axes: Sequence[int]) -> Tensor:
+    assert t.strided is not None
+    keep = [d for d in range(t.rank) if d not in axes]
+    strides = tuple(t.strided.strides[d] for d in keep)
+    return Tensor(tuple(t.shape[d] for d in keep), t.dtype, Strided(t.strided.buffer, strides, t.strided.offset))
+
+
+# shorthand for expressions -------------------------------------------------------------------------------------------
+def call(op: str, *args: Expr) -> Expr:
+    """An operator whose result has its operands' type."""
+    return Call(op, args, args[-1].dtype)
+
+
+def compare(op: str, *args: Expr) -> Expr:
+    """An operator whose result is a bool."""
+    return Call(op, args, "bool")
+
+
+def number(value: float | int | bool, dtype: str) -> Expr:
+    return cast(Const(value, "f64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "i64"), dtype)
+
+
+def size_value(size: Index, dtype: str) -> Expr:
+    """A size as a number of type dtype."""
+    if size.constant is not None:
+        return number(size.constant, dtype)
+    return cast(IndexValue(size), dtype)
+
+
+def where(condition: Expr, a: Expr, b: Expr) -> Expr:
+    return Call("where", (condition, a, b), a.dtype)

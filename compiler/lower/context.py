@@ -1,0 +1,104 @@
+"""What a lowering function sees of the node that it lowers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.fx
+
+from ...runtime.errors import CompileError
+from ..ir.dtypes import from_torch
+from ..ir.index import Index, ZERO, as_index
+from .builder import Builder
+from .constants import Layout
+from .tensor import Shape, Tensor
+
+
+@dataclass(frozen=True)
+class ConstantRef:
+    """A constant of the graph that is the operand of a node: its name and its tensor."""
+
+    target: str
+    tensor: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Context:
+    """The builder plus the node's own facts: result dtype and shape, which operands are constants."""
+
+    builder: Builder
+    node: torch.fx.Node
+    constants: dict[str, torch.Tensor]
+
+    def result_dtype(self, index: int | None = None) -> str:
+        return from_torch(self._val(index).dtype)
+
+    def result_shape(self, index: int | None = None) -> Shape:
+        return self.builder.sizes.shape(self._val(index).shape)
+
+    def _val(self, index: int | None) -> torch.Tensor:
+        val = self.node.meta["val"]
+        return val if index is None else val[index]  # type: ignore[no-any-return]
+
+    def operand_node(self, position: int, name: str = "") -> torch.fx.Node | None:
+        """The graph node of an argument."""
+        arg = self.node.kwargs.get(name) if name in self.node.kwargs else None
+        if arg is None and position < len(self.node.args):
+            arg = self.node.args[position]
+        return arg if isinstance(arg, torch.fx.Node) else None
+
+    def constant(self, position: int, name: str = "") -> ConstantRef | None:
+        """The graph constant that an argument is, or None."""
+        node = self.operand_node(position, name)
+        if node is None or node.op != "get_attr":
+            return None
+        target = str(node.target)
+        return ConstantRef(target, self.constants[target])
+
+    def layout_of(self, ref: ConstantRef) -> Layout | None:
+        """The layout in which a GEMM already wants this constant stored."""
+        return self.builder.packed.get(ref.target)
+
+    def axis(self, dim: int, rank: int) -> int:
+        return dim + rank if dim < 0 else dim
+
+    def size(self, value: int | torch.SymInt | Index | None, default: int = 0) -> Index:
+        return self.builder.sizes.index(default if value is None else value)
+
+    def slice_bound(self, value: int | torch.SymInt | Index | None, extent: Index, default: Index) -> Index:
+        """A slice's start or end as torch reads it: negative from the end, clamped to the extent."""
+        from ..ir.index import maximum, minimum
+
+        if value is None:
+            return default
+        index = self.size(value)
+        if index.constant is not None and index.constant < 0:
+            index = maximum(index + extent, ZERO)
+        if index.constant is not None and index.constant >= 2**62:
+            return extent
+        return minimum(index, extent)
+
+    def refuse(self, reason: str) -> CompileError:
+        """The error for arguments that the lowering does not cover."""
+        return CompileError(reason)
+
+    def integer(self, value: Index) -> int:
+        if value.constant is None:
+            raise self.refuse(f"the size {value} must be fixed here")
+        return value.constant
+
+
+def ints(value: object, count: int) -> tuple[int, ...]:
+    """An int or a sequence of ints as a tuple of `count` of them, as torch's pairs."""
+    if isinstance(value, int):
+        return (value,) * count
+    items = tuple(int(v) for v in value)  # type: ignore[attr-defined]
+    return items * count if len(items) == 1 and count > 1 else items
+
+
+def as_sizes(values: object) -> list[Index]:
+    return [as_index(v) for v in values]  # type: ignore[attr-defined]
+
+
+__all__ = ["ConstantRef", "Context", "Tensor", "as_sizes", "ints"]

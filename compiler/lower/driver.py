@@ -1,0 +1,190 @@
+"""Walks the graph, calls the lowering of each operator, owns the error context.
+
+All operators without a lowering are collected and reported at once, with shapes, dtypes and the user's lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from ...runtime.errors import CompileError
+from ..capture.graph import ModelGraph
+from ..capture.source_lines import origin as source_origin
+from ..ir.dtypes import from_torch
+from ..ir.index import Index, Size, product
+from ..ir.nodes import Buffer, Origin, Program
+from . import attention, conv, create, gather, layout, matmul, norm, pointwise, pool, reduce, views  # noqa: F401
+from .builder import Builder
+from .constants import Constant
+from .context import Context
+from .outputs import bind_outputs
+from .registry import REGISTRY
+from .shapes import Sizes
+from .tensor import Strided, Tensor, dense_strides
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program of the loop IR and the constants that its const buffers stand for."""
+
+    program: Program
+    constants: dict[Constant, Buffer]
+
+    def __str__(self) -> str:
+        from ..ir.printer import print_program
+
+        return print_program(self.program)
+
+
+def lower(graph: ModelGraph) -> Lowered:
+    """One entry point's graph as loop IR; CompileError names every operator that has no lowering."""
+    missing = unsupported(graph)
+    if missing:
+        raise CompileError(
+            f"cannot compile {len(missing)} operator{'s' if len(missing) > 1 else ''}",
+            details=missing,
+            hint="Rewrite these lines with operators that mycc knows (docs/architecture.md lists the families).",
+        )
+    sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
+    builder = Builder(sizes)
+    builder.packed.update(layout.choose_layouts(graph.module.graph, graph.constants))
+    values: dict[torch.fx.Node, Any] = {}
+    inputs: list[Buffer] = []
+    for node in graph.module.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = _input(builder, node, inputs)
+        elif node.op == "call_function":
+            values[node] = _lower_node(builder, node, values, graph.constants)
+        elif node.op == "output":
+            flat = [n for n in node.args[0]]
+            outputs = bind_outputs(builder, [_operand(builder, n, values, graph.constants) for n in flat])
+    program = Program(graph.name, tuple(inputs), outputs, tuple(s.name for s in graph.symbols), tuple(builder.nodes))
+    return Lowered(program, builder.constants)
+
+
+def unsupported(graph: ModelGraph) -> list[str]:
+    """A line for each operator of the graph that has no lowering, with its place in the user's model."""
+    lines = []
+    for node in graph.module.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.users:
+            if REGISTRY.find(str(node.target)) is None:
+                lines.append(f"{_describe(node)}   {_place(node)}")
+        elif node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload):
+            if _is_tensor_function(node):
+                lines.append(f"{node.target}   {_place(node)}")
+    return lines
+
+
+def _is_tensor_function(node: torch.fx.Node) -> bool:
+    import operator
+
+    if node.target is operator.getitem:
+        return False
+    return isinstance(node.meta.get("val"), (torch.Tensor, tuple, list))
+
+
+def _describe(node: torch.fx.Node) -> str:
+    args = []
+    for arg in node.all_input_nodes:
+        val = arg.meta.get("val")
+        if isinstance(val, torch.Tensor):
+            args.append(f"{_dtype_name(val.dtype)}[{', '.join(str(s) for s in val.shape)}]")
+    return f"{str(node.target).replace('aten.', 'aten::', 1)}({', '.join(args)})"
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    try:
+        return from_torch(dtype)
+    except KeyError:
+        return str(dtype).removeprefix("torch.")
+
+
+def _place(node: torch.fx.Node) -> str:
+    where = source_origin(node)
+    if where is None or not where.file:
+        return ""
+    return f"{where.file}:{where.line}  {where.text}".rstrip()
+
+
+def _input(builder: Builder, node: torch.fx.Node, inputs: list[Buffer]) -> Tensor:
+    val = node.meta["val"]
+    shape = builder.sizes.shape(val.shape)
+    buffer = Buffer(builder.fresh(node.name), from_torch(val.dtype), product(shape), "input", len(inputs))
+    inputs.append(buffer)
+    return Tensor(shape, buffer.dtype, Strided(buffer, dense_strides(shape)))
+
+
+def _lower_node(
+    builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node, Any], constants: dict[str, torch.Tensor]
+) -> Any:
+    import operator
+
+    if node.target is operator.getitem:
+        return values[node.args[0]][node.args[1]]  # type: ignore[index]
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return _symbolic(builder, node)
+    if not node.users:
+        return None
+    function = REGISTRY.find(str(node.target))
+    assert function is not None, node.target
+    builder.origin = _origin(node)
+    builder.hint = _hint(node)
+    args = [_operand(builder, a, values, constants) for a in node.args]
+    kwargs = {k: _operand(builder, a, values, constants) for k, a in node.kwargs.items()}
+    try:
+        return function(Context(builder, node, constants), *args, **kwargs)
+    except CompileError as error:
+        raise CompileError(
+            f"cannot compile {_describe(node)}: {error.message}", details=[_place(node)], hint=error.hint
+        ) from error
+
+
+def _symbolic(builder: Builder, node: torch.fx.Node) -> Any:
+    """Size arithmetic in the graph: the value is what torch recorded."""
+    val = node.meta.get("val")
+    if isinstance(val, torch.SymInt):
+        return builder.sizes.index(val)
+    return val
+
+
+def _operand(builder: Builder, arg: Any, values: dict[torch.fx.Node, Any], constants: dict[str, torch.Tensor]) -> Any:
+    if isinstance(arg, torch.fx.Node):
+        if arg.op == "get_attr":
+            return _constant(builder, str(arg.target), constants[str(arg.target)])
+        if isinstance(arg.meta.get("val"), torch.SymInt):
+            return builder.sizes.index(arg.meta["val"])
+        return values[arg]
+    if isinstance(arg, (list, tuple)):
+        return type(arg)(_operand(builder, a, values, constants) for a in arg)
+    return arg
+
+
+def _constant(builder: Builder, target: str, tensor: torch.Tensor) -> Tensor:
+    """A dense view of a constant; its buffer is registered when an element is read (see LazyConstant in layout.py)."""
+    return layout.constant_tensor(builder, target, tensor)
+
+
+def _origin(node: torch.fx.Node) -> Origin:
+    sources: Sequence[torch.fx.Node] = [node]
+    merged = node.meta.get("mycc_origins", ())
+    where = source_origin(sources[0])
+    line = (f"{where.file}:{where.line}",) if where is not None and where.file else ()
+    ops = tuple(dict.fromkeys(_op_name(str(m[1] if isinstance(m, tuple) else m)) for m in merged)) if merged else ()
+    return Origin(ops or (_op_name(str(node.target)),), line)
+
+
+def _op_name(target: str) -> str:
+    parts = target.split(".")
+    return ".".join(parts[:2])
+
+
+def _hint(node: torch.fx.Node) -> str:
+    return str(node.target).split(".")[1].strip("_") if isinstance(node.target, torch._ops.OpOverload) else "t"
+
+
+__all__ = ["Index", "Lowered", "lower", "unsupported"]

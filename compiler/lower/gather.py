@@ -1,0 +1,207 @@
+"""Gathers and joins: embedding, index_select, gather, index.Tensor, cat, stack, pad, roll.
+
+An index that is read from memory is an `Indirect` atom: code generation checks it against its extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.expr import Expr, Load, cast
+from ..ir.expr import IndexValue
+from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of
+from .builder import compare, number, where
+from .constants import Panels
+from .context import Context
+from .registry import row
+from .tensor import Tensor, slice_dim, unsqueeze
+
+
+def indirect(value: Expr, extent: Index, wrap: bool) -> Index:
+    return of(Indirect(cast(value, "i64"), extent, wrap))
+
+
+@row("aten.embedding.default")
+def embedding(ctx: Context, weight: Tensor, ids: Tensor, *_: Any) -> Tensor:
+    rows, columns = weight.shape
+    ref = ctx.constant(0, "weight")
+    layout = ctx.layout_of(ref) if ref is not None else None
+    table = ctx.builder.constant(ref.target, ref.tensor, layout) if ref is not None and layout is not None else None
+
+    def element(i: list[Index]) -> Expr:
+        at = indirect(ids.at(i[:-1]), rows, wrap=False)
+        if table is not None and isinstance(layout, Panels) and not layout.transposed:
+            return Load(table, layout.index(at, i[-1], ctx.integer(columns)))
+        return weight.at([at, i[-1]])
+
+    return ctx.builder.map(ctx.result_shape(), weight.dtype, element)
+
+
+@row("aten.index_select.default")
+def index_select(ctx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    axis = ctx.axis(dim, x.rank)
+
+    def element(i: list[Index]) -> Expr:
+        at = indirect(index.at([i[axis]] if index.rank else []), x.shape[axis], wrap=False)
+        return x.at([*i[:axis], at, *i[axis + 1 :]])
+
+    return ctx.builder.map(ctx.result_shape(), x.dtype, element)
+
+
+@row("aten.gather.default")
+def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor:
+    axis = ctx.axis(dim, x.rank)
+
+    def element(i: list[Index]) -> Expr:
+        at = indirect(index.at(i), x.shape[axis], wrap=False)
+        return x.at([*i[:axis], at, *i[axis + 1 :]])
+
+    return ctx.builder.map(ctx.result_shape(), x.dtype, element)
+
+
+@row("aten.index.Tensor")
+def index_tensor(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    used = [d for d, t in enumerate(indices) if t is not None]
+    tensors = [t for t in indices if t is not None]
+    if any(t.dtype == "bool" for t in tensors):
+        raise ctx.refuse("indexing with a boolean mask gives a size that depends on the data")
+    rank = max(t.rank for t in tensors)
+    adjacent = used == list(range(used[0], used[-1] + 1))
+    start = used[0] if adjacent else 0
+
+    def element(i: list[Index]) -> Expr:
+        picked = i[start : start + rank]
+        rest = iter([*i[:start], *i[start + rank :]])
+        at: list[Index] = []
+        for d in range(x.rank):
+            t = indices[d] if d < len(indices) else None
+            at.append(next(rest) if t is None else indirect(t.at_broadcast(picked), x.shape[d], wrap=True))
+        return x.at(at)
+
+    return ctx.builder.map(ctx.result_shape(), x.dtype, element)
+
+
+@row("aten.cat.default", "aten.concat.default")
+def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    shape, dtype = ctx.result_shape(), ctx.result_dtype()
+    parts = [t for t in tensors if not (t.rank == 1 and t.shape[0] == ZERO and len(shape) != 1)]
+    axis = ctx.axis(dim, len(shape))
+    first = max(parts, key=lambda t: t.strided is not None)
+    out = ctx.builder.temp(shape, dtype, first.memory_order())
+    start = ZERO
+    for t in parts:
+        piece = slice_dim(out, axis, start, t.shape[axis])
+        ctx.builder.map(piece.shape, dtype, _cast_reader(t, dtype), out=piece)
+        start = start + t.shape[axis]
+    return out
+
+
+def _cast_reader(t: Tensor, dtype: str) -> Any:
+    return lambda i: cast(t.at(i), dtype)
+
+
+@row("aten.stack.default")
+def stack(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    axis = ctx.axis(dim, len(ctx.result_shape()))
+    return cat(ctx, [unsqueeze(t, axis) for t in tensors], axis)
+
+
+@row("aten.constant_pad_nd.default")
+def constant_pad(ctx: Context, x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
+    return padded(ctx, x, [ctx.size(p) for p in pad], value)
+
+
+@row("aten.pad.default")
+def pad_op(ctx: Context, x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
+    if mode != "constant":
+        return _pad_index(ctx, x, [ctx.size(p) for p in pad], mode)
+    return padded(ctx, x, [ctx.size(p) for p in pad], 0 if value is None else value)
+
+
+def padded(ctx: Context, x: Tensor, pad: Sequence[Index], value: Any) -> Tensor:
+    """x with `pad` = (before, after) of the last dimension first; negative amounts cut."""
+    shape = ctx.result_shape()
+    before = {x.rank - 1 - j // 2: pad[j] for j in range(0, len(pad), 2)}
+    after = {x.rank - 1 - j // 2: pad[j + 1] for j in range(0, len(pad), 2)}
+
+    def element(i: list[Index]) -> Expr:
+        conditions: list[Expr] = []
+        at = list(i)
+        for d, amount in before.items():
+            own = i[d] - amount
+            n = x.shape[d]
+            at[d] = minimum(maximum(own, ZERO), n - 1)
+            if amount != ZERO and not (amount.constant is not None and amount.constant < 0):
+                conditions.append(compare("ge", IndexValue(own), IndexValue(ZERO)))
+            if after[d] != ZERO and not ((after[d].constant or 0) < 0):
+                conditions.append(compare("lt", IndexValue(own), IndexValue(n)))
+        inside = x.at(at)
+        if not conditions:
+            return inside
+        truth = conditions[0]
+        for c in conditions[1:]:
+            truth = compare("logical_and", truth, c)
+        return where(truth, inside, number(value, x.dtype))
+
+    return ctx.builder.map(shape, x.dtype, element, x.memory_order())
+
+
+def _pad_index(ctx: Context, x: Tensor, pad: Sequence[Index], mode: str) -> Tensor:
+    """reflect, replicate and circular padding: another index, no fill."""
+
+    def source(own: Index, n: Index) -> Index:
+        if mode == "replicate":
+            return minimum(maximum(own, ZERO), n - 1)
+        if mode == "circular":
+            return (own + n) % n
+        low = maximum(own, -own)  # reflect: |i|, then from the far end
+        return (n - 1) - maximum(low - (n - 1), (n - 1) - low)
+
+    def element(i: list[Index]) -> Expr:
+        at = list(i)
+        for j in range(0, len(pad), 2):
+            d = x.rank - 1 - j // 2
+            at[d] = source(i[d] - pad[j], x.shape[d])
+        return x.at(at)
+
+    return ctx.builder.map(ctx.result_shape(), x.dtype, element, x.memory_order())
+
+
+@row("aten.roll.default")
+def roll(ctx: Context, x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+    if not dims:
+        flat = ctx.builder.reshape(x, (as_index(1) * _count(x),))
+        rolled = _rolled(ctx, flat, [shifts[0]], [0])
+        return ctx.builder.reshape(rolled, x.shape)
+    return _rolled(ctx, x, shifts, [ctx.axis(d, x.rank) for d in dims])
+
+
+def _count(x: Tensor) -> Index:
+    from ..ir.index import product
+
+    return product(x.shape)
+
+
+def _rolled(ctx: Context, x: Tensor, shifts: Sequence[int], axes: Sequence[int]) -> Tensor:
+    def element(i: list[Index]) -> Expr:
+        at = list(i)
+        for shift, d in zip(shifts, axes, strict=True):
+            n = x.shape[d]
+            at[d] = (i[d] + (n - as_index(int(shift)) % n if shift > 0 else as_index(-int(shift)))) % n
+        return x.at(at)
+
+    return ctx.builder.map(x.shape, x.dtype, element)
+
+
+@row("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
+def upsample_nearest(ctx: Context, x: Tensor, *_: Any) -> Tensor:
+    shape = ctx.result_shape()
+
+    def element(i: list[Index]) -> Expr:
+        n, c, h, w = i
+        return x.at([n, c, (h * x.shape[2]) // shape[2], (w * x.shape[3]) // shape[3]])
+
+    return ctx.builder.map(shape, x.dtype, element, x.memory_order())
+
+

@@ -1,0 +1,162 @@
+"""Matrix products: constant matrices become packed panels, other operands are read with their strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.expr import Acc, Expr
+from ..ir.index import ONE, ZERO, Index, of, product
+from ..ir.nodes import Gemm, Operand, Store
+from .builder import call, number
+from .constants import Panels
+from .context import ConstantRef, Context
+from .registry import row
+from .tensor import Shape, Tensor, expand, permute, reshape, squeeze, unsqueeze
+
+Finish = Any  # Callable[[Expr, Sequence[Index]], Expr]: the sum and the output's indices -> the stored value
+
+
+def _no_finish(acc: Expr, _: Sequence[Index]) -> Expr:
+    return acc
+
+
+@row("aten.linear.default")
+def linear(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    def finish(acc: Expr, i: Sequence[Index]) -> Expr:
+        return acc if bias is None else call("add", acc, bias.at([i[-1]]))
+
+    return _product(ctx, x, weight, ctx.constant(1, "weight"), transposed=False, finish=finish)
+
+
+@row("aten.mm.default")
+def mm(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    return _product(ctx, a, b, ctx.constant(1), transposed=True, finish=_no_finish)
+
+
+@row("aten.addmm.default")
+def addmm(ctx: Context, bias: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    return _product(ctx, a, b, ctx.constant(2), True, _scaled_bias(bias, beta, alpha))
+
+
+def _scaled_bias(bias: Tensor, beta: float, alpha: float) -> Finish:
+    def finish(acc: Expr, i: Sequence[Index]) -> Expr:
+        y = acc if alpha == 1 else call("mul", acc, number(float(alpha), acc.dtype))
+        if beta == 0:
+            return y
+        b = bias.at_broadcast(i)
+        return call("add", y, b if beta == 1 else call("mul", b, number(float(beta), b.dtype)))
+
+    return finish
+
+
+@row("aten.bmm.default")
+def bmm(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    return _batched(ctx, a, b, _no_finish)
+
+
+@row("aten.baddbmm.default")
+def baddbmm(ctx: Context, bias: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    return _batched(ctx, a, b, _scaled_bias(bias, beta, alpha))
+
+
+@row("aten.matmul.default")
+def matmul(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    if b.rank == 2 and a.rank >= 2:
+        return _product(ctx, a, b, ctx.constant(1), True, _no_finish)
+    lead = unsqueeze(a, 0) if a.rank == 1 else a
+    tail = unsqueeze(b, 1) if b.rank == 1 else b
+    batch = _broadcast(lead.shape[:-2], tail.shape[:-2])
+    out = _batched(
+        ctx, expand(lead, (*batch, *lead.shape[-2:])), expand(tail, (*batch, *tail.shape[-2:])), _no_finish
+    )
+    if b.rank == 1:
+        out = squeeze(out, out.rank - 1)
+    return squeeze(out, out.rank - (1 if b.rank == 1 else 2)) if a.rank == 1 else out
+
+
+def _broadcast(a: Shape, b: Shape) -> Shape:
+    n = max(len(a), len(b))
+    wide_a, wide_b = (ONE,) * (n - len(a)) + a, (ONE,) * (n - len(b)) + b
+    return tuple(y if x == ONE else x for x, y in zip(wide_a, wide_b, strict=True))
+
+
+def _product(
+    ctx: Context, x: Tensor, weight: Tensor, ref: ConstantRef | None, transposed: bool, finish: Finish
+) -> Tensor:
+    """x [..., k] times weight ([n, k], or [k, n] when transposed)."""
+    layout = ctx.layout_of(ref) if ref is not None else None
+    k = x.shape[-1]
+    if not isinstance(layout, Panels) or layout.transposed != transposed or ref is None or x.dtype != "f32":
+        matrix = weight if transposed else permute(weight, (1, 0))
+        rows = ctx.builder.reshape(x, (product(x.shape[:-1]), k))
+        out = _batched(ctx, rows, matrix, finish)
+        return ctx.builder.reshape(out, (*x.shape[:-1], matrix.shape[1]))
+    n = weight.shape[1] if transposed else weight.shape[0]
+    packed = ctx.builder.constant(ref.target, ref.tensor, layout)
+    rows = _dense_rows(ctx, x, (product(x.shape[:-1]), k))
+    b = Operand(packed, ZERO, ())
+    out = _gemm(ctx, rows, b, True, n, k, finish)
+    return ctx.builder.reshape(out, (*x.shape[:-1], n))
+
+
+def _dense_rows(ctx: Context, x: Tensor, shape: Shape) -> Tensor:
+    """x as a matrix whose last dimension is dense; a copy only where no strides give that."""
+    view = reshape(x, shape) if x.strided is not None else None
+    if view is not None and view.strided is not None and (view.strided.strides[-1] == ONE or shape[-1] == ONE):
+        return view
+    view = reshape(ctx.builder.dense(x), shape)
+    assert view is not None
+    return view
+
+
+def _batched(ctx: Context, a: Tensor, b: Tensor, finish: Finish) -> Tensor:
+    """a [z..., m, k] times b [z..., k, n], both read in place where their strides allow."""
+    a = _last_dense(ctx, a, (a.rank - 1,))
+    b = _last_dense(ctx, b, (b.rank - 1, b.rank - 2))
+    k = a.shape[-1]
+    batch = a.shape[:-2]
+    if len(batch) > 2:
+        m, n = a.shape[-2], b.shape[-1]
+        flat_a = ctx.builder.reshape(a, (product(batch), m, k))
+        flat_b = ctx.builder.reshape(b, (product(batch), k, n))
+        out = _batched(ctx, flat_a, flat_b, _unflattened(finish, batch))
+        return ctx.builder.reshape(out, (*batch, m, n))
+    assert b.strided is not None
+    operand = Operand(b.strided.buffer, b.strided.offset, b.strided.strides)
+    return _gemm(ctx, a, operand, False, b.shape[-1], k, finish)
+
+
+def _unflattened(finish: Finish, batch: Shape) -> Finish:
+    from .tensor import split_index
+
+    return lambda acc, i: finish(acc, [*split_index(i[0], batch), *i[1:]])
+
+
+def _last_dense(ctx: Context, t: Tensor, axes: Sequence[int]) -> Tensor:
+    """t in memory with stride 1 along one of the axes."""
+    if t.strided is not None and t.dtype == "f32":
+        if any(t.strided.strides[d] == ONE or t.shape[d] == ONE for d in axes):
+            return t
+    return ctx.builder.map(t.shape, t.dtype, t.at)
+
+
+def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index, finish: Finish) -> Tensor:
+    if a.dtype != "f32":
+        raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
+    assert a.strided is not None
+    builder = ctx.builder
+    shape = (*a.shape[:-1], n)
+    out = builder.temp(shape, a.dtype)
+    assert out.strided is not None
+    names = ("z", "y")[: len(shape) - 2]
+    dims = tuple(builder.var(e, name) for e, name in zip(shape, (*names, "m", "n"), strict=True))
+    indices = [of(d) for d in dims]
+    acc = Acc(builder.fresh("acc"), "f32")
+    flat = out.strided.offset
+    for i, stride in zip(indices, out.strided.strides, strict=True):
+        flat = flat + i * stride
+    store = Store(out.strided.buffer, flat, finish(acc, indices))
+    operand = Operand(a.strided.buffer, a.strided.offset, a.strided.strides)
+    builder.add(Gemm(dims, (store,), builder.origin, k, operand, b, packed, acc))
+    return out

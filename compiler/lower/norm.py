@@ -1,0 +1,144 @@
+"""Normalisations: statistics of a row, then one map over it. The schedule makes one kernel of the three nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Expr, cast
+from ..ir.index import Index, product
+from .builder import call, number, size_value
+from .context import Context
+from .reduce import moments
+from .registry import row
+from .tensor import Tensor, reshape
+
+
+@row("aten.layer_norm.default")
+def layer_norm(
+    ctx: Context,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Tensor:
+    return _layer_norm(ctx, x, len(normalized_shape), weight, bias, eps)
+
+
+@row("aten.native_layer_norm.default")
+def native_layer_norm(
+    ctx: Context, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, ...]:
+    return (_layer_norm(ctx, x, len(shape), weight, bias, eps),)
+
+
+def _layer_norm(ctx: Context, x: Tensor, inner: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    dtype = x.dtype
+    compute = DTYPES[dtype].compute
+    mean, squares, count, variance = moments(ctx, x, range(x.rank - inner, x.rank))
+    root = ctx.builder.map(
+        squares.shape,
+        compute,
+        lambda i: call("rsqrt", call("add", variance(squares.at(i)), number(float(eps), compute))),
+    )
+
+    def element(i: list[Index]) -> Expr:
+        y = call("mul", call("sub", cast(x.at(i), compute), mean.at_broadcast(i)), root.at_broadcast(i))
+        if weight is not None:
+            y = call("mul", y, cast(weight.at_broadcast(i), compute))
+        return y if bias is None else call("add", y, cast(bias.at_broadcast(i), compute))
+
+    return ctx.builder.map(x.shape, dtype, element, x.memory_order())
+
+
+@row("aten.rms_norm.default")
+def rms_norm(
+    ctx: Context, x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    dtype = x.dtype
+    compute = DTYPES[dtype].compute
+    axes = range(x.rank - len(normalized_shape), x.rank)
+    count = product(x.shape[d] for d in axes)
+    epsilon = float(eps) if eps is not None else (2.220446049250313e-16 if dtype == "f64" else 1.1920928955078125e-07)
+
+    def square(i: list[Index]) -> Expr:
+        v = cast(x.at(i), compute)
+        return call("mul", v, v)
+
+    def finish(acc: list[Expr]) -> Expr:
+        return call("rsqrt", call("add", call("div", acc[0], size_value(count, compute)), number(epsilon, compute)))
+
+    (root,) = ctx.builder.reduce(x.shape, list(axes), [("sum", square)], [(compute, finish)], True, x.memory_order())
+
+    def element(i: list[Index]) -> Expr:
+        y = call("mul", cast(x.at(i), compute), root.at_broadcast(i))
+        return y if weight is None else call("mul", y, cast(weight.at_broadcast(i), compute))
+
+    return ctx.builder.map(x.shape, dtype, element, x.memory_order())
+
+
+@row("aten.group_norm.default")
+def group_norm(
+    ctx: Context,
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Tensor:
+    n, c, *space = x.shape
+    split = (n, Index({(): groups}), c // Index({(): groups}), *space)
+    grouped = reshape(x, split)
+    if grouped is None:
+        x = ctx.builder.dense(x)
+        grouped = reshape(x, split)
+    assert grouped is not None
+    compute = DTYPES[x.dtype].compute
+    mean, squares, _, variance = moments(ctx, grouped, range(2, grouped.rank))
+    root = ctx.builder.map(
+        squares.shape,
+        compute,
+        lambda i: call("rsqrt", call("add", variance(squares.at(i)), number(float(eps), compute))),
+    )
+    per_group = c // Index({(): groups})
+
+    def element(i: list[Index]) -> Expr:
+        group = [i[0], i[1] // per_group, i[1] % per_group, *i[2:]]
+        y = call("mul", call("sub", cast(x.at(i), compute), mean.at_broadcast(group)), root.at_broadcast(group))
+        if weight is not None:
+            y = call("mul", y, cast(weight.at([i[1]]), compute))
+        return y if bias is None else call("add", y, cast(bias.at([i[1]]), compute))
+
+    return ctx.builder.map(x.shape, ctx.result_dtype(), element, x.memory_order())
+
+
+@row("aten.batch_norm.default", "aten._native_batch_norm_legit_no_training.default")
+def batch_norm(
+    ctx: Context,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    var: Tensor | None,
+    *rest: Any,
+) -> Any:
+    """Batch norm in evaluation, where it was not folded into a convolution."""
+    many = isinstance(ctx.node.meta["val"], (tuple, list))
+    eps = float(rest[1] if many else rest[2])
+    if mean is None or var is None or (not many and rest[0]):
+        raise ctx.refuse("batch norm in training mode; call model.eval() before compiling")
+
+    def element(i: list[Index]) -> Expr:
+        c = [i[1]]
+        root = call("rsqrt", call("add", var.at(c), number(eps, "f32")))
+        y = call("mul", call("sub", cast(x.at(i), "f32"), mean.at(c)), root)
+        if weight is not None:
+            y = call("mul", y, weight.at(c))
+        return y if bias is None else call("add", y, bias.at(c))
+
+    out = ctx.builder.map(x.shape, x.dtype, element, x.memory_order())
+    return (out,) if many else out

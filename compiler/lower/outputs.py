@@ -1,0 +1,60 @@
+"""The outputs of a program: a temporary that already is an output as it has to be written becomes one; else a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..ir.expr import Expr, Load, rewrite
+from ..ir.index import product
+from ..ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Node, Operand, Reduce, Store
+from .builder import Builder
+from .tensor import Tensor, is_dense
+
+
+def bind_outputs(builder: Builder, tensors: Sequence[Tensor]) -> tuple[Buffer, ...]:
+    """Makes every output a buffer of its own, row-major; returns them in order."""
+    outputs: list[Buffer] = []
+    renamed: dict[Buffer, Buffer] = {}
+    for slot, t in enumerate(tensors):
+        source = t.strided.buffer if t.strided is not None else None
+        if source is not None and source.kind == "temp" and is_dense(t) and source not in renamed:
+            target = Buffer(f"out{slot}", t.dtype, source.size, "output", slot)
+            renamed[source] = target
+        else:
+            builder.hint = "copy"
+            target = Buffer(f"out{slot}", t.dtype, product(t.shape), "output", slot)
+            copy = builder.map(t.shape, t.dtype, t.at, tuple(range(t.rank)))
+            assert copy.strided is not None
+            renamed[copy.strided.buffer] = target
+        outputs.append(target)
+    builder.nodes[:] = [rename_buffers(n, renamed) for n in builder.nodes]
+    return tuple(outputs)
+
+
+def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
+    """The node with buffers replaced, wherever they are read or written."""
+    if not any(b in names for b in (*node.reads(), *node.writes())):
+        return node
+
+    def expr(e: Expr) -> Expr:
+        return rewrite(e, lambda x: Load(names[x.buffer], x.index) if isinstance(x, Load) and x.buffer in names else None)
+
+    def operand(o: Operand) -> Operand:
+        return replace(o, buffer=names.get(o.buffer, o.buffer))
+
+    stores = tuple(Store(names.get(s.buffer, s.buffer), s.index, expr(s.value)) for s in node.stores)
+    changed: Node = replace(node, stores=stores)
+    match changed:
+        case Reduce():
+            folds = tuple(replace(f, value=expr(f.value)) for f in changed.folds)
+            return replace(changed, folds=folds)
+        case Gemm():
+            return replace(changed, a=operand(changed.a), b=operand(changed.b))
+        case Conv():
+            return replace(changed, x=operand(changed.x))
+        case Attention():
+            score = expr(changed.score) if changed.score is not None else None
+            parts = {name: operand(getattr(changed, name)) for name in ("q", "k", "v", "out")}
+            return replace(changed, score=score, **parts)
+    return changed  # type: ignore[return-value]

@@ -1,0 +1,269 @@
+"""Reductions over dimensions: folds in the compute type, finished by an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Expr, cast
+from ..ir.index import Index, product
+from .builder import call, compare, number, size_value, where
+from .context import Context
+from .registry import row
+from .tensor import Tensor
+
+
+def axes_of(ctx: Context, x: Tensor, dims: Any) -> list[int]:
+    """The reduced dimensions; None or () mean all."""
+    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+        return list(range(x.rank))
+    return [ctx.axis(d, x.rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])] if x.rank else []
+
+
+def fold(
+    ctx: Context,
+    x: Tensor,
+    dims: Any,
+    keepdim: bool,
+    op: str,
+    value: Callable[[Expr], Expr],
+    finish: Callable[[Expr, Index], Expr] = lambda acc, _: acc,
+    dtype: str | None = None,
+) -> Tensor:
+    """One fold over `dims`; finish(acc, number of elements)."""
+    axes = axes_of(ctx, x, dims)
+    count = product(x.shape[d] for d in axes)
+    (out,) = ctx.builder.reduce(
+        x.shape,
+        axes,
+        [(op, lambda i: value(x.at(i)))],
+        [(dtype or ctx.result_dtype(), lambda accs: finish(accs[0], count))],
+        keepdim,
+        x.memory_order(),
+    )
+    return out
+
+
+def widened(ctx: Context) -> Callable[[Expr], Expr]:
+    compute = DTYPES[ctx.result_dtype()].compute
+    return lambda e: cast(e, compute)
+
+
+@row("aten.sum.default", "aten.sum.dim_IntList")
+def sum_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    return fold(ctx, x, dim, keepdim, "sum", widened(ctx))
+
+
+@row("aten.mean.default", "aten.mean.dim")
+def mean(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    return fold(ctx, x, dim, keepdim, "sum", widened(ctx), lambda acc, n: call("div", acc, size_value(n, acc.dtype)))
+
+
+@row("aten.prod.default", "aten.prod.dim_int")
+def prod(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    return fold(ctx, x, dim, keepdim, "prod", widened(ctx))
+
+
+@row("aten.amax.default", "aten.max.default")
+def amax(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return fold(ctx, x, dim, keepdim, "max", widened(ctx))
+
+
+@row("aten.amin.default", "aten.min.default")
+def amin(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return fold(ctx, x, dim, keepdim, "min", widened(ctx))
+
+
+@row("aten.any.default", "aten.any.dim", "aten.any.dims")
+def any_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return fold(ctx, x, dim, keepdim, "any", lambda e: cast(e, "bool"))
+
+
+@row("aten.all.default", "aten.all.dim", "aten.all.dims")
+def all_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return fold(ctx, x, dim, keepdim, "all", lambda e: cast(e, "bool"))
+
+
+@row("aten.argmax.default")
+def argmax(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return _arg(ctx, x, dim, keepdim, "argmax")
+
+
+@row("aten.argmin.default")
+def argmin(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return _arg(ctx, x, dim, keepdim, "argmin")
+
+
+def _arg(ctx: Context, x: Tensor, dim: Any, keepdim: bool, op: str) -> Tensor:
+    if dim is None:
+        x, dim = ctx.builder.reshape(x, (product(x.shape),)), 0
+    return fold(ctx, x, [dim], keepdim, op, lambda e: cast(e, DTYPES[x.dtype].compute), dtype="i64")
+
+
+@row("aten.max.dim")
+def max_dim(ctx: Context, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, ...]:
+    return _value_and_index(ctx, x, dim, keepdim, "max", "argmax")
+
+
+@row("aten.min.dim")
+def min_dim(ctx: Context, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, ...]:
+    return _value_and_index(ctx, x, dim, keepdim, "min", "argmin")
+
+
+def _value_and_index(ctx: Context, x: Tensor, dim: int, keepdim: bool, op: str, arg: str) -> tuple[Tensor, ...]:
+    compute = DTYPES[x.dtype].compute
+
+    def value(i: list[Index]) -> Expr:
+        return cast(x.at(i), compute)
+
+    axes = axes_of(ctx, x, [dim])
+    outs = ctx.builder.reduce(
+        x.shape,
+        axes,
+        [(op, value), (arg, value)],
+        [(x.dtype, lambda a: a[0]), ("i64", lambda a: a[1])],
+        keepdim,
+        x.memory_order(),
+    )
+    return tuple(outs)
+
+
+def moments(
+    ctx: Context, x: Tensor, axes: Sequence[int], correction: float = 0.0
+) -> tuple[Tensor, Tensor, Index, Callable[[Expr], Expr]]:
+    """Mean and sum of squared deviations over `axes` (kept as size 1), in two passes: exact where one pass is not."""
+    compute = DTYPES[x.dtype].compute
+    count = product(x.shape[d] for d in axes)
+    (mean_,) = ctx.builder.reduce(
+        x.shape,
+        axes,
+        [("sum", lambda i: cast(x.at(i), compute))],
+        [(compute, lambda a: call("div", a[0], size_value(count, compute)))],
+        True,
+        x.memory_order(),
+    )
+
+    def deviation(i: list[Index]) -> Expr:
+        d = call("sub", cast(x.at(i), compute), mean_.at_broadcast(i))
+        return call("mul", d, d)
+
+    (squares,) = ctx.builder.reduce(
+        x.shape, axes, [("sum", deviation)], [(compute, lambda a: a[0])], True, x.memory_order()
+    )
+
+    def variance(total: Expr) -> Expr:
+        if correction == 0:
+            return call("div", total, size_value(count, compute))
+        left = call("sub", size_value(count, compute), number(float(correction), compute))
+        return call("div", total, call("maximum", left, number(0.0, compute)))
+
+    return mean_, squares, count, variance
+
+
+def _correction(unbiased: Any, correction: Any) -> float:
+    if correction is not None:
+        return float(correction)
+    return 1.0 if unbiased in (None, True) else 0.0
+
+
+def _variance(
+    ctx: Context, x: Tensor, dim: Any, correction: float, keepdim: bool, root: bool, index: int | None = None
+) -> tuple[Tensor, Tensor]:
+    axes = axes_of(ctx, x, dim)
+    mean_, squares, _, variance = moments(ctx, x, axes, correction)
+    dtype = ctx.result_dtype(index)
+
+    def element(i: list[Index]) -> Expr:
+        v = variance(squares.at(i))
+        return call("sqrt", v) if root else v
+
+    out = ctx.builder.map(squares.shape, dtype, element)
+    shape = ctx.result_shape(index)
+    return ctx.builder.reshape(out, shape), ctx.builder.reshape(mean_, shape)
+
+
+@row("aten.var.default", "aten.var.dim", "aten.var.correction")
+def var(
+    ctx: Context, x: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, correction: Any = None
+) -> Tensor:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    return _variance(ctx, x, dim, _correction(unbiased, correction), keepdim, False)[0]
+
+
+@row("aten.std.default", "aten.std.dim", "aten.std.correction")
+def std(
+    ctx: Context, x: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, correction: Any = None
+) -> Tensor:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    return _variance(ctx, x, dim, _correction(unbiased, correction), keepdim, True)[0]
+
+
+@row("aten.var_mean.correction", "aten.var_mean.dim")
+def var_mean(
+    ctx: Context, x: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    return _variance(ctx, x, dim, _correction(unbiased, correction), keepdim, False, 0)
+
+
+@row("aten.softmax.int", "aten._softmax.default")
+def softmax(ctx: Context, x: Tensor, dim: int, *_: Any) -> Tensor:
+    return _softmax(ctx, x, dim, log=False)
+
+
+@row("aten.log_softmax.int", "aten._log_softmax.default")
+def log_softmax(ctx: Context, x: Tensor, dim: int, *_: Any) -> Tensor:
+    return _softmax(ctx, x, dim, log=True)
+
+
+def _softmax(ctx: Context, x: Tensor, dim: int, log: bool) -> Tensor:
+    axes = axes_of(ctx, x, [dim])
+    dtype = ctx.result_dtype()
+    compute = DTYPES[dtype].compute
+    order = x.memory_order()
+
+    def value(i: list[Index]) -> Expr:
+        return cast(x.at(i), compute)
+
+    (top,) = ctx.builder.reduce(x.shape, axes, [("max", value)], [(compute, lambda a: a[0])], True, order)
+
+    def shifted(i: list[Index]) -> Expr:
+        return call("sub", value(i), top.at_broadcast(i))
+
+    (total,) = ctx.builder.reduce(
+        x.shape, axes, [("sum", lambda i: call("exp", shifted(i)))], [(compute, lambda a: a[0])], True, order
+    )
+
+    def element(i: list[Index]) -> Expr:
+        t = total.at_broadcast(i)
+        return call("sub", shifted(i), call("log", t)) if log else call("div", call("exp", shifted(i)), t)
+
+    return ctx.builder.map(x.shape, dtype, element, order)
+
+
+@row("aten.logsumexp.default")
+def logsumexp(ctx: Context, x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    axes = axes_of(ctx, x, dim)
+    dtype = ctx.result_dtype()
+    compute = DTYPES[dtype].compute
+
+    def value(i: list[Index]) -> Expr:
+        return cast(x.at(i), compute)
+
+    def safe(acc: list[Expr]) -> Expr:  # an infinite maximum must not make inf - inf
+        finite = compare("isfinite", acc[0])
+        return where(finite, acc[0], number(0.0, compute))
+
+    (top,) = ctx.builder.reduce(x.shape, axes, [("max", value)], [(compute, safe)], True, x.memory_order())
+    (total,) = ctx.builder.reduce(
+        x.shape,
+        axes,
+        [("sum", lambda i: call("exp", call("sub", value(i), top.at_broadcast(i))))],
+        [(compute, lambda a: a[0])],
+        True,
+        x.memory_order(),
+    )
+    out = ctx.builder.map(total.shape, dtype, lambda i: call("add", call("log", total.at(i)), top.at(i)))
+    return ctx.builder.reshape(out, ctx.result_shape())

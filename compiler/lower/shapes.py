@@ -1,0 +1,64 @@
+"""From torch's symbolic sizes (sympy) to indices of the loop IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sympy
+import torch
+
+from ...runtime.errors import CompileError
+from ..ir.index import Index, Size, as_index, maximum, minimum, of
+
+
+class Sizes:
+    """The size symbols of one entry point, by their sympy symbol."""
+
+    def __init__(self, symbols: Mapping[sympy.Symbol, Size]):
+        self.symbols = dict(symbols)
+        self._known: dict[sympy.Expr, Index] = {}
+
+    def index(self, value: int | torch.SymInt | sympy.Expr | Index) -> Index:
+        """The index of a size; CompileError for a size that is only known when the model runs."""
+        if isinstance(value, Index):
+            return value
+        if isinstance(value, int):
+            return as_index(value)
+        expr = value.node.expr if isinstance(value, torch.SymInt) else value
+        if expr not in self._known:
+            self._known[expr] = self._convert(expr)
+        return self._known[expr]
+
+    def shape(self, values: Sequence[int | torch.SymInt]) -> tuple[Index, ...]:
+        return tuple(self.index(v) for v in values)
+
+    def _convert(self, e: sympy.Expr) -> Index:
+        if isinstance(e, (int, sympy.Integer)):
+            return as_index(int(e))
+        if isinstance(e, sympy.Symbol):
+            if e not in self.symbols:
+                raise CompileError(f"the size {e} depends on the data: it is not known before the model runs")
+            return of(self.symbols[e])
+        args = [self._convert(a) for a in e.args] if not isinstance(e, sympy.Pow) else []
+        match type(e).__name__:
+            case "Add":
+                return sum(args[1:], start=args[0])
+            case "Mul":
+                total = args[0]
+                for a in args[1:]:
+                    total = total * a
+                return total
+            case "Pow" if isinstance(e.args[1], sympy.Integer) and int(e.args[1]) > 0:
+                base, total = self._convert(e.args[0]), as_index(1)
+                for _ in range(int(e.args[1])):
+                    total = total * base
+                return total
+            case "FloorDiv" | "CleanDiv" | "IntTrueDiv":
+                return args[0] // args[1]
+            case "Mod" | "PythonMod":
+                return args[0] % args[1]
+            case "Max":
+                return maximum(args[0], args[1])
+            case "Min":
+                return minimum(args[0], args[1])
+        raise CompileError(f"the size formula {e} is not supported")

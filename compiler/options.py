@@ -1,0 +1,263 @@
+"""All options of a compile, typed, in one place.
+
+`--set group.option=value` reaches every option of the groups below. Those that alter the generated code are part of
+`CompileOptions.fingerprint()`, the options' share of every cache key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from ..runtime.errors import CompileError
+
+__all__ = [
+    "BuildOptions",
+    "CodegenOptions",
+    "CompileOptions",
+    "GraphOptions",
+    "Mode",
+    "ScheduleOptions",
+    "VerifyOptions",
+    "parse_settings",
+    "parse_targets",
+]
+
+Mode = Literal["default", "reduce-overhead", "max-autotune"]
+
+CPU_ISAS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
+_NO_EFFECT = {"default": "", "reduce-overhead": "CUDA graphs", "max-autotune": "CUDA graphs and tuning"}
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """Rewrites of the operator graph."""
+
+    fold_constants: bool = True  # compute what depends on weights alone at compile time
+    fold_batch_norm: bool = True  # put batch norm's scale into the convolution's weights
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    """What becomes a kernel."""
+
+    fuse: bool = True  # one kernel for what can share one; off: a kernel per operator, to look for a wrong one
+    epilogues: bool = True  # let matrix products and convolutions finish their elements in place
+
+
+@dataclass(frozen=True)
+class CodegenOptions:
+    """The generated sources."""
+
+    sources: bool = True  # keep them in the package
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """The C++ compiler."""
+
+    compiler: str = ""  # "": the first of $CXX, g++, clang++
+    level: Literal["1", "2", "3"] = "2"  # its -O
+    debug: bool = False  # -g, and symbols kept
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """The comparison with the model, in float64."""
+
+    factor: float = 2.0  # error allowed, as a multiple of eager's
+    floor: float = 1e-7  # and on top of it
+    seed: int = 0  # of the check inputs
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """The options of one compile, checked.
+
+    Attributes:
+        targets: "cpu" (the builder's own ISA level) or "cpu:<isa>", each once.
+        dtype: None or "f32".
+        mode: torch.compile's word.
+        threads: default number of threads of the package, None: one per core where it runs.
+        tune: measure kernel variants on this machine.
+        verify: compare the package with the model before it is written.
+        strict: warnings are errors.
+        jobs: C++ compilers at once, None: one per core.
+        cache_dir: None for the user's cache directory.
+        dump: directory for a file per stage, or None.
+    """
+
+    targets: tuple[str, ...] = ("cpu",)
+    dtype: str | None = None
+    mode: Mode = "default"
+    threads: int | None = None
+    tune: bool = False
+    verify: bool = True
+    strict: bool = False
+    jobs: int | None = None
+    cache_dir: Path | None = None
+    dump: Path | None = None
+    graph: GraphOptions = field(default_factory=GraphOptions)
+    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    codegen: CodegenOptions = field(default_factory=CodegenOptions)
+    build: BuildOptions = field(default_factory=BuildOptions)
+    numerics: VerifyOptions = field(default_factory=VerifyOptions)
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise CompileError(f"unknown mode '{self.mode}'", hint=f"Modes: {', '.join(get_args(Mode))}.")
+        for name, value in (("threads", self.threads), ("jobs", self.jobs)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise CompileError(f"{name} has to be a number from 1, not {value!r}")
+        if self.dtype not in (None, "f32"):
+            raise CompileError(
+                f"dtype '{self.dtype}' is not supported by target {', '.join(self.targets)}",
+                hint="The CPU target computes in the model's own dtypes; leave dtype out, or convert the model itself.",
+            )
+        if self.strict and (ineffective := self.ineffective()):
+            raise CompileError(ineffective[0], details=ineffective[1:], hint="Without strict this is a warning.")
+
+    def fingerprint(self) -> str:
+        """A hash of the options that alter generated code or objects."""
+        altering = (self.dtype, self.mode, self.tune, self.graph, self.schedule, self.codegen, self.build)
+        return hashlib.sha256(repr(altering).encode()).hexdigest()
+
+    def ineffective(self) -> list[str]:
+        """What was asked for and has no effect on these targets, a sentence each."""
+        found = []
+        if _NO_EFFECT[self.mode]:
+            found.append(f"mode '{self.mode}' has no effect on target cpu ({_NO_EFFECT[self.mode]} are for GPUs)")
+        if self.tune:
+            found.append("tune has no effect on target cpu: its kernels are chosen by a cost model")
+        return found
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        target: str | Sequence[str] = "cpu",
+        dtype: object = None,
+        options: Mapping[str, object] | Sequence[str] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        dump: str | os.PathLike[str] | None = None,
+        **others: Any,
+    ) -> CompileOptions:
+        """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown."""
+        return cls(
+            targets=parse_targets(target),
+            dtype=_dtype_name(dtype),
+            cache_dir=Path(cache_dir).expanduser() if cache_dir is not None else None,
+            dump=Path(dump).expanduser() if dump is not None else None,
+            **parse_settings(options or ()),
+            **others,
+        )
+
+
+def _dtype_name(dtype: object) -> str | None:
+    if dtype is None:
+        return None
+    names = {"float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16", "float64": "f64"}
+    text = str(dtype).removeprefix("torch.")
+    return names.get(text, text)
+
+
+# -- targets --------------------------------------------------------------------------------------------------------
+
+
+def parse_targets(target: str | Sequence[str]) -> tuple[str, ...]:
+    """ "cpu", "cpu:x86-64-v3", or several with commas between; "cpu:x86-64-v2,x86-64-v3" too. Each target once."""
+    parts = target.split(",") if isinstance(target, str) else list(target)
+    result: list[str] = []
+    for part in parts:
+        one = _parse_target(str(part).strip())
+        if one not in result:
+            result.append(one)
+    if not result:
+        raise CompileError("no target given", hint="For example --target cpu, or --target cpu:x86-64-v3.")
+    return tuple(result)
+
+
+def _parse_target(text: str) -> str:
+    kind, _, isa = text.partition(":")
+    if text in CPU_ISAS:
+        kind, isa = "cpu", text
+    if kind in ("cuda", "gpu", "hip", "rocm", "nvidia"):
+        raise CompileError(
+            f"cannot compile for target '{text}': this build has no GPU backend", hint=f"Targets: {_target_list()}."
+        )
+    if kind != "cpu" or (isa and isa not in CPU_ISAS):
+        near = difflib.get_close_matches(text, [f"cpu:{name}" for name in CPU_ISAS], 1, 0.5)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise CompileError(f"unknown target '{text}'", hint=f"{meant}Targets: {_target_list()}.")
+    return f"cpu:{isa}" if isa else "cpu"
+
+
+def _target_list() -> str:
+    return ", ".join(["cpu (this machine's level)", *(f"cpu:{name}" for name in CPU_ISAS)])
+
+
+# -- group.option=value ---------------------------------------------------------------------------------------------
+
+_GROUPS: dict[str, tuple[str, type]] = {
+    "graph": ("graph", GraphOptions),
+    "schedule": ("schedule", ScheduleOptions),
+    "codegen": ("codegen", CodegenOptions),
+    "build": ("build", BuildOptions),
+    "verify": ("numerics", VerifyOptions),
+}
+
+
+def parse_settings(settings: Mapping[str, object] | Iterable[str]) -> dict[str, Any]:
+    """Option groups from `group.option=value` texts or a mapping, by the names of CompileOptions' fields."""
+    changes: dict[str, dict[str, object]] = {}
+    for name, value in _pairs(settings):
+        group, option = _find(name)
+        changes.setdefault(group, {})[option] = _convert(name, value, get_type_hints(_GROUPS[group][1])[option])
+    return {_GROUPS[group][0]: _GROUPS[group][1](**values) for group, values in changes.items()}
+
+
+def _pairs(settings: Mapping[str, object] | Iterable[str]) -> list[tuple[str, object]]:
+    if isinstance(settings, Mapping):
+        return list(settings.items())
+    pairs: list[tuple[str, object]] = []
+    for text in [settings] if isinstance(settings, str) else settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise CompileError(f"cannot read the option '{text}'", hint="It looks like schedule.fuse=false.")
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def _find(name: str) -> tuple[str, str]:
+    known = [f"{group}.{f.name}" for group, (_, cls) in _GROUPS.items() for f in fields(cls)]
+    if name in known:
+        group, _, option = name.partition(".")
+        return group, option
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    raise CompileError(
+        f"unknown option '{name}'", hint=f"Did you mean {near[0]}?" if near else f"Options: {', '.join(known)}."
+    )
+
+
+def _convert(name: str, value: object, kind: Any) -> object:
+    if get_origin(kind) is Literal:
+        if str(value) not in get_args(kind):
+            raise CompileError(f"option {name} is one of {', '.join(get_args(kind))}, not '{value}'")
+        return str(value)
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+        if str(value).lower() in words:
+            return words[str(value).lower()]
+        raise CompileError(f"option {name} is true or false, not '{value}'")
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        what = {"int": "a whole number", "float": "a number"}.get(kind.__name__, kind.__name__)
+        raise CompileError(f"option {name} is {what}, not '{value}'") from None

@@ -1,0 +1,72 @@
+"""The Python members of a package: the runtime's own files, copied, so that there is one source of truth."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+
+from ... import runtime
+from ...runtime.native import LIBRARY, wrapper_tag
+
+__all__ = ["import_name", "installed_loader", "installed_wrappers", "python_members"]
+
+_RUNTIME = Path(runtime.__file__).parent
+_COPIED = (
+    "__init__", "archive", "arrays", "capi", "certificate", "dlpack", "errors", "execute", "formula", "generator",
+    "inspect", "loader", "native", "program", "signature", "tensorfile", "tree", "verify",
+)  # fmt: skip
+_TAKEN = {"mycc", "numpy", "torch", "lib", "src", "python"}
+
+
+def import_name(name: str) -> str:
+    """The name by which a package is imported: `name` as an identifier that hides no other module."""
+    identifier = re.sub(r"\W", "_", name, flags=re.ASCII) or "model"
+    if identifier[0].isdigit():
+        identifier = f"model_{identifier}"
+    if identifier in sys.stdlib_module_names or identifier in _TAKEN or keyword.iskeyword(identifier):
+        identifier += "_model"
+    return identifier
+
+
+def python_members(name: str) -> dict[str, bytes]:
+    """Member -> contents of everything that makes the package importable as `name` and runnable."""
+    standalone = _RUNTIME / "standalone"
+    members = {
+        "__main__.py": (standalone / "archive_main.py").read_bytes(),
+        f"{name}/__init__.py": (standalone / "package_init.py").read_bytes(),
+        f"{name}/__main__.py": (standalone / "package_main.py").read_bytes(),
+    }
+    for module in _COPIED:
+        members[f"{name}/runtime/{module}.py"] = (_RUNTIME / f"{module}.py").read_bytes()
+    return members
+
+
+def installed_wrappers() -> dict[str, bytes]:
+    """Interpreter tag ("cp311-x86_64") -> the `_binding` modules that stand beside the installed mycc.runtime."""
+    found: dict[str, bytes] = {}
+    for folder in _native_folders():
+        for path in sorted(folder.glob("_binding*.so")):
+            tag = wrapper_tag(path.name.removeprefix("_binding"))
+            if tag:
+                found.setdefault(tag, path.read_bytes())
+    return found
+
+
+def installed_loader() -> bytes | None:
+    """The libmycc.so of the installed mycc, built for the oldest CPU of its kind; None when there is none."""
+    for folder in _native_folders():
+        path = folder / LIBRARY
+        if path.exists():
+            return path.read_bytes()
+    return None
+
+
+def _native_folders() -> list[Path]:
+    """Where an installation puts compiled files: beside `_binding` (an editable one has them elsewhere), and here."""
+    spec: ModuleSpec | None = find_spec(f"{runtime.__name__}._binding")
+    folders = [Path(spec.origin).parent] if spec is not None and spec.origin else []
+    return [*folders, _RUNTIME]

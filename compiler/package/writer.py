@@ -1,0 +1,191 @@
+"""Writes a package: everything is known beforehand but the hashes, which are taken while the bytes go to the disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...runtime.archive import FORMAT_VERSION, MANIFEST
+from ...runtime.native import ABI_VERSION, LIBRARY
+from .archive import PAGE, ArchiveWriter
+from .elf import oldest_glibc
+from .python_side import import_name, python_members
+from .replace import whole_file
+from .weights import WeightLayout, WeightTensor, layout, stream
+
+__all__ = ["BLOCK", "CERTIFICATE", "WEIGHTS", "PackageContents", "PackageSummary", "write_package"]
+
+BLOCK = 4 << 20
+WEIGHTS = "weights.safetensors"
+CERTIFICATE = "certificate.safetensors"
+
+
+@dataclass(frozen=True)
+class PackageContents:
+    """All that goes into a package.
+
+    Attributes:
+        name: of the model; the package is imported by it (`import_name` makes an identifier of it).
+        entry_points: rows of the manifest.
+        weights: constants, in the order of `layout`.
+        libraries: target ("cpu:x86-64-v3") -> bytes of its model.so, the target to prefer first.
+        loaders: target -> bytes of a libmycc.so for that kind of CPU.
+        wrappers: interpreter tag ("cp311-x86_64") -> bytes of a `_binding` module.
+        sources: path under src/ -> text.
+        certificate: bytes of certificate.safetensors.
+        versions: of the compiler and its tools.
+        check: the build's numerical check: "error", "eager", "shapes".
+    """
+
+    name: str
+    entry_points: Sequence[Mapping[str, Any]]
+    weights: Sequence[WeightTensor]
+    libraries: Mapping[str, bytes]
+    loaders: Mapping[str, bytes]
+    wrappers: Mapping[str, bytes] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    certificate: bytes | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    check: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PackageSummary:
+    """What was written; sizes in bytes. `other` is everything but the weights member."""
+
+    path: Path
+    size: int
+    weights: int
+    other: int
+
+
+def write_package(out: Path, contents: PackageContents) -> PackageSummary:
+    """Writes the package to a file beside `out` and moves it into place when it is whole.
+
+    Raises:
+        CompileError: the file cannot be written; what was at `out` is unchanged.
+    """
+    if not contents.libraries or contents.libraries.keys() != contents.loaders.keys():
+        raise ValueError("a package needs a library and a loader for each of its targets")
+    placed = layout(contents.weights)
+    with whole_file(Path(out)) as file:
+        archive = ArchiveWriter(file)
+        members = _member_bytes(contents)
+        for name, data in members.items():
+            archive.add(name, len(data), [data], PAGE if name.endswith((".so", ".safetensors")) else 8)
+        blocks = _write_weights(archive, contents.weights, placed)
+        manifest = json.dumps(_manifest(contents, members, placed, blocks), separators=(",", ":")).encode()
+        archive.add(MANIFEST, len(manifest), [manifest])
+        size = archive.close(f"mycc:1:{hashlib.sha256(manifest).hexdigest()}".encode())
+    return PackageSummary(Path(out), size, placed.file_size, size - placed.file_size)
+
+
+def _member_bytes(contents: PackageContents) -> dict[str, bytes]:
+    """All members but the weights and the manifest, mapped ones first."""
+    members: dict[str, bytes] = {}
+    for target, library in contents.libraries.items():
+        members[_library_member(target)] = library
+        members[_loader_member(target)] = contents.loaders[target]
+    for tag, wrapper in contents.wrappers.items():
+        members[_wrapper_member(tag)] = wrapper
+    if contents.certificate is not None:
+        members[CERTIFICATE] = contents.certificate
+    members.update(python_members(import_name(contents.name)))
+    members.update({f"src/{path}": text.encode() for path, text in contents.sources.items()})
+    return members
+
+
+def _write_weights(archive: ArchiveWriter, tensors: Sequence[WeightTensor], placed: WeightLayout) -> list[str]:
+    """Streams the weights; returns the hash of each block. Hashing runs on all cores while the disk is written."""
+    hashes: list[Future[str]] = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def pieces() -> Iterator[memoryview]:
+            for block in _blocks(stream(tensors, placed)):
+                hashes.append(pool.submit(_hash_block, block))
+                yield from block
+
+        archive.add(WEIGHTS, placed.file_size, pieces(), PAGE)
+    return [digest.result() for digest in hashes]
+
+
+def _blocks(pieces: Iterable[memoryview]) -> Iterator[list[memoryview]]:
+    """The same bytes, cut at multiples of BLOCK; a block is a list of views, nothing is copied."""
+    block: list[memoryview] = []
+    room = BLOCK
+    for piece in pieces:
+        while len(piece) >= room:
+            yield [*block, piece[:room]]
+            piece, block, room = piece[room:], [], BLOCK
+        if len(piece):
+            block.append(piece)
+            room -= len(piece)
+    if block:
+        yield block
+
+
+def _hash_block(block: Sequence[memoryview]) -> str:
+    digest = hashlib.sha256()
+    for piece in block:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _manifest(
+    contents: PackageContents, members: Mapping[str, bytes], placed: WeightLayout, blocks: list[str]
+) -> dict[str, Any]:
+    check = dict(contents.check)
+    if contents.certificate is not None:
+        check["certificate"] = CERTIFICATE
+    return {
+        "format": FORMAT_VERSION,
+        "abi": ABI_VERSION,
+        "name": import_name(contents.name),
+        "versions": dict(contents.versions),
+        "entry_points": list(contents.entry_points),
+        "targets": [_target_row(contents, target) for target in contents.libraries],
+        "python": {tag: _wrapper_member(tag) for tag in contents.wrappers},
+        "members": {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()
+        },
+        "weights": {
+            "member": WEIGHTS,
+            "size": placed.file_size,
+            "data_offset": len(placed.header),
+            "block": BLOCK,
+            "sha256": blocks,
+        },
+        "check": check,
+    }
+
+
+def _target_row(contents: PackageContents, target: str) -> dict[str, str]:
+    return {
+        "target": target,
+        "isa": _isa(target),
+        "library": _library_member(target),
+        "loader": _loader_member(target),
+        "glibc": oldest_glibc([contents.libraries[target], contents.loaders[target]]),
+    }
+
+
+def _isa(target: str) -> str:
+    return target.partition(":")[2]
+
+
+def _library_member(target: str) -> str:
+    return f"lib/{_isa(target)}/model.so"
+
+
+def _loader_member(target: str) -> str:
+    return f"lib/{_isa(target)}/{LIBRARY}"
+
+
+def _wrapper_member(tag: str) -> str:
+    return f"python/{tag}/_binding.so"

@@ -1,0 +1,38 @@
+"""Estimates that decide between computing again and storing: work of an expression, sizes as numbers."""
+
+from __future__ import annotations
+
+from ..ir.expr import Call, Expr, Load
+from ..ir.index import Index, Size
+
+#: cost of one evaluation in additions; operators that are not listed cost 1
+OPERATOR_COST = {
+    **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal", "floor_div", "remainder", "fmod"), 4),
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "tanh", "sigmoid", "silu", "sin", "cos"), 12),
+    **dict.fromkeys(("erf", "erfc", "gelu_erf", "gelu_tanh", "pow", "tan", "expm1", "log1p"), 16),
+    **dict.fromkeys(("asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "lgamma"), 24),
+}
+#: an expression is worth storing rather than computing again above this
+CHEAP = 6
+
+
+def work(e: Expr) -> int:
+    """Additions per evaluation; each distinct subexpression once, a load counts as 2."""
+    total = 0
+    for x in e.walk():
+        if isinstance(x, Call):
+            total += 0 if x.op == "cast" else OPERATOR_COST.get(x.op, 1)
+        elif isinstance(x, Load):
+            total += 2
+    return total
+
+
+def number(size: Index) -> int:
+    """A size as a typical number: symbols stand for 64, within their range."""
+    values = {a.name: _typical(a) for a in size.atoms() if isinstance(a, Size)}
+    return size.evaluate(values)
+
+
+def _typical(size: Size) -> int:
+    value = max(64, size.lo)
+    return value if size.hi is None else min(value, size.hi)

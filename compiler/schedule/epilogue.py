@@ -1,0 +1,83 @@
+"""Epilogue fusion: a map that reads the result of a GEMM, a convolution or a reduction becomes part of its store.
+
+    h[m, n] = acc                              y[m, n] = relu(acc + r[m, n])
+    y[i]    = relu(h[i] + r[i])        ->
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.index import Index
+from ..ir.nodes import AnyNode, Conv, Gemm, Map, Reduce, Store
+from .graph import NodeGraph, label
+from .invert import digits, invert
+from .remarks import Remarks
+
+
+def fuse_epilogues(graph: NodeGraph, remarks: Remarks) -> None:
+    """Fuses every map that can be into the last of the nodes that it reads."""
+    for node in list(graph.nodes):
+        if isinstance(node, Map):
+            _consider(graph, node, remarks)
+
+
+def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks) -> None:
+    producers = [p for b in consumer.reads() for p in graph.writers(b)]
+    if not producers:
+        return
+    last = max(producers, key=graph.position)
+    if not isinstance(last, (Gemm, Conv, Reduce)):
+        return
+    store = _shared_store(last, consumer)
+    if store is None:
+        return
+    reason, fused = _fuse(last, store, consumer)
+    if fused is None:
+        remarks.refused(label(last), label(consumer), reason)
+        return
+    if store.buffer.kind == "temp" and graph.readers(store.buffer) == [consumer]:
+        fused = replace(fused, stores=tuple(s for s in fused.stores if s.buffer is not store.buffer))
+    remarks.fused(label(last), label(consumer), "finished in the epilogue")
+    graph.replace(last, fused)
+    graph.remove(consumer)
+
+
+def _shared_store(producer: Gemm | Conv | Reduce, consumer: Map) -> Store | None:
+    reads = set(consumer.reads())
+    return next((s for s in producer.stores if s.buffer in reads), None)
+
+
+def _fuse(
+    producer: Gemm | Conv | Reduce, store: Store, consumer: Map
+) -> tuple[str, Gemm | Conv | Reduce | None]:
+    loads = [ld for s in consumer.stores for ld in s.value.loads if ld.buffer is store.buffer]
+    places = {ld.index for ld in loads}
+    if len(places) != 1:
+        return "reads several places of the result for each element", None
+    values = _positions(store, producer, consumer, places.pop())
+    if values is None:
+        return "does not read each element of the result exactly once", None
+    stored = {s.buffer: s for s in producer.stores}
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.buffer in stored and e.index == stored[e.buffer].index:
+            return stored[e.buffer].value
+        return None
+
+    added = []
+    for s in consumer.stores:
+        value = rewrite(substitute(s.value, dict(values)), leaf)
+        if any(ld.buffer in stored for ld in value.loads):
+            return "reads a part of the result that another row computes", None
+        added.append(Store(s.buffer, s.index.substitute(dict(values)), value))
+    return "", replace(producer, stores=(*producer.stores, *added), origin=producer.origin + consumer.origin)
+
+
+def _positions(store: Store, producer: AnyNode, consumer: Map, place: Index) -> dict | None:
+    """The consumer's loops as functions of the producer's, when both run over the same elements."""
+    if digits(store, producer.dims) is None:
+        return None
+    reader = Store(store.buffer, place, store.value)
+    return invert(reader, consumer.dims, store.index)

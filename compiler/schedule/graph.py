@@ -1,0 +1,116 @@
+"""The program as a graph while it is scheduled: who writes and who reads each buffer, and edits that keep the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from ..ir.expr import Expr, Load
+from ..ir.index import Index
+from ..ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Nest, Node, Program, Reduce, Store
+
+N = TypeVar("N", bound=Node)
+
+
+class NodeGraph:
+    """An ordered list of nodes with its readers and writers; every edit returns nothing and keeps them right."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.nodes: list[AnyNode] = list(program.nodes)
+        self._index()
+
+    def _index(self) -> None:
+        self._readers: dict[Buffer, list[AnyNode]] = {}
+        self._writers: dict[Buffer, list[AnyNode]] = {}
+        self._position: dict[AnyNode, int] = {}
+        for i, node in enumerate(self.nodes):
+            self._enter(node, i)
+
+    def _enter(self, node: AnyNode, position: int) -> None:
+        self._position[node] = position
+        for buffer in node.reads():
+            self._readers.setdefault(buffer, []).append(node)
+        for buffer in node.writes():
+            self._writers.setdefault(buffer, []).append(node)
+
+    def readers(self, buffer: Buffer) -> list[AnyNode]:
+        return self._readers.get(buffer, [])
+
+    def writers(self, buffer: Buffer) -> list[AnyNode]:
+        return self._writers.get(buffer, [])
+
+    def producer(self, buffer: Buffer) -> AnyNode | None:
+        """The only node that writes a buffer, or None."""
+        writers = self.writers(buffer)
+        return writers[0] if len(writers) == 1 else None
+
+    def position(self, node: AnyNode) -> int:
+        return self._position[node]
+
+    def replace(self, old: AnyNode, new: AnyNode) -> None:
+        """Puts a node in another's place; its readers and writers follow."""
+        position = self._position.pop(old)
+        self._leave(old)
+        self.nodes[position] = new
+        self._enter(new, position)
+
+    def remove(self, node: AnyNode) -> None:
+        """Takes a node out; positions of the others keep their order."""
+        self._leave(node)
+        del self._position[node]
+        self.nodes.remove(node)
+        self._position = {n: i for i, n in enumerate(self.nodes)}
+
+    def _leave(self, node: AnyNode) -> None:
+        for table, buffers in ((self._readers, node.reads()), (self._writers, node.writes())):
+            for buffer in buffers:
+                table[buffer].remove(node)
+
+    def move(self, node: AnyNode, position: int) -> None:
+        """Moves a node to a position in the order."""
+        self.nodes.remove(node)
+        self.nodes.insert(position, node)
+        self._position = {n: i for i, n in enumerate(self.nodes)}
+
+    def result(self) -> Program:
+        return self.program.with_nodes(tuple(self.nodes))
+
+
+def map_expressions(node: N, function: Callable[[Expr], Expr], index: Callable[[Index], Index] | None = None) -> N:
+    """The node with every scalar expression (and, when asked, every store index) rewritten."""
+    place = index or (lambda i: i)
+    stores = tuple(Store(s.buffer, place(s.index), function(s.value)) for s in node.stores)
+    changed: Node = replace(node, stores=stores)
+    if isinstance(changed, Reduce):
+        changed = replace(changed, folds=tuple(replace(f, value=function(f.value)) for f in changed.folds))
+    elif isinstance(changed, Attention) and changed.score is not None:
+        changed = replace(changed, score=function(changed.score))
+    elif isinstance(changed, Nest):
+        changed = replace(changed, stages=tuple(map_expressions(s, function, index) for s in changed.stages))
+    return changed  # type: ignore[return-value]
+
+
+def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:
+    """Buffers that a structured node reads as strided operands: nothing can be computed on the way."""
+    match node:
+        case Gemm():
+            return (node.a.buffer, node.b.buffer)
+        case Conv():
+            return (node.x.buffer, node.w)
+        case Attention():
+            return (node.q.buffer, node.k.buffer, node.v.buffer)
+    return ()
+
+
+def loads_of(node: AnyNode, buffer: Buffer) -> list[Load]:
+    """The distinct loads of a buffer in a node's expressions."""
+    return list(dict.fromkeys(ld for e in node.expressions() for ld in e.loads if ld.buffer is buffer))
+
+
+def label(node: AnyNode) -> str:
+    """How remarks call a node: its operators and what it writes."""
+    ops = "+".join(op.removeprefix("aten.") for op in node.origin.ops) or type(node).__name__.lower()
+    buffers = node.writes()
+    return f"{ops} ({buffers[0].name})" if buffers else ops

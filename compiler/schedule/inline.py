@@ -1,0 +1,91 @@
+"""Vertical fusion: a map is computed where it is read, instead of stored.
+
+    t[i] = f(x[i])
+    y[i] = g(t[i], z[i])      ->      y[i] = g(f(x[i]), z[i])
+
+Done when it costs less than the memory that it saves: always for one reader that reads each element once, and for
+expressions that are cheap to compute again.
+"""
+
+from __future__ import annotations
+
+from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.nodes import AnyNode, Attention, Map, Reduce, Store
+from .cost import CHEAP, number, work
+from .graph import NodeGraph, label, loads_of, map_expressions, operand_buffers
+from .invert import invert
+from .remarks import Remarks
+
+
+def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool) -> None:
+    """Inlines every map that pays, producers before consumers.
+
+    recompute=False: only where no element is computed more often than before.
+    """
+    for node in list(graph.nodes):
+        if isinstance(node, Map) and len(node.stores) == 1 and node.stores[0].buffer.kind == "temp":
+            _consider(graph, node, remarks, CHEAP if recompute else 0)
+
+
+def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int) -> None:
+    store = node.stores[0]
+    if graph.producer(store.buffer) is not node:
+        return
+    readers = list(graph.readers(store.buffer))
+    reason = _refusal(node, store, readers, budget)
+    for reader in readers:
+        if reason:
+            remarks.refused(label(node), label(reader), reason)
+    if reason or not readers:
+        return
+    for reader in readers:
+        graph.replace(reader, inlined(reader, node, store))
+        remarks.fused(label(node), label(reader), "computed where it is read")
+    graph.remove(node)
+
+
+def _refusal(node: Map, store: Store, readers: list[AnyNode], budget: int) -> str:
+    """Why the map must be stored; empty when it is to be inlined."""
+    evaluations = 0
+    own = number(node.extent)
+    for reader in readers:
+        if store.buffer in operand_buffers(reader):
+            return "read as an operand of a matrix kernel, which takes memory"
+        loads = loads_of(reader, store.buffer)
+        if any(invert(store, node.dims, ld.index) is None for ld in loads):
+            return "its elements are not written in one dense order"
+        evaluations += len(loads) * _iterations(reader)
+    cost = work(store.value)
+    if cost > budget and evaluations > own:
+        return f"would be computed {evaluations / max(own, 1):.3g} times, at {cost} operations each"
+    return ""
+
+
+def _iterations(node: AnyNode) -> int:
+    total = number(node.extent)
+    if isinstance(node, Reduce):
+        for v in node.rdims:
+            total *= number(v.extent)
+    if isinstance(node, Attention):
+        total = total // max(number(node.dims[3].extent), 1) * number(node.keys)
+    return total
+
+
+def inlined(reader: AnyNode, node: Map, store: Store) -> AnyNode:
+    """The reader with every load of the map's buffer replaced by the map's expression at that place."""
+
+    def leaf(e: Expr) -> Expr | None:
+        if not (isinstance(e, Load) and e.buffer is store.buffer):
+            return None
+        values = invert(store, node.dims, e.index)
+        assert values is not None
+        return substitute(store.value, dict(values))
+
+    changed = map_expressions(reader, lambda e: rewrite(e, leaf))
+    return _with_origin(changed, node)
+
+
+def _with_origin(reader: AnyNode, node: Map) -> AnyNode:
+    from dataclasses import replace
+
+    return replace(reader, origin=node.origin + reader.origin)

@@ -1,0 +1,60 @@
+"""Which loop of a node runs over the lanes of a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ir.expr import Expr
+from ..ir.index import ONE, Index, Var
+from ..ir.nodes import Map, Reduce
+
+#: folds that keep a position: one lane at a time
+SCALAR_FOLDS = ("argmax", "argmin")
+
+
+def vector_loop(node: Map | Reduce) -> Var | None:
+    """The loop whose neighbours lie side by side in most accesses; None when there is none worth it."""
+    if isinstance(node, Reduce) and any(f.op in SCALAR_FOLDS for f in node.folds):
+        return None
+    candidates: list[Var] = []
+    if node.dims:
+        candidates.append(node.dims[-1])
+    if isinstance(node, Reduce) and node.rdims:
+        candidates.append(node.rdims[-1])
+    scored = [(_score(node, v), v) for v in candidates if _store_allows(node, v)]
+    if not scored:
+        return None
+    best = max(score for score, _ in scored)
+    return next(v for score, v in reversed(scored) if score == best)
+
+
+def reduces_contiguous(node: Reduce) -> bool:
+    """The lanes run along the reduced dimension: a row is folded at a time."""
+    return vector_loop(node) in node.rdims
+
+
+def _store_allows(node: Map | Reduce, var: Var) -> bool:
+    """A kept loop must store side by side."""
+    if isinstance(node, Reduce) and var in node.rdims:
+        return True
+    return all(s.index.coefficient(var) == ONE for s in node.stores)
+
+
+def _score(node: Map | Reduce, var: Var) -> int:
+    total = 0
+    for index in _places(node.expressions()):
+        stride = index.coefficient(var)
+        if stride == ONE:
+            total += 2
+        elif stride is None or stride.terms:
+            total -= 2
+    if isinstance(node, Reduce) and var in node.rdims:
+        total += 1
+    extent = var.extent.constant
+    if extent is not None and extent < 4:
+        total -= 4
+    return total
+
+
+def _places(expressions: Iterable[Expr]) -> Sequence[Index]:
+    return [ld.index for e in expressions for ld in e.loads]

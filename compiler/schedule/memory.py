@@ -1,0 +1,95 @@
+"""The memory plan: when each arena buffer lives, and where it lies when all sizes are fixed.
+
+Greedy placement, largest first or in order of first use, whichever needs less (Pisarchyk and Lee, "Efficient Memory
+Management for Deep Neural Net Inference", 2020). The runtime does the same for dynamic sizes (runtime/src/planner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.dtypes import DTYPES
+from ..ir.index import Index
+from ..ir.nodes import AnyNode, Buffer
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """An arena buffer is alive from kernel `first` to kernel `last`, both included."""
+
+    buffer: Buffer
+    first: int
+    last: int
+
+    @property
+    def bytes(self) -> Index:
+        """Size in bytes before rounding up to the alignment."""
+        return self.buffer.size * DTYPES[self.buffer.dtype].size
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Lifetimes in a fixed order; offsets and sizes in bytes when every size is fixed, else None."""
+
+    lifetimes: tuple[Lifetime, ...]
+    offsets: tuple[int, ...] | None
+    arena: int
+    live: int  # the largest sum of live bytes at one kernel; 0 when sizes are dynamic
+
+    def slot(self, buffer: Buffer) -> int:
+        return next(i for i, t in enumerate(self.lifetimes) if t.buffer is buffer)
+
+
+def plan_memory(nodes: Sequence[AnyNode]) -> MemoryPlan:
+    """Lifetimes of all temporaries of a program, and their places when the sizes are numbers."""
+    spans: dict[Buffer, tuple[int, int]] = {}
+    for i, node in enumerate(nodes):
+        for buffer in (*node.writes(), *node.reads()):
+            if buffer.kind == "temp":
+                first = spans.get(buffer, (i, i))[0]
+                spans[buffer] = (first, i)
+    lifetimes = tuple(Lifetime(b, first, last) for b, (first, last) in spans.items())
+    sizes = [t.bytes.constant for t in lifetimes]
+    if any(s is None for s in sizes):
+        return MemoryPlan(lifetimes, None, 0, 0)
+    rounded = [-(-(s or 0) // ALIGNMENT) * ALIGNMENT for s in sizes]
+    spans_only = [(t.first, t.last) for t in lifetimes]
+    offsets, arena = best_placement(spans_only, rounded)
+    live = max((sum(s for s, (a, b) in zip(rounded, spans_only, strict=True) if a <= i <= b) for i in range(len(nodes))), default=0)
+    return MemoryPlan(lifetimes, tuple(offsets), arena, live)
+
+
+def best_placement(spans: Sequence[tuple[int, int]], sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Offsets and arena size; the better of the two orders."""
+    by_size = sorted(range(len(sizes)), key=lambda i: (-sizes[i], i))
+    by_time = sorted(range(len(sizes)), key=lambda i: (spans[i][0], -sizes[i], i))
+    return min((place(spans, sizes, order) for order in (by_size, by_time)), key=lambda r: r[1])
+
+
+def place(spans: Sequence[tuple[int, int]], sizes: Sequence[int], order: Sequence[int]) -> tuple[list[int], int]:
+    """Puts each buffer, in `order`, into the tightest gap between those that live at the same time."""
+    offsets = [0] * len(sizes)
+    placed: list[int] = []
+    for i in order:
+        busy = sorted((offsets[j], offsets[j] + sizes[j]) for j in placed if _overlap(spans[i], spans[j]))
+        offsets[i] = _gap(busy, sizes[i])
+        placed.append(i)
+    return offsets, max((o + s for o, s in zip(offsets, sizes, strict=True)), default=0)
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] <= b[1] and b[0] <= a[1]
+
+
+def _gap(busy: Sequence[tuple[int, int]], size: int) -> int:
+    """The start of the smallest gap that holds `size` bytes; behind the last block when none does."""
+    best, best_waste, end = -1, 0, 0
+    for start, stop in busy:
+        waste = start - end - size
+        if waste >= 0 and (best < 0 or waste < best_waste):
+            best, best_waste = end, waste
+        end = max(end, stop)
+    return best if best >= 0 else end

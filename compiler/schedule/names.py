@@ -1,0 +1,64 @@
+"""Names of kernels, one grammar for symbol, file, profile and dump: what, fused operators, element type, tile.
+
+    gemm_bias_gelu_f32_p16      a GEMM with a bias and a GELU in its epilogue, panels of 16 columns
+    nest_layer_norm_f32_row     one kernel over rows
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce
+
+MAX_OPERATORS = 4
+#: operators that say nothing about what a kernel does
+SILENT = frozenset(
+    "view reshape permute transpose t expand slice select unsqueeze squeeze clone contiguous alias detach to _to_copy"
+    " flatten linear addmm mm bmm matmul conv2d conv1d convolution".split()
+)
+
+
+def kernel_name(node: AnyNode) -> str:
+    """The name of a node's kernel; kernels of one name are told apart by a number."""
+    ops = [_short(op) for op in node.origin.ops]
+    ops = [op for op in dict.fromkeys(ops) if op not in SILENT and op != _kind(node)]
+    parts = [_kind(node), *ops[:MAX_OPERATORS], _dtype(node), _tile(node)]
+    return re.sub(r"[^0-9a-zA-Z_]", "_", "_".join(p for p in parts if p))
+
+
+def _kind(node: AnyNode) -> str:
+    match node:
+        case Gemm():
+            return "gemm"
+        case Conv():
+            k = node.window.kernel
+            return f"{'depthwise' if node.depthwise else 'conv'}{k[0]}x{k[1]}"
+        case Attention():
+            return "attention"
+        case Nest():
+            return "rows"
+        case Reduce():
+            return "reduce"
+        case Map():
+            return "map"
+    raise TypeError(type(node).__name__)
+
+
+def _tile(node: AnyNode) -> str:
+    match node:
+        case Gemm():
+            return "p16" if node.packed else "free"
+        case Conv():
+            return "taps" if node.depthwise else "p16"
+        case Attention():
+            return "causal" if node.causal else "block"
+    return ""
+
+
+def _dtype(node: AnyNode) -> str:
+    buffers = node.writes()
+    return buffers[0].dtype if buffers else "f32"
+
+
+def _short(op: str) -> str:
+    return op.split(".")[1].strip("_") if "." in op else op

@@ -1,0 +1,210 @@
+"""Row fusion: reductions over a row and the maps that use them become one loop over the rows.
+
+    mean[m] = sum_n x[m, n] / N                    for m:
+    y[m, n] = x[m, n] - mean[m]          ->            mean = sum_n x[m, n] / N
+                                                       y[m, :] = x[m, :] - mean
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.index import ZERO, Atom, Index, Var, of, product
+from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Reduce, Store
+from .graph import NodeGraph, label, map_expressions
+from .invert import digits, invert
+from .loops import reduces_contiguous
+from .remarks import Remarks
+
+#: a row of intermediate values that does not fit the first level cache is stored in the arena instead
+MAX_LOCAL_BYTES = 16384
+
+
+def fuse_rows(graph: NodeGraph, remarks: Remarks) -> None:
+    """Groups every reduction over contiguous rows with the nodes that share its rows."""
+    for node in list(graph.nodes):
+        if isinstance(node, Reduce) and node in graph.nodes and reduces_contiguous(node):
+            _grow(graph, node, remarks)
+
+
+def _grow(graph: NodeGraph, seed: Reduce, remarks: Remarks) -> None:
+    members: dict[AnyNode, Map | Reduce] = {seed: seed}
+    rows = seed.dims
+    while True:
+        found = _next(graph, members, rows, remarks)
+        if found is None:
+            break
+        node, renamed = found
+        members[node] = renamed
+    if len(members) == 1:
+        return
+    ordered = sorted(members, key=graph.position)
+    for node in ordered[1:]:
+        remarks.fused(label(ordered[0]), label(node), "one kernel over the rows")
+    _merge(graph, [(n, members[n]) for n in ordered], rows)
+
+
+def _next(
+    graph: NodeGraph, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], remarks: Remarks
+) -> tuple[AnyNode, Map | Reduce] | None:
+    """A node that reads a member's result row by row, or makes a member's operand row by row."""
+    for node in list(members):
+        for buffer in node.writes():
+            for reader in graph.readers(buffer):
+                if reader in members or not isinstance(reader, (Map, Reduce)):
+                    continue
+                renamed, reason = _as_stage(graph, reader, members, rows)
+                if renamed is not None:
+                    return reader, renamed
+                remarks.refused(label(node), label(reader), reason)
+        for buffer in members[node].reads():
+            maker = graph.producer(buffer)
+            if isinstance(maker, Map) and maker not in members and buffer.kind == "temp":
+                renamed, reason = _as_prologue(graph, maker, members, rows)
+                if renamed is not None:
+                    return maker, renamed
+                remarks.refused(label(maker), label(node), reason)
+    return None
+
+
+def _as_stage(
+    graph: NodeGraph, node: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]
+) -> tuple[Map | Reduce | None, str]:
+    """The reader with its row loops renamed to the nest's, or why it cannot join."""
+    if isinstance(node, Reduce) and not reduces_contiguous(node):
+        return None, "reduces over another dimension than the rows"
+    if not _order_allows(graph, members, node):
+        return None, "another kernel has to run in between"
+    writes = {s.buffer: (m, s) for m in members.values() for s in m.stores}
+    names: dict[Var, Var] | None = None
+    for load in _loads(node):
+        if load.buffer not in writes:
+            continue
+        maker, store = writes[load.buffer]
+        found = _row_names(maker, store, load, rows)
+        if found is None or (names is not None and names != found):
+            return None, "does not read the rows one by one"
+        names = found
+    if names is None or not set(names) <= set(node.dims) or len(names) != len(rows):
+        return None, "its loops do not start with the rows"
+    return _rename(node, names, rows), ""
+
+
+def _row_names(maker: Map | Reduce, store: Store, load: Load, rows: tuple[Var, ...]) -> dict[Var, Var] | None:
+    """Which loop of the reader is which row: the maker's rows as functions of the reader's loops."""
+    values = invert(store, maker.dims, load.index)
+    if values is None:
+        return None
+    names: dict[Var, Var] = {}
+    for row in rows:
+        value = values.get(row)
+        own = next(iter(value.vars()), None) if value is not None and len(value.vars()) == 1 else None
+        if own is None or value != of(own) or own.extent != row.extent:
+            return None
+        names[own] = row
+    return names
+
+
+def _as_prologue(
+    graph: NodeGraph, maker: Map, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]
+) -> tuple[Map | None, str]:
+    """A map whose rows are only read by the same rows of the nest."""
+    if len(maker.stores) != 1:
+        return None, "stores several results"
+    store = maker.stores[0]
+    readers = graph.readers(store.buffer)
+    if not any(r in members for r in readers):
+        return None, "no reader in the rows"
+    names: dict[Var, Var] | None = None
+    for reader in readers:
+        if reader not in members:
+            continue
+        for load in _loads(members[reader]):
+            if load.buffer is not store.buffer:
+                continue
+            values = invert(store, maker.dims, load.index)
+            found = {v: r for v, value in (values or {}).items() for r in rows if value == of(r)}
+            if len(found) != len(rows) or (names is not None and names != found):
+                return None, "its rows are not the rows of the reduction"
+            names = found
+    if names is None:
+        return None, "no reader in the rows"
+    if any(r not in members and graph.position(r) < _last(graph, members) for r in readers):
+        return None, "another kernel reads it in between"
+    renamed = _rename(maker, names, rows)
+    assert isinstance(renamed, Map)
+    return renamed, ""
+
+
+def _last(graph: NodeGraph, members: dict[AnyNode, Map | Reduce]) -> int:
+    return max(graph.position(m) for m in members)
+
+
+def _loads(node: Map | Reduce) -> list[Load]:
+    return [ld for e in node.expressions() for ld in e.loads]
+
+
+def _order_allows(graph: NodeGraph, members: dict[AnyNode, Map | Reduce], node: AnyNode) -> bool:
+    """The nest runs where its last member stands: nothing outside it may need a member's result before that."""
+    last = max(_last(graph, members), graph.position(node))
+    inside = {*members, node}
+    for member in inside:
+        for buffer in member.writes():
+            for reader in graph.readers(buffer):
+                if reader not in inside and graph.position(reader) < last:
+                    return False
+    return True
+
+
+def _rename(node: Map | Reduce, names: dict[Var, Var], rows: tuple[Var, ...]) -> Map | Reduce:
+    values: dict[Atom, Index] = {own: of(row) for own, row in names.items()}
+    inner = tuple(v for v in node.dims if v not in names)
+    changed = map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))
+    return replace(changed, dims=(*rows, *inner))
+
+
+def _merge(graph: NodeGraph, members: list[tuple[AnyNode, Map | Reduce]], rows: tuple[Var, ...]) -> None:
+    """Replaces the members by one nest at the place of the last; results that only it reads become local to a row."""
+    last = members[-1][0]
+    outside = {b for n in graph.nodes if n not in dict(members) for b in n.reads()}
+    stages = tuple(stage for _, stage in members)
+    origin = Origin()
+    for stage in stages:
+        origin = origin + stage.origin
+    names: dict[Buffer, Buffer] = {}
+    for stage in stages:
+        for store in stage.stores:
+            local = _local(store, stage, rows)
+            if store.buffer.kind == "temp" and store.buffer not in outside and local is not None:
+                names[store.buffer] = local
+    stages = tuple(_localise(s, names, rows) for s in stages)
+    for node, _ in members[:-1]:
+        graph.remove(node)
+    graph.replace(last, Nest(rows, (), origin, stages, tuple(names.values())))
+
+
+def _local(store: Store, stage: Map | Reduce, rows: tuple[Var, ...]) -> Buffer | None:
+    """A buffer for one row of a result, when the rows are its slow digits and a row is small."""
+    order = digits(store, stage.dims)
+    if order is None or {v for v, _ in order[: len(rows)]} != set(rows):
+        return None
+    size = product(v.extent for v, _ in order[len(rows) :])
+    if size.constant is None or size.constant * 8 > MAX_LOCAL_BYTES:
+        return None
+    return Buffer(store.buffer.name, store.buffer.dtype, size, "local")
+
+
+def _localise(stage: Map | Reduce, names: dict[Buffer, Buffer], rows: tuple[Var, ...]) -> Map | Reduce:
+    zeros: dict[Atom, Index] = {r: ZERO for r in rows}
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.buffer in names:
+            return Load(names[e.buffer], e.index.substitute(zeros))
+        return None
+
+    changed = map_expressions(stage, lambda e: rewrite(e, leaf))
+    stores = tuple(
+        Store(names[s.buffer], s.index.substitute(zeros), s.value) if s.buffer in names else s for s in changed.stores
+    )
+    return replace(changed, stores=stores)

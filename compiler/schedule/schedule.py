@@ -1,0 +1,56 @@
+"""The schedule of a program: fused nodes in order, their memory plan, and the remarks on every fusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.nodes import Program
+from ..ir.printer import print_node
+from .epilogue import fuse_epilogues
+from .graph import NodeGraph
+from .inline import inline_maps
+from .memory import MemoryPlan, plan_memory
+from .names import kernel_name
+from .nest import fuse_rows
+from .remarks import Remark, Remarks
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What code generation renders: nodes of `program` are kernels, in order of execution."""
+
+    program: Program
+    names: tuple[str, ...]
+    memory: MemoryPlan
+    remarks: tuple[Remark, ...]
+
+    def __str__(self) -> str:
+        lines = []
+        for name, node in zip(self.names, self.program.nodes, strict=True):
+            lines.append(f"kernel {name}\n{print_node(node)}")
+        for i, t in enumerate(self.memory.lifetimes):
+            offset = f" @ arena+{self.memory.offsets[i]}" if self.memory.offsets is not None else ""
+            lines.append(f"buffer {t.buffer.name}: {t.buffer.dtype}[{t.buffer.size}] kernels {t.first}..{t.last}{offset}")
+        return "\n".join(lines) + "\n"
+
+
+def schedule(program: Program, fuse: bool = True) -> Schedule:
+    """Fuses and orders a program; `fuse=False` leaves one kernel per node (to find what a fusion breaks)."""
+    remarks = Remarks()
+    graph = NodeGraph(program)
+    remove_dead(graph)
+    if fuse:
+        inline_maps(graph, remarks, recompute=False)  # chains become one expression ...
+        fuse_epilogues(graph, remarks)  # ... that ends in the kernel that makes its operand
+        inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
+        fuse_epilogues(graph, remarks)
+        fuse_rows(graph, remarks)  # needs the epilogues: what is left are rows
+    result = graph.result()
+    return Schedule(result, tuple(kernel_name(n) for n in result.nodes), plan_memory(result.nodes), remarks.rows())
+
+
+def remove_dead(graph: NodeGraph) -> None:
+    """Drops nodes whose results nobody reads."""
+    for node in reversed(list(graph.nodes)):
+        if all(b.kind == "temp" and not graph.readers(b) for b in node.writes()):
+            graph.remove(node)

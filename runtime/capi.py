@@ -1,0 +1,225 @@
+"""libmycc.so through ctypes: the C API of model.h with the same methods as the pybind11 module `_binding`.
+
+Serves interpreters for which no `_binding` was built. A call costs some ten microseconds more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dlpack import CPU, DataType, DlpackArray, dense_strides, managed_tensor
+from .errors import Error, InputError, LoadError, RunError
+
+__all__ = ["Library", "Model"]
+
+MAX_RANK = 16
+_BFLOAT = 4
+_ERRORS: dict[int, type[Error]] = {1: LoadError, 2: InputError, 3: RunError}
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # numpy's kind -> DLPack's code
+_KINDS = {0: "i", 1: "u", 2: "f", 4: "u", 6: "b"}
+
+
+class _Tensor(ctypes.Structure):
+    """mycc_tensor."""
+
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("dtype", DataType),
+        ("shape", c_int64 * MAX_RANK),
+        ("strides", c_int64 * MAX_RANK),
+        ("owner", c_void_p),
+    ]
+
+
+class _LoadOptions(ctypes.Structure):
+    """mycc_load_options."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("threads", c_int32),
+        ("check_full", c_int32),
+        ("target", c_char_p),
+    ]
+
+
+_HANDLE, _TENSORS = c_void_p, POINTER(_Tensor)
+_PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "mycc_load_file": (c_int, (c_char_p, POINTER(_LoadOptions), POINTER(_HANDLE))),
+    "mycc_load_memory": (c_int, (c_void_p, c_size_t, POINTER(_LoadOptions), POINTER(_HANDLE))),
+    "mycc_unload": (None, (_HANDLE,)),
+    "mycc_last_error": (c_char_p, ()),
+    "mycc_version": (c_char_p, ()),
+    "mycc_model_manifest": (c_char_p, (_HANDLE,)),
+    "mycc_model_target": (c_char_p, (_HANDLE,)),
+    "mycc_model_threads": (c_int32, (_HANDLE,)),
+    "mycc_entry_count": (c_int32, (_HANDLE,)),
+    "mycc_entry_name": (c_char_p, (_HANDLE, c_int32)),
+    "mycc_input_count": (c_int32, (_HANDLE, c_int32)),
+    "mycc_output_count": (c_int32, (_HANDLE, c_int32)),
+    "mycc_run": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, _TENSORS, c_int32)),
+    "mycc_tensor_free": (None, (_TENSORS,)),
+    "mycc_profile": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, c_int32, POINTER(c_int64), c_int32)),
+    "mycc_memory": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, POINTER(c_int64), POINTER(c_int64))),
+}
+
+
+class Library:
+    """libmycc.so, loaded from `path`."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self.c = ctypes.CDLL(path)
+            for name, (result, arguments) in _PROTOTYPES.items():
+                function = getattr(self.c, name)
+                function.restype, function.argtypes = result, arguments
+        except (OSError, AttributeError) as error:
+            raise LoadError(f"cannot load libmycc.so: {error}") from None
+        self.version: str = self.c.mycc_version().decode()
+
+    def check(self, status: int) -> None:
+        """Raises the error that a function of the C API reported."""
+        if status:
+            text = self.c.mycc_last_error().decode("utf-8", "replace")
+            message, _, hint = text.partition("\n  ")
+            raise _ERRORS.get(status, RunError)(message, hint=hint or None)
+
+    def load_file(self, path: str, threads: int = 0, check_full: bool = False, target: str | None = None) -> Model:
+        options, handle = _options(threads, check_full, target), _HANDLE()
+        self.check(self.c.mycc_load_file(os.fsencode(path), byref(options), byref(handle)))
+        return Model(self, handle, None)
+
+    def load_memory(self, data: Any, threads: int = 0, check_full: bool = False, target: str | None = None) -> Model:
+        options, handle, array = _options(threads, check_full, target), _HANDLE(), np.frombuffer(data, np.uint8)
+        self.check(self.c.mycc_load_memory(array.ctypes.data, array.size, byref(options), byref(handle)))
+        return Model(self, handle, array)
+
+
+def _options(threads: int, check_full: bool, target: str | None) -> _LoadOptions:
+    name = target.encode() if target is not None else None
+    return _LoadOptions(ctypes.sizeof(_LoadOptions), threads, int(check_full), name)
+
+
+class Model:
+    """A loaded package: runs on flat lists of tensors."""
+
+    def __init__(self, library: Library, handle: c_void_p, memory: Any) -> None:
+        self._library, self._c, self._handle = library, library.c, handle
+        self._memory = memory  # the package's bytes have to outlive the model
+        self.manifest: str = self._c.mycc_model_manifest(handle).decode()
+        self.target: str = self._c.mycc_model_target(handle).decode()
+        self.threads: int = self._c.mycc_model_threads(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._c.mycc_unload(self._handle)
+
+    def run(self, entry: int, tensors: Sequence[Any]) -> list[Any]:
+        """Outputs of an entry point, of the kind of the first input."""
+        inputs, _keep = _import_all(tensors)
+        outputs = (_Tensor * max(1, self._c.mycc_output_count(self._handle, entry)))()
+        count = self._c.mycc_output_count(self._handle, entry)
+        self._library.check(self._c.mycc_run(self._handle, entry, inputs, len(tensors), outputs, count))
+        arrays = [_adopt(self._library, outputs[i]) for i in range(count)]
+        torch = sys.modules.get("torch")
+        if torch is not None and tensors and isinstance(tensors[0], torch.Tensor):
+            return [torch.from_dlpack(array) for array in arrays]
+        return arrays
+
+    def profile(self, entry: int, tensors: Sequence[Any], runs: int) -> list[int]:
+        """Nanoseconds of each kernel."""
+        import json
+
+        inputs, _keep = _import_all(tensors)
+        count = len(json.loads(self.manifest)["entry_points"][entry]["kernels"])
+        times = (c_int64 * max(1, count))()
+        status = self._c.mycc_profile(self._handle, entry, inputs, len(tensors), runs, times, count)
+        self._library.check(status)
+        return list(times[:count])
+
+    def memory(self, entry: int, tensors: Sequence[Any]) -> tuple[int, int]:
+        """Bytes of the arena and the largest sum of live bytes."""
+        inputs, _keep = _import_all(tensors)
+        arena, live = c_int64(), c_int64()
+        status = self._c.mycc_memory(self._handle, entry, inputs, len(tensors), byref(arena), byref(live))
+        self._library.check(status)
+        return arena.value, live.value
+
+
+def _import_all(tensors: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """The inputs as mycc_tensor, and what keeps their memory alive."""
+    inputs = (_Tensor * max(1, len(tensors)))()
+    return inputs, [_import(inputs[i], value, i) for i, value in enumerate(tensors)]
+
+
+def _import(target: _Tensor, value: Any, index: int) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return _import_numpy(target, np.asarray(value), index)
+    if not hasattr(value, "__dlpack__"):
+        kind = type(value).__name__
+        raise InputError(f"input {index} has to be a numpy array, a torch tensor or have DLPack, not a {kind}")
+    device, _ = value.__dlpack_device__()
+    if device != CPU:
+        raise InputError(f"input {index} is not on the CPU", hint="Move it: x.cpu().")
+    managed, capsule = managed_tensor(value.detach() if hasattr(value, "detach") else value)
+    tensor = managed.tensor
+    _check_rank(tensor.ndim, index)
+    target.data = (tensor.data or 0) + tensor.byte_offset
+    target.device_type, target.ndim, target.dtype = CPU, tensor.ndim, tensor.dtype
+    target.shape[: tensor.ndim] = tensor.shape[: tensor.ndim]
+    strides = tensor.strides[: tensor.ndim] if tensor.strides else dense_strides(tensor.shape[: tensor.ndim])
+    target.strides[: tensor.ndim] = strides
+    return capsule
+
+
+def _import_numpy(target: _Tensor, array: NDArray[Any], index: int) -> Any:
+    dtype = array.dtype
+    if dtype.kind not in _CODES or not dtype.isnative:
+        raise InputError(f"input {index} has the dtype {dtype}, which no package takes")
+    _check_rank(array.ndim, index)
+    if any(stride % dtype.itemsize for stride in array.strides):
+        array = np.ascontiguousarray(array)  # fields of a structured array: no stride in elements describes them
+    target.data = array.__array_interface__["data"][0]
+    target.device_type, target.ndim = CPU, array.ndim
+    target.dtype = DataType(_CODES[dtype.kind], 8 * dtype.itemsize, 1)
+    target.shape[: array.ndim] = array.shape
+    target.strides[: array.ndim] = [stride // dtype.itemsize for stride in array.strides]
+    return array
+
+
+def _check_rank(rank: int, index: int) -> None:
+    if rank > MAX_RANK:
+        raise InputError(f"input {index} has {rank} dimensions; at most {MAX_RANK} are supported")
+
+
+class _Output:
+    """Memory of the runtime, as numpy reads it; given back when the last array over it is gone."""
+
+    __slots__ = ("__array_interface__", "_library", "_tensor")
+
+    def __init__(self, library: Library, tensor: _Tensor, interface: dict[str, Any]) -> None:
+        self._library, self._tensor = library, tensor
+        self.__array_interface__ = interface
+
+    def __del__(self) -> None:
+        self._library.c.mycc_tensor_free(byref(self._tensor))
+
+
+def _adopt(library: Library, tensor: _Tensor) -> Any:
+    own = _Tensor()
+    ctypes.pointer(own)[0] = tensor
+    shape = tuple(own.shape[: own.ndim])
+    dtype = np.dtype(f"{_KINDS[own.dtype.code]}{own.dtype.bits // 8}")
+    interface = {"version": 3, "shape": shape, "typestr": dtype.str, "data": (own.data or 0, False)}
+    array = np.asarray(_Output(library, own, interface))
+    return DlpackArray(array, _BFLOAT) if own.dtype.code == _BFLOAT else array

@@ -1,0 +1,61 @@
+"""The errors a user of mycc can meet.
+
+Every error says what is wrong, where, and what to do. `str(error)` is the whole text for the user: the message, the
+details below it (indented), and the hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["CompileError", "Error", "InputError", "LoadError", "RunError"]
+
+
+class Error(Exception):
+    """Base of all errors of mycc.
+
+    Attributes:
+        message: what is wrong, in one or a few lines.
+        details: one line per finding, in order (which operators, where in the user's file, ...); may be empty.
+        hint: what to do about it, or None.
+    """
+
+    message: str
+    details: list[str]
+    hint: str | None
+
+    def __init__(self, message: str, *, details: Sequence[str] = (), hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = list(details)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        lines += [f"  {line}" for detail in self.details for line in detail.splitlines() or [""]]
+        if self.hint:
+            lines += [f"  {line}" for line in self.hint.splitlines()]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.details, self.hint)
+
+
+class CompileError(Error):
+    """The model, its inputs or the options cannot be compiled."""
+
+
+class LoadError(Error):
+    """A package cannot be loaded: damaged, of an unknown version, or built for another machine."""
+
+
+class InputError(Error):
+    """A call was given inputs that do not match the package's signature."""
+
+
+class RunError(Error):
+    """A package failed while it ran (memory, an index out of range, ...)."""
+
+
+def _rebuild(kind: type[Error], message: str, details: list[str], hint: str | None) -> Error:
+    return kind(message, details=details, hint=hint)

@@ -1,0 +1,72 @@
+"""Size formulas of the manifest: integers, symbol names, + - * // and parentheses, e.g. "2*batch*(seq + 1)"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+__all__ = ["evaluate", "evaluate_shape"]
+
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|//|[-+*()])")
+
+
+def evaluate(formula: int | str, symbols: Mapping[str, int]) -> int:
+    """The value of a formula.
+
+    Raises:
+        ValueError: it is not a formula, or names a symbol that has no value.
+    """
+    if isinstance(formula, int):
+        return formula
+    tokens, position = [], 0
+    text = formula.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ValueError(f"{formula!r} is not a size formula")
+        tokens.append(match.group(1))
+        position = match.end()
+    tokens.reverse()
+    value = _sum(tokens, symbols, formula)
+    if tokens:
+        raise ValueError(f"{formula!r} is not a size formula")
+    return value
+
+
+def evaluate_shape(shape: Sequence[int | str], symbols: Mapping[str, int]) -> tuple[int, ...]:
+    """The sizes of a shape whose dimensions are formulas."""
+    return tuple(evaluate(dimension, symbols) for dimension in shape)
+
+
+def _sum(tokens: list[str], symbols: Mapping[str, int], formula: str) -> int:
+    value = _product(tokens, symbols, formula)
+    while tokens and tokens[-1] in ("+", "-"):
+        sign = 1 if tokens.pop() == "+" else -1
+        value += sign * _product(tokens, symbols, formula)
+    return value
+
+
+def _product(tokens: list[str], symbols: Mapping[str, int], formula: str) -> int:
+    value = _atom(tokens, symbols, formula)
+    while tokens and tokens[-1] in ("*", "//"):
+        if tokens.pop() == "*":
+            value *= _atom(tokens, symbols, formula)
+        else:
+            value //= _atom(tokens, symbols, formula)
+    return value
+
+
+def _atom(tokens: list[str], symbols: Mapping[str, int], formula: str) -> int:
+    token = tokens.pop() if tokens else ""
+    if token == "-":
+        return -_atom(tokens, symbols, formula)
+    if token == "(":
+        value = _sum(tokens, symbols, formula)
+        if not tokens or tokens.pop() != ")":
+            raise ValueError(f"a parenthesis of {formula!r} is not closed")
+        return value
+    if token.isdigit():
+        return int(token)
+    if token in symbols:
+        return symbols[token]
+    raise ValueError(f"{formula!r} is not a size formula over {', '.join(symbols) or 'no symbols'}")

@@ -1,0 +1,199 @@
+/* attention_packed.h: attention of many query rows, through the register tiles of the GEMM. Included by attention.h. */
+#ifndef MYCC_ATTENTION_PACKED_H
+#define MYCC_ATTENTION_PACKED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attention_rows.h"
+#include "gemm_block.h"
+#include "vec.h"
+
+namespace mycc {
+namespace attention_detail {
+
+constexpr int64_t kKeyBlock = 384;                        /* most keys of a block */
+constexpr int64_t kPanelFloats = 49152;                   /* size of a block's panels, which stay in L2 */
+constexpr int64_t kRowBlock = 24 / kTileRows * kTileRows; /* query rows whose scores stay in L1 */
+constexpr int64_t kChunkFloats = 24576;                   /* size of a task's Q, about */
+
+/* Four floats: a 4 x 4 transposition needs only shuffles within 128 bits, on every machine. */
+typedef float Quad __attribute__((vector_size(16)));
+typedef float UnalignedQuad __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* to[j * 16 + i] = row_i[j] for i, j in 0..3. */
+inline void transpose_4x4(const float *row0, const float *row1, const float *row2, const float *row3, float *to) {
+  const Quad a = *(const UnalignedQuad *)row0, b = *(const UnalignedQuad *)row1;
+  const Quad c = *(const UnalignedQuad *)row2, d = *(const UnalignedQuad *)row3;
+  const Quad ab_low = MYCC_SHUFFLE(Quad, a, b, 0, 4, 1, 5), ab_high = MYCC_SHUFFLE(Quad, a, b, 2, 6, 3, 7);
+  const Quad cd_low = MYCC_SHUFFLE(Quad, c, d, 0, 4, 1, 5), cd_high = MYCC_SHUFFLE(Quad, c, d, 2, 6, 3, 7);
+  *(UnalignedQuad *)to = MYCC_SHUFFLE(Quad, ab_low, cd_low, 0, 1, 4, 5);
+  *(UnalignedQuad *)(to + kPanel) = MYCC_SHUFFLE(Quad, ab_low, cd_low, 2, 3, 6, 7);
+  *(UnalignedQuad *)(to + 2 * kPanel) = MYCC_SHUFFLE(Quad, ab_high, cd_high, 0, 1, 4, 5);
+  *(UnalignedQuad *)(to + 3 * kPanel) = MYCC_SHUFFLE(Quad, ab_high, cd_high, 2, 3, 6, 7);
+}
+
+/* K^T of the keys n0 .. n0 + count - 1 in panels [key panel][head_size][16]; columns behind the last key repeat it. */
+inline void pack_keys(const Rows &rows, int64_t n0, int64_t count, float *panels) {
+  const int64_t size = rows.args->head_size, last = count - 1;
+  for (int64_t n = 0; n < round_up(count, kPanel); n += 4) {
+    float *to = panels + n / kPanel * size * kPanel + n % kPanel;
+    const float *from[4];
+    for (int64_t j = 0; j < 4; ++j) from[j] = rows.k(n0 + min64(n + j, last));
+    int64_t i = 0;
+    for (; i + 4 <= size; i += 4) {
+      transpose_4x4(from[0] + i, from[1] + i, from[2] + i, from[3] + i, to + i * kPanel);
+    }
+    for (; i < size; ++i)
+      for (int64_t j = 0; j < 4; ++j) to[i * kPanel + j] = from[j][i];
+  }
+}
+
+/* V of the keys n0 .. n0 + count - 1 in panels [value panel][count][16]; columns behind value_size are zero. */
+inline void pack_values(const Rows &rows, int64_t n0, int64_t count, float *panels) {
+  const int64_t size = rows.args->value_size, whole = size / kPanel * kPanel;
+  for (int64_t n = 0; n < count; ++n) {
+    const float *from = rows.v(n0 + n);
+    float *to = panels + n * kPanel;
+    for (int64_t i = 0; i < whole; i += kPanel, to += count * kPanel)
+      for (int64_t j = 0; j < kPanel; j += W) store(to + j, load(from + i + j));
+    for (int64_t j = whole; j < round_up(size, kPanel); j += W)
+      store(to + j - whole, load_part(from + min64(j, size), int(max64(0, min64(W, size - j)))));
+  }
+}
+
+/* How a packed attention is cut, and the layout of a worker's scratch memory. */
+struct PackedPlan {
+  int64_t chunk, chunks; /* rows of a task, a multiple of kTileRows; tasks of a (batch, key head) */
+  int64_t key_block;
+  int64_t values;        /* value_size in whole panels */
+  int64_t score_stride;
+
+  PackedPlan(const AttentionArgs &args, int64_t workers) {
+    const int64_t rows = args.heads / args.kv_heads * args.queries, products = args.batch * args.kv_heads;
+    chunk = max64(kChunkFloats / max64(args.head_size, args.value_size) / kRowBlock, 1) * kRowBlock;
+    /* Every chunk packs K and V again: smaller ones only where workers would have nothing to do. */
+    while (workers > 1 && chunk > kRowBlock && products * ceil_div(rows, chunk) < 3 * workers) chunk -= kRowBlock;
+    chunk = min64(chunk, round_up(rows, kTileRows));
+    chunks = ceil_div(rows, chunk);
+    key_block = kPanelFloats / max64(args.head_size + args.value_size, 1) / kPanel * kPanel;
+    key_block = min64(max64(min64(key_block, kKeyBlock), 2 * kPanel), round_up(args.keys, kPanel));
+    values = round_up(args.value_size, kPanel);
+    score_stride = key_block + kPanel; /* rows a multiple of 1024 bytes apart would share few cache sets */
+  }
+};
+
+struct PackedScratch {
+  float *k_panels, *v_panels, *q, *o, *scores;
+  RowState *state;
+
+  /* Places the arrays from `memory` on; returns the bytes that they take. */
+  size_t place(const AttentionArgs &args, const PackedPlan &plan, void *memory) {
+    Carver carver = {(uint8_t *)memory};
+    const size_t size = sizeof(float);
+    k_panels = carver.take<float>(size_t(plan.key_block * args.head_size) * size);
+    v_panels = carver.take<float>(size_t(plan.key_block * plan.values) * size);
+    q = carver.take<float>(size_t(plan.chunk * args.head_size) * size);
+    o = carver.take<float>(size_t(plan.chunk * plan.values) * size);
+    scores = carver.take<float>(size_t(kRowBlock * plan.score_stride) * size);
+    state = carver.take<RowState>(size_t(plan.chunk) * sizeof(RowState));
+    return size_t(carver.next - (uint8_t *)memory);
+  }
+};
+
+/* The part of a task at hand: rows r0 .. r0 + count - 1 of its rows, keys n0 .. n0 + keys - 1. */
+struct Block {
+  int64_t r0, count, n0, keys;
+};
+
+inline Tile product(const float *const *a, int64_t depth, const float *b, float *c, int64_t c_stride, bool accumulate) {
+  Tile tile;
+  tile.rows = a;
+  tile.row_step = 0;
+  tile.offset = 0;
+  tile.segments = 1;
+  tile.depth = depth;
+  tile.b = b;
+  tile.panel_size = 0;
+  tile.c = c;
+  tile.c_stride = c_stride;
+  tile.accumulate = accumulate;
+  tile.next = (const char *)b;
+  tile.next_step = 0;
+  return tile;
+}
+
+/* scores[row][key] = q . k; tiles that see none of a group's keys are skipped. */
+inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch) {
+  constexpr int64_t kGroup = 4; /* panels that stay in L1 while the rows pass over them */
+  const int64_t size = rows.args->head_size;
+  const float *q[kRowBlock];
+  for (int64_t r = 0; r < block.count; ++r) q[r] = scratch.q + (block.r0 + r) * size;
+  const int64_t panels = ceil_div(block.keys, kPanel);
+  for (int64_t p = 0; p < panels; p += kGroup) {
+    for (int64_t r = 0; r < block.count; r += kTileRows) {
+      const int64_t tile_rows = min64(kTileRows, block.count - r);
+      const int64_t seen = ceil_div(rows.visible(block.r0 + r, tile_rows) - block.n0 - p * kPanel, kPanel);
+      const int64_t width = min64(min64(kGroup, panels - p), seen);
+      if (width <= 0) continue;
+      float *s = scratch.scores + r * plan.score_stride + p * kPanel;
+      Tile tile = product(q + r, size, scratch.k_panels + p * kPanel * size, s, plan.score_stride, false);
+      tile.panel_size = kPanel * size;
+      multiply_tile(tile, tile_rows, width);
+    }
+  }
+}
+
+/* o[row] += p[row] V; the first block of keys sets o. */
+inline void value_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch) {
+  const float *p[kRowBlock];
+  for (int64_t r = 0; r < block.count; ++r) p[r] = scratch.scores + r * plan.score_stride;
+  constexpr int64_t kGroup = 2;
+  const int64_t panels = plan.values / kPanel;
+  for (int64_t first = 0; first < panels; first += kGroup) {
+    for (int64_t r = 0; r < block.count; r += kTileRows) {
+      const int64_t tile_rows = min64(kTileRows, block.count - r);
+      const int64_t seen = min64(block.keys, rows.visible(block.r0 + r, tile_rows) - block.n0);
+      if (seen <= 0) continue;
+      float *o = scratch.o + (block.r0 + r) * plan.values + first * kPanel;
+      Tile tile = product(p + r, seen, scratch.v_panels + first * kPanel * block.keys, o, plan.values, block.n0 > 0);
+      tile.panel_size = kPanel * block.keys;
+      multiply_tile(tile, tile_rows, min64(kGroup, panels - first));
+    }
+  }
+}
+
+/* All rows of a task against all keys that they see. */
+template <class Score>
+void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan, const PackedScratch &scratch) {
+  copy_queries(rows, scratch.q);
+  for (int64_t r = 0; r < rows.count; ++r) scratch.state[r] = {-kInfinity, 0.0f};
+  const int64_t end = rows.visible(0, rows.count);
+  for (int64_t n0 = 0; n0 < end; n0 += plan.key_block) {
+    const int64_t keys = min64(plan.key_block, end - n0);
+    pack_keys(rows, n0, keys, scratch.k_panels);
+    pack_values(rows, n0, keys, scratch.v_panels);
+    for (int64_t r0 = 0; r0 < rows.count; r0 += kRowBlock) {
+      const Block block = {r0, min64(kRowBlock, rows.count - r0), n0, keys};
+      if (rows.visible(r0, block.count) <= n0) continue;
+      score_tiles(rows, block, plan, scratch);
+      for (int64_t i = 0; i < block.count; ++i) {
+        const int64_t r = r0 + i, seen = max64(0, min64(keys, rows.visible(r) - n0));
+        float *s = scratch.scores + i * plan.score_stride;
+        if (seen > 0) score(rows.batch, rows.head(r), rows.query(r), n0, s, seen);
+        const float factor = softmax_step(s, seen, keys, &scratch.state[r]);
+        if (n0 > 0 && factor != 1.0f) scale_row(scratch.o + r * plan.values, factor, plan.values);
+      }
+      value_tiles(rows, block, plan, scratch);
+    }
+  }
+  for (int64_t r = 0; r < rows.count; ++r) {
+    float *o = scratch.o + r * plan.values;
+    if (rows.visible(r) == 0) __builtin_memset(o, 0, size_t(plan.values) * sizeof(float));
+    write_row(o, scratch.state[r].sum, rows.out(r), rows.args->value_size);
+  }
+}
+
+} // namespace attention_detail
+} // namespace mycc
+#endif /* MYCC_ATTENTION_PACKED_H */

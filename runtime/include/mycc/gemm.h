@@ -1,0 +1,189 @@
+/* Matrix products with a fused epilogue (and prologue): C[z, m, n] = sum over k of A[z, m, k] * B[z, k, n], float32.
+ *
+ * The epilogue gets the sums: epilogue(z, m, n, acc, count) finishes the elements (z, m, n .. n + count - 1), whose sums
+ * are acc[0 .. count - 1]; every element exactly once, from any worker.
+ *
+ *   gemm        B packed at compile time
+ *   gemm_rows   the same; rows of A come from a functor (fused prologue)
+ *   gemm_free   B as it lies in memory, packed on the fly
+ *
+ * When the host has no scratch memory a task ends without touching memory; the host knows (mycc_host.scratch).
+ */
+#ifndef MYCC_GEMM_H
+#define MYCC_GEMM_H
+
+#include "gemm_block.h"
+#include "gemm_pack.h"
+
+namespace mycc {
+
+struct GemmArgs {
+  int64_t batch, m, n, k;
+  const float *a;
+  int64_t a_batch, a_row; /* strides in elements; that of k is 1 */
+  const float *b;         /* panels [ceil(n / 16)][k][16], aligned to 64 */
+  int64_t b_batch;        /* elements from one batch's panels to the next; 0: shared */
+};
+
+/* batch = batch0 * batch1; z = z0 * batch1 + z1. All strides in elements, 0 broadcasts; a's of k is 1, one of b_k and b_n
+ * is 1. */
+struct GemmFreeArgs {
+  int64_t batch0, batch1, m, n, k;
+  const float *a;
+  int64_t a_batch0, a_batch1, a_row;
+  const float *b;
+  int64_t b_batch0, b_batch1, b_k, b_n;
+};
+
+/* A task's place in the product. */
+struct TaskPlace {
+  int64_t z, row, rows, panel, columns;
+};
+
+static inline TaskPlace place_task(const TaskPlan &plan, int64_t m, int64_t n, int64_t task) {
+  const int64_t row = task % plan.row_blocks * plan.rows;
+  const int64_t rest = task / plan.row_blocks, panel = rest % plan.panel_blocks * plan.panels;
+  return {rest / plan.panel_blocks, row, min64(plan.rows, m - row), panel, min64(plan.panels * kPanel, n - panel * kPanel)};
+}
+
+/* Hands a tile's rows to the epilogue. */
+template <class Epilogue> struct FinishRows {
+  const Epilogue &epilogue;
+  int64_t z, m, n; /* of the block */
+
+  void operator()(int64_t row, int64_t column, const float *sums, int64_t stride, int64_t rows, int64_t columns) const {
+    for (int64_t r = 0; r < rows; ++r) epilogue(z, m + row + r, n + column, sums + r * stride, columns);
+  }
+};
+
+/* Where rows of A come from: strided memory. Rows a multiple of 4096 bytes apart share one set of the L1 cache: they are
+ * copied when the block has many. */
+struct StridedRows {
+  const float *a;
+  int64_t batch, row, k;
+  bool copied;
+
+  StridedRows(const GemmArgs &args)
+      : a(args.a), batch(args.a_batch), row(args.a_row), k(args.k),
+        copied(args.a_row % 1024 == 0 && args.m >= 4 * kTileRows && args.n >= 8 * kPanel) {}
+
+  bool fills() const { return copied; }
+  const float *at(int64_t z, int64_t m) const { return a + z * batch + m * row; }
+  void fill(int64_t z, int64_t m, float *to) const {
+    copy_floats(to, at(z, m), k);
+  }
+};
+
+/* Rows of A from a functor rows(z, m, k0, count, to) that writes values k0 .. k0 + count - 1 of row m. */
+template <class RowSource> struct ComputedRows {
+  const RowSource &rows;
+  int64_t k;
+
+  bool fills() const { return true; }
+  const float *at(int64_t, int64_t) const { return nullptr; }
+  void fill(int64_t z, int64_t m, float *to) const { rows(z, m, (int64_t)0, k, to); }
+};
+
+template <class Rows, class Epilogue> struct GemmLoop {
+  const mycc_host *host;
+  const GemmArgs &args;
+  const Rows &rows;
+  const Epilogue &epilogue;
+  DepthCut cut;
+  TaskPlan plan;
+
+  static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    const GemmLoop &loop = *(const GemmLoop *)arg;
+    const GemmArgs &args = loop.args;
+    const bool fills = loop.rows.fills();
+    const int64_t copy_stride = fills ? round_up(args.k, kPanel) + kPanel : 0;
+    const BlockPlan largest = plan_block(loop.cut, loop.plan.rows, loop.plan.panels);
+    const size_t pointer_bytes = (size_t)loop.plan.rows * sizeof(float *);
+    const size_t copy_bytes = (size_t)(loop.plan.rows * copy_stride) * sizeof(float);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, pointer_bytes + copy_bytes + largest.bytes() + 3 * 64);
+    if (!scratch) return;
+    Carver carver = {(uint8_t *)scratch};
+    const float **pointers = carver.take<const float *>(pointer_bytes);
+    float *copies = carver.take<float>(copy_bytes), *sums = carver.take<float>(largest.bytes());
+    int64_t filled_z = -1, filled_row = -1;
+    for (int64_t task = begin; task < end; ++task) {
+      const TaskPlace place = place_task(loop.plan, args.m, args.n, task);
+      const bool refill = place.z != filled_z || place.row != filled_row;
+      for (int64_t r = 0; r < place.rows && refill; ++r) {
+        if (fills) loop.rows.fill(place.z, place.row + r, copies + r * copy_stride);
+        pointers[r] = fills ? copies + r * copy_stride : loop.rows.at(place.z, place.row + r);
+      }
+      filled_z = place.z;
+      filled_row = place.row;
+      const BlockPlan plan = plan_block(loop.cut, place.rows, ceil_div(place.columns, kPanel));
+      const int64_t panel_size = args.k * kPanel;
+      PackedPanels panels = {args.b + place.z * args.b_batch + place.panel * panel_size, panel_size};
+      const FinishRows<Epilogue> finish = {loop.epilogue, place.z, place.row, place.panel * kPanel};
+      multiply_block(loop.cut, plan, {pointers, place.rows, place.rows, 0}, panels, place.columns, sums, finish);
+    }
+  }
+};
+
+template <class Rows, class Epilogue>
+inline void run_gemm(const mycc_host *host, const GemmArgs &args, const Rows &rows, const Epilogue &epilogue) {
+  if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
+  const DepthCut cut = cut_depth(1, args.k);
+  const int64_t min_panels = rows.fills() ? 16 : 4;
+  const TaskPlan plan = plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, min_panels);
+  GemmLoop<Rows, Epilogue> loop = {host, args, rows, epilogue, cut, plan};
+  host->parallel_for(host->ctx, plan.count, plan.grain, GemmLoop<Rows, Epilogue>::body, &loop);
+}
+
+template <class Epilogue> inline void gemm(const mycc_host *host, const GemmArgs &args, const Epilogue &epilogue) {
+  run_gemm(host, args, StridedRows(args), epilogue);
+}
+
+/* args.a, a_batch and a_row are not used. rows(z, m, 0, k, to) may be called more than once for a row. */
+template <class RowSource, class Epilogue>
+inline void gemm_rows(const mycc_host *host, const GemmArgs &args, const RowSource &rows, const Epilogue &epilogue) {
+  run_gemm(host, args, ComputedRows<RowSource>{rows, args.k}, epilogue);
+}
+
+template <class Epilogue> struct GemmFreeLoop {
+  const mycc_host *host;
+  const GemmFreeArgs &args;
+  const Epilogue &epilogue;
+  DepthCut cut;
+  TaskPlan plan;
+
+  static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    const GemmFreeLoop &loop = *(const GemmFreeLoop *)arg;
+    const GemmFreeArgs &args = loop.args;
+    const BlockPlan largest = plan_block(loop.cut, loop.plan.rows, loop.plan.panels);
+    const size_t pointer_bytes = (size_t)loop.plan.rows * sizeof(float *);
+    const size_t panel_bytes = (size_t)(kMaxGroup * loop.cut.longest() * kPanel) * sizeof(float);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, pointer_bytes + panel_bytes + largest.bytes() + 3 * 64);
+    if (!scratch) return;
+    Carver carver = {(uint8_t *)scratch};
+    const float **pointers = carver.take<const float *>(pointer_bytes);
+    float *packed = carver.take<float>(panel_bytes), *sums = carver.take<float>(largest.bytes());
+    for (int64_t task = begin; task < end; ++task) {
+      const TaskPlace place = place_task(loop.plan, args.m, args.n, task);
+      const int64_t z0 = place.z / args.batch1, z1 = place.z % args.batch1;
+      const float *a = args.a + z0 * args.a_batch0 + z1 * args.a_batch1 + place.row * args.a_row;
+      for (int64_t r = 0; r < place.rows; ++r) pointers[r] = a + r * args.a_row;
+      const BlockPlan plan = plan_block(loop.cut, place.rows, ceil_div(place.columns, kPanel));
+      const float *b = args.b + z0 * args.b_batch0 + z1 * args.b_batch1 + place.panel * kPanel * args.b_n;
+      PackingPanels panels = {b, args.b_k, args.b_n, place.columns, packed, loop.cut.longest() * kPanel};
+      const FinishRows<Epilogue> finish = {loop.epilogue, place.z, place.row, place.panel * kPanel};
+      multiply_block(loop.cut, plan, {pointers, place.rows, place.rows, 0}, panels, place.columns, sums, finish);
+    }
+  }
+};
+
+template <class Epilogue> inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epilogue &epilogue) {
+  const int64_t batch = args.batch0 * args.batch1;
+  if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
+  const DepthCut cut = cut_depth(1, args.k);
+  const TaskPlan plan = plan_tasks(cut, batch, args.m, args.n, host->max_workers, 4);
+  GemmFreeLoop<Epilogue> loop = {host, args, epilogue, cut, plan};
+  host->parallel_for(host->ctx, plan.count, plan.grain, GemmFreeLoop<Epilogue>::body, &loop);
+}
+
+} // namespace mycc
+#endif /* MYCC_GEMM_H */

@@ -1,0 +1,237 @@
+/* One block of a matrix product: rows given by pointers times packed panels of B, finished tile by tile.
+ *
+ * B (K x N) lies in panels of 16 columns, [ceil(N / 16)][K][16], zero padded in N. K is walked in depth blocks of at most
+ * kDepth values; the sums of a depth block start from zero and are added to those of the blocks before it. That order
+ * depends on K alone: an element's bits are the same whatever the number of rows, columns, tasks or threads.
+ *
+ * How a block of `count` rows and `panels` panels is walked, innermost first:
+ *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h)
+ *   group    panels whose depth block stays in L1 while all rows of the block pass over it
+ *   block    rows whose depth block stays in L2 while all groups pass over it
+ * While a group is at work, its tiles fetch the next group into L2.
+ */
+#ifndef MYCC_GEMM_BLOCK_H
+#define MYCC_GEMM_BLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "micro_kernels.h"
+
+namespace mycc {
+
+constexpr int64_t kPanel = 16;              /* columns of a panel */
+constexpr int64_t kDepth = 384;             /* longest depth block: a panel's is 24 KB */
+constexpr int64_t kGroupBytes = 24 << 10;   /* a group's depth block, in L1 */
+constexpr int64_t kBlockBytes = 320 << 10;  /* a block's rows, in L2 */
+constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the next depth block, in L2 */
+constexpr int64_t kMaxGroup = 8;            /* panels */
+
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+/* A part of K. `first` is its first value of k, counted over all segments. */
+struct DepthBlock {
+  int64_t segment, segments; /* first segment and number of segments */
+  int64_t offset, depth;     /* part of each segment */
+  int64_t first;
+};
+
+/* K = segments * depth cut into depth blocks: whole segments, or pieces of one segment when it is long. */
+struct DepthCut {
+  int64_t segments, depth;            /* K */
+  int64_t segments_step, depth_step;  /* of a depth block */
+  int64_t pieces, count;              /* depth blocks of a segment (1: whole segments), depth blocks in all */
+
+  DepthBlock block(int64_t i) const {
+    const int64_t segment = i / pieces * segments_step, offset = i % pieces * depth_step;
+    return {segment, min64(segments_step, segments - segment), offset, min64(depth_step, depth - offset),
+            segment * depth + offset};
+  }
+  int64_t longest() const { return segments_step * depth_step; }
+};
+
+static inline DepthCut cut_depth(int64_t segments, int64_t depth) {
+  DepthCut cut = {segments, depth, 1, depth, 1, 1};
+  if (depth >= kDepth || segments == 1) {
+    cut.pieces = max64(ceil_div(depth, kDepth), 1);
+    cut.depth_step = ceil_div(depth, cut.pieces);
+    cut.pieces = cut.depth_step > 0 ? ceil_div(depth, cut.depth_step) : 1;
+    cut.count = segments * cut.pieces;
+    return cut;
+  }
+  const int64_t blocks = ceil_div(segments * depth, kDepth);
+  cut.segments_step = max64(ceil_div(segments, max64(blocks, 1)), 1);
+  cut.count = ceil_div(segments, cut.segments_step);
+  return cut;
+}
+
+/* How the rows and panels of a block are walked. */
+struct BlockPlan {
+  int64_t tiles;       /* row tiles */
+  int64_t group;       /* panels of a group */
+  int64_t groups;
+  bool depth_outer;    /* all groups for one depth block, then the next; else all depth blocks of a group in turn */
+  int64_t kept_tiles;  /* tiles of sums that are kept at a time */
+
+  int64_t tile_floats() const { return kTileRows * group * kPanel; }
+  size_t bytes() const { return (size_t)(kept_tiles * tile_floats()) * sizeof(float); }
+};
+
+static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t panels) {
+  BlockPlan plan;
+  plan.tiles = ceil_div(rows, kTileRows);
+  const int64_t widest = kTilePanels[ceil_div(rows, max64(plan.tiles, 1)) - 1];
+  const int64_t fitting = kGroupBytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
+  plan.group = min64(max64(min64(fitting / widest * widest, kMaxGroup), widest), max64(panels, 1));
+  plan.groups = ceil_div(panels, plan.group);
+  plan.depth_outer = cut.count > 1 && rows * cut.segments * cut.depth * (int64_t)sizeof(float) > kBlockBytes;
+  plan.kept_tiles = cut.count == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups : plan.tiles;
+  return plan;
+}
+
+/* The rows of a block: row r's values of a segment start at pointers[segment * step + r] + offset. */
+struct BlockRows {
+  const float *const *pointers;
+  int64_t step, count, offset;
+};
+
+/* Panels packed at compile time. A source of panels gives the first value of a depth block of a group of panels, and
+ * says what to fetch ahead of its use (NULL: nothing). */
+struct PackedPanels {
+  const float *b;
+  int64_t panel_size;
+
+  const float *get(const DepthBlock &block, int64_t panel, int64_t) const {
+    return b + panel * panel_size + block.first * kPanel;
+  }
+  const float *ahead(const DepthBlock &block, int64_t panel) const { return get(block, panel, 0); }
+};
+
+/* A row tile times the panels of a group, in tiles as wide as there are. */
+static inline void multiply_tile(Tile tile, int64_t rows, int64_t panels) {
+  const TileKernel *kernels = kTileKernels[rows - 1];
+  int64_t width = kTilePanels[rows - 1];
+  int64_t level = width == 4 ? 2 : width - 1;
+  while (panels > 0) {
+    while (width > panels) {
+      width >>= 1;
+      --level;
+    }
+    kernels[level](tile);
+    tile.b += width * tile.panel_size;
+    tile.next += width * tile.panel_size * (int64_t)sizeof(float);
+    tile.c += width * kPanel;
+    panels -= width;
+  }
+}
+
+/* Multiplies a block. finish(row, column, sums, stride, rows, columns) gets every tile of finished sums once: its first
+ * row and column within the block, the sums [rows][stride] of which `columns` are valid. `columns` in all are valid. */
+template <class Panels, class Finish>
+inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
+                           int64_t columns, float *sums, const Finish &finish) {
+  const int64_t n_panels = ceil_div(columns, kPanel), stride = plan.group * kPanel;
+  const int64_t steps = plan.groups * cut.count;
+  Tile tile;
+  tile.row_step = rows.step;
+  tile.c_stride = stride;
+  tile.panel_size = panels.panel_size;
+  const int64_t low = rows.count / plan.tiles, high = rows.count % plan.tiles; /* `high` tiles have one row more */
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t depth_index = plan.depth_outer ? i / plan.groups : i % cut.count;
+    const int64_t group_index = plan.depth_outer ? i % plan.groups : i / cut.count;
+    const DepthBlock block = cut.block(depth_index);
+    const int64_t panel = group_index * plan.group, width = min64(plan.group, n_panels - panel);
+    tile.rows = rows.pointers + block.segment * rows.step;
+    tile.offset = rows.offset + block.offset;
+    tile.segments = block.segments;
+    tile.depth = block.depth;
+    tile.b = panels.get(block, panel, width);
+    tile.accumulate = depth_index > 0;
+    tile.next = (const char *)tile.b;
+    tile.next_step = 0;
+    if (i + 1 < steps) {
+      const int64_t next_depth = plan.depth_outer ? (i + 1) / plan.groups : (i + 1) % cut.count;
+      const int64_t next_group = plan.depth_outer ? (i + 1) % plan.groups : (i + 1) / cut.count;
+      const float *ahead = panels.ahead(cut.block(next_depth), next_group * plan.group);
+      if (ahead) {
+        tile.next = (const char *)ahead;
+        tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), plan.tiles);
+      }
+    }
+    const int64_t fetched = tile.next_step * block.segments * block.depth;
+    const int64_t first_tile = plan.depth_outer ? group_index * plan.tiles : 0;
+    int64_t row = 0;
+    for (int64_t t = 0; t < plan.tiles; ++t) {
+      const int64_t tile_rows = low + (t < high);
+      tile.c = sums + (cut.count > 1 ? (first_tile + t) * plan.tile_floats() : 0);
+      multiply_tile(tile, tile_rows, width);
+      if (depth_index == cut.count - 1) {
+        const int64_t column = panel * kPanel;
+        finish(row, column, tile.c, stride, tile_rows, min64(columns - column, width * kPanel));
+      }
+      tile.rows += tile_rows;
+      tile.next += fetched;
+      row += tile_rows;
+    }
+  }
+}
+
+/* The tasks of a product: blocks of rows x blocks of panels. */
+struct TaskPlan {
+  int64_t rows, panels;        /* of a block */
+  int64_t row_blocks, panel_blocks;
+  int64_t count, grain;        /* tasks in all; tasks of a chunk of the parallel loop */
+};
+
+constexpr int64_t kTaskWork = 1 << 18; /* multiply-adds below which a task is not worth a chunk of its own */
+
+/* Cuts `batch` products of m x k x n: row blocks for L2, panel blocks so that kept sums stay in L2, then finer until all
+ * workers have equal work. `min_panels` keeps the cut from repeating too much work per row. */
+static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
+                                  int64_t min_panels) {
+  const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel);
+  TaskPlan plan;
+  const int64_t max_rows = min64(max64(kBlockBytes / max64(cut.longest() * 4, 1), 8 * kTileRows), 1024);
+  plan.row_blocks = max64(ceil_div(m, max_rows), 1);
+  plan.panel_blocks = 1;
+  const int64_t work = max64(m * n, 1) * max64(k, 1);
+  const int64_t wanted = workers > 1 ? min64(4 * workers, max64(batch * work / kTaskWork, 1)) : 1;
+  const int64_t have = batch * plan.row_blocks;
+  if (have < wanted) plan.panel_blocks = min64(ceil_div(wanted, have), max64(panels / min_panels, 1));
+  if (have * plan.panel_blocks < wanted)
+    plan.row_blocks = min64(ceil_div(wanted, batch * plan.panel_blocks), max64(ceil_div(m, 2 * kTileRows), 1));
+  plan.rows = ceil_div(m, plan.row_blocks);
+  if (plan.row_blocks > 1) plan.rows = round_up(plan.rows, kTileRows);
+  plan.rows = max64(plan.rows, 1);
+  plan.row_blocks = max64(ceil_div(m, plan.rows), 1);
+  if (cut.count > 1) {
+    const int64_t kept = max64(kSumsBytes / (plan.rows * kPanel * (int64_t)sizeof(float)), 4);
+    plan.panel_blocks = max64(plan.panel_blocks, ceil_div(panels, kept));
+  }
+  plan.panels = max64(ceil_div(panels, plan.panel_blocks), 1);
+  const int64_t widest = kTilePanels[min64(plan.rows, kTileRows) - 1];
+  if (plan.panels > widest) plan.panels = round_up(plan.panels, widest);
+  plan.panel_blocks = ceil_div(panels, plan.panels);
+  plan.count = batch * plan.row_blocks * plan.panel_blocks;
+  plan.grain = workers > 1 ? max64(min64(kTaskWork / max64(work * batch / max64(plan.count, 1), 1), plan.count / workers), 1) : plan.count;
+  return plan;
+}
+
+/* Cuts a worker's scratch memory into arrays aligned to 64. */
+struct Carver {
+  uint8_t *next;
+
+  template <class T> T *take(size_t bytes) {
+    T *taken = (T *)next;
+    next += (bytes + 63) & ~(size_t)63;
+    return taken;
+  }
+};
+
+} // namespace mycc
+#endif /* MYCC_GEMM_BLOCK_H */

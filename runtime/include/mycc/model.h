@@ -1,0 +1,108 @@
+/* model.h: load and run a mycc package from C. Plain C11, no dependency beyond libmycc.so.
+ *
+ *   mycc_model *m;
+ *   if (mycc_load_file("bert.pkg", NULL, &m) != MYCC_OK) { puts(mycc_last_error()); return 1; }
+ *   mycc_tensor in = {...}, out = {0};
+ *   if (mycc_run(m, 0, &in, 1, &out, 1) != MYCC_OK) ...
+ *   mycc_tensor_free(&out); mycc_unload(m);
+ *
+ * Every function is thread safe; one model may be run by many threads at once. A failing function returns a code of
+ * enum mycc_status and leaves its text in mycc_last_error() of the calling thread.
+ */
+#ifndef MYCC_MODEL_H
+#define MYCC_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MYCC_API __attribute__((visibility("default")))
+#else
+#define MYCC_API
+#endif
+
+#define MYCC_MAX_RANK 16
+
+/* Element types; code and bits are those of DLPack (dlpack.h: kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6). */
+typedef struct mycc_dtype {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes; /* always 1 */
+} mycc_dtype;
+
+/* A tensor as DLPack lays it out: a strided view of memory that somebody owns. */
+typedef struct mycc_tensor {
+  void *data;             /* address of the first element (DLPack's data + byte_offset) */
+  int32_t device_type;    /* DLPack's kDLCPU is 1 */
+  int32_t device_id;
+  int32_t ndim;
+  mycc_dtype dtype;
+  int64_t shape[MYCC_MAX_RANK];
+  int64_t strides[MYCC_MAX_RANK]; /* in elements */
+  void *owner;            /* NULL: memory of the caller; else memory of the runtime, freed by mycc_tensor_free */
+} mycc_tensor;
+
+typedef struct mycc_model mycc_model;
+
+typedef struct mycc_load_options {
+  uint32_t struct_size;   /* sizeof(mycc_load_options) */
+  int32_t threads;        /* threads of a call, the caller included; 0: one per available core */
+  int32_t check_full;     /* 1: hash the weights too */
+  const char *target;     /* NULL: the best that this machine runs; else one of the package's, e.g. "cpu:x86-64-v3" */
+} mycc_load_options;
+
+/* One input or output of an entry point. A dimension is fixed (symbol < 0, value its size) or named by a symbol. */
+typedef struct mycc_port {
+  const char *name;
+  mycc_dtype dtype;
+  int32_t ndim;
+  const char *const *dims; /* each dimension as text: "768", "batch", "2*seq + 1" */
+} mycc_port;
+
+typedef struct mycc_symbol {
+  const char *name;
+  int64_t min, max;       /* both included */
+} mycc_symbol;
+
+MYCC_API int mycc_load_file(const char *path, const mycc_load_options *options, mycc_model **model);
+/* The memory must stay unchanged until mycc_unload. */
+MYCC_API int mycc_load_memory(const void *data, size_t size, const mycc_load_options *options, mycc_model **model);
+MYCC_API void mycc_unload(mycc_model *model);
+
+MYCC_API const char *mycc_last_error(void); /* of this thread; never NULL */
+MYCC_API const char *mycc_version(void);
+
+MYCC_API const char *mycc_model_manifest(const mycc_model *model); /* manifest.json as text */
+MYCC_API const char *mycc_model_target(const mycc_model *model);   /* the target that was loaded */
+MYCC_API int32_t mycc_model_threads(const mycc_model *model);
+MYCC_API int32_t mycc_entry_count(const mycc_model *model);
+MYCC_API const char *mycc_entry_name(const mycc_model *model, int32_t entry);
+MYCC_API int32_t mycc_entry_find(const mycc_model *model, const char *name); /* -1: no such entry point */
+MYCC_API int32_t mycc_input_count(const mycc_model *model, int32_t entry);
+MYCC_API int32_t mycc_output_count(const mycc_model *model, int32_t entry);
+MYCC_API const mycc_port *mycc_input(const mycc_model *model, int32_t entry, int32_t i);
+MYCC_API const mycc_port *mycc_output(const mycc_model *model, int32_t entry, int32_t i);
+MYCC_API int32_t mycc_symbol_count(const mycc_model *model, int32_t entry);
+MYCC_API const mycc_symbol *mycc_symbol_at(const mycc_model *model, int32_t entry, int32_t i);
+
+/* Runs an entry point. Inputs may be strided. An output with data == NULL is allocated by the runtime (free it with
+ * mycc_tensor_free); one with data is checked and written in place, and must be dense, row-major and aligned to its
+ * element. Outputs never overlap inputs. */
+MYCC_API int mycc_run(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs, int32_t n_outputs);
+MYCC_API void mycc_tensor_free(mycc_tensor *tensor);
+
+/* Time of each kernel of one run in nanoseconds (n of them, n as in the manifest's kernel list), after `runs` runs. */
+MYCC_API int mycc_profile(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, int32_t runs, int64_t *nanoseconds, int32_t n);
+/* Bytes of the arena that these inputs need, and the largest sum of live bytes over the kernels. */
+MYCC_API int mycc_memory(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, int64_t *arena, int64_t *live);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MYCC_MODEL_H */

@@ -1,0 +1,19 @@
+/* vec.h: vectors of W lanes for generated CPU kernels, on GCC/Clang vector extensions; W and the instructions follow
+ * the -march flag. Namespace mycc, header only, no standard library.
+ *
+ *   vec_types.h   vf32 vf64 vi32 vi64 vbool, splat, iota, build
+ *   vec_isa.h     what the extensions cannot say, by instruction set
+ *   vec_memory.h  load, store, gather of all storage types
+ *   vec_ops.h     comparisons, logic, selection, min/max, integers, casts, reductions
+ *
+ * Vector maths (exp, erf, ...) is in math.h. Every function has scalar overloads that give the bits of one lane.
+ */
+#ifndef MYCC_VEC_H
+#define MYCC_VEC_H
+
+#include "vec_types.h"
+#include "vec_isa.h"
+#include "vec_memory.h"
+#include "vec_ops.h"
+
+#endif /* MYCC_VEC_H */

@@ -1,0 +1,102 @@
+"""`mycc inspect`: what a package says of itself, read without loading any of its code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .archive import Archive, PackageSource
+from .errors import LoadError
+from .signature import Signature
+from .tensorfile import parse_header
+
+__all__ = ["accuracy_line", "describe", "inspect_package", "megabytes"]
+
+
+def inspect_package(path: PackageSource) -> dict[str, Any]:
+    """All about a package as JSON values.
+
+    Keys: path, name, size, weights (size, tensors), other (bytes of everything but the weights), versions, entry_points
+    (manifest rows, each with its signature as text), targets (with the sizes of their libraries), glibc (the oldest on
+    which a target runs, of all targets), python (interpreter tags), members (name -> bytes), check.
+
+    Raises:
+        LoadError: not a whole package of a known version.
+    """
+    archive = Archive(path)
+    manifest = archive.manifest
+    weights = archive.read(manifest["weights"]["member"])
+    try:
+        tensors = len(parse_header(weights)[0])
+    except (ValueError, KeyError, TypeError) as error:
+        raise LoadError(f"{archive.label}: the weights' header is damaged: {error}") from None
+    sizes = {name: member.size for name, member in archive.members.items()}
+    return {
+        "path": archive.path,
+        "name": manifest["name"],
+        "size": archive.size,
+        "weights": {"size": len(weights), "tensors": tensors},
+        "other": archive.size - len(weights),
+        "versions": manifest["versions"],
+        "entry_points": [{**row, "signature": str(Signature.from_manifest(row))} for row in manifest["entry_points"]],
+        "targets": [
+            {**row, "library_size": sizes.get(row["library"]), "loader_size": sizes.get(row["loader"])}
+            for row in manifest["targets"]
+        ],
+        "glibc": _newest(row["glibc"] for row in manifest["targets"]),
+        "python": sorted(manifest["python"]),
+        "members": sizes,
+        "check": manifest["check"],
+    }
+
+
+def describe(information: dict[str, Any]) -> str:
+    """The inspection in a few lines of plain text."""
+    versions = information["versions"]
+    others = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "mycc")
+    head = f"{information['name']}: compiled by mycc {versions.get('mycc', '?')}"
+    lines = [f"{head} ({others})" if others else head]
+    for row in information["entry_points"]:
+        lines += ["", row["signature"]]
+    weights, rows = information["weights"], information["entry_points"]
+    targets = ", ".join(row["target"] for row in information["targets"])
+    glibc = f"; glibc {information['glibc']} or later" if information["glibc"] else ""
+    wrappers = ", ".join(information["python"])
+    total, heavy, other = (megabytes(n) for n in (information["size"], weights["size"], information["other"]))
+    facts = {
+        "targets": targets + glibc,
+        "python": f"{wrappers}; others through ctypes" if wrappers else "through ctypes",
+        "size": f"{total}: {weights['tensors']} weights {heavy}, everything else {other}",
+        "kernels": ", ".join(f"{len(row['kernels'])} in {row['name']}" for row in rows),
+        "memory": ", ".join(f"{memory_line(row['memory'])} in {row['name']}" for row in rows),
+        "accuracy": accuracy_line(information["check"]),
+    }
+    return "\n".join([*lines, "", *(f"{name:<10} {text}" for name, text in facts.items())])
+
+
+def memory_line(memory: dict[str, Any]) -> str:
+    """The arena of an entry point at the sizes of its example."""
+    text = f"{memory.get('buffers', 0)} buffers"
+    if "arena" in memory:
+        text += f", arena {megabytes(memory['arena'])}"
+    if memory.get("live"):
+        text += f", {memory['arena'] / memory['live']:.2f} x live"
+    return text
+
+
+def accuracy_line(check: dict[str, Any]) -> str:
+    """The numerical check of the build: the largest error of all outputs, beside eager's."""
+    errors, eager = check.get("error") or [], check.get("eager") or []
+    if not errors:
+        return "not checked when it was built"
+    beside = f" (eager {max(eager):.1e})" if eager else ""
+    return f"error {max(errors):.1e} against float64{beside}"
+
+
+def megabytes(size: int) -> str:
+    """A size to read: "437.5 MB", "12 kB"."""
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
+
+
+def _newest(versions: Any) -> str:
+    known = [version for version in versions if version]
+    return max(known, key=lambda version: [int(part) for part in version.split(".")], default="")

@@ -1,0 +1,139 @@
+"""`mycc.load`: a package becomes a callable Model. Imports nothing heavy: a cold start is a few milliseconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import InputError, LoadError
+from .native import open_library
+from .signature import Signature
+from .tree import Arguments, plan_output
+
+if TYPE_CHECKING:
+    from .archive import PackageSource
+
+__all__ = ["EntryPoint", "Model", "load"]
+
+
+def load(
+    path_or_bytes: PackageSource, threads: int | None = None, target: str | None = None, check: str = "quick"
+) -> Model:
+    """Loads a package. Its layout and the hashes of all members but the weights are checked before any code of it runs.
+
+    Args:
+        path_or_bytes: the package's path, or the package itself as bytes (kept, not copied).
+        threads: threads of a call, the caller's included; None: one per available core.
+        target: one of the package's targets ("cpu:x86-64-v3"); None: the best that this machine runs.
+        check: "quick", or "full" to check the hashes of the weights too (0.3 s per 400 MB and core).
+
+    Raises:
+        LoadError: the file is missing, damaged, of an unknown version, or not for this machine.
+    """
+    if check not in ("quick", "full"):
+        raise LoadError(f"check has to be 'quick' or 'full', not {check!r}")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise LoadError(f"threads has to be a number from 1, not {threads!r}", hint="None takes one per core.")
+    library, full = open_library(), check == "full"
+    if isinstance(path_or_bytes, bytes | bytearray | memoryview):
+        return Model(library.load_memory(path_or_bytes, threads or 0, full, target))
+    try:
+        path = os.fspath(path_or_bytes)
+    except TypeError:
+        kind = type(path_or_bytes).__name__
+        raise LoadError(f"a package is loaded from a path or from bytes, not from a {kind}") from None
+    return Model(library.load_file(path, threads or 0, full, target), path)
+
+
+class EntryPoint:
+    """A function of a package: call it with the tensors that its `signature` shows.
+
+    Takes numpy arrays, torch tensors or anything with DLPack, strided ones too, and returns the same kind in the
+    structure of the original model's result. May be called by many threads at once.
+
+    Raises (on a call):
+        InputError: arguments that do not fit the signature.
+        RunError: the run itself failed: an index out of range, out of memory.
+    """
+
+    __slots__ = ("_arguments", "_build", "_index", "_native", "_plain", "_run", "_symbol_rows", "signature")
+
+    def __init__(self, native: Any, index: int, row: dict[str, Any]) -> None:
+        self.signature = Signature.from_manifest(row)
+        self._native = native
+        self._index = index
+        self._run = native.run
+        self._symbol_rows = row["symbols"]
+        self._arguments = Arguments(row["in_tree"], [port.name for port in self.signature.inputs], row["name"])
+        self._plain = self._arguments.plain
+        self._build = plan_output(row["out_tree"])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        tensors = args if len(args) == self._plain and not kwargs else self._arguments.flatten(args, kwargs)
+        return self._build(self._run(self._index, tensors))
+
+    @property
+    def name(self) -> str:
+        return self.signature.name
+
+    def run_flat(self, tensors: Sequence[Any]) -> list[Any]:
+        """Runs on the tensors of the flattened inputs; returns the flat list of outputs."""
+        outputs: list[Any] = self._run(self._index, tensors)
+        return outputs
+
+    def sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """The size symbols' values at these shapes of the flattened inputs."""
+        return {
+            row["name"]: (shapes[row["input"]][row["dim"]] - row["offset"]) // row["scale"] for row in self._symbol_rows
+        }
+
+    def profile(self, tensors: Sequence[Any], runs: int = 1) -> list[int]:
+        """Nanoseconds of each kernel (order of the manifest's list), averaged over `runs` runs on flat inputs."""
+        return list(self._native.profile(self._index, tensors, runs))
+
+    def memory(self, tensors: Sequence[Any]) -> tuple[int, int]:
+        """Bytes of the arena that these flat inputs need, and the largest sum of live bytes over the kernels."""
+        arena, live = self._native.memory(self._index, tensors)
+        return arena, live
+
+    def __repr__(self) -> str:
+        return f"<entry point {self.signature}>"
+
+
+class Model(EntryPoint):
+    """A loaded package. Calling it calls its first entry point; `entry(name)` gives the others.
+
+    Attributes:
+        signature: inputs, outputs and sizes of the first entry point.
+        manifest: manifest.json as a dictionary.
+        target: the target that was chosen, e.g. "cpu:x86-64-v3".
+        threads: threads of a call, the caller's included.
+        path: the package's path; None when it was loaded from bytes.
+    """
+
+    __slots__ = ("entries", "manifest", "path", "target", "threads")
+
+    def __init__(self, native: Any, path: str | None = None) -> None:
+        import json
+
+        self.manifest: dict[str, Any] = json.loads(native.manifest)
+        self.target: str = native.target
+        self.threads: int = native.threads
+        self.path = path
+        rows = self.manifest["entry_points"]
+        super().__init__(native, 0, rows[0])
+        others = [EntryPoint(native, index, row) for index, row in enumerate(rows) if index > 0]
+        self.entries: dict[str, EntryPoint] = {entry.name: entry for entry in (self, *others)}
+
+    def entry(self, name: str) -> EntryPoint:
+        """The entry point of this name."""
+        try:
+            return self.entries[name]
+        except KeyError:
+            names = ", ".join(self.entries)
+            raise InputError(f"the package has no entry point '{name}'", hint=f"It has: {names}.") from None
+
+    def __repr__(self) -> str:
+        entries = "\n".join(str(entry.signature) for entry in self.entries.values())
+        return f"<mycc model {self.manifest['name']} for {self.target}, {self.threads} threads>\n{entries}"

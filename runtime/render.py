@@ -1,0 +1,96 @@
+"""The light commands' results as rich tables; cli.py prints what these functions return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from .execute import RunResult
+from .inspect import describe, megabytes
+from .verify import VerifyReport
+
+__all__ = ["render_bench", "render_inspection", "render_run", "render_verify"]
+
+
+def render_inspection(information: Mapping[str, Any], fusions: bool = False, members: bool = False) -> RenderableType:
+    """An inspection (inspect_package): the summary and a table of kernels; or of fusions; or of members."""
+    parts: list[RenderableType] = [Text(describe(dict(information)))]
+    for row in information["entry_points"]:
+        parts += [Text(""), _fusion_table(row) if fusions else _kernel_table(row)]
+    if members:
+        parts += [Text(""), _member_table(information["members"])]
+    return Group(*parts)
+
+
+def render_verify(report: VerifyReport) -> RenderableType:
+    """The verification, green when all is right."""
+    *lines, last = report.text().splitlines()
+    return Group(*map(Text, lines), Text(last, style="green" if report.ok else "bold red"))
+
+
+def render_run(result: RunResult) -> RenderableType:
+    """A line for each tensor of a run."""
+    return Text(result.text())
+
+
+def render_bench(result: Mapping[str, Any]) -> RenderableType:
+    """The times of bench_package, and its kernels with the slowest first."""
+    sizes = ", ".join(f"{name} {size}" for name, size in result["sizes"].items())
+    head = f"{result['entry']} on {result['target']}, {result['threads']} threads" + (f"; {sizes}" if sizes else "")
+    times = (
+        f"load {result['load_ms']:.1f} ms, first run {result['first_run_ms']:.2f} ms, then median "
+        f"{result['median_ms']:.3f} ms, min {result['min_ms']:.3f} ms, 90 % {result['p90_ms']:.3f} ms "
+        f"({result['runs']} runs)"
+    )
+    parts: list[RenderableType] = [Text(head), Text(times)]
+    if result.get("kernels"):
+        parts += [Text(""), _time_table(result["kernels"])]
+    return Group(*parts)
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, side in columns:
+        table.add_column(title, justify="right" if side == "right" else "left", no_wrap=side == "right")
+    return table
+
+
+def _kernel_table(row: Mapping[str, Any]) -> Table:
+    table = _table(("#", "right"), (f"kernels of {row['name']}", "left"), ("ops", "left"), ("source", "left"))
+    for index, kernel in enumerate(row["kernels"]):
+        table.add_row(str(index), Text(kernel["name"]), Text(_short(kernel["ops"])), Text(_short(kernel["sources"])))
+    return table
+
+
+def _fusion_table(row: Mapping[str, Any]) -> Table:
+    table = _table((f"{row['name']}: producer", "left"), ("consumer", "left"), ("fused", "left"), ("reason", "left"))
+    for fusion in sorted(row["fusions"], key=lambda fusion: bool(fusion["done"])):
+        done = Text("yes", style="green") if fusion["done"] else Text("no", style="yellow")
+        table.add_row(Text(fusion["producer"]), Text(fusion["consumer"]), done, Text(fusion.get("reason", "")))
+    return table
+
+
+def _member_table(members: Mapping[str, int]) -> Table:
+    table = _table(("member", "left"), ("size", "right"))
+    for name, size in members.items():
+        table.add_row(Text(name), megabytes(size))
+    return table
+
+
+def _time_table(kernels: Iterable[Mapping[str, Any]]) -> Table:
+    table = _table(("us", "right"), ("share", "right"), ("GFLOP/s", "right"), ("GB/s", "right"), ("kernel", "left"),
+                   ("ops", "left"), ("source", "left"))  # fmt: skip
+    for kernel in sorted(kernels, key=lambda kernel: -kernel["us"]):
+        rates = ["" if kernel[key] is None else f"{kernel[key]:.1f}" for key in ("gflops", "gbytes")]
+        texts = (Text(kernel["name"]), Text(_short(kernel["ops"])), Text(_short(kernel["sources"])))
+        table.add_row(f"{kernel['us']:.1f}", f"{100 * kernel['share']:.1f} %", *rates, *texts)
+    return table
+
+
+def _short(names: Iterable[str]) -> str:
+    """Names in order, each once."""
+    return ", ".join(dict.fromkeys(name.removeprefix("aten.") for name in names))

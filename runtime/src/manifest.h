@@ -1,0 +1,57 @@
+// manifest.h: what manifest.json says, as far as the runtime needs it. Schema: docs/package-format.md.
+#pragma once
+
+#include "json.h"
+#include "memory.h"
+#include "mycc/model.h"
+#include "zip.h"
+
+namespace mycc::runtime {
+
+struct DtypeRow {
+  const char *name;
+  mycc_dtype dtype;
+};
+
+const DtypeRow *dtype_by_name(Span name);   // NULL: unknown
+const char *dtype_name(mycc_dtype dtype);   // "unknown" where it has no name
+inline size_t dtype_bytes(mycc_dtype dtype) { return size_t(dtype.bits) / 8; }
+inline bool same_dtype(mycc_dtype a, mycc_dtype b) {
+  return a.code == b.code && a.bits == b.bits && (a.lanes <= 1) == (b.lanes <= 1);
+}
+
+struct SizeSymbol {
+  mycc_symbol named;
+  int32_t input, dim;     // the dimension that defines it: size = scale * value + offset
+  int64_t scale, offset;
+};
+
+struct EntryInfo {
+  const char *name;
+  mycc_port *inputs, *outputs;
+  SizeSymbol *symbols;
+  int32_t n_inputs, n_outputs, n_symbols, n_kernels;
+  int32_t input_dims, output_dims;  // dimensions of all inputs (of all outputs)
+};
+
+struct TargetInfo {
+  const char *name;  // "cpu:x86-64-v3"
+  Span isa, library;
+};
+
+struct Manifest {
+  const char *text;
+  const char *name;
+  EntryInfo *entries;
+  TargetInfo *targets;
+  int32_t n_entries, n_targets;
+  Span weights_member;
+  uint64_t weights_offset;  // of the tensor data in the package
+};
+
+// Checks everything but the weights' bytes (those too with check_full): the manifest's hash and version, the hash of
+// every member, and the manifest's own sense. All memory of `manifest` comes from `region`.
+int read_manifest(const Archive &archive, const char *label, bool check_full, Region *region, Json *json,
+                  Manifest *manifest);
+
+}  // namespace mycc::runtime

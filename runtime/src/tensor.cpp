@@ -1,0 +1,231 @@
+#include "tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "manifest.h"
+#include "os.h"
+
+namespace mycc::runtime {
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kPagesFrom = size_t(32) << 20;  // beyond this malloc takes fresh pages anyway: huge ones are faster
+constexpr int64_t kTile = 16;
+
+// Before the data of an output; owner points here.
+struct alignas(kAlignment) OutputHeader {
+  size_t mapped;  // bytes of pages; 0: memory of malloc
+};
+
+void *allocate(size_t bytes, size_t *mapped) {
+  *mapped = bytes >= kPagesFrom ? bytes : 0;
+  if (*mapped) return map_pages(bytes);
+  void *data = nullptr;
+  return posix_memalign(&data, kAlignment, bytes) == 0 ? data : nullptr;
+}
+
+void release(void *data, size_t mapped) {
+  if (mapped)
+    unmap_pages(data, mapped);
+  else
+    free(data);
+}
+
+// A strided source seen as few dimensions as possible: sizes of 1 are gone, neighbours that lie together are one.
+struct View {
+  int32_t rank = 0;
+  int64_t shape[MYCC_MAX_RANK], strides[MYCC_MAX_RANK];  // strides in bytes
+
+  explicit View(const mycc_tensor &tensor) {
+    int64_t element = int64_t(dtype_bytes(tensor.dtype));
+    for (int32_t d = 0; d < tensor.ndim; ++d) {
+      int64_t size = tensor.shape[d], stride = tensor.strides[d] * element;
+      if (size == 1) continue;
+      if (rank && strides[rank - 1] == size * stride) {
+        shape[rank - 1] *= size, strides[rank - 1] = stride;
+      } else {
+        shape[rank] = size, strides[rank++] = stride;
+      }
+    }
+  }
+};
+
+template <class T>
+T read(const uint8_t *p) {  // the source need not be aligned
+  T value;
+  memcpy(&value, p, sizeof value);
+  return value;
+}
+
+struct Wide {
+  uint64_t low, high;
+};
+
+// The last dimension is dense in the target; `across` is the one that is dense in the source, when there is one.
+template <class T>
+class Copier {
+ public:
+  Copier(const View &view, const uint8_t *source, uint8_t *target) : view_(view), source_(source), target_(target) {
+    int64_t step = sizeof(T);
+    for (int32_t d = view.rank; d-- > 0;) {
+      steps_[d] = step;
+      step *= view.shape[d];
+      if (view.strides[d] == int64_t(sizeof(T))) across_ = d;
+    }
+  }
+  void copy() { copy(0, source_, target_); }
+
+ private:
+  void copy(int32_t d, const uint8_t *source, uint8_t *target) {
+    int32_t last = view_.rank - 1;
+    if (d > last) {
+      memcpy(target, source, sizeof(T));
+    } else if (d == last) {
+      copy_row(source, target);
+    } else if (d == across_) {  // the dimensions between are walked inside
+      copy_between(d + 1, source, target);
+    } else {
+      for (int64_t i = 0; i < view_.shape[d]; ++i) copy(d + 1, source + i * view_.strides[d], target + i * steps_[d]);
+    }
+  }
+
+  void copy_row(const uint8_t *source, uint8_t *target) {
+    int64_t size = view_.shape[view_.rank - 1], stride = view_.strides[view_.rank - 1];
+    if (stride == int64_t(sizeof(T))) {
+      memcpy(target, source, size_t(size) * sizeof(T));
+    } else {
+      T *out = reinterpret_cast<T *>(target);
+      for (int64_t i = 0; i < size; ++i) out[i] = read<T>(source + i * stride);
+    }
+  }
+
+  void copy_between(int32_t d, const uint8_t *source, uint8_t *target) {
+    if (d == view_.rank - 1) return transpose(source, target);
+    for (int64_t i = 0; i < view_.shape[d]; ++i)
+      copy_between(d + 1, source + i * view_.strides[d], target + i * steps_[d]);
+  }
+
+  // Tiles, so that the lines of both sides are used up while they are in the cache.
+  void transpose(const uint8_t *source, uint8_t *target) {
+    int32_t last = view_.rank - 1;
+    int64_t rows = view_.shape[across_], columns = view_.shape[last];
+    int64_t row_step = steps_[across_], stride = view_.strides[last];
+    for (int64_t r = 0; r < rows; r += kTile) {
+      for (int64_t c = 0; c < columns; c += kTile) {
+        int64_t r_end = r + kTile < rows ? r + kTile : rows, c_end = c + kTile < columns ? c + kTile : columns;
+        for (int64_t i = r; i < r_end; ++i) {
+          T *out = reinterpret_cast<T *>(target + i * row_step);
+          for (int64_t j = c; j < c_end; ++j) out[j] = read<T>(source + i * int64_t(sizeof(T)) + j * stride);
+        }
+      }
+    }
+  }
+
+  const View &view_;
+  const uint8_t *source_;
+  uint8_t *target_;
+  int64_t steps_[MYCC_MAX_RANK];
+  int32_t across_ = -1;
+};
+
+template <class T>
+void copy_as(const mycc_tensor &tensor, void *target) {
+  View view(tensor);
+  Copier<T>(view, static_cast<const uint8_t *>(tensor.data), static_cast<uint8_t *>(target)).copy();
+}
+
+}  // namespace
+
+bool dense_bytes(const int64_t *shape, int32_t rank, size_t element, int64_t *bytes) {
+  int64_t total = int64_t(element);
+  bool empty = false;
+  for (int32_t d = 0; d < rank; ++d) {
+    if (shape[d] < 0) return false;
+    empty = empty || shape[d] == 0;
+    if (!empty && __builtin_mul_overflow(total, shape[d], &total)) return false;
+  }
+  *bytes = empty ? 0 : total;
+  return true;
+}
+
+bool is_dense(const mycc_tensor &tensor) {
+  int64_t step = 1;
+  for (int32_t d = tensor.ndim; d-- > 0;) {
+    if (tensor.shape[d] == 0) return true;
+    if (tensor.shape[d] != 1 && tensor.strides[d] != step) {
+      for (int32_t rest = d; rest-- > 0;)
+        if (tensor.shape[rest] == 0) return true;
+      return false;
+    }
+    step *= tensor.shape[d];
+  }
+  return true;
+}
+
+bool is_aligned(const mycc_tensor &tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.data) % dtype_bytes(tensor.dtype) == 0;
+}
+
+void copy_dense(const mycc_tensor &tensor, void *target) {
+  for (int32_t d = 0; d < tensor.ndim; ++d)
+    if (tensor.shape[d] == 0) return;
+  switch (dtype_bytes(tensor.dtype)) {
+    case 1:
+      return copy_as<uint8_t>(tensor, target);
+    case 2:
+      return copy_as<uint16_t>(tensor, target);
+    case 4:
+      return copy_as<uint32_t>(tensor, target);
+    case 8:
+      return copy_as<uint64_t>(tensor, target);
+    default:
+      return copy_as<Wide>(tensor, target);
+  }
+}
+
+bool allocate_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, int64_t bytes, mycc_tensor *tensor) {
+  size_t mapped, room = (size_t(bytes) + kAlignment - 1) & ~(kAlignment - 1);  // kernels may write whole lines
+  void *block = allocate(sizeof(OutputHeader) + room, &mapped);
+  if (!block) return false;
+  OutputHeader *header = static_cast<OutputHeader *>(block);
+  header->mapped = mapped;
+  tensor->data = header + 1;
+  tensor->device_type = 1;
+  tensor->device_id = 0;
+  tensor->ndim = rank;
+  tensor->dtype = dtype;
+  tensor->owner = header;
+  int64_t step = 1;
+  for (int32_t d = rank; d-- > 0;) {
+    tensor->shape[d] = shape[d], tensor->strides[d] = step;
+    step *= shape[d] > 0 ? shape[d] : 1;
+  }
+  return true;
+}
+
+void free_output(mycc_tensor *tensor) {
+  if (!tensor->owner) return;
+  OutputHeader *header = static_cast<OutputHeader *>(tensor->owner);
+  release(header, header->mapped);
+  tensor->owner = nullptr;
+  tensor->data = nullptr;
+}
+
+uint8_t *Memory::reserve(size_t bytes) {
+  if (bytes <= capacity_ && data_) return data_;
+  release();
+  size_t mapped, room = bytes < kAlignment ? kAlignment : bytes;
+  data_ = static_cast<uint8_t *>(allocate(room, &mapped));
+  capacity_ = data_ ? room : 0;
+  return data_;
+}
+
+void Memory::release() {
+  if (data_) runtime::release(data_, capacity_ >= kPagesFrom ? capacity_ : 0);
+  data_ = nullptr;
+  capacity_ = 0;
+}
+
+}  // namespace mycc::runtime

@@ -1,0 +1,42 @@
+// tensor.h: memory of tensors: dense or strided, copied, allocated.
+#pragma once
+
+#include <stddef.h>
+
+#include "mycc/model.h"
+
+namespace mycc::runtime {
+
+// Bytes of a dense tensor; false when they do not fit into 63 bits.
+bool dense_bytes(const int64_t *shape, int32_t rank, size_t element, int64_t *bytes);
+
+// Whether the elements lie row-major without holes, and every element at a multiple of its size.
+bool is_dense(const mycc_tensor &tensor);
+bool is_aligned(const mycc_tensor &tensor);
+
+// Writes the elements row-major and dense to `target`.
+void copy_dense(const mycc_tensor &tensor, void *target);
+
+// A dense output of the runtime; data is aligned to 64. False: out of memory.
+bool allocate_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, int64_t bytes, mycc_tensor *tensor);
+void free_output(mycc_tensor *tensor);
+
+// Memory that grows when more is asked for, aligned to 64; its contents do not survive growing.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(const Memory &) = delete;
+  Memory &operator=(const Memory &) = delete;
+  ~Memory() { release(); }
+
+  // At least `bytes`; NULL: out of memory.
+  uint8_t *reserve(size_t bytes);
+  void release();
+  size_t capacity() const { return capacity_; }
+
+ private:
+  uint8_t *data_ = nullptr;
+  size_t capacity_ = 0;
+};
+
+}  // namespace mycc::runtime

@@ -1,0 +1,5 @@
+"""Jinja templates of the generated sources: cpu/ and cuda/ for kernels, host/ for the program that calls them."""
+
+from pathlib import Path
+
+TEMPLATES = Path(__file__).resolve().parent

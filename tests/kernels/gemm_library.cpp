@@ -1,0 +1,47 @@
+/* The GEMM and convolution kernels behind plain functions for ctypes. Each returns how many elements were misplaced. */
+#include "gemm_host.h"
+#include "mycc/conv.h"
+#include "mycc/gemm.h"
+
+namespace {
+
+template <class Run> int64_t record(int threads, float *out, int32_t *seen, int64_t batch, int64_t m, int64_t n, Run run) {
+  TestHost host(threads < 0 ? 1 : threads, threads < 0); /* fewer than 0: no scratch memory */
+  std::atomic<int64_t> misplaced{0};
+  run(&host.table, Record{out, seen, batch, m, n, &misplaced});
+  return misplaced;
+}
+
+} // namespace
+
+extern "C" {
+
+int64_t test_gemm(int threads, const mycc::GemmArgs *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, args->batch, args->m, args->n,
+                [&](const mycc_host *host, const Record &to) { mycc::gemm(host, *args, to); });
+}
+
+int64_t test_gemm_rows(int threads, const mycc::GemmArgs *args, float *out, int32_t *seen) {
+  auto rows = [&](int64_t z, int64_t m, int64_t k0, int64_t count, float *to) {
+    for (int64_t i = 0; i < count; ++i) to[i] = args->a[z * args->a_batch + m * args->a_row + k0 + i];
+  };
+  return record(threads, out, seen, args->batch, args->m, args->n,
+                [&](const mycc_host *host, const Record &to) { mycc::gemm_rows(host, *args, rows, to); });
+}
+
+int64_t test_gemm_free(int threads, const mycc::GemmFreeArgs *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, args->batch0 * args->batch1, args->m, args->n,
+                [&](const mycc_host *host, const Record &to) { mycc::gemm_free(host, *args, to); });
+}
+
+int64_t test_conv(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,
+                [&](const mycc_host *host, const Record &to) { mycc::conv(host, *args, to); });
+}
+
+int64_t test_conv_depthwise(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,
+                [&](const mycc_host *host, const Record &to) { mycc::conv_depthwise(host, *args, to); });
+}
+
+} // extern "C"

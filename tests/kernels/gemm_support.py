@@ -1,0 +1,154 @@
+"""Builds the test library of the GEMM and convolution kernels for an ISA level and calls it with numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import subprocess
+import tempfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from mycc.compiler.codegen.micro import render_micro_kernels
+
+HERE = Path(__file__).resolve().parent
+INCLUDE = HERE.parents[1] / "runtime" / "include"
+FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fvisibility=hidden -fno-math-errno -fno-trapping-math -Wno-psabi".split()
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+NEEDS = {
+    "x86-64-v2": {"sse4_2", "popcnt"},
+    "x86-64-v3": {"avx2", "fma", "bmi2"},
+    "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
+}
+PANEL = 16
+
+
+def cpu_levels() -> list[str]:
+    """The ISA levels that this CPU runs."""
+    text = Path("/proc/cpuinfo").read_text()
+    flags = set(next((line for line in text.splitlines() if line.startswith("flags")), "").split())
+    return [isa for isa, needed in NEEDS.items() if needed <= flags]
+
+
+@functools.cache
+def library(isa: str) -> Path:
+    """The compiled test library for an ISA level."""
+    folder = Path(tempfile.mkdtemp(prefix=f"mycc-gemm-{isa}-"))
+    (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
+    out = folder / "gemm.so"
+    command = ["g++", *FLAGS, *WARNINGS, f"-march={isa}", "-I", folder, "-I", INCLUDE, "-I", HERE, "-shared", "-fPIC"]
+    # What the test calls has to be seen from outside.
+    command = [str(part) for part in command if part != "-fvisibility=hidden"]
+    subprocess.run([*command, str(HERE / "gemm_library.cpp"), "-o", str(out), "-pthread"], check=True)
+    return out
+
+
+@functools.cache
+def _load(isa: str) -> ctypes.CDLL:
+    return ctypes.CDLL(str(library(isa)))
+
+
+@dataclass
+class _Arguments:
+    """Arguments in the order of the C++ struct: ints and float arrays (an array and an offset into it)."""
+
+    def structure(self) -> ctypes.Structure:
+        values = [getattr(self, field.name) for field in fields(self)]
+        kinds = [ctypes.c_int64 if isinstance(v, int) else ctypes.c_void_p for v in values]
+        names = [field.name for field in fields(self)]
+        kind = type("Structure", (ctypes.Structure,), {"_fields_": list(zip(names, kinds, strict=True))})
+        return kind(*[v if isinstance(v, int) else v.ctypes.data for v in values])
+
+
+@dataclass
+class Gemm(_Arguments):
+    batch: int
+    m: int
+    n: int
+    k: int
+    a: np.ndarray
+    a_batch: int
+    a_row: int
+    b: np.ndarray
+    b_batch: int
+
+
+@dataclass
+class GemmFree(_Arguments):
+    batch0: int
+    batch1: int
+    m: int
+    n: int
+    k: int
+    a: np.ndarray
+    a_batch0: int
+    a_batch1: int
+    a_row: int
+    b: np.ndarray
+    b_batch0: int
+    b_batch1: int
+    b_k: int
+    b_n: int
+
+
+@dataclass
+class Conv(_Arguments):
+    batch: int
+    in_h: int
+    in_w: int
+    in_c: int
+    out_h: int
+    out_w: int
+    out_c: int
+    kernel_h: int
+    kernel_w: int
+    stride_h: int
+    stride_w: int
+    pad_h: int
+    pad_w: int
+    dilation_h: int
+    dilation_w: int
+    groups: int
+    x: np.ndarray
+    x_batch: int
+    x_h: int
+    x_w: int
+    w: np.ndarray
+
+
+def call(isa: str, function: str, args: _Arguments, shape: tuple[int, ...], threads: int = 1) -> np.ndarray:
+    """Runs `function` of the test library; asserts that every element was finished exactly once and in its place.
+
+    threads < 0: the host has no scratch memory; nothing may be finished then.
+    """
+    out = np.full(shape, np.nan, np.float32)
+    seen = np.zeros(shape, np.int32)
+    run = getattr(_load(isa), function)
+    run.restype = ctypes.c_int64
+    structure = args.structure()
+    misplaced = run(
+        ctypes.c_int(threads), ctypes.byref(structure), ctypes.c_void_p(out.ctypes.data), ctypes.c_void_p(seen.ctypes.data)
+    )
+    assert misplaced == 0, f"{misplaced} row segments outside the result"
+    expected = 0 if threads < 0 else 1
+    assert (seen == expected).all(), f"elements finished {np.unique(seen)} times, expected {expected}"
+    return out
+
+
+def aligned(values: np.ndarray) -> np.ndarray:
+    """A float32 copy whose data is aligned to 64 bytes."""
+    raw = np.empty(values.size + 16, np.float32)
+    start = -raw.ctypes.data % 64 // 4
+    raw[start : start + values.size] = values.ravel()
+    return raw[start : start + values.size].reshape(values.shape)
+
+
+def pack_panels(b: np.ndarray) -> np.ndarray:
+    """B (..., K, N) as panels (..., ceil(N / 16), K, 16), zero padded."""
+    *lead, k, n = b.shape
+    panels = -(-n // PANEL)
+    padded = np.zeros((*lead, k, panels * PANEL), np.float32)
+    padded[..., :n] = b
+    return aligned(np.swapaxes(padded.reshape(*lead, k, panels, PANEL), -3, -2))

@@ -1,0 +1,151 @@
+"""Matrix products of runtime/include/mycc/gemm.h against float64, for every ISA level that this CPU runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .gemm_support import Gemm, GemmFree, call, cpu_levels, library, pack_panels
+
+LEVELS = cpu_levels()
+SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
+DEPTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 383, 384, 385, 768, 769, 1024, 1100]))
+
+
+def check(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    bound = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+    assert (np.abs(got - expected) <= 2e-6 * bound + 1e-30).all()
+
+
+def random(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    batch=st.integers(1, 3), m=SIZES, n=SIZES, k=DEPTHS, shared=st.booleans(), gap=st.integers(0, 5), seed=st.integers(0, 99)
+)
+def test_gemm(isa: str, batch: int, m: int, n: int, k: int, shared: bool, gap: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a = random(rng, batch, m, k + gap)
+    b = random(rng, 1 if shared else batch, k, n)
+    packed = pack_panels(b)
+    args = Gemm(batch, m, n, k, a, a.shape[1] * a.shape[2], a.shape[2], packed, 0 if shared else packed[0].size)
+    for function in ("test_gemm", "test_gemm_rows"):
+        one, two = (call(isa, function, args, (batch, m, n), threads) for threads in (1, 2))
+        check(one, a[..., :k], b)
+        assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("shape", [(1, 768, 3000), (49, 2048, 512), (128, 3072, 100), (197, 1024, 96), (700, 64, 256), (1300, 384, 17)])
+def test_gemm_of_models(isa: str, shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    rng = np.random.default_rng(m)
+    a, b = random(rng, 1, m, k), random(rng, 1, k, n)
+    args = Gemm(1, m, n, k, a, 0, k, pack_panels(b), 0)
+    results = [call(isa, "test_gemm", args, (1, m, n), threads) for threads in (1, 2, 3)]
+    check(results[0], a, b)
+    assert len({r.tobytes() for r in results}) == 1
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+def test_a_row_has_the_same_bits_in_any_batch(isa: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = random(rng, 1, 70, 900), random(rng, 1, 900, 80)
+    packed = pack_panels(b)
+    whole = call(isa, "test_gemm", Gemm(1, 70, 80, 900, a, 0, 900, packed, 0), (1, 70, 80))
+    for first, m in ((0, 1), (5, 3), (11, 16), (20, 50)):
+        part = np.ascontiguousarray(a[:, first : first + m])
+        got = call(isa, "test_gemm", Gemm(1, m, 80, 900, part, 0, 900, packed, 0), (1, m, 80))
+        assert got.tobytes() == whole[:, first : first + m].tobytes()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    batch=st.tuples(st.integers(1, 3), st.integers(1, 3)), m=SIZES, n=SIZES, k=DEPTHS, transposed=st.booleans(),
+    broadcast=st.tuples(st.booleans(), st.booleans()), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_gemm_free(
+    isa: str, batch: tuple[int, int], m: int, n: int, k: int, transposed: bool, broadcast: tuple[bool, bool], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    b0, b1 = batch
+    a = random(rng, b0, b1, m, k)
+    kept = tuple(1 if off else size for off, size in zip(broadcast, batch, strict=True))
+    stored = random(rng, *kept, *((n, k) if transposed else (k, n)))
+    b = np.swapaxes(stored, 2, 3) if transposed else stored
+    strides = [0 if off else stored.strides[i] // 4 for i, off in enumerate(broadcast)]
+    b_k, b_n = (1, k) if transposed else (n, 1)
+    args = GemmFree(b0, b1, m, n, k, a, b1 * m * k, m * k, k, stored, *strides, b_k, b_n)
+    one, two = (call(isa, "test_gemm_free", args, (b0 * b1, m, n), threads) for threads in (1, 2))
+    check(one.reshape(b0, b1, m, n), a, b)
+    assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+def test_zero_depth_gives_zeros_and_no_rows_nothing(isa: str) -> None:
+    empty = np.zeros(16, np.float32)
+    got = call(isa, "test_gemm", Gemm(1, 5, 20, 0, empty, 0, 0, empty, 0), (1, 5, 20))
+    assert (got == 0).all()
+    call(isa, "test_gemm", Gemm(1, 0, 20, 4, empty, 0, 4, empty, 0), (1, 0, 20))
+    call(isa, "test_gemm", Gemm(1, 5, 0, 4, empty, 0, 4, empty, 0), (1, 5, 0))
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+def test_nan_and_infinity_pass_through(isa: str) -> None:
+    a, b = np.ones((1, 7, 20), np.float32), np.ones((1, 20, 33), np.float32)
+    a[0, 2, 3], a[0, 4, 5], b[0, 7, 32] = np.nan, np.inf, -np.inf
+    got = call(isa, "test_gemm", Gemm(1, 7, 33, 20, a, 0, 20, pack_panels(b), 0), (1, 7, 33))
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(got, a @ b, equal_nan=True)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+def test_no_scratch_memory_touches_nothing(isa: str) -> None:
+    a, b = np.ones((1, 30, 20), np.float32), np.ones((1, 20, 33), np.float32)
+    packed = pack_panels(b)
+    for function in ("test_gemm", "test_gemm_rows"):
+        call(isa, function, Gemm(1, 30, 33, 20, a, 0, 20, packed, 0), (1, 30, 33), threads=-1)
+    free = GemmFree(1, 1, 30, 33, 20, a, 0, 0, 20, b, 0, 0, 33, 1)
+    call(isa, "test_gemm_free", free, (1, 30, 33), threads=-1)
+
+
+def inner_loop(assembly: str, function: str) -> list[str]:
+    """The instructions of a tile's loop over k: the shortest backward jump of the function that spans a vector load."""
+    body = re.search(rf"<[^>]*{function}[^>]*>:\n(.*?)\n\n", assembly + "\n\n", re.S)
+    assert body, f"{function} is not in the library"
+    lines = [(int(m[1], 16), m[2].strip()) for m in re.finditer(r"^\s*([0-9a-f]+):\s+(.*)$", body[1], re.M)]
+    loops = []
+    for address, text in lines:
+        jump = re.match(r"j\w+\s+([0-9a-f]+)", text)
+        if jump and int(jump[1], 16) < address:
+            span = [t for a, t in lines if int(jump[1], 16) <= a <= address]
+            if any("mulps" in t or "vfmadd" in t for t in span):
+                loops.append(span)
+    assert loops, f"{function} has no loop"
+    return min(loops, key=len)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+def test_the_loop_over_k_stays_in_registers(isa: str) -> None:
+    command = ["objdump", "-d", "--no-show-raw-insn", str(library(isa))]
+    assembly = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    tiles = sorted(set(re.findall(r"tile_\d+x\d+", assembly)))
+    assert len(tiles) >= 4
+    for tile in tiles:
+        loop = inner_loop(assembly, f"mycc\\d+{tile}")
+        stack = [line for line in loop if "(%rsp" in line or "(%rbp" in line]
+        assert not stack, f"{tile} for {isa} touches the stack: {stack}"
+        rows, columns = map(int, re.findall(r"\d+", tile))
+        lanes = {"x86-64-v2": 4, "x86-64-v3": 8, "x86-64-v4": 16}[isa]
+        products = sum("vfmadd" in line or "mulps" in line for line in loop)
+        assert products == rows * columns // lanes, f"{tile} for {isa} has {products} products in its loop"

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mycc.runtime.errors import InputError
+from mycc.runtime.tree import Arguments, plan_output
+
+LEAF = "*"
+
+
+def arguments(*positional: Any, names: list[str], **keywords: Any) -> Arguments:
+    tree = {"tuple": [{"tuple": list(positional)}, {"dict": [[key, value] for key, value in keywords.items()]}]}
+    return Arguments(tree, names, "forward")
+
+
+def test_plain_tensors_need_no_flattening() -> None:
+    plan = arguments(LEAF, LEAF, names=["a", "b"])
+    assert plan.plain == 2
+    assert plan.flatten((), {"b": 2, "a": 1}) == [1, 2]
+    assert plan.flatten((1,), {"b": 2}) == [1, 2]
+
+
+def test_keywords_may_be_given_by_position_and_in_any_order() -> None:
+    plan = arguments(LEAF, names=["ids", "mask", "bias"], mask=LEAF, bias=LEAF)
+    assert plan.flatten((1,), {"bias": 3, "mask": 2}) == [1, 2, 3]
+    assert plan.flatten((1, 2, 3), {}) == [1, 2, 3]
+
+
+def test_nested_structures_are_flattened_in_order_of_the_inputs() -> None:
+    past = {"list": [{"tuple": [LEAF, LEAF]}, {"tuple": [LEAF, LEAF]}]}
+    plan = arguments(
+        LEAF, {"dict": [["b", LEAF], ["a", LEAF]]}, names=["x", "b", "a", "k0", "v0", "k1", "v1"], past=past
+    )
+    assert plan.plain == -1
+    flat = plan.flatten((0, {"a": 2, "b": 1}), {"past": [(3, 4), (5, 6)]})
+    assert flat == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_objects_and_named_tuples_are_read_by_field() -> None:
+    tree = {"object": "x.Cache", "fields": [["key", LEAF], ["value", LEAF]]}
+    plan = arguments(tree, names=["key", "value"])
+    assert plan.flatten((SimpleNamespace(key=1, value=2),), {}) == [1, 2]
+    assert plan.flatten(({"key": 1, "value": 2},), {}) == [1, 2]
+    named = arguments({"namedtuple": "Pair", "fields": [["l", LEAF], ["r", LEAF]]}, names=["l", "r"])
+    assert named.flatten(((1, 2),), {}) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((1,), {}, "forward() misses arguments 'mask', 'scale'"),
+        ((1, 2), {}, "forward() misses argument 'scale'"),
+        ((1, 2, 3.0, 4), {}, "forward() takes 3 arguments but 4 were given"),
+        ((1,), {"mask": 2, "scale": 3.0, "masks": 5}, "forward() has no argument 'masks'"),
+        ((1,), {"ids": 1, "mask": 2, "scale": 3.0}, "forward() got argument 'ids' twice, by position and by name"),
+        ((1, None, 3.0), {}, "argument 'mask' has to be a tensor, not None"),
+        ((1, 2, 4.0), {}, "argument 'scale' was compiled as the constant 3.0, but is 4.0"),
+        ((1, 2, 3), {}, "argument 'scale' was compiled as the constant 3.0, but is 3"),
+    ],
+)
+def test_wrong_arguments_are_named(args: tuple[Any, ...], kwargs: dict[str, Any], message: str) -> None:
+    plan = arguments(LEAF, names=["ids", "mask"], mask=LEAF, scale={"const": 3.0})
+    with pytest.raises(InputError) as caught:
+        plan.flatten(args, kwargs)
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1], "argument 'states' has to have 2 elements, but has 1"),
+        (7, "argument 'states' has to be a list of 2, not 7"),
+        ([1, {"h": 1}], "argument 'states[1]' has to have keys 'h', 'c', but has keys 'h'"),
+        ([1, (2, 3)], "argument 'states[1]' has to be a dict with keys 'h', 'c', not a tuple"),
+        ([1, {"h": 1, "c": None}], "argument 'states[1]['c']' has to be a tensor, not None"),
+    ],
+)
+def test_wrong_structures_are_named_by_their_path(value: Any, message: str) -> None:
+    tree = {"list": [LEAF, {"dict": [["h", LEAF], ["c", LEAF]]}]}
+    plan = arguments(names=["s", "h", "c"], states=tree)
+    with pytest.raises(InputError) as caught:
+        plan.flatten((), {"states": value})
+    assert caught.value.message == message
+
+
+def test_outputs_are_rebuilt() -> None:
+    assert plan_output(LEAF)([1]) == 1
+    assert plan_output({"tuple": [LEAF, LEAF]})([1, 2]) == (1, 2)
+    assert plan_output({"list": [LEAF]})([1]) == [1]
+    nested = {"dict": [["a", LEAF], ["b", {"tuple": [LEAF, {"const": 5}, {"none": None}, {"list": []}]}]]}
+    assert plan_output(nested)([1, 2]) == {"a": 1, "b": (2, 5, None, [])}
+    pair = plan_output({"namedtuple": "torch.return_types.Pair", "fields": [["left", LEAF], ["right", LEAF]]})([1, 2])
+    assert (pair.left, pair.right, type(pair).__name__) == (1, 2, "Pair")
+
+
+def test_output_objects_are_read_only_records() -> None:
+    tree = {"object": "transformers.ModelOutput", "fields": [["logits", LEAF], ["past", {"tuple": [LEAF, LEAF]}]]}
+    out = plan_output(tree)([1, 2, 3])
+    assert (out.logits, out["logits"], out[0], out.past, out[1:]) == (1, 1, 1, (2, 3), ((2, 3),))
+    assert (list(out), dict(out), "past" in out, len(out)) == (
+        ["logits", "past"],
+        {"logits": 1, "past": (2, 3)},
+        True,
+        2,
+    )
+    assert repr(out) == "ModelOutput(logits=1, past=(2, 3))"
+    with pytest.raises(AttributeError, match="ModelOutput is read-only"):
+        out.logits = 3
+    with pytest.raises(AttributeError, match="ModelOutput has no field 'hidden'; it has logits, past"):
+        _ = out.hidden
+    assert pickle.loads(pickle.dumps(out)).to_tuple() == (1, (2, 3))
