@@ -65,9 +65,11 @@ app.add_typer(cache_app, name="cache")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Package = Annotated[Path, typer.Argument(metavar="FILE", help="A package (model.pkg).")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of a call. Default: one per core.")]
-Target = Annotated[str | None, typer.Option("--target", help="Which of the package's targets. Default: the best one here.")]
+Target = Annotated[str | None, typer.Option("--target", help="One of the package's targets. Default: the best here.")]
 Entry = Annotated[str | None, typer.Option("--entry", help="Which entry point. Default: the first.")]
-Sizes = Annotated[list[str] | None, typer.Option("--size", "--set", metavar="NAME=SIZE", help="A dynamic size, batch=4.")]
+Sizes = Annotated[
+    list[str] | None, typer.Option("--size", "--set", metavar="NAME=SIZE", help="A dynamic size: batch=4.")
+]
 CacheDir = Annotated[Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where compiled objects are kept.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail; tracebacks of internal errors.")]
 
@@ -86,11 +88,13 @@ class ModeChoice(StrEnum):
 @app.command("compile")
 def compile_command(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory, or program.pt2.")
+        str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory or program.pt2.")
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="The package. Default: NAME.pkg here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The package. Default: NAME.pkg here.")
+    ] = None,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example input: x=f32[1,3,224,224].")
+        list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example: x=f32[1,3,224,224].")
     ] = None,
     dynamic: Annotated[
         list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")
@@ -99,7 +103,9 @@ def compile_command(
         str, typer.Option("--target", help="cpu, or cpu:x86-64-v2|x86-64-v3|x86-64-v4|aarch64; several with commas.")
     ] = "cpu",
     mode: Annotated[ModeChoice, typer.Option("--mode", help="torch.compile's modes.")] = ModeChoice.default,
-    dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")
+    ] = None,
     threads: Threads = None,
     tune: Annotated[bool, typer.Option("--tune", help="Measure kernel variants on this machine.")] = False,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare with the model in float64.")] = True,
@@ -107,10 +113,16 @@ def compile_command(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="GROUP.OPTION=VALUE", help="Any option of compiler/options.py.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="The package's name in Python. Default: from the file.")] = None,
-    dump: Annotated[Path | None, typer.Option("--dump", metavar="DIR", help="Write every stage's result there.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The package's name in Python. Default: from the file.")
+    ] = None,
+    dump: Annotated[
+        Path | None, typer.Option("--dump", metavar="DIR", help="Write every stage's result there.")
+    ] = None,
     cache_dir: CacheDir = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="C++ compilers at once. Default: one per core.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="C++ compilers at once. Default: one per core.")
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -191,16 +203,19 @@ def _report_compile(request: CompileRequest, path: Path, timing: Any, seconds: f
     print(f"  run it: mycc run {path}   or in Python: mycc.load({os.fspath(path)!r})")
 
 
-# -- the light commands: no torch ---------------------------------------------------------------------------------------
+# -- the light commands: no torch -------------------------------------------------------------------------------------
 
 
 @app.command("run")
 def run_command(
     file: Package,
     inputs: Annotated[
-        list[Path] | None, typer.Option("--input", "-i", metavar="FILE", help="One .npz, or .npy files in order. Default: random.")
+        list[Path] | None,
+        typer.Option("--input", "-i", metavar="FILE", help="One .npz, or .npy files in order. Default: random."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the outputs to this .npz.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the outputs to this .npz.")
+    ] = None,
     sizes: Sizes = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the random inputs.")] = 0,
     entry: Entry = None,
@@ -212,8 +227,9 @@ def run_command(
     """Run a package on inputs from files or on random ones."""
     from .runtime.execute import parse_sizes, run_package
 
+    values = parse_sizes(sizes or [])
     result = run_package(
-        file, inputs or None, sizes=parse_sizes(sizes or []), entry=entry, threads=threads, target=target, out=out, seed=seed
+        file, inputs or None, sizes=values, entry=entry, threads=threads, target=target, out=out, seed=seed
     )
     if as_json:
         _print_json(_run_facts(result))
@@ -300,35 +316,34 @@ def bench_command(
         _print_rich(render_bench(result))
 
 
-# -- cache --------------------------------------------------------------------------------------------------------------
+# -- cache ------------------------------------------------------------------------------------------------------------
 
 
 @cache_app.command("info")
 def cache_info_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
     """Show where the cache is, what it holds and its size."""
-    from .compiler.build.cache import cache_info
+    from .compiler.build.cache import info
 
-    facts = cache_info(cache_dir)
+    facts = info(cache_dir)
     if as_json:
-        _print_json(facts)
+        _print_json({"path": facts.path, "entries": facts.entries, "bytes": facts.bytes})
     else:
-        for key, value in facts.items():
-            print(f"{key:<10} {value}")
+        print(f"{facts.path}: {facts.entries} objects, {facts.bytes / 1e6:.1f} MB")
 
 
 @cache_app.command("clear")
 def cache_clear_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
     """Remove everything from the cache."""
-    from .compiler.build.cache import clear_cache
+    from .compiler.build.cache import clear
 
-    freed = clear_cache(cache_dir)
+    removed = clear(cache_dir)
     if as_json:
-        _print_json({"freed": freed})
+        _print_json({"removed": removed})
     else:
-        print(f"freed {freed / 1e6:.1f} MB")
+        print(f"removed {removed} objects")
 
 
-# -- shared -------------------------------------------------------------------------------------------------------------
+# -- shared -----------------------------------------------------------------------------------------------------------
 
 
 def _print_version(wanted: bool) -> None:
@@ -390,7 +405,7 @@ def _print_internal_error(error: Exception) -> None:
     if _verbose():
         _print_traceback()
     else:
-        print("  This is a fault of mycc, not of your model. Run again with -v and report what it prints.", file=sys.stderr)
+        print("  A fault of mycc, not of your model: run again with -v and report what it prints.", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -109,9 +109,8 @@ def require_torch() -> None:
     try:
         import torch
     except ImportError as error:
-        raise CompileError(
-            f"compiling needs torch, which cannot be imported ({error})", hint="Install it with: pip install mycc[compiler]"
-        ) from None
+        missing = f"compiling needs torch, which cannot be imported ({error})"
+        raise CompileError(missing, hint="Install it with: pip install mycc[compiler]") from None
     version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
     if version < (2, 11):
         raise CompileError(f"compiling needs torch 2.11 or later; this is {torch.__version__}")
@@ -173,8 +172,10 @@ def compile_entries(
     for name, entry in model.items():
         parts = entry if isinstance(entry, tuple) else (entry,)
         if not 1 <= len(parts) <= 4:
-            raise CompileError(f"entry point '{name}' has {len(parts)} parts, not (module, args[, kwargs[, dynamic_shapes]])")
-        module, entry_args, entry_kwargs, shapes = (*parts, *((), None, None)[len(parts) - 1 :])
+            form = "(module, args[, kwargs[, dynamic_shapes]])"
+            raise CompileError(f"entry point '{name}' has {len(parts)} parts, not {form}")
+        rest: tuple[Any, ...] = ((), None, None)
+        module, entry_args, entry_kwargs, shapes = (*parts, *rest[len(parts) - 1 :])
         checked = _args(entry_args), dict(entry_kwargs or {}), shapes, tuple(dynamic), _check_name(name)
         entries.append(CaptureRequest(module, *checked))
     return tuple(entries)

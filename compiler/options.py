@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..runtime.errors import CompileError
+from .build.targets import TARGETS, Target, host_target
+from .build.targets import parse_targets as named_targets
 
 __all__ = [
     "BuildOptions",
@@ -30,7 +32,6 @@ __all__ = [
 
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
 
-CPU_ISAS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
 _NO_EFFECT = {"default": "", "reduce-overhead": "CUDA graphs", "max-autotune": "CUDA graphs and tuning"}
 
 
@@ -59,11 +60,9 @@ class CodegenOptions:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """The C++ compiler."""
+    """The C++ compiler, which $CXX chooses."""
 
-    compiler: str = ""  # "": the first of $CXX, g++, clang++
-    level: Literal["1", "2", "3"] = "2"  # its -O
-    debug: bool = False  # -g, and symbols kept
+    flags: str = ""  # added to its own, as in a shell
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class CompileOptions:
     """The options of one compile, checked.
 
     Attributes:
-        targets: "cpu" (the builder's own ISA level) or "cpu:<isa>", each once.
+        targets: what to compile for, each once; "cpu" has become the level of the machine at hand.
         dtype: None or "f32".
         mode: torch.compile's word.
         threads: default number of threads of the package, None: one per core where it runs.
@@ -92,7 +91,7 @@ class CompileOptions:
         dump: directory for a file per stage, or None.
     """
 
-    targets: tuple[str, ...] = ("cpu",)
+    targets: tuple[Target, ...] = field(default_factory=lambda: (host_target(),))
     dtype: str | None = None
     mode: Mode = "default"
     threads: int | None = None
@@ -116,7 +115,7 @@ class CompileOptions:
                 raise CompileError(f"{name} has to be a number from 1, not {value!r}")
         if self.dtype not in (None, "f32"):
             raise CompileError(
-                f"dtype '{self.dtype}' is not supported by target {', '.join(self.targets)}",
+                f"dtype '{self.dtype}' is not supported by target {', '.join(t.name for t in self.targets)}",
                 hint="The CPU target computes in the model's own dtypes; leave dtype out, or convert the model itself.",
             )
         if self.strict and (ineffective := self.ineffective()):
@@ -169,36 +168,19 @@ def _dtype_name(dtype: object) -> str | None:
 # -- targets --------------------------------------------------------------------------------------------------------
 
 
-def parse_targets(target: str | Sequence[str]) -> tuple[str, ...]:
-    """ "cpu", "cpu:x86-64-v3", or several with commas between; "cpu:x86-64-v2,x86-64-v3" too. Each target once."""
-    parts = target.split(",") if isinstance(target, str) else list(target)
-    result: list[str] = []
-    for part in parts:
-        one = _parse_target(str(part).strip())
-        if one not in result:
-            result.append(one)
-    if not result:
-        raise CompileError("no target given", hint="For example --target cpu, or --target cpu:x86-64-v3.")
-    return tuple(result)
-
-
-def _parse_target(text: str) -> str:
-    kind, _, isa = text.partition(":")
-    if text in CPU_ISAS:
-        kind, isa = "cpu", text
-    if kind in ("cuda", "gpu", "hip", "rocm", "nvidia"):
-        raise CompileError(
-            f"cannot compile for target '{text}': this build has no GPU backend", hint=f"Targets: {_target_list()}."
-        )
-    if kind != "cpu" or (isa and isa not in CPU_ISAS):
-        near = difflib.get_close_matches(text, [f"cpu:{name}" for name in CPU_ISAS], 1, 0.5)
-        meant = f"Did you mean {near[0]}? " if near else ""
-        raise CompileError(f"unknown target '{text}'", hint=f"{meant}Targets: {_target_list()}.")
-    return f"cpu:{isa}" if isa else "cpu"
-
-
-def _target_list() -> str:
-    return ", ".join(["cpu (this machine's level)", *(f"cpu:{name}" for name in CPU_ISAS)])
+def parse_targets(target: str | Sequence[str]) -> tuple[Target, ...]:
+    """Targets by name: "cpu" (this machine's level), "cpu:x86-64-v3", or several with commas between; each once."""
+    names = [name.strip() for name in (target.split(",") if isinstance(target, str) else target)]
+    known = ["cpu", *(t.name for t in TARGETS)]
+    for name in filter(None, names):
+        if name.partition(":")[0] in ("cuda", "gpu", "hip", "rocm", "nvidia"):
+            raise CompileError(
+                f"cannot compile for target '{name}': this build has no GPU backend",
+                hint=f"Targets: {', '.join(known)}.",
+            )
+        if name not in known and (near := difflib.get_close_matches(name, known, 1, 0.4)):
+            raise CompileError(f"unknown target '{name}'", hint=f"Did you mean {near[0]}? Targets: {', '.join(known)}.")
+    return named_targets(",".join(names))
 
 
 # -- group.option=value ---------------------------------------------------------------------------------------------
@@ -252,9 +234,9 @@ def _convert(name: str, value: object, kind: Any) -> object:
     if kind is bool:
         if isinstance(value, bool):
             return value
-        words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-        if str(value).lower() in words:
-            return words[str(value).lower()]
+        for truth, words in ((True, ("true", "yes", "on", "1")), (False, ("false", "no", "off", "0"))):
+            if str(value).lower() in words:
+                return truth
         raise CompileError(f"option {name} is true or false, not '{value}'")
     try:
         return kind(value)

@@ -2,6 +2,8 @@
 
     mycc compile examples/cnn.py --out cnn.pkg
     mycc run cnn.pkg
+
+Each convolution becomes one kernel together with its batch norm and ReLU.
 """
 
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 
 
 class ConvNorm(nn.Module):
-    """Convolution, batch norm and ReLU: one kernel after compilation."""
+    """Convolution, batch norm and ReLU."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()

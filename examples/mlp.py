@@ -2,7 +2,11 @@
 
     mycc compile examples/mlp.py --out mlp.pkg
     mycc run mlp.pkg
+
+One package serves every batch size from 1 to 1024.
 """
+
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -14,7 +18,7 @@ class MLP(nn.Module):
     def __init__(self, features: int = 512, hidden: int = 512, layers: int = 4, classes: int = 10) -> None:
         super().__init__()
         sizes = [features] + [hidden] * layers
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.classify = nn.Linear(hidden, classes)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:

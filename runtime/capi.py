@@ -67,6 +67,7 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mycc_entry_name": (c_char_p, (_HANDLE, c_int32)),
     "mycc_input_count": (c_int32, (_HANDLE, c_int32)),
     "mycc_output_count": (c_int32, (_HANDLE, c_int32)),
+    "mycc_input": (POINTER(c_char_p), (_HANDLE, c_int32, c_int32)),  # a mycc_port begins with its name
     "mycc_run": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, _TENSORS, c_int32)),
     "mycc_tensor_free": (None, (_TENSORS,)),
     "mycc_profile": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, c_int32, POINTER(c_int64), c_int32)),
@@ -126,7 +127,7 @@ class Model:
 
     def run(self, entry: int, tensors: Sequence[Any]) -> list[Any]:
         """Outputs of an entry point, of the kind of the first input."""
-        inputs, _keep = _import_all(tensors)
+        inputs, _keep = self._import(entry, tensors)
         outputs = (_Tensor * max(1, self._c.mycc_output_count(self._handle, entry)))()
         count = self._c.mycc_output_count(self._handle, entry)
         self._library.check(self._c.mycc_run(self._handle, entry, inputs, len(tensors), outputs, count))
@@ -136,11 +137,23 @@ class Model:
             return [torch.from_dlpack(array) for array in arrays]
         return arrays
 
+    def _import(self, entry: int, tensors: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """The inputs as mycc_tensor, and what keeps their memory alive."""
+        inputs, kept = (_Tensor * max(1, len(tensors)))(), []
+        for index, value in enumerate(tensors):
+            try:
+                kept.append(_import(inputs[index], value))
+            except _Unfit as reason:
+                port = self._c.mycc_input(self._handle, entry, index)
+                name = port[0].decode() if port else f"input {index}"
+                raise InputError(f"{name}: {reason}") from reason.__cause__
+        return inputs, kept
+
     def profile(self, entry: int, tensors: Sequence[Any], runs: int) -> list[int]:
         """Nanoseconds of each kernel."""
         import json
 
-        inputs, _keep = _import_all(tensors)
+        inputs, _keep = self._import(entry, tensors)
         count = len(json.loads(self.manifest)["entry_points"][entry]["kernels"])
         times = (c_int64 * max(1, count))()
         status = self._c.mycc_profile(self._handle, entry, inputs, len(tensors), runs, times, count)
@@ -149,44 +162,42 @@ class Model:
 
     def memory(self, entry: int, tensors: Sequence[Any]) -> tuple[int, int]:
         """Bytes of the arena and the largest sum of live bytes."""
-        inputs, _keep = _import_all(tensors)
+        inputs, _keep = self._import(entry, tensors)
         arena, live = c_int64(), c_int64()
         status = self._c.mycc_memory(self._handle, entry, inputs, len(tensors), byref(arena), byref(live))
         self._library.check(status)
         return arena.value, live.value
 
 
-def _import_all(tensors: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """The inputs as mycc_tensor, and what keeps their memory alive."""
-    inputs = (_Tensor * max(1, len(tensors)))()
-    return inputs, [_import(inputs[i], value, i) for i, value in enumerate(tensors)]
+class _Unfit(Exception):
+    """Why a value cannot be an input; the caller knows its name."""
 
 
-def _import(target: _Tensor, value: Any, index: int) -> Any:
+def _import(target: _Tensor, value: Any) -> Any:
+    """Describes a value's memory in `target`; returns what keeps that memory alive."""
     if isinstance(value, np.ndarray | np.generic):
-        return _import_numpy(target, np.asarray(value), index)
+        return _import_numpy(target, np.asarray(value))
     if not hasattr(value, "__dlpack__"):
-        kind = type(value).__name__
-        raise InputError(f"input {index} has to be a numpy array, a torch tensor or have DLPack, not a {kind}")
-    device, _ = value.__dlpack_device__()
-    if device != CPU:
-        raise InputError(f"input {index} is not on the CPU", hint="Move it: x.cpu().")
-    managed, capsule = managed_tensor(value.detach() if hasattr(value, "detach") else value)
+        raise _Unfit(f"has to be a numpy array, a torch tensor or anything with DLPack, not a {type(value).__name__}")
+    try:
+        managed, capsule = managed_tensor(value.detach() if hasattr(value, "detach") else value)
+    except Exception as error:
+        raise _Unfit(f"its DLPack export failed: {error}") from error
     tensor = managed.tensor
-    _check_rank(tensor.ndim, index)
+    _check_rank(tensor.ndim)
     target.data = (tensor.data or 0) + tensor.byte_offset
-    target.device_type, target.ndim, target.dtype = CPU, tensor.ndim, tensor.dtype
+    target.device_type, target.ndim, target.dtype = tensor.device_type, tensor.ndim, tensor.dtype
     target.shape[: tensor.ndim] = tensor.shape[: tensor.ndim]
     strides = tensor.strides[: tensor.ndim] if tensor.strides else dense_strides(tensor.shape[: tensor.ndim])
     target.strides[: tensor.ndim] = strides
     return capsule
 
 
-def _import_numpy(target: _Tensor, array: NDArray[Any], index: int) -> Any:
+def _import_numpy(target: _Tensor, array: NDArray[Any]) -> Any:
     dtype = array.dtype
     if dtype.kind not in _CODES or not dtype.isnative:
-        raise InputError(f"input {index} has the dtype {dtype}, which no package takes")
-    _check_rank(array.ndim, index)
+        raise _Unfit(f"dtype is {dtype}, which no package takes")
+    _check_rank(array.ndim)
     if any(stride % dtype.itemsize for stride in array.strides):
         array = np.ascontiguousarray(array)  # fields of a structured array: no stride in elements describes them
     target.data = array.__array_interface__["data"][0]
@@ -197,9 +208,9 @@ def _import_numpy(target: _Tensor, array: NDArray[Any], index: int) -> Any:
     return array
 
 
-def _check_rank(rank: int, index: int) -> None:
+def _check_rank(rank: int) -> None:
     if rank > MAX_RANK:
-        raise InputError(f"input {index} has {rank} dimensions; at most {MAX_RANK} are supported")
+        raise _Unfit(f"has {rank} dimensions; no package takes more than {MAX_RANK}")
 
 
 class _Output:

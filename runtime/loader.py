@@ -70,8 +70,13 @@ class EntryPoint:
         self._build = plan_output(row["out_tree"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        tensors = args if len(args) == self._plain and not kwargs else self._arguments.flatten(args, kwargs)
-        return self._build(self._run(self._index, tensors))
+        if len(args) != self._plain or kwargs:
+            return self._build(self._run(self._index, self._arguments.flatten(args, kwargs)))
+        try:
+            return self._build(self._run(self._index, args))
+        except InputError:
+            self._arguments.flatten(args, kwargs)  # names an argument that is no tensor at all
+            raise
 
     @property
     def name(self) -> str:

@@ -12,12 +12,15 @@ from __future__ import annotations
 import os
 import sys
 from _thread import allocate_lock
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .errors import InputError, LoadError, RunError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .archive import Archive
 
 __all__ = ["ABI_VERSION", "LIBRARY", "interface_name", "open_library", "wrapper_tag"]
@@ -155,16 +158,15 @@ def _packaged_library(archive: Archive) -> str:
 
 def _code_file(data: memoryview, name: str) -> str:
     """A path from which the dynamic linker can load `data`. The descriptor stays open: the path must not be reused."""
-    for create in (_memory_file, _unnamed_file):
+    folders = filter(None, [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"])
+    ways: list[Callable[[str], int]] = [_memory_file, *(partial(_unnamed_file, folder) for folder in folders)]
+    for create in ways:
         try:
             descriptor = create(name)
         except OSError:
             continue
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(data)
-        path = f"/proc/self/fd/{descriptor}"
-        if _executable(descriptor):
-            return path
+        if _written(descriptor, data) and _executable(descriptor):
+            return f"/proc/self/fd/{descriptor}"
         os.close(descriptor)
     raise LoadError(
         f"cannot load {name}: this system lets no program run from memory or from a temporary folder",
@@ -179,14 +181,25 @@ def _memory_file(name: str) -> int:
         return os.memfd_create(name, _MFD_CLOEXEC)
 
 
-def _unnamed_file(name: str) -> int:
-    folders = [os.environ.get("TMPDIR"), "/dev/shm", "/tmp", "/var/tmp"]
-    for folder in filter(None, folders):
-        try:
-            return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o700)
-        except OSError:
-            continue
-    raise OSError(f"no folder for {name}")
+def _unnamed_file(folder: str, name: str) -> int:
+    """A file in `folder` that only this process can open and that is gone when it is closed."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o700)
+    except OSError:
+        from tempfile import mkstemp
+
+        descriptor, path = mkstemp(prefix=name, dir=folder)
+        os.unlink(path)
+        return descriptor
+
+
+def _written(descriptor: int, data: memoryview) -> bool:
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+    except OSError:
+        return False  # the folder's disk is full
+    return True
 
 
 def _executable(descriptor: int) -> bool:

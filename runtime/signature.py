@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Port", "Signature", "Symbol"]
+__all__ = ["UNBOUNDED", "Port", "Signature", "Symbol"]
+
+UNBOUNDED = 1 << 60  # a maximum from here on says nothing
 
 
 class Port(NamedTuple):
@@ -34,7 +36,7 @@ class Symbol(NamedTuple):
     max: int
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.min}..{self.max}"
+        return f"{self.name}: {self.min} or more" if self.max >= UNBOUNDED else f"{self.name}: {self.min}..{self.max}"
 
 
 class Signature(NamedTuple):

@@ -18,6 +18,8 @@ Tree = Any  # "*" or a dict with one of the keys of the module's docstring: pars
 Flatten = Callable[[Any, str, list[Any]], None]
 Build = Callable[[Iterator[Any]], Any]
 
+_NO_TENSORS = {type(None), bool, int, float, complex}
+
 
 class Record:
     """A result with named fields, as a model's own output class had them.
@@ -179,7 +181,7 @@ def _flattener(tree: Tree) -> Flatten:
 
 
 def _flatten_leaf(value: Any, path: str, leaves: list[Any]) -> None:
-    if value is None or isinstance(value, str | Mapping | tuple | list):
+    if type(value) in _NO_TENSORS or isinstance(value, str | Mapping | tuple | list):
         raise InputError(f"argument '{path}' has to be a tensor, not {_describe(value)}")
     leaves.append(value)
 

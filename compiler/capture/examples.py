@@ -107,12 +107,10 @@ def _symbols(matches: Sequence[re.Match[str]]) -> dict[str, Any]:
         bounds[match["symbol"]] = found if found != (None, None) else known
     result: dict[str, Any] = {}
     for name, (low, high) in bounds.items():
-        lo, hi = int(low or 1), int(high) if high else None
-        if hi is not None and lo > hi:
-            raise CompileError(f"--dynamic: the range {lo}..{hi} of '{name}' is empty")
-        if hi is not None and (lo == hi or hi < 2):
-            raise CompileError(f"--dynamic: the range {lo}..{hi} of '{name}' has one size only; leave it fixed")
+        lo, hi = int(low) if low else None, int(high) if high else None
+        if hi is not None and (lo or 1) > hi:
+            raise CompileError(f"--dynamic: the range {lo or 1}..{hi} of '{name}' is empty")
+        if hi is not None and (lo or 1) == hi:
+            raise CompileError(f"--dynamic: the range {hi}..{hi} of '{name}' has one size only; leave it fixed")
         result[name] = torch.export.Dim(name, min=lo, max=hi)
     return result
-
-

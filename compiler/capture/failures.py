@@ -7,6 +7,7 @@ import io
 import logging
 import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,13 +15,18 @@ from pathlib import Path
 from ...runtime.errors import CompileError, Error
 from .source_lines import Frame, frames_of_exception, is_torch_file, pick, user_frame
 
-__all__ = ["GuardLines", "export_failure", "quiet_export"]
+__all__ = ["export_failure", "place", "quiet_export"]
 
 _SHAPES_LOG = "torch.fx.experimental.symbolic_shapes"
-_LOGS = (_SHAPES_LOG, "torch.export", "torch._export", "torch._dynamo")
+_LOGS = (_SHAPES_LOG, "torch.export", "torch._export", "torch._dynamo", "torch._subclasses.fake_tensor")
 _SIZE_OF = re.compile(r"L\['(?P<argument>\w+)'\](?:\[(?P<index>\d+)\])?\.size\(\)\[(?P<axis>\d+)\]")
-_SPECIALISED = re.compile(r"You marked (?P<name>.+?) as dynamic but your code specialized it to be a constant \((?P<value>\d+)\)")
-_EVALUATED = re.compile(r"(?:eval|runtime_assert) (?P<guard>.+?) \[guard added\]")
+_SPECIALISED = re.compile(
+    r"You marked (?P<name>.+?) as dynamic but your code specialized it to be a constant \((?P<value>\d+)\)"
+)
+_FIXED = re.compile(r"set_replacement \w+ = (?P<value>\d+)\b")
+_NOT_ALL = re.compile(
+    r"^Not all values of (?P<name>\w+)(?: = .*?)? in the specified range(?: .*?)? satisfy the generated guard "
+)
 _FAKE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\w+)\n\s*(?P<text>.*)')
 
 
@@ -28,6 +34,7 @@ _FAKE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<fu
 def quiet_export() -> Iterator[None]:
     """Keeps torch's logs, deprecation warnings and half-made graphs off the terminal; the user's own output stays."""
     loggers = [logging.getLogger(name) for name in _LOGS]
+    loggers = [logger for logger in loggers if not any(isinstance(h, FixedSizes) for h in logger.handlers)]
     levels = [logger.level for logger in loggers]
     captured = io.StringIO()
     for logger in loggers:
@@ -45,20 +52,19 @@ def quiet_export() -> Iterator[None]:
             sys.stderr.write(text)
 
 
-class GuardLines(logging.Handler):
-    """Collects at which line of the model torch.export fixed a size: (guard, file and line as torch tells them)."""
+class FixedSizes(logging.Handler):
+    """Listens to torch's log for sizes that it takes for constants, and remembers the line of the model at work."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.guards: list[tuple[str, Frame | None]] = []
+        self.lines: dict[int, Frame] = {}  # size -> where it was fixed first
 
     def emit(self, record: logging.LogRecord) -> None:
-        if match := _EVALUATED.search(record.getMessage()):
-            import traceback
-
-            frames = [Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in traceback.extract_stack()]
-            inside = [i for i, f in enumerate(frames) if f.file.endswith(("_export/non_strict_utils.py", "export/_trace.py"))]
-            self.guards.append((match["guard"], user_frame(frames[inside[-1] if inside else 0 :])))
+        if match := _FIXED.search(record.getMessage()):
+            stack = [Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in traceback.extract_stack()]
+            inside = [i for i, f in enumerate(stack) if f.function == "forward"]
+            if inside and (frame := user_frame(stack[inside[0] :])):
+                self.lines.setdefault(int(match["value"]), frame)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -69,15 +75,8 @@ class GuardLines(logging.Handler):
         try:
             yield
         finally:
-            logger.level, logger.propagate, logger.handlers = level, propagate, handlers
+            logger.propagate, logger.handlers = propagate, handlers
             logger.setLevel(level)
-
-    def of_value(self, value: int) -> Frame | None:
-        """The line that fixed some size to this value."""
-        for guard, frame in self.guards:
-            if frame is not None and re.fullmatch(rf"Eq\(.*\b{value}\)", guard):
-                return frame
-        return None
 
 
 def place(frame: Frame | None) -> str:
@@ -123,14 +122,14 @@ def _rename(text: str, names: Sequence[str]) -> str:
 
 
 def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[], object]) -> CompileError:
-    lines = GuardLines()
-    with lines.listening(), contextlib.suppress(Exception):
+    fixed = FixedSizes()
+    with fixed.listening(), contextlib.suppress(Exception):
         retry()
     details = []
     for match in matches:
         where = re.search(rf"\b{re.escape(match['name'])} = (\w+ dimension \d+)", text)
         name = f"{match['name']} ({where[1]})" if where else match["name"]
-        details.append(f"{name} is fixed to {match['value']}  {place(lines.of_value(int(match['value'])))}".rstrip())
+        details.append(f"{name} is fixed to {match['value']}  {place(fixed.lines.get(int(match['value'])))}".rstrip())
     return CompileError(
         "the model fixes a dimension that was asked to be dynamic",
         details=details,
@@ -141,11 +140,11 @@ def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[]
 def _constraints(text: str) -> CompileError:
     head, _, fixes = text.partition("Suggested fixes:")
     found = [line.strip().removeprefix("- ") for line in head.splitlines() if line.strip().startswith("- ")]
-    details = [re.sub(r"^Not all values of (.*?) in the specified range (.*?) satisfy the generated guard ", r"\1: ", f) for f in found]
+    details = [_NOT_ALL.sub(r"\g<name> does not always satisfy ", line).rstrip(".") for line in found]
     wanted = [line.strip() for line in fixes.split("\n\n")[0].splitlines() if line.strip()]
     return CompileError(
         "the model does not work for all sizes of the dynamic range",
-        details=list(dict.fromkeys(details))[:4],
+        details=list(dict.fromkeys(details))[:3],
         hint=f"Sizes that work: {'; '.join(wanted)}" if wanted else None,
     )
 

@@ -1,7 +1,7 @@
 """From an exported program to one flat functional graph.
 
-One walk over torch.export's graph copies it node by node. Parameters, buffers and constants become get_attr nodes, regions
-under set_grad are inlined, size assertions are dropped, and in-place operators become functional ones:
+One walk over torch.export's graph copies it node by node. Regions under set_grad are inlined, size assertions are
+dropped, and in-place operators become functional ones:
 
     y = relu_(x)                 y = relu(x)
     z = add(x, 1)        ->      z = add(y, 1)          every later use of x reads the new value
@@ -12,8 +12,8 @@ A write through a view rebuilds the base, later uses of other views of it are ta
     mul_(v, 2)           ->      x1 = select_scatter(x, w, 0, 0)
     z = add(x, 1)                z = add(x1, 1)
 
-Which tensors share memory is read from the storages of the fake tensors that torch.export left in meta["val"]. What this
-cannot say (a write through as_strided, autocast regions) raises NeedsRetrace, for torch's own functionalisation.
+Which tensors share memory is read from the storages of the fake tensors that torch.export left in meta["val"]. What
+this cannot say (a write through as_strided, autocast regions) raises NeedsRetrace, for torch's own functionalisation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from .inplace import functional_form, rebuild_base, take_view
 
-__all__ = ["FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
+__all__ = ["INLINED", "FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
 
 aten = torch.ops.aten
 
@@ -51,6 +51,8 @@ _IDENTITIES = {
     aten.detach_.default,
 }
 _DROPOUTS = {aten.dropout.default, aten.dropout_.default, aten.feature_dropout.default, aten.alpha_dropout.default}
+_SET_GRAD, _AUTOCAST = "wrap_with_set_grad_enabled", "wrap_with_autocast"
+INLINED = {_SET_GRAD, _AUTOCAST}  # higher-order operators that FunctionalCopy knows
 _COPIES = {aten.lift_fresh_copy.default}
 
 
@@ -114,12 +116,12 @@ class FunctionalCopy:
 
     def __init__(self, graph: fx.Graph) -> None:
         self.graph = graph
-        self.higher_order: list[fx.Node] = []
 
     def value(self, tensor: Tensor) -> fx.Node:
         """The node that holds a tensor's value at this point; a view of memory written since is taken again."""
         if tensor.stale:
-            assert tensor.parent is not None and tensor.taken_by is not None
+            assert tensor.parent is not None, "only views go stale"
+            assert tensor.taken_by is not None, "_update refuses views without an operator"
             tensor.node = take_view(self.graph, tensor.taken_by, self.value(tensor.parent))
             tensor.stale = False
         return tensor.node
@@ -199,17 +201,16 @@ class FunctionalCopy:
         return True
 
     def _region(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
-        """A higher-order operator: inlined when it only sets grad mode or switches autocast off, else remembered."""
+        """A higher-order operator that only sets grad mode or switches autocast off, inlined."""
         name = str(node.target)
-        if name == "wrap_with_set_grad_enabled":
+        if name == _SET_GRAD:
             body, operands = node.args[1], node.args[2:]
-        elif name == "wrap_with_autocast":
+        elif name == _AUTOCAST:
             if node.args[2]:
                 raise NeedsRetrace("an autocast region")
             body, operands = node.args[4], node.args[5:]
         else:
-            self.higher_order.append(node)
-            return (None,) * 64
+            raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
         return self.copy(env[body], _bind(operands, env), constant)  # type: ignore[index]
 
     # -- writes ---------------------------------------------------------------------------------------------------
@@ -238,14 +239,13 @@ class FunctionalCopy:
             if view is not tensor and view.taken_by is None:
                 raise NeedsRetrace("a view of several tensors")
         chain: list[tuple[Tensor, fx.Node]] = []
-        value: fx.Node | None = new
-        part = tensor
+        value, part = new, tensor
         while part.parent is not None:
             assert part.taken_by is not None
-            value = rebuild_base(self.graph, self.value(part.parent), part.taken_by, value)
-            if value is None:
+            rebuilt = rebuild_base(self.graph, self.value(part.parent), part.taken_by, value)
+            if rebuilt is None:
                 raise NeedsRetrace(f"a write through {part.taken_by.target}")
-            part = part.parent
+            value, part = rebuilt, part.parent
             chain.append((part, value))
         for view in part.below():
             view.stale = True

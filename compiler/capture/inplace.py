@@ -119,17 +119,18 @@ def take_view(graph: fx.Graph, view: fx.Node, base: fx.Node) -> fx.Node:
 
 def rebuild_base(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) -> fx.Node | None:
     """The value of `base` after its view `view` was given the value `new`; None when the view has no inverse here."""
-    op, rest, value = view.target, view.args[1:], base.meta.get("val")
+    rest: tuple[Any, ...] = view.args[1:]
+    op, value = view.target, base.meta["val"]
     if op in _SCATTERS:
         return _emit(graph, view, _SCATTERS[op], (base, new, *rest), view.kwargs, value)
     if op in _TRANSPOSES:
         return _emit(graph, view, op, (new, *rest), view.kwargs, value)
     if op is aten.permute.default:
-        order = [d % len(rest[0]) for d in rest[0]]  # type: ignore[arg-type]
+        order = [d % len(rest[0]) for d in rest[0]]
         inverse = [order.index(d) for d in range(len(order))]
         return _emit(graph, view, op, (new, inverse), {}, value)
     if op in _RESHAPES:
         return _emit(graph, view, aten.reshape.default, (new, _sizes(graph, view, base)), {}, value)
-    if op in _SAME_VALUES and tuple(view.meta["val"].shape) == tuple(value.shape):  # type: ignore[union-attr]
+    if op in _SAME_VALUES and tuple(view.meta["val"].shape) == tuple(value.shape):
         return new
     return None

@@ -46,8 +46,8 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        parameters = ", ".join(str(p) for p in signature.parameters.values())
-        raise CompileError(f"the example inputs do not fit forward({parameters}): {error}") from None
+        described = ", ".join(str(p) for p in signature.parameters.values())
+        raise CompileError(f"the example inputs do not fit forward({described}): {error}") from None
     result: list[Argument] = []
     parameters = iter(signature.parameters.values())
     parameter = None
@@ -181,7 +181,8 @@ def _dims(value: Any, shape: Any, name: str) -> Dims:
     if shape is None:
         return {}
     if not isinstance(value, torch.Tensor):
-        raise CompileError(f"dynamic_shapes of '{name}' must be None: the example is a {type(value).__name__}, not a tensor")
+        kind = type(value).__name__
+        raise CompileError(f"dynamic_shapes of '{name}' must be None: the example is a {kind}, not a tensor")
     if isinstance(shape, (tuple, list)):
         if len(shape) != value.ndim:
             raise CompileError(f"dynamic_shapes of '{name}' has {len(shape)} dimensions, its example {value.ndim}")
@@ -190,7 +191,8 @@ def _dims(value: Any, shape: Any, name: str) -> Dims:
         raise CompileError(f"dynamic_shapes of '{name}' is a {type(shape).__name__}, not a dict, tuple or list")
     for dim in shape:
         if not isinstance(dim, int) or not -value.ndim <= dim < value.ndim:
-            raise CompileError(f"dynamic_shapes of '{name}' names dimension {dim!r}; its example has {value.ndim} dimensions")
+            rank = f"its example has {value.ndim} dimensions"
+            raise CompileError(f"dynamic_shapes of '{name}' names dimension {dim!r}; {rank}")
     return {dim % value.ndim: size for dim, size in shape.items() if is_dynamic(size)}
 
 

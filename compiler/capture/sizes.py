@@ -106,14 +106,14 @@ def _wanted(root: str, places: Sequence[tuple[DimTerm, int, str]]) -> int:
     value = next(iter(values))
     term, size, where = places[0]
     if value == 0:
-        raise CompileError(f"the example's {where} is {size}: '{root}' would be 0 there; give an example that is not empty")
+        raise CompileError(f"the example's {where} is {size}: give an example with some elements there")
     if not term.min <= value <= term.max and not (value == 1 and term.min <= 2):
         raise CompileError(f"the example's {where} is {size}, outside the range {term.min}..{term.max} of '{root}'")
     return value
 
 
 def _free(wanted: int, terms: Sequence[DimTerm], taken: set[int]) -> int:
-    """The value nearest to `wanted` that gives sizes of at least 2 not taken yet, smaller ones first when it is not 1."""
+    """The value nearest to `wanted` that gives sizes of at least 2 not taken yet, smaller ones first."""
     low, high = max(terms[0].min, 1), terms[0].max
 
     def fits(value: int, others: set[int]) -> bool:

@@ -5,7 +5,8 @@
     package.module:factory    the same in an importable module
     program.pt2               a program saved by torch.export.save
 
-Example inputs come from `example_inputs` or `get_example_inputs()` beside the model: a tuple of args, or (args, kwargs).
+Example inputs come from `example_inputs` or `get_example_inputs()` beside the model: a tuple of args, or
+(args, kwargs).
 An optional `dynamic_shapes` says which sizes change, in torch.export's own form.
 """
 
@@ -166,12 +167,12 @@ def _from_module(module: ModuleType, file: str, name: str, factory: str) -> Sour
 
 def _offers(module: ModuleType) -> str | None:
     """What the file has that could be meant."""
-    own = [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and (isinstance(value, torch.nn.Module) or (callable(value) and getattr(value, "__module__", "") == module.__name__))
-    ]
+
+    def could_be(value: Any) -> bool:
+        defined_here = getattr(value, "__module__", "") == module.__name__
+        return isinstance(value, torch.nn.Module) or (callable(value) and defined_here)
+
+    own = [name for name, value in vars(module).items() if not name.startswith("_") and could_be(value)]
     return f"It has: {', '.join(own)}. Name one with file.py:factory, or call it `model`." if own else None
 
 

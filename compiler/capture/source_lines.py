@@ -6,22 +6,37 @@ import linecache
 import re
 import sysconfig
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from traceback import FrameSummary, extract_tb
+from traceback import FrameSummary, StackSummary, extract_tb
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.proxy import TracerBase
 
-__all__ = ["ROOT", "Frame", "Origin", "frames_of_exception", "is_torch_file", "is_user_file", "origin", "pick", "user_frame"]
+__all__ = [
+    "ROOT",
+    "Frame",
+    "Origin",
+    "frames_of_exception",
+    "is_torch_file",
+    "is_user_file",
+    "origin",
+    "pick",
+    "place_of",
+    "recording_lines",
+    "user_frame",
+]
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _LIBRARY_DIRS = tuple({sysconfig.get_paths()[key].rstrip("/") + "/" for key in ("purelib", "platlib", "stdlib")})
 ROOT = "mycc_model"  # the attribute under which capture's wrapper holds the user's model
-_OWN_DIR = str(Path(__file__).resolve().parents[2]) + "/compiler/"
+_OWN_DIRS = tuple({str(path.parents[1]) + "/" for path in (Path(__file__).absolute(), Path(__file__).resolve())})
 
 
 @dataclass(frozen=True)
@@ -62,8 +77,8 @@ class Origin:
 
 @cache
 def is_torch_file(file: str) -> bool:
-    """Whether a file is part of torch (stack traces may hold such paths relative: torch/fx/...), or of this compiler."""
-    return file.startswith((_TORCH, "torch/", _OWN_DIR, "<"))
+    """Whether a file is torch's (stack traces may hold such paths relative: torch/fx/...), or this compiler's."""
+    return file.startswith((_TORCH, "torch/", "<", *_OWN_DIRS))
 
 
 @cache
@@ -107,6 +122,16 @@ def origin(node: fx.Node) -> Origin | None:
     return Origin(user.file, user.line, user.text, _module(node), None if inner == user else inner)
 
 
+def place_of(node: fx.Node) -> str:
+    """Where a node comes from, for a message: the user's line, else its module, else nothing."""
+    if where := origin(node):
+        return str(where)
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    kind = getattr(stack[-1][1], "__name__", str(stack[-1][1])).rpartition(".")[2] if stack else ""
+    module = _module(node)
+    return f"in module '{module}' ({kind})" if module else ""
+
+
 def _module(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or {}
     for path, _ in reversed(list(stack.values())):
@@ -132,4 +157,28 @@ def _summaries(traceback: TracebackType | None) -> list[FrameSummary]:
 
 def _frame(summary: FrameSummary) -> Frame:
     line = summary.lineno or 0
-    return Frame(summary.filename, line, summary.name, (summary.line or linecache.getline(summary.filename, line)).strip())
+    text = summary.line or linecache.getline(summary.filename, line)
+    return Frame(summary.filename, line, summary.name, text.strip())
+
+
+@contextmanager
+def recording_lines() -> Iterator[None]:
+    """While it lasts torch's tracers note all lines of the model on a node's stack.
+
+    By default they note only those in functions called `forward`, so that a plain function, or a method that forward
+    calls, would have no line.
+    """
+    original = getattr(TracerBase, "_filter_traceback_frames", None)
+    if original is None:  # a torch that filters elsewhere: its own choice of lines is good enough
+        yield
+        return
+
+    def model_lines(tracer: Any, stack: StackSummary) -> StackSummary:
+        last_own = max((i for i, f in enumerate(stack) if f.filename.startswith(_OWN_DIRS)), default=-1)
+        return StackSummary.from_list([f for f in stack[last_own + 1 :] if not is_torch_file(f.filename)])
+
+    TracerBase._filter_traceback_frames = model_lines  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]

@@ -59,9 +59,9 @@ def _object_fields(context: Any, children: list[object]) -> list[list[object]]:
     """Fields of a registered class: its context is [names], or [[names], [names that are None]] for dataclasses."""
     if _is_names(context) and len(context) == len(children):
         return _pairs(list(context), children)
-    if isinstance(context, (list, tuple)) and len(context) == 2 and all(_is_names(c) for c in context):
-        if len(context[0]) == len(children):
-            return _pairs(list(context[0]), children) + [[name, {"none": None}] for name in context[1]]
+    pair = isinstance(context, (list, tuple)) and len(context) == 2 and all(_is_names(c) for c in context)
+    if pair and len(context[0]) == len(children):
+        return _pairs(list(context[0]), children) + [[name, {"none": None}] for name in context[1]]
     return _pairs([str(i) for i in range(len(children))], children)
 
 
@@ -76,7 +76,7 @@ def _key(key: object) -> object:
 
 
 def leaf_names(tree: Any, base: str) -> Iterator[str]:
-    """A name per tensor leaf of a tree: fields and keys by their name, positions as base_0, base_1, ...; all different."""
+    """A name per tensor leaf of a tree, all different: fields and keys as they are, positions as base_0, base_1, ..."""
     seen: set[str] = set()
     for path in _leaf_paths(tree):
         name = re.sub(r"\W", "_", "_".join(path if path and not path[0].isdigit() else (base, *path)))

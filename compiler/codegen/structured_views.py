@@ -3,43 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ..ir.expr import substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Attention, Conv, Gemm, Operand, Store
 from .emit import Emitter
+from .lift import Lifted
 from .loop_views import LONGEST_VECTOR
-from .scope import Scope
+from .scope import Param, Scope
 from .views import AttentionKernel, Epilogue, GemmKernel, Lanes
 
 Fields = tuple[tuple[str, str], ...]
+#: geometry that the convolution templates specialise on: stays a number in the kernel
+GEOMETRY = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "groups")
 
 
 def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()))
-    text = Emitter(scope, None)
+    text = FieldPrinter(scope)
     *batch, m, n = node.dims
-    epilogue = _epilogue(scope, node.stores, batch, [m], n, node.acc.name)
+    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name)
     lead = [v.extent for v in batch]
     strides = node.a.strides
     sizes = {"m": m.extent, "n": n.extent, "k": node.k}
     if node.packed:
-        fields = _fields(text, {"batch": product(lead), **sizes})
-        fields += (("a", _address(scope, text, node.a)),)
-        fields += _fields(text, {"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
-        fields += (("b", _address(scope, text, node.b)), ("b_batch", "0"))
-        return GemmKernel("gemm.cpp.j2", comment, scope.params(), fields, epilogue)
+        fields = text.sizes({"batch": product(lead), **sizes}) + text.address("a", node.a)
+        fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
+        fields += (*text.address("b", node.b), ("b_batch", "0"))
+        return GemmKernel("gemm.cpp.j2", comment, text.params(), fields, epilogue)
     pad = [ONE] * (2 - len(lead)) + lead
     zeros = [ZERO] * (2 - len(lead))
     a = [*zeros, *strides[: len(lead)]]
     b = [*zeros, *node.b.strides[: len(lead)]]
-    fields = _fields(text, {"batch0": pad[0], "batch1": pad[1], **sizes})
-    fields += (("a", _address(scope, text, node.a)),)
-    fields += _fields(text, {"a_batch0": a[0], "a_batch1": a[1], "a_row": strides[-2]})
-    fields += (("b", _address(scope, text, node.b)),)
+    fields = text.sizes({"batch0": pad[0], "batch1": pad[1], **sizes}) + text.address("a", node.a)
+    fields += text.sizes({"a_batch0": a[0], "a_batch1": a[1], "a_row": strides[-2]}) + text.address("b", node.b)
     b_k, b_n = _unit_strides(node)
-    fields += _fields(text, {"b_batch0": b[0], "b_batch1": b[1], "b_k": b_k, "b_n": b_n})
-    return GemmKernel("gemm_free.cpp.j2", comment, scope.params(), fields, epilogue)
+    fields += text.sizes({"b_batch0": b[0], "b_batch1": b[1], "b_k": b_k, "b_n": b_n})
+    return GemmKernel("gemm_free.cpp.j2", comment, text.params(), fields, epilogue)
 
 
 def _unit_strides(node: Gemm) -> tuple[Index, Index]:
@@ -52,13 +53,12 @@ def _unit_strides(node: Gemm) -> tuple[Index, Index]:
 
 def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()))
-    text = Emitter(scope, None)
+    text = FieldPrinter(scope)
     n, h, w, c = node.dims
-    epilogue = _epilogue(scope, node.stores, [], [n, h, w], c, node.acc.name)
+    epilogue = _epilogue(text, node.stores, [], [n, h, w], c, node.acc.name)
     batch, in_h, in_w, in_c = node.in_shape
     win = node.window
-    fields = _fields(
-        text,
+    fields = text.sizes(
         {
             **{"batch": batch, "in_h": in_h, "in_w": in_w, "in_c": in_c},
             **{"out_h": h.extent, "out_w": w.extent, "out_c": c.extent},
@@ -67,52 +67,72 @@ def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
             **{"dilation_h": win.dilation[0], "dilation_w": win.dilation[1], "groups": win.groups},
         },
     )
-    fields += (("x", _address(scope, text, node.x)),)
-    fields += _fields(text, dict(zip(("x_batch", "x_h", "x_w"), node.x.strides, strict=True)))
-    fields += (("w", _address(scope, text, Operand(node.w, node.w_offset, ()))),)
+    fields += text.address("x", node.x)
+    fields += text.sizes(dict(zip(("x_batch", "x_h", "x_w"), node.x.strides, strict=True)))
+    fields += text.address("w", Operand(node.w, node.w_offset, ()))
     template = "conv_depthwise.cpp.j2" if node.depthwise else "conv.cpp.j2"
-    return GemmKernel(template, comment, scope.params(), fields, epilogue)
+    return GemmKernel(template, comment, text.params(), fields, epilogue)
 
 
 def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel:
     scope = Scope(frozenset(node.writes()))
-    text = Emitter(scope, None)
+    text = FieldPrinter(scope)
     b, h, m, d = node.dims
     score = _score(scope, node) if node.score is not None else None
-    fields = _fields(
-        text,
+    fields = text.sizes(
         {
             **{"batch": b.extent, "heads": h.extent, "kv_heads": node.kv_heads, "queries": m.extent},
             **{"keys": node.keys, "head_size": node.head_size, "value_size": d.extent},
         },
     )
     operands = {"q": node.q, "k": node.k, "v": node.v, "out": node.out}
-    fields += tuple((name, _address(scope, text, o)) for name, o in operands.items())
     for name, o in operands.items():
-        fields += _fields(text, dict(zip((f"{name}_batch", f"{name}_head", f"{name}_row"), o.strides, strict=True)))
+        fields += text.address(name, o)
+    for name, o in operands.items():
+        fields += text.sizes(dict(zip((f"{name}_batch", f"{name}_head", f"{name}_row"), o.strides, strict=True)))
     fields += (("scale", f"{node.scale!r}f"), ("causal", "true" if node.causal else "false"), ("causal_offset", "0"))
-    return AttentionKernel("attention.cpp.j2", comment, scope.params(), fields, score)
+    return AttentionKernel("attention.cpp.j2", comment, text.params(), fields, score)
 
 
-def _fields(text: Emitter, values: Mapping[str, Index | int]) -> Fields:
-    return tuple((name, text.index(as_index(value))) for name, value in values.items())
+class FieldPrinter:
+    """Prints the fields of an argument struct; numbers become arguments of the kernel (see lift.py)."""
 
+    def __init__(self, scope: Scope):
+        self.scope = scope
+        self.text = Emitter(scope, None)
+        self.lifted = Lifted()
 
-def _address(scope: Scope, text: Emitter, o: Operand) -> str:
-    name, offset = scope.buffer(o.buffer), text.index(o.offset)
-    return name if offset == "0" else f"{name} + {offset}"
+    def sizes(self, values: Mapping[str, Index | int]) -> Fields:
+        return tuple((name, self._size(name, as_index(value))) for name, value in values.items())
+
+    def address(self, name: str, o: Operand) -> Fields:
+        start, offset = self.scope.buffer(o.buffer), self._size(f"{name}_offset", o.offset)
+        return ((name, start if offset == "0" else f"{start} + {offset}"),)
+
+    def _size(self, name: str, value: Index) -> str:
+        small = value.constant is not None and 0 <= value.constant <= 1
+        return self.text.index(value if name in GEOMETRY or small else self.lifted.argument(name, value))
+
+    def params(self) -> tuple[Param, ...]:
+        """The kernel's parameters; those that stand for a number say which."""
+        numbers = self.lifted.values
+        return tuple(
+            replace(p, size=str(numbers[p.size])) if p.size in numbers else p for p in self.scope.params()
+        )
 
 
 # epilogues -----------------------------------------------------------------------------------------------------------
 def _epilogue(
-    scope: Scope, stores: Sequence[Store], batch: Sequence[Var], rows: Sequence[Var], n: Var, acc: str
+    text: FieldPrinter, stores: Sequence[Store], batch: Sequence[Var], rows: Sequence[Var], n: Var, acc: str
 ) -> Epilogue:
     """The stores in terms of z (all batch loops), m (all row loops) and the vector loop n."""
     z, m = Var("z", product(v.extent for v in batch)), Var("m", product(v.extent for v in rows))
     values: dict[Atom, Index] = {**_digits(z, batch), **_digits(m, rows)}
     column = Var("column", n.extent)
     values[n] = of(column)
+    scope = text.scope
     moved = [Store(s.buffer, s.index.substitute(values), substitute(s.value, values)) for s in stores]
+    moved = [text.lifted.store(s) for s in moved]
     for var, name in ((z, "z"), (m, "m"), (column, "column")):
         scope.loop(var, name)
     return Epilogue((), _segment(scope, moved, column, {acc: "acc"}))

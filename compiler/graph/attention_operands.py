@@ -20,7 +20,7 @@ def attention_operands(work: Work) -> dict[str, int]:
     The product is taken out of views that only the attention reads. Needs NORMAL, SIMPLE, ATTENTION.
     """
     scales = groups = 0
-    for node in list(work.graph.nodes):
+    for node in work.nodes():
         if is_op(node, "scaled_dot_product_attention"):
             scales += _absorb_scale(work, node, 0) + _absorb_scale(work, node, 1)
             groups += _group(work, node)

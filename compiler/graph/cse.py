@@ -21,7 +21,7 @@ def common_subexpressions(work: Work) -> dict[str, int]:
     """
     seen: dict[Any, Node] = {}
     count = 0
-    for node in list(work.graph.nodes):
+    for node in work.nodes():
         if node.op not in ("call_function", "get_attr") or _is_random(node):
             continue
         key = (node.op, node.target, _key(node.args), _key(node.kwargs))

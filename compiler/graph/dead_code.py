@@ -12,7 +12,7 @@ def dead_code(work: Work) -> dict[str, int]:
     the graph are functional, so an unused one has no effect.
     """
     count = 0
-    for node in reversed(list(work.graph.nodes)):
+    for node in work.nodes(backwards=True):
         if node.op in ("call_function", "get_attr") and not node.users:
             work.graph.erase_node(node)
             count += 1

@@ -35,9 +35,7 @@ def fold_batch_norm(work: Work) -> dict[str, int]:
     may have other readers (it is copied then). Needs NORMAL; establishes NO_BATCH_NORM for statistics that are constants.
     """
     folded = kept = 0
-    for node in list(work.graph.nodes):
-        if getattr(node, "_erased", False):
-            continue
+    for node in work.nodes():
         if is_op(node, *_BATCH_NORMS):
             result, scale = _result(node), _of_batch_norm(work, node)
             if result is None or scale is None:

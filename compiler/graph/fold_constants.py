@@ -33,7 +33,7 @@ def fold_constants(work: Work) -> dict[str, int]:
     constant = _constant_nodes(work)
     known: dict[Node, Any] = {}
     count = 0
-    for node in list(work.graph.nodes):
+    for node in work.nodes():
         if node not in constant or not _is_frontier(node, constant):
             continue
         if is_op(node, *_CREATION, *_VIEWS) or not is_tensor(node) or not _is_worth_it(node):

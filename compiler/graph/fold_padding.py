@@ -16,7 +16,7 @@ def fold_padding(work: Work) -> dict[str, int]:
     convolutions have no other. Needs NORMAL; establishes nothing that others need.
     """
     count = 0
-    for node in list(work.graph.nodes):
+    for node in work.nodes():
         if is_op(node, "conv1d", "conv2d", "convolution") and is_op(node.args[0], "pad", "constant_pad_nd"):
             count += _fold(work, node, node.args[0])  # type: ignore[arg-type]
     return {"paddings folded": count} if count else {}

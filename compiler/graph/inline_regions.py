@@ -19,7 +19,7 @@ def inline_regions(work: Work, module: torch.fx.GraphModule) -> dict[str, int]:
     Needs nothing. Autocast regions are inlined only when autocast is off in them; others stay and are reported.
     """
     count = 0
-    for node in list(work.graph.nodes):
+    for node in work.nodes():
         name = str(node.target).rsplit(".", 1)[-1]
         if node.op != "call_function" or name not in _BODY:
             continue

@@ -33,13 +33,13 @@ def known_values(work: Work) -> dict[str, int]:
     counts = {
         "masks recognised": sum(attention_mask(work, values, n) for n in _calls(work, "scaled_dot_product_attention")),
         "position lookups": sum(_lookup(work, values, n) for n in _calls(work, "embedding")),
-        "index formulas": sum(_rebuild(work, values, n) for n in list(work.graph.nodes)),
+        "index formulas": sum(_rebuild(work, values, n) for n in work.nodes()),
     }
     return {k: v for k, v in counts.items() if v}
 
 
 def _calls(work: Work, name: str) -> list[Node]:
-    return [n for n in work.graph.nodes if is_op(n, name)]
+    return [n for n in work.nodes() if is_op(n, name)]
 
 
 # attention masks -----------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def _with_rank(work: Work, node: Node, rows: Node, dim: int) -> Node:
 # formulas ------------------------------------------------------------------------------------------------------------
 def _rebuild(work: Work, values: IndexValues, node: Node) -> bool:
     """Spells a known tensor anew where it is read by something unknown and comes from more than index arithmetic."""
-    if node.op != "call_function" or getattr(node, "_erased", False) or not is_tensor(node) or not node.users:
+    if node.op != "call_function" or not is_tensor(node) or not node.users:
         return False
     if dtype(node).is_floating_point and not is_op(node, "where", "masked_fill", "tril", "triu", "_to_copy"):
         return False

@@ -17,8 +17,8 @@ def linear_products(work: Work) -> dict[str, int]:
     w.t() is a new constant in the memory of the old one, which must have no other reader. Needs NORMAL and SIMPLE;
     establishes LINEAR: matrices of the model are the second argument of aten.linear, stored [n, k].
     """
-    count = sum(_product(work, node) for node in list(work.graph.nodes))
-    count += sum(_without_reshapes(work, node) for node in list(work.graph.nodes))
+    count = sum(_product(work, node) for node in work.nodes())
+    count += sum(_without_reshapes(work, node) for node in work.nodes())
     return {"products as linear": count} if count else {}
 
 

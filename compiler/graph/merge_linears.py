@@ -21,9 +21,7 @@ def merge_linears(work: Work) -> dict[str, int]:
     the package does not grow.
     """
     merged = 0
-    for node in list(work.graph.nodes):
-        if getattr(node, "_erased", False):
-            continue
+    for node in work.nodes():
         group = _group(node)
         if len(group) > 1:
             _merge(work, group)

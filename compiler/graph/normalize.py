@@ -40,8 +40,8 @@ def normalize(work: Work) -> dict[str, int]:
     arguments by position, no keyword arguments about devices or memory formats, no assertions.
     """
     count = 0
-    for node in list(work.graph.nodes):
-        if node.op != "call_function" or getattr(node, "_erased", False):
+    for node in work.nodes():
+        if node.op != "call_function":
             continue
         if isinstance(node.target, torch._ops.OpOverload):
             _position_arguments(node)

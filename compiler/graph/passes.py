@@ -101,7 +101,7 @@ PASSES: tuple[GraphPass, ...] = (
     # recognisers compare nodes by identity, and ask who else reads a node: equal ones must be one, dead ones gone
     _row("common-subexpressions", common_subexpressions, establishes="UNIQUE"),
     _row("dead-code", dead_code, establishes="LIVE"),
-    _row("fold-padding", fold_padding, needs="NORMAL LIVE", undoes="LIVE"),
+    _row("fold-padding", fold_padding, needs="NORMAL LIVE"),
     _row("recognize-norms", recognize_norms, needs="NORMAL UNIQUE LIVE", establishes="NORMS"),
     _row("recognize-activations", recognize_activations, needs="NORMAL UNIQUE LIVE", establishes="ACTIVATIONS"),
     _row("dead-code", dead_code, establishes="LIVE"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .patterns import Product, close, dtype, is_op, plus_number, product
-from .work import Node, Work, aten
+from .work import Node, Work, aten, is_erased
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -22,12 +22,12 @@ def recognize_activations(work: Work) -> dict[str, int]:
     NORMAL; establishes ACTIVATIONS.
     """
     gelus = silus = 0
-    for node in reversed(list(work.graph.nodes)):
-        if getattr(node, "_erased", False) or not is_op(node, "mul", "div") or not dtype(node).is_floating_point:
+    for node in work.nodes(backwards=True):
+        if not is_op(node, "mul", "div") or not dtype(node).is_floating_point:
             continue
         found = product(node)
         gelus += _gelu(work, node, found)
-        if not getattr(node, "_erased", False):
+        if not is_erased(node):
             silus += _silu(work, node, found)
     counts = {"gelus recognised": gelus, "silus recognised": silus}
     return {k: v for k, v in counts.items() if v}

@@ -49,7 +49,7 @@ def recognize_attention(work: Work) -> dict[str, int]:
     """
     found = 0
     values = IndexValues(work.constants, work.ranges)
-    for node in list(work.graph.nodes):
+    for node in work.nodes():
         if is_op(node, *_PRODUCTS) and len(node.args) == 2:
             new = _attention(work, node)
             if new is not None:

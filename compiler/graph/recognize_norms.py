@@ -30,8 +30,8 @@ def recognize_norms(work: Work) -> dict[str, int]:
     same dtype, and nothing else reads the value before. Needs NORMAL; establishes NORMS.
     """
     layer = rms = 0
-    for node in list(work.graph.nodes):
-        if getattr(node, "_erased", False) or not is_op(node, "mul", "div") or not dtype(node).is_floating_point:
+    for node in work.nodes():
+        if not is_op(node, "mul", "div") or not dtype(node).is_floating_point:
             continue
         norm = _norm(node)
         if norm is None:

@@ -25,8 +25,8 @@ def simplify(work: Work) -> dict[str, int]:
     total = 0
     while True:
         changed = 0
-        for node in list(work.graph.nodes):
-            if node.op == "call_function" and not getattr(node, "_erased", False):
+        for node in work.nodes():
+            if node.op == "call_function":
                 changed += any(rule(work, node) for rule in _RULES)
         total += changed
         if not changed:

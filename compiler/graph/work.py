@@ -7,7 +7,7 @@ source line of the node that it stands for, and the list of the model's operator
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +40,13 @@ class Work:
     constants: dict[str, torch.Tensor]
     ranges: Mapping[sympy.Symbol, SymbolRange]
     _sizes: dict[sympy.Expr, Node] = field(default_factory=dict)
+
+    def nodes(self, backwards: bool = False) -> Iterator[Node]:
+        """The nodes in order, those left out that a pass removes on its way, and those that it adds."""
+        nodes = list(self.graph.nodes)
+        for node in reversed(nodes) if backwards else nodes:
+            if not is_erased(node):
+                yield node
 
     # new nodes ------------------------------------------------------------------------------------------------------
     def call(
@@ -87,9 +94,19 @@ class Work:
         return candidate
 
     def replace(self, old: Node, new: Node) -> None:
-        """Makes every user of `old` read `new`, and removes `old`."""
+        """Makes every user of `old` read `new`, and removes `old` and what only it read."""
         old.replace_all_uses_with(new)
-        self.graph.erase_node(old)
+        self.prune(old)
+
+    def prune(self, node: Node) -> None:
+        """Removes a node without users, then those of its inputs that have none left."""
+        pending = [node]
+        while pending:
+            n = pending.pop()
+            if is_erased(n) or n.users or n.op not in ("call_function", "get_attr"):
+                continue
+            pending.extend(n.all_input_nodes)
+            self.graph.erase_node(n)
 
     # values ---------------------------------------------------------------------------------------------------------
     def fake_mode(self) -> Any:
@@ -131,7 +148,7 @@ class Work:
     def _size_node(self, formula: sympy.Expr) -> Any:
         if formula.is_Integer:
             return int(formula)
-        if formula in self._sizes and not getattr(self._sizes[formula], "_erased", False):
+        if formula in self._sizes and not is_erased(self._sizes[formula]):
             return self._sizes[formula]
         node = self._compute_size(formula)
         self._sizes[formula] = node
@@ -184,6 +201,11 @@ class Work:
             node.meta["val"] = function(*values)
         node.meta["mycc_size"] = True
         return node
+
+
+def is_erased(node: Node) -> bool:
+    """Whether a node that a pass still holds has been removed from the graph."""
+    return bool(getattr(node, "_erased", False))
 
 
 def origins_of(node: Node) -> list[tuple[str, str]]:

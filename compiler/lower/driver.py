@@ -28,6 +28,10 @@ from .shapes import Sizes
 from .tensor import Strided, Tensor, dense_strides
 
 
+#: what the graph computes about sizes: read from the nodes' own values
+SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat, int, bool, float)
+
+
 @dataclass(frozen=True)
 class Lowered:
     """A program of the loop IR and the constants that its const buffers stand for."""
@@ -72,7 +76,7 @@ def unsupported(graph: ModelGraph) -> list[str]:
     lines = []
     for node in graph.module.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.users:
-            if REGISTRY.find(str(node.target)) is None:
+            if not isinstance(node.meta.get("val"), SYMBOLIC) and REGISTRY.find(str(node.target)) is None:
                 lines.append(f"{_describe(node)}   {_place(node)}")
         elif node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload):
             if _is_tensor_function(node):
@@ -126,7 +130,7 @@ def _lower_node(
 
     if node.target is operator.getitem:
         return values[node.args[0]][node.args[1]]  # type: ignore[index]
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, torch._ops.OpOverload) or isinstance(node.meta.get("val"), SYMBOLIC):
         return _symbolic(builder, node)
     if not node.users:
         return None

@@ -72,6 +72,13 @@ class ArchiveWriter:
         self._file.seek(self._position)
         self._members.append(_Written(raw, start, size, crc, needed, flags))
 
+    def reopen(self) -> None:
+        """Takes back the directory and the last member, so that others can be added."""
+        last = self._members.pop()
+        self._position = last.start
+        self._file.seek(last.start)
+        self._file.truncate()
+
     def close(self, comment: bytes) -> int:
         """Writes the directory and the archive comment; returns the size of the file."""
         start = self._position

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import keyword
+import marshal
 import re
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from importlib.util import MAGIC_NUMBER, find_spec, source_hash
 from pathlib import Path
+from types import CodeType
 
 from ... import runtime
 from ...runtime.native import LIBRARY, wrapper_tag
@@ -42,7 +45,38 @@ def python_members(name: str) -> dict[str, bytes]:
     }
     for module in _COPIED:
         members[f"{name}/runtime/{module}.py"] = (_RUNTIME / f"{module}.py").read_bytes()
+    for member in [member for member in members if member != "__main__.py"]:
+        members[f"{member}c"] = _bytecode(members[member], member)
     return members
+
+
+def _bytecode(source: bytes, member: str) -> bytes:
+    """A module compiled for the interpreter that runs here, so that importing the package there costs little.
+
+    Interpreters with another magic number pass it over for the source. "Unchecked" hash-based form of PEP 552: the zip
+    file's hashes stand for both.
+    """
+    code = compile(source, f"<package>/{member}", "exec", dont_inherit=True, optimize=0)
+    # Marshal marks what is referred to more than once, and what is interned, which depends on the whole process: here
+    # all of it is, so that equal sources give equal bytes.
+    shared = [sys.intern(part) if isinstance(part, str) and len(part) == 1 else part for part in _parts(code)]
+    data = marshal.dumps(code)
+    del shared
+    unchecked = (1).to_bytes(4, "little")
+    return MAGIC_NUMBER + unchecked + source_hash(source) + data
+
+
+def _parts(value: object) -> Iterator[object]:
+    """Everything that a code object is made of and shares with other objects."""
+    yield value
+    parts: tuple[object, ...] = ()
+    if isinstance(value, CodeType):
+        parts = (value.co_consts, value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)
+        parts += (value.co_filename, value.co_name, value.co_qualname)
+    elif isinstance(value, tuple | frozenset):
+        parts = tuple(value)
+    for part in parts:
+        yield from _parts(part)
 
 
 def installed_wrappers() -> dict[str, bytes]:

@@ -20,7 +20,8 @@ _METADATA = {"format": "mycc"}
 
 @dataclass(frozen=True)
 class WeightTensor:
-    """A constant: its name, safetensors dtype ("F32"), sizes, and its dense row-major bytes (buffer or array)."""
+    """A constant: its name, safetensors dtype ("F32"), sizes, and its dense row-major bytes: a buffer, an array, or a
+    function that makes one when the tensor is written."""
 
     name: str
     dtype: str
@@ -84,7 +85,7 @@ def stream(tensors: Sequence[WeightTensor], placed: WeightLayout) -> Iterator[me
 
 
 def _bytes_of(tensor: WeightTensor) -> memoryview:
-    data = tensor.data
+    data = tensor.data() if callable(tensor.data) else tensor.data
     if isinstance(data, np.ndarray):
         data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     view = memoryview(data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,21 @@ class PackageSummary:
     other: int
 
 
-def write_package(out: Path, contents: PackageContents) -> PackageSummary:
+@dataclass(frozen=True)
+class Completion:
+    """What is only known once the package runs: the bytes of its certificate, and the row "check" of its manifest."""
+
+    certificate: bytes
+    check: Mapping[str, Any]
+
+
+def write_package(
+    out: Path, contents: PackageContents, complete: Callable[[Path], Completion] | None = None
+) -> PackageSummary:
     """Writes the package to a file beside `out` and moves it into place when it is whole.
+
+    complete: called with the path of the whole package before it takes its place; it may load and run it. What it
+    returns is added to the package. When it raises, nothing is left behind.
 
     Raises:
         CompileError: the file cannot be written; what was at `out` is unchanged.
@@ -80,10 +93,29 @@ def write_package(out: Path, contents: PackageContents) -> PackageSummary:
         for name, data in members.items():
             archive.add(name, len(data), [data], PAGE if name.endswith((".so", ".safetensors")) else 8)
         blocks = _write_weights(archive, contents.weights, placed)
-        manifest = json.dumps(_manifest(contents, members, placed, blocks), separators=(",", ":")).encode()
-        archive.add(MANIFEST, len(manifest), [manifest])
-        size = archive.close(f"mycc:1:{hashlib.sha256(manifest).hexdigest()}".encode())
+        size = _finish(archive, contents, members, placed, blocks)
+        if complete is not None:
+            file.flush()
+            done = complete(Path(f"/proc/self/fd/{file.fileno()}"))
+            archive.reopen()
+            archive.add(CERTIFICATE, len(done.certificate), [done.certificate], PAGE)
+            members[CERTIFICATE] = done.certificate
+            contents = replace(contents, certificate=done.certificate, check=done.check)
+            size = _finish(archive, contents, members, placed, blocks)
     return PackageSummary(Path(out), size, placed.file_size, size - placed.file_size)
+
+
+def _finish(
+    archive: ArchiveWriter,
+    contents: PackageContents,
+    members: Mapping[str, bytes],
+    placed: WeightLayout,
+    blocks: list[str],
+) -> int:
+    """Writes the manifest, the last member, and the directory; returns the size of the file."""
+    manifest = json.dumps(_manifest(contents, members, placed, blocks), separators=(",", ":")).encode()
+    archive.add(MANIFEST, len(manifest), [manifest])
+    return archive.close(f"mycc:1:{hashlib.sha256(manifest).hexdigest()}".encode())
 
 
 def _member_bytes(contents: PackageContents) -> dict[str, bytes]:

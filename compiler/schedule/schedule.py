@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..ir.nodes import Program
 from ..ir.printer import print_node
+from ..options import ScheduleOptions
 from .epilogue import fuse_epilogues
 from .graph import NodeGraph
 from .inline import inline_maps
@@ -13,6 +14,8 @@ from .memory import MemoryPlan, plan_memory
 from .names import kernel_name
 from .nest import fuse_rows
 from .remarks import Remark, Remarks
+
+DEFAULTS = ScheduleOptions()
 
 
 @dataclass(frozen=True)
@@ -34,16 +37,18 @@ class Schedule:
         return "\n".join(lines) + "\n"
 
 
-def schedule(program: Program, fuse: bool = True) -> Schedule:
-    """Fuses and orders a program; `fuse=False` leaves one kernel per node (to find what a fusion breaks)."""
+def schedule(program: Program, options: ScheduleOptions = DEFAULTS) -> Schedule:
+    """Fuses and orders a program; without `options.fuse` every node is a kernel (to find what a fusion breaks)."""
     remarks = Remarks()
     graph = NodeGraph(program)
     remove_dead(graph)
-    if fuse:
+    if options.fuse:
         inline_maps(graph, remarks, recompute=False)  # chains become one expression ...
-        fuse_epilogues(graph, remarks)  # ... that ends in the kernel that makes its operand
+        if options.epilogues:
+            fuse_epilogues(graph, remarks)  # ... that ends in the kernel that makes its operand
         inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
-        fuse_epilogues(graph, remarks)
+        if options.epilogues:
+            fuse_epilogues(graph, remarks)
         fuse_rows(graph, remarks)  # needs the epilogues: what is left are rows
     result = graph.result()
     return Schedule(result, tuple(kernel_name(n) for n in result.nodes), plan_memory(result.nodes), remarks.rows())

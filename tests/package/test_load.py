@@ -137,7 +137,9 @@ def test_torch_in_torch_out(model: Any) -> None:
     assert isinstance(out["y"], torch.Tensor)
     assert torch.equal(out["y"], torch.from_numpy(X * SCALE + TABLE[IDS]))
     transposed = torch.arange(12, dtype=torch.float32).reshape(4, 3).T
-    assert torch.equal(model(transposed, torch.from_numpy(IDS))["y"], transposed * torch.tensor(SCALE) + TABLE[IDS])
+    assert torch.equal(
+        model(transposed, torch.from_numpy(IDS))["y"], transposed * torch.tensor(SCALE) + torch.tensor(TABLE[IDS])
+    )
     with pytest.raises(InputError):
         model(torch.from_numpy(X).to("meta"), torch.from_numpy(IDS))
 

@@ -123,15 +123,21 @@ def spread(f: Real, at_zero: float, threshold: float = 1e-12) -> Real:
 LN2 = mp.log(2)
 ERF_SPLIT = 0.95
 TANH_SPLIT = 0.7
+PHI_SPLIT = 0.97
 
 
 def log2_erfc(a: mp.mpf) -> mp.mpf:
     return mp.log(mp.erfc(a), 2)
 
 
-def phi_tail(a: mp.mpf) -> mp.mpf:
-    """Phi(-a) exp(a^2 / 2): the normal distribution's tail without its exponential."""
-    return mp.erfc(a / mp.sqrt(2)) * mp.exp(a * a / 2) / 2
+def phi_tail_of(v: mp.mpf) -> mp.mpf:
+    """a Phi(-a) exp(a^2 / 2) with v = 1 / (a + 2): the normal distribution's tail without its exponential."""
+    a = 1 / v - 2
+    return a * mp.erfc(a / mp.sqrt(2)) * mp.exp(a * a / 2) / 2
+
+
+def one(_: mp.mpf) -> mp.mpf:
+    return mp.mpf(1)
 
 
 def erfcx_of(t: mp.mpf, k: float) -> mp.mpf:
@@ -144,21 +150,23 @@ FITS = (
     Fit("exp_wide", mp.exp, -0.6935, 0.6935, range(8), mp.exp, fixed={0: 1.0}),
     Fit("exp", mp.exp, -0.3468, 0.3468, range(7), mp.exp, fixed={0: 1.0}),
     Fit("exp2", lambda x: mp.mpf(2) ** x, -0.5, 0.5, range(7), lambda x: mp.mpf(2) ** x, fixed={0: 1.0}),
+    Fit("exp2_short", lambda x: mp.mpf(2) ** x, -0.5, 0.5, range(6), lambda x: mp.mpf(2) ** x, fixed={0: 1.0}),
     Fit("erf_small", spread(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, 2 / mp.sqrt(mp.pi) - 1), 0, ERF_SPLIT**2,
-        range(7), lambda z: mp.mpf(1)),
-    Fit("erf_large", log2_erfc, ERF_SPLIT, 4.0, range(8), lambda a: mp.erf(a) / mp.erfc(a)),
-    Fit("tanh_small", spread(lambda z: mp.tanh(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, TANH_SPLIT**2, range(7),
-        lambda z: mp.mpf(1), fixed={0: 1.0}),
-    Fit("phi_tail", lambda t: phi_tail(3 * (1 + t) / (1 - t)), -1, 0.67, range(11),
-        lambda t: phi_tail(3 * (1 + t) / (1 - t))),
+        range(6), one),
+    Fit("erf_large", log2_erfc, ERF_SPLIT, 4.0, range(7), lambda a: mp.erf(a) / mp.erfc(a)),
+    Fit("tanh_small", spread(lambda z: mp.tanh(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, TANH_SPLIT**2, range(7), one,
+        fixed={0: 1.0}),
+    Fit("phi_small", spread(lambda z: (mp.ncdf(mp.sqrt(z)) - 0.5) / mp.sqrt(z), 1 / mp.sqrt(2 * mp.pi)), 0, PHI_SPLIT**2,
+        range(6), spread(lambda z: mp.ncdf(-mp.sqrt(z)) / mp.sqrt(z), 1e12)),
+    Fit("phi_tail", phi_tail_of, 1 / 17, 1 / (PHI_SPLIT + 2), range(9), phi_tail_of),
     Fit("exp_f64", mp.exp, -0.34662, 0.34662, range(10), mp.exp, single=False, fixed={0: 1.0}),
     Fit("log_f64", spread(lambda z: mp.atanh(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, 0.029438, range(7),
-        lambda z: mp.mpf(1), single=False, fixed={0: 1.0}),
+        one, single=False, fixed={0: 1.0}),
     Fit("sin_f64", spread(lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, 0.6169, range(6),
-        lambda z: mp.mpf(1), single=False, fixed={0: 1.0}),
-    Fit("cos_f64", lambda z: mp.cos(mp.sqrt(z)), 0, 0.6169, range(6), lambda z: mp.mpf(1), single=False, fixed={0: 1.0}),
+        one, single=False, fixed={0: 1.0}),
+    Fit("cos_f64", lambda z: mp.cos(mp.sqrt(z)), 0, 0.6169, range(6), one, single=False, fixed={0: 1.0}),
     Fit("atan_f64", spread(lambda z: mp.atan(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, 0.17158, range(9),
-        lambda z: mp.mpf(1), single=False, fixed={0: 1.0}),
+        one, single=False, fixed={0: 1.0}),
     Fit("erfcx_f64", lambda t: erfcx_of(t, 2.0), -1, 0.6695, range(13), lambda t: erfcx_of(t, 2.0), single=False),
 )
 

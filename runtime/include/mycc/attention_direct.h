@@ -77,11 +77,13 @@ inline void add_values(const float *p, const float *v, int64_t stride, int64_t c
 }
 
 struct DirectScratch {
-  float *q, *o, *scores;
+  float *q, *scores;
+  float *sums, *o; /* P V of a block of keys, and of all before: long sums stay exact when they are summed in parts */
 
   size_t place(const AttentionArgs &args, void *memory) {
     Carver carver = {(uint8_t *)memory};
     q = carver.take<float>(size_t(kDirectRows * args.head_size) * sizeof(float));
+    sums = carver.take<float>(size_t(kDirectRows * round_up(args.value_size, W)) * sizeof(float));
     o = carver.take<float>(size_t(kDirectRows * round_up(args.value_size, W)) * sizeof(float));
     scores = carver.take<float>(size_t(kDirectRows * kDirectBlock) * sizeof(float));
     return size_t(carver.next - (uint8_t *)memory);
@@ -94,6 +96,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
   const int64_t values = round_up(args.value_size, W), end = rows.visible(0, rows.count);
   RowState state[kDirectRows];
   int64_t seen[kDirectRows];
+  float factor[kDirectRows];
   copy_queries(rows, scratch.q);
   __builtin_memset(scratch.o, 0, size_t(rows.count * values) * sizeof(float));
   for (int64_t r = 0; r < rows.count; ++r) state[r] = {-kInfinity, 0.0f};
@@ -113,16 +116,21 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
       float *s = scratch.scores + r * kDirectBlock;
       seen[r] = max64(0, min64(keys, rows.visible(r) - n0));
       if (seen[r] > 0) score(rows.batch, rows.head(r), rows.query(r), n0, s, seen[r]);
-      const float factor = softmax_step(s, seen[r], 0, &state[r]);
-      if (factor != 1.0f) scale_row(scratch.o + r * values, factor, values);
+      factor[r] = softmax_step(s, seen[r], 0, &state[r]);
     }
+    __builtin_memset(scratch.sums, 0, size_t(rows.count * values) * sizeof(float));
     for (int64_t j = 0; j < keys; j += kValueKeys) {
       for (int64_t i = 0; i < kValueKeys; ++i) fetch(rows.v(n0 + j + kAhead + i), args.value_size);
       for (int64_t r = 0; r < rows.count; ++r) {
         const float *p = scratch.scores + r * kDirectBlock + j;
         const int64_t count = min64(kValueKeys, seen[r] - j);
-        add_values(p, rows.v(n0 + j), args.v_row, count, args.value_size, scratch.o + r * values);
+        add_values(p, rows.v(n0 + j), args.v_row, count, args.value_size, scratch.sums + r * values);
       }
+    }
+    for (int64_t r = 0; r < rows.count; ++r) {
+      float *o = scratch.o + r * values;
+      const float *sums = scratch.sums + r * values;
+      for (int64_t i = 0; i < values; i += W) store(o + i, load(o + i) * factor[r] + load(sums + i));
     }
   }
   for (int64_t r = 0; r < rows.count; ++r) {

@@ -64,7 +64,7 @@ template <class T, class S> MYCC_INLINE T remainder_float(T x, T y, S zero) {
   T r = fmod(x, y);
   return where(logical_and(ne(r, zero), ne(lt(r, zero), lt(y, zero))), r + y, r);
 }
-/* Python's //, computed like torch from the remainder, so that x = floor_div(x, y) y + remainder(x, y) as nearly as it can. */
+/* Python's //, from the remainder as torch does it. */
 template <class T, class S> MYCC_INLINE T floor_div_float(T x, T y, S zero, S one, S half) {
   T r = fmod(x, y), q = (x - r) / y;
   q = where(logical_and(ne(r, zero), ne(lt(r, zero), lt(y, zero))), q - one, q);
@@ -73,15 +73,25 @@ template <class T, class S> MYCC_INLINE T floor_div_float(T x, T y, S zero, S on
   f = where(eq(q, zero), copysign(q - q, x / y), f);
   return where(eq(y, zero), x / y, f);
 }
-#define MYCC_DIVISIONS(V, S)                                                                               \
-  MYCC_INLINE V remainder(V x, V y) { return remainder_float(x, y, (S)0); }                                \
-  MYCC_INLINE V floor_div(V x, V y) { return floor_div_float(x, y, (S)0, (S)1, (S)0.5); }                  \
-  MYCC_INLINE V trunc_div(V x, V y) { return trunc(x / y); }
-MYCC_DIVISIONS(vf32, float)
-MYCC_DIVISIONS(vf64, double)
-MYCC_DIVISIONS(float, float)
-MYCC_DIVISIONS(double, double)
-#undef MYCC_DIVISIONS
+/* In float64 the quotient of two float32 is exact enough for floor and trunc (see fmod); what torch makes of infinities:
+ * inf // y is NaN, -1 // inf is -1. */
+MYCC_INLINE vf32 floor_div(vf32 x, vf32 y) {
+  vf32 q = to_f32(floor(to_f64(x) / to_f64(y)));
+  q = where(isinf(x) & ne(y, 0.0f), __builtin_nanf(""), q);
+  vbool below = isfinite(x) & isinf(y) & ((lt(x, 0.0f) & gt(y, 0.0f)) | (gt(x, 0.0f) & lt(y, 0.0f)));
+  return where(below, -1.0f, q);
+}
+MYCC_INLINE vf32 trunc_div(vf32 x, vf32 y) { return to_f32(trunc(to_f64(x) / to_f64(y))); }
+MYCC_INLINE float floor_div(float x, float y) { return floor_div(splat(x), splat(y))[0]; }
+MYCC_INLINE float trunc_div(float x, float y) { return (float)__builtin_trunc((double)x / (double)y); }
+MYCC_INLINE vf64 floor_div(vf64 x, vf64 y) { return floor_div_float(x, y, 0.0, 1.0, 0.5); }
+MYCC_INLINE double floor_div(double x, double y) { return floor_div_float(x, y, 0.0, 1.0, 0.5); }
+MYCC_INLINE vf64 trunc_div(vf64 x, vf64 y) { return trunc(x / y); }
+MYCC_INLINE double trunc_div(double x, double y) { return trunc(x / y); }
+MYCC_INLINE vf32 remainder(vf32 x, vf32 y) { return remainder_float(x, y, 0.0f); }
+MYCC_INLINE vf64 remainder(vf64 x, vf64 y) { return remainder_float(x, y, 0.0); }
+MYCC_INLINE float remainder(float x, float y) { return remainder_float(x, y, 0.0f); }
+MYCC_INLINE double remainder(double x, double y) { return remainder_float(x, y, 0.0); }
 MYCC_MIXED_FLOATS(remainder)
 MYCC_MIXED_FLOATS(floor_div)
 MYCC_MIXED_FLOATS(trunc_div)
@@ -94,45 +104,44 @@ constexpr float LOG2E_F = 0x1.715476p+0f;
 constexpr float LN2_HI = 0x1.62e400p-1f, LN2_LO = 0x1.7f7d1cp-20f;
 constexpr float TO_SCALE_F = 0x1.8p23f + 127;
 
-/* exp(x) = p s^2: s^2 is a power of two that may leave the range of float32, s never does. x in [-105, 90]. */
-struct scaled {
-  vf32 p, s;
-};
-MYCC_INLINE vf32 exp_wide_poly(vf32 r) {
-  return poly(r, 1, 1, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047814f, 0.000196297944f);
-}
-MYCC_INLINE scaled exp_scaled(vf32 x) {
-  vf32 t = isa::fma(x, splat(LOG2E_F / 2), splat(TO_SCALE_F)), m = t - TO_SCALE_F;
-  vf32 r = isa::fma(m, splat(-2 * LN2_HI), x);
-  r = isa::fma(m, splat(-2 * LN2_LO), r);
-  return {exp_wide_poly(r), from_bits(bits(t) << 23)};
-}
-/* exp(-|x|), subnormal results too. */
-MYCC_INLINE vf32 exp_minus_abs(vf32 x) {
-  scaled e = exp_scaled(isa::max(splat(-104.0f), -abs(x)));
-  return e.p * e.s * e.s;
-}
-/* exp(x) for |x| < 87, a little more accurate. */
+/* exp(x) for |x| < 87. */
 MYCC_INLINE vf32 exp_near(vf32 x) {
   vf32 t = isa::fma(x, splat(LOG2E_F), splat(TO_SCALE_F)), n = t - TO_SCALE_F;
   vf32 r = isa::fma(n, splat(-LN2_HI), x);
   r = isa::fma(n, splat(-LN2_LO), r);
-  vf32 p = poly(r, 1, 1, 0.49999994f, 0.166665211f, 0.0416682698f, 0.00836868118f, 0.00138204312f);
+  vf32 p = poly(r, 1, 1, 0.49999994f, 0.166665211f, 0.0416682698f, 0.00836868118f, 0.00138204312f); /* exp */
   return p * from_bits(bits(t) << 23);
 }
-/* exp(-2 q) from q >= 0 in float64, reduced there, the polynomial in float32: as p and s of the above. */
-MYCC_INLINE scaled exp_minus_twice(vf64 q) {
-  vf64 t = fma(q, splat(-LOG2E), splat(0x1.8p52 + 127)), m = t - (0x1.8p52 + 127); /* exp(-2q) = 2^(2m) exp(r) */
-  vf32 h = to_f32(fma(m, splat(LN2), q));                                           /* r = -2 h */
-  vf32 p = poly(h, 1, -2, 4 * 0.500000358f, -8 * 0.16666618f, 16 * 0.041661229f, -32 * 0.00833593495f,
-                64 * 0.00141047814f, -128 * 0.000196297944f); /* exp_wide */
-  return {p, from_bits(narrow(bits(t.lo), bits(t.hi)) << 23)};
-}
-/* 2^x, |x| small enough for a float32 exponent. */
-MYCC_INLINE vf32 exp2_near(vf32 x) {
+/* 2^x, |x| small enough for a float32 exponent; good for 2^-23 only. */
+MYCC_INLINE vf32 exp2_short(vf32 x) {
   vf32 t = x + TO_SCALE_F, r = x - (t - TO_SCALE_F);
-  vf32 p = poly(r, 1, 0.693147182f, 0.240226477f, 0.0555035993f, 0.00961850584f, 0.00133908074f, 0.00015326454f);
-  return p * from_bits(bits(t) << 23); /* exp2 */
+  vf32 p = poly(r, 1, 0.693147004f, 0.240222469f, 0.0555071086f, 0.00967129413f, 0.00132695679f);
+  return p * from_bits(bits(t) << 23);
+}
+/* Adding it leaves n + 254 in the low bits; halved, each half carries the bias of an exponent. */
+constexpr float TO_HALVES_F = 0x1.8p23f + 254;
+/* x / (1 + exp(r) 2^n), t = n + TO_HALVES_F. With n = i + j in halves it is x / (2^-i + 2^j exp(r)) 2^-i, in which nothing
+ * overflows and nothing is subnormal before the last step. */
+MYCC_INLINE vf32 over_one_plus_exp(vf32 x, vf32 r, vi32 t_bits) {
+  vi32 i = t_bits >> 1, j = t_bits - i;
+  vf32 down = from_bits((254 << 23) - (i << 23)), up = from_bits(j << 23);
+  vf32 p = isa::fma(r * r, poly(r, 0.49999994f, 0.166665211f, 0.0416682698f, 0.00836868118f, 0.00138204312f), r); /* exp, less 1 */
+  return x / (up + isa::fma(p, up, down)) * down;
+}
+/* x / (1 + exp(-y)), y in [-120, 88]. */
+MYCC_INLINE vf32 times_logistic(vf32 x, vf32 y) {
+  vf32 t = isa::fma(y, splat(-LOG2E_F), splat(TO_HALVES_F)), n = t - TO_HALVES_F;
+  vf32 r = isa::fma(n, splat(-LN2_HI), -y);
+  return over_one_plus_exp(x, isa::fma(n, splat(-LN2_LO), r), bits(t));
+}
+/* The rounding error of s = a^2. */
+MYCC_INLINE vf32 square_error(vf32 a, vf32 s) {
+#if defined(MYCC_HAS_FMA)
+  return isa::fma(a, a, -s);
+#else
+  vf32 high = from_bits(bits(a) & (int32_t)0xfffff000), low = a - high; /* 12 bits each */
+  return ((high * high - s) + 2 * high * low) + low * low;
+#endif
 }
 /* f(lower half), f(upper half) in float64. */
 template <class F> MYCC_INLINE vf32 through_f64(vf32 x, F f) {
@@ -146,27 +155,32 @@ template <class F> MYCC_INLINE vf32 through_f64(vf32 x, vf32 y, F f) {
 
 } /* namespace kernel */
 
+/* exp(x) = p s^2: s^2 is a power of two that may leave the range of float32, s never does. */
 MYCC_INLINE vf32 exp(vf32 x) {
+  using namespace kernel;
   x = isa::max(splat(-104.0f), isa::min(splat(89.0f), x));
-  kernel::scaled e = kernel::exp_scaled(x);
-  return e.p * e.s * e.s;
+  vf32 t = isa::fma(x, splat(LOG2E_F / 2), splat(TO_SCALE_F)), m = t - TO_SCALE_F;
+  vf32 r = isa::fma(m, splat(-2 * LN2_HI), x);
+  r = isa::fma(m, splat(-2 * LN2_LO), r);
+  vf32 p = poly(r, 1, 1, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047814f, 0.000196297944f);
+  vf32 s = from_bits(bits(t) << 23);
+  return p * s * s; /* exp_wide */
 }
 MYCC_INLINE vf32 exp2(vf32 x) {
   x = isa::max(splat(-151.0f), isa::min(splat(129.0f), x));
   vf32 t = x + 0x1.8p23f, n = t - 0x1.8p23f; /* n = h + (n - h), powers of two within range */
   vi32 i = bits(t) - bits(0x1.8p23f), h = i >> 1;
-  vf32 p = kernel::exp2_near(x - n);
+  vf32 p = poly(x - n, 1, 0.693147182f, 0.240226477f, 0.0555035993f, 0.00961850584f, 0.00133908074f, 0.00015326454f);
   return p * from_bits((h + 127) << 23) * from_bits((i - h + 127) << 23);
 }
 
-/* e/(1+e) or 1/(1+e) with e = exp(-|x|): never an overflow, no digits lost on the left. */
 MYCC_INLINE vf32 sigmoid(vf32 x) {
-  vf32 e = kernel::exp_minus_abs(x);
-  return (x < 0 ? e : splat(1.0f)) / (1 + e);
+  return kernel::times_logistic(splat(1.0f), isa::max(splat(-120.0f), isa::min(splat(88.0f), x)));
 }
 MYCC_INLINE vf32 silu(vf32 x) {
-  vf32 e = kernel::exp_minus_abs(x);
-  return x * (x < 0 ? e : splat(1.0f)) / (1 + e);
+  vf32 y = isa::max(splat(-120.0f), x);
+  y = kernel::times_logistic(y, isa::min(splat(88.0f), y));
+  return x == -__builtin_inff() ? splat(__builtin_nanf("")) : y; /* -infinity times 0 */
 }
 
 MYCC_INLINE vf32 tanh(vf32 x) {
@@ -180,40 +194,51 @@ MYCC_INLINE vf32 tanh(vf32 x) {
 
 /* A polynomial up to 0.95; above it 1 - 2^Q(|x|), Q = log2(erfc). */
 MYCC_INLINE vf32 erf(vf32 x) {
-  vf32 a = abs(x), z = x * x, c = isa::min(splat(4.0f), a);
-  vf32 q = poly(c, 0.000263231457f, -1.62959909f, -0.913619101f, -0.156332433f, 0.0363150015f, -0.00604599342f,
-                0.000632627343f, -3.0935189e-05f); /* erf_large */
-  vf32 big = 1 - kernel::exp2_near(q);
-  vf32 small = poly(z, 0.128379166f, -0.376126319f, 0.112836719f, -0.0268581267f, 0.0051978901f, -0.000810707337f,
-                    8.21984067e-05f); /* erf_small: erf(x)/x - 1 */
+  vf32 a = abs(x), c = isa::min(splat(4.0f), a);
+  vf32 q = poly(c, -0.000353044219f, -1.62660253f, -0.919742763f, -0.149521232f, 0.0318656638f, -0.00434039487f,
+                0.000277613843f); /* erf_large */
+  vf32 big = 1 - kernel::exp2_short(q);
+  vf32 small = poly(x * x, 0.128379151f, -0.376124769f, 0.112815589f, -0.0267557278f, 0.00497580832f,
+                    -0.000589773234f); /* erf_small: erf(x)/x - 1 */
   small = isa::fma(a, small, a);
   return copysign(a < 0.95f ? small : big, x);
 }
 
-/* x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-a) = exp(-a^2/2) E(a). */
+/* x Phi(x), Phi the normal distribution: up to 0.97 x (1/2 + x P(x^2)); above it, with a = |x| and the tail
+ * a Phi(-a) = exp(-a^2/2) G(1/(a+2)), x - a Phi(-a) on the right and -a Phi(-a) on the left. a^2 carries its rounding error along. */
 MYCC_INLINE vf32 gelu_erf(vf32 x) {
-  vf32 a = isa::min(splat(14.6f), abs(x));
-  vf64 d = to_f64(a);
-  kernel::scaled e = kernel::exp_minus_twice(d * d * 0.25);
-  vf32 t = (a - 3) / (a + 3);
-  vf32 tail = poly(t, 0.121513948f, -0.20640263f, 0.123225018f, -0.0462130271f, 0.00613223482f, 0.00290279416f,
-                   -0.000984829268f, -0.000334951328f, 0.000118667725f, 4.96317334e-05f, -3.22795927e-06f); /* phi_tail */
-  vf32 g = isa::max(-x, a) * (tail * e.p * e.s) * e.s; /* max: of -infinity the result is NaN */
-  return isa::max(splat(0.0f), x) - g;
+  using namespace kernel;
+  vf32 a = isa::min(splat(15.0f), abs(x)), z = a * a;
+  vf32 t = isa::fma(z, splat(-LOG2E_F / 2), splat(TO_HALVES_F)), n = t - TO_HALVES_F; /* exp(-z/2) = 2^n exp(-h/2) */
+  vf32 h = isa::fma(n, splat(2 * LN2_HI), z) + isa::fma(n, splat(2 * LN2_LO), square_error(a, z));
+  vf32 p = isa::fma(h * h, poly(h, 0.49999994f / 4, -0.166665211f / 8, 0.0416682698f / 16, -0.00836868118f / 32,
+                                0.00138204312f / 64), -0.5f * h); /* exp, less 1 */
+  vf32 v = 1 / (a + 2);
+  vf32 g = poly(v, 0.398953378f, -0.000775494962f, -0.375839323f, -1.98043358f, 0.339054942f, -28.4306717f,
+                108.282043f, -153.219711f, 80.8957062f); /* phi_tail */
+  vi32 i = bits(t) >> 1, j = bits(t) - i;
+  g = isa::fma(g, p, g) * from_bits(i << 23) * from_bits(j << 23);
+  vf32 small = poly(z, 0.398942292f, -0.0664905608f, 0.00997437723f, -0.00118868356f, 0.000115845054f,
+                    -8.52802532e-06f); /* phi_small */
+  vf32 y = a < 0.97f ? x * isa::fma(x, small, splat(0.5f)) : x < 0 ? -g : x - g;
+  return x == -__builtin_inff() ? splat(__builtin_nanf("")) : y; /* -infinity times 0 */
 }
-/* 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
+/* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). The exponential's argument is worked out and
+ * reduced in float64: a float32's rounding error of a large 2u would show in the left tail. */
 MYCC_INLINE vf32 gelu_tanh(vf32 x) {
-  constexpr double C1 = 0.79788456080286535588, C3 = C1 * 0.044715;
-  vf64 d = to_f64(isa::min(splat(10.8f), abs(x)));
-  kernel::scaled f = kernel::exp_minus_twice(d * fma(d * d, splat(C3), splat(C1)));
-  vf32 e = f.p * f.s * f.s;
-  return x * (x < 0 ? e : splat(1.0f)) / (1 + e);
+  using namespace kernel;
+  constexpr double C1 = 2 * 0.79788456080286535588, C3 = C1 * 0.044715;
+  vf64 d = to_f64(isa::max(splat(-11.5f), isa::min(splat(10.0f), x))), w = d * fma(d * d, splat(C3), splat(C1));
+  vf64 t = fma(w, splat(-LOG2E), splat(0x1.8p52 + 254)), n = t - (0x1.8p52 + 254);
+  vf32 r = to_f32(fma(n, splat(-LN2), -w));
+  vf32 y = over_one_plus_exp(isa::max(splat(-11.5f), x), r, narrow(bits(t.lo), bits(t.hi)));
+  return x == -__builtin_inff() ? splat(__builtin_nanf("")) : y;
 }
 
 /* ---- through float64 ---- */
 MYCC_INLINE vf32 expm1(vf32 x) {
   vf32 r = kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::exp(y) - 1; });
-  return abs(x) < 0x1p-13f ? isa::fma(x * x, splat(0.5f), x) : r;
+  return copysign(abs(x) < 0x1p-13f ? isa::fma(x * x, splat(0.5f), x) : r, x);
 }
 MYCC_INLINE vf32 log(vf32 x) { return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::log(y); }); }
 MYCC_INLINE vf32 log2(vf32 x) {
@@ -271,14 +296,16 @@ MYCC_INLINE vf32 asinh(vf32 x) {
   vf32 r = kernel::through_f64(abs(x), [](hf64 a) __attribute__((always_inline)) {
     hf64 z = a * a;
     hf64 small = a * (1 - z * (1.0 / 6));
-    return a < 0x1p-11 ? small : kernel::log(1 + (a + z / (1 + isa::sqrt(z + 1))));
+    hf64 r = a < 0x1p-11 ? small : kernel::log(1 + (a + z / (1 + isa::sqrt(z + 1))));
+    return a < __builtin_inf() ? r : a;
   });
   return copysign(r, x);
 }
 MYCC_INLINE vf32 acosh(vf32 x) {
   return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) {
     hf64 d = y - 1;
-    return kernel::log(1 + (d + isa::sqrt(d * (y + 1))));
+    hf64 r = kernel::log(1 + (d + isa::sqrt(d * (y + 1))));
+    return d < 0 ? kernel::all(__builtin_nan("")) : r;
   });
 }
 MYCC_INLINE vf32 atanh(vf32 x) {

@@ -1,0 +1,98 @@
+# make venv      .venv with everything a developer needs, the bench peers too
+# make demo      ResNet-50 and BERT-base through the compiler and back, with figures
+# make test      lint, types and the tests that take seconds
+# make test-all  every test that this machine can run
+# make lint | types | format | clean | distclean
+#
+# Every target sets up what it needs. PYTHON (3.11 or later) makes the environment, VENV is where it lies.
+
+PYTHON ?= python3
+VENV ?= .venv
+TEST_JOBS ?= 2
+
+SHELL := /bin/bash
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+CONSTRAINTS := $(VENV)/constraints.txt
+TORCH := $(shell grep '^torch==' constraints.txt)
+# What is needed to build the native part without an isolated environment, in which torch would be missing.
+BUILD_TOOLS := scikit-build-core pybind11 cmake ninja
+# A change of these means a new install; the Python sources are used where they lie.
+INSTALLED := pyproject.toml CMakeLists.txt constraints.txt $(wildcard runtime/*.cpp runtime/src/*) runtime/include/mycc/abi.h runtime/include/mycc/model.h
+PACKAGE := compiler runtime templates cli.py __init__.py
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test test-all lint types format clean distclean
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+venv: $(VENV)/.installed-all
+
+demo: $(VENV)/.installed-compiler
+	$(BIN)/python bench/demo.py
+
+test: $(VENV)/.installed-dev lint types
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n $(TEST_JOBS) -q -ra
+
+test-all: $(VENV)/.installed-all lint types
+	$(BIN)/python -m pytest -n $(TEST_JOBS) -q -ra
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy sees the sources under the name that they are imported by, wherever the checkout lies.
+types: $(VENV)/.installed-dev
+	@mkdir -p build/types/mycc
+	@for part in $(PACKAGE); do ln -sfn "../../../$$part" "build/types/mycc/$$part"; done
+	cd build/types && "$(abspath $(BIN))/mypy" --config-file ../../pyproject.toml -p mycc
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, $(PYTHON) is " + sys.version.split()[0] + "; choose with PYTHON=..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# torch comes first and alone, so that nothing below can choose another one.
+$(VENV)/.torch: constraints.txt | $(VENV)/.created
+	$(PIP) install "$(TORCH)"
+	@touch $@
+
+# A torch that is built for CUDA requires a Triton of its own; the pin is for the others.
+$(CONSTRAINTS): constraints.txt $(VENV)/.torch
+	@if $(BIN)/python -c 'import importlib.metadata as m, sys; sys.exit(not any(r.startswith("triton") for r in m.requires("torch") or ()))'; \
+	then grep -v '^triton==' constraints.txt >$@; else cp constraints.txt $@; fi
+
+$(VENV)/.build-tools: $(CONSTRAINTS)
+	$(PIP) install -c $(CONSTRAINTS) $(BUILD_TOOLS)
+	@touch $@
+
+install = $(PIP) install -c $(CONSTRAINTS) --no-build-isolation -e ".[$(1)]" $(2)
+
+# The models of examples/ and of the demo come from transformers.
+$(VENV)/.installed-compiler: $(INSTALLED) $(VENV)/.build-tools
+	$(call install,compiler,transformers)
+	@touch $@
+
+$(VENV)/.installed-dev: $(INSTALLED) $(VENV)/.build-tools
+	$(call install,compiler$(comma)dev)
+	@touch $@
+
+$(VENV)/.installed-all: $(INSTALLED) $(VENV)/.build-tools
+	$(call install,compiler$(comma)dev$(comma)bench)
+	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-compiler
+
+comma := ,

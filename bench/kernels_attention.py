@@ -1,0 +1,168 @@
+"""GFLOP/s of the CPU attention kernel beside the core's FMA roof and beside torch's scaled_dot_product_attention.
+
+    python bench/kernels_attention.py [--isa x86-64-v3,x86-64-v4] [--threads 1] [--only bert] [--layout bshd]
+
+Q, K, V and the output lie as (batch, sequence, heads, size), as projections leave them, or as (batch, heads, sequence,
+size). A causal attention counts half of the products. Kernel and torch are measured in turn within each row. Decoding rows
+show GB/s: the bytes of K and V, each read once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from mycc.compiler.codegen.micro import render_micro_kernels
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAGS = [
+    *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"),
+    *("-shared", "-fPIC", "-pthread"),
+]
+ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    size: int
+    causal: bool = False
+    batch: int = 1
+
+    @property
+    def flops(self) -> float:
+        return 4.0 * self.batch * self.heads * self.queries * self.keys * self.size / (2 if self.causal else 1)
+
+    @property
+    def bytes(self) -> float:
+        return 8.0 * self.batch * self.kv_heads * self.keys * self.size
+
+
+CASES = [
+    Case("bert 17", 12, 12, 17, 17, 64),
+    Case("bert 128", 12, 12, 128, 128, 64),
+    Case("bert 300", 12, 12, 300, 300, 64),
+    Case("bert 128 batch 8", 12, 12, 128, 128, 64, batch=8),
+    Case("vit 197", 12, 12, 197, 197, 64),
+    Case("whisper 1500", 6, 6, 1500, 1500, 64),
+    Case("gpt2 128 causal", 12, 12, 128, 128, 64, causal=True),
+    Case("llama 128 causal, groups", 12, 4, 128, 128, 64, causal=True),
+    Case("gpt2 1024 causal", 12, 12, 1024, 1024, 64, causal=True),
+    Case("long 4096 causal", 4, 4, 4096, 4096, 64, causal=True),
+    Case("size 32", 8, 8, 128, 128, 32),
+    Case("size 80", 8, 8, 256, 256, 80),
+    Case("size 128", 8, 8, 512, 512, 128),
+    Case("16 queries", 12, 12, 16, 1500, 64),
+    Case("8 queries", 12, 12, 8, 1500, 64),
+    Case("decode 300", 12, 12, 1, 300, 64),
+    Case("decode 2048", 12, 12, 1, 2048, 64),
+    Case("decode 4096, groups", 32, 8, 1, 4096, 128),
+]
+
+
+class AttentionArgs(ctypes.Structure):
+    """The C++ struct of the same name."""
+
+    _fields_ = (
+        *(
+            (name, ctypes.c_int64)
+            for name in ("batch", "heads", "kv_heads", "queries", "keys", "head_size", "value_size")
+        ),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out")),
+        *((f"{name}_{dim}", ctypes.c_int64) for name in ("q", "k", "v", "out") for dim in ("batch", "head", "row")),
+        ("scale", ctypes.c_float),
+        ("causal", ctypes.c_bool),
+        ("causal_offset", ctypes.c_int64),
+    )
+
+
+def build(isa: str) -> ctypes.CDLL:
+    folder = Path(tempfile.mkdtemp(prefix="mycc-bench-"))
+    (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
+    include = ["-I", str(folder), "-I", str(ROOT / "runtime" / "include")]
+    source, out = str(Path(__file__).with_suffix(".cpp")), str(folder / "bench.so")
+    subprocess.run(["g++", *FLAGS, f"-march={isa}", *include, source, "-o", out], check=True)
+    library = ctypes.CDLL(out)
+    library.bench_attention.restype = library.bench_roof.restype = ctypes.c_double
+    return library
+
+
+def tensor(case: Case, heads: int, length: int, layout: str) -> torch.Tensor:
+    """Random (batch, heads, length, size), in memory as `layout` says."""
+    if layout == "bshd":
+        return torch.randn(case.batch, length, heads, case.size).transpose(1, 2)
+    return torch.randn(case.batch, heads, length, case.size)
+
+
+def time_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: Case, repeats: int) -> float:
+    least = float("inf")
+    for _ in range(repeats + 2):
+        begin = time.perf_counter()
+        torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=case.causal, enable_gqa=case.heads != case.kv_heads
+        )
+        least = min(least, time.perf_counter() - begin)
+    return least
+
+
+def measure(case: Case, libraries: dict[str, ctypes.CDLL], threads: int, seconds: float, layout: str) -> str:
+    """A row of the table. The kernel's first results are compared with torch's."""
+    q = tensor(case, case.heads, case.queries, layout)
+    k, v = (tensor(case, case.kv_heads, case.keys, layout) for _ in range(2))
+    out = torch.empty_like(q)
+    strides = [stride for t in (q, k, v, out) for stride in t.stride()[:3]]
+    args = AttentionArgs(
+        case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.size, case.size,
+        *(t.data_ptr() for t in (q, k, v, out)), *strides, case.size**-0.5, case.causal, 0,
+    )  # fmt: skip
+    repeats = max(2, min(500, int(seconds / ROUNDS / max(case.flops / 60e9 / threads, 1e-6))))
+    best = dict.fromkeys([*libraries, "torch"], float("inf"))
+    roof = dict.fromkeys(libraries, 0.0)
+    for _ in range(ROUNDS):
+        best["torch"] = min(best["torch"], time_torch(q, k, v, case, repeats))
+        for isa, library in libraries.items():
+            roof[isa] = max(roof[isa], library.bench_roof())
+            best[isa] = min(best[isa], library.bench_attention(ctypes.byref(args), threads, repeats))
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=case.causal, enable_gqa=case.heads != case.kv_heads
+    )
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+    cells = [f"{case.name:26}"]
+    for isa in libraries:
+        rate = case.flops / best[isa]
+        speed = f"{rate / 1e9:6.1f} {100 * rate / roof[isa] / threads:4.0f} %"
+        if case.queries == 1:
+            speed = f"{case.bytes / best[isa] / 1e9:6.1f} GB/s"
+        cells.append(f"{best[isa] * 1e6:9.1f} us {speed:>13}  x{best['torch'] / best[isa]:5.2f}")
+    return " | ".join([*cells, f"torch {best['torch'] * 1e6:9.1f} us {case.flops / best['torch'] / 1e9:6.1f}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--isa", default="x86-64-v3,x86-64-v4")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--layout", choices=["bshd", "bhsd"], default="bshd")
+    parser.add_argument("--seconds", type=float, default=0.4, help="time spent on a case, about")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    libraries = {isa: build(isa) for isa in options.isa.split(",")}
+    print(f"{'':26} | " + " | ".join(f"{isa:>12} GFLOP/s  roof  vs torch" for isa in libraries))
+    with torch.inference_mode():
+        for case in CASES:
+            if options.only in case.name:
+                print(measure(case, libraries, options.threads, options.seconds, options.layout), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""Build: generated C++ sources to the library of a target. Never imports torch."""
+
+from __future__ import annotations
+
+from .cache import Cache, CacheInfo
+from .compile import BuildOptions, BuildResult, build
+from .targets import TARGETS, Target, host_target, parse_targets
+from .units import split_units
+
+__all__ = [
+    "TARGETS", "BuildOptions", "BuildResult", "Cache", "CacheInfo", "Target", "build", "host_target", "parse_targets",
+    "split_units",
+]  # fmt: skip

@@ -1,0 +1,125 @@
+"""Whether the graph also holds for size 1.
+
+torch.export traces every dynamic size as at least 2, so `x[:, 1]` raises no objection although it is out of bounds when
+that dimension is 1. Here every operator is run once more on fake tensors of the smallest sizes, and the shapes compared
+with what the graph says. Equal operators on equal shapes are run once: a transformer has few different ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ...runtime.errors import CompileError
+from .graph import ModelGraph, SizeSymbol
+from .source_lines import place_of
+
+__all__ = ["check_smallest"]
+
+Sizes = Mapping[sympy.Symbol, int]
+
+
+def check_smallest(graph: ModelGraph, asked: set[str]) -> None:
+    """Raises the lower bound of a symbol to 2 where the graph is wrong for 1; a CompileError when 1 was asked for."""
+    ones = [s for s in graph.symbols if s.min == 1]
+    smallest = {s.symbol: s.min for s in graph.symbols}
+    if not ones or _first_wrong(graph, smallest) is None:
+        return
+    raised = []
+    for symbol in ones:
+        others = {s.symbol: max(s.min, 2) for s in graph.symbols if s is not symbol}
+        wrong = _first_wrong(graph, {**others, symbol.symbol: 1})
+        if wrong is None and len(ones) > 1:
+            continue
+        if symbol.name in asked:
+            where = place_of(wrong) if wrong is not None else ""
+            raise CompileError(
+                f"the model does not work for {symbol.name} = 1, which its range includes",
+                details=[where] if where else [],
+                hint=f"Let the range of {symbol.name} start at 2.",
+            )
+        raised.append(symbol)
+    graph.symbols = tuple(_from_two(s) if s in raised or not raised else s for s in graph.symbols)
+
+
+def _from_two(symbol: SizeSymbol) -> SizeSymbol:
+    return dataclasses.replace(symbol, min=max(symbol.min, 2))
+
+
+def _first_wrong(graph: ModelGraph, sizes: Sizes) -> fx.Node | None:
+    """The first node whose operator, on the shapes that its arguments have for these sizes, fails or gives others."""
+    known: dict[str, bool] = {}
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for node in graph.module.graph.nodes:
+            if not isinstance(node.target, OpOverload) or not _has_tensor(node):
+                continue
+            expected = _shapes(node.meta.get("val"), sizes)
+            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: _concrete(n.meta.get("val"), sizes))
+            key = f"{node.target} {args} {kwargs} {expected}"
+            if key not in known:
+                known[key] = _agrees(node.target, args, kwargs, expected)
+            if not known[key]:
+                return node
+    return None
+
+
+def _has_tensor(node: fx.Node) -> bool:
+    return any(isinstance(n.meta.get("val"), torch.Tensor) for n in node.all_input_nodes)
+
+
+def _agrees(op: OpOverload, args: Any, kwargs: Any, expected: Any) -> bool:
+    try:
+        result = op(*_build(args), **_build(kwargs))
+    except (RuntimeError, IndexError, ValueError):
+        return False
+    return _shapes(result, {}) == expected
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shape:
+    """A tensor argument as its dtype and sizes."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+
+
+def _build(value: Any) -> Any:
+    if isinstance(value, _Shape):
+        return torch.empty(value.sizes, dtype=value.dtype)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_build(v) for v in value)
+    if isinstance(value, dict):
+        return {k: _build(v) for k, v in value.items()}
+    return value
+
+
+def _concrete(value: Any, sizes: Sizes) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _Shape(value.dtype, _shapes(value, sizes))
+    if isinstance(value, (tuple, list)):
+        return tuple(_concrete(v, sizes) for v in value)
+    if isinstance(value, torch.SymInt):
+        return _number(value, sizes)
+    return value
+
+
+def _shapes(value: Any, sizes: Sizes) -> Any:
+    if isinstance(value, torch.Tensor):
+        return tuple(_number(size, sizes) for size in value.shape)
+    if isinstance(value, (tuple, list)):
+        return tuple(_shapes(v, sizes) for v in value)
+    return None
+
+
+def _number(size: Any, sizes: Sizes) -> int:
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    expr = size.node.expr
+    return int(sizes[expr]) if expr in sizes else int(expr.xreplace(sizes))

@@ -1,0 +1,170 @@
+"""From the results of all stages to a written, verified package."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.certificate import make_certificate, serialize
+from ...runtime.errors import CompileError
+from ...runtime.loader import load
+from ..capture.graph import ModelGraph, dtype_name
+from ..observe import Observer, running_stage
+from ..schedule import Schedule
+from ..schedule.report import kernel_rows
+from ..verify.verify import VerifyResult, verify
+from .python_side import installed_loader, installed_wrappers
+from .writer import Completion, PackageContents, PackageSummary, write_package
+
+if TYPE_CHECKING:
+    import sympy
+
+    from ..build.compile import BuildResult
+    from ..codegen.generate import Generated
+    from ..request import CompileRequest
+    from ..weights import Weights
+
+
+@dataclass
+class Assembled:
+    """A package that is ready to be written."""
+
+    request: CompileRequest
+    captured: Sequence[ModelGraph]
+    contents: PackageContents
+    results: list[VerifyResult] = field(default_factory=list)
+
+    @property
+    def error(self) -> float | None:
+        return max((r.error for r in self.results), default=None)
+
+    @property
+    def eager(self) -> float | None:
+        return max((r.eager for r in self.results), default=None)
+
+    def write(self, observers: Sequence[Observer]) -> PackageSummary:
+        """Writes the package and verifies it before it takes its place."""
+        from ..summaries import summarise
+
+        verifying = self.request.options.verify and self._runs_here()
+        with running_stage(observers, "package") as stage:
+            summary = stage.value = write_package(
+                self.request.out, self.contents, (lambda path: self._verify(path, observers)) if verifying else None
+            )
+            stage.summary = summarise(summary)
+        return summary
+
+    def _runs_here(self) -> bool:
+        """Whether one of the package's targets can run on this machine; a cross-compiled package is verified there."""
+        from ..build.targets import host_target, runs_on
+
+        host = host_target()
+        return any(runs_on(name, host) for name in self.contents.libraries)
+
+    def _verify(self, path: Path, observers: Sequence[Observer]) -> Completion:
+        from ..summaries import summarise
+
+        with running_stage(observers, "verify") as stage:
+            model = load(path, self.request.options.threads)
+            for graph in self.captured:
+                entry = model.entry(graph.name)
+                self.results.append(verify(graph, entry.run_flat))
+            stage.value = self.results
+            stage.summary = summarise(self.results)
+        certificate = make_certificate([case for r in self.results for case in r.references()])
+        check = {
+            "error": [max(c.errors[i] for c in r.cases) for r in self.results for i in range(len(r.cases[0].errors))],
+            "eager": [max(c.eager[i] for c in r.cases) for r in self.results for i in range(len(r.cases[0].eager))],
+            "shapes": [c.sizes for r in self.results for c in r.cases],
+        }
+        return Completion(serialize(certificate), check)
+
+
+def assemble(
+    request: CompileRequest,
+    captured: Sequence[ModelGraph],
+    schedules: Sequence[Schedule],
+    weights: Weights,
+    generated: Generated,
+    built: Mapping[str, BuildResult],
+) -> Assembled:
+    """The contents of the package."""
+    loader = installed_loader()
+    if loader is None:
+        raise CompileError(
+            "the runtime library libmycc.so is not installed beside mycc", hint="Install mycc again: pip install mycc[compiler]"
+        )
+    rows = [
+        _entry_row(graph, schedule, symbols)
+        for graph, schedule, symbols in zip(captured, schedules, generated.symbols, strict=True)
+    ]
+    contents = PackageContents(
+        name=request.name,
+        entry_points=rows,
+        weights=weights.tensors,
+        libraries={name: b.library for name, b in built.items()},
+        loaders=dict.fromkeys(built, loader),
+        wrappers=installed_wrappers(),
+        sources=_sources(generated) if request.options.codegen.sources else {},
+        versions=_versions(built),
+    )
+    return Assembled(request, captured, contents)
+
+
+def _versions(built: Mapping[str, BuildResult]) -> dict[str, str]:
+    import torch
+
+    from ... import __version__
+
+    compiler = next(iter(built.values())).compiler
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"mycc": __version__, "torch": torch.__version__, "compiler": compiler, "python": python}
+
+
+def _sources(generated: Generated) -> dict[str, str]:
+    files: dict[str, str] = {}
+    for target, sources in generated.sources.items():
+        folder = target.partition(":")[2]
+        for name, text in {**sources.units, **sources.headers}.items():
+            files[f"{folder}/{name}"] = text
+    return files
+
+
+def _entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -> dict[str, Any]:
+    """The manifest's row of an entry point."""
+    names = {s.symbol: s.name for s in graph.symbols}
+    memory = schedule.memory
+    return {
+        "name": graph.name,
+        "inputs": [_port(spec, names) for spec in graph.inputs],
+        "outputs": [_port(spec, names) for spec in graph.outputs],
+        "symbols": [
+            {"name": s.name, "min": s.min, "max": s.max, "input": s.input, "dim": s.dim, "scale": s.scale, "offset": s.offset}
+            for s in graph.symbols
+        ],
+        "in_tree": graph.in_tree,
+        "out_tree": graph.out_tree,
+        "kernels": kernel_rows(schedule, symbols),
+        "fusions": [
+            {"producer": r.producer, "consumer": r.consumer, "done": r.done, "reason": r.reason} for r in schedule.remarks
+        ],
+        "memory": {"buffers": len(memory.lifetimes), "arena": memory.arena, "live": memory.live},
+    }
+
+
+def _port(spec: Any, names: Mapping[sympy.Symbol, str]) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": dtype_name(spec.dtype), "shape": [_dimension(d, names) for d in spec.shape]}
+
+
+def _dimension(size: int | sympy.Expr, names: Mapping[sympy.Symbol, str]) -> int | str:
+    """A size as the manifest writes it: a number, or a formula over symbol names."""
+    if isinstance(size, int) or size.is_Integer:
+        return int(size)
+    from ..ir.index import Size
+    from ..lower.shapes import Sizes
+
+    index = Sizes({s: Size(n) for s, n in names.items()}).index(size)
+    return str(index)

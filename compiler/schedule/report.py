@@ -1,0 +1,68 @@
+"""What each kernel of a schedule is, does and moves, as rows for the manifest (sizes as formulas over the symbols)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Call
+from ..ir.index import Index, as_index, product
+from ..ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Node, Reduce
+from .cost import OPERATOR_COST
+from .schedule import Schedule
+
+
+def kernel_rows(schedule: Schedule, symbols: tuple[str, ...]) -> list[dict[str, Any]]:
+    """One row per kernel, in order of execution; `symbols` are the names of the compiled functions."""
+    return [_row(node, name) for node, name in zip(schedule.program.nodes, symbols, strict=True)]
+
+
+def _row(node: AnyNode, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": type(node).__name__.lower(),
+        "ops": list(node.origin.ops),
+        "sources": list(node.origin.lines),
+        "flops": str(flops(node)),
+        "bytes": str(_bytes(node.reads()) + _bytes(node.writes())),
+        "writes": str(_bytes(node.writes())),
+        "buffers": [f"{b.kind}:{b.name}" for b in (*node.reads(), *node.writes())],
+    }
+
+
+def _bytes(buffers: tuple[Buffer, ...]) -> Index:
+    total = as_index(0)
+    for b in buffers:
+        total = total + b.size * DTYPES[b.dtype].size
+    return total
+
+
+def flops(node: Node) -> Index:
+    """Multiplications and additions of a kernel; other operators at their estimated cost."""
+    match node:
+        case Gemm():
+            return node.extent * node.k * 2 + _pointwise(node, node.extent)
+        case Conv():
+            taps = node.window.kernel[0] * node.window.kernel[1]
+            inner = node.in_shape[3] // as_index(node.window.groups)
+            return node.extent * inner * (2 * taps) + _pointwise(node, node.extent)
+        case Attention():
+            rows = product(v.extent for v in node.dims[:3])
+            return rows * node.keys * (node.head_size + node.dims[3].extent) * 2
+        case Nest():
+            total = as_index(0)
+            for stage in node.stages:
+                total = total + flops(stage)
+            return total
+        case Reduce():
+            return _pointwise(node, node.extent * product(v.extent for v in node.rdims))
+        case Map():
+            return _pointwise(node, node.extent)
+    raise TypeError(type(node).__name__)
+
+
+def _pointwise(node: Node, elements: Index) -> Index:
+    work = 0
+    for e in node.expressions():
+        work += sum(OPERATOR_COST.get(x.op, 1) for x in e.walk() if isinstance(x, Call) and x.op != "cast")
+    return elements * work

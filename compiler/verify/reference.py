@@ -1,0 +1,106 @@
+"""The float64 reference of a captured graph, and its plain run in the model's own dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..capture.graph import ModelGraph
+from .fast_double import FAST
+from .interpreter import Node, call_torch, run_graph
+
+aten = torch.ops.aten
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def reference(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs of the captured graph with every float32, float16 and bfloat16 as float64, casts included.
+
+    Sizes are read from the inputs. Constants are converted where they are read and freed after it, so that never more
+    than one operator's weights exist twice. Integers and booleans are computed as they are.
+
+    Args:
+        graph: as captured, before any pass.
+        inputs: one tensor per input, in the model's dtypes.
+
+    Returns:
+        float64 tensors for float outputs, others in their own dtype.
+    """
+
+    def constant(name: str) -> Any:
+        return _Lazy(graph.constants[name])
+
+    return [
+        _double(t) if isinstance(t, (torch.Tensor, _Lazy)) else t
+        for t in run_graph(graph.module.graph, [_double(t) for t in inputs], constant, _call_double)
+    ]
+
+
+def eager(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs of the captured graph in the model's own dtypes: what eager torch computes."""
+    return run_graph(graph.module.graph, inputs, graph.constants.__getitem__, call_torch)
+
+
+class _Lazy:
+    """A constant that is converted when an operator takes it: an embedding reads a few rows of its table only."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor.detach()
+
+
+def _double(value: Any) -> Any:
+    """A tensor with narrow floats widened; dtypes likewise; containers element by element."""
+    if isinstance(value, _Lazy):
+        value = value.tensor
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.dtype in _NARROW else value
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in _NARROW else value
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return type(value)(_double(v) for v in value)
+    return value
+
+
+def _call_double(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if node.target is aten.embedding.default:
+        rows = aten.embedding.default(args[0].tensor if isinstance(args[0], _Lazy) else args[0], _double(args[1]))
+        return _double(rows)
+    if node.target is aten.view.dtype:
+        raise TypeError(f"{node.name}: reinterpreting the bits of a tensor has no float64 reference")
+    args, kwargs = _double(args), {k: _double(v) for k, v in kwargs.items()}
+    if _is_float(node) and not any(_holds_float(a) for a in (*args, *kwargs.values())):
+        args, kwargs = _with_float_result(node, args, kwargs)
+    fast = FAST.get(node.target)
+    if fast is not None:
+        result = fast(*args, **kwargs)
+        if result is not None:
+            return result
+    return _double(node.target(*args, **kwargs))  # type: ignore[operator]
+
+
+def _is_float(node: Node) -> bool:
+    val = node.meta.get("val")
+    return isinstance(val, torch.Tensor) and val.dtype in _NARROW
+
+
+def _holds_float(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_holds_float(v) for v in value)
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _with_float_result(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Arguments for an operator that makes floats of integers or of nothing, which torch does in float32."""
+    names = {a.name for a in node.target._schema.arguments}  # type: ignore[union-attr]
+    if "dtype" in names and not isinstance(kwargs.get("dtype"), torch.dtype) and torch.float64 not in args:
+        kwargs = {**kwargs, "dtype": torch.float64}
+    elif "dtype" not in names and not node.target._opname.startswith("where"):  # type: ignore[union-attr]
+        widened = [a.double() if isinstance(a, torch.Tensor) else a for a in args]
+        args = tuple(widened)
+    elif node.target._opname == "where":  # type: ignore[union-attr]
+        ends = [a if isinstance(a, torch.Tensor) else torch.tensor(a, dtype=torch.float64) for a in args[1:]]
+        args = (args[0], *(e.double() for e in ends))
+    return args, kwargs

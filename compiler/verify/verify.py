@@ -1,0 +1,153 @@
+"""Is a package as right as eager torch? Both are compared with the float64 reference of the captured graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ...runtime.certificate import CaseReference, InputCheck, sample_positions
+from ...runtime.errors import CompileError
+from ..capture.graph import ModelGraph
+from .check_inputs import example_sizes, input_checks, make_input, other_sizes
+from .compare import eager_error, error, errors
+from .reference import eager, reference
+
+Run = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
+
+
+def tolerance(eager: float) -> float:
+    """What an output's error may be, given eager torch's own error."""
+    return 2.0 * eager + 1e-7
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One set of sizes.
+
+    Attributes:
+        sizes: symbol name -> value.
+        inputs: how the inputs were made.
+        names: of the outputs.
+        outputs: the reference; integers and booleans as the package gave them, within their tolerance.
+        errors, eager, sampled: relative errors of the package, of eager, and of eager at the certificate's samples.
+    """
+
+    sizes: dict[str, int]
+    inputs: tuple[InputCheck, ...]
+    names: tuple[str, ...]
+    outputs: tuple[torch.Tensor, ...]
+    errors: tuple[float, ...]
+    eager: tuple[float, ...]
+    sampled: tuple[float, ...]
+
+    @property
+    def failures(self) -> tuple[int, ...]:
+        """Outputs that are further from the reference than is tolerated."""
+        return tuple(i for i, (e, own) in enumerate(zip(self.errors, self.eager, strict=True)) if not e <= tolerance(own))
+
+    def as_reference(self, entry: str) -> CaseReference:
+        """For the package's certificate. Its tolerance also covers the samples, where eager may be further off."""
+        tolerances = [tolerance(max(a, b)) for a, b in zip(self.eager, self.sampled, strict=True)]
+        return CaseReference(entry, self.sizes, self.inputs, [_array(t) for t in self.outputs], tolerances)
+
+    def describe(self, i: int) -> str:
+        """`logits at batch=1, seq=9: error 3.0e-04, eager 4.1e-07, tolerated 9.2e-07`"""
+        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        where = f"{self.names[i]} at {sizes}" if sizes else self.names[i]
+        own = self.eager[i]
+        return f"{where}: error {self.errors[i]:.1e}, eager {own:.1e}, tolerated {tolerance(own):.1e}"
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """All sets of sizes of one entry point."""
+
+    entry: str
+    cases: tuple[CaseResult, ...]
+
+    @property
+    def error(self) -> float:
+        """The largest error of the package."""
+        return max((e for case in self.cases for e in case.errors), default=0.0)
+
+    @property
+    def eager(self) -> float:
+        """The largest error of eager."""
+        return max((e for case in self.cases for e in case.eager), default=0.0)
+
+    def references(self) -> list[CaseReference]:
+        """For runtime.certificate.make_certificate."""
+        return [case.as_reference(self.entry) for case in self.cases]
+
+
+def check_sizes(graph: ModelGraph) -> list[dict[str, int]]:
+    """The sets of sizes that are verified by default: the examples', and for dynamic graphs another one."""
+    other = other_sizes(graph)
+    return [example_sizes(graph), *([other] if other else [])]
+
+
+def verify(
+    graph: ModelGraph,
+    run_package: Run,
+    run_eager: Run | None = None,
+    shapes: Sequence[Mapping[str, int]] | None = None,
+) -> VerifyResult:
+    """Runs the package, eager torch and the float64 reference on inputs made from seeds, and compares.
+
+    Args:
+        graph: as captured, before any pass.
+        run_package: inputs to outputs, both flat, of the compiled entry point.
+        run_eager: the model itself; by default the captured graph in its own dtypes, so that no module is needed.
+        shapes: sets of sizes, symbol name -> value; by default `check_sizes(graph)`.
+
+    Raises:
+        CompileError: an output's error is more than 2 * eager's + 1e-7; it names the outputs, sizes and errors.
+    """
+    sizes = [dict(s) for s in (check_sizes(graph) if shapes is None else shapes)]
+    cases = tuple(_case(graph, run_package, run_eager, s, i) for i, s in enumerate(sizes))
+    details = [case.describe(i) for case in cases for i in case.failures]
+    if details:
+        raise CompileError(
+            f"entry point '{graph.name}': the compiled code is not as accurate as eager torch",
+            details=details,
+            hint="This is a fault of the compiler; nothing was written. `--no-verify` writes the package all the same.",
+        )
+    return VerifyResult(graph.name, cases)
+
+
+def _case(
+    graph: ModelGraph, run_package: Run, run_eager: Run | None, sizes: dict[str, int], index: int
+) -> CaseResult:
+    checks = input_checks(graph, sizes, index)
+    inputs = [make_input(check) for check in checks]
+    wanted = reference(graph, inputs)
+    own = list(run_eager([t.clone() for t in inputs]) if run_eager is not None else eager(graph, inputs))
+    found = list(run_package([t.clone() for t in inputs]))
+    if len(found) != len(wanted):
+        raise CompileError(f"entry point '{graph.name}': {len(found)} outputs, the model has {len(wanted)}")
+    outputs = [r if r.is_floating_point() else y for y, r in zip(found, wanted, strict=True)]
+    return CaseResult(
+        sizes,
+        checks,
+        tuple(spec.name for spec in graph.outputs),
+        tuple(outputs),
+        tuple(errors(found, wanted)),
+        tuple(eager_error(own, wanted)),
+        tuple(_sampled_error(y, r) for y, r in zip(own, wanted, strict=True)),
+    )
+
+
+def _sampled_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """The error over the elements that a certificate keeps."""
+    if found.shape != wanted.shape:
+        return math.inf
+    at = torch.from_numpy(sample_positions(wanted.numel()))
+    return error(found.reshape(-1)[at], wanted.reshape(-1)[at])
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().contiguous().numpy()

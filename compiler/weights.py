@@ -1,0 +1,83 @@
+"""The constants of a package, over all its entry points: each tensor and layout once, packed when it is written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from .ir.dtypes import DTYPES, from_torch
+from .ir.nodes import Buffer
+from .lower.constants import Constant
+from .lower.driver import Lowered
+from .package.weights import WeightTensor, layout
+
+
+@dataclass
+class Weights:
+    """The tensors in file order, and the byte offset of every const buffer in the file's data."""
+
+    tensors: list[WeightTensor] = field(default_factory=list)
+    offsets: dict[Buffer, int] = field(default_factory=dict)
+    parameter_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A constant's bytes, made when they are asked for and not kept."""
+
+    constant: Constant
+
+    def __call__(self) -> memoryview:
+        data = self.constant.layout.pack(self.constant.tensor.detach())
+        raw = data.contiguous().view(torch.uint8) if data.numel() else torch.empty(0, dtype=torch.uint8)
+        return memoryview(raw.numpy())
+
+
+def collect_weights(programs: Sequence[Lowered]) -> Weights:
+    """Every constant that some kernel reads; equal tensors of several entry points are stored once."""
+    weights = Weights()
+    places: dict[object, int] = {}
+    owners: list[list[Buffer]] = []
+    names: set[str] = set()
+    seen: set[object] = set()
+    for lowered in programs:
+        read = {b for node in lowered.program.nodes for b in node.reads()}
+        for constant, buffer in lowered.constants.items():
+            if buffer not in read:
+                continue
+            key = _identity(constant, many=len(programs) > 1)
+            if key in places:
+                owners[places[key]].append(buffer)
+                continue
+            places[key] = len(owners)
+            owners.append([buffer])
+            weights.tensors.append(_tensor(constant, buffer, names))
+            memory = constant.tensor.untyped_storage().data_ptr(), constant.tensor.shape
+            weights.parameter_bytes += constant.tensor.nbytes if memory not in seen else 0
+            seen.add(memory)
+    for place, buffers in zip(layout(weights.tensors).offsets, owners, strict=True):
+        weights.offsets.update(dict.fromkeys(buffers, place))
+    return weights
+
+
+def _tensor(constant: Constant, buffer: Buffer, names: set[str]) -> WeightTensor:
+    name = constant.target
+    while name in names:
+        name += "_"
+    names.add(name)
+    row = DTYPES[from_torch(constant.tensor.dtype)]
+    return WeightTensor(name, row.safetensors, (constant.elements,), Packed(constant))
+
+
+def _identity(constant: Constant, many: bool) -> object:
+    """What makes two constants the same: their memory, or with several entry points their contents."""
+    tensor = constant.tensor
+    if not many:
+        return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), str(tensor.dtype), constant.layout, constant.target)
+    raw = tensor.detach().contiguous()
+    data = raw.view(torch.uint8).numpy() if raw.numel() else b""
+    digest = hashlib.sha256(data).hexdigest()  # type: ignore[arg-type]
+    return (digest, tuple(tensor.shape), str(tensor.dtype), constant.layout)

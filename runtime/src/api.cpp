@@ -1,0 +1,174 @@
+// api.cpp: the functions of mycc/model.h.
+
+#include "call.h"
+#include "errors.h"
+#include "loaded.h"
+
+using namespace mycc::runtime;
+
+namespace {
+
+const EntryInfo *info_of(const mycc_model *model, int32_t entry) {
+  return model && entry >= 0 && entry < model->manifest.n_entries ? &model->manifest.entries[entry] : nullptr;
+}
+
+int find_entry(mycc_model *model, int32_t index, Entry **entry) {
+  if (!model) return fail(MYCC_ERROR_INPUT, "the model is NULL");
+  if (!info_of(model, index))
+    return fail(MYCC_ERROR_INPUT, "%s has no entry point %d; it has %d", model->manifest.name, index,
+                model->manifest.n_entries);
+  *entry = &model->entries[index];
+  return MYCC_OK;
+}
+
+bool missing(const void *tensors, int32_t count) { return !tensors && count > 0; }
+
+// Everything up to the run itself, in `call`.
+int prepare(Call &call, Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
+            int32_t n_outputs) {
+  if (int status = call.bind(entry, inputs, n_inputs, true)) return status;
+  if (int status = call.place(entry)) return status;
+  if (int status = call.reserve_arena()) return status;
+  return call.bind_outputs(entry, outputs, n_outputs);
+}
+
+void free_outputs(mycc_tensor *outputs, int32_t count) {
+  for (int32_t i = 0; i < count; ++i) free_output(&outputs[i]);
+}
+
+// Runs `work(call)` with outputs of the runtime, which are thrown away.
+template <class Work>
+int with_outputs(Call &call, Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, Work work) {
+  int32_t count = entry.info->n_outputs;
+  mycc_tensor *outputs = static_cast<mycc_tensor *>(calloc(size_t(count) + 1, sizeof(mycc_tensor)));
+  if (!outputs) return out_of_memory(size_t(count) * sizeof(mycc_tensor));
+  int status = prepare(call, entry, inputs, n_inputs, outputs, count);
+  if (status == MYCC_OK) {
+    status = work();
+    free_outputs(outputs, count);
+  }
+  free(outputs);
+  return status;
+}
+
+}  // namespace
+
+extern "C" {
+
+int mycc_load_file(const char *path, const mycc_load_options *options, mycc_model **model) {
+  if (!path || !model) return fail(MYCC_ERROR_LOAD, "the path or the place for the model is NULL");
+  *model = nullptr;
+  return load_model(path, nullptr, 0, options, model);
+}
+
+int mycc_load_memory(const void *data, size_t size, const mycc_load_options *options, mycc_model **model) {
+  if (!data || !model) return fail(MYCC_ERROR_LOAD, "the memory or the place for the model is NULL");
+  *model = nullptr;
+  return load_model("the package in memory", data, size, options, model);
+}
+
+void mycc_unload(mycc_model *model) { unload_model(model); }
+
+const char *mycc_last_error(void) { return last_error(); }
+const char *mycc_version(void) { return MYCC_VERSION; }
+
+const char *mycc_model_manifest(const mycc_model *model) { return model->manifest.text; }
+const char *mycc_model_target(const mycc_model *model) { return model->target->name; }
+int32_t mycc_model_threads(const mycc_model *model) { return model->threads; }
+int32_t mycc_entry_count(const mycc_model *model) { return model->manifest.n_entries; }
+
+const char *mycc_entry_name(const mycc_model *model, int32_t entry) {
+  const EntryInfo *info = info_of(model, entry);
+  return info ? info->name : nullptr;
+}
+
+int32_t mycc_entry_find(const mycc_model *model, const char *name) {
+  for (int32_t i = 0; name && i < model->manifest.n_entries; ++i)
+    if (strcmp(model->manifest.entries[i].name, name) == 0) return i;
+  return -1;
+}
+
+int32_t mycc_input_count(const mycc_model *model, int32_t entry) {
+  const EntryInfo *info = info_of(model, entry);
+  return info ? info->n_inputs : 0;
+}
+
+int32_t mycc_output_count(const mycc_model *model, int32_t entry) {
+  const EntryInfo *info = info_of(model, entry);
+  return info ? info->n_outputs : 0;
+}
+
+const mycc_port *mycc_input(const mycc_model *model, int32_t entry, int32_t i) {
+  const EntryInfo *info = info_of(model, entry);
+  return info && i >= 0 && i < info->n_inputs ? &info->inputs[i] : nullptr;
+}
+
+const mycc_port *mycc_output(const mycc_model *model, int32_t entry, int32_t i) {
+  const EntryInfo *info = info_of(model, entry);
+  return info && i >= 0 && i < info->n_outputs ? &info->outputs[i] : nullptr;
+}
+
+int32_t mycc_symbol_count(const mycc_model *model, int32_t entry) {
+  const EntryInfo *info = info_of(model, entry);
+  return info ? info->n_symbols : 0;
+}
+
+const mycc_symbol *mycc_symbol_at(const mycc_model *model, int32_t entry, int32_t i) {
+  const EntryInfo *info = info_of(model, entry);
+  return info && i >= 0 && i < info->n_symbols ? &info->symbols[i].named : nullptr;
+}
+
+int mycc_run(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
+             int32_t n_outputs) {
+  Entry *entry;
+  if (int status = find_entry(model, index, &entry)) return status;
+  if (missing(inputs, n_inputs) || missing(outputs, n_outputs))
+    return fail(MYCC_ERROR_INPUT, "the inputs or outputs are NULL");
+  Call *call = Call::acquire(*model);
+  if (!call) return MYCC_ERROR_RUN;
+  int status = prepare(*call, *entry, inputs, n_inputs, outputs, n_outputs);
+  if (status == MYCC_OK) {
+    status = call->execute(*entry);
+    if (status != MYCC_OK) free_outputs(outputs, n_outputs);
+  }
+  Call::release(call);
+  return status;
+}
+
+void mycc_tensor_free(mycc_tensor *tensor) {
+  if (tensor) free_output(tensor);
+}
+
+int mycc_profile(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, int32_t runs,
+                 int64_t *nanoseconds, int32_t n) {
+  Entry *entry;
+  if (int status = find_entry(model, index, &entry)) return status;
+  if (missing(inputs, n_inputs) || missing(nanoseconds, n) || runs < 1)
+    return fail(MYCC_ERROR_INPUT, "profiling needs inputs, room for the times and at least one run");
+  if (n != entry->code->n_kernels)
+    return fail(MYCC_ERROR_INPUT, "%s has %d kernels, but there is room for %d times", entry->info->name,
+                entry->code->n_kernels, n);
+  Call *call = Call::acquire(*model);
+  if (!call) return MYCC_ERROR_RUN;
+  int status = with_outputs(*call, *entry, inputs, n_inputs, [&] { return call->profile(*entry, runs, nanoseconds); });
+  Call::release(call);
+  return status;
+}
+
+int mycc_memory(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, int64_t *arena,
+                int64_t *live) {
+  Entry *entry;
+  if (int status = find_entry(model, index, &entry)) return status;
+  if (missing(inputs, n_inputs) || !arena || !live)
+    return fail(MYCC_ERROR_INPUT, "the inputs or the places for the sizes are NULL");
+  Call *call = Call::acquire(*model);
+  if (!call) return MYCC_ERROR_RUN;
+  int status = call->bind(*entry, inputs, n_inputs, false);
+  if (status == MYCC_OK) status = call->place(*entry);
+  if (status == MYCC_OK) status = call->sum_live(*entry);
+  if (status == MYCC_OK) *arena = call->arena_bytes(), *live = call->live_bytes();
+  Call::release(call);
+  return status;
+}
+
+}  // extern "C"

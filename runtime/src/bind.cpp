@@ -1,0 +1,236 @@
+// bind.cpp: a call's tensors against the signature, with messages that name the input and what it has to be.
+
+#include "call.h"
+
+namespace mycc::runtime {
+
+namespace {
+
+constexpr int32_t kCpu = 1, kPinnedCuda = 3, kPinnedRocm = 11;  // DLPack's devices whose memory the CPU reads
+constexpr int64_t kUnbounded = int64_t(1) << 60;
+constexpr size_t kLine = 64;
+
+const char *device_name(int32_t type) {
+  switch (type) {
+    case 2:
+      return "a CUDA device";
+    case 8:
+      return "a Metal device";
+    case 10:
+      return "a ROCm device";
+    default:
+      return "another device";
+  }
+}
+
+// "2 dimensions (4, 5)"
+void describe_shape(const mycc_tensor &tensor, Line *line) {
+  line->add("%d dimension%s (", tensor.ndim, tensor.ndim == 1 ? "" : "s");
+  for (int32_t d = 0; d < tensor.ndim; ++d)
+    line->add("%s%lld", d ? ", " : "", static_cast<long long>(tensor.shape[d]));
+  line->add(")");
+}
+
+void describe_port(const mycc_port &port, Line *line) {
+  line->add("%d (", port.ndim);
+  for (int32_t d = 0; d < port.ndim; ++d) line->add("%s%s", d ? ", " : "", port.dims[d]);
+  line->add(")");
+}
+
+bool is_number(const char *text) { return text[0] >= '0' && text[0] <= '9' && !text[strspn(text, "0123456789")]; }
+
+bool name_character(char c) {
+  return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+bool mentions(const char *formula, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = strstr(formula, name); at; at = strstr(at + 1, name))
+    if ((at == formula || !name_character(at[-1])) && !name_character(at[length])) return true;
+  return false;
+}
+
+int check_count(const Entry &entry, int32_t given, const mycc_port *ports, int32_t count, const char *what) {
+  if (given == count) return MYCC_OK;
+  Line names;
+  for (int32_t i = 0; i < count; ++i) names.add("%s%s", i ? ", " : "", ports[i].name);
+  return fail(MYCC_ERROR_INPUT, "%s has %d %s%s (%s), but %d %s given", entry.info->name, count, what,
+              count == 1 ? "" : "s", names.text(), given, given == 1 ? "was" : "were");
+}
+
+// All that can be said of a tensor without the sizes.
+int check_tensor(const mycc_port &port, const mycc_tensor &tensor) {
+  if (tensor.device_type != kCpu && tensor.device_type != kPinnedCuda && tensor.device_type != kPinnedRocm)
+    return fail(MYCC_ERROR_INPUT, "%s: is on %s, the package runs on the CPU\n  Copy it to the CPU first.", port.name,
+                device_name(tensor.device_type));
+  if (!same_dtype(tensor.dtype, port.dtype))
+    return fail(MYCC_ERROR_INPUT, "%s: dtype is %s, the package was compiled for %s", port.name,
+                dtype_name(tensor.dtype), dtype_name(port.dtype));
+  if (tensor.ndim < 0 || tensor.ndim > MYCC_MAX_RANK)
+    return fail(MYCC_ERROR_INPUT, "%s: has %d dimensions, the package was compiled for %d", port.name, tensor.ndim,
+                port.ndim);
+  if (tensor.ndim != port.ndim) {
+    Line has, wants;
+    describe_shape(tensor, &has);
+    describe_port(port, &wants);
+    return fail(MYCC_ERROR_INPUT, "%s: has %s, the package was compiled for %s", port.name, has.text(), wants.text());
+  }
+  return MYCC_OK;
+}
+
+int wrong_range(const mycc_port &port, const SizeSymbol &symbol, int64_t size) {
+  const char *dim = port.dims[symbol.dim];
+  const mycc_symbol &named = symbol.named;
+  Line range;
+  if (strcmp(dim, named.name) != 0) range.add("%s with %s in ", dim, named.name);
+  if (named.max >= kUnbounded)
+    range.add("%lld or more", static_cast<long long>(named.min));
+  else if (named.max == named.min)
+    range.add("%lld", static_cast<long long>(named.min));
+  else
+    range.add("%lld..%lld", static_cast<long long>(named.min), static_cast<long long>(named.max));
+  return fail(MYCC_ERROR_INPUT, "%s: dimension %d (%s) is %lld, the package was compiled for %s", port.name,
+              symbol.dim, dim, static_cast<long long>(size), range.text());
+}
+
+int wrong_size(const Entry &entry, const mycc_port &port, int32_t d, int64_t size, int64_t expected,
+               const int64_t *symbols) {
+  const char *dim = port.dims[d];
+  if (is_number(dim))
+    return fail(MYCC_ERROR_INPUT, "%s: dimension %d is %lld, the package was compiled for %s", port.name, d,
+                static_cast<long long>(size), dim);
+  Line why;
+  for (int32_t i = 0; i < entry.info->n_symbols; ++i) {
+    const SizeSymbol &symbol = entry.info->symbols[i];
+    if (!mentions(dim, symbol.named.name)) continue;
+    why.add("%s%s is %lld by dimension %d of %s", why.empty() ? "" : ", ", symbol.named.name,
+            static_cast<long long>(symbols[i]), symbol.dim, entry.info->inputs[symbol.input].name);
+  }
+  return fail(MYCC_ERROR_INPUT, "%s: dimension %d (%s) is %lld, but has to be %lld here%s%s", port.name, d, dim,
+              static_cast<long long>(size), static_cast<long long>(expected), why.empty() ? "" : ": ", why.text());
+}
+
+}  // namespace
+
+int Call::bind(const Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, bool data) {
+  const EntryInfo &info = *entry.info;
+  if (int status = check_count(entry, n_inputs, info.inputs, info.n_inputs, "input")) return status;
+  for (int32_t i = 0; i < n_inputs; ++i)
+    if (int status = check_tensor(info.inputs[i], inputs[i])) return status;
+  if (int status = read_symbols(entry, inputs)) return status;
+  if (int status = check_dims(entry, inputs)) return status;
+  return data ? make_dense(entry, inputs) : MYCC_OK;
+}
+
+int Call::read_symbols(const Entry &entry, const mycc_tensor *inputs) {
+  for (int32_t i = 0; i < entry.info->n_symbols; ++i) {
+    const SizeSymbol &symbol = entry.info->symbols[i];
+    int64_t size = inputs[symbol.input].shape[symbol.dim], rest = size - symbol.offset;
+    int64_t value = rest / symbol.scale;
+    if (size < 0 || rest % symbol.scale || value < symbol.named.min || value > symbol.named.max)
+      return wrong_range(entry.info->inputs[symbol.input], symbol, size);
+    symbols_[i] = value;
+  }
+  return MYCC_OK;
+}
+
+int Call::check_dims(const Entry &entry, const mycc_tensor *inputs) {
+  entry.code->input_dims(symbols_, dims_);
+  const int64_t *dim = dims_;
+  for (int32_t i = 0; i < entry.info->n_inputs; ++i)
+    for (int32_t d = 0; d < inputs[i].ndim; ++d, ++dim)
+      if (inputs[i].shape[d] != *dim)
+        return wrong_size(entry, entry.info->inputs[i], d, inputs[i].shape[d], *dim, symbols_);
+  return MYCC_OK;
+}
+
+// Kernels read dense, aligned inputs; others are copied first.
+int Call::make_dense(const Entry &entry, const mycc_tensor *inputs) {
+  size_t copied = 0;
+  for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
+    const mycc_tensor &tensor = inputs[i];
+    const char *name = entry.info->inputs[i].name;
+    if (!dense_bytes(tensor.shape, tensor.ndim, dtype_bytes(tensor.dtype), &input_bytes_[i]))
+      return fail(MYCC_ERROR_INPUT, "%s: is too large", name);
+    if (!tensor.data && input_bytes_[i]) return fail(MYCC_ERROR_INPUT, "%s: has no data", name);
+    inputs_[i] = tensor.data;
+    if (is_dense(tensor) && is_aligned(tensor)) continue;
+    inputs_[i] = nullptr;
+    copied += (size_t(input_bytes_[i]) + kLine - 1) & ~(kLine - 1);
+  }
+  if (copied == 0) return MYCC_OK;
+  uint8_t *room = dense_.reserve(copied);
+  if (!room) return out_of_memory(copied);
+  for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
+    if (inputs_[i] || input_bytes_[i] == 0) continue;
+    copy_dense(inputs[i], room);
+    inputs_[i] = room;
+    room += (size_t(input_bytes_[i]) + kLine - 1) & ~(kLine - 1);
+  }
+  return MYCC_OK;
+}
+
+int Call::bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outputs) {
+  const EntryInfo &info = *entry.info;
+  if (int status = check_count(entry, n_outputs, info.outputs, info.n_outputs, "output")) return status;
+  entry.code->output_dims(symbols_, output_dims_);
+  const int64_t *dims = output_dims_;
+  int status = MYCC_OK;
+  int32_t done = 0;
+  for (; done < n_outputs && status == MYCC_OK; ++done) {
+    const mycc_port &port = info.outputs[done];
+    mycc_tensor &tensor = outputs[done];
+    int64_t bytes;
+    if (!dense_bytes(dims, port.ndim, dtype_bytes(port.dtype), &bytes)) {
+      status = fail(MYCC_ERROR_RUN, "out of memory: the output %s is too large", port.name);
+    } else if (tensor.data) {
+      status = check_output(port, tensor, dims);
+      if (status == MYCC_OK) status = check_overlap(entry, outputs, done);
+    } else {
+      tensor.owner = nullptr;
+      if (!allocate_output(port.dtype, dims, port.ndim, bytes, &tensor)) status = out_of_memory(size_t(bytes));
+    }
+    outputs_[done] = tensor.data;
+    dims += port.ndim;
+  }
+  for (int32_t i = 0; status != MYCC_OK && i < done; ++i) free_output(&outputs[i]);
+  return status;
+}
+
+int Call::check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims) {
+  if (int status = check_tensor(port, tensor)) return status;
+  for (int32_t d = 0; d < port.ndim; ++d)
+    if (tensor.shape[d] != dims[d])
+      return fail(MYCC_ERROR_INPUT, "%s: dimension %d (%s) is %lld, but the output has %lld", port.name, d,
+                  port.dims[d], static_cast<long long>(tensor.shape[d]), static_cast<long long>(dims[d]));
+  if (!is_dense(tensor) || !is_aligned(tensor))
+    return fail(MYCC_ERROR_INPUT, "%s: an output has to be dense, row-major and aligned to its element", port.name);
+  return MYCC_OK;
+}
+
+// An output that the caller gave must not lie over an input or over another one.
+int Call::check_overlap(const Entry &entry, const mycc_tensor *outputs, int32_t output) {
+  const EntryInfo &info = *entry.info;
+  auto begin_of = [](const void *data) { return reinterpret_cast<uintptr_t>(data); };
+  auto bytes_of = [](const mycc_tensor &tensor) {
+    int64_t bytes = 0;
+    dense_bytes(tensor.shape, tensor.ndim, dtype_bytes(tensor.dtype), &bytes);
+    return uintptr_t(bytes);
+  };
+  uintptr_t begin = begin_of(outputs[output].data), end = begin + bytes_of(outputs[output]);
+  for (int32_t i = 0; i < info.n_inputs; ++i) {
+    uintptr_t other = begin_of(inputs_[i]);
+    if (begin < other + uintptr_t(input_bytes_[i]) && other < end)
+      return fail(MYCC_ERROR_INPUT, "%s: the output overlaps the input %s", info.outputs[output].name,
+                  info.inputs[i].name);
+  }
+  for (int32_t i = 0; i < output; ++i) {
+    uintptr_t other = begin_of(outputs[i].data);
+    if (begin < other + bytes_of(outputs[i]) && other < end)
+      return fail(MYCC_ERROR_INPUT, "%s: the output overlaps the output %s", info.outputs[output].name,
+                  info.outputs[i].name);
+  }
+  return MYCC_OK;
+}
+
+}  // namespace mycc::runtime

@@ -1,0 +1,266 @@
+#include "call.h"
+
+#include <stdio.h>
+
+#include "os.h"
+#include "planner.h"
+
+namespace mycc::runtime {
+
+namespace {
+
+constexpr size_t kMaxPlans = 64;                       // kept for an entry point
+constexpr size_t kLargeArena = size_t(64) << 20;       // given back when calls stop needing it
+constexpr int32_t kOversizedCalls = 16;                // after so many
+constexpr size_t kMaxFreeBytes = size_t(256) << 20;    // that more than one free state may hold
+
+int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
+
+bool same(const int64_t *a, const int64_t *b, int32_t n) {
+  for (int32_t i = 0; i < n; ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
+}  // namespace
+
+// ---- life
+
+Call::Call(mycc_model &model) : model_(model) {
+  host_ = {this, host_parallel_for, host_scratch, host_fail, nullptr, model.threads};
+}
+
+bool Call::allocate() {
+  int32_t inputs = 0, outputs = 0, symbols = 0, buffers = 0, input_dims = 0, output_dims = 0;
+  for (int32_t i = 0; i < model_.manifest.n_entries; ++i) {
+    const EntryInfo &info = *model_.entries[i].info;
+    inputs = most(inputs, info.n_inputs), outputs = most(outputs, info.n_outputs);
+    symbols = most(symbols, info.n_symbols), buffers = most(buffers, model_.entries[i].code->n_buffers);
+    input_dims = most(input_dims, info.input_dims), output_dims = most(output_dims, info.output_dims);
+  }
+  symbols_ = region_.array<int64_t>(size_t(symbols));
+  planned_symbols_ = region_.array<int64_t>(size_t(symbols));
+  dims_ = region_.array<int64_t>(size_t(input_dims));
+  output_dims_ = region_.array<int64_t>(size_t(output_dims));
+  sizes_ = region_.array<int64_t>(size_t(buffers));
+  offsets_ = region_.array<int64_t>(size_t(buffers));
+  inputs_ = region_.array<const void *>(size_t(inputs));
+  input_bytes_ = region_.array<int64_t>(size_t(inputs));
+  outputs_ = region_.array<void *>(size_t(outputs));
+  void *scratch = calloc(size_t(model_.threads), sizeof(Memory));
+  scratch_ = static_cast<Memory *>(scratch);
+  for (int32_t i = 0; scratch_ && i < model_.threads; ++i) new (&scratch_[i]) Memory();
+  return symbols_ && planned_symbols_ && dims_ && output_dims_ && sizes_ && offsets_ && inputs_ && input_bytes_ &&
+         outputs_ && scratch_;
+}
+
+Call *Call::take_free(mycc_model &model) {
+  Call *call = model.free_calls;
+  if (!call) return nullptr;
+  model.free_calls = call->next_;
+  model.n_free_calls -= 1;
+  model.free_bytes -= call->held_bytes();
+  return call;
+}
+
+Call *Call::acquire(mycc_model &model) {
+  {
+    Locked locked(model.lock);
+    if (Call *call = take_free(model)) return call;
+  }
+  void *memory = nullptr;
+  if (posix_memalign(&memory, 64, sizeof(Call)) != 0) {
+    out_of_memory(sizeof(Call));
+    return nullptr;
+  }
+  Call *call = new (memory) Call(model);
+  if (call->allocate()) return call;
+  destroy(call);
+  out_of_memory(4096);
+  return nullptr;
+}
+
+void Call::release(Call *call) {
+  mycc_model &model = call->model_;
+  call->trim();
+  {
+    Locked locked(model.lock);
+    size_t bytes = call->held_bytes();
+    bool keep = model.n_free_calls == 0 ||
+                (model.n_free_calls < available_threads() && model.free_bytes + bytes <= kMaxFreeBytes);
+    if (keep) {
+      call->next_ = model.free_calls;
+      model.free_calls = call;
+      model.n_free_calls += 1;
+      model.free_bytes += bytes;
+      return;
+    }
+  }
+  destroy(call);
+}
+
+void Call::destroy(Call *call) {
+  for (int32_t i = 0; call->scratch_ && i < call->model_.threads; ++i) call->scratch_[i].~Memory();
+  free(call->scratch_);
+  call->~Call();
+  free(call);
+}
+
+size_t Call::held_bytes() const {
+  size_t bytes = arena_.capacity() + dense_.capacity();
+  for (int32_t i = 0; i < model_.threads; ++i) bytes += scratch_[i].capacity();
+  return bytes;
+}
+
+// A large arena is kept as long as calls need it.
+void Call::trim() {
+  bool oversized = arena_.capacity() > kLargeArena && size_t(arena_bytes_) < arena_.capacity() / 4;
+  oversized_calls_ = oversized ? oversized_calls_ + 1 : 0;
+  if (oversized_calls_ >= kOversizedCalls) arena_.release();
+  if (dense_.capacity() > kLargeArena) dense_.release();
+}
+
+// ---- memory
+
+int Call::place(Entry &entry) {
+  const mycc_entry &code = *entry.code;
+  if (code.n_buffers == 0) {
+    arena_bytes_ = live_bytes_ = 0;
+    placed_ = offsets_;
+    return MYCC_OK;
+  }
+  if (code.static_offsets) {
+    arena_bytes_ = code.static_arena_size;
+    placed_ = code.static_offsets;
+    return MYCC_OK;
+  }
+  placed_ = offsets_;
+  if (planned_ == &entry && same(symbols_, planned_symbols_, code.n_symbols)) return MYCC_OK;
+  if (!find_plan(entry)) {
+    planned_ = nullptr;
+    if (int status = make_plan(entry)) return status;
+    keep_plan(entry);
+  }
+  planned_ = &entry;
+  memcpy(planned_symbols_, symbols_, size_t(code.n_symbols) * sizeof(int64_t));
+  return MYCC_OK;
+}
+
+int Call::make_plan(const Entry &entry) {
+  const mycc_entry &code = *entry.code;
+  code.buffer_sizes(symbols_, sizes_);
+  int64_t total = 0;
+  for (int32_t i = 0; i < code.n_buffers; ++i)
+    if (sizes_[i] < 0 || __builtin_add_overflow(total, sizes_[i], &total))
+      return fail(MYCC_ERROR_RUN, "out of memory: the intermediate tensors of %s are too large", code.name);
+  if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, offsets_, &arena_bytes_, &live_bytes_))
+    return out_of_memory(size_t(code.n_buffers) * 64);
+  return MYCC_OK;
+}
+
+int Call::sum_live(const Entry &entry) {
+  if (!entry.code->n_buffers || !entry.code->static_offsets) return MYCC_OK;
+  planned_ = nullptr;  // offsets_ is overwritten
+  int status = make_plan(entry);
+  arena_bytes_ = entry.code->static_arena_size;
+  return status;
+}
+
+bool Call::find_plan(Entry &entry) {
+  const mycc_entry &code = *entry.code;
+  Locked locked(model_.lock);
+  for (Plan &plan : entry.plans) {
+    if (!same(plan.symbols, symbols_, code.n_symbols)) continue;
+    memcpy(offsets_, plan.offsets, size_t(code.n_buffers) * sizeof(int64_t));
+    arena_bytes_ = plan.arena, live_bytes_ = plan.live;
+    plan.last_use = ++entry.plan_uses;
+    return true;
+  }
+  return false;
+}
+
+// In place of the one that was not used for the longest time, once there are enough. Where memory is short, the next
+// call plans again.
+void Call::keep_plan(Entry &entry) {
+  const mycc_entry &code = *entry.code;
+  Locked locked(model_.lock);
+  Plan *kept = nullptr;
+  if (entry.plans.size() < kMaxPlans) {
+    Plan fresh{};
+    fresh.symbols = model_.region.array<int64_t>(size_t(code.n_symbols));
+    fresh.offsets = model_.region.array<int64_t>(size_t(code.n_buffers));
+    if (!fresh.symbols || !fresh.offsets || !entry.plans.push(fresh)) return;
+    kept = &entry.plans[entry.plans.size() - 1];
+  } else {
+    for (Plan &plan : entry.plans)
+      if (!kept || plan.last_use < kept->last_use) kept = &plan;
+  }
+  memcpy(kept->symbols, symbols_, size_t(code.n_symbols) * sizeof(int64_t));
+  memcpy(kept->offsets, offsets_, size_t(code.n_buffers) * sizeof(int64_t));
+  kept->arena = arena_bytes_, kept->live = live_bytes_;
+  kept->last_use = ++entry.plan_uses;
+}
+
+int Call::reserve_arena() { return arena_.reserve(size_t(arena_bytes_)) ? MYCC_OK : out_of_memory(size_t(arena_bytes_)); }
+
+// ---- running
+
+int Call::execute(const Entry &entry) {
+  CallInFlight flight(model_.threads);
+  flight_ = &flight;
+  failed_.store(0, std::memory_order_relaxed);
+  mycc_call call{&host_, model_.weights, arena_.reserve(0), placed_, inputs_, outputs_, symbols_};
+  entry.code->run(&call);
+  flight_ = nullptr;
+  if (failed_.load(std::memory_order_acquire)) return fail(failure_code_, "%s", failure_);
+  return MYCC_OK;
+}
+
+int Call::profile(const Entry &entry, int32_t runs, int64_t *nanoseconds) {
+  int status = execute(entry);  // warms the caches, and its time does not count
+  n_kernels_ = entry.code->n_kernels;
+  for (int32_t i = 0; i < n_kernels_; ++i) nanoseconds[i] = 0;
+  kernel_times_ = nanoseconds;
+  host_.trace = host_trace;
+  for (int32_t run = 0; run < runs && status == MYCC_OK; ++run) {
+    last_kernel_ = -1;
+    status = execute(entry);
+  }
+  host_.trace = nullptr;
+  kernel_times_ = nullptr;
+  for (int32_t i = 0; i < n_kernels_; ++i) nanoseconds[i] /= runs;
+  return status;
+}
+
+void Call::host_parallel_for(void *ctx, int64_t n, int64_t grain, mycc_body body, void *argument) {
+  static_cast<Call *>(ctx)->flight_->parallel_for(n, grain, body, argument);
+}
+
+void *Call::host_scratch(void *ctx, int32_t worker, size_t bytes) {
+  uint8_t *memory = static_cast<Call *>(ctx)->scratch_[worker].reserve(bytes);
+  if (!memory) {
+    Line line;
+    line.add("out of memory: %zu more bytes are needed", bytes);
+    host_fail(ctx, MYCC_ERROR_RUN, line.text());
+  }
+  return memory;
+}
+
+// The first failure wins; it is read when all threads of the call are done.
+void Call::host_fail(void *ctx, int32_t code, const char *text) {
+  Call *call = static_cast<Call *>(ctx);
+  int32_t none = 0;
+  if (!call->failed_.compare_exchange_strong(none, 1)) return;
+  call->failure_code_ = code == MYCC_OK ? int32_t(MYCC_ERROR_RUN) : code;
+  snprintf(call->failure_, sizeof call->failure_, "%s", text ? text : "the run failed");
+}
+
+void Call::host_trace(void *ctx, int32_t kernel) {
+  Call *call = static_cast<Call *>(ctx);
+  int64_t now = now_nanoseconds();
+  if (call->last_kernel_ >= 0) call->kernel_times_[call->last_kernel_] += now - call->last_time_;
+  call->last_kernel_ = kernel >= 0 && kernel < call->n_kernels_ ? kernel : -1;
+  call->last_time_ = now_nanoseconds();
+}
+
+}  // namespace mycc::runtime

@@ -1,0 +1,86 @@
+// call.h: the state of one run of an entry point. A model keeps a few for the next calls, so that a call in the steady
+// state allocates nothing but its outputs.
+#pragma once
+
+#include <atomic>
+
+#include "errors.h"
+#include "loaded.h"
+#include "pool.h"
+
+namespace mycc::runtime {
+
+class Call {
+ public:
+  // A state from the model's free ones, or a new one; NULL: out of memory (the error is stored).
+  static Call *acquire(mycc_model &model);
+  static void release(Call *call);
+  static Call *take_free(mycc_model &model);  // NULL: none. Not locked.
+  static void destroy(Call *call);
+
+  // Checks the inputs against the signature and finds the values of the size symbols. With `data`, also makes the
+  // inputs dense. bind.cpp.
+  int bind(const Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, bool data);
+  // Checks the outputs that the caller gave and allocates the others; undoes the latter when it fails. bind.cpp.
+  int bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outputs);
+  // Finds the place of the arena's buffers for these sizes. call.cpp.
+  int place(Entry &entry);
+  int reserve_arena();
+  // Finds live_bytes() where the compiler placed the buffers.
+  int sum_live(const Entry &entry);
+  int execute(const Entry &entry);
+  int profile(const Entry &entry, int32_t runs, int64_t *nanoseconds);
+
+  int64_t arena_bytes() const { return arena_bytes_; }
+  int64_t live_bytes() const { return live_bytes_; }
+
+ private:
+  explicit Call(mycc_model &model);
+  bool allocate();
+  int read_symbols(const Entry &entry, const mycc_tensor *inputs);
+  int check_dims(const Entry &entry, const mycc_tensor *inputs);
+  int make_dense(const Entry &entry, const mycc_tensor *inputs);
+  int check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims);
+  int check_overlap(const Entry &entry, const mycc_tensor *outputs, int32_t output);
+  int make_plan(const Entry &entry);
+  bool find_plan(Entry &entry);
+  void keep_plan(Entry &entry);
+  size_t held_bytes() const;
+  void trim();
+
+  static void host_parallel_for(void *ctx, int64_t n, int64_t grain, mycc_body body, void *argument);
+  static void *host_scratch(void *ctx, int32_t worker, size_t bytes);
+  static void host_fail(void *ctx, int32_t code, const char *text);
+  static void host_trace(void *ctx, int32_t kernel);
+
+  mycc_model &model_;
+  mycc_host host_;
+  CallInFlight *flight_ = nullptr;
+  Region region_;
+  Call *next_ = nullptr;
+
+  // Sized for the largest entry point.
+  int64_t *symbols_ = nullptr, *dims_ = nullptr, *output_dims_ = nullptr, *sizes_ = nullptr, *offsets_ = nullptr;
+  const void **inputs_ = nullptr;
+  int64_t *input_bytes_ = nullptr;
+  void **outputs_ = nullptr;
+
+  const Entry *planned_ = nullptr;  // whose plan offsets_ holds, for the symbols
+  int64_t *planned_symbols_ = nullptr;
+  const int64_t *placed_ = nullptr;  // offsets_, or the compiler's
+  int64_t arena_bytes_ = 0, live_bytes_ = 0;
+  int32_t oversized_calls_ = 0;  // in a row, that left most of a large arena unused
+
+  Memory arena_, dense_;
+  Memory *scratch_ = nullptr;  // one of each worker
+
+  std::atomic<int32_t> failed_{0};
+  int32_t failure_code_ = 0;
+  char failure_[1024];
+
+  int64_t *kernel_times_ = nullptr;
+  int64_t last_time_ = 0;
+  int32_t last_kernel_ = -1, n_kernels_ = 0;
+};
+
+}  // namespace mycc::runtime

@@ -1,0 +1,204 @@
+// load.cpp: from a package's bytes to a model: check all, choose the target, map the weights, load the code.
+
+#include "call.h"
+#include "cpu.h"
+#include "errors.h"
+#include "loaded.h"
+#include "pool.h"
+#include "zip.h"
+
+namespace mycc::runtime {
+
+namespace {
+
+constexpr size_t kWeightAlignment = 64;
+
+// ---- all models, for forks
+
+mycc_model *all_models = nullptr;
+Lock all_models_lock;
+
+void before_fork() {
+  all_models_lock.acquire();
+  for (mycc_model *model = all_models; model; model = model->next) model->lock.acquire();
+  pool_before_fork();
+}
+void after_fork(bool in_child) {
+  pool_after_fork(in_child);
+  for (mycc_model *model = all_models; model; model = model->next) model->lock.release();
+  all_models_lock.release();
+}
+void after_fork_in_parent() { after_fork(false); }
+void after_fork_in_child() { after_fork(true); }
+
+void register_model(mycc_model *model) {
+  static bool fork_prepared = false;
+  Locked locked(all_models_lock);
+  if (!fork_prepared) at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+  fork_prepared = true;
+  model->next = all_models;
+  if (all_models) all_models->previous = model;
+  all_models = model;
+}
+
+void forget_model(mycc_model *model) {
+  Locked locked(all_models_lock);
+  if (model->next) model->next->previous = model->previous;
+  if (model->previous) model->previous->next = model->next;
+  if (all_models == model) all_models = model->next;
+}
+
+// ---- target
+
+void list_targets(const Manifest &manifest, Line *line) {
+  for (int32_t i = 0; i < manifest.n_targets; ++i) line->add("%s%s", i ? ", " : "", manifest.targets[i].name);
+}
+
+int choose_named(mycc_model *model, const char *label, const char *name) {
+  Line held;
+  list_targets(model->manifest, &held);
+  for (int32_t i = 0; i < model->manifest.n_targets; ++i) {
+    const TargetInfo &target = model->manifest.targets[i];
+    if (strcmp(target.name, name) != 0) continue;
+    if (cpu_rank(target.isa) == 0)
+      return fail(MYCC_ERROR_LOAD, "%s: the target %s does not run here: this CPU runs code up to %s", label, name,
+                  cpu_best_isa());
+    model->target = &target;
+    return MYCC_OK;
+  }
+  return fail(MYCC_ERROR_LOAD, "%s has no target %s; it holds %s", label, name, held.text());
+}
+
+int choose_target(mycc_model *model, const char *label, const char *name) {
+  if (name) return choose_named(model, label, name);
+  int best = 0;
+  for (int32_t i = 0; i < model->manifest.n_targets; ++i) {
+    const TargetInfo &target = model->manifest.targets[i];
+    int rank = cpu_rank(target.isa);
+    if (rank > best) best = rank, model->target = &target;
+  }
+  if (best) return MYCC_OK;
+  Line held;
+  list_targets(model->manifest, &held);
+  return fail(MYCC_ERROR_LOAD,
+              "%s has no code for this CPU, which runs code up to %s; it holds %s\n  Compile the model with --target "
+              "cpu:%s.",
+              label, cpu_best_isa(), held.text(), cpu_best_isa());
+}
+
+// ---- weights and code
+
+int place_weights(mycc_model *model, const Archive &archive) {
+  const uint8_t *data = archive.data + model->manifest.weights_offset;
+  model->weights = data;
+  if (reinterpret_cast<uintptr_t>(data) % kWeightAlignment == 0) return MYCC_OK;
+  const Member *member = archive.find(model->manifest.weights_member);
+  size_t bytes = size_t(member->offset + member->size - model->manifest.weights_offset);
+  uint8_t *copy = model->aligned_weights.reserve(bytes);
+  if (!copy) return out_of_memory(bytes);
+  memcpy(copy, data, bytes);
+  model->weights = copy;
+  return MYCC_OK;
+}
+
+bool fits(const EntryInfo &info, const mycc_entry &code) {
+  if (strcmp(info.name, code.name) != 0 || info.n_inputs != code.n_inputs || info.n_outputs != code.n_outputs ||
+      info.n_symbols != code.n_symbols)
+    return false;
+  for (int32_t i = 0; i < code.n_buffers; ++i) {
+    const mycc_buffer &buffer = code.buffers[i];
+    if (buffer.first < 0 || buffer.last < buffer.first || buffer.last >= code.n_kernels) return false;
+  }
+  return true;
+}
+
+int open_program(mycc_model *model, const Archive &archive, const char *label) {
+  Span name = model->target->library;
+  const Member *member = archive.find(name);
+  if (int status = load_code(archive.data + member->offset, member->size, name.data, &model->code)) return status;
+  auto get = reinterpret_cast<decltype(&mycc_program_get)>(find_symbol(model->code, "mycc_program_get"));
+  model->program = get ? get() : nullptr;
+  if (!model->program || model->program->abi_version != MYCC_ABI_VERSION)
+    return fail(MYCC_ERROR_LOAD, "%s: %s does not speak version %u of the code interface", label, name.data,
+                MYCC_ABI_VERSION);
+  const Manifest &manifest = model->manifest;
+  bool same = model->program->n_entries == manifest.n_entries;
+  for (int32_t i = 0; same && i < manifest.n_entries; ++i) same = fits(manifest.entries[i], model->program->entries[i]);
+  if (!same) return fail(MYCC_ERROR_LOAD, "%s: %s does not fit manifest.json" MYCC_DAMAGED, label, name.data);
+
+  model->entries = static_cast<Entry *>(calloc(uint32_t(manifest.n_entries), sizeof(Entry)));
+  if (!model->entries) return out_of_memory(size_t(manifest.n_entries) * sizeof(Entry));
+  for (int32_t i = 0; i < manifest.n_entries; ++i) {
+    Entry *entry = new (&model->entries[i]) Entry();
+    entry->info = &manifest.entries[i];
+    entry->code = &model->program->entries[i];
+  }
+  return MYCC_OK;
+}
+
+int read_options(const mycc_load_options *given, mycc_load_options *options) {
+  *options = {sizeof *options, 0, 0, nullptr};
+  if (!given) return MYCC_OK;
+  if (given->struct_size < offsetof(mycc_load_options, target))
+    return fail(MYCC_ERROR_LOAD, "mycc_load_options.struct_size has to be sizeof(mycc_load_options), not %u",
+                given->struct_size);
+  memcpy(options, given, given->struct_size < sizeof *options ? given->struct_size : sizeof *options);
+  if (options->threads < 0)
+    return fail(MYCC_ERROR_LOAD, "threads has to be a number from 1, or 0 for one per core, not %d", options->threads);
+  return MYCC_OK;
+}
+
+int build_model(mycc_model *model, const char *label, const void *data, size_t size, const mycc_load_options &options) {
+  int32_t cores = available_threads();
+  model->threads = options.threads == 0 ? cores : options.threads < kMaxThreads ? options.threads : kMaxThreads;
+  Archive archive;
+  if (int status = read_archive(static_cast<const uint8_t *>(data), size, label, &archive)) return status;
+  bool full = options.check_full != 0;
+  int status = read_manifest(archive, label, full, &model->region, &model->json, &model->manifest);
+  if (status) return status;
+  if ((status = choose_target(model, label, options.target))) return status;
+  if ((status = place_weights(model, archive))) return status;
+  return open_program(model, archive, label);
+}
+
+void destroy(mycc_model *model) {
+  while (model->free_calls) Call::destroy(Call::take_free(*model));
+  for (int32_t i = 0; model->entries && i < model->manifest.n_entries; ++i) model->entries[i].~Entry();
+  free(model->entries);
+  unload_code(&model->code);
+  Mapping file = model->file;
+  model->~mycc_model();
+  free(model);
+  unmap_file(&file);
+}
+
+}  // namespace
+
+int load_model(const char *path, const void *data, size_t size, const mycc_load_options *options, mycc_model **model) {
+  mycc_load_options read;
+  if (int status = read_options(options, &read)) return status;
+  void *memory = calloc(1, sizeof(mycc_model));
+  if (!memory) return out_of_memory(sizeof(mycc_model));
+  mycc_model *made = new (memory) mycc_model();
+  int status = MYCC_OK;
+  if (!data) {
+    status = map_file(path, &made->file);
+    data = made->file.data, size = made->file.size;
+  }
+  if (status == MYCC_OK) status = build_model(made, path, data, size, read);
+  if (status != MYCC_OK) {
+    destroy(made);
+    return status;
+  }
+  register_model(made);
+  *model = made;
+  return MYCC_OK;
+}
+
+void unload_model(mycc_model *model) {
+  if (!model) return;
+  forget_model(model);
+  destroy(model);
+}
+
+}  // namespace mycc::runtime

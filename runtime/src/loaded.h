@@ -1,0 +1,60 @@
+// loaded.h: a loaded package (mycc_model of the C API).
+#pragma once
+
+#include "json.h"
+#include "lock.h"
+#include "manifest.h"
+#include "memory.h"
+#include "mycc/abi.h"
+#include "mycc/model.h"
+#include "os.h"
+#include "tensor.h"
+
+namespace mycc::runtime {
+
+class Call;
+
+// Where the buffers of an entry point lie for some sizes.
+struct Plan {
+  int64_t *symbols, *offsets;
+  int64_t arena, live;
+  uint64_t last_use;
+};
+
+struct Entry {
+  const EntryInfo *info;
+  const mycc_entry *code;
+  Array<Plan> plans;  // the latest ones; guarded by the model's lock
+  uint64_t plan_uses;
+};
+
+}  // namespace mycc::runtime
+
+struct mycc_model {
+  mycc::runtime::Mapping file;           // empty: the package lies in memory of the caller
+  mycc::runtime::Memory aligned_weights; // only where that memory is not aligned
+  mycc::runtime::Region region;
+  mycc::runtime::Json json;              // its text holds the manifest's strings
+  mycc::runtime::Manifest manifest;
+  const mycc::runtime::TargetInfo *target = nullptr;
+  mycc::runtime::CodeImage code;
+  const mycc_program *program = nullptr;
+  const uint8_t *weights = nullptr;
+  mycc::runtime::Entry *entries = nullptr;
+  int32_t threads = 1;
+
+  mycc::runtime::Lock lock;              // guards what follows, and the plans
+  mycc::runtime::Call *free_calls = nullptr;
+  int32_t n_free_calls = 0;
+  size_t free_bytes = 0;                 // that the free calls hold
+
+  mycc_model *next = nullptr, *previous = nullptr;  // all models of the process
+};
+
+namespace mycc::runtime {
+
+// Loads from `data` if it is not NULL, else from the file at `path`.
+int load_model(const char *path, const void *data, size_t size, const mycc_load_options *options, mycc_model **model);
+void unload_model(mycc_model *model);
+
+}  // namespace mycc::runtime

@@ -1,0 +1,155 @@
+"""In-place operators and views become functional ones with the same results."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from mycc import CompileError
+from mycc.compiler.capture import capture, format_graph
+from torch.export import Dim
+
+
+def relu_chain(x):
+    y = torch.relu_(x * 2)
+    return y + 1
+
+
+def views(x):
+    y = x * 2
+    row, flat = y[0], y.view(-1)
+    row.mul_(3)
+    y[:, 1] = 7
+    flat.add_(1)
+    return y + 1, row, flat
+
+
+def write_back_through_two_views(x):
+    y = x.clone()
+    y.transpose(0, 1)[1:].unsqueeze(0).mul_(2)
+    return y
+
+
+def written_constant(x):
+    table = torch.tensor([1.0, 2.0, 3.0])
+    table[0] = 5
+    return x + table, table
+
+
+def slice_assignment(x):
+    y = torch.zeros(x.shape[0], 5)
+    y[:, 1:4] = x
+    return y
+
+
+def keeps_dtype(x):
+    y = x + 1
+    y += torch.ones(3, dtype=torch.float64)
+    mask = torch.zeros(4, 3, dtype=torch.long)
+    mask[1:] = 3
+    mask |= 4
+    return y, mask, y.masked_fill_(y > 0, 2.0)
+
+
+def split_parts(x):
+    first, second = x.clone().split(2)
+    first.add_(1)
+    return first, second
+
+
+def regions(x):
+    with torch.no_grad():
+        y = x + 1
+    with torch.autocast("cpu", enabled=False):
+        z = y @ x.T
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        w = x @ x.T
+    return z, w
+
+
+PROGRAMS = [
+    relu_chain,
+    views,
+    write_back_through_two_views,
+    written_constant,
+    slice_assignment,
+    keeps_dtype,
+    split_parts,
+]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("program", [*PROGRAMS, regions], ids=lambda f: f.__name__)
+def test_same_result_without_writes(program, dynamic):
+    if dynamic and program in (keeps_dtype, split_parts):
+        pytest.skip("its sizes are fixed")
+    shapes = ({0: Dim("batch", min=2, max=8)},) if dynamic else None
+    graph = capture(program, (torch.randn(4, 3),), dynamic_shapes=shapes)
+    for node in graph.module.graph.nodes:
+        assert not (hasattr(node.target, "_schema") and node.target._schema.is_mutable), node.format_node()
+        assert "higher_order" not in str(type(node.target)), node.format_node()
+    graph.module.graph.lint()
+    expected = program(graph.examples[0].clone())
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for got, want in zip(graph.module(*graph.examples), expected, strict=True):
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def test_graph_text(golden):
+    graph = capture(views, (torch.randn(4, 3),), dynamic_shapes=({0: Dim("batch", max=8)},))
+    text = format_graph(graph)
+    assert re.search(r"%mul: .* # -  test_functional.py:\d+\n", text)
+    golden(re.sub(r" +# .*", "", text))
+
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        self.count.add_(1)
+        return x + self.count
+
+
+class Assigner(Counter):
+    def forward(self, x):
+        self.count = self.count + 1
+        return x + self.count
+
+
+class Inside(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("kind", [Counter, Assigner])
+def test_a_changed_buffer_is_refused(kind):
+    with pytest.raises(CompileError, match=r"the model changes its buffer 'inner.count'"):
+        capture(Inside(kind()), (torch.randn(2),))
+
+
+def test_a_changed_buffer_names_the_line():
+    with pytest.raises(CompileError, match=r"test_functional.py:\d+  self.count.add_\(1\)"):
+        capture(Counter(), (torch.randn(2),))
+
+
+@pytest.mark.parametrize("write", [lambda x: x.relu_(), lambda x: x.view(-1).relu_()], ids=["direct", "view"])
+def test_a_changed_input_is_refused(write):
+    with pytest.raises(CompileError, match="the model changes its input 'x'"):
+        capture(write, (torch.randn(2, 2),))
+
+
+def test_training_mode_is_refused():
+    norm = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 1), torch.nn.BatchNorm2d(3))
+    with pytest.raises(CompileError, match=r"buffer '1.num_batches_tracked'(.|\n)*call model.eval\(\)"):
+        capture(norm, (torch.randn(2, 3, 4, 4),))
+    drop = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5))
+    with pytest.raises(CompileError, match=r"training mode(.|\n)*module '1' \(Dropout\)(.|\n)*model.eval\(\)"):
+        capture(drop, (torch.randn(2, 3),))

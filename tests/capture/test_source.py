@@ -1,0 +1,122 @@
+"""The forms of SOURCE, and what is said about files that give no model."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+
+import pytest
+import torch
+from mycc import CompileError
+from mycc.compiler.capture import load_source
+
+GOOD = """
+    import torch
+    model = torch.nn.Linear(3, 2)
+    example_inputs = (torch.ones(1, 3),)
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+
+    def write(text, name="my_model.py"):
+        (tmp_path / name).write_text(textwrap.dedent(text))
+        return name
+
+    return write
+
+
+def test_model_and_inputs(write):
+    source = load_source(write(GOOD + "    dynamic_shapes = ({0: torch.export.Dim('batch')},)\n"))
+    assert (source.name, len(source.args), dict(source.kwargs)) == ("my_model", 1, {})
+    assert source.dynamic_shapes is not None
+
+
+def test_functions_keyword_inputs_and_modules_beside_the_file(write, capsys):
+    write("WIDTH = 3", "beside.py")
+    source = load_source(
+        write("""
+            import torch
+            from beside import WIDTH
+            print("loading")
+            def get_model(): return torch.nn.Linear(WIDTH, 2)
+            def get_example_inputs(): return (), {"input": torch.ones(1, WIDTH)}
+        """)
+    )
+    assert isinstance(source.model, torch.nn.Linear)
+    assert list(source.kwargs) == ["input"]
+    assert capsys.readouterr().out == "loading\n"
+
+
+@pytest.mark.parametrize("form", ["my_model.py:tiny", "my_model:tiny"])
+def test_factories(write, form):
+    write("""
+        import torch
+        def tiny(): return torch.nn.Linear(3, 2), (torch.ones(1, 3),)
+    """)
+    sys.modules.pop("my_model", None)
+    source = load_source(form)
+    assert source.name == "tiny"
+    assert source.args[0].shape == (1, 3)
+
+
+def test_saved_program(tmp_path):
+    program = torch.export.export(torch.nn.Linear(3, 2), (torch.ones(1, 3),))
+    torch.export.save(program, tmp_path / "linear.pt2")
+    source = load_source(str(tmp_path / "linear.pt2"))
+    assert isinstance(source.model, torch.export.ExportedProgram)
+    assert source.args[0].shape == (1, 3)
+
+
+REFUSALS = [
+    ("def f(:\n", "", r"not valid Python: (.|\n)*my_model.py:1  def f\(:"),
+    (
+        "x = 1\ny = x / 0\n",
+        "",
+        r"raised while it was run: ZeroDivisionError: division by zero\n +my_model.py:2  y = x / 0",
+    ),
+    ("import not_there_at_all\n", "", r"ModuleNotFoundError: No module named 'not_there_at_all'\n +my_model.py:1"),
+    ("raise SystemExit(3)\n", "", r"it ended the program \(exit code 3\)"),
+    ("x = 1\n", "", r"has no model: looked for `model` or `get_model\(\)`"),
+    ("def build(): pass\n", "", r"has no model(.|\n)*It has: build\. Name one with file.py:factory"),
+    ("def build(): pass\n", ":other", r"my_model.py has no 'other'"),
+    ("model = 3\n", "", "`model` of my_model.py is a int, not an nn.Module"),
+    ("import torch\nmodel = torch.nn.Linear\n", "", "is the class Linear, not an instance"),
+    (
+        "import torch\nmodel = torch.nn.Linear(3, 2)\n",
+        "",
+        r"no example inputs: looked for `example_inputs` or `get_example",
+    ),
+    ("import torch\nmodel = torch.nn.ReLU()\nexample_inputs = 3\n", "", "`example_inputs` of my_model.py is a int"),
+    (
+        "def get_model(): raise KeyError('oh')\n",
+        "",
+        r"get_model\(\) of my_model.py raised: KeyError: 'oh'\n +my_model.py:1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "factory", "message"), REFUSALS, ids=range(len(REFUSALS)))
+def test_refusals(write, text, factory, message):
+    with pytest.raises(CompileError, match=message):
+        load_source(write(text) + factory)
+
+
+def test_files_that_are_not_there_or_not_python(write, tmp_path):
+    with pytest.raises(CompileError, match=r"there is no file 'missing.py'"):
+        load_source("missing.py")
+    with pytest.raises(CompileError, match=r"there is no file 'missing.pt2'"):
+        load_source("missing.pt2")
+    with pytest.raises(CompileError, match="there is no module 'not_a_package'"):
+        load_source("not_a_package.models:build")
+    with pytest.raises(CompileError, match="cannot read the source 'what is this'"):
+        load_source("what is this")
+    (tmp_path / "binary.py").write_bytes(b"\x00\x01\x7fELF")
+    with pytest.raises(CompileError, match=r"'binary.py' is not (a|valid) Python"):
+        load_source("binary.py")
+    (tmp_path / "broken.pt2").write_bytes(b"not a program")
+    with pytest.raises(CompileError, match=r"'broken.pt2' is not a program saved by torch.export.save"):
+        load_source("broken.pt2")

@@ -1,0 +1,113 @@
+"""The command line: parsing, messages, exit codes, and what is imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import mycc
+import pytest
+
+GOOD = """
+import torch
+print("hello")
+model = torch.nn.Linear(3, 2)
+example_inputs = (torch.ones(1, 3),)
+"""
+
+
+def run(*args, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "mycc.cli", *args], capture_output=True, text=True, cwd=cwd, timeout=120
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "model.py").write_text(GOOD)
+    return tmp_path
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"mycc {mycc.__version__}\n"
+    text = run("compile", "--help").stdout
+    for option in ("--input", "--dynamic", "--target", "--threads", "--dump", "--no-verify", "--strict", "--cache-dir",
+                   "--jobs", "--mode", "--dtype", "--set", "--json", "--out"):  # fmt: skip
+        assert option in text
+
+
+REFUSALS = [
+    (["missing.py"], "error: there is no file 'missing.py'"),
+    (
+        ["model.py", "--target", "cuda:sm_90"],
+        "error: cannot compile for target 'cuda:sm_90': this build has no GPU backend",
+    ),
+    (["model.py", "--target", "cpu:x86-64-v9"], "Did you mean cpu:x86-64-v"),
+    (["model.py", "--dtype", "bf16"], "error: dtype 'bf16' is not supported by target cpu:"),
+    (["model.py", "--set", "schedule.fuze=1"], "Did you mean schedule.fuse?"),
+    (["model.py", "--set", "schedule.fuse=maybe"], "error: option schedule.fuse is true or false, not 'maybe'"),
+    (["model.py", "--threads", "0"], "error: threads has to be a number from 1, not 0"),
+    (["model.py", "--mode", "max-autotune", "--strict"], "error: mode 'max-autotune' has no effect on target cpu"),
+    (["model.py", "--out", "no/such/place.pkg"], "error: cannot write the package to 'no/such/place.pkg'"),
+    (["model.py", "--input", "x"], "error: cannot read --input 'x'"),
+    (["model.py", "--input", "input=f99[3]"], "unknown dtype 'f99'"),
+    (["model.py", "--name", "class"], "'class' cannot be a package's name"),
+    (["model.py", "--mode", "fast"], "'fast' is not one of"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), REFUSALS, ids=[" ".join(r[0][1:]) or "missing" for r in REFUSALS])
+def test_refusals(folder, args, message):
+    before = sorted(p.name for p in folder.iterdir())
+    done = run("compile", *args, cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [p for p in sorted(p.name for p in folder.iterdir()) if p != "__pycache__"] == before
+
+
+def test_a_broken_model_names_its_line(folder):
+    (folder / "model.py").write_text("import torch\n\nmodel = torch.nn.Linear('a', 2)\n")
+    done = run("compile", "model.py", cwd=folder)
+    assert done.returncode == 2
+    assert "model.py:3  model = torch.nn.Linear('a', 2)" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "inspect", "verify", "bench"])
+def test_light_commands_refuse_what_is_no_package(folder, command):
+    done = run(command, "model.py", cwd=folder)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+
+
+def test_cache(tmp_path):
+    done = run("cache", "info", "--json", "--cache-dir", str(tmp_path / "c"))
+    assert json.loads(done.stdout) == {"path": str(tmp_path / "c"), "entries": 0, "bytes": 0}
+    assert run("cache", "clear", "--cache-dir", str(tmp_path / "c")).stdout == "removed 0 objects\n"
+
+
+def test_importing_mycc_imports_nothing_heavy():
+    code = "import sys, mycc; mycc.CompileError; print([m for m in ('torch', 'numpy', 'typer') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize("args", [["inspect", "x"], ["verify", "x"], ["cache", "info"], ["run", "x"], ["bench", "x"]])
+def test_light_commands_do_not_import_torch(folder, args):
+    code = (
+        "import sys; sys.modules['torch'] = None\n"  # an import of torch would raise
+        "from mycc.cli import app\n"
+        f"sys.argv = ['mycc', *{args!r}]\n"
+        "app()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder)
+    assert "internal error" not in done.stderr
+    assert done.returncode == (0 if args[0] == "cache" else 2), done.stderr
+
+
+def test_compiling_without_torch_says_what_to_install():
+    code = "import sys; sys.modules['torch'] = None\nimport mycc\nmycc.compile(None, out='x.pkg')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "CompileError: compiling needs torch" in done.stderr
+    assert "pip install mycc[compiler]" in done.stderr

@@ -1,0 +1,44 @@
+"""Fixtures of all tests."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Golden = Callable[[str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the texts that golden tests find as their goldens"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """golden(text) compares with the file golden/<test file>/<test name>.txt beside the test.
+
+    `pytest --update-golden` writes the file instead; read the diff before you commit it.
+    """
+    test = Path(str(request.path))
+    name = re.sub(r"[^\w.-]+", "_", request.node.name).strip("_")
+    path = test.parent / "golden" / test.stem.removeprefix("test_") / f"{name}.txt"
+
+    def check(text: str) -> None:
+        text = text if text.endswith("\n") else text + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"no golden {path}; run pytest --update-golden and look at what it writes", pytrace=False)
+        expected = path.read_text(encoding="utf-8")
+        if text != expected:
+            lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), str(path), "this run", lineterm="")
+            pytest.fail("\n".join(lines), pytrace=False)
+
+    return check

@@ -1,0 +1,141 @@
+"""examples/service over a package of examples/mlp.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import mycc
+import numpy as np
+import pytest
+import torch
+from fastapi.testclient import TestClient
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NPZ = {"content-type": "application/x-npz"}
+
+
+def module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def mlp() -> ModuleType:
+    return module(EXAMPLES / "mlp.py")
+
+
+@pytest.fixture(scope="module")
+def package(mlp: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("service") / "mlp.pkg"
+    return mycc.compile(mlp.model, mlp.example_inputs, dynamic_shapes=mlp.dynamic_shapes, out=out)
+
+
+@pytest.fixture(scope="module")
+def client(package: Path) -> Iterator[TestClient]:
+    app = module(EXAMPLES / "service" / "app.py").create_app(str(package))
+    with TestClient(app) as client:
+        yield client
+
+
+def expected(mlp: ModuleType, features: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return mlp.model(torch.from_numpy(features)).numpy()
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def refusal(client: TestClient, **request: object) -> str:
+    answer = client.post("/predict", **request)  # type: ignore[arg-type]
+    assert answer.status_code == 422, answer.text
+    return answer.json()["error"]
+
+
+def test_health_and_signature(client: TestClient) -> None:
+    health = client.get("/healthz").json()
+    assert health["status"] == "ok"
+    assert health["model"] == "mlp"
+    assert health["target"].startswith("cpu:")
+    signature = client.get("/signature").json()
+    assert signature["inputs"] == [{"name": "features", "dtype": "f32", "shape": ["batch", 512]}]
+    assert [port["shape"] for port in signature["outputs"]] == [["batch", 10]]
+    assert signature["symbols"] == [{"name": "batch", "min": 1, "max": 1024}]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_json(client: TestClient, mlp: ModuleType, batch: int) -> None:
+    features = np.random.default_rng(batch).standard_normal((batch, 512), np.float32)
+    answer = client.post("/predict", json={"features": features.tolist()})
+    assert answer.status_code == 200, answer.text
+    (output,) = answer.json().values()
+    np.testing.assert_allclose(np.array(output), expected(mlp, features), rtol=1e-4, atol=1e-5)
+
+
+def test_npz(client: TestClient, mlp: ModuleType) -> None:
+    features = np.random.default_rng(7).standard_normal((5, 512), np.float32)
+    answer = client.post("/predict", content=npz(features=features), headers=NPZ)
+    assert answer.status_code == 200, answer.text
+    (output,) = np.load(io.BytesIO(answer.content)).values()
+    assert output.dtype == np.float32
+    np.testing.assert_allclose(output, expected(mlp, features), rtol=1e-4, atol=1e-5)
+
+
+def test_json_has_null_for_nan(client: TestClient) -> None:
+    answer = client.post("/predict", content=b'{"features": [[' + b", ".join([b"NaN"] * 512) + b"]]}")
+    assert answer.status_code == 200, answer.text
+    (output,) = answer.json().values()
+    assert output == [[None] * 10]
+
+
+def test_refusals(client: TestClient) -> None:
+    row = [0.0] * 512
+    assert "not JSON" in refusal(client, content=b"{")
+    assert "JSON object" in refusal(client, json=[row])
+    assert "'features' is missing" in refusal(client, json={})
+    assert "no input 'other'" in refusal(client, json={"features": [row], "other": 1})
+    assert "f32[batch, 512]" in refusal(client, json={"features": [row, row[:-1]]})
+    assert "f32[batch, 512]" in refusal(client, json={"features": [["a"] * 512]})
+    assert "511" in refusal(client, json={"features": [row[:-1]]})
+    assert "features" in refusal(client, json={"features": []})
+    assert "features" in refusal(client, content=npz(features=np.zeros((1, 512))), headers=NPZ)
+    assert "not a .npz" in refusal(client, content=b"PK nonsense", headers=NPZ)
+    pickled = npz(features=np.array([{}], object))
+    assert "plain arrays" in refusal(client, content=pickled, headers=NPZ)
+
+
+def test_no_package_and_a_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = module(EXAMPLES / "service" / "app.py")
+    monkeypatch.delenv("MYCC_PACKAGE", raising=False)
+    with pytest.raises(RuntimeError, match="MYCC_PACKAGE"), TestClient(service.app):
+        pass
+    damaged = tmp_path / "damaged.pkg"
+    damaged.write_bytes(b"not a package")
+    with pytest.raises(mycc.LoadError), TestClient(service.create_app(str(damaged))):
+        pass
+
+
+def test_the_service_needs_no_torch(package: Path) -> None:
+    program = f"""
+import sys
+sys.modules["torch"] = None  # an import of torch fails
+sys.path.insert(0, {str(EXAMPLES / "service")!r})
+from app import create_app
+from fastapi.testclient import TestClient
+with TestClient(create_app({str(package)!r})) as client:
+    answer = client.post("/predict", json={{"features": [[0.5] * 512]}})
+    assert answer.status_code == 200, answer.text
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

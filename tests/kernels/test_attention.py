@@ -1,0 +1,261 @@
+"""runtime/include/mycc/attention.h against torch in float64, for every ISA level that this CPU runs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mycc.compiler.codegen.micro import render_micro_kernels
+
+from .gemm_support import FLAGS, HERE, INCLUDE, WARNINGS, cpu_levels
+
+LEVELS = cpu_levels()
+INF = float("inf")
+SIZES = ["batch", "heads", "kv_heads", "queries", "keys", "head_size", "value_size"]
+STRIDES = [f"{tensor}_{dim}" for tensor in ("q", "k", "v", "out") for dim in ("batch", "head", "row")]
+
+
+class AttentionArgs(ctypes.Structure):
+    """The C++ struct of the same name."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in SIZES),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out")),
+        *((name, ctypes.c_int64) for name in STRIDES),
+        ("scale", ctypes.c_float),
+        ("causal", ctypes.c_bool),
+        ("causal_offset", ctypes.c_int64),
+    )
+
+
+@functools.cache
+def library(isa: str) -> ctypes.CDLL:
+    folder = Path(tempfile.mkdtemp(prefix=f"mycc-attention-{isa}-"))
+    (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
+    flags = [flag for flag in FLAGS if flag != "-fvisibility=hidden"]
+    command = ["g++", *flags, *WARNINGS, f"-march={isa}", "-I", folder, "-I", INCLUDE, "-I", HERE, "-shared", "-fPIC"]
+    out = folder / "attention.so"
+    subprocess.run([str(c) for c in [*command, HERE / "attention_library.cpp", "-o", out, "-pthread"]], check=True)
+    loaded = ctypes.CDLL(str(out))
+    loaded.test_attention.restype = ctypes.c_int64
+    return loaded
+
+
+def attend(
+    isa: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, mask: torch.Tensor | None = None,
+    scale: float | None = None, causal: bool = False, offset: int = 0, threads: int = 1, heads_last: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """The kernel on q (b, h, m, d), k (b, g, n, d), v (b, g, n, e) of any strides; gives (b, h, m, e)."""
+    batch, heads, queries, _ = q.shape
+    shape = (batch, queries, heads, v.shape[3]) if heads_last else (batch, heads, queries, v.shape[3])
+    memory = torch.full((*shape[:3], shape[3] + 1), 7.0)  # a column that has to stay as it is
+    out = memory[..., :-1].transpose(1, 2) if heads_last else memory[..., :-1]
+    strides = [stride for tensor in (q, k, v, out) for stride in tensor.stride()[:3]]
+    args = AttentionArgs(
+        batch, heads, k.shape[1], queries, k.shape[2], q.shape[3], v.shape[3],
+        *(tensor.data_ptr() for tensor in (q, k, v, out)), *strides,
+        q.shape[3] ** -0.5 if scale is None else scale, causal, offset,
+    )  # fmt: skip
+    wide = None if mask is None else mask.expand(batch, heads, queries, k.shape[2])
+    pointer = None if wide is None else ctypes.c_void_p(wide.data_ptr())
+    mask_strides = None if wide is None else (ctypes.c_int64 * 3)(*wide.stride()[:3])
+    misplaced = library(isa).test_attention(ctypes.byref(args), pointer, mask_strides, ctypes.c_int(threads))
+    assert misplaced == 0, f"the score functor was called {misplaced} times outside the scores"
+    assert (memory[..., -1] == 7.0).all(), "written behind a row of the output"
+    return out
+
+
+def reference(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, mask: torch.Tensor | None = None, scale: float | None = None,
+    causal: bool = False, offset: int = 0,
+) -> torch.Tensor:  # fmt: skip
+    """torch's scaled_dot_product_attention in float64."""
+    seen = torch.zeros(q.shape[2], k.shape[2], dtype=torch.float64)
+    if causal:
+        later = torch.arange(k.shape[2])[None, :] > torch.arange(q.shape[2])[:, None] + offset
+        seen = seen.masked_fill(later, -INF)
+    bias = seen if mask is None else seen + mask.double()
+    q, k, v = (tensor.double() for tensor in (q, k, v))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale, enable_gqa=True)
+
+
+def tensor(*shape: int, heads_last: bool = False) -> torch.Tensor:
+    """Random (b, h, s, d); in memory (b, s, h, d) if heads_last."""
+    batch, heads, length, size = shape
+    return torch.randn(batch, length, heads, size).transpose(1, 2) if heads_last else torch.randn(shape)
+
+
+def random_mask(batch: int, queries: int, keys: int) -> torch.Tensor:
+    """Finite and -inf, with one query that sees nothing."""
+    mask = torch.randn(batch, 1, queries, keys)
+    mask[torch.rand(mask.shape) < 0.2] = -INF
+    mask[:, :, queries // 2] = -INF
+    return mask
+
+
+def check(got: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(got.double(), expected, rtol=2e-5, atol=4e-6, equal_nan=True)
+    size = expected.norm()
+    assert size == 0 or not size.isfinite() or (got - expected).norm() / size < 1e-6
+
+
+LENGTHS = st.one_of(st.integers(1, 40), st.sampled_from([47, 48, 49, 64, 100, 127, 128, 130]))
+KEYS = st.one_of(LENGTHS, st.sampled_from([383, 384, 385, 500, 769]))
+HEAD_SIZES = st.one_of(st.integers(1, 20), st.sampled_from([31, 32, 48, 64, 65, 80, 96, 128]))
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    batch=st.integers(1, 2), kv_heads=st.integers(1, 3), group=st.integers(1, 3), queries=LENGTHS, keys=KEYS,
+    head_size=HEAD_SIZES, value_size=HEAD_SIZES, heads_last=st.booleans(), masked=st.booleans(),
+    causal=st.sampled_from([None, "start", "end", "early"]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_attention(
+    isa: str, batch: int, kv_heads: int, group: int, queries: int, keys: int, head_size: int, value_size: int,
+    heads_last: bool, masked: bool, causal: str | None, seed: int,
+) -> None:  # fmt: skip
+    torch.manual_seed(seed)
+    q = tensor(batch, kv_heads * group, queries, head_size, heads_last=heads_last)
+    k = tensor(batch, kv_heads, keys, head_size, heads_last=heads_last)
+    v = tensor(batch, kv_heads, keys, value_size, heads_last=heads_last)
+    mask = random_mask(batch, queries, keys) if masked else None
+    offset = {None: 0, "start": 0, "end": keys - queries, "early": -2}[causal]
+    options = {"mask": mask, "causal": causal is not None, "offset": offset}
+    one, two, seven = (attend(isa, q, k, v, **options, threads=n, heads_last=heads_last) for n in (1, 2, 7))
+    check(one, reference(q, k, v, **options))
+    assert one.numpy().tobytes() == two.numpy().tobytes() == seven.numpy().tobytes()
+
+
+MODELS = {
+    "bert": (2, 12, 12, 128, 128, 64, False),
+    "bert-odd": (1, 12, 12, 17, 17, 64, False),
+    "vit": (1, 12, 12, 197, 197, 64, False),
+    "whisper": (1, 2, 2, 1500, 1500, 64, False),
+    "llama": (1, 12, 4, 300, 300, 64, True),
+    "long": (1, 1, 1, 4096, 4096, 64, True),
+    "wide": (1, 2, 1, 130, 600, 256, False),
+    "decode": (2, 8, 2, 1, 4097, 128, True),
+    "decode-few": (1, 12, 12, 5, 1000, 80, True),
+    "one": (1, 1, 1, 1, 1, 64, True),
+}
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("name", MODELS)
+def test_shapes_of_models(isa: str, name: str) -> None:
+    batch, heads, kv_heads, queries, keys, size, causal = MODELS[name]
+    torch.manual_seed(1)
+    q = tensor(batch, heads, queries, size, heads_last=True)
+    k, v = (tensor(batch, kv_heads, keys, size, heads_last=True) for _ in range(2))
+    options = {"causal": causal, "offset": keys - queries}
+    results = [attend(isa, q, k, v, **options, threads=n, heads_last=True) for n in (1, 2)]
+    expected = reference(q, k, v, **options)
+    check(results[0], expected)
+    assert results[0].numpy().tobytes() == results[1].numpy().tobytes()
+    eager = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=causal and queries == keys, enable_gqa=kv_heads != heads
+    )
+    if queries == keys or not causal:
+        assert (results[0] - expected).norm() <= 2 * (eager - expected).norm() + 1e-7 * expected.norm()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("queries", [2, 30])
+def test_scale_and_large_scores(isa: str, queries: int) -> None:
+    """Scores of +-1000 and more: exp neither overflows nor loses the largest."""
+    torch.manual_seed(2)
+    q, k, v = tensor(1, 2, queries, 64), tensor(1, 2, 500, 64), tensor(1, 2, 500, 64)
+    check(attend(isa, q, k, v, scale=0.3), reference(q, k, v, scale=0.3))
+    # Keys of length sqrt(50) along the queries: the right answer is a row of V.
+    q, k = torch.eye(queries, 64)[None, None] * 100, torch.eye(500, 64)[None, None] * 10
+    torch.testing.assert_close(attend(isa, q, k, v[:, :1], scale=1.0), v[:, :1, :queries])
+    low = torch.full((1, 1, queries, 500), torch.finfo(torch.float32).min)  # a mask of finite numbers: uniform weights
+    torch.testing.assert_close(
+        attend(isa, q, k, v[:, :1], mask=low, scale=1e-3), v[:, :1].mean(2, keepdim=True).expand(1, 1, queries, 64)
+    )
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("queries", [3, 30])
+@pytest.mark.parametrize("keys", [5, 100, 800])
+def test_masked_rows_give_zeros_as_in_torch(isa: str, queries: int, keys: int) -> None:
+    q, k, v = tensor(1, 2, queries, 16), tensor(1, 2, keys, 16), tensor(1, 2, keys, 16)
+    mask = torch.zeros(1, 1, queries, keys)
+    mask[:, :, 1] = -INF
+    mask[:, :, 2, : keys // 2 + 2] = -INF  # its first blocks are masked as a whole
+    got = attend(isa, q, k, v, mask=mask)
+    eager = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    assert (got[:, :, 1] == 0).all()
+    assert (eager[:, :, 1] == 0).all()
+    torch.testing.assert_close(got, eager)
+    assert (attend(isa, q, k, v, causal=True, offset=-queries) == 0).all()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("queries", [3, 30])
+@pytest.mark.parametrize("where", [0, 7, 399])
+def test_nan_and_infinity_propagate(isa: str, queries: int, where: int) -> None:
+    """As the formula says, row by row and column by column (torch's math kernel)."""
+    torch.manual_seed(3)
+    q, k, v = tensor(1, 1, queries, 16), tensor(1, 1, 400, 16), tensor(1, 1, 400, 16)
+    clean = attend(isa, q, k, v)
+
+    bad = q.clone()
+    bad[0, 0, 1, 3] = float("nan")
+    got = attend(isa, bad, k, v)
+    assert got[0, 0, 1].isnan().all()
+    rest = [i for i in range(queries) if i != 1]
+    torch.testing.assert_close(got[0, 0, rest], clean[0, 0, rest], rtol=0, atol=0)
+
+    bad = k.clone()
+    bad[0, 0, where] = float("nan")
+    assert attend(isa, q, bad, v).isnan().all()
+    bad[0, 0, where] = torch.sign(q[0, 0, 0]) * INF  # the first query's score is +inf
+    assert attend(isa, q, bad, v)[0, 0, 0].isnan().all()
+
+    bad = v.clone()
+    bad[0, 0, where, 5] = INF
+    got = attend(isa, q, k, bad)
+    assert (got[..., 5] == INF).all()
+    columns = [i for i in range(16) if i != 5]
+    torch.testing.assert_close(got[..., columns], clean[..., columns], rtol=0, atol=0)
+
+    all_bad = torch.full_like(k, float("nan"))
+    assert attend(isa, q, all_bad, v).isnan().all()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("queries", [1, 100])
+def test_no_scratch_memory_leaves_the_output_alone(isa: str, queries: int) -> None:
+    q, k, v = tensor(1, 2, queries, 32), tensor(1, 2, 70, 32), tensor(1, 2, 70, 32)
+    for threads in (-1, -2):
+        assert (attend(isa, q, k, v, threads=threads) == 7.0).all()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+def test_exp_negative_within_one_ulp(isa: str) -> None:
+    rng = np.random.default_rng(0)
+    x = -np.concatenate([rng.random(1 << 16) * 87.3, rng.random(1 << 16), 10.0 ** rng.uniform(-30, 0, 1 << 16)])
+    x = x.astype(np.float32)
+    y = np.empty_like(x)
+    call = library(isa).test_exp_negative
+    call(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(x.size))
+    exact = np.exp(x.astype(np.float64))
+    assert (np.abs(y - exact) / np.spacing(exact.astype(np.float32))).max() < 1.0
+
+    x = np.array([0.0, -0.0, -INF, np.nan, -87.5, -1e30, -87.3, -104.0] * 2, np.float32)
+    y = np.empty_like(x)
+    call(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(x.size))
+    assert y[0] == y[1] == 1
+    assert y[2] == y[4] == y[5] == y[7] == 0
+    assert np.isnan(y[3])
+    assert y[6] == pytest.approx(np.exp(-87.3), rel=1e-5)
