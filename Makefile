@@ -19,6 +19,8 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 BUILD_TOOLS := scikit-build-core pybind11 cmake ninja
 # A change of these means a new install; the Python sources are used where they lie.
 INSTALLED := pyproject.toml CMakeLists.txt constraints.txt $(wildcard runtime/*.cpp runtime/src/*) runtime/include/mycc/abi.h runtime/include/mycc/model.h
+# By itself pytest passes by every folder that is called build, tests/build among them.
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) -q -ra -o "norecursedirs=.*"
 PACKAGE := compiler runtime templates cli.py __init__.py
 
 .DEFAULT_GOAL := help
@@ -35,10 +37,10 @@ demo: $(VENV)/.installed-compiler
 	$(BIN)/python bench/demo.py
 
 test: $(VENV)/.installed-dev lint types
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n $(TEST_JOBS) -q -ra
+	$(PYTEST) -m "not slow and not gpu"
 
 test-all: $(VENV)/.installed-all lint types
-	$(BIN)/python -m pytest -n $(TEST_JOBS) -q -ra
+	$(PYTEST)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

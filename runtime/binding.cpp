@@ -31,7 +31,9 @@ PyObject *error_types[MYCC_ERROR_RUN + 1];  // by code; set by set_errors()
 
 [[noreturn]] void raise(int code, const char *text) {
   PyObject *type = code >= 0 && code <= MYCC_ERROR_RUN && error_types[code] ? error_types[code] : PyExc_RuntimeError;
-  PyErr_SetString(type, text);
+  // a damaged package may put any bytes into the text
+  auto message = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(text, Py_ssize_t(strlen(text)), "replace"));
+  PyErr_SetObject(type, message.ptr());
   throw py::error_already_set();
 }
 
@@ -139,15 +141,17 @@ bool is_array(PyObject *value) {
   return PyObject_TypeCheck(value, py::detail::npy_api::get().PyArray_Type_);
 }
 
-// The functions that a tensor type offers for exchange in C, looked up once for each type; NULL: none.
-const ExchangeApi *exchange_of(PyTypeObject *type) {
-  struct Row {
-    PyTypeObject *type;
-    const ExchangeApi *api;
-  };
-  static std::vector<Row> rows;  // few types; they are kept alive
-  for (const Row &row : rows)
-    if (row.type == type) return row.api;
+// What a tensor type offers, looked up once for each type.
+struct TensorType {
+  PyTypeObject *type;
+  const ExchangeApi *api;  // functions for exchange in C; NULL: none
+  bool negates;            // has torch's lazy negation, of which DLPack knows nothing
+};
+
+const TensorType &tensor_type(PyTypeObject *type) {
+  static std::vector<TensorType> rows;  // few types; they are kept alive
+  for (const TensorType &row : rows)
+    if (row.type == type) return row;
   const ExchangeApi *api = nullptr;
   PyObject *capsule = PyObject_GetAttrString(reinterpret_cast<PyObject *>(type), "__dlpack_c_exchange_api__");
   if (capsule && PyCapsule_IsValid(capsule, "dlpack_exchange_api"))
@@ -157,16 +161,20 @@ const ExchangeApi *exchange_of(PyTypeObject *type) {
   if (api && !api->tensor_from_object) api = nullptr;
   Py_XDECREF(capsule);
   Py_INCREF(type);
-  rows.push_back({type, api});
-  return api;
+  rows.push_back({type, api, PyObject_HasAttrString(reinterpret_cast<PyObject *>(type), "resolve_neg") == 1});
+  return rows.back();
 }
 
 void Inputs::import(PyObject *value, size_t index) {
   if (is_array(value)) return import_array(value, index);
-  const ExchangeApi *api = exchange_of(Py_TYPE(value));
-  if (!api) return import_object(value, index);
+  const TensorType &type = tensor_type(Py_TYPE(value));
+  if (type.negates && py::handle(value).attr("is_neg")().ptr() == Py_True) {
+    kept_.push_back(py::handle(value).attr("resolve_neg")());
+    value = kept_.back().ptr();
+  }
+  if (!type.api) return import_object(value, index);
   mycc::dlpack::Tensor tensor;
-  if (api->tensor_from_object(value, &tensor) == 0) return fill(tensor, index);
+  if (type.api->tensor_from_object(value, &tensor) == 0) return fill(tensor, index);
   py::error_already_set error;  // what the framework says: a sparse layout, a dtype without a DLPack code, ...
   raise_input(input_name(index) + ", a " + name_of(value) + ", cannot be read: " + std::string(py::str(error.value())));
 }
@@ -411,7 +419,7 @@ class OutputKind {
  public:
   OutputKind(PyObject *const *values, size_t count, decltype(&mycc_tensor_free) free_tensor) : free_(free_tensor) {
     if (count == 0 || is_array(values[0])) return;
-    api_ = exchange_of(Py_TYPE(values[0]));
+    api_ = tensor_type(Py_TYPE(values[0])).api;
     if (!api_) importer_ = importer_of(values[0]);
   }
   py::object make(mycc_tensor *tensor) const {

@@ -117,7 +117,7 @@ class Model(EntryPoint):
         path: the package's path; None when it was loaded from bytes.
     """
 
-    __slots__ = ("entries", "manifest", "path", "target", "threads")
+    __slots__ = ("__weakref__", "_others", "manifest", "path", "target", "threads")
 
     def __init__(self, native: Any, path: str | None = None) -> None:
         import json
@@ -128,8 +128,12 @@ class Model(EntryPoint):
         self.path = path
         rows = self.manifest["entry_points"]
         super().__init__(native, 0, rows[0])
-        others = [EntryPoint(native, index, row) for index, row in enumerate(rows) if index > 0]
-        self.entries: dict[str, EntryPoint] = {entry.name: entry for entry in (self, *others)}
+        self._others = tuple(EntryPoint(native, index, row) for index, row in enumerate(rows) if index > 0)
+
+    @property
+    def entries(self) -> dict[str, EntryPoint]:
+        """All entry points by name, the first one (the model itself) included."""
+        return {entry.name: entry for entry in (self, *self._others)}
 
     def entry(self, name: str) -> EntryPoint:
         """The entry point of this name."""

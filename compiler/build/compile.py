@@ -52,12 +52,12 @@ _ERROR_LINES = 8
 class BuildOptions:
     """How to build.
 
-    jobs: compilers that run at once, 0 for one per available core; cache_dir: None for the default folder;
+    jobs: compilers that run at once, None for one per available core; cache_dir: None for the default folder;
     cache_limit: bytes; version: mycc's own, part of every key; flags: added for every unit; unit_flags: added for the
     units named.
     """
 
-    jobs: int = 0
+    jobs: int | None = None
     cache_dir: Path | None = None
     cache_limit: int = DEFAULT_LIMIT
     version: str = ""
@@ -92,7 +92,7 @@ class _Unit:
 
     @property
     def source(self) -> str:
-        return f"{self.name}.cpp"
+        return self.name if self.name.endswith(".cpp") else f"{self.name}.cpp"
 
     @property
     def object(self) -> str:
@@ -114,7 +114,8 @@ def build(
 ) -> BuildResult:
     """Compiles and links one target's library.
 
-    sources: name -> C++ text of the translation units, one of which defines mycc_program_get().
+    sources: name -> C++ text of the translation units ("program" or "program.cpp"), one of which defines
+    mycc_program_get().
     headers: path -> text of the generated headers, which come before the project's own in runtime/include.
 
     Raises:

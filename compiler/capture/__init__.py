@@ -1,7 +1,7 @@
 """Capture: from a model to a functional graph of aten operators."""
 
 from .export import CaptureRequest, capture, capture_request
-from .graph import ModelGraph, SizeSymbol, TensorSpec, format_graph, summary
+from .graph import ModelGraph, SizeSymbol, TensorSpec, format_graph
 from .source import Source, load_source
 from .source_lines import Origin, origin
 
@@ -17,5 +17,4 @@ __all__ = [
     "format_graph",
     "load_source",
     "origin",
-    "summary",
 ]

@@ -11,7 +11,7 @@ from torch import fx
 
 from .source_lines import origin
 
-__all__ = ["ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph", "summary"]
+__all__ = ["ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph"]
 
 DTYPE_NAMES = {
     torch.bool: "bool",
@@ -149,10 +149,3 @@ def format_graph(graph: ModelGraph) -> str:
     for spec, result in zip(graph.outputs, results, strict=True):  # type: ignore[arg-type]
         lines.append(f"  output {printer.spec(spec)} = {printer.argument(result)}")
     return "\n".join(lines) + "\n"
-
-
-def summary(graphs: Sequence[ModelGraph]) -> str:
-    """One line for a person: `412 nodes; batch 1..64, seq 1..512`."""
-    nodes = sum(node.op == "call_function" for graph in graphs for node in graph.module.graph.nodes)
-    symbols = dict.fromkeys(f"{s.name} {s.min}..{s.max}" for graph in graphs for s in graph.symbols)
-    return f"{nodes} nodes" + (f"; {', '.join(symbols)}" if symbols else "")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .index_forms import Affine, Choice, Form
+from .index_forms import Affine, Choice, Form, flipped
 from .index_values import IndexValues
 from .patterns import dtype, is_op, is_tensor, op, rank, shape
 from .sizes import bounds, expr, same_shape
@@ -77,9 +77,12 @@ def _forbids(value: Any) -> bool:
 
 def _is_causal(form: Choice, mask: Node) -> bool:
     """Exactly one condition: row - column >= 0. (Every row then allows its own column, so no row is all forbidden.)"""
-    if len(form.conditions) != 1 or not (_allows(form.yes) and _forbids(form.no)) or rank(mask) < 2:
+    if len(form.conditions) != 1 or rank(mask) < 2:
         return False
-    (condition,) = form.conditions
+    allowing = form if _allows(form.yes) else flipped(form)
+    if allowing is None or not (_allows(allowing.yes) and _forbids(allowing.no)):
+        return False
+    (condition,) = allowing.conditions
     return condition == Affine((0,) * (form.rank - 2) + (1, -1), 0)
 
 

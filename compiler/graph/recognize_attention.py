@@ -104,8 +104,6 @@ def _step(scores: Scores, node: Node) -> Node | None:
         same_rows = same_shape(shape(node)[-2:], shape(node.args[0])[-2:])  # type: ignore[arg-type]
         return node.args[0] if same_rows else None  # type: ignore[return-value]
     if is_op(node, "mul", "div") and number(node.args[1]) and len(node.args) == 2:
-        if scores.masks or scores.fills:
-            return None  # the scale is outside the mask
         factor = float(node.args[1])  # type: ignore[arg-type]
         scores.scale *= factor if is_op(node, "mul") else 1.0 / factor
         return node.args[0]  # type: ignore[return-value]
@@ -123,8 +121,8 @@ def _step(scores: Scores, node: Node) -> Node | None:
 
 def _added(scores: Scores, node: Node) -> Node | None:
     pair = operands(node, "add")
-    if pair is None or not all(is_tensor(p) for p in pair):
-        return None
+    if pair is None or not all(is_tensor(p) for p in pair) or scores.scale != 1.0:
+        return None  # behind the mask a scale would apply to the mask too
     for above, mask in (pair, pair[::-1]):
         if _leads_to_product(above, node) and same_shape(shape(above), shape(node)) and _at(scores, node):
             scores.masks.append(mask)
@@ -137,6 +135,8 @@ def _filled(scores: Scores, node: Node, above: Any, mask: Any, holds: bool, valu
     if fill is None or not is_tensor(above) or not is_tensor(mask) or dtype(mask) != torch.bool or scores.masks:
         return None
     if not same_shape(shape(above), shape(node)) or fill > -1e9 or not _at(scores, node):
+        return None
+    if scores.scale != 1.0 and not math.isinf(fill):
         return None
     scores.fills.append((mask, holds, fill))
     return above  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,10 +83,20 @@ def _second_moment(value: Node, moment: Node) -> Norm | None:
             return Norm(value, inner, 0.0, False)
         if inner and source is not None and source[1] == inner and _is_deviation(squared.factors, source[0], inner):
             return Norm(source[0], inner, 0.0, True)
-    if is_op(moment, "var") and source is not None and _is_biased(moment):
-        inner = _inner(moment, source[0])
-        if moment.args[0] is source[0] and inner == source[1]:
-            return Norm(source[0], inner, 0.0, True)
+    variance = _statistic(moment, "var", 0)
+    if variance is not None and source is not None and _is_biased(variance):
+        if variance.args[0] is source[0] and _inner(variance, source[0]) == source[1]:
+            return Norm(source[0], source[1], 0.0, True)
+    return None
+
+
+def _statistic(node: Any, name: str, item: int) -> Node | None:
+    """The reduction `name`, alone or as an item of var_mean."""
+    if is_op(node, name):
+        return node  # type: ignore[no-any-return]
+    if isinstance(node, Node) and node.target is operator.getitem and node.args[1] == item:
+        if is_op(node.args[0], "var_mean"):
+            return node.args[0]  # type: ignore[return-value]
     return None
 
 
@@ -97,9 +108,10 @@ def _is_deviation(factors: tuple[Node, ...], x: Node, inner: int) -> bool:
 def _centred(value: Node) -> tuple[Node, int] | None:
     """x and the number of dimensions, when value is x - mean(x over its last dimensions)."""
     pair = operands(value, "sub")
-    if pair is None or not is_tensor(pair[0]) or not is_op(pair[1], "mean"):
+    mean = None if pair is None else _statistic(pair[1], "mean", 1)
+    if pair is None or mean is None or not is_tensor(pair[0]):
         return None
-    x, mean = pair
+    x = pair[0]
     inner = _inner(mean, x)
     return (x, inner) if inner and mean.args[0] is x else None
 
@@ -107,7 +119,7 @@ def _centred(value: Node) -> tuple[Node, int] | None:
 def _inner(reduction: Node, x: Node) -> int:
     """How many of the last dimensions a reduction of x runs over, 0 when it is no such reduction or drops them."""
     dims: Any = arg(reduction, 1, "dim")
-    keepdim = bool(arg(reduction, 3 if reduction.target is aten.var.dim else 2, "keepdim", False))
+    keepdim = bool(arg(reduction, 2 if is_op(reduction, "mean") else 3, "keepdim", False))
     if dims is None or not keepdim or not isinstance(dims, (list, tuple, int)) or isinstance(dims, bool):
         return 0
     n = rank(x)
@@ -117,9 +129,9 @@ def _inner(reduction: Node, x: Node) -> int:
 
 def _is_biased(var: Node) -> bool:
     """Whether the variance divides by n."""
-    if var.target is aten.var.correction:
+    if var.target in (aten.var.correction, aten.var_mean.correction):
         return number(var.kwargs.get("correction", 1)) == 0.0
-    return var.target is aten.var.dim and arg(var, 2, "unbiased", True) is False
+    return var.target in (aten.var.dim, aten.var_mean.dim) and arg(var, 2, "unbiased", True) is False
 
 
 def _replace(work: Work, node: Node, norm: Norm) -> None:

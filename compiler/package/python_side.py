@@ -22,6 +22,7 @@ _COPIED = (
     "__init__", "archive", "arrays", "capi", "certificate", "dlpack", "errors", "execute", "formula", "generator",
     "inspect", "loader", "native", "program", "signature", "tensorfile", "tree", "verify",
 )  # fmt: skip
+_LOADING = ("__init__", "archive", "errors", "loader", "native", "signature", "tree")  # what a load imports
 _TAKEN = {"mycc", "numpy", "torch", "lib", "src", "python"}
 
 
@@ -45,7 +46,7 @@ def python_members(name: str) -> dict[str, bytes]:
     }
     for module in _COPIED:
         members[f"{name}/runtime/{module}.py"] = (_RUNTIME / f"{module}.py").read_bytes()
-    for member in [member for member in members if member != "__main__.py"]:
+    for member in [f"{name}/__init__.py", *(f"{name}/runtime/{module}.py" for module in _LOADING)]:
         members[f"{member}c"] = _bytecode(members[member], member)
     return members
 

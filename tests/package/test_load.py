@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import subprocess
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,6 +59,20 @@ def test_outputs_stay_valid_without_the_model(package: Path) -> None:
     y = load(package)(X, IDS)["y"]
     assert np.array_equal(y, reference(X, IDS)[0].astype(np.float32))
     y += 1  # writable, the caller's own
+
+
+def test_a_model_is_unloaded_when_nobody_refers_to_it(package: Path) -> None:
+    gc.disable()
+    try:
+        model = load(package)
+        double = model.entry("double")
+        freed = []
+        weakref.finalize(model, freed.append, "model")
+        del model
+        assert freed == ["model"]
+        assert double(np.array([1, 2, 3])).tolist() == [2, 4, 6]
+    finally:
+        gc.enable()
 
 
 def test_strided_inputs(model: Any) -> None:

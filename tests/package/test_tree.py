@@ -11,6 +11,13 @@ from mycc.runtime.tree import Arguments, plan_output
 LEAF = "*"
 
 
+class T(int):
+    """Stands for a tensor: a number is not taken for one."""
+
+
+A, B, C, D, E, F, G = map(T, range(1, 8))
+
+
 def arguments(*positional: Any, names: list[str], **keywords: Any) -> Arguments:
     tree = {"tuple": [{"tuple": list(positional)}, {"dict": [[key, value] for key, value in keywords.items()]}]}
     return Arguments(tree, names, "forward")
@@ -19,14 +26,14 @@ def arguments(*positional: Any, names: list[str], **keywords: Any) -> Arguments:
 def test_plain_tensors_need_no_flattening() -> None:
     plan = arguments(LEAF, LEAF, names=["a", "b"])
     assert plan.plain == 2
-    assert plan.flatten((), {"b": 2, "a": 1}) == [1, 2]
-    assert plan.flatten((1,), {"b": 2}) == [1, 2]
+    assert plan.flatten((), {"b": B, "a": A}) == [A, B]
+    assert plan.flatten((A,), {"b": B}) == [A, B]
 
 
 def test_keywords_may_be_given_by_position_and_in_any_order() -> None:
     plan = arguments(LEAF, names=["ids", "mask", "bias"], mask=LEAF, bias=LEAF)
-    assert plan.flatten((1,), {"bias": 3, "mask": 2}) == [1, 2, 3]
-    assert plan.flatten((1, 2, 3), {}) == [1, 2, 3]
+    assert plan.flatten((A,), {"bias": C, "mask": B}) == [A, B, C]
+    assert plan.flatten((A, B, C), {}) == [A, B, C]
 
 
 def test_nested_structures_are_flattened_in_order_of_the_inputs() -> None:
@@ -35,30 +42,31 @@ def test_nested_structures_are_flattened_in_order_of_the_inputs() -> None:
         LEAF, {"dict": [["b", LEAF], ["a", LEAF]]}, names=["x", "b", "a", "k0", "v0", "k1", "v1"], past=past
     )
     assert plan.plain == -1
-    flat = plan.flatten((0, {"a": 2, "b": 1}), {"past": [(3, 4), (5, 6)]})
-    assert flat == [0, 1, 2, 3, 4, 5, 6]
+    flat = plan.flatten((A, {"a": C, "b": B}), {"past": [(D, E), (F, G)]})
+    assert flat == [A, B, C, D, E, F, G]
 
 
 def test_objects_and_named_tuples_are_read_by_field() -> None:
     tree = {"object": "x.Cache", "fields": [["key", LEAF], ["value", LEAF]]}
     plan = arguments(tree, names=["key", "value"])
-    assert plan.flatten((SimpleNamespace(key=1, value=2),), {}) == [1, 2]
-    assert plan.flatten(({"key": 1, "value": 2},), {}) == [1, 2]
+    assert plan.flatten((SimpleNamespace(key=A, value=B),), {}) == [A, B]
+    assert plan.flatten(({"key": A, "value": B},), {}) == [A, B]
     named = arguments({"namedtuple": "Pair", "fields": [["l", LEAF], ["r", LEAF]]}, names=["l", "r"])
-    assert named.flatten(((1, 2),), {}) == [1, 2]
+    assert named.flatten(((A, B),), {}) == [A, B]
 
 
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((1,), {}, "forward() misses arguments 'mask', 'scale'"),
-        ((1, 2), {}, "forward() misses argument 'scale'"),
-        ((1, 2, 3.0, 4), {}, "forward() takes 3 arguments but 4 were given"),
-        ((1,), {"mask": 2, "scale": 3.0, "masks": 5}, "forward() has no argument 'masks'"),
-        ((1,), {"ids": 1, "mask": 2, "scale": 3.0}, "forward() got argument 'ids' twice, by position and by name"),
-        ((1, None, 3.0), {}, "argument 'mask' has to be a tensor, not None"),
-        ((1, 2, 4.0), {}, "argument 'scale' was compiled as the constant 3.0, but is 4.0"),
-        ((1, 2, 3), {}, "argument 'scale' was compiled as the constant 3.0, but is 3"),
+        ((A,), {}, "forward() misses arguments 'mask', 'scale'"),
+        ((A, B), {}, "forward() misses argument 'scale'"),
+        ((A, B, 3.0, D), {}, "forward() takes 3 arguments but 4 were given"),
+        ((A,), {"mask": B, "scale": 3.0, "masks": E}, "forward() has no argument 'masks'"),
+        ((A,), {"ids": A, "mask": B, "scale": 3.0}, "forward() got argument 'ids' twice, by position and by name"),
+        ((A, None, 3.0), {}, "argument 'mask' has to be a tensor, not None"),
+        ((A, 2.5, 3.0), {}, "argument 'mask' has to be a tensor, not 2.5"),
+        ((A, B, 4.0), {}, "argument 'scale' was compiled as the constant 3.0, but is 4.0"),
+        ((A, B, 3), {}, "argument 'scale' was compiled as the constant 3.0, but is 3"),
     ],
 )
 def test_wrong_arguments_are_named(args: tuple[Any, ...], kwargs: dict[str, Any], message: str) -> None:
@@ -71,11 +79,11 @@ def test_wrong_arguments_are_named(args: tuple[Any, ...], kwargs: dict[str, Any]
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([1], "argument 'states' has to have 2 elements, but has 1"),
+        ([A], "argument 'states' has to have 2 elements, but has 1"),
         (7, "argument 'states' has to be a list of 2, not 7"),
-        ([1, {"h": 1}], "argument 'states[1]' has to have keys 'h', 'c', but has keys 'h'"),
-        ([1, (2, 3)], "argument 'states[1]' has to be a dict with keys 'h', 'c', not a tuple"),
-        ([1, {"h": 1, "c": None}], "argument 'states[1]['c']' has to be a tensor, not None"),
+        ([A, {"h": B}], "argument 'states[1]' has to have keys 'h', 'c', but has keys 'h'"),
+        ([A, (B, C)], "argument 'states[1]' has to be a dict with keys 'h', 'c', not a tuple"),
+        ([A, {"h": B, "c": None}], "argument 'states[1]['c']' has to be a tensor, not None"),
     ],
 )
 def test_wrong_structures_are_named_by_their_path(value: Any, message: str) -> None:

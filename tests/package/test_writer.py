@@ -17,10 +17,12 @@ import pytest
 from mycc.compiler.package import archive, elf, replace
 from mycc.compiler.package.python_side import import_name
 from mycc.compiler.package.weights import WeightTensor, layout
-from mycc.compiler.package.writer import PackageContents, write_package
+from mycc.compiler.package.writer import Completion, PackageContents, write_package
+from mycc.runtime import load
 from mycc.runtime.archive import Archive
 from mycc.runtime.errors import CompileError
 from mycc.runtime.tensorfile import parse_header
+from mycc.runtime.verify import verify_package
 
 MakeContents = Callable[..., PackageContents]
 
@@ -241,3 +243,36 @@ def test_writing_keeps_no_second_copy_of_the_weights(make_contents: MakeContents
     tracemalloc.stop()
     assert time.perf_counter() - begin < 10
     assert peak < 8e6
+
+
+def test_a_package_is_completed_after_it_ran(make_contents: MakeContents, tmp_path: Path) -> None:
+    certificate = make_contents().certificate
+    assert certificate is not None
+    seen: list[Path] = []
+
+    def complete(path: Path) -> Completion:
+        seen.append(path)
+        assert not (tmp_path / "model.pkg").exists()
+        assert load(path).entry("double")(np.array([1, 2, 3])).tolist() == [2, 4, 6]
+        assert verify_package(path).accuracy is None
+        return Completion(certificate, {"error": [1e-7], "eager": [2e-7], "shapes": [{}]})
+
+    summary = write_package(tmp_path / "model.pkg", make_contents(certificate=None, check={}), complete)
+    assert len(seen) == 1
+    report = verify_package(tmp_path / "model.pkg")
+    assert report.ok
+    assert report.accuracy is not None
+    assert summary.size == (tmp_path / "model.pkg").stat().st_size
+    with zipfile.ZipFile(tmp_path / "model.pkg") as file:
+        assert file.testzip() is None
+
+
+def test_a_package_that_fails_its_check_is_not_left_behind(make_contents: MakeContents, tmp_path: Path) -> None:
+    (tmp_path / "model.pkg").write_bytes(b"old")
+
+    def refuse(path: Path) -> Completion:
+        raise CompileError("the package is not as accurate as eager")
+
+    with pytest.raises(CompileError, match="not as accurate"):
+        write_package(tmp_path / "model.pkg", make_contents(), refuse)
+    assert (os.listdir(tmp_path), (tmp_path / "model.pkg").read_bytes()) == (["model.pkg"], b"old")

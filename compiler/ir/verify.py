@@ -1,0 +1,128 @@
+"""The laws of the loop IR. Run after every stage in tests, and between scheduling passes on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .dtypes import DTYPES
+from .expr import Acc, Call, Const, Expr, IndexValue, Load
+from .index import Binary, Index, Indirect, Var
+from .nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Node, Program, Reduce, Store
+from .ops import OPS
+from .printer import print_node
+
+
+class BrokenLaw(AssertionError):
+    """The IR is wrong: which law, and the nodes around the place."""
+
+
+def verify_program(program: Program, after: str = "") -> None:
+    """Raises BrokenLaw with the neighbourhood of the first node that breaks a law; `after` names the pass that ran."""
+    written: set[Buffer] = set(program.inputs)
+    for position, node in enumerate(program.nodes):
+        for problem in (*_order(node, written), *_node(node, ())):
+            raise BrokenLaw(_report(program, position, problem, after))
+        written.update(node.writes())
+    for output in program.outputs:
+        if output not in written:
+            raise BrokenLaw(f"output {output.name} is never written" + (f" (after {after})" if after else ""))
+
+
+def _report(program: Program, position: int, problem: str, after: str) -> str:
+    first, last = max(position - 4, 0), position + 5
+    lines = [f"{problem}" + (f" (after {after})" if after else "")]
+    for i, node in enumerate(program.nodes[first:last], first):
+        lines.append(("> " if i == position else "  ") + print_node(node, "").replace("\n", "\n  "))
+    return "\n".join(lines)
+
+
+def _order(node: AnyNode, written: set[Buffer]) -> Iterator[str]:
+    for buffer in node.reads():
+        if buffer.kind not in ("const", "local") and buffer not in written:
+            yield f"{buffer.name} is read before it is written"
+    for buffer in node.writes():
+        if buffer.kind in ("input", "const"):
+            yield f"{buffer.name} is an {buffer.kind} and is written"
+
+
+def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
+    names = [v.name for v in node.dims]
+    if len(set(names)) != len(names):
+        yield f"two loops are called alike: {', '.join(names)}"
+    scope = set(node.dims) | set(outer)
+    match node:
+        case Map() | Gemm() | Conv():
+            accs = {node.acc} if isinstance(node, (Gemm, Conv)) else set()
+            yield from _stores(node.stores, scope, accs)
+        case Reduce():
+            for fold in node.folds:
+                yield from _expression(fold.value, scope | set(node.rdims), set())
+            yield from _stores(node.stores, scope, {f.acc for f in node.folds})
+        case Attention():
+            if node.score is not None:
+                yield from _expression(node.score, scope | {node.key}, {Acc("score", "f32")})
+        case Nest():
+            for stage in node.stages:
+                if stage.dims[: len(node.dims)] != node.dims:
+                    yield "a stage of a nest does not start with its rows"
+                yield from _node(stage, node.dims)
+
+
+def _stores(stores: tuple[Store, ...], scope: set[Var], accs: set[Acc]) -> Iterator[str]:
+    if not stores:
+        yield "a node stores nothing"
+    for store in stores:
+        if store.value.dtype != store.buffer.dtype:
+            yield f"a {store.value.dtype} value is stored in {store.buffer.name}, which is {store.buffer.dtype}"
+        yield from _index(store.index, scope)
+        if not _inside(store.index, store.buffer):
+            yield f"the store to {store.buffer.name}[{store.index}] may lie outside its {store.buffer.size} elements"
+        yield from _expression(store.value, scope, accs)
+
+
+def _expression(root: Expr, scope: set[Var], accs: set[Acc]) -> Iterator[str]:
+    for e in root.walk():
+        match e:
+            case Load():
+                yield from _index(e.index, scope)
+                if not _inside(e.index, e.buffer):
+                    yield f"{e} may lie outside the buffer's {e.buffer.size} elements"
+            case IndexValue():
+                yield from _index(e.index, scope)
+            case Acc():
+                if e not in accs:
+                    yield f"accumulator {e.name} does not belong to this node"
+            case Call():
+                yield from _call(e)
+            case Const():
+                if e.dtype not in DTYPES:
+                    yield f"{e} has the unknown type {e.dtype}"
+
+
+def _call(e: Call) -> Iterator[str]:
+    if e.op == "cast":
+        return
+    row = OPS[e.op]
+    if len(e.args) != row.arity:
+        yield f"{e.op} takes {row.arity} operands: {e}"
+    operands = e.args[1:] if e.op == "where" else e.args
+    dtypes = {DTYPES[a.dtype].compute for a in operands}
+    if len(dtypes) > 1:
+        yield f"operands of different types {', '.join(sorted(dtypes))}: {e}"
+    if any(DTYPES[a.dtype].kind not in row.accepts for a in operands):
+        yield f"{e.op} does not take {', '.join(sorted(dtypes))}: {e}"
+    if e.op == "where" and e.args[0].dtype != "bool":
+        yield f"the condition of a where is {e.args[0].dtype}: {e}"
+
+
+def _index(index: Index, scope: set[Var]) -> Iterator[str]:
+    for atom in index.atoms():
+        if isinstance(atom, Var) and atom not in scope:
+            yield f"loop {atom.name} is used outside of it, in [{index}]"
+
+
+def _inside(index: Index, buffer: Buffer) -> bool:
+    """0 <= index < size is proved; indices with clamps and data are checked where they are made."""
+    if any(isinstance(a, (Binary, Indirect)) for a in index.atoms()):
+        return True
+    return index.nonnegative() and (buffer.size - index - 1).nonnegative()

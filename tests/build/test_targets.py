@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mycc.compiler.build import linux
+from mycc.compiler.build.targets import TARGETS, host_target, parse_targets
+from mycc.runtime.errors import CompileError
+
+V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
+V3 = V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
+V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+
+
+def test_a_list_keeps_its_order_and_names_each_target_once() -> None:
+    found = parse_targets("cpu:aarch64, cpu:x86-64-v3,cpu:aarch64")
+    assert [target.name for target in found] == ["cpu:aarch64", "cpu:x86-64-v3"]
+    assert [target.isa for target in found] == ["aarch64", "x86-64-v3"]
+    assert [target.lanes for target in found] == [4, 8]
+
+
+def test_cpu_is_recorded_by_its_full_name() -> None:
+    (target,) = parse_targets("cpu")
+    assert target == host_target()
+    assert target.name in [known.name for known in TARGETS]
+    assert target.arch == linux.machine()
+
+
+def test_cpu_beside_its_own_name_is_one_target() -> None:
+    assert parse_targets(f"cpu,{host_target().name}") == (host_target(),)
+
+
+@pytest.mark.parametrize(
+    ("flags", "isa"),
+    [
+        (V2, "x86-64-v2"),
+        (V3, "x86-64-v3"),
+        (V4, "x86-64-v4"),
+        (V4 - {"fma"}, "x86-64-v2"),
+        (V4 - {"avx512cd"}, "x86-64-v3"),
+    ],
+)
+def test_a_level_needs_all_of_its_features(flags: frozenset[str], isa: str) -> None:
+    assert host_target("x86_64", flags).isa == isa
+
+
+def test_aarch64_has_one_level() -> None:
+    assert host_target("aarch64", frozenset({"asimd"})).name == "cpu:aarch64"
+
+
+def test_a_cpu_below_every_level_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"below x86-64-v2, .* it lacks sse4_2"):
+        host_target("x86_64", V2 - {"sse4_2"})
+
+
+def test_an_unknown_architecture_is_refused() -> None:
+    with pytest.raises(CompileError, match="riscv64, has no target"):
+        host_target("riscv64", frozenset())
+
+
+@pytest.mark.parametrize("text", ["cuda:sm_90", "cpu:x86-64-v5", "cpu,avx2"])
+def test_an_unknown_target_is_refused_with_the_known_ones(text: str) -> None:
+    with pytest.raises(CompileError, match=f"unknown target '{text.split(',')[-1]}'") as error:
+        parse_targets(text)
+    for target in TARGETS:
+        assert target.name in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", " , "])
+def test_no_target_is_refused(text: str) -> None:
+    with pytest.raises(CompileError, match="no target is named"):
+        parse_targets(text)
+
+
+def test_gcc_uses_all_of_avx_512() -> None:
+    (target,) = parse_targets("cpu:x86-64-v4")
+    assert target.flags == ("-march=x86-64-v4", "-mprefer-vector-width=512")
+
+
+def test_cpu_flags_of_both_architectures(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor\t: 0\nflags\t\t: fpu sse4_2 avx2\n\nprocessor\t: 1\nflags\t\t: fpu\n")
+    assert linux.cpu_flags(info) == {"fpu", "sse4_2", "avx2"}
+    info.write_text("processor\t: 0\nFeatures\t: fp asimd\n")
+    assert linux.cpu_flags(info) == {"fp", "asimd"}
+    assert linux.cpu_flags(tmp_path / "nothing") == frozenset()
+
+
+def test_cores_are_cut_by_a_containers_quota(tmp_path: Path) -> None:
+    quota = tmp_path / "cpu.max"
+    everything = linux.available_cores(tmp_path / "nothing")
+    assert everything >= 1
+    quota.write_text("max 100000\n")
+    assert linux.available_cores(quota) == everything
+    quota.write_text("50000 100000\n")
+    assert linux.available_cores(quota) == 1
