@@ -3,8 +3,8 @@
     python bench/kernels_attention.py [--isa x86-64-v3,x86-64-v4] [--threads 1] [--only bert] [--layout bshd]
 
 Q, K, V and the output lie as (batch, sequence, heads, size), as projections leave them, or as (batch, heads, sequence,
-size). A causal attention counts half of the products. Kernel and torch are measured in turn within each row. Decoding rows
-show GB/s: the bytes of K and V, each read once.
+size). A causal attention counts half of the products. Kernel and torch are measured in turn within each row. Decoding
+rows show GB/s: the bytes of K and V, each read once.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class AttentionArgs(ctypes.Structure):
     )
 
 
-def build(isa: str) -> ctypes.CDLL:
-    folder = Path(tempfile.mkdtemp(prefix="mycc-bench-"))
+def build(isa: str, folder: Path) -> ctypes.CDLL:
+    folder.mkdir()
     (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
     include = ["-I", str(folder), "-I", str(ROOT / "runtime" / "include")]
     source, out = str(Path(__file__).with_suffix(".cpp")), str(folder / "bench.so")
@@ -156,7 +156,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.4, help="time spent on a case, about")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    libraries = {isa: build(isa) for isa in options.isa.split(",")}
+    with tempfile.TemporaryDirectory(prefix="mycc-bench-") as folder:
+        libraries = {isa: build(isa, Path(folder) / isa) for isa in options.isa.split(",")}
     print(f"{'':26} | " + " | ".join(f"{isa:>12} GFLOP/s  roof  vs torch" for isa in libraries))
     with torch.inference_mode():
         for case in CASES:

@@ -36,6 +36,9 @@ class Processes:
             self._running.add(process)
         try:
             output, _ = process.communicate()
+        except BaseException:  # interrupted
+            _kill(process)
+            raise
         finally:
             with self._lock:
                 self._running.discard(process)
@@ -46,6 +49,10 @@ class Processes:
         with self._lock:
             self._stopped = True
             for process in self._running:
-                if process.poll() is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
+                _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .patterns import dtype, is_op, number, only_user, rank, shape
 from .sizes import expr, same_shape
-from .work import Node, Work
+from .work import Node, Work, aten
 
 _VIEWS = ("reshape", "permute", "unsqueeze", "expand", "slice", "select")
 
@@ -53,16 +53,17 @@ def _absorb_scale(work: Work, node: Node, position: int) -> bool:
 
 def _group(work: Work, node: Node) -> bool:
     """Keys and values before their heads are repeated."""
-    key, value = (_before_repeat(n) for n in node.args[1:3])
-    if key is None or value is None or not same_shape(shape(key)[:-1], shape(value)[:-1]):
+    wide = [_lifted(n) for n in node.args[1:3]]
+    if wide[0] is None or wide[1] is None or not same_shape(shape(wide[0])[:-1], shape(wide[1])[:-1]):
         return False
+    key, value = (_without_repeats(work, node, n) for n in wide if n is not None)
     node.args = (node.args[0], key, value, *node.args[3:])
     node.kwargs = {**node.kwargs, "enable_gqa": True}
     return True
 
 
-def _before_repeat(node: Any) -> Node | None:
-    """k [b, g, n, d] of a tensor [b, g*r, n, d] whose head h is k's head h // r."""
+def _lifted(node: Any) -> Node | None:
+    """[b, g, 1, n, d], where node is that expanded to [b, g, r, n, d] and reshaped to [b, g*r, n, d]."""
     if not is_op(node, "reshape") or not is_op(node.args[0], "expand") or rank(node) != 4:
         return None
     wide: Node = node.args[0]
@@ -72,12 +73,12 @@ def _before_repeat(node: Any) -> Node | None:
     b, g, r, n, d = shape(wide)
     if not same_shape(shape(lifted), (b, g, 1, n, d)) or not same_shape(shape(node), (b, g * r, n, d)):
         return None
-    if not isinstance(expr(g), int) or not isinstance(expr(r), int):
-        return None
-    if is_op(lifted, "unsqueeze") or is_op(lifted, "reshape"):
-        source: Any = lifted.args[0]
-        if same_shape(shape(source), (b, g, n, d)):
-            return source  # type: ignore[no-any-return]
-    return None
+    return lifted if isinstance(expr(g), int) and isinstance(expr(r), int) else None
 
 
+def _without_repeats(work: Work, node: Node, lifted: Node) -> Node:
+    """[b, g, n, d] of [b, g, 1, n, d]."""
+    b, g, _, n, d = shape(lifted)
+    if is_op(lifted, "unsqueeze", "reshape") and same_shape(shape(lifted.args[0]), (b, g, n, d)):  # type: ignore[arg-type]
+        return lifted.args[0]  # type: ignore[return-value]
+    return work.call(aten.reshape.default, (lifted, work.sizes((b, g, n, d))), like=node)

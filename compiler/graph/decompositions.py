@@ -149,6 +149,13 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
     return x
 
 
+@_for("aten.adaptive_avg_pool1d")
+def adaptive_avg_pool1d(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    if output_size[0] == 1:
+        return x.mean(-1, keepdim=True)
+    return aten.squeeze.dim(aten._adaptive_avg_pool2d.default(x.unsqueeze(-2), [1, output_size[0]]), -2)
+
+
 @_for("aten.pixel_unshuffle")
 def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
     *lead, c, h, w = x.shape

@@ -375,6 +375,8 @@ def _index(values: IndexValues, node: Node) -> Form | None:
     source: Node = node.args[0]  # type: ignore[assignment]
     wanted: Any = node.args[1]
     form = values.form(source)
+    if form is not None and form.uniform:
+        return _reranked(form, rank(node))
     if form is None or len(wanted) != rank(source) or any(i is None for i in wanted):
         return None
     indices = [_valid_index(values, i, node) for i in wanted]
@@ -383,6 +385,8 @@ def _index(values: IndexValues, node: Node) -> Form | None:
 
 def _gather(values: IndexValues, node: Node) -> Form | None:
     form = values.form(node.args[0])
+    if form is not None and form.uniform:
+        return _reranked(form, rank(node))
     index = _valid_index(values, node.args[2], node)
     if form is None or index is None:
         return None
@@ -390,6 +394,14 @@ def _gather(values: IndexValues, node: Node) -> Form | None:
     indices = [unit(n, d) for d in range(n)]
     indices[node.args[1] % n] = index  # type: ignore[operator]
     return form.at(indices, n)
+
+
+def plain_index(values: IndexValues, index: Any, node: Node) -> int | None:
+    """The dimension of the result whose index an index tensor of `node` simply is; None for any other index."""
+    form = _valid_index(values, index, node)
+    if form is None or form.const != 0 or [s for s in form.steps if s != 0] != [1]:
+        return None
+    return form.steps.index(1)
 
 
 def _valid_index(values: IndexValues, index: Any, node: Node) -> Affine | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from .index_forms import Affine, Choice, Form, flipped
-from .index_values import IndexValues
+from .index_values import IndexValues, plain_index
 from .patterns import dtype, is_op, is_tensor, op, rank, shape
 from .sizes import bounds, expr, same_shape
 from .work import Node, Work, aten
@@ -23,6 +24,8 @@ def known_values(work: Work) -> dict[str, int]:
     """diff, cumsum, index, gather, eq over aranges     ->   full(True), arange, or ge(arange, arange)
        embedding(table, arange(s))                      ->   slice(table, 0, s)            (a view)
        embedding(table, zeros)                          ->   expand(select(table, 0))      (a view)
+       index(x, [arange(b) as [b, 1], arange(s) as [1, s]])   ->   x                   (a view)
+       bitwise_and(x, full(True)), mul(x, ones)         ->   x
        sdpa(q, k, v, full(True))                        ->   sdpa(q, k, v)
        sdpa(q, k, v, ge(i, j))                          ->   sdpa(q, k, v, is_causal=True)
 
@@ -33,13 +36,15 @@ def known_values(work: Work) -> dict[str, int]:
     counts = {
         "masks recognised": sum(attention_mask(work, values, n) for n in _calls(work, "scaled_dot_product_attention")),
         "position lookups": sum(_lookup(work, values, n) for n in _calls(work, "embedding")),
+        "index lookups": sum(_index_as_view(work, values, n) for n in _calls(work, "index")),
+        "neutral operands": sum(_neutral(work, values, n) for n in _calls(work, *_NEUTRAL)),
         "index formulas": sum(_rebuild(work, values, n) for n in work.nodes()),
     }
     return {k: v for k, v in counts.items() if v}
 
 
-def _calls(work: Work, name: str) -> list[Node]:
-    return [n for n in work.nodes() if is_op(n, name)]
+def _calls(work: Work, *names: str) -> Iterator[Node]:
+    return (n for n in work.nodes() if is_op(n, *names))
 
 
 # attention masks -----------------------------------------------------------------------------------------------------
@@ -133,6 +138,44 @@ def _with_rank(work: Work, node: Node, rows: Node, dim: int) -> Node:
         sizes[dim] = work.size(lead[0])
     sizes.append(work.size(shape(rows)[-1]))
     return work.call(aten.reshape.default, (rows, sizes), like=node) if len(sizes) != rank(rows) else rows
+
+
+def _index_as_view(work: Work, values: IndexValues, node: Node) -> bool:
+    """index of a tensor at its own positions: dimensions moved apart and broadcast."""
+    source, indices = node.args[0], node.args[1]
+    if len(indices) != rank(source) or any(i is None for i in indices):  # type: ignore[arg-type]
+        return False
+    dims = [plain_index(values, i, node) for i in indices]  # type: ignore[union-attr]
+    rising = [d for d in dims if d is not None]
+    if len(rising) != len(dims) or rising != sorted(set(rising)):
+        return False
+    spread: list[Any] = [1] * rank(node)
+    for own, d in zip(shape(source), rising, strict=True):  # type: ignore[arg-type]
+        if expr(own) != expr(shape(node)[d]):
+            return False
+        spread[d] = work.size(own)
+    view = work.call(aten.reshape.default, (source, spread), like=node)
+    work.replace(node, _expanded(work, node, view, dtype(node)))
+    return True
+
+
+# neutral operands ----------------------------------------------------------------------------------------------------
+_NEUTRAL = {"bitwise_and": True, "logical_and": True, "bitwise_or": False, "logical_or": False, "mul": 1}
+
+
+def _neutral(work: Work, values: IndexValues, node: Node) -> bool:
+    """x & True, x | False, x * 1 -> x"""
+    neutral = _NEUTRAL[op(node)]
+    if len(node.args) != 2 or (dtype(node) == torch.bool) != isinstance(neutral, bool):
+        return False
+    for x, other in (node.args, node.args[::-1]):
+        if not is_tensor(x) or not isinstance(other, Node) or dtype(x) != dtype(node):  # type: ignore[arg-type]
+            continue
+        form = values.choice(other)
+        if form is not None and form.uniform and form.yes == neutral:
+            work.replace(node, _expanded(work, node, x, dtype(node)))  # type: ignore[arg-type]
+            return True
+    return False
 
 
 # formulas ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 import torch
 
-from .patterns import arg, dtype, is_op, is_tensor, op, rank, shape
+from .patterns import dtype, is_op, is_tensor, op, rank, shape
 from .sizes import expr
 from .work import Node, Work, aten
 
@@ -255,16 +255,29 @@ def _size_value(work: Work, node: Node) -> bool:
     return True
 
 
-def squeezed_dims(node: Node) -> list[int]:
-    """The dimensions that a squeeze drops, counted from 0."""
-    source: Node = node.args[0]  # type: ignore[assignment]
-    n = rank(source)
-    wanted = arg(node, 1, "dim")
-    dims = range(n) if wanted is None else [wanted] if isinstance(wanted, int) else wanted
-    return [d % n for d in dims if n and expr(shape(source)[d]) == 1]
+def _convolution_padding(work: Work, node: Node) -> bool:
+    """conv2d(.., "same" or "valid") with the amounts as numbers, where they are equal on both sides."""
+    if node.target not in (aten.conv1d.padding, aten.conv2d.padding):
+        return False
+    spatial = rank(node) - 2
+    args: list[Any] = list(node.args)
+    args += [None, [1] * spatial, "valid", [1] * spatial][len(args) - 2 :]
+    reach = [
+        d * (int(k) - 1) for d, k in zip(_pair(args[5], spatial), shape(node.args[1])[2:], strict=True)  # type: ignore
+    ]
+    if args[4] == "same" and any(n % 2 for n in reach):
+        return False
+    args[4] = [n // 2 for n in reach] if args[4] == "same" else [0] * spatial
+    node.target = aten.conv1d.default if spatial == 1 else aten.conv2d.default
+    node.args = tuple(args)
+    return True
+
+
+def _pair(value: Any, count: int) -> list[int]:
+    return list(value) * (count if len(value) == 1 else 1)
 
 
 _RULES: tuple[Callable[[Work, Node], bool], ...] = (
     _size, _size_value, _assertion, _identity, _dropout_with_mask, _cast, _reshape, _explicit_reshape, _transposition,
-    _alias, _scalar_overload, _expanded,
+    _alias, _scalar_overload, _expanded, _convolution_padding,
 )  # fmt: skip

@@ -24,6 +24,7 @@ class Scores:
     Attributes:
         scale: all numbers that the scores are multiplied with.
         masks: nodes added to the scores.
+        flat_mask: one more, [b*h, m, n], added before the scores were reshaped to [b, h, m, n].
         fills: (mask, value where the mask holds) put in place of the scores.
         shape: the shape in which masks are applied, None without any.
         nodes: the nodes seen, from the softmax upwards.
@@ -33,6 +34,7 @@ class Scores:
     key: Node | None = None
     scale: float = 1.0
     masks: list[Node] = field(default_factory=list)
+    flat_mask: Node | None = None
     fills: list[tuple[Node, bool, float]] = field(default_factory=list)
     shape: tuple[Any, ...] | None = None
     nodes: list[Node] = field(default_factory=list)
@@ -174,12 +176,18 @@ def _baddbmm(scores: Scores, node: Node) -> bool:
     beta, alpha = arg(node, 3, "beta", 1), arg(node, 4, "alpha", 1)
     if beta not in (0, 1) or number(alpha) is None or (scores.fills and beta):
         return False
-    if scores.masks and beta and not _at(scores, node):
+    if beta and scores.scale != 1.0:
         return False
     if beta:
-        if not _at(scores, node):
+        bias: Node = node.args[0]  # type: ignore[assignment]
+        if scores.shape is not None and len(scores.shape) == 4:
+            if rank(bias) != 3 or not same_shape(shape(bias)[:1], shape(node)[:1]):
+                return False
+            scores.flat_mask = bias
+        elif _at(scores, node):
+            scores.masks.append(bias)
+        else:
             return False
-        scores.masks.append(node.args[0])  # type: ignore[arg-type]
     scores.scale *= float(alpha)
     scores.query, scores.key = node.args[1:3]  # type: ignore[assignment]
     return True
@@ -237,6 +245,8 @@ def _lifted(work: Work, t: Node, lead: Any, node: Node) -> Node:
 def _mask(work: Work, node: Node, scores: Scores) -> Node | None:
     """One mask of all: a bool one for a single -inf fill, else the sum of what is added."""
     masks = [_added_mask(work, node, m, scores) for m in scores.masks]
+    if scores.flat_mask is not None and scores.shape is not None:
+        masks.append(_lifted(work, _added_mask(work, node, scores.flat_mask, scores), scores.shape[:-2], node))
     for mask, holds, fill in scores.fills:
         if not masks and len(scores.fills) == 1 and math.isinf(fill):
             return _allowed(work, node, mask, holds)

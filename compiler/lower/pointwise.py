@@ -260,7 +260,14 @@ def _register_tables() -> None:
     for name, (kind, meaning) in UNARY.items():
         row(f"aten.{name}.default")(_unary(kind, meaning))
     for name, (kind, meaning) in BINARY.items():
-        row(*(f"aten.{name}.{overload}" for overload in BINARY_OVERLOADS))(_binary(kind, meaning))
+        row(*(f"aten.{name}.{overload}" for overload in _tensor_overloads(name)))(_binary(kind, meaning))
+
+
+def _tensor_overloads(name: str) -> list[str]:
+    """The overloads that torch has; those of numbers alone (aten.mul.default) are no operators of a graph."""
+    packet = getattr(torch.ops.aten, name)
+    found = [overload for overload in BINARY_OVERLOADS if overload in packet.overloads()]
+    return [o for o in found if any(isinstance(a.type, torch.TensorType) for a in getattr(packet, o)._schema.arguments)]
 
 
 def _unary(kind: Compute, meaning: Meaning) -> Callable[..., Tensor]:

@@ -18,7 +18,6 @@ from .tensor import Shape, Tensor, expand, flip, permute, select, slice_dim, squ
     "aten.contiguous.default",
     "aten.lift_fresh_copy.default",
     "aten.dropout.default",
-    "aten.identity.default",
     "aten.expand_copy.default",
 )
 def same(ctx: Context, x: Tensor, *_: Any, **__: Any) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,15 +48,17 @@ class Assembled:
 
     def write(self, observers: Sequence[Observer]) -> PackageSummary:
         """Writes the package and verifies it before it takes its place."""
-        from ..summaries import summarise
-
         verifying = self.request.options.verify and self._runs_here()
-        with running_stage(observers, "package") as stage:
-            summary = stage.value = write_package(
-                self.request.out, self.contents, (lambda path: self._verify(path, observers)) if verifying else None
-            )
-            stage.summary = summarise(summary)
-        return summary
+        with ExitStack() as stages:
+            stage = stages.enter_context(running_stage(observers, "package"))
+            weights, path = sum(t.nbytes for t in self.contents.weights), self.request.out
+            stage.summary = f"{path.name}: weights {weights / 1e6:.1f} MB"
+
+            def complete(draft: Path) -> Completion:
+                stages.close()  # the package is written; what follows is its verification
+                return self._verify(draft, observers)
+
+            return write_package(path, self.contents, complete if verifying else None)
 
     def _runs_here(self) -> bool:
         """Whether one of the package's targets can run on this machine; a cross-compiled package is verified there."""
@@ -95,7 +98,8 @@ def assemble(
     loader = installed_loader()
     if loader is None:
         raise CompileError(
-            "the runtime library libmycc.so is not installed beside mycc", hint="Install mycc again: pip install mycc[compiler]"
+            "the runtime library libmycc.so is not installed beside mycc",
+            hint="Install mycc again: pip install mycc[compiler]",
         )
     rows = [
         _entry_row(graph, schedule, symbols)
@@ -142,14 +146,15 @@ def _entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) 
         "inputs": [_port(spec, names) for spec in graph.inputs],
         "outputs": [_port(spec, names) for spec in graph.outputs],
         "symbols": [
-            {"name": s.name, "min": s.min, "max": s.max, "input": s.input, "dim": s.dim, "scale": s.scale, "offset": s.offset}
+            {name: getattr(s, name) for name in ("name", "min", "max", "input", "dim", "scale", "offset")}
             for s in graph.symbols
         ],
         "in_tree": graph.in_tree,
         "out_tree": graph.out_tree,
         "kernels": kernel_rows(schedule, symbols),
         "fusions": [
-            {"producer": r.producer, "consumer": r.consumer, "done": r.done, "reason": r.reason} for r in schedule.remarks
+            {"producer": r.producer, "consumer": r.consumer, "done": r.done, "reason": r.reason}
+            for r in schedule.remarks
         ],
         "memory": {"buffers": len(memory.lifetimes), "arena": memory.arena, "live": memory.live},
     }

@@ -124,14 +124,11 @@ void Call::trim() {
 
 int Call::place(Entry &entry) {
   const mycc_entry &code = *entry.code;
-  if (code.n_buffers == 0) {
-    arena_bytes_ = live_bytes_ = 0;
-    placed_ = offsets_;
-    return MYCC_OK;
-  }
-  if (code.static_offsets) {
-    arena_bytes_ = code.static_arena_size;
-    placed_ = code.static_offsets;
+  if (code.n_buffers == 0 || code.static_offsets) {
+    planned_ = nullptr;  // arena_bytes_ is of this entry point now
+    arena_bytes_ = code.n_buffers ? code.static_arena_size : 0;
+    live_bytes_ = 0;
+    placed_ = code.n_buffers ? code.static_offsets : offsets_;
     return MYCC_OK;
   }
   placed_ = offsets_;
@@ -160,7 +157,6 @@ int Call::make_plan(const Entry &entry) {
 
 int Call::sum_live(const Entry &entry) {
   if (!entry.code->n_buffers || !entry.code->static_offsets) return MYCC_OK;
-  planned_ = nullptr;  // offsets_ is overwritten
   int status = make_plan(entry);
   arena_bytes_ = entry.code->static_arena_size;
   return status;

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -236,6 +237,25 @@ def test_a_build_killed_half_way_leaves_nothing_for_the_next(tmp_path: Path, mon
     os.utime(folder, (1, 1))
     build({"program": EMPTY + "\n"}, {}, HOST, BuildOptions(cache_dir=cache))
     assert left_behind(cache) == []
+
+
+def test_an_interrupted_build_ends_its_compilers_and_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = tmp_path / "started"
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, f"echo $$ >>'{started}'; sleep 60"))
+    cache = tmp_path / "cache"
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUILD_SCRIPT, str(cache), EMPTY], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not started.exists() or not started.read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in errors
+    assert left_behind(cache) == []
+    for pid in started.read_text().split():
+        assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_running_builds_folder_is_not_swept_away(tmp_path: Path) -> None:

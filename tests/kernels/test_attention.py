@@ -38,7 +38,11 @@ class AttentionArgs(ctypes.Structure):
 
 @functools.cache
 def library(isa: str) -> ctypes.CDLL:
-    folder = Path(tempfile.mkdtemp(prefix=f"mycc-attention-{isa}-"))
+    with tempfile.TemporaryDirectory(prefix="mycc-attention-") as folder:
+        return build(isa, Path(folder))
+
+
+def build(isa: str, folder: Path) -> ctypes.CDLL:
     (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
     flags = [flag for flag in FLAGS if flag != "-fvisibility=hidden"]
     command = ["g++", *flags, *WARNINGS, f"-march={isa}", "-I", folder, "-I", INCLUDE, "-I", HERE, "-shared", "-fPIC"]

@@ -71,6 +71,7 @@ ENTRIES = [
     entry("halves", [("x", "bf16", [2, 3])], [("y", "bf16", [2, 3])], []),
     entry("copy", [("x", "f32", [2, 3, 4, 5])], [("y", "f32", [2, 3, 4, 5])], []),
     entry("weave", [("n", "i64", ["n"])], [("y", "i64", ["n"])], [symbol("n", 1, 1 << 20)]),
+    entry("copies", [("x", "f32", ["n", 3])], [("y", "f32", ["n", 3])], [symbol("n", 0, 1 << 62)]),
 ]
 NAMES = {row["name"]: index for index, row in enumerate(ENTRIES)}
 

@@ -124,6 +124,12 @@ static void weave_run(const mycc_call *c) {
   }
 }
 
+/* copies: x f32[n, 3] -> y = x; n may be 0 */
+static void copies_dims(const int64_t *s, int64_t *d) { d[0] = s[0], d[1] = 3; }
+static void copies_run(const mycc_call *c) {
+  if (c->symbols[0]) memcpy(c->outputs[0], c->inputs[0], 12 * c->symbols[0]);
+}
+
 static const char *const one_kernel[] = {"map_f32"}, *const chain_kernels[] = {"a", "b", "c", "d"};
 static const mycc_entry entries[] = {
     {"affine", 1, 1, 1, 0, 1, 0, affine_dims, affine_dims, 0, 0, 0, affine_run, one_kernel},
@@ -135,6 +141,7 @@ static const mycc_entry entries[] = {
      one_kernel},
     {"copy", 1, 1, 0, 0, 1, 0, copy_dims, copy_dims, 0, 0, 0, copy_run, one_kernel},
     {"weave", 1, 1, 1, 1, 1, weave_buffers, cover_in, cover_in, weave_sizes, 0, 0, weave_run, one_kernel},
+    {"copies", 1, 1, 1, 0, 1, 0, copies_dims, copies_dims, 0, 0, 0, copies_run, one_kernel},
 };
 static const mycc_program program = {MYCC_ABI_VERSION, sizeof entries / sizeof *entries, entries, "cpu:test"};
 

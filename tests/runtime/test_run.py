@@ -36,8 +36,7 @@ def test_dynamic_arena(model: Loaded) -> None:
 
 
 def test_empty_dimension(model: Loaded) -> None:
-    visits, workers = model("cover", np.zeros(0, np.int64)) if False else (np.zeros(0), np.zeros(0))
-    assert visits.size == workers.size == 0
+    assert model("copies", np.zeros((0, 3), np.float32)).shape == (0, 3)
     with pytest.raises(InputError, match=r"x: dimension 0 \(batch\) is 0, the package was compiled for 1\.\.64"):
         model("affine", np.zeros((0, 4), np.float32))
 
@@ -84,7 +83,7 @@ def test_values_that_are_no_tensors(model: Loaded, value: Any, message: str) -> 
 
 
 def test_unknown_entry(model: Loaded) -> None:
-    with pytest.raises(InputError, match="handmade has no entry point 99; it has 8"):
+    with pytest.raises(InputError, match="handmade has no entry point 99; it has 9"):
         model.native.run(99, [])
     with pytest.raises(InputError, match="has no entry point -1"):
         model.native.run(-1, [])
@@ -172,6 +171,17 @@ def test_memory(model: Loaded) -> None:
     assert model.native.memory(2, [np.zeros(81, np.float32)]) == (2 * size, 2 * size)
     assert model.native.memory(5, [bfloat([[0, 1, 2], [3, 4, 5]])]) == (128, 128)
     assert model.native.memory(0, [np.zeros((1, 4), np.float32)]) == (0, 0)
+    assert model.native.memory(2, [np.zeros(81, np.float32)]) == (2 * size, 2 * size), "after another entry point"
+
+
+def test_entry_points_share_a_state(library: Any, package: bytes) -> None:
+    """One caller goes from a large arena to none and back."""
+    model = Loaded(library.load_memory(package, threads=1))
+    for blocks in (1, 4000, 2, 3999):
+        x = np.arange(8 * blocks + 1, dtype=np.float32)
+        np.testing.assert_array_equal(model("chain", x), (x + 1) * 3 - 2)
+        model("lookup", np.array([1]))
+        assert model("halves", bfloat(np.zeros((2, 3)))).shape == (2, 3)
 
 
 class OnlyDlpack:
