@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .node import Node
 from .patterns import dtype, is_op, number, only_user, rank, shape
 from .sizes import expr, same_shape
-from .work import Node, Work, aten
+from .work import Work, aten
 
 _VIEWS = ("reshape", "permute", "unsqueeze", "expand", "slice", "select")
 
@@ -36,18 +37,18 @@ def _absorb_scale(work: Work, node: Node, position: int) -> bool:
     if not isinstance(source, Node) or not only_user(source, reader) or not is_op(source, "mul", "div"):
         return False
     factor = number(source.args[1])
-    if factor is None or factor == 0.0 or len(source.args) != 2 or dtype(source.args[0]) != dtype(source):  # type: ignore
+    if factor is None or factor == 0.0 or len(source.args) != 2 or dtype(source.args[0]) != dtype(source):
         return False
     scale = node.kwargs.get("scale")
     if scale is None:
-        size = expr(shape(node.args[0])[-1])  # type: ignore[arg-type]
+        size = expr(shape(node.args[0])[-1])
         if not isinstance(size, int):
             return False
         scale = 1.0 / math.sqrt(size)
     if is_op(source, "div"):
         factor = 1.0 / factor
-    node.kwargs = {**node.kwargs, "scale": float(scale) * factor}  # type: ignore[arg-type]
-    work.replace(source, source.args[0])  # type: ignore[arg-type]
+    node.kwargs = {**node.kwargs, "scale": float(scale) * factor}
+    work.replace(source, source.args[0])
     return True
 
 
@@ -79,6 +80,6 @@ def _lifted(node: Any) -> Node | None:
 def _without_repeats(work: Work, node: Node, lifted: Node) -> Node:
     """[b, g, n, d] of [b, g, 1, n, d]."""
     b, g, _, n, d = shape(lifted)
-    if is_op(lifted, "unsqueeze", "reshape") and same_shape(shape(lifted.args[0]), (b, g, n, d)):  # type: ignore[arg-type]
-        return lifted.args[0]  # type: ignore[return-value]
+    if is_op(lifted, "unsqueeze", "reshape") and same_shape(shape(lifted.args[0]), (b, g, n, d)):
+        return lifted.args[0]
     return work.call(aten.reshape.default, (lifted, work.sizes((b, g, n, d))), like=node)

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from .work import Node, Work, merged_origins
+from .node import Node
+from .work import Work, merged_origins
 
 _RANDOM = torch.Tag.nondeterministic_seeded
 

@@ -14,8 +14,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...runtime.errors import CompileError
 from .decompositions import DECOMPOSITIONS
+from .node import Node
 from .patterns import op
-from .work import Node, Work
+from .work import Work
 
 OpOverload = torch._ops.OpOverload
 _ROUNDS = 4  # a decomposition may bring in operators that have one themselves
@@ -25,10 +26,10 @@ def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
     """y = einsum("bhqd,bhkd->bhqk", [q, k])     ->     y = matmul(q, permute(k, [0, 1, 3, 2]))
        y = glu(x, -1)                            ->     a, b = split(x, ...); y = mul(a, sigmoid(b))
 
-    First from our own table (decompositions.py), then from torch's core ATen decompositions, then from the operator's own
-    composite definition. Each is traced once on fake tensors, with the size symbols of the capture. Needs NORMAL (else
-    it would trace identities); establishes KEPT_ONLY as far as decompositions exist: what is left is reported by the
-    lowering.
+    First from our own table (decompositions.py), then from torch's core ATen decompositions, then from the operator's
+    own composite definition. Each is traced once on fake tensors, with the size symbols of the capture. Needs NORMAL
+    (else it would trace identities); establishes KEPT_ONLY as far as decompositions exist: what is left is reported by
+    the lowering.
 
     Args:
         kept: operators, without overload or with one, that stay.
@@ -66,7 +67,7 @@ def _definition(target: OpOverload) -> Callable[..., Any] | None:
 
 
 def _decompose_node(work: Work, node: Node, kept: Collection[str]) -> bool:
-    target: OpOverload = node.target  # type: ignore[assignment]
+    target: OpOverload = node.target
     definition = _definition(target)
     if definition is None:
         return False
@@ -77,7 +78,9 @@ def _decompose_node(work: Work, node: Node, kept: Collection[str]) -> bool:
     return True
 
 
-def _trace(work: Work, node: Node, definition: Callable[..., Any], kept: Collection[str]) -> torch.fx.GraphModule | None:
+def _trace(
+    work: Work, node: Node, definition: Callable[..., Any], kept: Collection[str]
+) -> torch.fx.GraphModule | None:
     """The definition on the node's fake arguments, as a graph whose placeholders are its argument nodes."""
     nodes = list(dict.fromkeys(node.all_input_nodes))
 
@@ -115,7 +118,7 @@ def _is_itself(body: torch.fx.GraphModule, node: Node) -> bool:
 
 def _splice(work: Work, node: Node, body: torch.fx.GraphModule) -> None:
     inputs = list(dict.fromkeys(node.all_input_nodes))
-    env: dict[Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), inputs, strict=True))
+    env: dict[Any, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), inputs, strict=True))
     result: Any = None
     for inner in body.graph.nodes:
         if inner.op == "output":

@@ -70,7 +70,8 @@ def instance_norm(
     if use_input_stats:
         variance, average = torch.var_mean(x, list(range(2, x.dim())), correction=0, keepdim=True)
     else:
-        assert mean is not None and var is not None
+        assert mean is not None
+        assert var is not None
         variance, average = var.reshape(column), mean.reshape(column)
     y = (x - average) * torch.rsqrt(variance + eps)
     if weight is not None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
+from .node import Node
 from .patterns import arg, dtype, is_constant, is_op, only_user, rank, shape
 from .sizes import expr
-from .work import Node, Work, aten
+from .work import Work, aten
 
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "convolution")
 _BATCH_NORMS = ("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm", "cudnn_batch_norm",
@@ -28,11 +29,11 @@ class Scale:
 def fold_batch_norm(work: Work) -> dict[str, int]:
     """c = conv2d(x, w, b)                        c = conv2d(x, w * s, b * s + t)
        y = batch_norm(c, g, h, mean, var)   ->                          s = g / sqrt(var + eps), t = h - mean * s
-       y = batch_norm(x, ...)               ->    y = x * s + t                         where no convolution is before it
+       y = batch_norm(x, ...)               ->    y = x * s + t                        where no convolution is before it
        y = conv2d(x, w, b) * constant[C, 1, 1]  ->    y = conv2d(x, w * constant, b * constant); likewise + constant
 
     In float64, rounded once to the weights' dtype. The product before is folded when nothing else reads it; its weight
-    may have other readers (it is copied then). Needs NORMAL; establishes NO_BATCH_NORM for statistics that are constants.
+    may have other readers (it is copied then). Needs NORMAL; establishes NO_BATCH_NORM where statistics are constants.
     """
     folded = kept = 0
     for node in work.nodes():
@@ -40,7 +41,7 @@ def fold_batch_norm(work: Work) -> dict[str, int]:
             result, scale = _result(node), _of_batch_norm(work, node)
             if result is None or scale is None:
                 continue
-            if _fold_into_product(work, node.args[0], node, result, scale):  # type: ignore[arg-type]
+            if _fold_into_product(work, node.args[0], node, result, scale):
                 folded += 1
             else:
                 _as_scale(work, node, result, scale)
@@ -69,8 +70,9 @@ def _of_batch_norm(work: Work, node: Node) -> Scale | None:
     if not all(v is None or is_constant(v) for v in (weight, bias, mean, var)) or mean is None or var is None:
         return None
     average, variance = _double(work, mean), _double(work, var)
-    assert average is not None and variance is not None
-    scale = torch.rsqrt(variance + float(eps))  # type: ignore[arg-type]
+    assert average is not None
+    assert variance is not None
+    scale = torch.rsqrt(variance + float(eps))
     gain, offset = _double(work, weight), _double(work, bias)
     scale = scale if gain is None else scale * gain
     shift = -average * scale
@@ -88,17 +90,17 @@ def _of_arithmetic(work: Work, node: Node) -> tuple[Node, Scale] | None:
     x, c = node.args
     if is_constant(x) and is_op(node, "mul", "add"):
         x, c = c, x
-    if not is_op(x, *_CONVOLUTIONS) or not is_constant(c) or dtype(x) != dtype(node) or dtype(c) != dtype(x):  # type: ignore
+    if not is_op(x, *_CONVOLUTIONS) or not is_constant(c) or dtype(x) != dtype(node) or dtype(c) != dtype(x):
         return None
-    values = _per_channel(work, c, x)  # type: ignore[arg-type]
+    values = _per_channel(work, c, x)
     if values is None:
         return None
     one, zero = torch.ones_like(values), torch.zeros_like(values)
-    scale = {"mul": values, "div": 1 / values}.get(node.target._opname, one)  # type: ignore[union-attr]
-    shift = {"add": values, "sub": -values}.get(node.target._opname, zero)  # type: ignore[union-attr]
+    scale = {"mul": values, "div": 1 / values}.get(node.target._opname, one)
+    shift = {"add": values, "sub": -values}.get(node.target._opname, zero)
     if not torch.isfinite(scale).all():
         return None
-    return x, Scale(scale, shift)  # type: ignore[return-value]
+    return x, Scale(scale, shift)
 
 
 def _per_channel(work: Work, constant: Node, conv: Node) -> torch.Tensor | None:
@@ -125,7 +127,7 @@ def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, sc
         return False
     if is_op(product, "convolution") and product.args[6]:
         return False  # transposed: the output channels are the weight's second dimension
-    name = str(weight.target)  # type: ignore[union-attr]
+    name = str(weight.target)
     matrix = work.constants[name]
     column = [-1] + [1] * (matrix.dim() - 1)
     folded = (matrix.detach().double() * scale.scale.reshape(column)).to(matrix.dtype)
@@ -134,7 +136,9 @@ def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, sc
     new_weight = work.constant(f"{name}_scaled", folded, like=product)
     new_bias = work.constant(f"{name}_shift", shift, like=product)
     args = [product.args[0], new_weight, new_bias, *product.args[3:]]
-    new = work.call(product.target, args, product.kwargs, like=product, val=product.meta["val"], covers=[product, reader])
+    new = work.call(
+        product.target, args, product.kwargs, like=product, val=product.meta["val"], covers=[product, reader]
+    )
     result.replace_all_uses_with(new)
     for dead in dict.fromkeys((result, reader, product)):
         work.graph.erase_node(dead)
@@ -142,7 +146,7 @@ def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, sc
 
 
 def _as_scale(work: Work, node: Node, result: Node, scale: Scale) -> None:
-    x: Node = node.args[0]  # type: ignore[assignment]
+    x: Node = node.args[0]
     to = dtype(result)
     column = [-1] + [1] * (rank(x) - 2)
     factor = work.constant(f"{node.name}_scale", scale.scale.to(to).reshape(column), like=node)

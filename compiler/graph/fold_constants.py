@@ -7,23 +7,30 @@ from typing import Any
 import torch
 import torch.fx
 
+from .node import Node
 from .patterns import is_op, is_tensor, op
-from .work import Node, Work
+from .work import Work
 
 #: a folded constant may be this much bigger than all that it is made from, in bytes
 _GROWTH = 1 << 20
 
-_CREATION = ("full", "zeros", "ones", "arange", "scalar_tensor", "full_like", "zeros_like", "ones_like", "new_full",
-             "new_zeros", "new_ones", "eye", "empty", "empty_like", "new_empty")  # fmt: skip
-_VIEWS = ("reshape", "permute", "expand", "slice", "select", "unsqueeze", "squeeze", "split", "split_with_sizes", "chunk",
-          "unbind", "t", "transpose", "view", "narrow", "repeat")  # fmt: skip
+_CREATION = (
+    "full", "zeros", "ones", "arange", "scalar_tensor", "full_like", "zeros_like", "ones_like", "new_full",
+    "new_zeros", "new_ones", "eye", "empty", "empty_like", "new_empty",
+)  # fmt: skip
+_VIEWS = (
+    "reshape", "permute", "expand", "slice", "select", "unsqueeze", "squeeze", "split", "split_with_sizes", "chunk",
+    "unbind", "t", "transpose", "view", "narrow", "repeat",
+)  # fmt: skip
 #: cheap enough to be generated where it is read instead of being stored
-_GENERATED = ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not",
-              "logical_and", "logical_or", "logical_not", "where", "tril", "triu", "_to_copy", "neg", "rsub")  # fmt: skip
+_GENERATED = (
+    "add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not",
+    "logical_and", "logical_or", "logical_not", "where", "tril", "triu", "_to_copy", "neg", "rsub",
+)  # fmt: skip
 
 
 def fold_constants(work: Work) -> dict[str, int]:
-    """c = cos(mul(positions, frequencies))     ->     c = constant       (cos(...) computed by torch, in the model's dtype)
+    """c = cos(mul(positions, frequencies))     ->     c = constant                   (torch computes it)
        mul(x, constant of one element)          ->     mul(x, 0.125)
 
     Only the last node of a constant subgraph is stored, and only when it is not much bigger than what it comes from;
@@ -31,7 +38,7 @@ def fold_constants(work: Work) -> dict[str, int]:
     symbols are no constants. Needs NORMAL; establishes FOLDED.
     """
     constant = _constant_nodes(work)
-    known: dict[Node, Any] = {}
+    known: dict[Any, Any] = {}
     count = 0
     for node in work.nodes():
         if node not in constant or not _is_frontier(node, constant):
@@ -56,7 +63,7 @@ def _constant_nodes(work: Work) -> set[Node]:
             random = torch.Tag.nondeterministic_seeded in node.target.tags
             if not random and all(n in constant for n in node.all_input_nodes):
                 constant.add(node)
-        elif node.op == "call_function" and node.target.__name__ == "getitem" and node.args[0] in constant:  # type: ignore
+        elif node.op == "call_function" and node.target.__name__ == "getitem" and node.args[0] in constant:
             constant.add(node)
     return constant
 
@@ -94,7 +101,7 @@ def _bytes(node: Node) -> int:
     return int(val.numel()) * val.element_size()
 
 
-def _value(work: Work, node: Node, known: dict[Node, Any]) -> Any:
+def _value(work: Work, node: Node, known: dict[Any, Any]) -> Any:
     """The value of a constant node; inner values are kept while the pass runs."""
     pending = [node]
     while pending:
@@ -109,12 +116,12 @@ def _value(work: Work, node: Node, known: dict[Node, Any]) -> Any:
     return known[node]
 
 
-def _compute(work: Work, node: Node, known: dict[Node, Any]) -> Any:
+def _compute(work: Work, node: Node, known: dict[Any, Any]) -> Any:
     if node.op == "get_attr":
         return work.constants[str(node.target)]
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known[n])
     with torch.no_grad():
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        return node.target(*args, **kwargs)
 
 
 def _scalar_operands(work: Work, node: Node) -> bool:
@@ -125,7 +132,7 @@ def _scalar_operands(work: Work, node: Node) -> bool:
     if not is_tensor(x) or not isinstance(c, Node) or c.op != "get_attr":
         return False
     value = work.constants[str(c.target)]
-    if value.dim() != 0 or x.meta["val"].dim() == 0 or value.dtype != x.meta["val"].dtype:  # type: ignore[union-attr]
+    if value.dim() != 0 or x.meta["val"].dim() == 0 or value.dtype != x.meta["val"].dtype:
         return False
     node.args = (x, value.item(), *node.args[2:])
     return True

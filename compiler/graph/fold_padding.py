@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .node import Node
 from .patterns import arg, is_op, number, only_user, rank
-from .work import Node, Work, aten
+from .work import Work, aten
 
 
 def fold_padding(work: Work) -> dict[str, int]:
@@ -18,7 +19,7 @@ def fold_padding(work: Work) -> dict[str, int]:
     count = 0
     for node in work.nodes():
         if is_op(node, "conv1d", "conv2d", "convolution") and is_op(node.args[0], "pad", "constant_pad_nd"):
-            count += _fold(work, node, node.args[0])  # type: ignore[arg-type]
+            count += _fold(work, node, node.args[0])
     return {"paddings folded": count} if count else {}
 
 
@@ -27,7 +28,7 @@ def _fold(work: Work, conv: Node, pad: Node) -> bool:
     spatial = rank(conv) - 2
     if sides is None or len(sides) > 2 * spatial or not only_user(pad, conv):
         return False
-    if conv.target is aten.convolution.default and (conv.args[6] or any(conv.args[7])):  # type: ignore[arg-type]
+    if conv.target is aten.convolution.default and (conv.args[6] or any(conv.args[7])):
         return False
     padding = arg(conv, 4, "padding", [0])
     if isinstance(padding, str):

@@ -177,7 +177,7 @@ def combined(a: Choice, b: Choice, function: Callable[[Any, Any], Number]) -> Ch
 
 
 def _joined(a: Choice, b: Choice, function: Callable[[Any, Any], Number]) -> Choice | None:
-    """All conditions together: right when the result is one and the same unless both hold (as of `and`, and mask sums)."""
+    """All conditions together: right when the result is the same unless both hold (as of `and`, and sums of masks)."""
     for left in (a, flipped(a)):
         for right in (b, flipped(b)):
             if left is None or right is None:

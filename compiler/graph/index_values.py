@@ -26,9 +26,10 @@ from .index_forms import (
     uniform,
     unit,
 )
+from .index_views import VIEWS, number_of
+from .node import Node
 from .patterns import arg, dtype, op, rank, shape
-from .sizes import Size, expr, same
-from .work import Node
+from .sizes import expr
 
 _DEPTH = 100  # operators between a mask and its inputs; bounds the recursion
 
@@ -84,14 +85,6 @@ class IndexValues:
         return None if form is None else as_affine(form)
 
 
-def number_of(value: Any) -> Any:
-    """A Python number or the formula of a size node; None for a tensor."""
-    if isinstance(value, Node):
-        val = value.meta.get("val")
-        return expr(val) if isinstance(val, (int, torch.SymInt)) else None
-    return value
-
-
 def _is_integer(node: Node) -> bool:
     return not dtype(node).is_floating_point and not dtype(node).is_complex and dtype(node) != torch.bool
 
@@ -127,77 +120,19 @@ def _of_dtype(node: Node, value: Any) -> Form | None:
 # views ---------------------------------------------------------------------------------------------------------------
 def _view(values: IndexValues, node: Node) -> Form | None:
     """Any view as a substitution of indices: source index d as an Affine of the result's indices."""
-    source: Node = node.args[0]  # type: ignore[assignment]
+    source: Node = node.args[0]
     form = values.form(source)
     if form is None:
         return None
     if form.uniform:
         return _reranked(form, rank(node))
-    indices = _VIEWS[op(node)](node, source)
+    indices = VIEWS[op(node)](node, source)
     return None if indices is None else form.at(indices, rank(node))
 
 
 def _reranked(form: Form, n: int) -> Form:
     """A uniform form at another rank."""
     return Affine((0,) * n, form.const) if isinstance(form, Affine) else uniform(n, form.yes)
-
-
-def _unsqueeze(node: Node, source: Node) -> list[Affine]:
-    n = rank(node)
-    new = node.args[1] % n  # type: ignore[operator]
-    return [unit(n, d) for d in range(n) if d != new]
-
-
-def _select(node: Node, source: Node) -> list[Affine] | None:
-    n, dim, index = rank(node), node.args[1] % rank(source), number_of(node.args[2])  # type: ignore[operator]
-    if isinstance(index, int) and index < 0:
-        index = expr(index + expr(shape(source)[dim]))
-    here = [unit(n, d) for d in range(n)]
-    here.insert(dim, Affine((0,) * n, index))
-    return here
-
-
-def _slice(node: Node, source: Node) -> list[Affine] | None:
-    n, dim = rank(node), arg(node, 1, default=0) % rank(source)
-    start, step = number_of(arg(node, 2, default=0)), arg(node, 4, default=1)
-    if start is None:
-        start = 0
-    if not isinstance(start, int) or not isinstance(step, int):
-        return None
-    base: Any = start if start >= 0 else expr(start + expr(shape(source)[dim]))
-    here = [unit(n, d) for d in range(n)]
-    here[dim] = Affine(tuple(s * step for s in here[dim].steps), base)
-    return here
-
-
-def _permute(node: Node, source: Node) -> list[Affine]:
-    n = rank(node)
-    order = [d % n for d in node.args[1]]  # type: ignore[union-attr]
-    return [unit(n, order.index(d)) for d in range(n)]
-
-
-def _expand(node: Node, source: Node) -> list[Affine]:
-    n, lead = rank(node), rank(node) - rank(source)
-    zero = Affine((0,) * n)
-    old, new = shape(source), shape(node)[lead:]
-    return [unit(n, lead + d) if same(old[d], new[d]) else zero for d in range(rank(source))]
-
-
-def _reshape(node: Node, source: Node) -> list[Affine] | None:
-    """Only reshapes that insert or drop dimensions of size 1."""
-    n = rank(node)
-    kept = [d for d, size in enumerate(shape(node)) if expr(size) != 1]
-    old = [d for d, size in enumerate(shape(source)) if expr(size) != 1]
-    if [expr(shape(node)[d]) for d in kept] != [expr(shape(source)[d]) for d in old]:
-        return None
-    target = dict(zip(old, kept, strict=True))
-    return [unit(n, target[d]) if d in target else Affine((0,) * n) for d in range(rank(source))]
-
-
-_VIEWS: dict[str, Callable[[Node, Node], list[Affine] | None]] = {
-    "unsqueeze": _unsqueeze, "select": _select, "slice": _slice, "permute": _permute, "expand": _expand,
-    "reshape": _reshape, "squeeze": _reshape,
-}  # fmt: skip
 
 
 def _same_values(values: IndexValues, node: Node) -> Form | None:
@@ -349,7 +284,7 @@ def _cumsum(values: IndexValues, node: Node) -> Form | None:
     form = values.choice(node.args[0])
     if form is None or not form.uniform or not _is_integer(node):
         return None
-    dim, value = node.args[1] % rank(node), int(form.yes)  # type: ignore[operator]
+    dim, value = node.args[1] % rank(node), int(form.yes)
     return Affine(tuple(value * int(d == dim) for d in range(rank(node))), value)
 
 
@@ -372,7 +307,7 @@ def _diff(values: IndexValues, node: Node) -> Form | None:
 
 
 def _index(values: IndexValues, node: Node) -> Form | None:
-    source: Node = node.args[0]  # type: ignore[assignment]
+    source: Node = node.args[0]
     wanted: Any = node.args[1]
     form = values.form(source)
     if form is not None and form.uniform:
@@ -380,7 +315,8 @@ def _index(values: IndexValues, node: Node) -> Form | None:
     if form is None or len(wanted) != rank(source) or any(i is None for i in wanted):
         return None
     indices = [_valid_index(values, i, node) for i in wanted]
-    return None if any(i is None for i in indices) else form.at(indices, rank(node))  # type: ignore[arg-type]
+    known = [i for i in indices if i is not None]
+    return form.at(known, rank(node)) if len(known) == len(indices) else None
 
 
 def _gather(values: IndexValues, node: Node) -> Form | None:
@@ -392,7 +328,7 @@ def _gather(values: IndexValues, node: Node) -> Form | None:
         return None
     n = rank(node)
     indices = [unit(n, d) for d in range(n)]
-    indices[node.args[1] % n] = index  # type: ignore[operator]
+    indices[node.args[1] % n] = index
     return form.at(indices, n)
 
 
@@ -412,13 +348,11 @@ def _valid_index(values: IndexValues, index: Any, node: Node) -> Affine | None:
     return form.padded(rank(node))
 
 
-
-
 _RULES: dict[str, Callable[[IndexValues, Node], Form | None]] = {
     "arange": _arange, "full": _filled(1), "full_like": _filled(1), "new_full": _filled(2), "scalar_tensor": _filled(0),
     **{name: _constant(0) for name in ("zeros", "zeros_like", "new_zeros")},
     **{name: _constant(1) for name in ("ones", "ones_like", "new_ones")},
-    **{name: _view for name in _VIEWS}, "repeat": _repeat, "_to_copy": _cast, "clone": _same_values,
+    **dict.fromkeys(VIEWS, _view), "repeat": _repeat, "_to_copy": _cast, "clone": _same_values,
     "add": _add(1), "sub": _add(-1), "rsub": _rsub, "mul": _mul, "neg": _negative,
     **{name: _compare(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "bitwise_and": _logical(operator.and_), "logical_and": _logical(operator.and_),

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch.fx
 
-from .work import Node, Work
+from .node import Node
+from .work import Work
 
 #: region operator -> position of the body among its arguments; the operands follow it
 _BODY = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
@@ -33,7 +34,7 @@ def inline_regions(work: Work, module: torch.fx.GraphModule) -> dict[str, int]:
 
 
 def _inline(work: Work, region: Node, body: torch.fx.GraphModule, operands: tuple[Any, ...]) -> None:
-    env: dict[Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), operands, strict=True))
+    env: dict[Any, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), operands, strict=True))
     for inner in body.graph.nodes:
         if inner.op == "output":
             results = torch.fx.node.map_arg(inner.args[0], lambda n: env[n])

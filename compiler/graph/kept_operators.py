@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 _POINTWISE = """
-abs neg sign sgn exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh cosh tanh
-asinh acosh atanh erf erfc ceil floor round trunc frac relu relu6 sigmoid hardtanh clamp clamp_min clamp_max clip gelu silu
-leaky_relu elu celu selu hardswish hardsigmoid softplus mish log_sigmoid threshold prelu isnan isinf isfinite positive
-nan_to_num logical_not bitwise_not add sub rsub mul div true_divide pow maximum minimum fmax fmin remainder fmod floor_divide
-atan2 copysign hypot bitwise_and bitwise_or bitwise_xor __and__ __or__ bitwise_left_shift bitwise_right_shift logical_and
-logical_or logical_xor eq ne lt le gt ge where masked_fill addcmul addcdiv lerp _to_copy
+abs neg sign sgn exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh
+cosh tanh asinh acosh atanh erf erfc ceil floor round trunc frac relu relu6 sigmoid hardtanh clamp clamp_min
+clamp_max clip gelu silu leaky_relu elu celu selu hardswish hardsigmoid softplus mish log_sigmoid threshold prelu
+isnan isinf isfinite positive nan_to_num logical_not bitwise_not add sub rsub mul div true_divide pow maximum
+minimum fmax fmin remainder fmod floor_divide atan2 copysign hypot bitwise_and bitwise_or bitwise_xor __and__ __or__
+bitwise_left_shift bitwise_right_shift logical_and logical_or logical_xor eq ne lt le gt ge where masked_fill
+addcmul addcdiv lerp _to_copy
 """
 _VIEWS = """
 view reshape permute transpose t expand squeeze unsqueeze slice select split split_with_sizes chunk unbind
 tensor_split repeat narrow unflatten flatten
 """
 _CREATION = """
-full zeros ones full_like zeros_like ones_like new_full new_zeros new_ones arange scalar_tensor empty empty_like new_empty eye
+full zeros ones full_like zeros_like ones_like new_full new_zeros new_ones arange scalar_tensor empty empty_like
+new_empty eye
 """
 _REDUCTIONS = """
-sum mean amax amin max min argmax argmin prod any all var std var_mean softmax _softmax log_softmax _log_softmax logsumexp
-cumsum
+sum mean amax amin max min argmax argmin prod any all var std var_mean softmax _softmax log_softmax _log_softmax
+logsumexp cumsum
 """
 _WHOLE = """
-layer_norm native_layer_norm rms_norm group_norm batch_norm _native_batch_norm_legit_no_training linear addmm mm bmm matmul
-baddbmm scaled_dot_product_attention conv1d conv2d convolution max_pool2d avg_pool2d adaptive_avg_pool2d
-_adaptive_avg_pool2d max_pool1d avg_pool1d embedding index_select gather index cat stack constant_pad_nd pad roll flip
-tril triu pixel_shuffle upsample_nearest2d sym_size
+layer_norm native_layer_norm rms_norm group_norm batch_norm _native_batch_norm_legit_no_training linear addmm mm bmm
+matmul baddbmm scaled_dot_product_attention conv1d conv2d convolution max_pool2d avg_pool2d adaptive_avg_pool2d
+_adaptive_avg_pool2d max_pool1d avg_pool1d embedding index_select gather index cat stack constant_pad_nd pad roll
+flip tril triu pixel_shuffle upsample_nearest2d sym_size
 """
 
 #: operators by name without overload

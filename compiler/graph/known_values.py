@@ -9,14 +9,45 @@ import torch
 
 from .index_forms import Affine, Choice, Form, flipped
 from .index_values import IndexValues, plain_index
+from .node import Node
 from .patterns import dtype, is_op, is_tensor, op, rank, shape
 from .sizes import bounds, expr, same_shape
-from .work import Node, Work, aten
+from .work import Work, aten
 
 #: operators that generate a value from its indices without reading memory
 _CHEAP = frozenset(
-    "arange full zeros ones scalar_tensor add sub mul neg eq ne lt le gt ge bitwise_and bitwise_or bitwise_not logical_and"
-    " logical_or logical_not where unsqueeze squeeze reshape expand permute select slice _to_copy".split()
+    [
+        "arange",
+        "full",
+        "zeros",
+        "ones",
+        "scalar_tensor",
+        "add",
+        "sub",
+        "mul",
+        "neg",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_not",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "where",
+        "unsqueeze",
+        "squeeze",
+        "reshape",
+        "expand",
+        "permute",
+        "select",
+        "slice",
+        "_to_copy",
+    ]
 )
 
 
@@ -103,7 +134,7 @@ def _lookup(work: Work, values: IndexValues, node: Node) -> bool:
     form = values.affine(index)
     if form is None or not isinstance(table, Node):
         return False
-    low, high = form.bounds(shape(index), work.ranges)  # type: ignore[arg-type]
+    low, high = form.bounds(shape(index), work.ranges)
     rows = bounds(expr(shape(table)[0]), work.ranges)[0]
     if low < 0 or high >= rows:
         return False  # left to the run-time check
@@ -143,14 +174,14 @@ def _with_rank(work: Work, node: Node, rows: Node, dim: int) -> Node:
 def _index_as_view(work: Work, values: IndexValues, node: Node) -> bool:
     """index of a tensor at its own positions: dimensions moved apart and broadcast."""
     source, indices = node.args[0], node.args[1]
-    if len(indices) != rank(source) or any(i is None for i in indices):  # type: ignore[arg-type]
+    if len(indices) != rank(source) or any(i is None for i in indices):
         return False
-    dims = [plain_index(values, i, node) for i in indices]  # type: ignore[union-attr]
+    dims = [plain_index(values, i, node) for i in indices]
     rising = [d for d in dims if d is not None]
     if len(rising) != len(dims) or rising != sorted(set(rising)):
         return False
     spread: list[Any] = [1] * rank(node)
-    for own, d in zip(shape(source), rising, strict=True):  # type: ignore[arg-type]
+    for own, d in zip(shape(source), rising, strict=True):
         if expr(own) != expr(shape(node)[d]):
             return False
         spread[d] = work.size(own)
@@ -169,11 +200,11 @@ def _neutral(work: Work, values: IndexValues, node: Node) -> bool:
     if len(node.args) != 2 or (dtype(node) == torch.bool) != isinstance(neutral, bool):
         return False
     for x, other in (node.args, node.args[::-1]):
-        if not is_tensor(x) or not isinstance(other, Node) or dtype(x) != dtype(node):  # type: ignore[arg-type]
+        if not is_tensor(x) or not isinstance(other, Node) or dtype(x) != dtype(node):
             continue
         form = values.choice(other)
         if form is not None and form.uniform and form.yes == neutral:
-            work.replace(node, _expanded(work, node, x, dtype(node)))  # type: ignore[arg-type]
+            work.replace(node, _expanded(work, node, x, dtype(node)))
             return True
     return False
 
@@ -224,7 +255,9 @@ def _expanded(work: Work, node: Node, value: Node, to: torch.dtype) -> Node:
 def _build_choice(work: Work, node: Node, form: Choice) -> Node:
     if form.uniform:
         args = (work.sizes(shape(node)), form.yes)
-        return work.call(aten.full.default, args, {"dtype": dtype(node)}, like=node, val=node.meta["val"], covers=[node])
+        return work.call(
+            aten.full.default, args, {"dtype": dtype(node)}, like=node, val=node.meta["val"], covers=[node]
+        )
     masks = [_holds(work, node, c) for c in sorted(form.conditions, key=str)]
     mask = masks[0]
     for other in masks[1:]:
@@ -274,4 +307,3 @@ def _index_along(work: Work, node: Node, dim: int, step: Any, kind: torch.dtype)
         return index if step == 1 else work.call(aten.mul.Tensor, (index, work.size(step)), like=node)
     index = work.call(aten.reshape.default, (index, sizes), like=node)
     return index if step == 1 else work.call(aten.mul.Tensor, (index, work.size(step)), like=node)
-

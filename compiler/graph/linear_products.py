@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .node import Node
 from .patterns import arg, dtype, is_constant, is_op, only_user, rank, shape
 from .sizes import same_shape
-from .work import Node, Work, aten
+from .work import Work, aten
 
 
 def linear_products(work: Work) -> dict[str, int]:
@@ -50,7 +51,7 @@ def _has_length(bias: Node, node: Node) -> bool:
 def _transposed(work: Work, matrix: Node) -> Node | None:
     """The node of the matrix stored the other way round."""
     if is_op(matrix, "permute") and is_constant(matrix.args[0]):
-        return matrix.args[0]  # type: ignore[return-value]
+        return matrix.args[0]
     if not is_constant(matrix) or len(matrix.users) != 1:
         return None
     name = str(matrix.target)
@@ -60,16 +61,16 @@ def _transposed(work: Work, matrix: Node) -> Node | None:
 def _without_reshapes(work: Work, node: Node) -> bool:
     """A linear works on all leading dimensions: flattening them before it and restoring them behind is not needed."""
     product = node.args[0] if node.args else None
-    if not is_op(node, "reshape") or not is_op(product, "linear") or not only_user(product, node):  # type: ignore
+    if not is_op(node, "reshape") or not is_op(product, "linear") or not only_user(product, node):
         return False
-    flat = product.args[0]  # type: ignore[union-attr]
+    flat = product.args[0]
     if not is_op(flat, "reshape"):
         return False
-    x: Node = flat.args[0]  # type: ignore[union-attr, assignment]
-    kept = same_shape(shape(x)[-1:], shape(flat)[-1:]) and same_shape(shape(product)[-1:], shape(node)[-1:])  # type: ignore
+    x: Node = flat.args[0]
+    kept = same_shape(shape(x)[-1:], shape(flat)[-1:]) and same_shape(shape(product)[-1:], shape(node)[-1:])
     if not kept or not same_shape(shape(x)[:-1], shape(node)[:-1]):
         return False
-    args = (x, *product.args[1:])  # type: ignore[union-attr]
-    new = work.call(aten.linear.default, args, like=product, val=node.meta["val"], covers=[product])  # type: ignore
+    args = (x, *product.args[1:])
+    new = work.call(aten.linear.default, args, like=product, val=node.meta["val"], covers=[product])
     work.replace(node, new)
     return True

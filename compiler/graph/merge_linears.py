@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from .node import Node
 from .patterns import arg, dtype, is_constant, is_op, rank
 from .sizes import expr
-from .work import Node, Work, aten
+from .work import Work, aten
 
 
 def merge_linears(work: Work) -> dict[str, int]:
@@ -32,12 +33,12 @@ def merge_linears(work: Work) -> dict[str, int]:
 def _group(x: Node) -> list[Node]:
     """The linears that read x, in the order of the graph, and that may be merged."""
     found = [u for u in x.users if is_op(u, "linear") and u.args[0] is x and _mergeable(u)]
-    return [u for u in found if dtype(u.args[1]) == dtype(found[0].args[1])]  # type: ignore[arg-type]
+    return [u for u in found if dtype(u.args[1]) == dtype(found[0].args[1])]
 
 
 def _mergeable(node: Node) -> bool:
     weight, bias = node.args[1], arg(node, 2, "bias")
-    own = is_constant(weight) and len(weight.users) == 1  # type: ignore[union-attr]
+    own = is_constant(weight) and len(weight.users) == 1
     return own and (bias is None or is_constant(bias)) and isinstance(expr(node.meta["val"].shape[-1]), int)
 
 
@@ -45,7 +46,7 @@ def _merge(work: Work, group: list[Node]) -> None:
     order = {node: i for i, node in enumerate(work.graph.nodes)}
     group = sorted(group, key=order.__getitem__)
     first = group[0]
-    names = [str(n.args[1].target) for n in group]  # type: ignore[union-attr]
+    names = [str(n.args[1].target) for n in group]
     matrices = [work.constants[name].detach() for name in names]
     weight = work.constant(_merged_name(names), torch.cat(matrices), like=first)
     args: list[Any] = [first.args[0], weight]

@@ -9,9 +9,10 @@ from typing import Any
 import sympy
 import torch
 
+from .node import Node
 from .patterns import dtype, is_op, is_tensor, op, rank, shape
 from .sizes import expr
-from .work import Node, Work, aten
+from .work import Work, aten
 
 #: keyword arguments that say nothing about a result's values on the one device of a package
 _PLACEMENT = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "requires_grad")
@@ -56,7 +57,7 @@ def _position_arguments(node: Node) -> None:
     """Moves keyword arguments to their positions and drops those that only say where a tensor lies."""
     kwargs = {k: v for k, v in node.kwargs.items() if k not in _PLACEMENT}
     args = list(node.args)
-    for schema in node.target._schema.arguments[len(args) :]:  # type: ignore[union-attr]
+    for schema in node.target._schema.arguments[len(args) :]:
         if schema.kwarg_only or not kwargs:
             break
         if schema.name in kwargs:
@@ -128,14 +129,14 @@ def _dropout_with_mask(work: Work, node: Node) -> bool:
         return False
     for user in list(node.users):
         if user.target is operator.getitem and user.args[1] == 0:
-            work.replace(user, node.args[0])  # type: ignore[arg-type]
+            work.replace(user, node.args[0])
     return True
 
 
 def _cast(work: Work, node: Node) -> bool:
     if op(node) not in _CASTS or not node.args or not is_tensor(node.args[0]):
         return False
-    source: Node = node.args[0]  # type: ignore[assignment]
+    source: Node = node.args[0]
     if dtype(source) == dtype(node):
         work.replace(node, source)
         return True
@@ -146,7 +147,7 @@ def _cast(work: Work, node: Node) -> bool:
 
 
 def _reshape(work: Work, node: Node) -> bool:
-    if op(node) not in _RESHAPES or dtype(node.args[0]) != dtype(node):  # type: ignore[arg-type]
+    if op(node) not in _RESHAPES or dtype(node.args[0]) != dtype(node):
         return False
     if node.target is aten.view.dtype:
         return False
@@ -163,12 +164,12 @@ def _reshape_sizes(work: Work, node: Node) -> list[Any]:
             sizes.append(work.size(size))
         except KeyError:
             sizes.append(-1)
-    return sizes if sizes.count(-1) <= 1 else list(node.args[1])  # type: ignore[arg-type]
+    return sizes if sizes.count(-1) <= 1 else list(node.args[1])
 
 
 def _explicit_reshape(work: Work, node: Node) -> bool:
     """Spells -1 out, so that equal reshapes are equal nodes."""
-    if node.target is not aten.reshape.default or -1 not in node.args[1]:  # type: ignore[operator]
+    if node.target is not aten.reshape.default or -1 not in node.args[1]:
         return False
     sizes = _reshape_sizes(work, node)
     if -1 in sizes:
@@ -183,7 +184,7 @@ def _transposition(work: Work, node: Node) -> bool:
     if name not in ("t", "transpose", "permute", "numpy_T", "mT", "swapaxes", "swapdims", "movedim", "adjoint"):
         return False
     dims = _order(node, rank(node))
-    if dims is None or (node.target is aten.permute.default and list(node.args[1]) == dims):  # type: ignore[arg-type]
+    if dims is None or (node.target is aten.permute.default and list(node.args[1]) == dims):
         return False
     node.target, node.args, node.kwargs = aten.permute.default, (node.args[0], dims), {}
     return True
@@ -193,13 +194,13 @@ def _order(node: Node, n: int) -> list[int] | None:
     name = op(node)
     order = list(range(n))
     if name == "permute":
-        return [d % n for d in node.args[1]]  # type: ignore[union-attr]
+        return [d % n for d in node.args[1]]
     if name in ("t", "numpy_T"):
         return order[::-1]
     if name in ("mT", "adjoint"):
         return [*order[:-2], n - 1, n - 2]
     if name in ("transpose", "swapaxes", "swapdims") and n:
-        a, b = node.args[1] % n, node.args[2] % n  # type: ignore[operator]
+        a, b = node.args[1] % n, node.args[2] % n
         order[a], order[b] = order[b], order[a]
         return order
     if name == "transpose":
@@ -224,7 +225,7 @@ def _scalar_overload(work: Work, node: Node) -> bool:
         return False
     if target._opname not in ("add", "sub", "mul", "div"):
         return False
-    node.target = getattr(getattr(aten, target._opname), "Tensor")
+    node.target = getattr(aten, target._opname).Tensor
     return True
 
 
@@ -238,7 +239,7 @@ def _expanded(work: Work, node: Node) -> bool:
     except KeyError:
         return False
     wanted = (node.args[0], sizes)
-    if node.target is aten.expand.default and list(node.args[1]) == sizes:  # type: ignore[arg-type]
+    if node.target is aten.expand.default and list(node.args[1]) == sizes:
         return False
     node.target, node.args, node.kwargs = aten.expand.default, wanted, {}
     return True
@@ -247,7 +248,7 @@ def _expanded(work: Work, node: Node) -> bool:
 def _size_value(work: Work, node: Node) -> bool:
     """sym_numel and other size functions whose value is a plain number."""
     val = node.meta.get("val")
-    if is_tensor(node) or not isinstance(val, int) or isinstance(val, bool) or isinstance(val, sympy.Basic):
+    if is_tensor(node) or not isinstance(val, int) or isinstance(val, (bool, sympy.Basic)):
         return False
     if node.target not in (aten.sym_numel.default, aten.sym_stride.int):
         return False
@@ -262,9 +263,7 @@ def _convolution_padding(work: Work, node: Node) -> bool:
     spatial = rank(node) - 2
     args: list[Any] = list(node.args)
     args += [None, [1] * spatial, "valid", [1] * spatial][len(args) - 2 :]
-    reach = [
-        d * (int(k) - 1) for d, k in zip(_pair(args[5], spatial), shape(node.args[1])[2:], strict=True)  # type: ignore
-    ]
+    reach = [d * (int(k) - 1) for d, k in zip(_pair(args[5], spatial), shape(node.args[1])[2:], strict=True)]
     if args[4] == "same" and any(n % 2 for n in reach):
         return False
     args[4] = [n // 2 for n in reach] if args[4] == "same" else [0] * spatial

@@ -1,7 +1,7 @@
 """The graph passes in their order, and the driver that runs them.
 
-Each row says what a pass needs and what it establishes; `run_graph_passes` checks that every need was established before,
-and that no pass in between may have undone it.
+Each row says what a pass needs and what it establishes; `run_graph_passes` checks that every need was established
+before, and that no pass in between may have undone it.
 """
 
 from __future__ import annotations
@@ -118,9 +118,7 @@ PASSES: tuple[GraphPass, ...] = (
 )
 
 
-def run_graph_passes(
-    graph: ModelGraph, observer: Observer | None = None, kept: Collection[str] = KEPT
-) -> ModelGraph:
+def run_graph_passes(graph: ModelGraph, observer: Observer | None = None, kept: Collection[str] = KEPT) -> ModelGraph:
     """All passes on a copy of the graph; the given one is not changed, tensors are shared.
 
     Args:
@@ -137,7 +135,9 @@ def run_graph_passes(
     for row in PASSES:
         missing = row.needs - facts
         if missing:
-            raise AssertionError(f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before establishes")
+            raise AssertionError(
+                f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before establishes"
+            )
         start = time.perf_counter()
         counts = row.run(work, context)
         seconds = time.perf_counter() - start
@@ -152,9 +152,7 @@ def _work(graph: ModelGraph) -> Work:
     env: dict[torch.fx.Node, torch.fx.Node] = {}
     output = copy.graph_copy(graph.module.graph, env)
     copy.output(output)
-    ranges = {
-        s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in graph.symbols
-    }
+    ranges = {s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in graph.symbols}
     return Work(copy, dict(graph.constants), ranges)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
-import torch.fx
 
-Node = torch.fx.Node
+from .node import Node
 
 
 def op(node: Any) -> str:
@@ -20,7 +19,7 @@ def op(node: Any) -> str:
     return ""
 
 
-def is_op(node: Any, *names: str) -> bool:
+def is_op(node: Any, *names: str) -> TypeGuard[Node]:
     return isinstance(node, Node) and node.op == "call_function" and op(node) in names
 
 
@@ -36,16 +35,16 @@ def only_user(node: Node, user: Node) -> bool:
     return len(node.users) == 1 and user in node.users
 
 
-def is_constant(node: Any) -> bool:
+def is_constant(node: Any) -> TypeGuard[Node]:
     return isinstance(node, Node) and node.op == "get_attr"
 
 
-def is_tensor(node: Any) -> bool:
+def is_tensor(node: Any) -> TypeGuard[Node]:
     return isinstance(node, Node) and isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def dtype(node: Node) -> torch.dtype:
-    return node.meta["val"].dtype  # type: ignore[no-any-return]
+    return node.meta["val"].dtype
 
 
 def shape(node: Node) -> tuple[Any, ...]:
@@ -97,17 +96,18 @@ def _product(node: Node, inner: bool) -> Product:
         if any(s is None for s in sides):
             return own
         left, right = sides
-        assert left is not None and right is not None
+        assert left is not None
+        assert right is not None
         nodes = (node, *left.nodes, *right.nodes)
         return Product(left.scalar * right.scalar, left.factors + right.factors, nodes)
     if is_op(node, "div") and len(node.args) == 2 and number(node.args[1]) and "rounding_mode" not in node.kwargs:
         base = _factor(node.args[0])
         if base is not None:
-            return Product(base.scalar / float(node.args[1]), base.factors, (node, *base.nodes))  # type: ignore[arg-type]
+            return Product(base.scalar / float(node.args[1]), base.factors, (node, *base.nodes))
     if is_op(node, "pow") and number(node.args[1]) in (2.0, 3.0) and isinstance(node.args[0], Node):
-        return Product(1.0, (node.args[0],) * int(node.args[1]), (node,))  # type: ignore[arg-type]
+        return Product(1.0, (node.args[0],) * int(node.args[1]), (node,))
     if is_op(node, "square"):
-        return Product(1.0, (node.args[0],) * 2, (node,))  # type: ignore[arg-type, operator]
+        return Product(1.0, (node.args[0],) * 2, (node,))
     return own
 
 
@@ -143,3 +143,16 @@ def operands(node: Any, name: str) -> tuple[Any, Any] | None:
     if not is_op(node, name) or len(node.args) != 2 or number(node.kwargs.get("alpha", 1)) != 1.0:
         return None
     return node.args[0], node.args[1]
+
+
+def between(node: Node, source: Node) -> list[Node]:
+    """The calls from the source (not included) to the node (included), operands first."""
+    seen: dict[Node, None] = {}
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        if n is source or n in seen or n.op != "call_function":
+            continue
+        seen[n] = None
+        stack.extend(n.all_input_nodes)
+    return list(reversed(seen))

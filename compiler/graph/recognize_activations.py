@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from .patterns import Product, close, dtype, is_op, plus_number, product
-from .work import Node, Work, aten, is_erased
+from .node import Node
+from .patterns import Product, between, close, dtype, is_op, plus_number, product
+from .work import Work, aten, is_erased
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -40,9 +41,9 @@ def _gelu(work: Work, node: Node, found: Product) -> bool:
         shifted = plus_number(bell)
         if shifted is None or shifted.offset != 1.0 or len(bell.users) != 1:
             continue
-        if is_op(shifted.term, "erf") and _is_scaled(shifted.term.args[0], x, _SQRT_HALF):  # type: ignore[arg-type]
+        if is_op(shifted.term, "erf") and _is_scaled(shifted.term.args[0], x, _SQRT_HALF):
             return _replace(work, node, aten.gelu.default, (x,), {})
-        if is_op(shifted.term, "tanh") and _is_cubic(shifted.term.args[0], x):  # type: ignore[arg-type]
+        if is_op(shifted.term, "tanh") and _is_cubic(shifted.term.args[0], x):
             return _replace(work, node, aten.gelu.default, (x,), {"approximate": "tanh"})
     return False
 
@@ -91,19 +92,6 @@ def _silu(work: Work, node: Node, found: Product) -> bool:
 def _replace(work: Work, node: Node, target: object, args: tuple[Node, ...], kwargs: dict[str, str]) -> bool:
     if dtype(args[0]) != dtype(node):
         return False
-    covered = [n for n in _between(node, args[0])]
+    covered = between(node, args[0])
     work.replace(node, work.call(target, args, kwargs, like=node, val=node.meta["val"], covers=covered))
     return True
-
-
-def _between(node: Node, source: Node) -> list[Node]:
-    """The nodes from the source (not included) to the node, in the order of the graph's arguments."""
-    seen: dict[Node, None] = {}
-    stack = [node]
-    while stack:
-        n = stack.pop()
-        if n is source or n in seen or n.op != "call_function":
-            continue
-        seen[n] = None
-        stack.extend(n.all_input_nodes)
-    return list(reversed(seen))

@@ -10,9 +10,10 @@ import torch
 
 from .index_values import IndexValues
 from .known_values import attention_mask
+from .node import Node
 from .patterns import arg, dtype, is_op, is_tensor, number, only_user, operands, rank, shape
 from .sizes import same_shape
-from .work import Node, Work, aten
+from .work import Work, aten
 
 _PRODUCTS = ("matmul", "bmm")
 
@@ -64,15 +65,15 @@ def _attention(work: Work, node: Node) -> Node | None:
     weights, value = node.args
     if not is_tensor(weights) or not is_tensor(value) or not dtype(node).is_floating_point:
         return None
-    softmax = _through_reshapes(weights, node)  # type: ignore[arg-type]
+    softmax = _through_reshapes(weights, node)
     if softmax is None or not is_op(softmax, "softmax", "_softmax"):
         return None
-    if softmax.args[1] not in (-1, rank(softmax) - 1) or dtype(softmax) != dtype(softmax.args[0]):  # type: ignore
+    if softmax.args[1] not in (-1, rank(softmax) - 1) or dtype(softmax) != dtype(softmax.args[0]):
         return None
     scores = Scores(nodes=[node, softmax])
-    if not _walk(scores, softmax.args[0], softmax) or scores.query is None or scores.key is None:  # type: ignore[arg-type]
+    if not _walk(scores, softmax.args[0], softmax) or scores.query is None or scores.key is None:
         return None
-    return _build(work, node, value, scores)  # type: ignore[arg-type]
+    return _build(work, node, value, scores)
 
 
 def _through_reshapes(node: Node, reader: Node) -> Node | None:
@@ -82,7 +83,7 @@ def _through_reshapes(node: Node, reader: Node) -> Node | None:
             return None
         if not is_op(node, "reshape", "expand"):
             return node
-        reader, node = node, node.args[0]  # type: ignore[assignment]
+        reader, node = node, node.args[0]
 
 
 def _walk(scores: Scores, node: Any, reader: Node) -> bool:
@@ -103,12 +104,12 @@ def _walk(scores: Scores, node: Any, reader: Node) -> bool:
 
 def _step(scores: Scores, node: Node) -> Node | None:
     if is_op(node, "reshape"):
-        same_rows = same_shape(shape(node)[-2:], shape(node.args[0])[-2:])  # type: ignore[arg-type]
-        return node.args[0] if same_rows else None  # type: ignore[return-value]
+        same_rows = same_shape(shape(node)[-2:], shape(node.args[0])[-2:])
+        return node.args[0] if same_rows else None
     if is_op(node, "mul", "div") and number(node.args[1]) and len(node.args) == 2:
-        factor = float(node.args[1])  # type: ignore[arg-type]
+        factor = float(node.args[1])
         scores.scale *= factor if is_op(node, "mul") else 1.0 / factor
-        return node.args[0]  # type: ignore[return-value]
+        return node.args[0]
     if is_op(node, "add") and scores.fills == []:
         return _added(scores, node)
     if is_op(node, "masked_fill"):
@@ -128,7 +129,7 @@ def _added(scores: Scores, node: Node) -> Node | None:
     for above, mask in (pair, pair[::-1]):
         if _leads_to_product(above, node) and same_shape(shape(above), shape(node)) and _at(scores, node):
             scores.masks.append(mask)
-            return above  # type: ignore[no-any-return]
+            return above
     return None
 
 
@@ -141,7 +142,7 @@ def _filled(scores: Scores, node: Node, above: Any, mask: Any, holds: bool, valu
     if scores.scale != 1.0 and not math.isinf(fill):
         return None
     scores.fills.append((mask, holds, fill))
-    return above  # type: ignore[no-any-return]
+    return above
 
 
 def _fill_value(value: Any) -> float | None:
@@ -179,7 +180,7 @@ def _baddbmm(scores: Scores, node: Node) -> bool:
     if beta and scores.scale != 1.0:
         return False
     if beta:
-        bias: Node = node.args[0]  # type: ignore[assignment]
+        bias: Node = node.args[0]
         if scores.shape is not None and len(scores.shape) == 4:
             if rank(bias) != 3 or not same_shape(shape(bias)[:1], shape(node)[:1]):
                 return False
@@ -189,14 +190,15 @@ def _baddbmm(scores: Scores, node: Node) -> bool:
         else:
             return False
     scores.scale *= float(alpha)
-    scores.query, scores.key = node.args[1:3]  # type: ignore[assignment]
+    scores.query, scores.key = node.args[1:3]
     return True
 
 
 # building ------------------------------------------------------------------------------------------------------------
 def _build(work: Work, node: Node, value: Node, scores: Scores) -> Node | None:
     query, key = scores.query, scores.key
-    assert query is not None and key is not None
+    assert query is not None
+    assert key is not None
     q, k, v = shape(query), shape(key), shape(value)
     if not 3 <= len(q) <= 4 or len(k) != len(q) or len(v) != len(q):
         return None
@@ -229,8 +231,8 @@ def _transposed(work: Work, key: Node, node: Node) -> Node:
     """The keys as rows: what key is the transpose of, or its transpose."""
     n = rank(key)
     order = [*range(n - 2), n - 1, n - 2]
-    if is_op(key, "permute") and list(key.args[1]) == order:  # type: ignore[arg-type]
-        return key.args[0]  # type: ignore[return-value]
+    if is_op(key, "permute") and list(key.args[1]) == order:
+        return key.args[0]
     return work.call(aten.permute.default, (key, order), like=node)
 
 
@@ -270,9 +272,6 @@ def _allowed(work: Work, node: Node, mask: Node, holds: bool) -> Node:
 
 
 def _as_added(work: Work, node: Node, mask: Node, holds: bool, fill: float) -> Node:
-    zero, low = (
-        work.call(aten.full.default, ([], v), {"dtype": dtype(node)}, like=node) for v in (0.0, fill)
-    )
+    zero, low = (work.call(aten.full.default, ([], v), {"dtype": dtype(node)}, like=node) for v in (0.0, fill))
     ends = (low, zero) if holds else (zero, low)
     return work.call(aten.where.self, (mask, *ends), like=node)
-

@@ -6,9 +6,10 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
-from .patterns import arg, dtype, is_op, is_tensor, number, operands, plus_number, product, rank, shape
+from .node import Node
+from .patterns import arg, between, dtype, is_op, is_tensor, number, operands, plus_number, product, rank, shape
 from .sizes import expr, same_shape
-from .work import Node, Work, aten
+from .work import Work, aten
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ def recognize_norms(work: Work) -> dict[str, int]:
 
 def _norm(node: Node) -> Norm | None:
     """value * rsqrt(moment + eps), or value / sqrt(moment + eps)."""
-    pairs: list[tuple[Any, Any]] = [tuple(node.args)] if is_op(node, "div") else [tuple(node.args), tuple(node.args[::-1])]
+    pairs: list[tuple[Any, Any]] = (
+        [tuple(node.args)] if is_op(node, "div") else [tuple(node.args), tuple(node.args[::-1])]
+    )
     root = ("sqrt",) if is_op(node, "div") else ("rsqrt",)
     for value, scale in pairs:
         if not is_tensor(value) or not is_tensor(scale):
@@ -67,7 +70,7 @@ def _radicand(scale: Node, root: str) -> Any:
     if is_op(scale, "pow") and number(scale.args[1]) == (-0.5 if root == "rsqrt" else 0.5):
         return scale.args[0]
     if root == "rsqrt" and is_op(scale, "reciprocal") and is_op(scale.args[0], "sqrt"):
-        return scale.args[0].args[0]  # type: ignore[union-attr]
+        return scale.args[0].args[0]
     return None
 
 
@@ -76,7 +79,7 @@ def _second_moment(value: Node, moment: Node) -> Norm | None:
     source = _centred(value)
     if is_op(moment, "mean"):
         inner = _inner(moment, value)
-        squared = product(moment.args[0])  # type: ignore[arg-type]
+        squared = product(moment.args[0])
         if inner and squared.scalar == 1.0 and squared.factors == (value, value):
             if source is not None and source[1] == inner:
                 return Norm(source[0], inner, 0.0, True)
@@ -84,20 +87,18 @@ def _second_moment(value: Node, moment: Node) -> Norm | None:
         if inner and source is not None and source[1] == inner and _is_deviation(squared.factors, source[0], inner):
             return Norm(source[0], inner, 0.0, True)
     variance = _statistic(moment, "var", 0)
-    if variance is not None and source is not None and _is_biased(variance):
-        if variance.args[0] is source[0] and _inner(variance, source[0]) == source[1]:
-            return Norm(source[0], source[1], 0.0, True)
-    return None
+    if variance is None or source is None or not _is_biased(variance):
+        return None
+    x, inner = source
+    return Norm(x, inner, 0.0, True) if variance.args[0] is x and _inner(variance, x) == inner else None
 
 
 def _statistic(node: Any, name: str, item: int) -> Node | None:
     """The reduction `name`, alone or as an item of var_mean."""
     if is_op(node, name):
-        return node  # type: ignore[no-any-return]
-    if isinstance(node, Node) and node.target is operator.getitem and node.args[1] == item:
-        if is_op(node.args[0], "var_mean"):
-            return node.args[0]  # type: ignore[return-value]
-    return None
+        return node
+    is_item = isinstance(node, Node) and node.target is operator.getitem and node.args[1] == item
+    return node.args[0] if is_item and is_op(node.args[0], "var_mean") else None
 
 
 def _is_deviation(factors: tuple[Node, ...], x: Node, inner: int) -> bool:
@@ -149,7 +150,7 @@ def _replace(work: Work, node: Node, norm: Norm) -> None:
         target: Any = aten.layer_norm.default
     else:
         args, target = (norm.x, sizes, weight, norm.eps), aten.rms_norm.default
-    covers = [*_inside(node, norm.x), *covered]
+    covers = [*between(node, norm.x), *covered]
     new = work.call(target, args, like=last, val=last.meta["val"], covers=covers)
     work.replace(last, new)
 
@@ -166,16 +167,3 @@ def _affine(node: Node, name: str, sizes: list[Any]) -> tuple[Node | None, Node]
     if not is_tensor(other) or not same_shape(shape(other), sizes) or dtype(other) != dtype(node):
         return None, node
     return (other, user) if dtype(user) == dtype(node) else (None, node)
-
-
-def _inside(node: Node, source: Node) -> list[Node]:
-    """The nodes between the source and the norm's last one."""
-    seen: dict[Node, None] = {}
-    stack = [node]
-    while stack:
-        n = stack.pop()
-        if n is source or n in seen or n.op != "call_function":
-            continue
-        seen[n] = None
-        stack.extend(n.all_input_nodes)
-    return list(reversed(seen))

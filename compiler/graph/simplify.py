@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
+from .node import Node
 from .patterns import dtype, is_op, number, rank, shape
 from .sizes import expr, same_shape
-from .work import Node, Work, aten
+from .work import Work, aten
 
 
 def simplify(work: Work) -> dict[str, int]:
@@ -51,13 +52,13 @@ def _does_nothing(node: Node, source: Node) -> bool:
         case aten.reshape.default | aten.expand.default | aten.squeeze.dim | aten.squeeze.dims | aten.squeeze.default:
             return True
         case aten.permute.default:
-            return list(node.args[1]) == sorted(node.args[1])  # type: ignore[arg-type, type-var]
+            return list(node.args[1]) == sorted(node.args[1])
         case aten.slice.Tensor:
             return len(node.args) < 5 or node.args[4] == 1
         case aten.repeat.default:
-            return all(n == 1 for n in node.args[1])  # type: ignore[union-attr]
+            return all(n == 1 for n in node.args[1])
         case aten.constant_pad_nd.default | aten.pad.default:
-            return all(n == 0 for n in node.args[1])  # type: ignore[union-attr]
+            return all(n == 0 for n in node.args[1])
         case aten.mul.Tensor:
             return number(node.args[1]) == 1.0
         case aten.div.Tensor:
@@ -86,7 +87,7 @@ def _merged_reshape(work: Work, node: Node) -> bool:
     """reshape(reshape(x)) -> reshape(x); unsqueeze and squeeze count as reshapes beside another one."""
     if not is_op(node, *_RESHAPE_LIKE) or not is_op(node.args[0], *_RESHAPE_LIKE):
         return False
-    return _as_reshape(work, node, node.args[0].args[0])  # type: ignore[arg-type, union-attr]
+    return _as_reshape(work, node, node.args[0].args[0])
 
 
 def _as_reshape(work: Work, node: Node, source: Node) -> bool:
@@ -97,7 +98,7 @@ def _as_reshape(work: Work, node: Node, source: Node) -> bool:
             sizes = work.sizes(shape(node))
         except KeyError:
             return False
-    if -1 in sizes and node.args[0] is not source and rank(source) == 0:  # type: ignore[operator]
+    if -1 in sizes and node.args[0] is not source and rank(source) == 0:
         return False
     node.target, node.args, node.kwargs = aten.reshape.default, (source, sizes), {}
     return True
@@ -107,8 +108,8 @@ def _merged_permute(work: Work, node: Node) -> bool:
     source = node.args[0] if node.args else None
     if node.target is not aten.permute.default or not is_op(source, "permute"):
         return False
-    inner = list(source.args[1])  # type: ignore[union-attr, arg-type]
-    node.args = (source.args[0], [inner[d] for d in node.args[1]])  # type: ignore[union-attr]
+    inner = list(source.args[1])
+    node.args = (source.args[0], [inner[d] for d in node.args[1]])
     return True
 
 
@@ -116,25 +117,25 @@ def _permute_of_ones(work: Work, node: Node) -> bool:
     """A permutation that keeps the order of the dimensions larger than 1 moves no element."""
     if node.target is not aten.permute.default:
         return False
-    sizes = shape(node.args[0])  # type: ignore[arg-type]
-    moved = [d for d in node.args[1] if expr(sizes[d]) != 1]  # type: ignore[union-attr]
-    if moved != sorted(moved) or list(node.args[1]) == sorted(node.args[1]):  # type: ignore[arg-type, type-var]
+    sizes = shape(node.args[0])
+    moved = [d for d in node.args[1] if expr(sizes[d]) != 1]
+    if moved != sorted(moved) or list(node.args[1]) == sorted(node.args[1]):
         return False
-    return _as_reshape(work, node, node.args[0])  # type: ignore[arg-type]
+    return _as_reshape(work, node, node.args[0])
 
 
 def _merged_expand(work: Work, node: Node) -> bool:
     source = node.args[0] if node.args else None
     if node.target is not aten.expand.default or not is_op(source, "expand"):
         return False
-    node.args = (source.args[0], node.args[1])  # type: ignore[union-attr]
+    node.args = (source.args[0], node.args[1])
     return True
 
 
 def _single_cat(work: Work, node: Node) -> bool:
-    if node.target not in (aten.cat.default,) or len(node.args[0]) != 1:  # type: ignore[arg-type]
+    if node.target not in (aten.cat.default,) or len(node.args[0]) != 1:
         return False
-    work.replace(node, node.args[0][0])  # type: ignore[index, arg-type]
+    work.replace(node, node.args[0][0])
     return True
 
 
@@ -143,8 +144,8 @@ def _double_cast(work: Work, node: Node) -> bool:
     source = node.args[0] if node.args else None
     if node.target is not aten._to_copy.default or not is_op(source, "_to_copy"):
         return False
-    first: Any = source.args[0]  # type: ignore[union-attr]
-    if not torch.can_cast(dtype(first), dtype(source)) or not _widens(dtype(first), dtype(source)):  # type: ignore
+    first: Any = source.args[0]
+    if not torch.can_cast(dtype(first), dtype(source)) or not _widens(dtype(first), dtype(source)):
         return False
     if dtype(node) == dtype(first):
         work.replace(node, first)
@@ -171,9 +172,9 @@ def _known_item(work: Work, node: Node) -> bool:
     source = node.args[0] if node.args else None
     if node.target is not operator.getitem or not is_op(source, "split", "split_with_sizes", "chunk", "tensor_split"):
         return False
-    if len(source.meta["val"]) != 1:  # type: ignore[union-attr]
+    if len(source.meta["val"]) != 1:
         return False
-    work.replace(node, source.args[0])  # type: ignore[union-attr, arg-type]
+    work.replace(node, source.args[0])
     return True
 
 

@@ -15,7 +15,7 @@ Size: TypeAlias = "int | torch.SymInt | sympy.Expr"
 
 @dataclass(frozen=True)
 class SymbolRange:
-    """Bounds of a size symbol (both included), and where it is read: inputs[input].shape[dim] = scale*symbol + offset."""
+    """Bounds of a size symbol, both included; inputs[input].shape[dim] = scale*symbol + offset."""
 
     min: int
     max: int

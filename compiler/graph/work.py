@@ -17,9 +17,9 @@ import torch
 import torch.fx
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
+from .node import Node
 from .sizes import Size, SymbolRange, expr
 
-Node = torch.fx.Node
 aten = torch.ops.aten
 
 #: meta keys that tell where a node comes from; a new node has them from the node that it replaces
@@ -67,7 +67,7 @@ class Work:
             covers: all nodes whose work it does, `like` included when it has one of its own.
         """
         with self.graph.inserting_before(before or like):
-            node = self.graph.call_function(target, tuple(args), dict(kwargs or {}))
+            node: Any = self.graph.call_function(target, tuple(args), dict(kwargs or {}))
         node.meta = {k: like.meta[k] for k in _ORIGIN_KEYS if k in like.meta}
         node.meta["val"] = self.infer(target, node.args, node.kwargs) if val is None else val
         origins = merged_origins(covers)
@@ -80,7 +80,7 @@ class Work:
         name = self.fresh_name(name)
         self.constants[name] = tensor
         with self.graph.inserting_before(before or like):
-            node = self.graph.create_node("get_attr", name)
+            node: Any = self.graph.create_node("get_attr", name)
         node.meta = {k: like.meta[k] for k in _ORIGIN_KEYS if k in like.meta}
         node.meta["val"] = self.fake(tensor)
         return node
@@ -187,13 +187,13 @@ class Work:
         total = operands[0]
         for operand in operands[1:]:
             total = self._arithmetic(function, total, operand)
-        return total  # type: ignore[no-any-return]
+        return total
 
     def _arithmetic(self, function: Any, *operands: Any) -> Node:
         """A size computation behind the placeholders and all earlier ones, so that every node may use it."""
         anchor = next(n for n in self.graph.nodes if n.op != "placeholder" and not n.meta.get("mycc_size"))
         with self.graph.inserting_before(anchor):
-            node = self.graph.call_function(function, tuple(operands))
+            node: Any = self.graph.call_function(function, tuple(operands))
         values = torch.fx.node.map_arg(operands, lambda n: n.meta["val"])
         if function is aten.sym_size.int:
             node.meta["val"] = values[0].shape[values[1]]

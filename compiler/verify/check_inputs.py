@@ -22,8 +22,9 @@ def example_sizes(graph: ModelGraph) -> dict[str, int]:
 
 
 def other_sizes(graph: ModelGraph) -> dict[str, int] | None:
-    """Sizes to verify at besides the examples': the smallest first dimensions (where torch.export may have specialised),
-    about half of the others, odd. None for a graph without size symbols.
+    """Sizes to verify at besides the examples'; None for a graph without size symbols.
+
+    The smallest first dimensions (where torch.export may have specialised), about half of the others, odd.
     """
     known = example_sizes(graph)
     return {s.name: _other(s, known[s.name]) for s in graph.symbols} or None

@@ -31,9 +31,7 @@ def conv2d(
     stride, padding, dilation = (_pair(v) for v in (stride, padding, dilation))
     if any(padding):
         x = F.pad(x, [padding[1], padding[1], padding[0], padding[0]])
-    size = [
-        (x.shape[2 + d] - dilation[d] * (weight.shape[2 + d] - 1) - 1) // stride[d] + 1 for d in range(2)
-    ]
+    size = [(x.shape[2 + d] - dilation[d] * (weight.shape[2 + d] - 1) - 1) // stride[d] + 1 for d in range(2)]
     if groups == x.shape[1] == weight.shape[0]:
         y = _depthwise(x, weight, stride, dilation, size)
     else:
@@ -87,7 +85,9 @@ def _tap(x: Tensor, i: int, j: int, stride: Sequence[int], dilation: Sequence[in
     return x[:, :, rows, columns]
 
 
-def _depthwise(x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], size: Sequence[int]) -> Tensor:
+def _depthwise(
+    x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], size: Sequence[int]
+) -> Tensor:
     y = x.new_zeros([x.shape[0], x.shape[1], *size])
     for i in range(weight.shape[2]):
         for j in range(weight.shape[3]):
@@ -103,7 +103,7 @@ def _patches(
     if weight.shape[2] == weight.shape[3] == 1:
         patches = _tap(x, 0, 0, stride, dilation, size).reshape(n, groups, weight.shape[1], -1)
     else:
-        patches = F.unfold(x, list(weight.shape[2:]), dilation=list(dilation), stride=list(stride))
+        patches = F.unfold(x, tuple(weight.shape[2:]), dilation=tuple(dilation), stride=tuple(stride))
         patches = patches.reshape(n, groups, weight[0].numel(), -1)
     matrix = weight.reshape(groups, out // groups, -1)
     return torch.matmul(matrix, patches).reshape(n, out, *size)

@@ -47,7 +47,9 @@ class CaseResult:
     @property
     def failures(self) -> tuple[int, ...]:
         """Outputs that are further from the reference than is tolerated."""
-        return tuple(i for i, (e, own) in enumerate(zip(self.errors, self.eager, strict=True)) if not e <= tolerance(own))
+        return tuple(
+            i for i, (e, own) in enumerate(zip(self.errors, self.eager, strict=True)) if not e <= tolerance(own)
+        )
 
     def as_reference(self, entry: str) -> CaseReference:
         """For the package's certificate. Its tolerance also covers the samples, where eager may be further off."""
@@ -119,9 +121,7 @@ def verify(
     return VerifyResult(graph.name, cases)
 
 
-def _case(
-    graph: ModelGraph, run_package: Run, run_eager: Run | None, sizes: dict[str, int], index: int
-) -> CaseResult:
+def _case(graph: ModelGraph, run_package: Run, run_eager: Run | None, sizes: dict[str, int], index: int) -> CaseResult:
     checks = input_checks(graph, sizes, index)
     inputs = [make_input(check) for check in checks]
     wanted = reference(graph, inputs)

@@ -25,16 +25,41 @@ class Planner {
     for (Before before : {&Planner::larger, &Planner::earlier, &Planner::fuller}) {
       for (int32_t i = 0; i < n_; ++i) order_[i] = i;
       std::sort(order_, order_ + n_, [&](int32_t a, int32_t b) { return (this->*before)(a, b); });
-      int64_t size = place(trial);
-      if (size >= *arena) continue;
-      *arena = size;
-      if (n_) memcpy(offsets, trial, size_t(n_) * sizeof(int64_t));
-      if (size <= *live) break;
+      for (int64_t round = 0; *arena > *live && round < rounds(); ++round) {
+        int64_t size = place(trial);
+        if (size < *arena) {
+          *arena = size;
+          if (n_) memcpy(offsets, trial, size_t(n_) * sizeof(int64_t));
+        }
+        if (!raise_highest(trial, size)) break;
+      }
     }
     return true;
   }
 
  private:
+  static constexpr int64_t kMaxRounds = 32, kMaxSteps = 8000000;
+
+  // A round takes n * n steps.
+  int64_t rounds() const {
+    int64_t steps = int64_t(n_) * n_ + 1;
+    return std::clamp(kMaxSteps / steps, int64_t(1), kMaxRounds);
+  }
+
+  // Moves the buffers that reach the top of the arena to the front of the order. False: they are there already.
+  bool raise_highest(const int64_t *offsets, int64_t arena) {
+    auto highest = [&](int32_t i) { return offsets[i] + sizes_[i] == arena; };
+    int32_t *end = std::find_if_not(order_, order_ + n_, highest);
+    if (std::find_if(end, order_ + n_, highest) == order_ + n_) return false;
+    int32_t count = 0, kept = n_;
+    for (int32_t i = n_; i-- > 0;)  // from the back, so that both parts keep their order
+      if (!highest(order_[i])) placed_[--kept] = order_[i];
+    for (int32_t i = 0; i < n_; ++i)
+      if (highest(order_[i])) placed_[count++] = order_[i];
+    memcpy(order_, placed_, size_t(n_) * sizeof(int32_t));
+    return true;
+  }
+
   // Largest sum of live bytes; fullest_[i] is the largest over the life of buffer i.
   int64_t sum_live(int64_t *sums) {
     for (int32_t i = 0; i < n_; ++i) {

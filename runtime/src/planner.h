@@ -13,6 +13,7 @@ namespace mycc::runtime {
 // Greedy: one buffer after the other goes into the smallest gap between those of overlapping lifetime that holds it, or
 // behind them. Tried in three orders, the best plan wins: by size (Pisarchyk and Lee, "Efficient Memory Management for
 // Deep Neural Net Inference", 2020), by first use, and by the live bytes of the fullest kernel that uses the buffer.
+// While a plan is larger than the live bytes, the buffers at its top go first and it is made again, a few times.
 // False: out of memory.
 bool plan_memory(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
                  int64_t *arena, int64_t *live);

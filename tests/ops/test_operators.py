@@ -1,0 +1,83 @@
+"""Whole operators: every lowering, compiled and run, against torch in float64.
+
+Many samples are entry points of one package. A sample's operator is lowered as it stands: the graph passes, which may
+write it in another form, are left out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mycc
+import pytest
+import torch
+from mycc.compiler import pipeline
+from mycc.compiler.lower.registry import REGISTRY
+
+from ..helpers.samples import BATCHES, Operator, Sample, disagreement, reference
+from .operator_samples import samples
+
+SAMPLES = samples()
+CHUNK = 80  # entry points of a package
+Entry = tuple[Any, Operator]
+
+
+@pytest.fixture(scope="module")
+def entry(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Entry]:
+    """The compiled entry point of a sample, by its position; packages are compiled when the first of theirs is asked for."""
+    folder = tmp_path_factory.mktemp("operators")
+
+    @cache
+    def package(chunk: int) -> tuple[Any, dict[int, Operator]]:
+        positions = range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(SAMPLES)))
+        modules = {i: Operator(SAMPLES[i]).eval() for i in positions}
+        entries = {
+            f"sample{i}": (m, SAMPLES[i].inputs(BATCHES[0]), None, SAMPLES[i].dynamic_shapes()) for i, m in modules.items()
+        }
+        path = folder / f"chunk{chunk}.pkg"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pipeline, "run_graph_passes", lambda graph: graph)
+            mycc.compile(entries, out=path, verify=False, cache_dir=_cache(folder))
+        return mycc.load(path), modules
+
+    def find(position: int) -> Entry:
+        model, modules = package(position // CHUNK)
+        return model.entry(f"sample{position}"), modules[position]
+
+    return find
+
+
+def _cache(folder: Path) -> Path:
+    """A cache of its own: the tests must not be fast, or wrong, by what lies in the user's."""
+    return folder / "cache"
+
+
+@pytest.mark.parametrize("position", range(len(SAMPLES)), ids=[s.name for s in SAMPLES])
+def test_operator(position: int, entry: Callable[[int], Entry]) -> None:
+    sample = SAMPLES[position]
+    compiled, module = entry(position)
+    for batch in BATCHES if sample.dynamic else BATCHES[:1]:
+        inputs = sample.inputs(batch)
+        got = compiled(*inputs)
+        with torch.no_grad():
+            eager = module(*(x.clone() for x in inputs))
+        if sample.note == "only shape":
+            assert [(g.dtype, g.shape) for g in got] == [(e.dtype, e.shape) for e in eager]
+            continue
+        want = reference(sample, module, inputs)
+        for i, (g, w, e) in enumerate(zip(got, want, eager, strict=True)):
+            problem = disagreement(sample, g, w, e)
+            assert not problem, f"output {i} at batch {batch}: {problem}"
+
+
+def test_every_lowering_has_a_sample() -> None:
+    missing = set(REGISTRY.names()) - {s.operator for s in SAMPLES}
+    assert not missing, f"no sample of {', '.join(sorted(missing))}"
+
+
+def test_every_sample_has_a_lowering() -> None:
+    unknown = {s.operator for s in SAMPLES if REGISTRY.find(s.operator) is None}
+    assert not unknown, f"no lowering of {', '.join(sorted(unknown))}"

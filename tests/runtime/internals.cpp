@@ -1,0 +1,24 @@
+// internals.cpp: what lies behind the C API, made callable from the tests.
+#include "src/json.h"
+#include "src/planner.h"
+#include "src/sha256.h"
+
+extern "C" {
+
+int test_plan(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
+              int64_t *arena, int64_t *live) {
+  return mycc::runtime::plan_memory(buffers, sizes, n, n_kernels, offsets, arena, live);
+}
+
+void test_sha256(const uint8_t *data, size_t size, uint8_t *digest) { mycc::runtime::sha256(data, size, digest); }
+
+// 0 where the text is JSON; the last string of a top-level array goes to `last`.
+const char *test_json(const char *text, size_t size, char *last, size_t room) {
+  mycc::runtime::Json json;
+  const char *error = json.parse(text, size);
+  if (error) return error;
+  for (const auto *value = json.first(&json.root()); value; value = json.next(value))
+    if (value->text.data && value->text.size < room) memcpy(last, value->text.data, value->text.size + 1);
+  return nullptr;
+}
+}

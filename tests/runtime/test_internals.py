@@ -1,0 +1,204 @@
+"""The parts of libmycc.so on their own: memory planner, SHA-256, JSON, the pool under the thread sanitizer."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .packages import ROOT
+
+RUNTIME = ROOT / "runtime"
+FLAGS = ["-std=c++17", "-O1", "-D_GNU_SOURCE", f"-I{RUNTIME}", f"-I{RUNTIME}/include", "-fno-exceptions", "-fno-rtti"]
+
+
+@pytest.fixture(scope="module")
+def internals(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("internals") / "internals.so"
+    sources = [RUNTIME / "src" / f"{name}.cpp" for name in ("planner", "sha256", "cpu", "json")]
+    here = Path(__file__).with_name("internals.cpp")
+    subprocess.run(["g++", *FLAGS, "-fPIC", "-shared", str(here), *map(str, sources), "-o", str(out)], check=True)
+    library = ctypes.CDLL(str(out))
+    library.test_json.restype = ctypes.c_char_p
+    return library
+
+
+Lifetime = tuple[int, int, int]  # first and last kernel, size in units of 64 bytes
+
+
+def plan(internals: Any, buffers: Sequence[Lifetime]) -> tuple[list[int], int, int]:
+    """Offsets, arena and live bytes; checks that the plan is one."""
+    n, kernels = len(buffers), 1 + max((last for _, last, _ in buffers), default=0)
+    lives = (ctypes.c_int32 * (2 * n + 1))(*[k for first, last, _ in buffers for k in (first, last)])
+    sizes = (ctypes.c_int64 * (n + 1))(*[64 * size for *_, size in buffers])
+    offsets, arena, live = (ctypes.c_int64 * (n + 1))(), ctypes.c_int64(), ctypes.c_int64()
+    assert internals.test_plan(lives, sizes, n, kernels, offsets, ctypes.byref(arena), ctypes.byref(live))
+    sums = [sum(64 * s for f, la, s in buffers if f <= k <= la) for k in range(kernels)]
+    assert live.value == max(sums)
+    for i, (first, last, size) in enumerate(buffers):
+        assert offsets[i] % 64 == 0
+        assert 0 <= offsets[i] <= arena.value - 64 * size
+        for j, (other_first, other_last, other_size) in enumerate(buffers[:i]):
+            if first <= other_last and other_first <= last and size and other_size:
+                apart = offsets[i] + 64 * size <= offsets[j] or offsets[j] + 64 * other_size <= offsets[i]
+                assert apart, f"buffers {i} and {j} overlap"
+    return list(offsets[:n]), arena.value, live.value
+
+
+lifetimes = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(0, 50)).map(lambda t: (t[0], t[0] + t[1], t[2])),
+    max_size=30,
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lifetimes)
+def test_plans_are_valid(internals: Any, buffers: list[Lifetime]) -> None:
+    _, arena, live = plan(internals, buffers)
+    assert live <= arena <= max(live, 64 * sum(size for *_, size in buffers))
+
+
+def chain(sizes: Sequence[int]) -> list[Lifetime]:
+    return [(i, i + 1, size) for i, size in enumerate(sizes)]
+
+
+def transformer(layers: int, tokens: int, width: int, vocabulary: int = 0) -> list[Lifetime]:
+    """Residual stream, q/k/v, attention output, feed-forward; eight kernels a layer."""
+    unit, buffers = tokens * width // 16, []
+    for layer in range(layers):
+        k = 8 * layer
+        buffers += [(k, k + 4, unit), (k + 1, k + 2, 3 * unit), (k + 2, k + 3, unit), (k + 3, k + 7, unit)]
+        buffers += [(k + 4, k + 5, unit), (k + 5, k + 6, 4 * unit), (k + 6, k + 8, unit)]
+    return buffers + ([(8 * layers, 8 * layers + 1, tokens * vocabulary // 16)] if vocabulary else [])
+
+
+def resnet(image: int) -> list[Lifetime]:
+    """Bottleneck blocks with a shortcut."""
+    buffers, k, size = [(0, 1, 64 * (image // 2) ** 2 // 16)], 1, image // 4
+    for stage, (blocks, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
+        size = max(1, size // (2 if stage else 1))
+        small, large = width * size * size // 16 + 1, 4 * width * size * size // 16 + 1
+        for _ in range(blocks):
+            buffers += [(k, k + 1, small), (k + 1, k + 2, small), (k + 2, k + 6, large), (k, k + 3, large)]
+            k += 3
+    return buffers
+
+
+def unet(depth: int) -> list[Lifetime]:
+    """Skips that live long, from the outside to the inside."""
+    buffers, last = [], 4 * depth
+    for level in range(depth):
+        size = 4096 >> level
+        buffers += [(2 * level, last - 2 * level, size), (2 * level, 2 * level + 1, size), (last - 2 * level - 1, last - 2 * level, size)]
+    return buffers
+
+
+@pytest.mark.parametrize(
+    "buffers",
+    [
+        chain([100] * 50), chain([2**i for i in range(10)]), chain([2 ** (9 - i) for i in range(10)]),
+        chain([784, 512, 512, 10]), transformer(12, 128, 768), transformer(12, 17, 768, 50257),
+        transformer(2, 1, 768), resnet(224), resnet(63), unet(4), unet(6),
+    ],
+)  # fmt: skip
+def test_plans_are_tight(internals: Any, buffers: list[Lifetime]) -> None:
+    _, arena, live = plan(internals, buffers)
+    assert arena <= 1.15 * live
+
+
+def test_usual_random_graphs_are_tight(internals: Any) -> None:
+    """Mostly short lives, some long ones, sizes that follow a few shapes."""
+    ratios = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        shapes, buffers = random.integers(1, 400, 6), []
+        for k in range(80):
+            life = int(random.integers(1, 4)) if random.random() < 0.85 else int(random.integers(5, 25))
+            buffers.append((k, k + life, int(shapes[random.integers(6)])))
+        _, arena, live = plan(internals, buffers)
+        ratios.append(arena / live)
+    print(f"worst {max(ratios):.3f}, mean {sum(ratios) / len(ratios):.3f}")
+    assert max(ratios) <= 1.15
+    assert sum(ratios) / len(ratios) <= 1.03
+
+
+def test_a_thousand_buffers_are_placed_quickly(internals: Any) -> None:
+    import time
+
+    buffers = transformer(150, 128, 768)
+    start = time.perf_counter()
+    plan(internals, buffers[:10])
+    lives = (ctypes.c_int32 * (2 * len(buffers)))(*[k for first, last, _ in buffers for k in (first, last)])
+    sizes = (ctypes.c_int64 * len(buffers))(*[64 * size for *_, size in buffers])
+    out = [(ctypes.c_int64 * len(buffers))() for _ in range(3)]
+    assert internals.test_plan(lives, sizes, len(buffers), 1202, *out)
+    assert time.perf_counter() - start < 0.5
+
+
+@pytest.mark.parametrize("size", [0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, 4 << 20])
+def test_sha256(internals: Any, size: int) -> None:
+    data = np.random.default_rng(size).bytes(size)
+    digest = ctypes.create_string_buffer(32)
+    internals.test_sha256(data, ctypes.c_size_t(size), digest)
+    assert digest.raw == hashlib.sha256(data).digest()
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(json_values, st.booleans())
+def test_json_accepts_what_json_writes(internals: Any, value: Any, ascii_only: bool) -> None:
+    text = json.dumps([value, "end"], ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    last = ctypes.create_string_buffer(64)
+    error = internals.test_json(text, ctypes.c_size_t(len(text)), last, ctypes.c_size_t(64))
+    if "\\u0000" in json.dumps(value) or any(0xD800 <= ord(c) < 0xE000 for c in str(value)):
+        return  # NUL and half characters have no place in C strings
+    assert error is None
+    assert last.value == b"end"
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60) | st.text('[]{}",:0123456789.eE+-\\utfalsn ', max_size=40).map(str.encode))
+def test_json_refuses_what_json_refuses(internals: Any, text: bytes) -> None:
+    last = ctypes.create_string_buffer(64)
+    error = internals.test_json(text, ctypes.c_size_t(len(text)), last, ctypes.c_size_t(64))
+    try:
+        json.loads(text.decode(), parse_constant=int)
+    except (ValueError, RecursionError):
+        assert error is not None or not text.isascii()
+
+
+def test_json_decodes(internals: Any) -> None:
+    text = rb'["\ud83d\ude00\u00e9\n\"x\/"]'
+    last = ctypes.create_string_buffer(64)
+    assert internals.test_json(text, ctypes.c_size_t(len(text)), last, ctypes.c_size_t(64)) is None
+    assert last.value.decode() == '\U0001f600é\n"x/'
+
+
+@pytest.mark.slow
+def test_pool_under_the_thread_sanitizer(tmp_path: Path) -> None:
+    program = tmp_path / "stress"
+    sources = [RUNTIME / "src" / f"{name}.cpp" for name in ("pool", "os_linux", "errors")]
+    here = Path(__file__).with_name("stress.cpp")
+    command = ["g++", *FLAGS, "-g", "-fsanitize=thread", str(here), *map(str, sources), "-o", str(program), "-lpthread"]
+    built = subprocess.run(command, capture_output=True, text=True)
+    if "cannot find" in built.stderr:
+        pytest.skip("this compiler has no thread sanitizer")
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run(["setarch", "-R", str(program)], capture_output=True, text=True, timeout=300)
+    assert "data race" not in ran.stderr, ran.stderr[:4000]
+    assert ran.stdout == "0 wrong\n", ran.stderr[:2000]
