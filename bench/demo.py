@@ -88,7 +88,8 @@ def _output(command: list[str]) -> str:
 def table(rows: list[dict[str, Any]], threads: int) -> str:
     """The rows for a person."""
     lines = [f"batch 1, {threads} threads; packages ran without torch; errors against float64", ""]
-    head = f"{'model':<10}{'size MB':>9}{'kernels':>9}{'error':>10}{'eager':>10}{'time ms':>10}{'eager ms':>10}{'faster':>8}{'load ms':>9}"
+    names = (("size MB", 9), ("kernels", 9), ("error", 10), ("eager", 10), ("time ms", 10), ("eager ms", 10))
+    head = f"{'model':<10}" + "".join(f"{n:>{w}}" for n, w in (*names, ("faster", 8), ("load ms", 9)))
     lines += [head, "-" * len(head)]
     for r in rows:
         lines.append(
@@ -102,7 +103,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="resnet50,bert")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--folder", type=Path, default=None, help="where packages are kept; a temporary folder by default")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="where packages are kept; a temporary folder by default"
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)

@@ -41,7 +41,9 @@ def _graphs(first: ModelGraph, values: Sequence[ModelGraph]) -> str:
         _count(kinds["conv2d"] + kinds["conv1d"], "convolution"),
     ]
     symbols = [f"{s.name} {s.min}..{s.max}" for s in first.symbols]
-    return "; ".join([", ".join([f"{len(nodes)} nodes", *(f for f in found if f)]), *([", ".join(symbols)] if symbols else [])])
+    return "; ".join(
+        [", ".join([f"{len(nodes)} nodes", *(f for f in found if f)]), *([", ".join(symbols)] if symbols else [])]
+    )
 
 
 def _count(number: int, noun: str) -> str:

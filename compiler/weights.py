@@ -33,7 +33,7 @@ class Packed:
     def __call__(self) -> memoryview:
         data = self.constant.layout.pack(self.constant.tensor.detach())
         raw = data.contiguous().view(torch.uint8) if data.numel() else torch.empty(0, dtype=torch.uint8)
-        return memoryview(raw.numpy())
+        return memoryview(raw.numpy())  # type: ignore[arg-type]
 
 
 def collect_weights(programs: Sequence[Lowered]) -> Weights:
@@ -76,7 +76,14 @@ def _identity(constant: Constant, many: bool) -> object:
     """What makes two constants the same: their memory, or with several entry points their contents."""
     tensor = constant.tensor
     if not many:
-        return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), str(tensor.dtype), constant.layout, constant.target)
+        return (
+            tensor.data_ptr(),
+            tuple(tensor.shape),
+            tensor.stride(),
+            str(tensor.dtype),
+            constant.layout,
+            constant.target,
+        )
     raw = tensor.detach().contiguous()
     data = raw.view(torch.uint8).numpy() if raw.numel() else b""
     digest = hashlib.sha256(data).hexdigest()  # type: ignore[arg-type]

@@ -1,20 +1,20 @@
 """Adjacent loops that every access walks through like one become one.
 
-    for i:12  for j:64  y[i*64 + j] = f(x[i*64 + j])      ->      for ij:768  y[ij] = f(x[ij])
+for i:12  for j:64  y[i*64 + j] = f(x[i*64 + j])      ->      for ij:768  y[ij] = f(x[ij])
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..ir.expr import IndexValue, Load, substitute
 from ..ir.index import ZERO, Atom, Index, Indirect, Var, of
 from ..ir.nodes import Map, Reduce
 from ..schedule.graph import map_expressions
 
-N = TypeVar("N", Map, Reduce)
+N = TypeVar("N", bound=Map | Reduce)
 
 
 def collapse(node: N, keep: int = 0) -> N:
@@ -26,17 +26,19 @@ def collapse(node: N, keep: int = 0) -> N:
 
 
 def _collapse_field(node: N, name: str, keep: int) -> N:
-    position = len(getattr(node, name)) - 2
-    while position >= keep:
+    for position in range(len(getattr(node, name)) - 2, keep - 1, -1):
         loops: tuple[Var, ...] = getattr(node, name)
         outer, inner = loops[position], loops[position + 1]
         if all(_like_one(index, outer, inner) for index in _indices(node)):
             merged = Var(inner.name, outer.extent * inner.extent)
-            values: dict[Atom, Index] = {outer: ZERO, inner: of(merged)}
-            node = map_expressions(node, lambda e, v=values: substitute(e, v), lambda i, v=values: i.substitute(v))  # type: ignore[misc]
-            node = replace(node, **{name: (*loops[:position], merged, *loops[position + 2 :])})
-        position -= 1
+            node = _substituted(node, {outer: ZERO, inner: of(merged)})
+            merged_loops: dict[str, Any] = {name: (*loops[:position], merged, *loops[position + 2 :])}
+            node = replace(node, **merged_loops)
     return node
+
+
+def _substituted(node: N, values: dict[Atom, Index]) -> N:
+    return map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))
 
 
 def _like_one(index: Index, outer: Var, inner: Var) -> bool:

@@ -75,13 +75,13 @@ class Emitter:
             return
         text = value.text if self.moves(s.value) else f"splat({value.text})"
         if stride == ONE:
-            self.body.append(
-                f"store_part({target}, {text}, count);" if self.part else f"store({target}, {text});"
-            )
+            self.body.append(f"store_part({target}, {text}, count);" if self.part else f"store({target}, {text});")
         elif stride is not None and stride.terms:
             step = self.index(stride)
             self.body.append(
-                f"scatter_part({target}, {step}, {text}, count);" if self.part else f"scatter({target}, {step}, {text});"
+                f"scatter_part({target}, {step}, {text}, count);"
+                if self.part
+                else f"scatter({target}, {step}, {text});"
             )
         else:
             raise ValueError(f"store to {s.buffer} at {s.index} has no vector form")
@@ -234,7 +234,7 @@ class Emitter:
         return " ".join(parts) or "0"
 
     def _atom(self, atom: Atom, vector: bool) -> str:
-        moving = vector and self.vector is not None and depends(Index({(atom,): 1}), self.vector)
+        moving = vector and self._moves_with(Index({(atom,): 1}))
         match atom:
             case Size():
                 return self.scope.size(atom)
@@ -247,18 +247,23 @@ class Emitter:
                 return self._binary(atom, moving)
         raise TypeError(type(atom).__name__)
 
+    def _moves_with(self, index: Index) -> bool:
+        return self.vector is not None and depends(index, self.vector)
+
     def _binary(self, atom: Binary, moving: bool) -> str:
         a, b = self._polynomial(atom.a, moving), self._polynomial(atom.b, moving)
-        names = {"//": "floor_div", "%": "remainder", "min": "minimum", "max": "maximum"}
         if not moving and atom.op in ("//", "%") and atom.a.nonnegative():
-            return f"(({a}) {'/' if atom.op == '//' else '%'} ({b}))" if _compound(a, b) else (
-                f"({a} {'/' if atom.op == '//' else '%'} {b})"
-            )
-        sides = [
-            f"splat((int64_t)({text}))" if moving and not depends(side, self.vector) else f"(int64_t)({text})" if not moving else text  # type: ignore[arg-type]
-            for text, side in ((a, atom.a), (b, atom.b))
-        ]
-        return f"{names[atom.op]}({sides[0]}, {sides[1]})"
+            sign = "/" if atom.op == "//" else "%"
+            return f"(({a}) {sign} ({b}))" if _compound(a, b) else f"({a} {sign} {b})"
+        name = {"//": "floor_div", "%": "remainder", "min": "minimum", "max": "maximum"}[atom.op]
+        sides = [self._side(text, side, moving) for text, side in ((a, atom.a), (b, atom.b))]
+        return f"{name}({', '.join(sides)})"
+
+    def _side(self, text: str, side: Index, moving: bool) -> str:
+        """An operand of a function on 64-bit integers."""
+        if not moving:
+            return f"(int64_t)({text})"
+        return text if self._moves_with(side) else f"splat((int64_t)({text}))"
 
     def _checked(self, atom: Indirect, moving: bool) -> str:
         if atom not in self._indirect:
@@ -271,9 +276,7 @@ class Emitter:
             wrap = "true" if atom.wrap else "false"
             lanes = ", count" if vector and self.part else ""
             target = self.body if vector else self.pre
-            target.append(
-                f"const auto {name} = checked_index(host, {source}, {extent}, {wrap}, kIndexError{lanes});"
-            )
+            target.append(f"const auto {name} = checked_index(host, {source}, {extent}, {wrap}, kIndexError{lanes});")
             self._indirect[atom] = name
         name = self._indirect[atom]
         return name if not (moving and not self.moves(atom.value)) else f"splat({name})"  # type: ignore[arg-type]
@@ -295,19 +298,17 @@ def literal(c: Const) -> Printed:
         return Printed("true" if value else "false")
     if dtype in ("i32", "i64"):
         number = int(value)
-        if dtype == "i64":
-            text = "INT64_MIN" if number == -(2**63) else f"(int64_t){number}"
-        else:
-            text = str(number)
+        wide = "INT64_MIN" if number == -(2**63) else f"(int64_t){number}"
+        text = wide if dtype == "i64" else str(number)
         return Printed(text, Precedence.ATOM if number >= 0 else Precedence.UNARY)
     suffix = "f" if dtype == "f32" else ""
-    number = float(value)
-    if number != number:
-        return Printed(f"__builtin_nan{suffix}(\"\")")
-    if number in (float("inf"), float("-inf")):
+    real = float(value)
+    if real != real:
+        return Printed(f'__builtin_nan{suffix}("")')
+    if real in (float("inf"), float("-inf")):
         text = f"__builtin_inf{suffix}()"
-        return Printed(text) if number > 0 else Printed(f"-{text}", Precedence.UNARY)
-    return Printed(_digits(number, dtype) + suffix, Precedence.ATOM if number >= 0 else Precedence.UNARY)
+        return Printed(text) if real > 0 else Printed(f"-{text}", Precedence.UNARY)
+    return Printed(_digits(real, dtype) + suffix, Precedence.ATOM if real >= 0 else Precedence.UNARY)
 
 
 def _digits(number: float, dtype: str) -> str:

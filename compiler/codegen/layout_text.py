@@ -6,7 +6,7 @@ from __future__ import annotations
 def indent(text: str, width: int = 2) -> str:
     """The text with every line indented by the braces open before it; empty lines dropped inside functions."""
     depth = 0
-    lines = []
+    lines: list[str] = []
     for raw in text.splitlines():
         line = raw.strip()
         if not line:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const
-from ..ir.index import ONE, Index, Var, as_index, of, product
+from ..ir.index import ONE, Var, as_index, of, product
 from ..ir.nodes import Buffer, Fold, Map, Nest, Node, Reduce
 from ..schedule.loops import SCALAR_FOLDS, vector_loop
 from .collapse import collapse
@@ -17,8 +17,8 @@ from .views import (
     FlatKernel,
     FoldView,
     KernelView,
-    Lanes,
     LaneFold,
+    Lanes,
     LocalView,
     Loop,
     LoopKernel,
@@ -34,7 +34,7 @@ VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
 
 #: fold -> (step, across the lanes, start value by kind)
-FOLDS = {
+FOLDS: dict[str, tuple[str, str, dict[str, float | int | bool]]] = {
     "sum": ("{a} + {x}", "reduce_add", {"f": 0.0, "i": 0}),
     "prod": ("{a} * {x}", "reduce_mul", {"f": 1.0, "i": 1}),
     "max": ("maximum({a}, {x})", "reduce_max", {"f": float("-inf"), "i32": -(2**31), "i64": -(2**63), "b": False}),
@@ -51,8 +51,9 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         return _nest(node, scope, comment)
     node = collapse(node)
     vector = vector_loop(node)
-    if isinstance(node, Map) and node.dims and node.dims == (vector,):
-        return FlatKernel("map_flat.cpp.j2", comment, *_flat(node, vector, scope))
+    if isinstance(node, Map) and vector is not None and node.dims == (vector,):
+        lanes = _map_lanes(node, vector, scope)
+        return FlatKernel("map_flat.cpp.j2", comment, scope.params(), lanes)
     kept = [v for v in node.dims if v is not vector]
     parallel, inner = _split_rows(kept, vector in node.dims)
     rows = _loops(parallel, scope, Emitter(scope, None))
@@ -66,19 +67,10 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         comment,
         scope.params(),
         rows,
-        _parenthesised(emitter, product(v.extent for v in parallel)),
+        emitter.index(product(v.extent for v in parallel)),
         emitter.index(work),
         (stage,),
     )
-
-
-def _flat(node: Map, vector: Var, scope: Scope) -> tuple:
-    lanes = _map_lanes(node, vector, scope)
-    return scope.params(), lanes
-
-
-def _parenthesised(emitter: Emitter, index: Index) -> str:
-    return emitter.index(index)
 
 
 def _split_rows(kept: Sequence[Var], vectorised: bool) -> tuple[list[Var], list[Var]]:
@@ -131,15 +123,14 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
 
 
 def _fold_view(fold: Fold, name: str, value: str, value_part: str) -> FoldView:
-    dtype = fold.value.dtype if fold.op not in SCALAR_FOLDS else fold.value.dtype
-    compute = DTYPES[dtype].compute
+    compute = DTYPES[fold.value.dtype].compute
     base = {"argmax": "max", "argmin": "min"}.get(fold.op, fold.op)
     step, across, identities = FOLDS[base]
     if compute == "bool" and base in ("max", "min"):
         step, across, _ = FOLDS["any" if base == "max" else "all"]
-    start = identities.get(compute, identities.get(DTYPES[compute].kind))
+    start = identities[compute] if compute in identities else identities[DTYPES[compute].kind]
 
-    identity = literal(Const(start, compute)).text  # type: ignore[arg-type]
+    identity = literal(Const(start, compute)).text
     return FoldView(name, VECTORS[compute], SCALARS[compute], identity, step, value, value_part, across)
 
 
@@ -160,9 +151,7 @@ def _row_fold(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) 
         folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
     finish = Emitter(scope, None, accs=names)
     _emit_stores(finish, node)
-    return RowFold(
-        loops, outer, _lanes(vector, scope, full, part), tuple(folds), (*finish.pre, *finish.body)
-    )
+    return RowFold(loops, outer, _lanes(vector, scope, full, part), tuple(folds), (*finish.pre, *finish.body))
 
 
 def _lane_fold(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:
@@ -245,5 +234,3 @@ def _local(buffer: Buffer, i: int, scope: Scope) -> LocalView:
     if size == ONE:
         return LocalView(name, SCALARS[DTYPES[buffer.dtype].compute], "")
     return LocalView(name, DTYPES[buffer.dtype].cpp, Emitter(scope, None).index(size))
-
-

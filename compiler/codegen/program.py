@@ -91,7 +91,9 @@ def _pointers(schedule: Schedule) -> tuple[PointerView, ...]:
     for i, b in enumerate(schedule.program.outputs):
         rows.append(PointerView(_name(b), f"{DTYPES[b.dtype].cpp} *", f"call->outputs[{i}]"))
     for i, t in enumerate(schedule.memory.lifetimes):
-        rows.append(PointerView(_name(t.buffer), f"{DTYPES[t.buffer.dtype].cpp} *", f"(call->arena + call->offsets[{i}])"))
+        rows.append(
+            PointerView(_name(t.buffer), f"{DTYPES[t.buffer.dtype].cpp} *", f"(call->arena + call->offsets[{i}])")
+        )
     used = {_name(p.buffer) for p in _all_params(schedule)}
     return tuple(r for r in rows if r.name in used)
 
@@ -130,7 +132,9 @@ class Sources:
         return "\n".join(parts)
 
 
-def render_sources(entries: Sequence[EntryView], kernels: Sequence[Kernel], target: str, micro: str, units: int) -> Sources:
+def render_sources(
+    entries: Sequence[EntryView], kernels: Sequence[Kernel], target: str, micro: str, units: int
+) -> Sources:
     """All sources of one target; `micro` is the micro-kernel header of its instruction set."""
     env = environment("host")
     texts = {name: render_unit(group, unit_headers(group)) for name, group in split_units(kernels, units).items()}

@@ -137,5 +137,3 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
 
 def calls_of(schedule: Schedule, pool: KernelPool) -> tuple[KernelCall, ...]:
     return tuple(pool.call(n, node) for n, node in zip(schedule.names, schedule.program.nodes, strict=True))
-
-

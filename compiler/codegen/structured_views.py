@@ -116,9 +116,7 @@ class FieldPrinter:
     def params(self) -> tuple[Param, ...]:
         """The kernel's parameters; those that stand for a number say which."""
         numbers = self.lifted.values
-        return tuple(
-            replace(p, size=str(numbers[p.size])) if p.size in numbers else p for p in self.scope.params()
-        )
+        return tuple(replace(p, size=str(numbers[p.size])) if p.size in numbers else p for p in self.scope.params())
 
 
 # epilogues -----------------------------------------------------------------------------------------------------------

@@ -15,40 +15,11 @@ from .sizes import bounds, expr, same_shape
 from .work import Work, aten
 
 #: operators that generate a value from its indices without reading memory
-_CHEAP = frozenset(
-    [
-        "arange",
-        "full",
-        "zeros",
-        "ones",
-        "scalar_tensor",
-        "add",
-        "sub",
-        "mul",
-        "neg",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_not",
-        "logical_and",
-        "logical_or",
-        "logical_not",
-        "where",
-        "unsqueeze",
-        "squeeze",
-        "reshape",
-        "expand",
-        "permute",
-        "select",
-        "slice",
-        "_to_copy",
-    ]
-)
+_CHEAP = (
+    "arange", "full", "zeros", "ones", "scalar_tensor", "add", "sub", "mul", "neg", "eq", "ne", "lt", "le", "gt",
+    "ge", "bitwise_and", "bitwise_or", "bitwise_not", "logical_and", "logical_or", "logical_not", "where",
+    "unsqueeze", "squeeze", "reshape", "expand", "permute", "select", "slice", "_to_copy",
+)  # fmt: skip
 
 
 def known_values(work: Work) -> dict[str, int]:

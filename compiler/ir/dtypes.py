@@ -64,4 +64,4 @@ def from_torch(dtype: torch.dtype) -> str:
 def to_torch(name: str) -> torch.dtype:
     import torch
 
-    return getattr(torch, _TORCH[name])  # type: ignore[no-any-return]
+    return getattr(torch, _TORCH[name])

@@ -91,7 +91,9 @@ class _Hashed(Expr):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return type(self) is type(other) and self._hash == other._hash and self._key() == other._key()  # type: ignore
+        if not isinstance(other, _Hashed) or type(self) is not type(other):
+            return False
+        return self._hash == other._hash and self._key() == other._key()
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ extent - 1. Proofs are sound and incomplete: a proof that is not found leaves th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Union
 
@@ -46,10 +46,10 @@ class Size(Atom):
 
 @dataclass(frozen=True)
 class Var(Atom):
-    """A loop variable, 0 <= value < extent."""
+    """A loop variable, 0 <= value < extent; the extent counts in comparisons, as proofs are kept by value."""
 
     name: str
-    extent: Index = field(compare=False)
+    extent: Index
 
     @property
     def key(self) -> tuple:  # type: ignore[override]
@@ -61,7 +61,7 @@ class Var(Atom):
 
 @dataclass(frozen=True)
 class Indirect(Atom):
-    """An integer read from memory, checked at run time: 0 <= value < extent; `wrap`: negative values count from the end."""
+    """An integer read from memory, checked at run time: 0 <= value < extent; `wrap`: negative ones count back."""
 
     value: object  # an ir.expr.Expr of dtype i64
     extent: Index
@@ -551,9 +551,9 @@ def _sizes_nonnegative(e: Index) -> bool:
     bound = 0
     for monomial, c in e.terms.items():
         value = c
-        for size in monomial:
-            assert isinstance(size, Size)
-            limit = size.lo if c >= 0 else size.hi
+        for atom in monomial:
+            assert isinstance(atom, Size)
+            limit = atom.lo if c >= 0 else atom.hi
             if limit is None:
                 return False
             value *= limit

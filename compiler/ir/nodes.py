@@ -132,7 +132,7 @@ class Operand:
 class Gemm(Node):
     """acc[z, m, n] = sum over k of a[z, m, k] * b[z, k, n]; then stores. dims = (z..., m, n).
 
-    a.strides = (z..., m, k) with k dense. b: packed panels [ceil(n/16)][k][16] when `packed`, else strides (z..., k, n).
+    a.strides = (z..., m, k) with k dense. b: panels [ceil(n/16)][k][16] when `packed`, else strides (z..., k, n).
     """
 
     k: Index

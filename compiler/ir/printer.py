@@ -35,7 +35,8 @@ def _body(node: AnyNode, indent: str) -> str:
             return f"reduce[{_loops(node.dims)}; {_loops(node.rdims)}] {folds} -> {stores}"
         case Gemm():
             form = "packed " if node.packed else ""
-            return f"gemm[{_loops(node.dims)}; k:{node.k}] {node.acc} = {node.a.buffer} @ {form}{node.b.buffer} -> {stores}"
+            product = f"{node.acc} = {node.a.buffer} @ {form}{node.b.buffer}"
+            return f"gemm[{_loops(node.dims)}; k:{node.k}] {product} -> {stores}"
         case Conv():
             w = node.window
             shape = f"{w.kernel[0]}x{w.kernel[1]} stride {w.stride[0]}x{w.stride[1]} groups {w.groups}"

@@ -37,7 +37,9 @@ def attention(
         q, k, v = unsqueeze(q, 0), unsqueeze(k, 0), unsqueeze(v, 0)
     batch = q.shape[:-3]
     if len(batch) > 1:
-        out = attention_4d(ctx, *(_flat_batch(ctx, t) for t in (q, k, v)), _mask_flat(attn_mask, q), is_causal, scale)
+        mask = _mask_flat(attn_mask, q)
+        q, k, v = _flat_batch(ctx, q), _flat_batch(ctx, k), _flat_batch(ctx, v)
+        out = attention_4d(ctx, q, k, v, mask, is_causal, scale)
         return ctx.builder.reshape(out, ctx.result_shape())
     out = attention_4d(ctx, q, k, v, attn_mask, is_causal, scale)
     for _ in range(lifted):
@@ -86,7 +88,9 @@ def attention_4d(
         dims,
         (),
         builder.origin,
-        *(_operand(t) for t in (q, k, v)),
+        _operand(q),
+        _operand(k),
+        _operand(v),
         Operand(out.strided.buffer, out.strided.offset, out.strided.strides[:3]),
         groups,
         keys,

@@ -96,7 +96,7 @@ class Builder:
         keepdim: bool = False,
         order: Sequence[int] | None = None,
     ) -> list[Tensor]:
-        """Folds over `axes` of a tensor of shape `source`; one output tensor per row of `finish` (dtype, value of accs).
+        """Folds over `axes` of a tensor of shape `source`; one output tensor per row of `finish` (dtype, value).
 
         The outputs keep the memory order `order` of the source's dimensions.
         """
@@ -179,7 +179,9 @@ def compare(op: str, *args: Expr) -> Expr:
 
 
 def number(value: float | int | bool, dtype: str) -> Expr:
-    return cast(Const(value, "f64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "i64"), dtype)
+    return cast(
+        Const(value, "f64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "i64"), dtype
+    )
 
 
 def size_value(size: Index, dtype: str) -> Expr:

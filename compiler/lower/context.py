@@ -9,10 +9,10 @@ import torch.fx
 
 from ...runtime.errors import CompileError
 from ..ir.dtypes import from_torch
-from ..ir.index import Index, ZERO, as_index
+from ..ir.index import ZERO, Index
 from .builder import Builder
 from .constants import Layout
-from .tensor import Shape, Tensor
+from .tensor import Shape
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Context:
 
     def _val(self, index: int | None) -> torch.Tensor:
         val = self.node.meta["val"]
-        return val if index is None else val[index]  # type: ignore[no-any-return]
+        return val if index is None else val[index]
 
     def operand_node(self, position: int, name: str = "") -> torch.fx.Node | None:
         """The graph node of an argument."""
@@ -97,8 +97,7 @@ def ints(value: object, count: int) -> tuple[int, ...]:
     return items * count if len(items) == 1 and count > 1 else items
 
 
-def as_sizes(values: object) -> list[Index]:
-    return [as_index(v) for v in values]  # type: ignore[attr-defined]
-
-
-__all__ = ["ConstantRef", "Context", "Tensor", "as_sizes", "ints"]
+def pair(value: object) -> tuple[int, int]:
+    """An int or a sequence of one or two as two."""
+    a, b = ints(value, 2)
+    return a, b

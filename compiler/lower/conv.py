@@ -12,7 +12,7 @@ from ..ir.index import ONE, ZERO, Index, of
 from ..ir.nodes import Conv, Operand, Store, Window
 from .builder import call
 from .constants import ConvPanels, Layout, Taps
-from .context import ConstantRef, Context, ints
+from .context import ConstantRef, Context, ints, pair
 from .registry import row
 from .tensor import Tensor, squeeze, unsqueeze
 
@@ -33,8 +33,8 @@ def conv2d(
     if x.rank == 3:
         return squeeze(conv2d(ctx, unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0)
     kernel = (ctx.integer(weight.shape[2]), ctx.integer(weight.shape[3]))
-    dilations = ints(dilation, 2)
-    window = Window(kernel, ints(stride, 2), _padding(ctx, padding, kernel, dilations), dilations, groups)
+    dilations = pair(dilation)
+    window = Window(kernel, pair(stride), _padding(ctx, padding, kernel, dilations), dilations, groups)
     return convolve(ctx, x, _weight(ctx), bias, window)
 
 
@@ -52,9 +52,9 @@ def conv1d(
     if x.rank == 2:
         return squeeze(conv1d(ctx, unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0)
     kernel = (1, ctx.integer(weight.shape[2]))
-    dilations = (1, *ints(dilation, 1))
+    dilations = (1, ints(dilation, 1)[0])
     pad = _padding(ctx, padding if isinstance(padding, str) else (0, *ints(padding, 1)), kernel, dilations)
-    window = Window(kernel, (1, *ints(stride, 1)), pad, dilations, groups)
+    window = Window(kernel, (1, ints(stride, 1)[0]), pad, dilations, groups)
     ref = _weight(ctx)
     flat = ConstantRef(ref.target, ref.tensor.unsqueeze(2))
     return squeeze(convolve(ctx, unsqueeze(x, 2), flat, bias, window), 2)
@@ -94,7 +94,7 @@ def _padding(ctx: Context, padding: Any, kernel: tuple[int, int], dilation: tupl
         if any(t % 2 for t in total):
             raise ctx.refuse('padding="same" with an even window pads one side more; pad the input yourself')
         return (total[0] // 2, total[1] // 2)
-    return ints(padding, 2)  # type: ignore[return-value]
+    return pair(padding)
 
 
 def convolve(ctx: Context, x: Tensor, ref: ConstantRef, bias: Tensor | None, window: Window) -> Tensor:
@@ -131,5 +131,3 @@ def convolve(ctx: Context, x: Tensor, ref: ConstantRef, bias: Tensor | None, win
 def _out_size(size: Index, window: Window, axis: int) -> Index:
     k, s, p, d = window.kernel[axis], window.stride[axis], window.pad[axis], window.dilation[axis]
     return (size + 2 * p - d * (k - 1) - 1) // Index({(): s}) + ONE
-
-

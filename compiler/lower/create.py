@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.expr import Expr, cast
+from ..ir.expr import Expr, IndexValue, cast
 from ..ir.index import Index
-from ..ir.expr import IndexValue
 from .builder import call, compare, number, size_value, where
 from .context import Context
 from .registry import row
@@ -18,8 +17,13 @@ def filled(shape: tuple[Index, ...], dtype: str, value: Any) -> Tensor:
     return Tensor(shape, dtype, make=lambda _: element)
 
 
-@row("aten.full.default", "aten.full_like.default", "aten.new_full.default")
+@row("aten.full.default", "aten.full_like.default")
 def full(ctx: Context, _: Any, value: Any, *__: Any, **___: Any) -> Tensor:
+    return filled(ctx.result_shape(), ctx.result_dtype(), value)
+
+
+@row("aten.new_full.default")
+def new_full(ctx: Context, _: Any, size: Any, value: Any, **__: Any) -> Tensor:
     return filled(ctx.result_shape(), ctx.result_dtype(), value)
 
 
@@ -100,5 +104,3 @@ def eye(ctx: Context, *_: Any, **__: Any) -> Tensor:
         return cast(compare("eq", IndexValue(i[0]), IndexValue(i[1])), dtype)
 
     return Tensor(ctx.result_shape(), dtype, make=element)
-
-

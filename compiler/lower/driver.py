@@ -27,7 +27,6 @@ from .registry import REGISTRY
 from .shapes import Sizes
 from .tensor import Strided, Tensor, dense_strides
 
-
 #: what the graph computes about sizes: read from the nodes' own values
 SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat, int, bool, float)
 
@@ -65,7 +64,7 @@ def lower(graph: ModelGraph) -> Lowered:
         elif node.op == "call_function":
             values[node] = _lower_node(builder, node, values, graph.constants)
         elif node.op == "output":
-            flat = [n for n in node.args[0]]
+            flat = list(node.args[0])
             outputs = bind_outputs(builder, [_operand(builder, n, values, graph.constants) for n in flat])
     program = Program(graph.name, tuple(inputs), outputs, tuple(s.name for s in graph.symbols), tuple(builder.nodes))
     return Lowered(program, builder.constants)
@@ -75,12 +74,14 @@ def unsupported(graph: ModelGraph) -> list[str]:
     """A line for each operator of the graph that has no lowering, with its place in the user's model."""
     lines = []
     for node in graph.module.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.users:
-            if not isinstance(node.meta.get("val"), SYMBOLIC) and REGISTRY.find(str(node.target)) is None:
+        if node.op != "call_function":
+            continue
+        if isinstance(node.target, torch._ops.OpOverload):
+            wanted = node.users and not isinstance(node.meta.get("val"), SYMBOLIC)
+            if wanted and REGISTRY.find(str(node.target)) is None:
                 lines.append(f"{_describe(node)}   {_place(node)}")
-        elif node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload):
-            if _is_tensor_function(node):
-                lines.append(f"{node.target}   {_place(node)}")
+        elif _is_tensor_function(node):
+            lines.append(f"{node.target}   {_place(node)}")
     return lines
 
 

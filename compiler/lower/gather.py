@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.expr import Expr, Load, cast
-from ..ir.expr import IndexValue
+from ..ir.expr import Expr, IndexValue, Load, cast
 from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of
 from .builder import compare, number, where
 from .constants import Panels
@@ -203,5 +202,3 @@ def upsample_nearest(ctx: Context, x: Tensor, *_: Any) -> Tensor:
         return x.at([n, c, (h * x.shape[2]) // shape[2], (w * x.shape[3]) // shape[3]])
 
     return ctx.builder.map(shape, x.dtype, element, x.memory_order())
-
-

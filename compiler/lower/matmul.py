@@ -67,9 +67,7 @@ def matmul(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     lead = unsqueeze(a, 0) if a.rank == 1 else a
     tail = unsqueeze(b, 1) if b.rank == 1 else b
     batch = _broadcast(lead.shape[:-2], tail.shape[:-2])
-    out = _batched(
-        ctx, expand(lead, (*batch, *lead.shape[-2:])), expand(tail, (*batch, *tail.shape[-2:])), _no_finish
-    )
+    out = _batched(ctx, expand(lead, (*batch, *lead.shape[-2:])), expand(tail, (*batch, *tail.shape[-2:])), _no_finish)
     if b.rank == 1:
         out = squeeze(out, out.rank - 1)
     return squeeze(out, out.rank - (1 if b.rank == 1 else 2)) if a.rank == 1 else out
@@ -135,9 +133,9 @@ def _unflattened(finish: Finish, batch: Shape) -> Finish:
 
 def _last_dense(ctx: Context, t: Tensor, axes: Sequence[int]) -> Tensor:
     """t in memory with stride 1 along one of the axes."""
-    if t.strided is not None and t.dtype == "f32":
-        if any(t.strided.strides[d] == ONE or t.shape[d] == ONE for d in axes):
-            return t
+    strides = t.strided.strides if t.strided is not None and t.dtype == "f32" else ()
+    if strides and any(strides[d] == ONE or t.shape[d] == ONE for d in axes):
+        return t
     return ctx.builder.map(t.shape, t.dtype, t.at)
 
 

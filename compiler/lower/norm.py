@@ -7,9 +7,10 @@ from typing import Any
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, cast
-from ..ir.index import Index, product
+from ..ir.index import Index, as_index, product
 from .builder import call, number, size_value
 from .context import Context
+from .create import filled
 from .reduce import moments
 from .registry import row
 from .tensor import Tensor, reshape
@@ -25,20 +26,23 @@ def layer_norm(
     eps: float = 1e-5,
     *_: Any,
 ) -> Tensor:
-    return _layer_norm(ctx, x, len(normalized_shape), weight, bias, eps)
+    return _layer_norm(ctx, x, len(normalized_shape), weight, bias, eps)[0]
 
 
 @row("aten.native_layer_norm.default")
 def native_layer_norm(
     ctx: Context, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, ...]:
-    return (_layer_norm(ctx, x, len(shape), weight, bias, eps),)
+    return _layer_norm(ctx, x, len(shape), weight, bias, eps)
 
 
-def _layer_norm(ctx: Context, x: Tensor, inner: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+def _layer_norm(
+    ctx: Context, x: Tensor, inner: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The result, the mean and the reciprocal deviation of each row."""
     dtype = x.dtype
     compute = DTYPES[dtype].compute
-    mean, squares, count, variance = moments(ctx, x, range(x.rank - inner, x.rank))
+    mean, squares, _, variance = moments(ctx, x, range(x.rank - inner, x.rank))
     root = ctx.builder.map(
         squares.shape,
         compute,
@@ -51,7 +55,7 @@ def _layer_norm(ctx: Context, x: Tensor, inner: int, weight: Tensor | None, bias
             y = call("mul", y, cast(weight.at_broadcast(i), compute))
         return y if bias is None else call("add", y, cast(bias.at_broadcast(i), compute))
 
-    return ctx.builder.map(x.shape, dtype, element, x.memory_order())
+    return ctx.builder.map(x.shape, dtype, element, x.memory_order()), mean, root
 
 
 @row("aten.rms_norm.default")
@@ -90,21 +94,21 @@ def group_norm(
     eps: float = 1e-5,
     *_: Any,
 ) -> Tensor:
-    n, c, *space = x.shape
-    split = (n, Index({(): groups}), c // Index({(): groups}), *space)
-    grouped = reshape(x, split)
+    n, c = x.shape[:2]
+    per_group = c // as_index(groups)
+    shape = (n, as_index(groups), per_group, *x.shape[2:])
+    grouped = reshape(x, shape)
     if grouped is None:
         x = ctx.builder.dense(x)
-        grouped = reshape(x, split)
+        grouped = reshape(x, shape)
     assert grouped is not None
     compute = DTYPES[x.dtype].compute
-    mean, squares, _, variance = moments(ctx, grouped, range(2, grouped.rank))
+    mean, squares, _count, variance = moments(ctx, grouped, range(2, grouped.rank))
     root = ctx.builder.map(
         squares.shape,
         compute,
         lambda i: call("rsqrt", call("add", variance(squares.at(i)), number(float(eps), compute))),
     )
-    per_group = c // Index({(): groups})
 
     def element(i: list[Index]) -> Expr:
         group = [i[0], i[1] // per_group, i[1] % per_group, *i[2:]]
@@ -141,4 +145,5 @@ def batch_norm(
         return y if bias is None else call("add", y, bias.at(c))
 
     out = ctx.builder.map(x.shape, x.dtype, element, x.memory_order())
-    return (out,) if many else out
+    # in evaluation the saved statistics are empty
+    return (out, *(filled(ctx.result_shape(k), "f32", 0) for k in (1, 2))) if many else out

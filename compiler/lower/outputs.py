@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..ir.expr import Expr, Load, rewrite
 from ..ir.index import product
@@ -38,7 +39,9 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
         return node
 
     def expr(e: Expr) -> Expr:
-        return rewrite(e, lambda x: Load(names[x.buffer], x.index) if isinstance(x, Load) and x.buffer in names else None)
+        return rewrite(
+            e, lambda x: Load(names[x.buffer], x.index) if isinstance(x, Load) and x.buffer in names else None
+        )
 
     def operand(o: Operand) -> Operand:
         return replace(o, buffer=names.get(o.buffer, o.buffer))
@@ -55,6 +58,6 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
             return replace(changed, x=operand(changed.x))
         case Attention():
             score = expr(changed.score) if changed.score is not None else None
-            parts = {name: operand(getattr(changed, name)) for name in ("q", "k", "v", "out")}
+            parts: dict[str, Any] = {name: operand(getattr(changed, name)) for name in ("q", "k", "v", "out")}
             return replace(changed, score=score, **parts)
     return changed  # type: ignore[return-value]

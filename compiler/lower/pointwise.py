@@ -40,6 +40,11 @@ def _compare(op: str) -> Meaning:
     return lambda *args: compare(op, *args)
 
 
+def _float_test(op: str, of_integers: bool) -> Meaning:
+    """A question that only floats leave open."""
+    return lambda x: compare(op, x) if DTYPES[x.dtype].kind == "f" else Const(of_integers, "bool")
+
+
 def _scalar(x: Expr, value: float | int) -> Expr:
     return number(value, x.dtype)
 
@@ -138,7 +143,7 @@ UNARY: dict[str, tuple[Compute, Meaning]] = {
             *("sigmoid", "lgamma"),
         )
     },
-    **{n: (COMPARE, _compare(n)) for n in ("isnan", "isinf")},
+    **{n: (COMPARE, _float_test(n, of_integers=n == "isfinite")) for n in ("isnan", "isinf", "isfinite")},
     "relu": (SAME, _relu),
     "relu6": (SAME, lambda x: _clamp(x, _scalar(x, 0), _scalar(x, 6))),
     "silu": (FLOAT, _simple("silu")),
@@ -151,7 +156,6 @@ UNARY: dict[str, tuple[Compute, Meaning]] = {
     "bitwise_not": (SAME, lambda x: compare("logical_not", x) if x.dtype == "bool" else call("bit_not", x)),
     "square": (SAME, lambda x: call("mul", x, x)),
     "frac": (FLOAT, lambda x: call("sub", x, call("trunc", x))),
-    "isfinite": (COMPARE, _compare("isfinite")),
     "positive": (SAME, lambda x: x),
 }
 
@@ -209,7 +213,7 @@ def compute_dtype(ctx: Context, kind: Compute, operands: Sequence[Any]) -> str:
 
 
 def _promoted(operands: Sequence[Any]) -> str:
-    values = []
+    values: list[Any] = []
     for o in operands:
         if isinstance(o, Tensor):
             ours = getattr(torch, _torch_name(o.dtype))

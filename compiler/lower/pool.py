@@ -67,7 +67,13 @@ def adaptive_avg_pool2d(ctx: Context, x: Tensor, output_size: Sequence[Any]) -> 
         kernel = (h // oh, w // ow)
         count = size_value(kernel[0] * kernel[1], "f32")
         return _windows(
-            ctx, x, "sum", kernel, lambda d, o, k: o * kernel[d] + k, lambda *_: None, lambda acc, _: call("div", acc, count)
+            ctx,
+            x,
+            "sum",
+            kernel,
+            lambda d, o, k: o * kernel[d] + k,
+            lambda *_: None,
+            lambda acc, _: call("div", acc, count),
         )
     fixed = [ctx.integer(e) for e in (h, w, oh, ow)]
     widest = tuple(as_index(-(-fixed[d] // fixed[2 + d]) + 1) for d in (0, 1))
@@ -155,7 +161,14 @@ def _all(conditions: Sequence[Expr]) -> Expr | None:
 
 
 def _windows(
-    ctx: Context, x: Tensor, op: str, kernel: tuple[Index, Index], position: Any, valid: Any, finish: Any, wide: bool = False
+    ctx: Context,
+    x: Tensor,
+    op: str,
+    kernel: tuple[Index, Index],
+    position: Any,
+    valid: Any,
+    finish: Any,
+    wide: bool = False,
 ) -> Tensor:
     """Folds x over windows: position(axis, out, tap) is the index read, valid(axis, out, tap) None or a condition."""
     shape = ctx.result_shape()

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 LoweringFunction = Callable[..., Any]
 
+
 class Registry:
     """Rows added by the family files; a name is registered once."""
 
@@ -33,6 +34,7 @@ class Registry:
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._rows)
+
 
 REGISTRY = Registry()
 row = REGISTRY.row

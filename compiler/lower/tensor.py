@@ -115,10 +115,10 @@ def expand(t: Tensor, shape: Shape) -> Tensor:
 
 
 def slice_dim(t: Tensor, dim: int, start: Index, length: Index, step: int = 1) -> Tensor:
-    shape = t.shape[:dim] + (length,) + t.shape[dim + 1 :]
+    shape = (*t.shape[:dim], length, *t.shape[dim + 1 :])
     if t.strided is not None:
         s = t.strided
-        strides = s.strides[:dim] + (s.strides[dim] * step,) + s.strides[dim + 1 :]
+        strides = (*s.strides[:dim], s.strides[dim] * step, *s.strides[dim + 1 :])
         return Tensor(shape, t.dtype, Strided(s.buffer, strides, s.offset + s.strides[dim] * start))
 
     def make(i: Sequence[Index]) -> Expr:
@@ -141,10 +141,10 @@ def squeeze(t: Tensor, dim: int) -> Tensor:
 
 
 def unsqueeze(t: Tensor, dim: int) -> Tensor:
-    shape = t.shape[:dim] + (ONE,) + t.shape[dim:]
+    shape = (*t.shape[:dim], ONE, *t.shape[dim:])
     if t.strided is not None:
         s = t.strided
-        return Tensor(shape, t.dtype, Strided(s.buffer, s.strides[:dim] + (ZERO,) + s.strides[dim:], s.offset))
+        return Tensor(shape, t.dtype, Strided(s.buffer, (*s.strides[:dim], ZERO, *s.strides[dim:]), s.offset))
     return Tensor(shape, t.dtype, make=lambda i: t.at([*i[:dim], *i[dim + 1 :]]))
 
 

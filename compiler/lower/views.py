@@ -18,7 +18,6 @@ from .tensor import Shape, Tensor, expand, flip, permute, select, slice_dim, squ
     "aten.contiguous.default",
     "aten.lift_fresh_copy.default",
     "aten.dropout.default",
-    "aten.expand_copy.default",
 )
 def same(ctx: Context, x: Tensor, *_: Any, **__: Any) -> Tensor:
     return x
@@ -56,7 +55,7 @@ def t(ctx: Context, x: Tensor) -> Tensor:
     return permute(x, list(reversed(range(x.rank))))
 
 
-@row("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default")
+@row("aten.expand.default", "aten.expand_copy.default", "aten.expand_as.default", "aten.broadcast_to.default")
 def expand_op(ctx: Context, x: Tensor, *_: Any, **__: Any) -> Tensor:
     return expand(x, ctx.result_shape())
 

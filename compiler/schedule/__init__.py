@@ -1,4 +1,4 @@
-"""Scheduling: what is fused, in which order kernels run, where buffers lie. Decisions live here; templates spell them."""
+"""Scheduling: what is fused, the order of kernels, where buffers lie. Decisions live here; templates spell them."""
 
 from .schedule import Schedule, schedule
 

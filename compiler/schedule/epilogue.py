@@ -1,7 +1,7 @@
 """Epilogue fusion: a map that reads the result of a GEMM, a convolution or a reduction becomes part of its store.
 
-    h[m, n] = acc                              y[m, n] = relu(acc + r[m, n])
-    y[i]    = relu(h[i] + r[i])        ->
+h[m, n] = acc                              y[m, n] = relu(acc + r[m, n])
+y[i]    = relu(h[i] + r[i])        ->
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ def _shared_store(producer: Gemm | Conv | Reduce, consumer: Map) -> Store | None
     return next((s for s in producer.stores if s.buffer in reads), None)
 
 
-def _fuse(
-    producer: Gemm | Conv | Reduce, store: Store, consumer: Map
-) -> tuple[str, Gemm | Conv | Reduce | None]:
+def _fuse(producer: Gemm | Conv | Reduce, store: Store, consumer: Map) -> tuple[str, Gemm | Conv | Reduce | None]:
     loads = [ld for s in consumer.stores for ld in s.value.loads if ld.buffer is store.buffer]
     places = {ld.index for ld in loads}
     if len(places) != 1:

@@ -79,7 +79,7 @@ def inlined(reader: AnyNode, node: Map, store: Store) -> AnyNode:
             return None
         values = invert(store, node.dims, e.index)
         assert values is not None
-        return substitute(store.value, dict(values))
+        return substitute(store.value, values)
 
     changed = map_expressions(reader, lambda e: rewrite(e, leaf))
     return _with_origin(changed, node)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.index import ONE, ZERO, Index, Var, product
+from ..ir.index import ONE, ZERO, Atom, Index, Var, product
 from ..ir.nodes import Store
 
 
-def invert(store: Store, dims: Sequence[Var], place: Index) -> dict[Var, Index] | None:
+def invert(store: Store, dims: Sequence[Var], place: Index) -> dict[Atom, Index] | None:
     """The loop values at which `store` writes element `place`; None unless the store fills its buffer, once.
 
     store b[i*12 + j], i:3, j:12        place 12*x + y   ->   {i: x, j: y}   (y < 12)
@@ -16,7 +16,7 @@ def invert(store: Store, dims: Sequence[Var], place: Index) -> dict[Var, Index] 
     order = digits(store, dims)
     if order is None:
         return None
-    values: dict[Var, Index] = {}
+    values: dict[Atom, Index] = {}
     for position, (var, stride) in enumerate(order):
         quotient = place // stride
         values[var] = quotient if position == 0 else quotient % var.extent

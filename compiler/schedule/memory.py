@@ -58,7 +58,10 @@ def plan_memory(nodes: Sequence[AnyNode]) -> MemoryPlan:
     rounded = [-(-(s or 0) // ALIGNMENT) * ALIGNMENT for s in sizes]
     spans_only = [(t.first, t.last) for t in lifetimes]
     offsets, arena = best_placement(spans_only, rounded)
-    live = max((sum(s for s, (a, b) in zip(rounded, spans_only, strict=True) if a <= i <= b) for i in range(len(nodes))), default=0)
+    live = max(
+        (sum(s for s, (a, b) in zip(rounded, spans_only, strict=True) if a <= i <= b) for i in range(len(nodes))),
+        default=0,
+    )
     return MemoryPlan(lifetimes, tuple(offsets), arena, live)
 
 

@@ -1,7 +1,7 @@
 """Names of kernels, one grammar for symbol, file, profile and dump: what, fused operators, element type, tile.
 
-    gemm_bias_gelu_f32_p16      a GEMM with a bias and a GELU in its epilogue, panels of 16 columns
-    nest_layer_norm_f32_row     one kernel over rows
+gemm_bias_gelu_f32_p16      a GEMM with a bias and a GELU in its epilogue, panels of 16 columns
+nest_layer_norm_f32_row     one kernel over rows
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce
 MAX_OPERATORS = 4
 #: operators that say nothing about what a kernel does
 SILENT = frozenset(
-    "view reshape permute transpose t expand slice select unsqueeze squeeze clone contiguous alias detach to _to_copy"
-    " flatten linear addmm mm bmm matmul conv2d conv1d convolution".split()
+    (
+        *("view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze", "squeeze"),
+        *("clone", "contiguous", "alias", "detach", "to", "_to_copy", "flatten"),
+        *("linear", "addmm", "mm", "bmm", "matmul", "conv2d", "conv1d", "convolution"),
+    )
 )
 
 

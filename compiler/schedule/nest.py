@@ -1,8 +1,8 @@
 """Row fusion: reductions over a row and the maps that use them become one loop over the rows.
 
-    mean[m] = sum_n x[m, n] / N                    for m:
-    y[m, n] = x[m, n] - mean[m]          ->            mean = sum_n x[m, n] / N
-                                                       y[m, :] = x[m, :] - mean
+mean[m] = sum_n x[m, n] / N                    for m:
+y[m, n] = x[m, n] - mean[m]          ->            mean = sum_n x[m, n] / N
+                                                   y[m, :] = x[m, :] - mean
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def _as_prologue(
             if load.buffer is not store.buffer:
                 continue
             values = invert(store, maker.dims, load.index)
-            found = {v: r for v, value in (values or {}).items() for r in rows if value == of(r)}
+            places = {v: (values or {}).get(v) for v in maker.dims}
+            found = {v: r for v, place in places.items() for r in rows if place == of(r)}
             if len(found) != len(rows) or (names is not None and names != found):
                 return None, "its rows are not the rows of the reduction"
             names = found
@@ -196,7 +197,7 @@ def _local(store: Store, stage: Map | Reduce, rows: tuple[Var, ...]) -> Buffer |
 
 
 def _localise(stage: Map | Reduce, names: dict[Buffer, Buffer], rows: tuple[Var, ...]) -> Map | Reduce:
-    zeros: dict[Atom, Index] = {r: ZERO for r in rows}
+    zeros: dict[Atom, Index] = dict.fromkeys(rows, ZERO)
 
     def leaf(e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.buffer in names:

@@ -33,7 +33,9 @@ class Schedule:
             lines.append(f"kernel {name}\n{print_node(node)}")
         for i, t in enumerate(self.memory.lifetimes):
             offset = f" @ arena+{self.memory.offsets[i]}" if self.memory.offsets is not None else ""
-            lines.append(f"buffer {t.buffer.name}: {t.buffer.dtype}[{t.buffer.size}] kernels {t.first}..{t.last}{offset}")
+            lines.append(
+                f"buffer {t.buffer.name}: {t.buffer.dtype}[{t.buffer.size}] kernels {t.first}..{t.last}{offset}"
+            )
         return "\n".join(lines) + "\n"
 
 

@@ -23,11 +23,8 @@ def compile_program(out: Path, *flags: str) -> bytes:
     """model.so of program.c."""
     source = Path(__file__).with_name("program.c")
     include = ROOT / "runtime" / "include"
-    subprocess.run(
-        ["gcc", "-std=c11", "-O1", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}", *flags]
-        + [str(source), "-o", str(out)],
-        check=True,
-    )
+    options = ["-std=c11", "-O1", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}", *flags]
+    subprocess.run(["gcc", *options, str(source), "-o", str(out)], check=True)
     return out.read_bytes()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from .packages import NAMES, ROOT, WEIGHTS
 
 OK, LOAD, INPUT, RUN = range(4)

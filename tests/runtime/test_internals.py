@@ -98,7 +98,11 @@ def unet(depth: int) -> list[Lifetime]:
     buffers, last = [], 4 * depth
     for level in range(depth):
         size = 4096 >> level
-        buffers += [(2 * level, last - 2 * level, size), (2 * level, 2 * level + 1, size), (last - 2 * level - 1, last - 2 * level, size)]
+        buffers += [
+            (2 * level, last - 2 * level, size),
+            (2 * level, 2 * level + 1, size),
+            (last - 2 * level - 1, last - 2 * level, size),
+        ]
     return buffers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ def test_bit_flips_are_refused_before_code_runs(library: Any, marked: tuple[byte
 
 def test_flips_between_the_members(library: Any, marked: tuple[bytes, Path]) -> None:
     """Headers, padding and directory: a flip is refused, or falls into a field that means nothing here."""
-    package, mark = marked
+    package, _ = marked
     inside = np.zeros(len(package), bool)
     for place in data_ranges(package).values():
         inside[place.start : place.stop] = True
@@ -223,11 +224,19 @@ def test_bad_json(library: Any, text: str) -> None:
 
 
 def test_targets(library: Any, program: bytes) -> None:
-    refused(library, Draft(program, isas=["x86-64-v9", "riscv64"]).build(), "has no code for this CPU, which runs .*it holds cpu:x86-64-v9, cpu:riscv64\n  Compile the model with --target cpu:")
+    foreign = Draft(program, isas=["x86-64-v9", "riscv64"]).build()
+    refused(
+        library,
+        foreign,
+        "has no code for this CPU, which runs code up to .*; it holds cpu:x86-64-v9, cpu:riscv64\n"
+        "  Compile the model with --target cpu:",
+    )
     several = Draft(program, isas=["x86-64-v9", ISA, "riscv64"]).build()
     assert library.load_memory(several).target == f"cpu:{ISA}"
     assert library.load_memory(several, target=f"cpu:{ISA}").target == f"cpu:{ISA}"
-    refused(library, several, "the target cpu:riscv64 does not run here: this CPU runs code up to", target="cpu:riscv64")
+    refused(
+        library, several, "the target cpu:riscv64 does not run here: this CPU runs code up to", target="cpu:riscv64"
+    )
     refused(library, several, "has no target cuda:sm_90; it holds cpu:x86-64-v9, cpu:", target="cuda:sm_90")
 
 
@@ -276,7 +285,5 @@ def test_random_damage_never_crashes(library: Any, package: bytes) -> None:
         for _ in range(int(random.integers(1, 8))):
             low = directory if random.random() < 0.7 else 0
             damaged[int(random.integers(low, len(damaged)))] = int(random.integers(256))
-        try:
+        with contextlib.suppress(LoadError):  # nothing else may come out of it
             library.load_memory(bytes(damaged))
-        except LoadError as error:
-            assert str(error)

@@ -22,7 +22,7 @@ def covered(model: Loaded, n: int, grain: int, threads: int) -> None:
     request[0] = grain
     visits, workers = model("cover", request)
     assert (visits == 1).all(), f"n {n}, grain {grain}"
-    assert 0 <= workers.min()
+    assert workers.min() >= 0
     assert workers.max() < threads
 
 

@@ -1,0 +1,45 @@
+"""What a call costs beside its work: a model of one small layer, from Python and from C."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from .common import ROOT, WORKERS, Figure, Settings, at_most, build_c, worker
+
+PYTHON_US, C_US = 10.0, 2.0
+
+
+def run(settings: Settings) -> list[Figure]:
+    package = _package(settings)
+    facts = worker("call_small", package)
+    figures = [at_most("call", f"from Python, {kind}", 1e6 * value, PYTHON_US, "us") for kind, value in facts.items()]
+    library = _library()
+    program = build_c(
+        WORKERS / "call_small.c", settings.folder / "call_small",
+        f"-I{ROOT / 'runtime' / 'include'}", str(library), f"-Wl,-rpath,{library.parent}",
+    )  # fmt: skip
+    done = subprocess.run([program, package], check=True, capture_output=True, text=True)
+    return [*figures, at_most("call", "from C", float(done.stdout), C_US, "us")]
+
+
+def _library() -> Path:
+    from mycc.compiler.package.python_side import installed_loader
+
+    library = installed_loader()
+    if library is None:
+        raise RuntimeError("libmycc.so is not installed beside mycc")
+    return Path(library)
+
+
+def _package(settings: Settings) -> Path:
+    """x f32[1, 8] -> f32[1, 8], one layer."""
+    path = settings.folder / "small.pkg"
+    if not path.exists():
+        import mycc
+        import torch
+
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(8, 8).eval()
+        mycc.compile(layer, (torch.ones(1, 8),), out=path, cache_dir=settings.folder / "cache")
+    return path
