@@ -71,6 +71,8 @@ CASES: list[Product | Convolution] = [
     Product("vit", 197, 3072, 768),
     *(Product(f"rows {m}", m, 3072, 768) for m in (1, 2, 3, 4, 6, 8, 16, 17, 32, 64)),
     Product("rows 1 deep", 1, 768, 3072),
+    Product("gpt2 head 1", 1, 50257, 768),
+    Product("gpt2 head 4", 4, 50257, 768),
     Product("rows 16 deep", 16, 768, 3072),
     Product("square 512", 512, 512, 512),
     Product("square 1024", 1024, 1024, 1024),

@@ -18,7 +18,7 @@ from .capture.export import capture_request
 from .capture.graph import ModelGraph
 from .codegen.generate import Generated, generate
 from .graph.passes import run_graph_passes
-from .lower import lower
+from .lower import lower, shared_layouts
 from .lower.driver import Lowered
 from .observe import Observer, running_stage
 from .options import CompileOptions
@@ -54,7 +54,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         graphs = stage.value = [run_graph_passes(graph) for graph in captured]
         stage.summary = summarise(graphs)
     with running_stage(observers, "lower") as stage:
-        lowered = stage.value = [lower(graph) for graph in graphs]
+        lowered = stage.value = [lower(g, layouts) for g, layouts in zip(graphs, shared_layouts(graphs), strict=True)]
         stage.summary = summarise(lowered)
     with running_stage(observers, "schedule") as stage:
         schedules = stage.value = [schedule(entry.program, options.schedule) for entry in lowered]

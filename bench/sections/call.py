@@ -14,7 +14,7 @@ def run(settings: Settings) -> list[Figure]:
     package = _package(settings)
     facts = worker("call_small", package)
     figures = [at_most("call", f"from Python, {kind}", 1e6 * value, PYTHON_US, "us") for kind, value in facts.items()]
-    library = _library()
+    library = _library(settings, package)
     program = build_c(
         WORKERS / "call_small.c", settings.folder / "call_small",
         f"-I{ROOT / 'runtime' / 'include'}", str(library), f"-Wl,-rpath,{library.parent}",
@@ -23,13 +23,13 @@ def run(settings: Settings) -> list[Figure]:
     return [*figures, at_most("call", "from C", float(done.stdout), C_US, "us")]
 
 
-def _library() -> Path:
-    from mycc.compiler.package.python_side import installed_loader
+def _library(settings: Settings, package: Path) -> Path:
+    """The libmycc.so that the package carries."""
+    from mycc.runtime.archive import Archive
 
-    library = installed_loader()
-    if library is None:
-        raise RuntimeError("libmycc.so is not installed beside mycc")
-    return Path(library)
+    archive, path = Archive(package), settings.folder / "libmycc.so"
+    path.write_bytes(archive.read(archive.manifest["targets"][0]["loader"]))
+    return path
 
 
 def _package(settings: Settings) -> Path:

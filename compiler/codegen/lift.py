@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.expr import Expr, IndexValue, Load, rewrite
-from ..ir.index import ONE, Index, Size, as_index, of
+from ..ir.index import ONE, Index, as_index, of
 from ..ir.nodes import Store
+from .scope import Argument
 
 
 @dataclass
 class Lifted:
-    """The numbers that were made arguments: argument name -> value."""
+    """The names of the numbers that were made arguments."""
 
-    values: dict[str, int] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
 
     def argument(self, name: str, value: Index) -> Index:
@@ -26,8 +26,7 @@ class Lifted:
         number = value.constant
         if number is None:
             return value
-        self.values[name] = number
-        return of(Size(name, number, number))
+        return of(Argument(name, number, number))
 
     def index(self, index: Index) -> Index:
         """The index with every factor above 1 an argument; quotients keep theirs, as lanes depend on them."""
@@ -52,5 +51,4 @@ class Lifted:
 
     def _size(self, number: int) -> Index:
         name = self._names.setdefault(number, f"c{len(self._names)}")
-        self.values[name] = number
-        return of(Size(name, number, number))
+        return of(Argument(name, number, number))

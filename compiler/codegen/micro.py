@@ -8,6 +8,8 @@ from pathlib import Path
 import jinja2
 
 PANEL = 16  # columns of a panel of B
+DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
+DEPTHWISE_PIXELS = 4  # of such a tile: a load of the input serves up to 4 products
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 
@@ -84,4 +86,6 @@ def render_tile_set(isa: str, tile_set: TileSet) -> str:
         max_rows=len(tile_set.panels),
         tiles=tile_set.tiles,
         best=tile_set.panels,
+        taps=DEPTHWISE_TAPS,
+        pixels=DEPTHWISE_PIXELS,
     )

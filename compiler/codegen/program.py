@@ -11,7 +11,7 @@ from ..ir.nodes import Buffer
 from ..schedule import Schedule
 from .emit import Emitter
 from .render import Kernel, KernelCall, environment, render_unit, split_units, unit_headers
-from .scope import Param, Scope
+from .scope import Param, Scope, size_name
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def entry_view(entry: EntrySource, position: int, weights: Mapping[Buffer, int])
     return EntryView(
         schedule.program.name,
         f"entry{position}",
-        schedule.program.sizes,
+        tuple(size_name(s) for s in schedule.program.sizes),
         len(schedule.program.inputs),
         len(schedule.program.outputs),
         tuple(text.index(d) for shape in entry.input_shapes for d in shape),

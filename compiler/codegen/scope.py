@@ -16,11 +16,25 @@ class Param:
     name: str
     type: str  # "const float *"
     buffer: Buffer | None = None
-    size: str = ""
+    size: str = ""  # what the host program passes for a size
 
     @property
     def declaration(self) -> str:
         return f"{self.type}{self.name}" if self.type.endswith("*") else f"{self.type} {self.name}"
+
+
+@dataclass(frozen=True)
+class Argument(Size):
+    """A number, lo == hi, that a kernel takes as an argument of this name."""
+
+    @property
+    def key(self) -> tuple:  # type: ignore[override]
+        return (0, self.name, "argument")
+
+
+def size_name(symbol: str) -> str:
+    """A size symbol in C++: the user's names must not meet ours, or the language's."""
+    return f"size_{symbol}"
 
 
 @dataclass
@@ -29,7 +43,7 @@ class Scope:
 
     written: frozenset[Buffer]
     buffers: dict[Buffer, str] = field(default_factory=dict)
-    sizes: dict[str, str] = field(default_factory=dict)
+    sizes: dict[Size, str] = field(default_factory=dict)
     loops: dict[Var, str] = field(default_factory=dict)
     locals: dict[Buffer, str] = field(default_factory=dict)
 
@@ -43,7 +57,7 @@ class Scope:
         return self.buffers[buffer]
 
     def size(self, size: Size) -> str:
-        return self.sizes.setdefault(size.name, size.name)
+        return self.sizes.setdefault(size, size.name if isinstance(size, Argument) else size_name(size.name))
 
     def loop(self, var: Var, name: str | None = None) -> str:
         """The name of a loop; given once, by `name` or in alphabetical order."""
@@ -58,7 +72,8 @@ class Scope:
         for buffer, name in self.buffers.items():
             const = "" if buffer in self.written else "const "
             rows.append(Param(name, f"{const}{DTYPES[buffer.dtype].cpp} *", buffer))
-        rows += [Param(name, "int64_t", None, size) for size, name in self.sizes.items()]
+        for size, name in self.sizes.items():
+            rows.append(Param(name, "int64_t", None, str(size.lo) if isinstance(size, Argument) else name))
         return tuple(rows)
 
 

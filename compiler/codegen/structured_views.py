@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from ..ir.expr import substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
@@ -114,9 +113,7 @@ class FieldPrinter:
         return self.text.index(value if name in GEOMETRY or small else self.lifted.argument(name, value))
 
     def params(self) -> tuple[Param, ...]:
-        """The kernel's parameters; those that stand for a number say which."""
-        numbers = self.lifted.values
-        return tuple(replace(p, size=str(numbers[p.size])) if p.size in numbers else p for p in self.scope.params())
+        return self.scope.params()
 
 
 # epilogues -----------------------------------------------------------------------------------------------------------

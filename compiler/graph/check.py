@@ -11,6 +11,7 @@ import torch.fx
 from ..capture.graph import ModelGraph
 from .node import Node
 from .sizes import expr
+from .work import computing_fake
 
 _AROUND = 5  # nodes shown on either side of a bad one
 
@@ -96,7 +97,7 @@ def _call_problem(node: Node) -> str | None:
     mode = next((t.fake_mode for t in _tensors((args, kwargs, node.meta["val"])) if hasattr(t, "fake_mode")), None)
     if mode is None:
         return None
-    with torch.no_grad(), mode:
+    with computing_fake(mode):
         computed = node.target(*args, **kwargs)
     if _text(computed) != _text(node.meta["val"]):
         return f"meta says {_text(node.meta['val'])}, its operands give {_text(computed)}"

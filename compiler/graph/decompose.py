@@ -9,25 +9,29 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...runtime.errors import CompileError
 from .decompositions import DECOMPOSITIONS
 from .node import Node
-from .patterns import op
+from .patterns import arg, op
 from .work import Work
 
+#: identities and casts, which the normalising pass behind this one takes care of
+_NORMALIZED = ("clone", "alias", "detach", "contiguous", "lift", "lift_fresh", "lift_fresh_copy", "to", "type_as")
+
 OpOverload = torch._ops.OpOverload
-_ROUNDS = 4  # a decomposition may bring in operators that have one themselves
+_ROUNDS = 8  # a decomposition may bring in operators that have one themselves
 
 
 def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
     """y = einsum("bhqd,bhkd->bhqk", [q, k])     ->     y = matmul(q, permute(k, [0, 1, 3, 2]))
        y = glu(x, -1)                            ->     a, b = split(x, ...); y = mul(a, sigmoid(b))
 
-    First from our own table (decompositions.py), then from torch's core ATen decompositions, then from the operator's
-    own composite definition. Each is traced once on fake tensors, with the size symbols of the capture. Needs NORMAL
+    First from our own table (decompositions.py), then from the operator's own composite definition, then from torch's
+    decompositions. Each is traced once on fake tensors, with the size symbols of the capture. Needs NORMAL
     (else it would trace identities); establishes KEPT_ONLY as far as decompositions exist: what is left is reported by
     the lowering.
 
@@ -37,7 +41,7 @@ def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
     count = 0
     for _ in range(_ROUNDS):
         nodes = [n for n in work.graph.nodes if _wanted(n, kept)]
-        done = sum(_decompose_node(work, node, kept) for node in nodes)
+        done = sum(_decompose_node(work, node) for node in nodes)
         count += done
         if not done:
             break
@@ -47,55 +51,57 @@ def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
 def _wanted(node: Node, kept: Collection[str]) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload) or not node.users:
         return False
-    return op(node) not in kept and str(node.target) not in kept
+    if op(node) == "pad" and arg(node, 2, "mode", "constant") != "constant":
+        return True
+    return op(node) not in kept and op(node) not in _NORMALIZED and str(node.target) not in kept
 
 
 @cache
 def _torch_table() -> dict[Any, Callable[..., Any]]:
-    return core_aten_decompositions()
+    """All of torch's decompositions; core ATen's where both have one."""
+    table = {**decomposition_table, **dict(core_aten_decompositions().items())}
+    return {target: function for target, function in table.items() if isinstance(target, OpOverload)}
 
 
 def _definition(target: OpOverload) -> Callable[..., Any] | None:
     own = DECOMPOSITIONS.get(f"{target.namespace}.{target._opname}") or DECOMPOSITIONS.get(str(target))
     if own is not None:
         return own
-    known = _torch_table().get(target)
-    if known is not None:
-        return known
-    composite = target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-    return target.decompose if composite else None
+    if target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return target.decompose
+    return _torch_table().get(target)
 
 
-def _decompose_node(work: Work, node: Node, kept: Collection[str]) -> bool:
+def _decompose_node(work: Work, node: Node) -> bool:
     target: OpOverload = node.target
     definition = _definition(target)
     if definition is None:
         return False
-    body = _trace(work, node, definition, kept)
+    body = _trace(work, node, definition)
     if body is None:
         return False
     _splice(work, node, body)
     return True
 
 
-def _trace(
-    work: Work, node: Node, definition: Callable[..., Any], kept: Collection[str]
-) -> torch.fx.GraphModule | None:
+def _trace(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.GraphModule | None:
     """The definition on the node's fake arguments, as a graph whose placeholders are its argument nodes."""
     nodes = list(dict.fromkeys(node.all_input_nodes))
 
     def run(*values: Any) -> Any:
         env = dict(zip(nodes, values, strict=True))
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
-        return definition(*args, **kwargs)
+        result = definition(*args, **kwargs)
+        return tuple(result) if isinstance(result, tuple) else result
 
     fakes = [n.meta["val"] for n in nodes]
     mode = work.fake_mode()
     before = _fixed_symbols(mode)
-    table = {o: f for o, f in _torch_table().items() if o._opname not in kept and str(o) not in kept}
     try:
         with torch.no_grad(), mode:
-            body = make_fx(run, decomposition_table=table, tracing_mode="real")(*fakes)
+            body = make_fx(run, tracing_mode="real")(*fakes)
+            if _writes(body):
+                body = make_fx(dispatch_functionalize(run), tracing_mode="real")(*fakes)
     except NotImplementedError:
         return None
     if _fixed_symbols(mode) != before:
@@ -103,7 +109,12 @@ def _trace(
             f"{node.target} has no general decomposition: it works for the example's sizes only",
             hint="Compile with fixed sizes, or rewrite this line of the model.",
         )
-    return None if _is_itself(body, node) else body
+    return None if _is_no_progress(body, node) else body
+
+
+def _writes(body: torch.fx.GraphModule) -> bool:
+    """Whether a traced definition works in place."""
+    return any(isinstance(n.target, OpOverload) and n.target._schema.is_mutable for n in body.graph.nodes)
 
 
 def _fixed_symbols(mode: Any) -> Mapping[Any, Any]:
@@ -112,8 +123,11 @@ def _fixed_symbols(mode: Any) -> Mapping[Any, Any]:
     return dict(shape_env.replacements) if shape_env is not None else {}
 
 
-def _is_itself(body: torch.fx.GraphModule, node: Node) -> bool:
-    return any(n.target is node.target for n in body.graph.nodes)
+def _is_no_progress(body: torch.fx.GraphModule, node: Node) -> bool:
+    """Whether the definition comes back to the operator itself, or down to what no lowering could ever know."""
+    overloads = [n.target for n in body.graph.nodes if isinstance(n.target, OpOverload)]
+    strange = (o.namespace == "prims" and o._opname != "convert_element_type" for o in overloads)
+    return node.target in overloads or any(o._opname == "as_strided" for o in overloads) or any(strange)
 
 
 def _splice(work: Work, node: Node, body: torch.fx.GraphModule) -> None:

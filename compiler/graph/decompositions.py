@@ -150,6 +150,97 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
     return x
 
 
+@_for("prims.convert_element_type")
+def convert_element_type(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return aten._to_copy.default(x, dtype=dtype)
+
+
+@_for("aten.copy")
+def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    return aten._to_copy.default(source, dtype=x.dtype).expand(x.shape)
+
+
+@_for("aten.fill")
+def fill(x: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return aten._to_copy.default(value, dtype=x.dtype).expand(x.shape)
+    return torch.full_like(x, value)
+
+
+@_for("aten.slice_scatter")
+def slice_scatter(
+    x: Tensor, part: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """x with a slice replaced: what lies before it, the part, what lies behind."""
+    size = x.shape[dim]
+    first, last = _bound(start, 0, size), _bound(end, size, size)
+    if step == 1:
+        pieces = [x.narrow(dim, 0, first), part, x.narrow(dim, last, size - last)]
+        return torch.cat([p for p in pieces if not _is_empty(p, dim)], dim)
+    column = [1] * x.dim()
+    column[dim] = -1
+    index = torch.arange(size).reshape(column)
+    inside = (index >= first) & (index < last) & ((index - first) % step == 0)
+    source = ((index - first) // step).clamp(0, part.shape[dim] - 1).reshape([-1])
+    return torch.where(inside, part.index_select(dim, source), x)
+
+
+def _bound(value: Any, default: Any, size: Any) -> Any:
+    """A bound of a slice as a position; negative ones count from the end, large ones end there."""
+    if value is None:
+        return default
+    if isinstance(value, int) and value < 0:
+        return max(0, size + value)
+    return size if isinstance(value, int) and value >= 2**62 else min(value, size)
+
+
+def _is_empty(x: Tensor, dim: int) -> bool:
+    return isinstance(x.shape[dim], int) and x.shape[dim] == 0
+
+
+@_for("aten.select_scatter")
+def select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
+    first = index if not isinstance(index, int) or index >= 0 else x.shape[dim] + index
+    return slice_scatter(x, part.unsqueeze(dim), dim, first, first + 1)
+
+
+@_for("aten.diagonal")
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    x = x.movedim([dim1, dim2], [-2, -1])
+    rows, columns = x.shape[-2:]
+    above, left = max(offset, 0), max(-offset, 0)
+    index = torch.arange(torch.sym_min(rows - left, columns - above))
+    return aten.index.Tensor(x, [*[None] * (x.dim() - 2), index + left, index + above])
+
+
+@_for("aten.trace")
+def trace(x: Tensor) -> Tensor:
+    return diagonal(x).sum()
+
+
+@_for("aten.unfold")
+def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    dim = dim % x.dim()
+    count = (x.shape[dim] - size) // step + 1
+    index = torch.arange(count).unsqueeze(1) * step + torch.arange(size)
+    windows = x.index_select(dim, index.reshape([-1]))
+    windows = windows.reshape([*x.shape[:dim], count, size, *x.shape[dim + 1 :]])
+    return windows.movedim(dim + 1, -1)
+
+
+@_for("aten.pad")
+def pad(x: Tensor, sides: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Circular padding: the other end of each dimension put before and behind it."""
+    if mode != "circular":
+        return aten.pad.default.decompose(x, sides, mode, value)
+    for i in range(len(sides) // 2):
+        dim, size = x.dim() - 1 - i, x.shape[-1 - i]
+        before, behind = sides[2 * i : 2 * i + 2]
+        pieces = [x.narrow(dim, size - before, before), x, x.narrow(dim, 0, behind)]
+        x = torch.cat([p for p in pieces if not _is_empty(p, dim)], dim)
+    return x
+
+
 @_for("aten.adaptive_avg_pool1d")
 def adaptive_avg_pool1d(x: Tensor, output_size: Sequence[int]) -> Tensor:
     if output_size[0] == 1:
@@ -232,3 +323,52 @@ def _batched(a: Tensor, b: Tensor) -> Tensor:
         return aten.bmm.default(a, b)
     flat = [t.reshape([-1, *t.shape[-2:]]) for t in (a, b)]
     return aten.bmm.default(*flat).reshape([*lead, a.shape[-2], b.shape[-1]])
+
+
+@_for("aten.lstm.input")
+def lstm(
+    x: Tensor,
+    states: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Time step by time step; the input's share of all gates in one product before."""
+    x = x.transpose(0, 1) if batch_first else x
+    directions = 2 if bidirectional else 1
+    count = len(params) // (num_layers * directions)
+    if not isinstance(x.shape[0], int) or count != (4 if has_biases else 2):
+        raise NotImplementedError("a dynamic number of time steps, or projections")
+    last_h, last_c = [], []
+    for layer in range(num_layers):
+        outs = []
+        for d in range(directions):
+            row = layer * directions + d
+            own = params[row * count : (row + 1) * count]
+            out, h, c = _lstm_direction(x, states[0][row], states[1][row], own, backwards=d == 1)
+            outs.append(out)
+            last_h.append(h)
+            last_c.append(c)
+        x = torch.cat(outs, -1) if directions == 2 else outs[0]
+    return (x.transpose(0, 1) if batch_first else x), torch.stack(last_h), torch.stack(last_c)
+
+
+def _lstm_direction(
+    x: Tensor, h: Tensor, c: Tensor, params: Sequence[Tensor], backwards: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One layer in one direction: x [t, b, i], h and c [b, n], weights [4n, i] and [4n, n]."""
+    w_input, w_hidden = params[:2]
+    b_input, b_hidden = params[2:] if len(params) == 4 else (None, None)
+    gates_of_input = torch.nn.functional.linear(x, w_input, b_input)
+    outs: list[Tensor] = []
+    for t in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
+        gates = gates_of_input[t] + torch.nn.functional.linear(h, w_hidden, b_hidden)
+        i, f, g, o = gates.chunk(4, -1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        outs.append(h)
+    return torch.stack(outs[::-1] if backwards else outs), h, c

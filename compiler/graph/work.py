@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,8 +126,7 @@ class Work:
     def infer(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The value of a call on the fake values of its arguments."""
         values, named = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
-        mode = self.fake_mode()
-        with torch.no_grad(), mode if mode is not None else nullcontext():
+        with computing_fake(self.fake_mode()):
             return target(*values, **named)
 
     # sizes ----------------------------------------------------------------------------------------------------------
@@ -206,6 +205,16 @@ class Work:
 def is_erased(node: Node) -> bool:
     """Whether a node that a pass still holds has been removed from the graph."""
     return bool(getattr(node, "_erased", False))
+
+
+@contextmanager
+def computing_fake(mode: Any) -> Iterator[None]:
+    """Computes on fake tensors without ever fixing a size symbol: torch may ask whether two sizes are equal only to
+    choose a memory format, and would take them for equal from then on.
+    """
+    shape_env = getattr(mode, "shape_env", None)
+    with torch.no_grad(), mode or nullcontext(), shape_env.suppress_guards() if shape_env else nullcontext():
+        yield
 
 
 def origins_of(node: Node) -> list[tuple[str, str]]:

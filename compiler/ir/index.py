@@ -53,7 +53,7 @@ class Var(Atom):
 
     @property
     def key(self) -> tuple:  # type: ignore[override]
-        return (1, self.name)
+        return (1, self.name, self.extent.key)
 
     def __str__(self) -> str:
         return self.name
@@ -516,11 +516,23 @@ def _extreme(e: Index) -> Index:
         if factor >= 0:
             e = rest
         else:
-            top = _upper(target)
-            if top is None:
-                return Index({(): -1})
-            e = rest + Index({_monomial_div(m, (target,)) or (): c for m, c in terms.items()}) * top
+            factors = Index({_monomial_div(m, (target,)) or (): c for m, c in terms.items()})
+            bound = _exact_multiple(target, factors)
+            if bound is None:
+                top = _upper(target)
+                if top is None:
+                    return Index({(): -1})
+                bound = factors * top
+            e = rest + bound
     return Index({(): -1})
+
+
+def _exact_multiple(atom: Atom, factor: Index) -> Index | None:
+    """A lower bound of factor * (a//b) without the quotient, for a factor -k*b: it is -k*a, as b*(a//b) <= a."""
+    if not (isinstance(atom, Binary) and atom.op == "//"):
+        return None
+    times = exact_div(factor, atom.b)
+    return None if times is None else times * atom.a
 
 
 def _factor_sign(e: Index) -> int | None:

@@ -1,11 +1,11 @@
-"""The scalar operators of the loop IR: one row each, the only source of their C++ and Triton spelling, meaning and tolerance.
+"""The scalar operators of the loop IR: one row each, the only source of their spelling, meaning and tolerance.
 
     OPS["lt"].cpp                      "lt({0}, {1})"
     spell(OPS["sub"], "cpp", (Printed("a", ATOM), Printed("b + c", SUM))).text      "a - (b + c)"
 
-The C++ spellings use the functions of runtime/include/mycc/vec.h and math.h, which take scalars and vectors alike. The
-reference of a row takes torch tensors of float64, int64 or bool; torch is imported only when one is called. The tests of
-the operators are made from the rows: see tests/ops/test_op_table.py.
+The C++ spellings use the functions of runtime/include/mycc/vec.h and math.h, which take scalars and vectors alike.
+The reference of a row takes torch tensors of float64, int64 or bool; torch is imported only when one is called. The
+tests of the operators are made from the rows: see tests/ops/test_op_table.py.
 """
 
 from __future__ import annotations
@@ -101,9 +101,8 @@ def spell(op: ScalarOp, language: Language, operands: Sequence[Printed]) -> Prin
     spelling = op.cpp_spelling if language == "cpp" else op.triton_spelling
     if len(operands) != op.arity:
         raise ValueError(f"{op.name} takes {op.arity} operands, not {len(operands)}")
-    texts = [
-        o.text if o.precedence >= needed else f"({o.text})" for o, needed in zip(operands, spelling.operands, strict=True)
-    ]
+    pairs = zip(operands, spelling.operands, strict=True)
+    texts = [o.text if o.precedence >= needed else f"({o.text})" for o, needed in pairs]
     return Printed(spelling.pattern.format(*texts), spelling.precedence)
 
 
@@ -233,12 +232,22 @@ _ARITHMETIC = (
     _row("mul", "fi", "same", "mul", _infix("*", _P), _infix("*", _P), arity=2),
     _row("div", "f", "same", "true_divide", _infix("/", _P), _infix("/", _P), arity=2),
     _row(
-        "floor_div", "fi", "same", _no_zero("floor_divide"), "floor_div",
-        _text("(({0} // {1}) - ((({0} % {1}) != 0) & (({0} < 0) != ({1} < 0))))", 2), arity=2,
+        "floor_div",
+        "fi",
+        "same",
+        _no_zero("floor_divide"),
+        "floor_div",
+        _text("(({0} // {1}) - ((({0} % {1}) != 0) & (({0} < 0) != ({1} < 0))))", 2),
+        arity=2,
     ),
     _row(
-        "remainder", "fi", "same", _no_zero("remainder"), "remainder",
-        _text("(({0} % {1}) + {1} * ((({0} % {1}) != 0) & (({0} < 0) != ({1} < 0))))", 2), arity=2,
+        "remainder",
+        "fi",
+        "same",
+        _no_zero("remainder"),
+        "remainder",
+        _text("(({0} % {1}) + {1} * ((({0} % {1}) != 0) & (({0} < 0) != ({1} < 0))))", 2),
+        arity=2,
     ),
     _row("trunc_div", "fi", "same", _no_zero("div", rounding_mode="trunc"), "trunc_div", _infix("//", _P), arity=2),
     _row("fmod", "fi", "same", _no_zero("fmod"), "fmod", _infix("%", _P), arity=2),
@@ -255,12 +264,22 @@ _ARITHMETIC = (
     _row("round", "f", "same", "round", "round", "libdevice.rint"),
     _row("trunc", "f", "same", "trunc", "trunc", "libdevice.trunc"),
     _row(
-        "maximum", "fib", "same", "maximum", "maximum",
-        Spelling(f"tl.maximum({{0}}, {{1}}, {_NAN_WINS})", Precedence.ATOM, (Precedence.LOWEST,) * 2), arity=2,
+        "maximum",
+        "fib",
+        "same",
+        "maximum",
+        "maximum",
+        Spelling(f"tl.maximum({{0}}, {{1}}, {_NAN_WINS})", Precedence.ATOM, (Precedence.LOWEST,) * 2),
+        arity=2,
     ),
     _row(
-        "minimum", "fib", "same", "minimum", "minimum",
-        Spelling(f"tl.minimum({{0}}, {{1}}, {_NAN_WINS})", Precedence.ATOM, (Precedence.LOWEST,) * 2), arity=2,
+        "minimum",
+        "fib",
+        "same",
+        "minimum",
+        "minimum",
+        Spelling(f"tl.minimum({{0}}, {{1}}, {_NAN_WINS})", Precedence.ATOM, (Precedence.LOWEST,) * 2),
+        arity=2,
     ),
     _row("fmax", "f", "same", "fmax", "fmax", "tl.maximum", arity=2),
     _row("fmin", "f", "same", "fmin", "fmin", "tl.minimum", arity=2),
@@ -294,12 +313,22 @@ _MATHS = (
     _row("sigmoid", "f", "same", "sigmoid", "sigmoid", "tl.sigmoid", ulps=2),
     _row("silu", "f", "same", "nn.functional.silu", "silu", _text("({0} * tl.sigmoid({0}))", 1), ulps=2),
     _row(
-        "gelu_erf", "f", "same", _gelu_erf, "gelu_erf",
-        _text("(0.5 * {0} * (1.0 + libdevice.erf({0} * 0.7071067811865476)))", 1), ulps=4,
+        "gelu_erf",
+        "f",
+        "same",
+        _gelu_erf,
+        "gelu_erf",
+        _text("(0.5 * {0} * (1.0 + libdevice.erf({0} * 0.7071067811865476)))", 1),
+        ulps=4,
     ),
     _row(
-        "gelu_tanh", "f", "same", _gelu_tanh, "gelu_tanh",
-        _text("({0} * tl.sigmoid(1.5957691216057308 * ({0} + 0.044715 * {0} * {0} * {0})))", 1), ulps=2,
+        "gelu_tanh",
+        "f",
+        "same",
+        _gelu_tanh,
+        "gelu_tanh",
+        _text("({0} * tl.sigmoid(1.5957691216057308 * ({0} + 0.044715 * {0} * {0} * {0})))", 1),
+        ulps=2,
     ),
 )
 

@@ -5,7 +5,7 @@ All operators without a lowering are collected and reported at once, with shapes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..ir.index import Index, Size, product
 from ..ir.nodes import Buffer, Origin, Program
 from . import attention, conv, create, gather, layout, matmul, norm, pointwise, pool, reduce, views  # noqa: F401
 from .builder import Builder
-from .constants import Constant
+from .constants import Constant, Layout
 from .context import Context
 from .outputs import bind_outputs
 from .registry import REGISTRY
@@ -44,8 +44,11 @@ class Lowered:
         return print_program(self.program)
 
 
-def lower(graph: ModelGraph) -> Lowered:
-    """One entry point's graph as loop IR; CompileError names every operator that has no lowering."""
+def lower(graph: ModelGraph, layouts: Mapping[str, Layout] | None = None) -> Lowered:
+    """One entry point's graph as loop IR; CompileError names every operator that has no lowering.
+
+    layouts: of its constants where several entry points share them (layout.shared_layouts); None: this one's own choice.
+    """
     missing = unsupported(graph)
     if missing:
         raise CompileError(
@@ -55,7 +58,7 @@ def lower(graph: ModelGraph) -> Lowered:
         )
     sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
     builder = Builder(sizes)
-    builder.packed.update(layout.choose_layouts(graph.module.graph, graph.constants))
+    builder.packed.update(layout.shared_layouts([graph])[0] if layouts is None else layouts)
     values: dict[torch.fx.Node, Any] = {}
     inputs: list[Buffer] = []
     for node in graph.module.graph.nodes:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.fx
 
+from ..capture.graph import ModelGraph
 from .builder import Builder
 from .constants import Layout, Panels
 from .tensor import Strided, Tensor, dense_strides, shape_of
@@ -31,6 +34,23 @@ def choose_layouts(graph: torch.fx.Graph, constants: dict[str, torch.Tensor]) ->
             if tensor.dim() == 2 and tensor.dtype == torch.float32:
                 layouts.setdefault(str(weight.target), Panels(transposed))
     return layouts
+
+
+def shared_layouts(graphs: Sequence[ModelGraph]) -> list[dict[str, Layout]]:
+    """The layouts of each entry point's constants; a matrix that one of them has in panels is in panels for all."""
+    chosen = [choose_layouts(graph.module.graph, graph.constants) for graph in graphs]
+    panels: dict[object, Layout] = {}
+    for graph, layouts in zip(graphs, chosen, strict=True):
+        for target, layout in layouts.items():
+            panels.setdefault(_memory(graph.constants[target]), layout)
+    return [
+        {target: panels[key] for target, tensor in graph.constants.items() if (key := _memory(tensor)) in panels}
+        for graph in graphs
+    ]
+
+
+def _memory(tensor: torch.Tensor) -> object:
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 def constant_tensor(builder: Builder, target: str, tensor: torch.Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..ir.dtypes import DTYPES, from_torch
+from ..ir.dtypes import DTYPES, from_torch, to_torch
 from ..ir.expr import Const, Expr, cast
 from ..ir.index import Index
 from .builder import call, compare, number, size_value, where
@@ -123,8 +123,7 @@ def _log_sigmoid(x: Expr) -> Expr:
     return call("sub", smallest, call("log1p", call("exp", call("neg", call("abs", x)))))
 
 
-def _nan_to_num(x: Expr, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Expr:
-    info = torch.finfo(torch.float64 if x.dtype == "f64" else torch.float32)
+def _nan_to_num(x: Expr, info: torch.finfo, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Expr:
     x = where(compare("isnan", x), number(float(nan or 0.0), x.dtype), x)
     top = number(float(info.max if posinf is None else posinf), x.dtype)
     bottom = number(float(info.min if neginf is None else neginf), x.dtype)
@@ -216,20 +215,13 @@ def _promoted(operands: Sequence[Any]) -> str:
     values: list[Any] = []
     for o in operands:
         if isinstance(o, Tensor):
-            ours = getattr(torch, _torch_name(o.dtype))
-            values.append(torch.empty((1,) if o.rank else (), dtype=ours))
+            values.append(torch.empty((1,) if o.rank else (), dtype=to_torch(o.dtype)))
         else:
             values.append(1.5 if isinstance(o, float) else True if isinstance(o, bool) else 1)
     if len(values) == 1:
         return DTYPES[from_torch(values[0].dtype)].compute
     result = torch.result_type(values[0], values[1])
     return DTYPES[from_torch(result)].compute
-
-
-def _torch_name(dtype: str) -> str:
-    from ..ir.dtypes import to_torch
-
-    return str(to_torch(dtype)).removeprefix("torch.")
 
 
 def apply(
@@ -429,7 +421,10 @@ def lerp(ctx: Context, a: Tensor, b: Tensor, weight: Any) -> Tensor:
 
 @row("aten.nan_to_num.default")
 def nan_to_num(ctx: Context, x: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
-    return apply(ctx, [x], lambda e: _nan_to_num(e, nan, posinf, neginf))
+    if DTYPES[x.dtype].kind != "f":
+        return x
+    info = torch.finfo(to_torch(x.dtype))
+    return apply(ctx, [x], lambda e: _nan_to_num(e, info, nan, posinf, neginf))
 
 
 @row(

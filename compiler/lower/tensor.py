@@ -180,6 +180,8 @@ def reshape(t: Tensor, shape: Shape) -> Tensor | None:
 
 def _view_strides(old: Shape, strides: Shape, new: Shape) -> Shape | None:
     """Strides of the view, found by matching groups of old dimensions with groups of new ones from the right."""
+    if ZERO in old:  # no element at all: any strides do
+        return dense_strides(new)
     groups = _merge(old, strides)
     result: list[Index] = [ZERO] * len(new)
     d = len(new) - 1

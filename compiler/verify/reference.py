@@ -14,6 +14,7 @@ from .interpreter import Node, call_torch, run_graph
 
 aten = torch.ops.aten
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
+_WIDE = {**dict.fromkeys(_NARROW, torch.float64), torch.complex64: torch.complex128}
 
 
 def reference(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -56,9 +57,9 @@ def _double(value: Any) -> Any:
     if isinstance(value, _Lazy):
         value = value.tensor
     if isinstance(value, torch.Tensor):
-        return value.double() if value.dtype in _NARROW else value
+        return value.to(_WIDE.get(value.dtype, value.dtype))
     if isinstance(value, torch.dtype):
-        return torch.float64 if value in _NARROW else value
+        return _WIDE.get(value, value)
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
         return type(value)(_double(v) for v in value)
     return value

@@ -16,7 +16,6 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 BATCH = "B"
-BATCHES = (3, 1, 7)  # the first one is exported
 SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0, -1.0)
 
 DTYPES = {
@@ -85,7 +84,8 @@ class Sample:
     """One call of an operator.
 
     ulps: tolerance in units in the last place of the output's dtype, beside eager's own error twice. sums: the unit is
-    taken of the output's largest value, as sums of terms of both signs have it. note: tells samples of one call apart.
+    taken of the output's largest value, as sums of terms of both signs have it. eager: the result depends on the dtype,
+    compare with torch's own. least: the smallest batch. note: tells samples of one call apart.
     """
 
     operator: str
@@ -93,6 +93,8 @@ class Sample:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     ulps: float = 4.0
     sums: bool = False
+    eager: bool = False
+    least: int = 1
     note: str = ""
 
     @property
@@ -102,6 +104,11 @@ class Sample:
     @property
     def dynamic(self) -> bool:
         return any(BATCH in o.shape for o in self.operands)
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Batches to run; the first one is exported."""
+        return (self.least + 2, self.least, self.least + 6) if self.dynamic else (0,)
 
     @property
     def name(self) -> str:
@@ -128,7 +135,7 @@ class Sample:
     def dynamic_shapes(self) -> Any:
         if not self.dynamic:
             return None
-        dim = Dim("batch", min=1, max=64)
+        dim = Dim("batch", min=self.least, max=64)
         shapes = [{d: dim for d, n in enumerate(o.shape) if n == BATCH} for o in self.operands if not o.constant]
         return (tuple(shapes),)
 
@@ -142,7 +149,7 @@ class Operator(nn.Module):
         generator = torch.Generator().manual_seed(7)
         for i, operand in enumerate(sample.operands):
             if operand.constant:
-                self.register_buffer(f"constant{i}", operand.make(BATCHES[0], generator))
+                self.register_buffer(f"constant{i}", operand.make(0, generator))
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         leaves, spec = pytree.tree_flatten((self.sample.args, dict(self.sample.kwargs)))

@@ -32,17 +32,26 @@ def cpu_levels() -> list[str]:
     return [isa for isa, needed in NEEDS.items() if needed <= flags]
 
 
-@functools.cache
 def library(isa: str) -> Path:
     """The compiled test library for an ISA level."""
+    path, error = _build(isa)
+    assert not error, error
+    return path
+
+
+@functools.cache
+def _build(isa: str) -> tuple[Path, str]:
+    """Where the library is, and the compiler's words when it failed: once, not once per example."""
     folder = Path(tempfile.mkdtemp(prefix=f"mycc-gemm-{isa}-"))
     (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
     out = folder / "gemm.so"
     command = ["g++", *FLAGS, *WARNINGS, f"-march={isa}", "-I", folder, "-I", INCLUDE, "-I", HERE, "-shared", "-fPIC"]
     # What the test calls has to be seen from outside.
     command = [str(part) for part in command if part != "-fvisibility=hidden"]
-    subprocess.run([*command, str(HERE / "gemm_library.cpp"), "-o", str(out), "-pthread"], check=True)
-    return out
+    done = subprocess.run(
+        [*command, str(HERE / "gemm_library.cpp"), "-o", str(out), "-pthread"], capture_output=True, text=True
+    )
+    return out, done.stderr if done.returncode else ""
 
 
 @functools.cache

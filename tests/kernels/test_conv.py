@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from .gemm_support import Conv, aligned, call, cpu_levels, pack_panels
 
 LEVELS = cpu_levels()
+torch.set_num_threads(1)  # spinning threads are slow on a busy machine
 SLOW = settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 

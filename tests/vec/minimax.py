@@ -1,10 +1,13 @@
-"""Derives the polynomial coefficients of runtime/include/mycc/math.h and prints them: python tests/vec/minimax.py [NAME ...]
+"""Derives and prints the polynomials of math.h and math64.h in runtime/include/mycc: python tests/vec/minimax.py [NAME]
 
-Method: the linear Remez exchange in mpmath. A fit approximates f(x) by sum of c_k x^k over the free powers, on [a, b], so that
-the largest weighted error is smallest: on n + 1 reference points solve for c and the levelled error E, then move the
-points to the extrema of the error curve, and repeat. For float32 the coefficients are rounded one by one from the lowest power
-up, and those that are still free are fitted again to make good for it. The printed error is that of the rounded
-polynomial in exact arithmetic.
+A fit approximates f(x) by the sum of c_k x^k on [low, high] so that the largest weighted error is smallest.
+
+For float64: the linear Remez exchange in mpmath. On n + 1 points solve for c and the levelled error, move the points to
+the extrema of the error curve, and repeat.
+For float32: Lawson's reweighted least squares. The coefficients are rounded one by one from the lowest power up, and
+those that are still free are fitted again to make good for it.
+
+The printed error is that of the rounded polynomial in exact arithmetic.
 """
 
 from __future__ import annotations
@@ -151,22 +154,65 @@ FITS = (
     Fit("exp", mp.exp, -0.3468, 0.3468, range(7), mp.exp, fixed={0: 1.0}),
     Fit("exp2", lambda x: mp.mpf(2) ** x, -0.5, 0.5, range(7), lambda x: mp.mpf(2) ** x, fixed={0: 1.0}),
     Fit("exp2_short", lambda x: mp.mpf(2) ** x, -0.5, 0.5, range(6), lambda x: mp.mpf(2) ** x, fixed={0: 1.0}),
-    Fit("erf_small", spread(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, 2 / mp.sqrt(mp.pi) - 1), 0, ERF_SPLIT**2,
-        range(6), one),
+    Fit(
+        "erf_small",
+        spread(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, 2 / mp.sqrt(mp.pi) - 1),
+        0,
+        ERF_SPLIT**2,
+        range(6),
+        one,
+    ),
     Fit("erf_large", log2_erfc, ERF_SPLIT, 4.0, range(7), lambda a: mp.erf(a) / mp.erfc(a)),
-    Fit("tanh_small", spread(lambda z: mp.tanh(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, TANH_SPLIT**2, range(7), one,
-        fixed={0: 1.0}),
-    Fit("phi_small", spread(lambda z: (mp.ncdf(mp.sqrt(z)) - 0.5) / mp.sqrt(z), 1 / mp.sqrt(2 * mp.pi)), 0, PHI_SPLIT**2,
-        range(6), spread(lambda z: mp.ncdf(-mp.sqrt(z)) / mp.sqrt(z), 1e12)),
+    Fit(
+        "tanh_small",
+        spread(lambda z: mp.tanh(mp.sqrt(z)) / mp.sqrt(z), 1.0),
+        0,
+        TANH_SPLIT**2,
+        range(7),
+        one,
+        fixed={0: 1.0},
+    ),
+    Fit(
+        "phi_small",
+        spread(lambda z: (mp.ncdf(mp.sqrt(z)) - 0.5) / mp.sqrt(z), 1 / mp.sqrt(2 * mp.pi)),
+        0,
+        PHI_SPLIT**2,
+        range(6),
+        spread(lambda z: mp.ncdf(-mp.sqrt(z)) / mp.sqrt(z), 1e12),
+    ),
     Fit("phi_tail", phi_tail_of, 1 / 17, 1 / (PHI_SPLIT + 2), range(9), phi_tail_of),
     Fit("exp_f64", mp.exp, -0.34662, 0.34662, range(10), mp.exp, single=False, fixed={0: 1.0}),
-    Fit("log_f64", spread(lambda z: mp.atanh(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, 0.029438, range(7),
-        one, single=False, fixed={0: 1.0}),
-    Fit("sin_f64", spread(lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, 0.6169, range(6),
-        one, single=False, fixed={0: 1.0}),
+    Fit(
+        "log_f64",
+        spread(lambda z: mp.atanh(mp.sqrt(z)) / mp.sqrt(z), 1.0),
+        0,
+        0.029438,
+        range(7),
+        one,
+        single=False,
+        fixed={0: 1.0},
+    ),
+    Fit(
+        "sin_f64",
+        spread(lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z), 1.0),
+        0,
+        0.6169,
+        range(6),
+        one,
+        single=False,
+        fixed={0: 1.0},
+    ),
     Fit("cos_f64", lambda z: mp.cos(mp.sqrt(z)), 0, 0.6169, range(6), one, single=False, fixed={0: 1.0}),
-    Fit("atan_f64", spread(lambda z: mp.atan(mp.sqrt(z)) / mp.sqrt(z), 1.0), 0, 0.17158, range(9),
-        one, single=False, fixed={0: 1.0}),
+    Fit(
+        "atan_f64",
+        spread(lambda z: mp.atan(mp.sqrt(z)) / mp.sqrt(z), 1.0),
+        0,
+        0.17158,
+        range(9),
+        one,
+        single=False,
+        fixed={0: 1.0},
+    ),
     Fit("erfcx_f64", lambda t: erfcx_of(t, 2.0), -1, 0.6695, range(13), lambda t: erfcx_of(t, 2.0), single=False),
 )
 
@@ -177,8 +223,7 @@ def main(names: Sequence[str]) -> None:
             continue
         coefficients, worst = solve(fit)
         print(f"{fit.name}: error {mp.nstr(worst, 3)} = 2^{mp.nstr(mp.log(worst, 2), 3)}")
-        suffix = "f" if fit.single else ""
-        print("  " + ", ".join(f"{c.hex()}{suffix}" if not fit.single else f"{c:.9g}{suffix}" for c in coefficients.values()))
+        print("  " + ", ".join(f"{c:.9g}f" if fit.single else c.hex() for c in coefficients.values()))
 
 
 if __name__ == "__main__":

@@ -105,9 +105,9 @@ static inline void conv_copy_row(const ConvArgs &args, const float *row, int64_t
   zero_floats(to + end * args.in_c, (pixels - end) * args.in_c);
 }
 
-/* Copies the strip of the block of `rows` x `columns` pixels at (row, column) of an image, and points into it. */
+/* Copies what the block of `rows` x `columns` output pixels at (row, column) of an image reads. */
 inline void conv_fill_strip(const ConvArgs &args, const ConvStrip &strip, int64_t image, int64_t row, int64_t rows,
-                            int64_t column, int64_t columns, float *copy, const float **pointers) {
+                            int64_t column, int64_t columns, float *copy) {
   const int64_t top = row * args.stride_h - args.pad_h, left = column * args.stride_w - args.pad_w;
   const int64_t in_rows = (rows - 1) * args.stride_h + (args.kernel_h - 1) * args.dilation_h + 1;
   const int64_t pixels = (columns - 1) * args.stride_w + args.kernel_w;
@@ -116,78 +116,118 @@ inline void conv_fill_strip(const ConvArgs &args, const ConvStrip &strip, int64_
     if (y < 0 || y >= args.in_h) zero_floats(copy + i * strip.stride, pixels * args.in_c);
     else conv_copy_row(args, args.x + image * args.x_batch + y * args.x_h, left, pixels, copy + i * strip.stride);
   }
+}
+
+/* pointers[tap row * rows * columns + i]: where pixel i of a block finds a kernel row in the strip's copy. */
+inline void conv_strip_pointers(const ConvArgs &args, const ConvStrip &strip, int64_t rows, int64_t columns,
+                                const float *copy, const float **pointers) {
   for (int64_t tap = 0; tap < args.kernel_h; ++tap)
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c)
         *pointers++ = copy + (r * args.stride_h + tap * args.dilation_h) * strip.stride + c * args.stride_w * args.in_c;
 }
 
-template <class Epilogue> struct ConvLoop {
-  const mycc_host *host;
+/* Output pixels of one row block: `count` of them from pixel `first` on, which is (image, row, column). */
+struct ConvBlock {
+  int64_t first, count, image, row, rows, column, columns;
+};
+
+/* What all tasks of a convolution share, whatever the epilogue. */
+struct ConvWork {
   const ConvArgs &args;
-  const Epilogue &epilogue;
   ConvTaps taps;
   DepthCut cut;
   ConvStrip strip;
   TaskPlan plan; /* batch = groups */
 
-  int64_t max_rows() const { return taps.strips ? strip.rows * strip.columns : plan.rows; }
+  ConvWork(const ConvArgs &a, int64_t workers)
+      : args(a), taps(conv_taps(a)), cut(cut_depth(a.kernel_h * taps.columns, taps.depth)), strip(a),
+        plan(plan_tasks(cut, a.groups, a.batch * a.out_h * a.out_w, a.out_c / a.groups, workers, 4)) {
+    if (!taps.strips) return;
+    plan.rows = strip.rows * strip.columns;
+    plan.row_blocks = a.batch * strip.row_blocks(a) * strip.column_blocks(a);
+    plan.count = plan.row_blocks * plan.panel_blocks;
+    plan.grain = workers > 1 ? max64(plan.count / (8 * workers), 1) : plan.count;
+  }
 
-  /* First pixel of a row block, and how many. */
-  void rows_of(int64_t block, int64_t *first, int64_t *count) const {
+  ConvBlock block(int64_t i) const {
+    ConvBlock block = {};
     if (!taps.strips) {
-      *first = block * plan.rows;
-      *count = min64(plan.rows, args.batch * args.out_h * args.out_w - *first);
-      return;
+      block.first = i * plan.rows;
+      block.count = min64(plan.rows, args.batch * args.out_h * args.out_w - block.first);
+      return block;
     }
-    int64_t image, row, rows, column, columns;
-    strip_of(block, &image, &row, &rows, &column, &columns);
-    *first = (image * args.out_h + row) * args.out_w + column;
-    *count = rows * columns;
-  }
-  void strip_of(int64_t block, int64_t *image, int64_t *row, int64_t *rows, int64_t *column, int64_t *columns) const {
     const int64_t across = strip.column_blocks(args), down = strip.row_blocks(args);
-    *column = block % across * strip.columns;
-    *columns = min64(strip.columns, args.out_w - *column);
-    *row = block / across % down * strip.rows;
-    *rows = min64(strip.rows, args.out_h - *row);
-    *image = block / across / down;
+    block.column = i % across * strip.columns;
+    block.columns = min64(strip.columns, args.out_w - block.column);
+    block.row = i / across % down * strip.rows;
+    block.rows = min64(strip.rows, args.out_h - block.row);
+    block.image = i / across / down;
+    block.first = (block.image * args.out_h + block.row) * args.out_w + block.column;
+    block.count = block.rows * block.columns;
+    return block;
   }
+};
+
+/* A worker's scratch memory, and which block it holds. */
+struct ConvMemory {
+  const float **pointers;
+  float *fill, *sums; /* zeros or a strip's copy; sums of a block */
+  ConvBlock held;
+
+  /* False: there is no memory. */
+  bool take(const ConvWork &work, const mycc_host *host, int32_t worker) {
+    const int64_t zeros = max64(work.args.in_c, work.taps.depth), copies = work.strip.in_rows * work.strip.stride;
+    const size_t fill_bytes = (size_t)(work.taps.strips ? copies : zeros) * sizeof(float);
+    const size_t pointer_bytes = (size_t)(work.cut.segments * work.plan.rows) * sizeof(float *);
+    const size_t sums_bytes = plan_block(work.cut, work.plan.rows, work.plan.panels).bytes();
+    void *scratch = host->scratch(host->ctx, worker, pointer_bytes + fill_bytes + sums_bytes + 3 * 64);
+    if (!scratch) return false;
+    Carver carver = {(uint8_t *)scratch};
+    pointers = carver.take<const float *>(pointer_bytes);
+    fill = carver.take<float>(fill_bytes);
+    sums = carver.take<float>(sums_bytes);
+    if (!work.taps.strips) zero_floats(fill, zeros);
+    held = {-1, 0, 0, 0, 0, 0, 0};
+    return true;
+  }
+
+  /* Makes `pointers` those of a block. Strips of one shape share them: only what they point to differs. */
+  void hold(const ConvWork &work, const ConvBlock &block) {
+    if (held.first == block.first) return;
+    if (!work.taps.strips) {
+      conv_pointers(work.args, work.taps, block.first, block.count, fill, pointers);
+    } else {
+      conv_fill_strip(work.args, work.strip, block.image, block.row, block.rows, block.column, block.columns, fill);
+      if (held.rows != block.rows || held.columns != block.columns)
+        conv_strip_pointers(work.args, work.strip, block.rows, block.columns, fill, pointers);
+    }
+    held = block;
+  }
+};
+
+template <class Epilogue> struct ConvLoop {
+  const mycc_host *host;
+  const ConvWork &work;
+  const Epilogue &epilogue;
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const ConvLoop &loop = *(const ConvLoop *)arg;
-    const ConvArgs &args = loop.args;
-    const int64_t max_rows = loop.max_rows(), group_out = args.out_c / args.groups, group_in = args.in_c / args.groups;
-    const int64_t zeros = loop.taps.strips ? 0 : max64(args.in_c, loop.taps.depth);
-    const int64_t copies = loop.taps.strips ? loop.strip.in_rows * loop.strip.stride : 0;
-    const BlockPlan largest = plan_block(loop.cut, max_rows, loop.plan.panels);
-    const size_t pointer_bytes = (size_t)(loop.cut.segments * max_rows) * sizeof(float *);
-    const size_t fill_bytes = (size_t)(zeros + copies) * sizeof(float);
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, pointer_bytes + fill_bytes + largest.bytes() + 3 * 64);
-    if (!scratch) return;
-    Carver carver = {(uint8_t *)scratch};
-    const float **pointers = carver.take<const float *>(pointer_bytes);
-    float *fill = carver.take<float>(fill_bytes), *sums = carver.take<float>(largest.bytes());
-    zero_floats(fill, zeros);
-    int64_t filled = -1;
+    const ConvWork &work = loop.work;
+    const int64_t groups = work.args.groups, n = work.args.out_c / groups, depth = work.args.in_c / groups;
+    ConvMemory memory;
+    if (!memory.take(work, loop.host, worker)) return;
     for (int64_t task = begin; task < end; ++task) {
-      int64_t group = task % args.groups, block = task / args.groups % loop.plan.row_blocks, first, count;
-      const int64_t panel = task / args.groups / loop.plan.row_blocks * loop.plan.panels;
-      loop.rows_of(block, &first, &count);
-      if (block != filled && loop.taps.strips) {
-        int64_t image, row, rows, column, columns;
-        loop.strip_of(block, &image, &row, &rows, &column, &columns);
-        conv_fill_strip(args, loop.strip, image, row, rows, column, columns, fill, pointers);
-      } else if (block != filled) {
-        conv_pointers(args, loop.taps, first, count, fill, pointers);
-      }
-      filled = block;
-      const int64_t columns = min64(loop.plan.panels * kPanel, group_out - panel * kPanel);
-      const int64_t panel_size = loop.cut.segments * loop.cut.depth * kPanel;
-      PackedPanels panels = {args.w + (group * ceil_div(group_out, kPanel) + panel) * panel_size, panel_size};
-      const BlockPlan plan = plan_block(loop.cut, count, ceil_div(columns, kPanel));
-      const FinishRows<Epilogue> finish = {loop.epilogue, 0, first, group * group_out + panel * kPanel};
-      multiply_block(loop.cut, plan, {pointers, count, count, group * group_in}, panels, columns, sums, finish);
+      const int64_t group = task % groups, panel = task / groups / work.plan.row_blocks * work.plan.panels;
+      const ConvBlock block = work.block(task / groups % work.plan.row_blocks);
+      memory.hold(work, block);
+      const int64_t columns = min64(work.plan.panels * kPanel, n - panel * kPanel);
+      const int64_t panel_size = work.cut.segments * work.cut.depth * kPanel;
+      PackedPanels panels = {work.args.w + (group * ceil_div(n, kPanel) + panel) * panel_size, panel_size};
+      const BlockPlan plan = plan_block(work.cut, block.count, ceil_div(columns, kPanel));
+      const FinishRows<Epilogue> finish = {loop.epilogue, 0, block.first, group * n + panel * kPanel};
+      const BlockRows rows = {memory.pointers, block.count, block.count, group * depth};
+      multiply_block(work.cut, plan, rows, panels, columns, memory.sums, finish);
     }
   }
 };
@@ -204,17 +244,9 @@ template <class Epilogue> inline void conv(const mycc_host *host, const ConvArgs
     gemm(host, GemmArgs{1, m, args.out_c, args.in_c, args.x, 0, args.x_w, args.w, 0}, epilogue);
     return;
   }
-  const ConvTaps taps = conv_taps(args);
-  const DepthCut cut = cut_depth(args.kernel_h * taps.columns, taps.depth);
-  const ConvStrip strip(args);
-  TaskPlan plan = plan_tasks(cut, args.groups, m, n, host->max_workers, 4);
-  if (taps.strips) {
-    plan.row_blocks = args.batch * strip.row_blocks(args) * strip.column_blocks(args);
-    plan.count = plan.row_blocks * plan.panel_blocks;
-    plan.grain = host->max_workers > 1 ? 1 : plan.count;
-  }
-  ConvLoop<Epilogue> loop = {host, args, epilogue, taps, cut, strip, plan};
-  host->parallel_for(host->ctx, plan.count, plan.grain, ConvLoop<Epilogue>::body, &loop);
+  const ConvWork work(args, host->max_workers);
+  ConvLoop<Epilogue> loop = {host, work, epilogue};
+  host->parallel_for(host->ctx, work.plan.count, work.plan.grain, ConvLoop<Epilogue>::body, &loop);
 }
 
 } // namespace mycc

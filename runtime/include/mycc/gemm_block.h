@@ -158,7 +158,7 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
       const int64_t next_depth = plan.depth_outer ? (i + 1) / plan.groups : (i + 1) % cut.count;
       const int64_t next_group = plan.depth_outer ? (i + 1) % plan.groups : (i + 1) / cut.count;
       const float *ahead = panels.ahead(cut.block(next_depth), next_group * plan.group);
-      if (ahead) {
+      if (ahead && rows.count > 1) { /* a single row reads as fast as memory gives */
         tile.next = (const char *)ahead;
         tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), plan.tiles);
       }

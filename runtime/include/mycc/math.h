@@ -1,100 +1,19 @@
-/* math.h: maths for vectors and scalars of float32 (math64.h: float64).
+/* math.h: maths for vectors and scalars of float32 (math64.h: float64; math_exact.h: rounding, roots, remainders).
  *
- * Within 2 units in the last place (pow, tan, lgamma: 4) over all of float32, subnormal numbers included; NaN,
- * infinities and signed zeros as torch has them. A scalar gives the bits of a vector's lane. Polynomials are named after
- * their row in tests/vec/minimax.py.
+ * Within 2 units in the last place (gelu_erf: 4) over all of float32, subnormal numbers included; NaN, infinities and
+ * signed zeros as torch has them. A scalar gives the bits of a vector's lane. Polynomials are named after their row in
+ * tests/vec/minimax.py.
  *
- * exp, sigmoid, silu, tanh, erf and the gelus are hot and worked out in float32 (the arguments of the gelus' exponentials
- * are reduced in float64, which keeps the digits of the left tails); all others go through float64.
+ * exp, sigmoid, silu, tanh, erf and the gelus are hot and worked out in float32; all others go through float64.
  */
 #ifndef MYCC_MATH_H
 #define MYCC_MATH_H
 
 #include "vec.h"
 #include "math64.h"
+#include "math_exact.h"
 
 namespace mycc {
-
-/* ---- exact functions ---- */
-#define MYCC_ROUNDING(NAME, MODE, SCALAR)                                                                  \
-  MYCC_INLINE vf32 NAME(vf32 x) { return isa::round<isa::MODE>(x); }                                       \
-  MYCC_INLINE vf64 NAME(vf64 x) { return {isa::round<isa::MODE>(x.lo), isa::round<isa::MODE>(x.hi)}; }     \
-  MYCC_INLINE float NAME(float x) { return __builtin_##SCALAR##f(x); }                                     \
-  MYCC_INLINE double NAME(double x) { return __builtin_##SCALAR(x); }
-MYCC_ROUNDING(floor, FLOOR, floor)
-MYCC_ROUNDING(ceil, CEIL, ceil)
-MYCC_ROUNDING(trunc, TRUNC, trunc)
-MYCC_ROUNDING(round, NEAREST, nearbyint) /* half to even */
-#undef MYCC_ROUNDING
-
-MYCC_INLINE vf32 sqrt(vf32 x) { return isa::sqrt(x); }
-MYCC_INLINE vf64 sqrt(vf64 x) { return {isa::sqrt(x.lo), isa::sqrt(x.hi)}; }
-MYCC_INLINE float sqrt(float x) { return __builtin_sqrtf(x); }
-MYCC_INLINE double sqrt(double x) { return __builtin_sqrt(x); }
-MYCC_INLINE vf32 reciprocal(vf32 x) { return 1.0f / x; }
-MYCC_INLINE vf64 reciprocal(vf64 x) { return 1.0 / x; }
-MYCC_INLINE float reciprocal(float x) { return 1.0f / x; }
-MYCC_INLINE double reciprocal(double x) { return 1.0 / x; }
-template <class T> MYCC_INLINE T rsqrt(T x) { return reciprocal(sqrt(x)); }
-
-/* ---- division with a remainder ---- */
-MYCC_INLINE float fmod(float x, float y) { return __builtin_fmodf(x, y); }
-inline __attribute__((noinline, cold)) void fmod_lanes(float *x, const float *y) {
-  for (int i = 0; i < W; ++i) x[i] = __builtin_fmodf(x[i], y[i]);
-}
-/* x - trunc(x/y) y is exact in float64 while the quotient has fewer than 28 bits; beyond that, lane by lane. */
-MYCC_INLINE vf32 fmod(vf32 x, vf32 y) {
-  vf64 a = to_f64(x), b = to_f64(y), q = trunc(a / b);
-  vf32 r = to_f32(a - q * b);
-  vbool easy = lt(abs(q), 0x1p28) | isnan(q);
-  if (__builtin_expect(!all(easy), 0)) {
-    float xs[W], ys[W];
-    store(xs, x);
-    store(ys, y);
-    fmod_lanes(xs, ys);
-    r = load(xs);
-  }
-  r = where(isfinite(x) & eq(abs(y), __builtin_inff()), x, r);
-  return where(isnan(r), r, copysign(r, x));
-}
-MYCC_MIXED(vf32, fmod, vf32, float)
-
-/* Python's %: the sign of the divisor. */
-template <class T, class S> MYCC_INLINE T remainder_float(T x, T y, S zero) {
-  T r = fmod(x, y);
-  return where(logical_and(ne(r, zero), ne(lt(r, zero), lt(y, zero))), r + y, r);
-}
-/* Python's //, from the remainder as torch does it. */
-template <class T, class S> MYCC_INLINE T floor_div_float(T x, T y, S zero, S one, S half) {
-  T r = fmod(x, y), q = (x - r) / y;
-  q = where(logical_and(ne(r, zero), ne(lt(r, zero), lt(y, zero))), q - one, q);
-  T f = floor(q);
-  f = where(gt(q - f, half), f + one, f);
-  f = where(eq(q, zero), copysign(q - q, x / y), f);
-  return where(eq(y, zero), x / y, f);
-}
-/* In float64 the quotient of two float32 is exact enough for floor and trunc (see fmod); what torch makes of infinities:
- * inf // y is NaN, -1 // inf is -1. */
-MYCC_INLINE vf32 floor_div(vf32 x, vf32 y) {
-  vf32 q = to_f32(floor(to_f64(x) / to_f64(y)));
-  q = where(isinf(x) & ne(y, 0.0f), __builtin_nanf(""), q);
-  vbool below = isfinite(x) & isinf(y) & ((lt(x, 0.0f) & gt(y, 0.0f)) | (gt(x, 0.0f) & lt(y, 0.0f)));
-  return where(below, -1.0f, q);
-}
-MYCC_INLINE vf32 trunc_div(vf32 x, vf32 y) { return to_f32(trunc(to_f64(x) / to_f64(y))); }
-MYCC_INLINE float floor_div(float x, float y) { return floor_div(splat(x), splat(y))[0]; }
-MYCC_INLINE float trunc_div(float x, float y) { return (float)__builtin_trunc((double)x / (double)y); }
-MYCC_INLINE vf64 floor_div(vf64 x, vf64 y) { return floor_div_float(x, y, 0.0, 1.0, 0.5); }
-MYCC_INLINE double floor_div(double x, double y) { return floor_div_float(x, y, 0.0, 1.0, 0.5); }
-MYCC_INLINE vf64 trunc_div(vf64 x, vf64 y) { return trunc(x / y); }
-MYCC_INLINE double trunc_div(double x, double y) { return trunc(x / y); }
-MYCC_INLINE vf32 remainder(vf32 x, vf32 y) { return remainder_float(x, y, 0.0f); }
-MYCC_INLINE vf64 remainder(vf64 x, vf64 y) { return remainder_float(x, y, 0.0); }
-MYCC_INLINE float remainder(float x, float y) { return remainder_float(x, y, 0.0f); }
-MYCC_INLINE double remainder(double x, double y) { return remainder_float(x, y, 0.0); }
-MYCC_MIXED_FLOATS(remainder)
-MYCC_MIXED_FLOATS(floor_div)
-MYCC_MIXED_FLOATS(trunc_div)
 
 /* ---- exponentials in float32 ---- */
 namespace kernel {
@@ -120,12 +39,13 @@ MYCC_INLINE vf32 exp2_short(vf32 x) {
 }
 /* Adding it leaves n + 254 in the low bits; halved, each half carries the bias of an exponent. */
 constexpr float TO_HALVES_F = 0x1.8p23f + 254;
-/* x / (1 + exp(r) 2^n), t = n + TO_HALVES_F. With n = i + j in halves it is x / (2^-i + 2^j exp(r)) 2^-i, in which nothing
- * overflows and nothing is subnormal before the last step. */
+/* x / (1 + exp(r) 2^n), t = n + TO_HALVES_F. With n = i + j in halves it is x / (2^-i + 2^j exp(r)) 2^-i, in which
+ * nothing overflows and nothing is subnormal before the last step. */
 MYCC_INLINE vf32 over_one_plus_exp(vf32 x, vf32 r, vi32 t_bits) {
   vi32 i = t_bits >> 1, j = t_bits - i;
   vf32 down = from_bits((254 << 23) - (i << 23)), up = from_bits(j << 23);
-  vf32 p = isa::fma(r * r, poly(r, 0.49999994f, 0.166665211f, 0.0416682698f, 0.00836868118f, 0.00138204312f), r); /* exp, less 1 */
+  vf32 p = poly(r, 0.49999994f, 0.166665211f, 0.0416682698f, 0.00836868118f, 0.00138204312f);
+  p = isa::fma(r * r, p, r); /* exp, less 1 */
   return x / (up + isa::fma(p, up, down)) * down;
 }
 /* x / (1 + exp(-y)), y in [-120, 88]. */
@@ -205,7 +125,8 @@ MYCC_INLINE vf32 erf(vf32 x) {
 }
 
 /* x Phi(x), Phi the normal distribution: up to 0.97 x (1/2 + x P(x^2)); above it, with a = |x| and the tail
- * a Phi(-a) = exp(-a^2/2) G(1/(a+2)), x - a Phi(-a) on the right and -a Phi(-a) on the left. a^2 carries its rounding error along. */
+ * a Phi(-a) = exp(-a^2/2) G(1/(a+2)), x - a Phi(-a) on the right and -a Phi(-a) on the left. a^2 carries its rounding
+ * error along, which the exponential would show on the left. */
 MYCC_INLINE vf32 gelu_erf(vf32 x) {
   using namespace kernel;
   vf32 a = isa::min(splat(15.0f), abs(x)), z = a * a;
@@ -223,8 +144,8 @@ MYCC_INLINE vf32 gelu_erf(vf32 x) {
   vf32 y = a < 0.97f ? x * isa::fma(x, small, splat(0.5f)) : x < 0 ? -g : x - g;
   return x == -__builtin_inff() ? splat(__builtin_nanf("")) : y; /* -infinity times 0 */
 }
-/* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). The exponential's argument is worked out and
- * reduced in float64: a float32's rounding error of a large 2u would show in the left tail. */
+/* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). The exponential's argument is worked out
+ * and reduced in float64: a float32's rounding error of a large 2u would show on the left. */
 MYCC_INLINE vf32 gelu_tanh(vf32 x) {
   using namespace kernel;
   constexpr double C1 = 2 * 0.79788456080286535588, C3 = C1 * 0.044715;
@@ -237,48 +158,52 @@ MYCC_INLINE vf32 gelu_tanh(vf32 x) {
 
 /* ---- through float64 ---- */
 MYCC_INLINE vf32 expm1(vf32 x) {
-  vf32 r = kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::exp(y) - 1; });
+  vf32 r = kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::exp(y) - 1; });
   return copysign(abs(x) < 0x1p-13f ? isa::fma(x * x, splat(0.5f), x) : r, x);
 }
-MYCC_INLINE vf32 log(vf32 x) { return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::log(y); }); }
+MYCC_INLINE vf32 log(vf32 x) {
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::log(y); });
+}
 MYCC_INLINE vf32 log2(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::log(y) * kernel::LOG2E; });
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::log(y) * kernel::LOG2E; });
 }
 MYCC_INLINE vf32 log10(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::log(y) * 0x1.bcb7b1526e50ep-2; });
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::log(y) * 0x1.bcb7b1526e50ep-2; });
 }
 /* 1 + x is exact in float64 for |x| >= 2^-29; below 2^-25 log1p(x) = x. */
 MYCC_INLINE vf32 log1p(vf32 x) {
-  vf32 r = kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::log(1 + y); });
+  vf32 r = kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::log(1 + y); });
   return abs(x) < 0x1p-25f ? x : r;
 }
 MYCC_INLINE vf32 sin(vf32 x) {
-  vf32 r = kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::sin(y); });
+  vf32 r = kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::sin(y); });
   return x == 0 ? x : r;
 }
-MYCC_INLINE vf32 cos(vf32 x) { return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::cos(y); }); }
+MYCC_INLINE vf32 cos(vf32 x) {
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::cos(y); });
+}
 MYCC_INLINE vf32 tan(vf32 x) {
-  vf32 r = kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::tan(y); });
+  vf32 r = kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::tan(y); });
   return x == 0 ? x : r;
 }
 MYCC_INLINE vf32 atan2(vf32 y, vf32 x) {
-  return kernel::through_f64(y, x, [](hf64 a, hf64 b) __attribute__((always_inline)) { return kernel::atan2(a, b); });
+  return kernel::through_f64(y, x, [](hf64 a, hf64 b) MYCC_INLINED { return kernel::atan2(a, b); });
 }
 MYCC_INLINE vf32 atan(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) { return kernel::atan2(y, kernel::all(1)); });
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::atan2(y, kernel::all(1)); });
 }
 MYCC_INLINE vf32 asin(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) {
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED {
     return kernel::atan2(y, isa::sqrt((1 - y) * (1 + y)));
   });
 }
 MYCC_INLINE vf32 acos(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) {
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED {
     return kernel::atan2(isa::sqrt((1 - y) * (1 + y)), y);
   });
 }
 MYCC_INLINE vf32 sinh(vf32 x) {
-  vf32 r = kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) {
+  vf32 r = kernel::through_f64(x, [](hf64 y) MYCC_INLINED {
     hf64 e = kernel::exp(y), z = y * y;
     hf64 small = y * poly(z, 1, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880);
     return z < 0.25 ? small : 0.5 * (e - 1 / e);
@@ -286,14 +211,14 @@ MYCC_INLINE vf32 sinh(vf32 x) {
   return r;
 }
 MYCC_INLINE vf32 cosh(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) {
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED {
     hf64 e = kernel::exp(y);
     return 0.5 * (e + 1 / e);
   });
 }
 /* log(1 + d) with d = a + a^2 / (1 + sqrt(a^2 + 1)); near 0, where 1 + d loses digits, the series. */
 MYCC_INLINE vf32 asinh(vf32 x) {
-  vf32 r = kernel::through_f64(abs(x), [](hf64 a) __attribute__((always_inline)) {
+  vf32 r = kernel::through_f64(abs(x), [](hf64 a) MYCC_INLINED {
     hf64 z = a * a;
     hf64 small = a * (1 - z * (1.0 / 6));
     hf64 r = a < 0x1p-11 ? small : kernel::log(1 + (a + z / (1 + isa::sqrt(z + 1))));
@@ -302,39 +227,39 @@ MYCC_INLINE vf32 asinh(vf32 x) {
   return copysign(r, x);
 }
 MYCC_INLINE vf32 acosh(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) {
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED {
     hf64 d = y - 1;
     hf64 r = kernel::log(1 + (d + isa::sqrt(d * (y + 1))));
     return d < 0 ? kernel::all(__builtin_nan("")) : r;
   });
 }
 MYCC_INLINE vf32 atanh(vf32 x) {
-  vf32 r = kernel::through_f64(abs(x), [](hf64 a) __attribute__((always_inline)) {
+  vf32 r = kernel::through_f64(abs(x), [](hf64 a) MYCC_INLINED {
     hf64 small = a * (1 + a * a * (1.0 / 3));
     return a < 0x1p-11 ? small : 0.5 * kernel::log((1 + a) / (1 - a));
   });
   return copysign(r, x);
 }
 MYCC_INLINE vf32 erfc(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) __attribute__((always_inline)) {
+  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED {
     hf64 r = kernel::erfc_positive(from_bits(bits(y) & INT64_MAX));
     return y < 0 ? 2 - r : r;
   });
 }
 MYCC_INLINE vf32 hypot(vf32 x, vf32 y) {
-  vf32 r = kernel::through_f64(x, y, [](hf64 a, hf64 b) __attribute__((always_inline)) { return isa::sqrt(a * a + b * b); });
+  vf32 r = kernel::through_f64(x, y, [](hf64 a, hf64 b) MYCC_INLINED { return isa::sqrt(a * a + b * b); });
   vi32 infinite = (vi32)(abs(x) == __builtin_inff()) | (vi32)(abs(y) == __builtin_inff());
   return infinite ? splat(__builtin_inff()) : r;
 }
-/* Through the C library's double precision: its accuracy near the zeros on the left is hard to match, and it is rare. */
+/* Through the C library's float64: its accuracy near the zeros on the left is hard to match, and it is rare. */
 MYCC_INLINE float lgamma(float x) { return (float)__builtin_lgamma((double)x); }
 MYCC_INLINE vf32 lgamma(vf32 x) {
-  return build<vf32>([=](int i) __attribute__((always_inline)) { return lgamma(x[i]); });
+  return build<vf32>([=](int i) MYCC_INLINED { return lgamma(x[i]); });
 }
 
 /* |x|^y = exp(y log |x|); the sign of an odd power, and NaN for a broken power of a negative number. */
 MYCC_INLINE vf32 pow(vf32 x, vf32 y) {
-  vf32 r = kernel::through_f64(abs(x), y, [](hf64 a, hf64 b) __attribute__((always_inline)) {
+  vf32 r = kernel::through_f64(abs(x), y, [](hf64 a, hf64 b) MYCC_INLINED {
     return kernel::exp(b * kernel::log(a));
   });
   r = abs(x) == 1 ? splat(1.0f) : r; /* also for an infinite y, where 0 times infinity stood above */
@@ -347,35 +272,6 @@ MYCC_INLINE vf32 pow(vf32 x, vf32 y) {
   r = (vi32)(x != x) | (vi32)(y != y) ? x + y : r;
   return (vi32)(y == 0) | (vi32)(x == 1) ? splat(1.0f) : r;
 }
-
-/* ---- integer powers: by squaring, with wraparound; a negative power of an integer is 0 but for 1 and -1 ---- */
-template <class T> MYCC_INLINE T pow_int(T x, T y) {
-  if (y < 0) return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
-  T r = 1;
-  for (; y; y >>= 1, x *= x) r = y & 1 ? r * x : r;
-  return r;
-}
-MYCC_INLINE int32_t pow(int32_t x, int32_t y) { return pow_int(x, y); }
-MYCC_INLINE int64_t pow(int64_t x, int64_t y) { return pow_int(x, y); }
-MYCC_INLINE vi32 pow(vi32 x, vi32 y) {
-  return build<vi32>([=](int i) __attribute__((always_inline)) { return pow(x[i], y[i]); });
-}
-MYCC_INLINE vi64 pow(vi64 x, vi64 y) {
-  return build<vi64>([=](int i) __attribute__((always_inline)) { return pow(x[i], y[i]); });
-}
-MYCC_MIXED_INTS(pow)
-
-/* ---- float64 through the formulas ---- */
-#define MYCC_FORMULAS(T)                                                                                   \
-  MYCC_INLINE T sigmoid(T x) { return 1.0 / (1.0 + exp(-x)); }                                             \
-  MYCC_INLINE T silu(T x) { return x / (1.0 + exp(-x)); }                                                  \
-  MYCC_INLINE T gelu_erf(T x) { return 0.5 * x * erfc(x * -0.70710678118654752440); }                      \
-  MYCC_INLINE T gelu_tanh(T x) {                                                                           \
-    return x / (1.0 + exp(-1.5957691216057307118 * (x + 0.044715 * x * x * x)));                           \
-  }
-MYCC_FORMULAS(double)
-MYCC_FORMULAS(vf64)
-#undef MYCC_FORMULAS
 
 /* ---- scalars: the first lane ---- */
 #define MYCC_SCALAR(NAME) \

@@ -1,8 +1,8 @@
 /* math64.h: maths in double precision. Included by math.h.
  *
  * Two layers:
- * - namespace kernel: exp, log, sin, cos, atan, erfc of hf64, good to about 2^-40. The float32 functions that are not hot
- *   go through them: rounded to float32 the result is right but for about one ulp in a thousand.
+ * - namespace kernel: exp, log, sin, cos, atan, erfc of hf64, good to about 2^-40. The float32 functions that are not
+ *   hot go through them: all but the last rounding is out of sight.
  * - the functions of vf64 and double: lane by lane the C library's.
  *
  * The polynomials come from tests/vec/minimax.py (Remez exchange), which prints them by name.
@@ -21,7 +21,7 @@ template <> struct lanes_of<vf32> {
 };
 template <> struct lanes_of<hf64> {
   static MYCC_INLINE hf64 all(double c) {
-    return build_lanes<hf64>([=](int) __attribute__((always_inline)) { return c; }, lower_lanes());
+    return build_lanes<hf64>([=](int) MYCC_INLINED { return c; }, lower_lanes());
   }
 };
 template <class V> MYCC_INLINE V poly(V, double c) { return lanes_of<V>::all(c); }
@@ -76,8 +76,8 @@ MYCC_INLINE hf64 cos_reduced(hf64 r) {
               -0x1.23c5dbc491055p-22); /* cos_f64 */
 }
 
-/* x = n pi/2 + r for the huge float32 values (2^22 and more) among W/2 doubles: Payne and Hanek's reduction. Only the bits
- * of 2/pi count that the product with x does not shift beyond a multiple of 4. */
+/* x = n pi/2 + r for the huge float32 values (2^22 and more) among W/2 doubles: Payne and Hanek's reduction. Only those
+ * bits of 2/pi count that the product with x does not shift beyond a multiple of 4. */
 inline __attribute__((noinline, cold)) void reduce_huge(const double *x, double *n, double *r) {
   static const uint32_t TWO_OVER_PI[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
                                          0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a};
@@ -183,12 +183,12 @@ MYCC_INLINE hf64 erfc_positive(hf64 a) {
 #define MYCC_LIBM(NAME, FUNCTION)                                                                           \
   MYCC_INLINE double NAME(double x) { return FUNCTION(x); }                                                 \
   MYCC_INLINE vf64 NAME(vf64 x) {                                                                           \
-    return build<vf64>([=](int i) __attribute__((always_inline)) { return FUNCTION(x[i]); });               \
+    return build<vf64>([=](int i) MYCC_INLINED { return FUNCTION(x[i]); });               \
   }
 #define MYCC_LIBM2(NAME, FUNCTION)                                                                          \
   MYCC_INLINE double NAME(double x, double y) { return FUNCTION(x, y); }                                    \
   MYCC_INLINE vf64 NAME(vf64 x, vf64 y) {                                                                   \
-    return build<vf64>([=](int i) __attribute__((always_inline)) { return FUNCTION(x[i], y[i]); });         \
+    return build<vf64>([=](int i) MYCC_INLINED { return FUNCTION(x[i], y[i]); });         \
   }                                                                                                         \
   MYCC_MIXED(vf64, NAME, vf64, double)
 MYCC_LIBM(exp, __builtin_exp)
@@ -219,6 +219,18 @@ MYCC_LIBM2(hypot, __builtin_hypot)
 MYCC_LIBM2(fmod, __builtin_fmod)
 #undef MYCC_LIBM
 #undef MYCC_LIBM2
+
+/* ---- and through formulas ---- */
+#define MYCC_FORMULAS(T)                                                                                   \
+  MYCC_INLINE T sigmoid(T x) { return 1.0 / (1.0 + exp(-x)); }                                             \
+  MYCC_INLINE T silu(T x) { return x / (1.0 + exp(-x)); }                                                  \
+  MYCC_INLINE T gelu_erf(T x) { return 0.5 * x * erfc(x * -0.70710678118654752440); }                      \
+  MYCC_INLINE T gelu_tanh(T x) {                                                                           \
+    return x / (1.0 + exp(-1.5957691216057307118 * (x + 0.044715 * x * x * x)));                           \
+  }
+MYCC_FORMULAS(double)
+MYCC_FORMULAS(vf64)
+#undef MYCC_FORMULAS
 
 } /* namespace mycc */
 #endif /* MYCC_MATH64_H */

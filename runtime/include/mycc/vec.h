@@ -4,7 +4,8 @@
  *   vec_types.h   vf32 vf64 vi32 vi64 vbool, splat, iota, build
  *   vec_isa.h     what the extensions cannot say, by instruction set
  *   vec_memory.h  load, store, gather of all storage types
- *   vec_ops.h     comparisons, logic, selection, min/max, integers, casts, reductions
+ *   vec_ops.h     comparisons, logic, selection, min/max, integers, casts
+ *   vec_reduce.h  reductions of a vector to a scalar
  *
  * Vector maths (exp, erf, ...) is in math.h. Every function has scalar overloads that give the bits of one lane.
  */
@@ -15,5 +16,6 @@
 #include "vec_isa.h"
 #include "vec_memory.h"
 #include "vec_ops.h"
+#include "vec_reduce.h"
 
 #endif /* MYCC_VEC_H */

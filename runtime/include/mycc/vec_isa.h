@@ -11,6 +11,10 @@
 #if defined(MYCC_AVX512) || defined(MYCC_AVX2) || defined(MYCC_SSE4)
 #define MYCC_X86 1
 #if defined(__clang__)
+/* Without its mm_malloc.h, which declares abs(float) and more in the global namespace when the library is C++'s. */
+#if !defined(__MM_MALLOC_H)
+#define __MM_MALLOC_H
+#endif
 #include <immintrin.h>
 #define MYCC_PICK(gcc, intrinsic) intrinsic
 #else
@@ -52,10 +56,18 @@ template <int MODE> MYCC_INLINE hf64 round(hf64 x) {
   return MYCC_PICK(__builtin_ia32_rndscalepd_mask(x, MODE, x, (char)-1, 4), (hf64)_mm512_roundscale_pd(x, MODE));
 }
 /* The second operand when one is NaN or both are equal. */
-MYCC_INLINE vf32 max(vf32 x, vf32 y) { return MYCC_PICK(__builtin_ia32_maxps512_mask(x, y, x, (short)-1, 4), (vf32)_mm512_max_ps(x, y)); }
-MYCC_INLINE hf64 max(hf64 x, hf64 y) { return MYCC_PICK(__builtin_ia32_maxpd512_mask(x, y, x, (char)-1, 4), (hf64)_mm512_max_pd(x, y)); }
-MYCC_INLINE vf32 min(vf32 x, vf32 y) { return MYCC_PICK(__builtin_ia32_minps512_mask(x, y, x, (short)-1, 4), (vf32)_mm512_min_ps(x, y)); }
-MYCC_INLINE hf64 min(hf64 x, hf64 y) { return MYCC_PICK(__builtin_ia32_minpd512_mask(x, y, x, (char)-1, 4), (hf64)_mm512_min_pd(x, y)); }
+MYCC_INLINE vf32 max(vf32 x, vf32 y) {
+  return MYCC_PICK(__builtin_ia32_maxps512_mask(x, y, x, (short)-1, 4), (vf32)_mm512_max_ps(x, y));
+}
+MYCC_INLINE hf64 max(hf64 x, hf64 y) {
+  return MYCC_PICK(__builtin_ia32_maxpd512_mask(x, y, x, (char)-1, 4), (hf64)_mm512_max_pd(x, y));
+}
+MYCC_INLINE vf32 min(vf32 x, vf32 y) {
+  return MYCC_PICK(__builtin_ia32_minps512_mask(x, y, x, (short)-1, 4), (vf32)_mm512_min_ps(x, y));
+}
+MYCC_INLINE hf64 min(hf64 x, hf64 y) {
+  return MYCC_PICK(__builtin_ia32_minpd512_mask(x, y, x, (char)-1, 4), (hf64)_mm512_min_pd(x, y));
+}
 MYCC_INLINE unsigned sign_mask(vi32 m) {
   return MYCC_PICK((uint16_t)__builtin_ia32_cvtd2mask512(m), (uint16_t)_mm512_movepi32_mask((__m512i)m));
 }
@@ -268,10 +280,12 @@ template <class V> MYCC_INLINE c8 bytes16(V v) {
 #endif
 #if defined(MYCC_AVX512)
 MYCC_INLINE vi32 widen(vi8 v) {
-  return MYCC_PICK((vi32)__builtin_ia32_pmovsxbd512_mask((c8)v, vi32{}, (short)-1), (vi32)_mm512_cvtepi8_epi32((__m128i)v));
+  return MYCC_PICK((vi32)__builtin_ia32_pmovsxbd512_mask((c8)v, vi32{}, (short)-1),
+                   (vi32)_mm512_cvtepi8_epi32((__m128i)v));
 }
 MYCC_INLINE vi32 widen(vu8 v) {
-  return MYCC_PICK((vi32)__builtin_ia32_pmovzxbd512_mask((c8)v, vi32{}, (short)-1), (vi32)_mm512_cvtepu8_epi32((__m128i)v));
+  return MYCC_PICK((vi32)__builtin_ia32_pmovzxbd512_mask((c8)v, vi32{}, (short)-1),
+                   (vi32)_mm512_cvtepu8_epi32((__m128i)v));
 }
 MYCC_INLINE hf64 widen(qf32 v) {
   return MYCC_PICK(__builtin_ia32_cvtps2pd512_mask(v, hf64{}, (char)-1, 4), (hf64)_mm512_cvtps_pd((__m256)v));

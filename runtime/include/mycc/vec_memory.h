@@ -28,7 +28,8 @@ MYCC_INLINE vi16 to_bfloat(vf32 x) {
 }
 } /* namespace storage */
 
-/* What the vectors and scalars of a storage type T are: bits_t holds it in memory; vector/scalar are its compute types. */
+/* The types that belong to a storage type T: `vector` and `scalar` to compute with, `stored` for W elements as they lie
+ * in memory, `raw` for one of them. */
 template <class T> struct element;
 template <> struct element<float> {
   typedef vf32 vector; typedef float scalar; typedef vf32 stored; typedef float raw;
@@ -137,7 +138,7 @@ template <class T> MYCC_INLINE void store_part(T *p, typename element<T>::vector
 /* One element, in its compute type. */
 template <class T> MYCC_INLINE typename element<T>::scalar load_scalar(const T *p) { return *p; }
 template <> MYCC_INLINE float load_scalar<half>(const half *p) {
-  return isa::from_half(build<vi16>([=](int) __attribute__((always_inline)) { return (int16_t)p->bits; }))[0];
+  return isa::from_half(build<vi16>([=](int) MYCC_INLINED { return (int16_t)p->bits; }))[0];
 }
 template <> MYCC_INLINE float load_scalar<bfloat>(const bfloat *p) { return from_bits((int32_t)p->bits << 16); }
 template <class T> MYCC_INLINE void store_scalar(T *p, typename element<T>::scalar v) { *p = (T)v; }
@@ -159,12 +160,12 @@ template <class T> MYCC_INLINE typename element<T>::raw raw(const T *p) {
 /* p[0], p[stride], .. p[(W - 1) * stride]. */
 template <class T> MYCC_INLINE typename element<T>::vector gather(const T *p, int64_t stride) {
   return element<T>::widen(build<typename element<T>::stored>(
-      [=](int i) __attribute__((always_inline)) { return storage::raw(p + i * stride); }));
+      [=](int i) MYCC_INLINED { return storage::raw(p + i * stride); }));
 }
 /* p[index[0]], .. p[index[W - 1]]. */
 template <class T> MYCC_INLINE typename element<T>::vector gather_at(const T *p, vi64 index) {
   return element<T>::widen(build<typename element<T>::stored>(
-      [=](int i) __attribute__((always_inline)) { return storage::raw(p + index[i]); }));
+      [=](int i) MYCC_INLINED { return storage::raw(p + index[i]); }));
 }
 /* The first n lanes of a gather; the tail of a loop, so plain loads one by one do. */
 template <class T> MYCC_INLINE typename element<T>::vector gather_part(const T *p, int64_t stride, int n) {

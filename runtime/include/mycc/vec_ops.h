@@ -1,4 +1,4 @@
-/* vec_ops.h: comparisons, logic, selection, minima and maxima, integers, casts and reductions. Included by vec.h.
+/* vec_ops.h: comparisons, logic, selection, minima and maxima, integers and casts. Included by vec.h.
  *
  * All functions take vectors, scalars, or a vector and a scalar of its element type. Meanings are torch's: Python's
  * sign rules for floor_div and remainder, NaN propagated by maximum and minimum, shifts out of range saturate,
@@ -108,10 +108,10 @@ MYCC_INLINE vf64 to_f64(vi64 x) { return {__builtin_convertvector(x.lo, hf64), _
 MYCC_INLINE vi64 to_i64(vf64 x) { return {__builtin_convertvector(x.lo, hi64), __builtin_convertvector(x.hi, hi64)}; }
 #else
 MYCC_INLINE vf64 to_f64(vi64 x) {
-  return build<vf64>([=](int i) __attribute__((always_inline)) { return (double)x[i]; });
+  return build<vf64>([=](int i) MYCC_INLINED { return (double)x[i]; });
 }
 MYCC_INLINE vi64 to_i64(vf64 x) {
-  return build<vi64>([=](int i) __attribute__((always_inline)) { return (int64_t)x[i]; });
+  return build<vi64>([=](int i) MYCC_INLINED { return (int64_t)x[i]; });
 }
 #endif
 #if defined(MYCC_AVX512)
@@ -123,10 +123,10 @@ MYCC_INLINE vf32 to_f32(vi64 x) {
 }
 #else
 MYCC_INLINE vi64 to_i64(vf32 x) {
-  return build<vi64>([=](int i) __attribute__((always_inline)) { return (int64_t)x[i]; });
+  return build<vi64>([=](int i) MYCC_INLINED { return (int64_t)x[i]; });
 }
 MYCC_INLINE vf32 to_f32(vi64 x) {
-  return build<vf32>([=](int i) __attribute__((always_inline)) { return (float)x[i]; });
+  return build<vf32>([=](int i) MYCC_INLINED { return (float)x[i]; });
 }
 #endif
 MYCC_INLINE vf32 to_f32(vf32 x) { return x; }
@@ -195,7 +195,9 @@ MYCC_INLINE double copysign(double x, double sign) { return __builtin_copysign(x
 MYCC_MIXED_FLOATS(copysign)
 
 /* -1, 0 or 1; of NaN 0, as torch has it. */
-template <class T> MYCC_INLINE T sign_of(T x, T zero, T one) { return where(lt(zero, x), one, zero) - where(lt(x, zero), one, zero); }
+template <class T> MYCC_INLINE T sign_of(T x, T zero, T one) {
+  return where(lt(zero, x), one, zero) - where(lt(x, zero), one, zero);
+}
 MYCC_INLINE vf32 sign(vf32 x) { return sign_of(x, splat(0.0f), splat(1.0f)); }
 MYCC_INLINE vf64 sign(vf64 x) { return sign_of(x, splat(0.0), splat(1.0)); }
 MYCC_INLINE vi32 sign(vi32 x) { return (x < 0) - (x > 0); }
@@ -331,7 +333,7 @@ MYCC_INLINE vi32 floor_div(vi32 a, vi32 b) {
 }
 #define MYCC_LANEWISE_INT64(NAME)                                                                           \
   MYCC_INLINE vi64 NAME(vi64 a, vi64 b) {                                                                   \
-    return build<vi64>([=](int i) __attribute__((always_inline)) { return NAME(a[i], b[i]); });             \
+    return build<vi64>([=](int i) MYCC_INLINED { return NAME(a[i], b[i]); });             \
   }
 MYCC_LANEWISE_INT64(trunc_div)
 MYCC_LANEWISE_INT64(fmod)
@@ -353,76 +355,6 @@ MYCC_INLINE double fma(double a, double b, double c) { return __builtin_fma(a, b
 MYCC_INLINE float fma(float a, float b, float c) { return a * b + c; }
 MYCC_INLINE double fma(double a, double b, double c) { return a * b + c; }
 #endif
-
-/* ---- reductions of one vector, as a tree: lane i with lane i + n/2, and so on ---- */
-namespace tree {
-template <int K, int... I> MYCC_INLINE vi32 partner(lane_list<I...>) { return vi32{(I ^ K)...}; }
-#if defined(__clang__)
-template <int K, class V, int... I> MYCC_INLINE V exchange(V v, lane_list<I...>) {
-  return __builtin_shufflevector(v, v, (I ^ K)...);
-}
-#else
-template <int K, int... I> MYCC_INLINE vf32 exchange(vf32 v, lane_list<I...>) {
-  return __builtin_shuffle(v, vi32{(I ^ K)...});
-}
-template <int K, int... I> MYCC_INLINE vi32 exchange(vi32 v, lane_list<I...>) {
-  return __builtin_shuffle(v, vi32{(I ^ K)...});
-}
-template <int K, int... I> MYCC_INLINE hf64 exchange(hf64 v, lane_list<I...>) {
-  return __builtin_shuffle(v, hi64{(I ^ K)...});
-}
-template <int K, int... I> MYCC_INLINE hi64 exchange(hi64 v, lane_list<I...>) {
-  return __builtin_shuffle(v, hi64{(I ^ K)...});
-}
-#endif
-template <class L, class V, class F> MYCC_INLINE auto fold(V v, F f) {
-  constexpr int n = sizeof(V) / sizeof(v[0]);
-  if constexpr (n > 8) v = f(v, exchange<8>(v, L()));
-  if constexpr (n > 4) v = f(v, exchange<4>(v, L()));
-  if constexpr (n > 2) v = f(v, exchange<2>(v, L()));
-  v = f(v, exchange<1>(v, L()));
-  return v[0];
-}
-template <class F> MYCC_INLINE float reduce(vf32 v, F f) { return fold<all_lanes>(v, f); }
-template <class F> MYCC_INLINE int32_t reduce(vi32 v, F f) { return fold<all_lanes>(v, f); }
-template <class F> MYCC_INLINE double reduce(vf64 v, F f) { return fold<lower_lanes>(f(v.lo, v.hi), f); }
-template <class F> MYCC_INLINE int64_t reduce(vi64 v, F f) { return fold<lower_lanes>(f(v.lo, v.hi), f); }
-} /* namespace tree */
-
-/* reduce_x(v): all lanes; reduce_x_part(v, n): the first n, n in [0, W]; of none the neutral element. */
-#define MYCC_REDUCE(NAME, V, S, EXPR, NEUTRAL)                                                              \
-  MYCC_INLINE S NAME(V v) {                                                                                 \
-    return tree::reduce(v, [](auto a, auto b) __attribute__((always_inline)) { return EXPR; });             \
-  }                                                                                                         \
-  MYCC_INLINE S NAME##_part(V v, int n) { return NAME(where(first_lanes(n), v, (S)NEUTRAL)); }              \
-  MYCC_INLINE S NAME(S v) { return v; }
-MYCC_REDUCE(reduce_add, vf32, float, a + b, -0.0f)
-MYCC_REDUCE(reduce_add, vf64, double, a + b, -0.0)
-MYCC_REDUCE(reduce_add, vi32, int32_t, a + b, 0)
-MYCC_REDUCE(reduce_add, vi64, int64_t, a + b, 0)
-MYCC_REDUCE(reduce_mul, vf32, float, a * b, 1)
-MYCC_REDUCE(reduce_mul, vf64, double, a * b, 1)
-MYCC_REDUCE(reduce_mul, vi32, int32_t, a * b, 1)
-MYCC_REDUCE(reduce_mul, vi64, int64_t, a * b, 1)
-MYCC_REDUCE(reduce_max, vf32, float, maximum(a, b), -__builtin_inff())
-MYCC_REDUCE(reduce_max, vf64, double, maximum(a, b), -__builtin_inf())
-MYCC_REDUCE(reduce_max, vi32, int32_t, maximum(a, b), INT32_MIN)
-MYCC_REDUCE(reduce_max, vi64, int64_t, maximum(a, b), INT64_MIN)
-MYCC_REDUCE(reduce_min, vf32, float, minimum(a, b), __builtin_inff())
-MYCC_REDUCE(reduce_min, vf64, double, minimum(a, b), __builtin_inf())
-MYCC_REDUCE(reduce_min, vi32, int32_t, minimum(a, b), INT32_MAX)
-MYCC_REDUCE(reduce_min, vi64, int64_t, minimum(a, b), INT64_MAX)
-MYCC_REDUCE(reduce_or, vi32, int32_t, a | b, 0)
-MYCC_REDUCE(reduce_or, vi64, int64_t, a | b, 0)
-MYCC_REDUCE(reduce_and, vi32, int32_t, a & b, -1)
-MYCC_REDUCE(reduce_and, vi64, int64_t, a & b, -1)
-#undef MYCC_REDUCE
-MYCC_INLINE bool reduce_or(vbool v) { return any(v); }
-MYCC_INLINE bool reduce_and(vbool v) { return all(v); }
-MYCC_INLINE bool reduce_or_part(vbool v, int n) { return any(v & first_lanes(n)); }
-MYCC_INLINE bool reduce_and_part(vbool v, int n) { return all(v | ~first_lanes(n)); }
-MYCC_INLINE bool reduce_or(bool v) { return v; }
-MYCC_INLINE bool reduce_and(bool v) { return v; }
 
 } /* namespace mycc */
 #endif /* MYCC_VEC_OPS_H */

@@ -15,6 +15,8 @@
 #endif
 
 #define MYCC_INLINE inline __attribute__((always_inline))
+/* Behind the parameters of a lambda. */
+#define MYCC_INLINED __attribute__((always_inline))
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define MYCC_AVX512 1
@@ -148,7 +150,7 @@ template <> struct builder<vi64> {
 };
 template <> struct builder<vbool> {
   template <class F> static MYCC_INLINE vbool of(F f) {
-    return {build_lanes<vi32>([&](int i) __attribute__((always_inline)) { return f(i) ? -1 : 0; }, all_lanes())};
+    return {build_lanes<vi32>([&](int i) MYCC_INLINED { return f(i) ? -1 : 0; }, all_lanes())};
   }
 };
 template <class V, class F> MYCC_INLINE V build(F f) { return builder<V>::of(f); }
@@ -192,10 +194,10 @@ MYCC_INLINE vi32 narrow(hi64 lo, hi64 hi) { return MYCC_SHUFFLE(vi32, (vi32)lo, 
 MYCC_INLINE hi64 widen_lower(vi32 m) { return (hi64)MYCC_SHUFFLE(vi32, m, m, MYCC_TWICE_LOWER); }
 MYCC_INLINE hi64 widen_upper(vi32 m) { return (hi64)MYCC_SHUFFLE(vi32, m, m, MYCC_TWICE_UPPER); }
 
-MYCC_INLINE vf32 splat(float x) { return build<vf32>([=](int) __attribute__((always_inline)) { return x; }); }
-MYCC_INLINE vi32 splat(int32_t x) { return build<vi32>([=](int) __attribute__((always_inline)) { return x; }); }
-MYCC_INLINE vf64 splat(double x) { return build<vf64>([=](int) __attribute__((always_inline)) { return x; }); }
-MYCC_INLINE vi64 splat(int64_t x) { return build<vi64>([=](int) __attribute__((always_inline)) { return x; }); }
+MYCC_INLINE vf32 splat(float x) { return build<vf32>([=](int) MYCC_INLINED { return x; }); }
+MYCC_INLINE vi32 splat(int32_t x) { return build<vi32>([=](int) MYCC_INLINED { return x; }); }
+MYCC_INLINE vf64 splat(double x) { return build<vf64>([=](int) MYCC_INLINED { return x; }); }
+MYCC_INLINE vi64 splat(int64_t x) { return build<vi64>([=](int) MYCC_INLINED { return x; }); }
 MYCC_INLINE vbool splat(bool x) { return {splat(x ? -1 : 0)}; }
 MYCC_INLINE vf32 splat(vf32 x) { return x; }
 MYCC_INLINE vi32 splat(vi32 x) { return x; }

@@ -1,0 +1,79 @@
+/* vec_reduce.h: reductions of one vector to a scalar, in a fixed order. Included by vec.h. */
+#ifndef MYCC_VEC_REDUCE_H
+#define MYCC_VEC_REDUCE_H
+
+#include "vec_ops.h"
+
+namespace mycc {
+
+/* A tree: lane i with lane i + n/2, then n/4, and so on. */
+namespace tree {
+#if defined(__clang__)
+template <int K, class V, int... I> MYCC_INLINE V exchange(V v, lane_list<I...>) {
+  return __builtin_shufflevector(v, v, (I ^ K)...);
+}
+#else
+template <int K, int... I> MYCC_INLINE vf32 exchange(vf32 v, lane_list<I...>) {
+  return __builtin_shuffle(v, vi32{(I ^ K)...});
+}
+template <int K, int... I> MYCC_INLINE vi32 exchange(vi32 v, lane_list<I...>) {
+  return __builtin_shuffle(v, vi32{(I ^ K)...});
+}
+template <int K, int... I> MYCC_INLINE hf64 exchange(hf64 v, lane_list<I...>) {
+  return __builtin_shuffle(v, hi64{(I ^ K)...});
+}
+template <int K, int... I> MYCC_INLINE hi64 exchange(hi64 v, lane_list<I...>) {
+  return __builtin_shuffle(v, hi64{(I ^ K)...});
+}
+#endif
+template <class L, class V, class F> MYCC_INLINE auto fold(V v, F f) {
+  constexpr int n = sizeof(V) / sizeof(v[0]);
+  if constexpr (n > 8) v = f(v, exchange<8>(v, L()));
+  if constexpr (n > 4) v = f(v, exchange<4>(v, L()));
+  if constexpr (n > 2) v = f(v, exchange<2>(v, L()));
+  v = f(v, exchange<1>(v, L()));
+  return v[0];
+}
+template <class F> MYCC_INLINE float reduce(vf32 v, F f) { return fold<all_lanes>(v, f); }
+template <class F> MYCC_INLINE int32_t reduce(vi32 v, F f) { return fold<all_lanes>(v, f); }
+template <class F> MYCC_INLINE double reduce(vf64 v, F f) { return fold<lower_lanes>(f(v.lo, v.hi), f); }
+template <class F> MYCC_INLINE int64_t reduce(vi64 v, F f) { return fold<lower_lanes>(f(v.lo, v.hi), f); }
+} /* namespace tree */
+
+/* reduce_x(v): all lanes; reduce_x_part(v, n): the first n, n in [0, W]; of none the neutral element. */
+#define MYCC_REDUCE(NAME, V, S, EXPR, NEUTRAL)                                                              \
+  MYCC_INLINE S NAME(V v) {                                                                                 \
+    return tree::reduce(v, [](auto a, auto b) MYCC_INLINED { return EXPR; });             \
+  }                                                                                                         \
+  MYCC_INLINE S NAME##_part(V v, int n) { return NAME(where(first_lanes(n), v, (S)NEUTRAL)); }              \
+  MYCC_INLINE S NAME(S v) { return v; }
+MYCC_REDUCE(reduce_add, vf32, float, a + b, -0.0f)
+MYCC_REDUCE(reduce_add, vf64, double, a + b, -0.0)
+MYCC_REDUCE(reduce_add, vi32, int32_t, a + b, 0)
+MYCC_REDUCE(reduce_add, vi64, int64_t, a + b, 0)
+MYCC_REDUCE(reduce_mul, vf32, float, a * b, 1)
+MYCC_REDUCE(reduce_mul, vf64, double, a * b, 1)
+MYCC_REDUCE(reduce_mul, vi32, int32_t, a * b, 1)
+MYCC_REDUCE(reduce_mul, vi64, int64_t, a * b, 1)
+MYCC_REDUCE(reduce_max, vf32, float, maximum(a, b), -__builtin_inff())
+MYCC_REDUCE(reduce_max, vf64, double, maximum(a, b), -__builtin_inf())
+MYCC_REDUCE(reduce_max, vi32, int32_t, maximum(a, b), INT32_MIN)
+MYCC_REDUCE(reduce_max, vi64, int64_t, maximum(a, b), INT64_MIN)
+MYCC_REDUCE(reduce_min, vf32, float, minimum(a, b), __builtin_inff())
+MYCC_REDUCE(reduce_min, vf64, double, minimum(a, b), __builtin_inf())
+MYCC_REDUCE(reduce_min, vi32, int32_t, minimum(a, b), INT32_MAX)
+MYCC_REDUCE(reduce_min, vi64, int64_t, minimum(a, b), INT64_MAX)
+MYCC_REDUCE(reduce_or, vi32, int32_t, a | b, 0)
+MYCC_REDUCE(reduce_or, vi64, int64_t, a | b, 0)
+MYCC_REDUCE(reduce_and, vi32, int32_t, a & b, -1)
+MYCC_REDUCE(reduce_and, vi64, int64_t, a & b, -1)
+#undef MYCC_REDUCE
+MYCC_INLINE bool reduce_or(vbool v) { return any(v); }
+MYCC_INLINE bool reduce_and(vbool v) { return all(v); }
+MYCC_INLINE bool reduce_or_part(vbool v, int n) { return any(v & first_lanes(n)); }
+MYCC_INLINE bool reduce_and_part(vbool v, int n) { return all(v | ~first_lanes(n)); }
+MYCC_INLINE bool reduce_or(bool v) { return v; }
+MYCC_INLINE bool reduce_and(bool v) { return v; }
+
+} /* namespace mycc */
+#endif /* MYCC_VEC_REDUCE_H */

@@ -1,0 +1,195 @@
+// python_inputs.h: Python's tensors as mycc_tensor: numpy arrays, torch tensors, anything with DLPack; nothing is copied.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+#include "dlpack_types.h"
+#include "python_errors.h"
+
+namespace mycc::binding {
+
+namespace py = pybind11;
+
+using dlpack::ExchangeApi;
+using dlpack::Managed;
+using dlpack::ManagedVersioned;
+
+constexpr uint8_t kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6;  // DLPack's codes
+
+// The tensors of a call; few of them need no allocation. What keeps borrowed memory alive is dropped with it.
+class Inputs {
+ public:
+  Inputs(PyObject *const *values, size_t count) : count_(count) {
+    if (count > kFew) many_.resize(count);
+    for (size_t i = 0; i < count; ++i) import(values[i], i);
+  }
+  Inputs(const Inputs &) = delete;
+  Inputs &operator=(const Inputs &) = delete;
+
+  const mycc_tensor *data() const { return count_ > kFew ? many_.data() : few_; }
+  int32_t count() const { return int32_t(count_); }
+
+ private:
+  static constexpr size_t kFew = 8;
+
+  void import(PyObject *value, size_t index);
+  void import_array(PyObject *array, size_t index);
+  void import_object(PyObject *value, size_t index);
+  void import_capsule(const py::object &capsule, size_t index);
+  void fill(const dlpack::Tensor &source, size_t index);
+  mycc_tensor &at(size_t index) { return count_ > kFew ? many_[index] : few_[index]; }
+
+  size_t count_;
+  mycc_tensor few_[kFew];
+  std::vector<mycc_tensor> many_;
+  std::vector<py::object> kept_;
+};
+
+inline std::string name_of(PyObject *value) { return Py_TYPE(value)->tp_name; }
+inline std::string input_name(size_t index) { return "input " + std::to_string(index); }
+
+[[noreturn]] inline void raise_rank(size_t index, long rank) {
+  raise_input(input_name(index) + " has " + std::to_string(rank) + " dimensions; at most " +
+              std::to_string(MYCC_MAX_RANK) + " are supported");
+}
+
+inline bool is_array(PyObject *value) {
+  return PyObject_TypeCheck(value, py::detail::npy_api::get().PyArray_Type_);
+}
+
+// What a tensor type offers, looked up once for each type.
+struct TensorType {
+  PyTypeObject *type;
+  const ExchangeApi *api;  // functions for exchange in C; NULL: none
+  bool negates;            // has torch's lazy negation, of which DLPack knows nothing
+};
+
+inline const TensorType &tensor_type(PyTypeObject *type) {
+  static std::vector<TensorType> rows;  // few types; they are kept alive
+  for (const TensorType &row : rows)
+    if (row.type == type) return row;
+  const ExchangeApi *api = nullptr;
+  PyObject *capsule = PyObject_GetAttrString(reinterpret_cast<PyObject *>(type), "__dlpack_c_exchange_api__");
+  if (capsule && PyCapsule_IsValid(capsule, "dlpack_exchange_api"))
+    api = static_cast<const ExchangeApi *>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  PyErr_Clear();
+  while (api && api->version.major != dlpack::kMajor) api = api->previous;
+  if (api && !api->tensor_from_object) api = nullptr;
+  Py_XDECREF(capsule);
+  Py_INCREF(type);
+  rows.push_back({type, api, PyObject_HasAttrString(reinterpret_cast<PyObject *>(type), "resolve_neg") == 1});
+  return rows.back();
+}
+
+inline void Inputs::import(PyObject *value, size_t index) {
+  if (is_array(value)) return import_array(value, index);
+  const TensorType &type = tensor_type(Py_TYPE(value));
+  if (type.negates && py::handle(value).attr("is_neg")().ptr() == Py_True) {
+    kept_.push_back(py::handle(value).attr("resolve_neg")());
+    value = kept_.back().ptr();
+  }
+  if (!type.api) return import_object(value, index);
+  dlpack::Tensor tensor;
+  if (type.api->tensor_from_object(value, &tensor) == 0) return fill(tensor, index);
+  py::error_already_set error;  // what the framework says: a sparse layout, a dtype without a DLPack code, ...
+  raise_input(input_name(index) + ", a " + name_of(value) + ", cannot be read: " + std::string(py::str(error.value())));
+}
+
+// numpy's type numbers on Linux.
+inline bool dtype_of_number(int number, mycc_dtype *dtype) {
+  static const mycc_dtype table[] = {{kBool, 8, 1}, {kInt, 8, 1},    {kUInt, 8, 1},    {kInt, 16, 1},
+                                     {kUInt, 16, 1}, {kInt, 32, 1},  {kUInt, 32, 1},   {kInt, 64, 1},
+                                     {kUInt, 64, 1}, {kInt, 64, 1},  {kUInt, 64, 1},   {kFloat, 32, 1},
+                                     {kFloat, 64, 1}, {0, 0, 0},     {kComplex, 64, 1}, {kComplex, 128, 1}};
+  constexpr int kHalf = 23;
+  if (number == kHalf) {
+    *dtype = {kFloat, 16, 1};
+  } else if (number >= 0 && number < int(sizeof table / sizeof *table) && table[number].bits) {
+    *dtype = table[number];
+  } else {
+    return false;
+  }
+  return true;
+}
+
+inline mycc_dtype dtype_of(PyObject *array, size_t index) {
+  PyObject *object = py::detail::array_proxy(array)->descr;
+  const auto *descr = py::detail::array_descriptor_proxy(object);
+  mycc_dtype dtype;
+  bool native = descr->byteorder == '=' || descr->byteorder == '|';
+  if (native && dtype_of_number(descr->type_num, &dtype)) return dtype;
+  std::string name = py::str(py::handle(object));
+  if (native && name == "bfloat16") return {kBfloat, 16, 1};  // of ml_dtypes
+  raise_input(input_name(index) + " has the dtype " + name + ", which no package takes");
+}
+
+inline void Inputs::import_array(PyObject *array, size_t index) {
+  mycc_tensor &tensor = at(index);
+  tensor.dtype = dtype_of(array, index);
+  const int64_t bytes = tensor.dtype.bits / 8;
+  const py::detail::PyArray_Proxy *proxy = py::detail::array_proxy(array);
+  if (proxy->nd > MYCC_MAX_RANK) raise_rank(index, proxy->nd);
+  tensor.data = proxy->data;
+  tensor.device_type = dlpack::kCpu, tensor.device_id = 0;
+  tensor.ndim = proxy->nd;
+  tensor.owner = nullptr;
+  for (int d = 0; d < proxy->nd; ++d) {
+    tensor.shape[d] = proxy->dimensions[d];
+    tensor.strides[d] = proxy->strides[d] / bytes;
+    if (proxy->strides[d] % bytes == 0) continue;
+    // a field of a structured array: no stride in elements describes it
+    kept_.push_back(py::module_::import("numpy").attr("ascontiguousarray")(py::handle(array)));
+    return import_array(kept_.back().ptr(), index);
+  }
+}
+
+// Objects that have DLPack's Python protocol, and numpy's scalars.
+inline void Inputs::import_object(PyObject *value, size_t index) {
+  py::handle object(value);
+  if (!py::hasattr(object, "__dlpack__")) {
+    if (py::isinstance(object, py::module_::import("numpy").attr("generic"))) {
+      kept_.push_back(py::array::ensure(object));
+      return import_array(kept_.back().ptr(), index);
+    }
+    raise_input(input_name(index) + " has to be a numpy array, a torch tensor or have DLPack, not a " + name_of(value));
+  }
+  py::tuple device = object.attr("__dlpack_device__")();
+  if (device[0].cast<int>() != dlpack::kCpu)
+    raise_input(input_name(index) + " is not on the CPU, where the package runs\n  Copy it to the CPU first.");
+  py::object plain = py::hasattr(object, "detach") ? object.attr("detach")() : py::reinterpret_borrow<py::object>(object);
+  import_capsule(plain.attr("__dlpack__")(), index);
+}
+
+// The capsule is kept, not consumed: when it goes, it frees what it holds.
+inline void Inputs::import_capsule(const py::object &capsule, size_t index) {
+  kept_.push_back(capsule);
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor"))
+    return fill(static_cast<Managed *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))->tensor, index);
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    auto *managed = static_cast<ManagedVersioned *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (managed->version.major == dlpack::kMajor) return fill(managed->tensor, index);
+  }
+  raise_input(input_name(index) + " speaks an unknown version of DLPack");
+}
+
+inline void Inputs::fill(const dlpack::Tensor &source, size_t index) {
+  mycc_tensor &tensor = at(index);
+  if (source.ndim < 0 || source.ndim > MYCC_MAX_RANK) raise_rank(index, source.ndim);
+  tensor.data = static_cast<char *>(source.data) + source.byte_offset;
+  tensor.device_type = source.device_type, tensor.device_id = source.device_id;
+  tensor.ndim = source.ndim;
+  tensor.dtype = source.dtype;
+  tensor.owner = nullptr;
+  int64_t step = 1;
+  for (int d = source.ndim; d-- > 0;) {
+    tensor.shape[d] = source.shape[d];
+    tensor.strides[d] = source.strides ? source.strides[d] : step;
+    step *= source.shape[d];
+  }
+}
+
+}  // namespace mycc::binding
