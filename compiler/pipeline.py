@@ -21,7 +21,7 @@ from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
 from .lower.driver import Lowered
 from .observe import Observer, running_stage
-from .options import CompileOptions
+from .options import CompileOptions, GraphOptions
 from .package.assemble import Assembled, assemble
 from .package.writer import PackageSummary
 from .request import CompileRequest
@@ -51,7 +51,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         captured = stage.value = [capture_request(entry) for entry in request.entries]
         stage.summary = summarise(captured)
     with running_stage(observers, "graph") as stage:
-        graphs = stage.value = [run_graph_passes(graph) for graph in captured]
+        graphs = stage.value = [run_graph_passes(graph, skip=_skipped(options.graph)) for graph in captured]
         stage.summary = summarise(graphs)
     with running_stage(observers, "lower") as stage:
         lowered = stage.value = [lower(g, layouts) for g, layouts in zip(graphs, shared_layouts(graphs), strict=True)]
@@ -67,6 +67,12 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         built = stage.value = _build(generated, targets, options)
         stage.summary = summarise(built)
     return _package(request, observers, captured, graphs, lowered, schedules, weights, generated, built)
+
+
+def _skipped(options: GraphOptions) -> tuple[str, ...]:
+    """Names of the graph passes that the options turn off."""
+    switches = {"fold-constants": options.fold_constants, "fold-batch-norm": options.fold_batch_norm}
+    return tuple(name for name, on in switches.items() if not on)
 
 
 def _build(generated: Generated, targets: Sequence[Target], options: CompileOptions) -> dict[str, BuildResult]:

@@ -14,6 +14,7 @@ from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...runtime.errors import CompileError
+from ..capture.source_lines import origin
 from .decompositions import DECOMPOSITIONS
 from .node import Node
 from .patterns import arg, op
@@ -105,8 +106,10 @@ def _trace(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.G
     except NotImplementedError:
         return None
     if _fixed_symbols(mode) != before:
+        where = origin(node)
         raise CompileError(
             f"{node.target} has no general decomposition: it works for the example's sizes only",
+            details=[str(where)] if where else [],
             hint="Compile with fixed sizes, or rewrite this line of the model.",
         )
     return None if _is_no_progress(body, node) else body

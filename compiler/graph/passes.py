@@ -118,13 +118,19 @@ PASSES: tuple[GraphPass, ...] = (
 )
 
 
-def run_graph_passes(graph: ModelGraph, observer: Observer | None = None, kept: Collection[str] = KEPT) -> ModelGraph:
+def run_graph_passes(
+    graph: ModelGraph,
+    observer: Observer | None = None,
+    kept: Collection[str] = KEPT,
+    skip: Collection[str] = (),
+) -> ModelGraph:
     """All passes on a copy of the graph; the given one is not changed, tensors are shared.
 
     Args:
         graph: a captured entry point.
         observer: told after each pass what it did.
         kept: operators (with or without overload) that the lowering takes whole.
+        skip: names of passes to leave out: only those that merely make the graph better.
 
     Raises:
         CompileError: an operator whose only decomposition fixes a dynamic size.
@@ -139,7 +145,7 @@ def run_graph_passes(graph: ModelGraph, observer: Observer | None = None, kept: 
                 f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before establishes"
             )
         start = time.perf_counter()
-        counts = row.run(work, context)
+        counts = row.run(work, context) if row.name not in skip else {}
         seconds = time.perf_counter() - start
         facts = (facts - row.undoes) | row.establishes
         if observer is not None:

@@ -473,7 +473,8 @@ def _evaluate_atom(atom: Atom, sizes: Mapping[str, int]) -> int:
 def _nonnegative(e: Index) -> bool:
     if all(c >= 0 for c in e.terms.values()) and all(_atom_nonnegative(a) for m in e.terms for a in m):
         return True
-    return _sizes_nonnegative(_extreme(e))
+    low = _extreme(e)
+    return low is not None and _sizes_nonnegative(low)
 
 
 def _atom_nonnegative(atom: Atom) -> bool:
@@ -493,8 +494,8 @@ def _upper(atom: Atom) -> Index | None:
     if isinstance(atom, Binary) and atom.op == "%":
         return atom.b - 1
     if isinstance(atom, Binary) and atom.op == "//" and atom.b.constant and atom.a.nonnegative():
-        top = -_extreme(-atom.a)
-        return floor_div(top, atom.b) if top.constant is not None else None
+        low = _extreme(-atom.a)
+        return floor_div(-low, atom.b) if low is not None and low.constant is not None else None
     if isinstance(atom, Binary) and atom.op == "min":
         for side in (atom.a, atom.b):
             if not any(isinstance(a, (Var, Indirect, Binary)) for a in side.atoms()):
@@ -502,8 +503,8 @@ def _upper(atom: Atom) -> Index | None:
     return None
 
 
-def _extreme(e: Index) -> Index:
-    """A lower bound of e, with every loop variable at the end of its range that makes e small."""
+def _extreme(e: Index) -> Index | None:
+    """A lower bound of e over sizes, every loop variable at the end of its range that makes e small; None: not found."""
     for _ in range(32):
         target = next((a for m in e.terms for a in m if not isinstance(a, Size)), None)
         if target is None:
@@ -512,7 +513,7 @@ def _extreme(e: Index) -> Index:
         rest = Index({m: c for m, c in e.terms.items() if target not in m})
         factor = _factor_sign(Index({_monomial_div(m, (target,)) or (): c for m, c in terms.items()}))
         if factor is None or not _atom_nonnegative(target):
-            return Index({(): -1})  # unknown: not provable
+            return None
         if factor >= 0:
             e = rest
         else:
@@ -521,10 +522,10 @@ def _extreme(e: Index) -> Index:
             if bound is None:
                 top = _upper(target)
                 if top is None:
-                    return Index({(): -1})
+                    return None
                 bound = factors * top
             e = rest + bound
-    return Index({(): -1})
+    return None
 
 
 def _exact_multiple(atom: Atom, factor: Index) -> Index | None:

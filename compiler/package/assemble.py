@@ -16,7 +16,7 @@ from ..capture.graph import ModelGraph, dtype_name
 from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
-from ..verify.verify import VerifyResult, verify
+from ..verify.verify import Tolerance, VerifyResult, verify
 from .python_side import installed_loader, installed_wrappers
 from .writer import Completion, PackageContents, PackageSummary, write_package
 
@@ -70,11 +70,13 @@ class Assembled:
     def _verify(self, path: Path, observers: Sequence[Observer]) -> Completion:
         from ..summaries import summarise
 
+        numerics = self.request.options.numerics
+        tolerance = Tolerance(numerics.factor, numerics.floor)
         with running_stage(observers, "verify") as stage:
             model = load(path, self.request.options.threads)
             for graph in self.captured:
                 entry = model.entry(graph.name)
-                self.results.append(verify(graph, entry.run_flat))
+                self.results.append(verify(graph, entry.run_flat, tolerance=tolerance, seed=numerics.seed))
             stage.value = self.results
             stage.summary = summarise(self.results)
         certificate = make_certificate([case for r in self.results for case in r.references()])
@@ -113,6 +115,7 @@ def assemble(
         loaders=dict.fromkeys(built, loader),
         wrappers=installed_wrappers(),
         sources=_sources(generated) if request.options.codegen.sources else {},
+        threads=request.options.threads or 0,
         versions=_versions(built),
     )
     return Assembled(request, captured, contents)

@@ -39,6 +39,7 @@ class PackageContents:
         wrappers: interpreter tag ("cp311-x86_64") -> bytes of a `_binding` module.
         sources: path under src/ -> text.
         certificate: bytes of certificate.safetensors.
+        threads: of a call when the loader names none; 0: one per core.
         versions: of the compiler and its tools.
         check: the build's numerical check: "error", "eager", "shapes".
     """
@@ -51,6 +52,7 @@ class PackageContents:
     wrappers: Mapping[str, bytes] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     certificate: bytes | None = None
+    threads: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
     check: Mapping[str, Any] = field(default_factory=dict)
 
@@ -179,6 +181,7 @@ def _manifest(
         "format": FORMAT_VERSION,
         "abi": ABI_VERSION,
         "name": import_name(contents.name),
+        "threads": contents.threads,
         "versions": dict(contents.versions),
         "entry_points": list(contents.entry_points),
         "targets": [_target_row(contents, target) for target in contents.libraries],

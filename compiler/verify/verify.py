@@ -19,9 +19,15 @@ from .reference import eager, reference
 Run = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
 
 
-def tolerance(eager: float) -> float:
-    """What an output's error may be, given eager torch's own error."""
-    return 2.0 * eager + 1e-7
+@dataclass(frozen=True)
+class Tolerance:
+    """What an output's error may be, given eager torch's own error: factor * eager + floor."""
+
+    factor: float = 2.0
+    floor: float = 1e-7
+
+    def __call__(self, eager: float) -> float:
+        return self.factor * eager + self.floor
 
 
 @dataclass(frozen=True)
@@ -43,17 +49,18 @@ class CaseResult:
     errors: tuple[float, ...]
     eager: tuple[float, ...]
     sampled: tuple[float, ...]
+    tolerance: Tolerance = Tolerance()
 
     @property
     def failures(self) -> tuple[int, ...]:
         """Outputs that are further from the reference than is tolerated."""
         return tuple(
-            i for i, (e, own) in enumerate(zip(self.errors, self.eager, strict=True)) if not e <= tolerance(own)
+            i for i, (e, own) in enumerate(zip(self.errors, self.eager, strict=True)) if not e <= self.tolerance(own)
         )
 
     def as_reference(self, entry: str) -> CaseReference:
         """For the package's certificate. Its tolerance also covers the samples, where eager may be further off."""
-        tolerances = [tolerance(max(a, b)) for a, b in zip(self.eager, self.sampled, strict=True)]
+        tolerances = [self.tolerance(max(a, b)) for a, b in zip(self.eager, self.sampled, strict=True)]
         return CaseReference(entry, self.sizes, self.inputs, [_array(t) for t in self.outputs], tolerances)
 
     def describe(self, i: int) -> str:
@@ -61,7 +68,7 @@ class CaseResult:
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         where = f"{self.names[i]} at {sizes}" if sizes else self.names[i]
         own = self.eager[i]
-        return f"{where}: error {self.errors[i]:.1e}, eager {own:.1e}, tolerated {tolerance(own):.1e}"
+        return f"{where}: error {self.errors[i]:.1e}, eager {own:.1e}, tolerated {self.tolerance(own):.1e}"
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,8 @@ def verify(
     run_package: Run,
     run_eager: Run | None = None,
     shapes: Sequence[Mapping[str, int]] | None = None,
+    tolerance: Tolerance = Tolerance(),
+    seed: int = 0,
 ) -> VerifyResult:
     """Runs the package, eager torch and the float64 reference on inputs made from seeds, and compares.
 
@@ -105,12 +114,14 @@ def verify(
         run_package: inputs to outputs, both flat, of the compiled entry point.
         run_eager: the model itself; by default the captured graph in its own dtypes, so that no module is needed.
         shapes: sets of sizes, symbol name -> value; by default `check_sizes(graph)`.
+        tolerance: of the errors.
+        seed: of the inputs; another one gives other inputs.
 
     Raises:
         CompileError: an output's error is more than 2 * eager's + 1e-7; it names the outputs, sizes and errors.
     """
     sizes = [dict(s) for s in (check_sizes(graph) if shapes is None else shapes)]
-    cases = tuple(_case(graph, run_package, run_eager, s, i) for i, s in enumerate(sizes))
+    cases = tuple(_case(graph, run_package, run_eager, s, i + 1000 * seed, tolerance) for i, s in enumerate(sizes))
     details = [case.describe(i) for case in cases for i in case.failures]
     if details:
         raise CompileError(
@@ -121,7 +132,14 @@ def verify(
     return VerifyResult(graph.name, cases)
 
 
-def _case(graph: ModelGraph, run_package: Run, run_eager: Run | None, sizes: dict[str, int], index: int) -> CaseResult:
+def _case(
+    graph: ModelGraph,
+    run_package: Run,
+    run_eager: Run | None,
+    sizes: dict[str, int],
+    index: int,
+    tolerance: Tolerance,
+) -> CaseResult:
     checks = input_checks(graph, sizes, index)
     inputs = [make_input(check) for check in checks]
     wanted = reference(graph, inputs)
@@ -138,6 +156,7 @@ def _case(graph: ModelGraph, run_package: Run, run_eager: Run | None, sizes: dic
         tuple(errors(found, wanted)),
         tuple(eager_error(own, wanted)),
         tuple(_sampled_error(y, r) for y, r in zip(own, wanted, strict=True)),
+        tolerance,
     )
 
 

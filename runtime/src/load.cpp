@@ -149,13 +149,13 @@ int read_options(const mycc_load_options *given, mycc_load_options *options) {
 }
 
 int build_model(mycc_model *model, const char *label, const void *data, size_t size, const mycc_load_options &options) {
-  int32_t cores = available_threads();
-  model->threads = options.threads == 0 ? cores : options.threads < kMaxThreads ? options.threads : kMaxThreads;
   Archive archive;
   if (int status = read_archive(static_cast<const uint8_t *>(data), size, label, &archive)) return status;
   bool full = options.check_full != 0;
   int status = read_manifest(archive, label, full, &model->region, &model->json, &model->manifest);
   if (status) return status;
+  int32_t wanted = options.threads ? options.threads : model->manifest.threads;
+  model->threads = wanted == 0 ? available_threads() : wanted < kMaxThreads ? wanted : kMaxThreads;
   if ((status = choose_target(model, label, options.target))) return status;
   if ((status = place_weights(model, archive))) return status;
   return open_program(model, archive, label);

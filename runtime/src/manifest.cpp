@@ -64,6 +64,10 @@ class Reader {
     if (const char *error = json_.parse(reinterpret_cast<const char *>(data), member->size)) return damaged(error);
     if (int status = check_version("format", "the package format", kFormat)) return status;
     if (int status = check_version("abi", "the code interface", MYCC_ABI_VERSION)) return status;
+    int64_t threads = 0;
+    const JsonValue *wanted = json_.get(&json_.root(), "threads");
+    if (wanted && !integer_of(wanted, 0, INT32_MAX, &threads)) return damaged("its number of threads makes no sense");
+    manifest_.threads = int32_t(threads);
     char *text = region_.array<char>(member->size + 1);
     if (!text) return out_of_memory(member->size);
     memcpy(text, data, member->size);

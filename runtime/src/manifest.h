@@ -45,6 +45,7 @@ struct Manifest {
   EntryInfo *entries;
   TargetInfo *targets;
   int32_t n_entries, n_targets;
+  int32_t threads;  // of a call when the loader names none; 0: one per core
   Span weights_member;
   uint64_t weights_offset;  // of the tensor data in the package
 };

@@ -60,7 +60,7 @@ def _atom(atom: Atom, sizes: dict[str, int], loops: dict[str, int]) -> int:
 m, n, c = loop("m", s), loop("n", 768), loop("c", 64)
 RULES = {
     "terms are gathered": (n * 2 + n - n * 3, "0"),
-    "products are expanded": ((b + 1) * (s - 1), "-1 - batch + seq*batch"),
+    "products are expanded": ((b + 1) * (s - 1), "-1 - batch + batch*seq + seq"),
     "division by one": (m // ONE, "m"),
     "numbers are divided": (as_index(-7) // as_index(2), "-4"),
     "numbers have a remainder": (as_index(-7) % as_index(2), "1"),
@@ -231,7 +231,7 @@ def places(count: int = 12) -> list[tuple[dict[str, int], dict[str, int]]]:
 PLACES = places()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(expressions(), st.sampled_from(DIVISORS))
 def test_division_keeps_the_value(a: Index, d: Index) -> None:
     quotient, rest = floor_div(a, d), remainder(a, d)
@@ -240,7 +240,13 @@ def test_division_keeps_the_value(a: Index, d: Index) -> None:
         assert value(rest, *at) == value(a, *at) % value(d, *at)
 
 
-@settings(max_examples=200, deadline=None)
+def test_an_unknown_bound_is_no_bound() -> None:
+    grows = maximum(ZERO, b - 6) // as_index(2)
+    assert not (1 - grows).nonnegative()
+    assert str(minimum(1, grows)) == "min(1, (max(0, -6 + batch))//(2))"
+
+
+@settings(max_examples=120, deadline=None)
 @given(expressions(), expressions())
 def test_arithmetic_keeps_the_value(x: Index, y: Index) -> None:
     for at in PLACES:
@@ -251,7 +257,7 @@ def test_arithmetic_keeps_the_value(x: Index, y: Index) -> None:
         assert value(maximum(x, y), *at) == max(vx, vy)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(polynomials(), polynomials())
 def test_products_keep_the_value_and_divide(x: Index, y: Index) -> None:
     for at in PLACES:
@@ -260,14 +266,14 @@ def test_products_keep_the_value_and_divide(x: Index, y: Index) -> None:
     assert not y.terms or quotient == x
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(polynomials(), polynomials())
 def test_exact_division_is_exact(x: Index, y: Index) -> None:
     quotient = exact_div(x, y)
     assert quotient is None or quotient * y == x
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(expressions(), st.sampled_from(LOOPS), polynomials())
 def test_substitution_keeps_the_value(e: Index, var: Var, replacement: Index) -> None:
     changed = e.substitute({var: replacement})
@@ -277,14 +283,14 @@ def test_substitution_keeps_the_value(e: Index, var: Var, replacement: Index) ->
             assert value(changed, sizes, loops) == value(e, sizes, {**loops, var.name: moved})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(expressions())
 def test_proofs_are_sound(e: Index) -> None:
     if e.nonnegative():
         assert all(value(e, *at) >= 0 for at in PLACES)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(expressions(1))
 def test_equal_indices_hash_alike(e: Index) -> None:
     again = sum(reversed([Index({mono: k}) for mono, k in e.terms.items()]), start=ZERO)

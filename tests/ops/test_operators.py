@@ -17,7 +17,7 @@ import torch
 from mycc.compiler import pipeline
 from mycc.compiler.lower.registry import REGISTRY
 
-from ..helpers.samples import Operator, Sample, disagreement, reference
+from ..helpers.samples import Operator, disagreement, reference
 from .operator_samples import samples
 
 SAMPLES = samples()
@@ -27,7 +27,7 @@ Entry = tuple[Any, Operator]
 
 @pytest.fixture(scope="module")
 def entry(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Entry]:
-    """The compiled entry point of a sample, by its position; packages are compiled when the first of theirs is asked for."""
+    """The compiled entry point of a sample, by its position; packages are compiled on the first demand."""
     folder = tmp_path_factory.mktemp("operators")
 
     @cache
@@ -35,7 +35,8 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Entry]:
         positions = range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(SAMPLES)))
         modules = {i: Operator(SAMPLES[i]).eval() for i in positions}
         entries = {
-            f"sample{i}": (m, SAMPLES[i].inputs(SAMPLES[i].batches[0]), None, SAMPLES[i].dynamic_shapes()) for i, m in modules.items()
+            f"sample{i}": (m, SAMPLES[i].inputs(SAMPLES[i].batches[0]), None, SAMPLES[i].dynamic_shapes())
+            for i, m in modules.items()
         }
         path = folder / f"chunk{chunk}.pkg"
         with pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,110 @@
+"""All passes on the zoo's models: what is left of them, and that they still compute the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from mycc.compiler.capture import capture
+
+from .models import NAMES, build, dynamic_shapes
+from .support import agrees, counts, operators, passed
+
+#: what the kernels are made of; views and pointwise operators are not listed
+WHOLE = {
+    "mlp": {"aten.linear": 2, "aten.gelu": 1},
+    "resnet50": {"aten.conv2d": 12, "aten.relu": 10, "aten.max_pool2d": 1, "aten.linear": 1},
+    "bert": {"aten.linear": 8, "aten.layer_norm": 5, "aten.scaled_dot_product_attention": 2, "aten.embedding": 1},
+    "vit": {"aten.linear": 9, "aten.layer_norm": 5, "aten.scaled_dot_product_attention": 2, "aten.conv2d": 1},
+    "gpt2": {"aten.linear": 9, "aten.layer_norm": 5, "aten.scaled_dot_product_attention": 2, "aten.gelu": 2},
+    "llama": {"aten.linear": 9, "aten.rms_norm": 5, "aten.scaled_dot_product_attention": 2, "aten.silu": 2},
+    "mobilenetv2": {"aten.conv2d": 52, "aten.pad": 5, "aten.hardtanh": 35},
+    "whisper_enc": {"aten.linear": 8, "aten.layer_norm": 5, "aten.scaled_dot_product_attention": 2, "aten.conv1d": 2},
+}
+#: nothing of these may be left anywhere
+GONE = ("batch_norm", "matmul", "softmax", "addmm", "cumsum", "diff", "index", "gather", "tanh", "view", "transpose")
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", NAMES)
+def test_zoo(name: str, dynamic: bool) -> None:
+    model, inputs = build(name)
+    graph = capture(model, inputs, dynamic_shapes=dynamic_shapes(name) if dynamic else None)
+    result = passed(graph)
+    found = operators(result)
+    assert {k: found[k] for k in WHOLE[name]} == WHOLE[name]
+    assert not [gone for gone in GONE if found[f"aten.{gone}"]]
+    assert agrees(graph, result).error < 1e-4
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "vit"])
+def test_spelled_out_attention(name: str, dynamic: bool) -> None:
+    """transformers' eager attention: matmul, mask, softmax, matmul."""
+    model, inputs = build(name, attention="eager")
+    graph = capture(model, inputs, dynamic_shapes=dynamic_shapes(name) if dynamic else None)
+    result = passed(graph)
+    found = operators(result)
+    assert found["aten.scaled_dot_product_attention"] == 2
+    assert not found["aten.softmax"]
+    calls = [n for n in result.module.graph.nodes if "scaled_dot" in str(n.target)]
+    assert all(n.args[3] is None and n.args[5] is (name in ("gpt2", "llama")) for n in calls)
+    agrees(graph, result)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_masks_of_transformers_vanish(dynamic: bool) -> None:
+    """The all-true mask of BERT is dropped, the causal masks of gpt2 and llama become is_causal, queries are grouped."""
+    for name, causal in (("bert", False), ("gpt2", True), ("llama", True)):
+        model, inputs = build(name)
+        graph = capture(model, inputs, dynamic_shapes=dynamic_shapes(name) if dynamic else None)
+        calls = [n for n in passed(graph).module.graph.nodes if "scaled_dot" in str(n.target)]
+        assert [(n.args[3], n.args[5]) for n in calls] == [(None, causal)] * 2
+        assert [n.kwargs.get("enable_gqa", False) for n in calls] == [name == "llama"] * 2
+
+
+def test_half_precision_passes() -> None:
+    """Narrow floats with their casts: norms are recognised inside the casts, and values agree."""
+    model, inputs = build("llama")
+    graph = capture(model.to(torch.bfloat16), inputs)
+    result = passed(graph)
+    assert operators(result)["aten.rms_norm"] == 5
+    agrees(graph, result)
+
+
+def test_captured_graph_stays() -> None:
+    model, inputs = build("bert")
+    graph = capture(model, inputs)
+    before, constants = str(graph.module.graph), set(graph.constants)
+    passed(graph)
+    assert str(graph.module.graph) == before
+    assert set(graph.constants) == constants
+
+
+def test_counts_for_the_user() -> None:
+    model, inputs = build("bert")
+    found = counts(capture(model, inputs))
+    assert (found["masks recognised"], found["linears merged"]) == (2, 6)
+
+
+def test_origins_cover_the_model() -> None:
+    """Merged and recognised nodes name all operators that they do the work of, and keep a source line."""
+    model, inputs = build("llama")
+    result = passed(capture(model, inputs))
+    nodes = [n for n in result.module.graph.nodes if n.op == "call_function"]
+    norm = next(n for n in nodes if n.target is torch.ops.aten.rms_norm.default)
+    assert [target for _, target in norm.meta["mycc_origins"]] == [
+        "aten.pow.Tensor_Scalar", "aten.mean.dim", "aten.add.Tensor", "aten.rsqrt.default", "aten.mul.Tensor", "aten.mul.Tensor",
+    ]  # fmt: skip
+    merged = next(n for n in nodes if n.target is torch.ops.aten.linear.default)
+    assert [target for _, target in merged.meta["mycc_origins"]] == ["aten.linear.default"] * 3
+    assert "modeling_llama.py" in merged.meta["stack_trace"]
+
+
+def test_weights_do_not_grow() -> None:
+    """Merging, transposing and folding replace weights; only tied ones may be read twice, never copied."""
+    for name in ("gpt2", "llama", "resnet50"):
+        model, inputs = build(name)
+        graph = capture(model, inputs)
+        before = sum(t.numel() for t in graph.constants.values())
+        after = sum(t.numel() for t in passed(graph).constants.values())
+        assert after <= 1.1 * before, name
