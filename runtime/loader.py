@@ -70,13 +70,22 @@ class EntryPoint:
         self._build = plan_output(row["out_tree"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if len(args) != self._plain or kwargs:
-            return self._build(self._run(self._index, self._arguments.flatten(args, kwargs)))
         try:
+            if len(args) != self._plain or kwargs:
+                return self._build(self._run(self._index, self._arguments.flatten(args, kwargs)))
             return self._build(self._run(self._index, args))
-        except InputError:
+        except InputError as error:
             self._arguments.flatten(args, kwargs)  # names an argument that is no tensor at all
-            raise
+            raise self._named(error) from None
+
+    def _named(self, error: InputError) -> InputError:
+        """The error with the name of an input that the native side knows by its number only."""
+        word, _, rest = error.message.partition(" ")
+        number = "".join(character for character in rest.split(" ")[0] if character.isdigit())
+        inputs = self.signature.inputs
+        if word != "input" or not number or int(number) >= len(inputs):
+            return error
+        return InputError(inputs[int(number)].name + rest[len(number) :], error.hint, error.details)
 
     @property
     def name(self) -> str:

@@ -45,7 +45,6 @@ def _fold(work: Work, conv: Node, pad: Node) -> bool:
     args[0], args[4] = pad.args[0], total
     new = work.call(conv.target, args, conv.kwargs, like=conv, val=conv.meta["val"], covers=[pad, conv])
     work.replace(conv, new)
-    work.graph.erase_node(pad)
     return True
 
 

@@ -10,7 +10,7 @@ import torch
 from .index_forms import Affine, Choice, Form, flipped
 from .index_values import IndexValues, plain_index
 from .node import Node
-from .patterns import dtype, is_op, is_tensor, op, rank, shape
+from .patterns import dtype, is_constant, is_op, is_tensor, op, rank, shape
 from .sizes import bounds, expr, same_shape
 from .work import Work, aten
 
@@ -166,12 +166,15 @@ _NEUTRAL = {"bitwise_and": True, "logical_and": True, "bitwise_or": False, "logi
 
 
 def _neutral(work: Work, values: IndexValues, node: Node) -> bool:
-    """x & True, x | False, x * 1 -> x"""
+    """x & True, x | False, x * 1 -> x, where the other operand is made by the graph.
+
+    Weights that happen to be 1 stay: what is compiled must not hang on how a model was initialised.
+    """
     neutral = _NEUTRAL[op(node)]
     if len(node.args) != 2 or (dtype(node) == torch.bool) != isinstance(neutral, bool):
         return False
     for x, other in (node.args, node.args[::-1]):
-        if not is_tensor(x) or not isinstance(other, Node) or dtype(x) != dtype(node):
+        if not is_tensor(x) or not isinstance(other, Node) or is_constant(other) or dtype(x) != dtype(node):
             continue
         form = values.choice(other)
         if form is not None and form.uniform and form.yes == neutral:

@@ -139,18 +139,14 @@ def _replace(work: Work, node: Node, norm: Norm) -> None:
     sizes = [expr(n) for n in shape(norm.x)[-norm.inner :]]
     if not all(isinstance(n, int) for n in sizes):
         return
-    covered, last = [node], node
-    weight, last = _affine(last, "mul", sizes)
-    bias: Node | None = None
-    if norm.centred:
-        bias, last = _affine(last, "add", sizes)
-    covered += [n for n in (last,) if n is not node]
+    weight, scaled = _affine(node, "mul", sizes)
+    bias, last = _affine(scaled, "add", sizes) if norm.centred else (None, scaled)
     if norm.centred:
         args: tuple[Any, ...] = (norm.x, sizes, weight, bias, norm.eps)
         target: Any = aten.layer_norm.default
     else:
         args, target = (norm.x, sizes, weight, norm.eps), aten.rms_norm.default
-    covers = [*between(node, norm.x), *covered]
+    covers = [*between(node, norm.x), scaled, last]
     new = work.call(target, args, like=last, val=last.meta["val"], covers=covers)
     work.replace(last, new)
 

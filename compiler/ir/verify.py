@@ -105,6 +105,8 @@ def _call(e: Call) -> Iterator[str]:
     row = OPS[e.op]
     if len(e.args) != row.arity:
         yield f"{e.op} takes {row.arity} operands: {e}"
+    if any(a.dtype not in DTYPES for a in e.args):
+        return  # told where the operand is looked at
     operands = e.args[1:] if e.op == "where" else e.args
     dtypes = {DTYPES[a.dtype].compute for a in operands}
     if len(dtypes) > 1:

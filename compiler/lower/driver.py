@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -181,9 +182,15 @@ def _origin(node: torch.fx.Node) -> Origin:
     sources: Sequence[torch.fx.Node] = [node]
     merged = node.meta.get("mycc_origins", ())
     where = source_origin(sources[0])
-    line = (f"{where.file}:{where.line}",) if where is not None and where.file else ()
+    line = (f"{_short(where.file)}:{where.line}",) if where is not None and where.file else ()
     ops = tuple(dict.fromkeys(_op_name(str(m[1] if isinstance(m, tuple) else m)) for m in merged)) if merged else ()
     return Origin(ops or (_op_name(str(node.target)),), line)
+
+
+def _short(file: str) -> str:
+    """A source file as the package names it: relative to the working folder, else its name alone."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
 
 
 def _op_name(target: str) -> str:

@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -96,7 +97,9 @@ inline void Inputs::import(PyObject *value, size_t index) {
   dlpack::Tensor tensor;
   if (type.api->tensor_from_object(value, &tensor) == 0) return fill(tensor, index);
   py::error_already_set error;  // what the framework says: a sparse layout, a dtype without a DLPack code, ...
-  raise_input(input_name(index) + ", a " + name_of(value) + ", cannot be read: " + std::string(py::str(error.value())));
+  std::string reason = py::str(error.value());
+  reason.resize(std::min(reason.size(), reason.find('\n')));  // a stack trace may follow
+  raise_input(input_name(index) + ", a " + name_of(value) + ", cannot be read: " + reason);
 }
 
 // numpy's type numbers on Linux.

@@ -50,7 +50,7 @@ LAWS: dict[str, tuple[Program, str]] = {
     "operand types": (program(node(call("add", x, Load(N, AT)))), "operands of different types f32, i64"),
     "operator's types": (program(node(call("sin", Load(N, AT)))), "sin does not take i64"),
     "condition": (program(node(call("where", x, x, x))), "the condition of a where is f32"),
-    "constant's type": (program(node(call("add", x, Const(1.0, "f8")))), "f8"),
+    "constant's type": (program(node(call("add", x, Const(1.0, "f8")))), "1.0f8 has the unknown type f8"),
     "rows of a nest": (
         program(Nest((J,), (), Origin(), (rows,)), node(x)),
         "a stage of a nest does not start with its rows",
@@ -62,7 +62,7 @@ LAWS: dict[str, tuple[Program, str]] = {
 @pytest.mark.parametrize("law", LAWS)
 def test_law(law: str) -> None:
     broken, message = LAWS[law]
-    with pytest.raises((BrokenLaw, KeyError), match=message):
+    with pytest.raises(BrokenLaw, match=message):
         verify_program(broken)
 
 

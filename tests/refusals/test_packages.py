@@ -48,7 +48,9 @@ def test_a_flipped_bit(server: CommandServer, package: Path, tmp_path: Path, end
         path.write_bytes(data)
         with pytest.raises(mycc.LoadError, match="does not match its hash"):
             mycc.load(path)
-    assert f"{name} does not match its hash" in refused(server, path)
+    text = refused(server, path)
+    assert name in text
+    assert "does not match its hash" in text
 
 
 def test_a_flipped_bit_in_the_weights(server: CommandServer, package: Path, tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_no_package_at_all(server: CommandServer, tmp_path: Path) -> None:
     assert "not a whole mycc package" in refused(server, text)
     assert "No such file" in refused(server, tmp_path / "missing.pkg")
     torch.save({"a": torch.ones(3)}, tmp_path / "weights.pt")  # a zip file of another kind
-    assert "not a mycc package" in refused(server, tmp_path / "weights.pt")
+    assert "not a whole mycc package" in refused(server, tmp_path / "weights.pt")
     with pytest.raises(mycc.LoadError, match="from a path or from bytes, not from a int"):
         mycc.load(3)  # type: ignore[arg-type]
 

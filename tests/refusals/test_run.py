@@ -42,7 +42,7 @@ REFUSALS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "sizes that differ": ((IDS, np.ones((4, 8), np.float32)), {}, r"weight: dimension 0 \(seq\) is 4, but has to be 5"),
     "range": ((np.zeros((17, 5), np.int64), WEIGHT), {}, r"ids: dimension 0 \(batch\) is 17, .* compiled for 1\.\.16"),
     "empty": ((np.zeros((0, 5), np.int64), WEIGHT), {}, r"ids: dimension 0 \(batch\) is 0, .* compiled for 1\.\.16"),
-    "device": ((OnGpu(), WEIGHT), {}, r"ids: is on a CUDA device, the package runs on the CPU"),
+    "device": ((OnGpu(), WEIGHT), {}, r"ids is not on the CPU, where the package runs\n  Copy it to the CPU"),
     "count": ((IDS,), {}, r"misses argument 'weight'"),
     "too many": ((IDS, WEIGHT, WEIGHT), {}, r"takes 2 arguments but 3 were given"),
     "name": ((IDS,), {"wight": WEIGHT}, r"has no argument 'wight'"),
@@ -62,23 +62,23 @@ def test_refusals_of_a_call(model: Any, case: str) -> None:
 
 
 def test_a_tensor_without_memory(model: Any) -> None:
-    with pytest.raises(mycc.InputError, match="ids"):
+    with pytest.raises(mycc.InputError, match="ids, a Tensor, cannot be read: Cannot pack tensors on meta") as raised:
         model(torch.zeros(2, 5, dtype=torch.int64, device="meta"), torch.ones(5, 8))
+    assert "frame" not in str(raised.value)
 
 
-def test_a_tensor_with_gradients_says_what_to_do(model: Any) -> None:
-    with pytest.raises(mycc.InputError, match="weight") as raised:
-        model(torch.zeros(2, 5, dtype=torch.int64), torch.ones(5, 8, requires_grad=True))
-    assert "detach" in str(raised.value)
+def test_a_tensor_with_gradients_is_taken_as_its_values(model: Any) -> None:
+    found = model(torch.zeros(2, 5, dtype=torch.int64), torch.ones(5, 8, requires_grad=True))
+    assert not found.requires_grad
+    assert np.array_equal(found.numpy(), model(IDS, WEIGHT))
 
 
 @pytest.mark.parametrize("token", [11, -1, 1 << 40, (1 << 63) - 1, -(1 << 63)])
 def test_a_token_beyond_the_vocabulary(model: Any, tagger: torch.nn.Module, token: int) -> None:
     ids = IDS.copy()
     ids[1, 3] = token
-    with pytest.raises(mycc.RunError, match="index") as raised:
+    with pytest.raises(mycc.RunError, match=f"index out of range: {token} in a dimension of size 11"):
         model(ids, WEIGHT)
-    assert "11" in str(raised.value), "the number of rows is named"
     found = model(IDS, WEIGHT)
     with torch.no_grad():
         wanted = tagger(torch.from_numpy(IDS), torch.from_numpy(WEIGHT)).numpy()

@@ -27,15 +27,42 @@ template <class T> inline T *row_scratch(const mycc_host *host, int32_t worker, 
   return (T *)host->scratch(host->ctx, worker, (size_t)elements * sizeof(T));
 }
 
+/* Appends a text or a number to `text`; returns its new end. */
+inline char *append(char *text, const char *more) {
+  while (*more) *text++ = *more++;
+  *text = 0;
+  return text;
+}
+
+inline char *append(char *text, int64_t number) {
+  char digits[24], *at = digits + sizeof digits;
+  uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+  *--at = 0;
+  do *--at = (char)('0' + rest % 10);
+  while (rest /= 10);
+  if (number < 0) *--at = '-';
+  return append(text, at);
+}
+
+/* Records that an index is out of range: "index out of range: 30522 in a dimension of size 30522". */
+__attribute__((noinline, cold)) inline void index_failure(
+    const mycc_host *host, int64_t index, int64_t extent, const char *what) {
+  char text[256], *end = text;
+  for (int i = 0; i < 160 && what[i]; ++i) *end++ = what[i];
+  end = append(append(end, ": "), index);
+  append(append(end, " in a dimension of size "), extent);
+  host->fail(host->ctx, MYCC_ERROR_RUN, text);
+}
+
 /* An index read from memory, 0 <= index < extent, or counted from the end when `wrap`. Out of range: the call fails with
  * `what` and the index is 0, so that no memory outside the buffer is touched. */
 MYCC_INLINE int64_t checked_index(const mycc_host *host, int64_t index, int64_t extent, bool wrap, const char *what) {
-  if (wrap && index < 0) index += extent;
-  if (__builtin_expect((uint64_t)index >= (uint64_t)extent, 0)) {
-    host->fail(host->ctx, MYCC_ERROR_RUN, what);
+  const int64_t place = wrap && index < 0 ? index + extent : index;
+  if (__builtin_expect((uint64_t)place >= (uint64_t)extent, 0)) {
+    index_failure(host, index, extent, what);
     return 0;
   }
-  return index;
+  return place;
 }
 
 inline vi64 checked_index(const mycc_host *host, vi64 index, int64_t extent, bool wrap, const char *what, int lanes = W) {

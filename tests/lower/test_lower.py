@@ -1,0 +1,180 @@
+"""Lowering: small modules as programs of the loop IR; refusals with the user's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mycc import CompileError
+from mycc.compiler.capture import capture
+from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.ir.printer import print_program
+from mycc.compiler.lower import lower
+from mycc.compiler.lower.constants import Dense, Panels
+from mycc.compiler.lower.registry import REGISTRY, Registry
+from torch import nn
+from torch.nn import functional as F
+
+from ..helpers.programs import Call1, lowered, plain
+
+Golden = Callable[[str], None]
+x = torch.randn(4, 6, 8)
+image = torch.randn(2, 8, 6, 6)
+ids = torch.randint(0, 11, (4, 5))
+Function = Callable[..., Any]
+
+FAMILIES: dict[str, tuple[Function, tuple[torch.Tensor, ...], tuple[nn.Module, ...]]] = {
+    "pointwise": (lambda a, b: torch.where(a > 0, a * 2, b.exp()), (x, x[:, :1]), ()),
+    "promotion": (lambda a, i: a + i, (x, torch.arange(8)), ()),
+    "reduction": (lambda a: (a.mean(1), a.amax((0, 2)), a.argmax(-1)), (x,), ()),
+    "softmax": (lambda a: torch.softmax(a, 1), (x,), ()),
+    "variance": (lambda a: torch.var(a, -1), (x,), ()),
+    "layer_norm": (lambda norm, a: norm(a), (x,), (nn.LayerNorm(8),)),
+    "linear": (lambda up, a: up(a), (x,), (nn.Linear(8, 20),)),
+    "matmul": (lambda a, b: a @ b.transpose(1, 2), (x, x), ()),
+    "convolution": (lambda conv, a: conv(a), (image,), (nn.Conv2d(8, 20, 3, 2, 1),)),
+    "depthwise": (lambda conv, a: conv(a), (image,), (nn.Conv2d(8, 8, 3, padding=1, groups=8),)),
+    "pooling": (lambda a: F.max_pool2d(a, 3, 2, 1), (image,), ()),
+    "attention": (lambda q, m: F.scaled_dot_product_attention(q, q, q, m), (torch.randn(2, 3, 5, 8), torch.randn(2, 1, 1, 5)), ()),
+    "embedding": (lambda e, i: e(i), (ids,), (nn.Embedding(11, 8),)),
+    "indexing": (lambda a, i: a[:, i % 6], (x, ids), ()),
+    "concatenation": (lambda a, b: torch.cat([a, b[:, 1:3]], 1), (x, x), ()),
+    "padding": (lambda a: F.pad(a, (1, 2), value=1.0), (x,), ()),
+    "generated": (lambda a: a + torch.arange(8) * torch.ones(6, 1), (x,), ()),
+    "views": (lambda a: a.transpose(1, 2).reshape(-1, 2, 4, 6).flip(1)[:, 0], (x,), ()),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family(family: str, golden: Golden) -> None:
+    function, inputs, parts = FAMILIES[family]
+    result = lowered(function, *inputs, parts=parts)
+    golden(plain(print_program(result.program)))
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in ("embedding", "indexing")])
+def test_family_with_a_dynamic_batch(family: str) -> None:
+    function, inputs, parts = FAMILIES[family]
+    dynamic = family not in ("pointwise", "promotion", "concatenation")
+    result = lowered(function, *inputs, parts=parts, dynamic=dynamic)
+    assert result.program.sizes == (("batch",) if dynamic else ())
+
+
+VIEWS: dict[str, Function] = {
+    "view": lambda a: a.view(24, 8),
+    "permute": lambda a: a.permute(2, 0, 1),
+    "slice": lambda a: a[1:3, :, ::2],
+    "select": lambda a: a[:, 2],
+    "expand": lambda a: a[:, :1].expand(4, 6, 8),
+    "squeeze": lambda a: a.unsqueeze(1).squeeze(1),
+    "split": lambda a: a.split(2, 1)[1],
+    "flip": lambda a: a.flip(0),
+    "chunk of a transpose": lambda a: a.transpose(1, 2).chunk(2, 1)[1],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_cost_nothing(view: str) -> None:
+    alone = lowered(lambda a: torch.exp(a.sum()), x, passes=False).program
+    seen = lowered(lambda a: torch.exp(VIEWS[view](a).sum()), x, passes=False).program
+    assert len(seen.nodes) == len(alone.nodes)
+
+
+def test_a_reshape_copies_only_where_no_strides_do() -> None:
+    assert len(lowered(lambda a: a.transpose(0, 1).reshape(24, 8).sum(), x, passes=False).program.nodes) == 2
+    assert len(lowered(lambda a: a[:, :, :4].reshape(24, 4).sum(), x, passes=False).program.nodes) == 1
+
+
+def test_nodes_know_their_operators_and_lines() -> None:
+    program = lowered(lambda up, a: torch.relu(up(a)), x, parts=(nn.Linear(8, 4),)).program
+    assert [n.origin.ops for n in program.nodes] == [("aten.linear",), ("aten.relu",)]
+    assert all(line.rsplit(":", 1)[0].endswith(".py") for n in program.nodes for line in n.origin.lines)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(40, 8), nn.Linear(8, 40, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, i: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embed(i))
+
+
+def test_a_tied_weight_is_stored_once() -> None:
+    result = lowered(lambda m, i: m(i), ids, parts=(Tied(),))
+    used = {b for n in result.program.nodes for b in n.reads() if b.kind == "const"}
+    (constant,) = [c for c, buffer in result.constants.items() if buffer in used]
+    assert constant.layout == Panels()
+    assert constant.elements == 48 * 8  # 40 rows in panels of 16
+
+
+def test_weights_lie_in_panels_and_others_as_they_are() -> None:
+    result = lowered(lambda up, norm, a: norm(up(a)), x, parts=(nn.Linear(8, 20), nn.LayerNorm(20)))
+    used = {b for n in result.program.nodes for b in n.reads() if b.kind == "const"}
+    layouts = [c.layout for c, buffer in result.constants.items() if buffer in used]
+    assert layouts.count(Panels()) == 1
+    assert layouts.count(Dense()) == 3
+
+
+def test_an_output_twice_and_an_input_as_output() -> None:
+    program = lowered(lambda a: (lambda h: (h, h, a, h.transpose(0, 1)))(torch.exp(a)), x).program
+    assert [b.kind for b in program.outputs] == ["output"] * 4
+    assert len({b.ident for b in program.outputs}) == 4
+
+
+# refusals ------------------------------------------------------------------------------------------------------------
+def unknown(a: torch.Tensor) -> torch.Tensor:
+    b = torch.linalg.inv(a)
+    c = torch.fft.fft(b).abs()
+    return torch.sort(c).values + b
+
+
+def test_unsupported_operators_are_told_all_at_once() -> None:
+    graph = run_graph_passes(capture(Call1(unknown), (torch.eye(4),)))
+    with pytest.raises(CompileError) as caught:
+        lower(graph)
+    error = caught.value
+    assert "cannot compile" in error.message
+    text = "\n".join(error.details)
+    assert "torch.linalg.inv(a)" in text
+    assert "torch.sort(c)" in text
+    assert "aten::sort" in text
+    assert __file__ in text
+    assert "(f32[4, 4])" in text
+    assert error.hint
+
+
+REFUSED: dict[str, tuple[Function, tuple[torch.Tensor, ...], str]] = {
+    "boolean mask": (lambda a: a[a > 0], (x,), "depends on the data"),
+    "weight as an input": (lambda a, w: F.conv2d(a, w), (image, torch.randn(4, 8, 3, 3)), "float32 parameter of the model"),
+    "half products": (lambda a, b: a @ b, (x.half()[0], x.half()[0].t()), "matrix products of f16 are not supported"),
+    "half attention": (
+        lambda q: F.scaled_dot_product_attention(q, q, q), (torch.randn(2, 3, 5, 8).half(),), "attention of f16 is not supported"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(case: str) -> None:
+    function, inputs, message = REFUSED[case]
+    with pytest.raises(CompileError, match=message) as caught:
+        lower(run_graph_passes(capture(Call1(function), inputs)))
+    assert case == "boolean mask" or __file__ in str(caught.value)
+
+
+def test_a_name_is_registered_once() -> None:
+    registry = Registry()
+    registry.row("aten.one.default")(lambda: None)
+    with pytest.raises(ValueError, match=r"aten.one.default has two lowerings"):
+        registry.row("aten.one.default")
+        registry.row("aten.one.default")(lambda: None)
+    assert registry.names() == ("aten.one.default",)
+
+
+def test_registered_names_are_operators_of_torch() -> None:
+    for name in REGISTRY.names():
+        space, operator, overload = name.split(".")
+        assert overload in getattr(getattr(torch.ops, space), operator).overloads(), name

@@ -1,0 +1,153 @@
+"""Fusions: schedules and remarks of small functions as goldens, and every reason of a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mycc.compiler.ir.nodes import Conv, Gemm, Map, Nest, Reduce
+from mycc.compiler.options import ScheduleOptions
+from mycc.compiler.schedule import Schedule, schedule
+from torch import nn
+from torch.nn import functional as F
+
+from ..helpers.programs import Writer, call, flat, load, loops, lowered, plain, scheduled, temp
+
+Golden = Callable[[str], None]
+x = torch.randn(4, 6, 32)
+image = torch.randn(2, 8, 6, 6)
+
+
+def text(s: Schedule) -> str:
+    remarks = [f"{'+' if r.done else '-'} {r.producer} -> {r.consumer}: {r.reason}" for r in s.remarks]
+    return plain(f"{s}\n" + "\n".join(remarks))
+
+
+def kinds(s: Schedule) -> list[type]:
+    return [type(n) for n in s.program.nodes]
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Module, ...], list[type]]] = {
+    "chain": (lambda a: torch.relu(a * 2 + 1).sigmoid(), (x,), (), [Map]),
+    "chain_of_two_readers": (lambda a: (torch.exp(a) + 1, torch.exp(a) * 2), (x,), (), [Map, Map, Map]),
+    "views_between": (lambda a: torch.relu(a.transpose(1, 2) * 2).reshape(4, -1) + 1, (x,), (), [Map]),
+    "producer_into_reduction": (lambda a: torch.exp(a * 2).sum(-1), (x,), (), [Reduce]),
+    "reduction_with_epilogue": (lambda a: torch.relu(a.mean(-1) + 1), (x,), (), [Reduce]),
+    "softmax": (lambda a: torch.softmax(a * 2, -1), (x,), (), [Nest]),
+    "layer_norm_with_residual": (lambda norm, a, b: norm(a + b), (x, x), (nn.LayerNorm(32),), [Nest]),
+    "gemm_bias_gelu": (lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(32, 48),), [Gemm]),
+    "gemm_residual": (lambda up, a: a + up(a), (x,), (nn.Linear(32, 32),), [Gemm]),
+    "gemm_silu_gate": (lambda u, g, a: F.silu(g(a)) * u(a), (x,), (nn.Linear(32, 48), nn.Linear(32, 48)), []),
+    "conv_bn_relu_residual": (
+        lambda conv, norm, a: torch.relu(norm(conv(a)) + a),
+        (image.to(memory_format=torch.channels_last),),
+        (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8)),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fused(case: str, golden: Golden) -> None:
+    function, inputs, parts, expected = CASES[case]
+    s = scheduled(function, *inputs, parts=parts, dynamic=case in ("softmax", "gemm_residual"))
+    golden(text(s))
+    if expected:
+        assert kinds(s) == expected
+
+
+def test_convolution_takes_its_norm_activation_and_residual() -> None:
+    function, inputs, parts, _ = CASES["conv_bn_relu_residual"]
+    s = scheduled(function, *inputs, parts=parts)
+    (conv,) = [n for n in s.program.nodes if isinstance(n, Conv)]
+    assert conv.origin.ops == ("aten.conv2d", "aten.batch_norm", "aten.add", "aten.relu")
+    others = [n.origin.ops for n in s.program.nodes if n is not conv]
+    assert len(others) <= 2, others  # the inputs and outputs of the package are row-major
+
+
+def test_without_fusion_every_operator_is_a_kernel() -> None:
+    program = lowered(lambda a: torch.relu(a * 2 + 1), x).program
+    assert len(schedule(program, ScheduleOptions(fuse=False)).program.nodes) == len(program.nodes) == 3
+    s = schedule(lowered(lambda up, a: F.gelu(up(a)), x, parts=(nn.Linear(32, 48),)).program, ScheduleOptions(epilogues=False))
+    assert kinds(s) == [Gemm, Map]
+
+
+def test_dead_nodes_are_dropped() -> None:
+    i, j = loops(i=4, j=8)
+    w = Writer.new()
+    a, y = w.input("a", 32), w.output("y", 32)
+    w.map(temp("unread", 32), flat(i, j), call("exp", load(a, flat(i, j))), i, j)
+    w.map(y, flat(i, j), call("neg", load(a, flat(i, j))), i, j)
+    s = schedule(w.program())
+    assert [n.origin.ops for n in s.program.nodes] == [("aten.y",)]
+
+
+# refusals ------------------------------------------------------------------------------------------------------------
+def reasons(s: Schedule) -> list[str]:
+    return [r.reason for r in s.remarks if not r.done]
+
+
+def test_an_operand_of_a_matrix_kernel_takes_memory() -> None:
+    s = scheduled(lambda up, a: up(torch.relu(a)), x, parts=(nn.Linear(32, 48),))
+    assert "read as an operand of a matrix kernel, which takes memory" in reasons(s)
+
+
+def test_dear_expressions_are_not_computed_again() -> None:
+    s = scheduled(lambda a, b: torch.exp(b)[:, None, :] + a, x, torch.randn(4, 32))
+    assert any(r.startswith("would be computed 6 times, at ") for r in reasons(s)), reasons(s)
+    assert kinds(s) == [Map, Map]
+
+
+def test_cheap_expressions_are_computed_again() -> None:
+    s = scheduled(lambda a, b: (b + 1)[:, None, :] + a, x, torch.randn(4, 32))
+    assert kinds(s) == [Map]
+
+
+def test_a_buffer_of_several_writers_is_not_inlined() -> None:
+    s = scheduled(lambda a, b: torch.exp(torch.cat([a, b], 1)), x, x)
+    assert len(s.program.nodes) == 3
+
+
+def test_holes_are_not_inverted() -> None:
+    i, j = loops(i=4, j=8)
+    w = Writer.new()
+    a, y, t = w.input("a", 32), w.output("y", 32), temp("t", 64)
+    w.map(t, of_stride(i, j), call("exp", load(a, flat(i, j))), i, j)
+    w.map(y, flat(i, j), call("neg", load(t, of_stride(i, j))), i, j)
+    assert reasons(schedule(w.program())) == ["its elements are not written in one dense order"]
+
+
+def of_stride(i: Any, j: Any) -> Any:
+    return flat(i, j) * 2
+
+
+def test_several_places_of_a_result() -> None:
+    s = scheduled(lambda up, a: (lambda h: h + h.flip(0))(up(a)), torch.randn(8, 32), parts=(nn.Linear(32, 48),))
+    assert "reads several places of the result for each element" in reasons(s)
+
+
+def test_part_of_a_result() -> None:
+    s = scheduled(lambda up, a: torch.relu(up(a)[2:5]), torch.randn(8, 32), parts=(nn.Linear(32, 48),))
+    assert "does not read each element of the result exactly once" in reasons(s)
+
+
+def test_rows_of_another_reduction() -> None:
+    s = scheduled(lambda a: (lambda p: (p, p.sum(1)))(torch.softmax(a, -1)), x)
+    assert kinds(s) == [Nest, Reduce]
+    assert "reduces over another dimension than the rows" in reasons(s)
+
+
+def test_rows_are_read_one_by_one() -> None:
+    s = scheduled(lambda a: torch.softmax(a, -1).transpose(1, 2).contiguous().flip(2) + 1, x)
+    assert "does not read the rows one by one" in reasons(s), reasons(s)
+
+
+def test_a_kernel_in_between() -> None:
+    def function(up: nn.Module, a: torch.Tensor) -> torch.Tensor:
+        mean = a.mean(-1, keepdim=True)
+        return a - mean * up(mean.expand(4, 6, 32)).sum(-1, keepdim=True)
+
+    s = scheduled(function, x, parts=(nn.Linear(32, 48),))
+    assert any(r in reasons(s) for r in ("another kernel has to run in between", "its loops do not start with the rows"))

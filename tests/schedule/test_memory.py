@@ -1,0 +1,108 @@
+"""The memory planner: nothing that lives at once overlaps, and little is wasted."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mycc.compiler.schedule.memory import ALIGNMENT, best_placement, plan_memory
+
+from ..helpers.programs import scheduled
+
+ROOT = Path(__file__).parents[2]
+KERNELS = 12
+
+spans = st.tuples(st.integers(0, KERNELS - 1), st.integers(0, KERNELS - 1)).map(lambda t: (min(t), max(t)))
+buffers = st.lists(st.tuples(spans, st.integers(1, 40).map(lambda n: n * ALIGNMENT)), max_size=14)
+
+
+def live_bytes(rows: list[tuple[tuple[int, int], int]]) -> int:
+    return max((sum(size for (a, b), size in rows if a <= i <= b) for i in range(KERNELS)), default=0)
+
+
+def overlaps(rows: list[tuple[tuple[int, int], int]], offsets: list[int]) -> list[tuple[int, int]]:
+    found = []
+    for i, ((a1, b1), n1) in enumerate(rows):
+        for j, ((a2, b2), n2) in enumerate(rows[:i]):
+            together = a1 <= b2 and a2 <= b1
+            if together and offsets[i] < offsets[j] + n2 and offsets[j] < offsets[i] + n1:
+                found.append((j, i))
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(buffers)
+def test_live_buffers_do_not_overlap(rows: list[tuple[tuple[int, int], int]]) -> None:
+    offsets, arena = best_placement([span for span, _ in rows], [size for _, size in rows])
+    assert not overlaps(rows, offsets)
+    assert all(o % ALIGNMENT == 0 and o + size <= arena for o, (_, size) in zip(offsets, rows, strict=True))
+    assert live_bytes(rows) <= arena <= sum(size for _, size in rows)
+
+
+def test_a_chain_needs_two_buffers() -> None:
+    rows = [((i, i + 1), 4096) for i in range(8)]
+    offsets, arena = best_placement([s for s, _ in rows], [n for _, n in rows])
+    assert arena == 8192
+    assert set(offsets) == {0, 4096}
+
+
+def test_lifetimes_of_a_program() -> None:
+    def function(a: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(a, 1) @ torch.softmax(a, 2)
+
+    s = scheduled(function, torch.randn(4, 16, 16))
+    plan = s.memory
+    assert plan == plan_memory(s.program.nodes)
+    for t in plan.lifetimes:
+        uses = [i for i, n in enumerate(s.program.nodes) if t.buffer in (*n.reads(), *n.writes())]
+        assert (t.first, t.last) == (uses[0], uses[-1])
+    assert {t.buffer for t in plan.lifetimes} == {b for n in s.program.nodes for b in n.writes() if b.kind == "temp"}
+    assert plan.slot(plan.lifetimes[-1].buffer) == len(plan.lifetimes) - 1
+
+
+def test_dynamic_sizes_are_placed_at_run_time() -> None:
+    s = scheduled(lambda a: torch.softmax(a, 1) @ torch.softmax(a, 2), torch.randn(4, 16, 16), dynamic=True)
+    assert s.memory.offsets is None
+    assert s.memory.lifetimes
+
+
+@pytest.fixture(scope="module")
+def runtime_planner(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The runtime's planner behind a C function."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    folder = tmp_path_factory.mktemp("planner")
+    (folder / "plan.cpp").write_text(
+        '#include "planner.h"\n'
+        'extern "C" int plan(const mycc_buffer *b, const int64_t *sizes, int n, int kernels, int64_t *offsets,\n'
+        "                    int64_t *arena, int64_t *live) {\n"
+        "  return mycc::runtime::plan_memory(b, sizes, n, kernels, offsets, arena, live);\n"
+        "}\n"
+    )
+    source = ROOT / "runtime" / "src"
+    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", f"-I{source}", f"-I{ROOT / 'runtime' / 'include'}"]
+    library = folder / "plan.so"
+    command = ["g++", *flags, str(folder / "plan.cpp"), str(source / "planner.cpp"), "-o", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    return ctypes.CDLL(str(library))
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=buffers.filter(bool))
+def test_the_runtime_plans_no_worse(runtime_planner: ctypes.CDLL, rows: list[tuple[tuple[int, int], int]]) -> None:
+    n = len(rows)
+    lifetimes = (ctypes.c_int32 * (2 * n))(*(x for span, _ in rows for x in span))
+    sizes, offsets = (ctypes.c_int64 * n)(*(size for _, size in rows)), (ctypes.c_int64 * n)()
+    arena, live = ctypes.c_int64(), ctypes.c_int64()
+    done = runtime_planner.plan(lifetimes, sizes, n, KERNELS, offsets, ctypes.byref(arena), ctypes.byref(live))
+    assert done
+    assert not overlaps(rows, list(offsets))
+    assert live.value == live_bytes(rows)
+    assert live.value <= arena.value <= best_placement([s for s, _ in rows], [size for _, size in rows])[1]
