@@ -198,7 +198,8 @@ def prepare_convolution(case: Convolution) -> Prepared:
     image = torch.from_numpy(x).view(1, in_h, in_w, case.in_c).permute(0, 3, 1, 2)
     shape = (case.out_c, group_in, kernel_h, kernel_w)
     weights = [
-        torch.from_numpy(w[i * stride :][: case.out_c * group_in * kernel_h * kernel_w]).view(shape) for i in range(copies)
+        torch.from_numpy(w[i * stride :][: case.out_c * group_in * kernel_h * kernel_w]).view(shape)
+        for i in range(copies)
     ]
     weights = [v.contiguous(memory_format=torch.channels_last) for v in weights]
     add = torch.from_numpy(bias[: case.out_c])

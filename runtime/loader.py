@@ -85,7 +85,8 @@ class EntryPoint:
         inputs = self.signature.inputs
         if word != "input" or not number or int(number) >= len(inputs):
             return error
-        return InputError(inputs[int(number)].name + rest[len(number) :], error.hint, error.details)
+        text = inputs[int(number)].name + rest[len(number) :]
+        return InputError(text, details=error.details, hint=error.hint)
 
     @property
     def name(self) -> str:

@@ -12,7 +12,10 @@ from .common import Figure, Settings, holds, worker
 
 def run(settings: Settings) -> list[Figure]:
     return [
-        figure for model in settings.models for kind in ("static", "dynamic") for figure in _model(settings, model, kind)
+        figure
+        for model in settings.models
+        for kind in ("static", "dynamic")
+        for figure in _model(settings, model, kind)
     ]
 
 

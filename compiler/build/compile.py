@@ -32,7 +32,7 @@ __all__ = ["COMPILE_FLAGS", "BuildOptions", "BuildResult", "build", "compile_fla
 COMPILE_FLAGS = (
     "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden",
     # Safe one by one: nobody reads errno or the floating point flags; NaN, infinities and signed zeros stay.
-    "-fno-math-errno", "-fno-trapping-math",
+    "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
     "-fno-plt", "-fno-asynchronous-unwind-tables", "-Wno-psabi", "-pipe",
     # What distributions switch on by default and what calls into libc.
     "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-fno-threadsafe-statics",

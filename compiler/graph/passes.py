@@ -62,7 +62,7 @@ class PassReport:
     seconds: float
 
 
-#: called after each pass with the graph as it then is (not to be changed)
+#: called after each pass with the graph as it then is: not to be changed, and later passes do change it
 Observer = Callable[[PassReport, ModelGraph], None]
 
 

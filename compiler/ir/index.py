@@ -504,7 +504,7 @@ def _upper(atom: Atom) -> Index | None:
 
 
 def _extreme(e: Index) -> Index | None:
-    """A lower bound of e over sizes, every loop variable at the end of its range that makes e small; None: not found."""
+    """A lower bound of e over sizes, with every loop variable at the end of its range that makes e small, or None."""
     for _ in range(32):
         target = next((a for m in e.terms for a in m if not isinstance(a, Size)), None)
         if target is None:

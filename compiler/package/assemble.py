@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.certificate import make_certificate, serialize
 from ...runtime.errors import CompileError
 from ...runtime.loader import load
+from ..build.linux import machine
+from ..build.runtime_library import runtime_library
+from ..build.targets import Target
 from ..capture.graph import ModelGraph, dtype_name
 from ..observe import Observer, running_stage
 from ..schedule import Schedule
@@ -97,12 +100,6 @@ def assemble(
     built: Mapping[str, BuildResult],
 ) -> Assembled:
     """The contents of the package."""
-    loader = installed_loader()
-    if loader is None:
-        raise CompileError(
-            "the runtime library libmycc.so is not installed beside mycc",
-            hint="Install mycc again: pip install mycc[compiler]",
-        )
     rows = [
         _entry_row(graph, schedule, symbols)
         for graph, schedule, symbols in zip(captured, schedules, generated.symbols, strict=True)
@@ -112,13 +109,28 @@ def assemble(
         entry_points=rows,
         weights=weights.tensors,
         libraries={name: b.library for name, b in built.items()},
-        loaders=dict.fromkeys(built, loader),
+        loaders={target.name: _loader(target, request.options.cache_dir) for target in request.options.targets},
         wrappers=installed_wrappers(),
         sources=_sources(generated) if request.options.codegen.sources else {},
         threads=request.options.threads or 0,
         versions=_versions(built),
     )
     return Assembled(request, captured, contents)
+
+
+def _loader(target: Target, cache_dir: Path | None) -> bytes:
+    """libmycc.so for a target: the installed one where the architecture is the builder's."""
+    from ... import __version__
+
+    if target.arch != machine():
+        return runtime_library(target, __version__, cache_dir)
+    loader = installed_loader()
+    if loader is None:
+        raise CompileError(
+            "the runtime library libmycc.so is not installed beside mycc",
+            hint="Install mycc again: pip install mycc[compiler]",
+        )
+    return loader
 
 
 def _versions(built: Mapping[str, BuildResult]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from mycc.compiler.ir.nodes import Buffer, Store
 
 from ..helpers.programs import call
 
-I, V = Var("i", as_index(9)), Var("v", as_index(40))
+I, V = Var("i", as_index(9)), Var("v", as_index(40))  # noqa: E741
 X, Y = Buffer("x", "f32", as_index(360), "input", 0), Buffer("y", "f32", as_index(360), "output", 0)
 H, IDS = Buffer("h", "f16", as_index(360), "input", 1), Buffer("ids", "i64", as_index(9), "input", 2)
 i, v = of(I), of(V)
@@ -71,7 +71,7 @@ def emitter_text(e: Expr) -> str:
 
 def test_loads() -> None:
     assert text(x) == "load(x0 + i * 40 + v)"
-    assert text(Load(X, v * 9 + i)) == "gather(x0 + i, 9)"
+    assert text(Load(X, v * 9 + i)) == "gather(x0 + i + v * 9, 9)"
     assert text(Load(X, v // as_index(12))) == "gather_at(x0, floor_div(iota(v), splat((int64_t)(12))))"
     assert text(x, vector=None) == "x0[i * 40 + v]"
     assert text(Load(H, i * 40 + v), vector=None) == "load_scalar(x0 + i * 40 + v)"
@@ -82,10 +82,7 @@ def test_what_does_not_move_stands_in_front_of_the_loop() -> None:
     em = emitter()
     still = call("exp", Load(X, i))
     assert em.value(call("mul", x, still)) == "load(x0 + i * 40 + v) * s1"
-    assert em.pre == ["const auto s0 = x1[i];", "const auto s1 = exp(s0);"] or em.pre == [
-        "const auto s0 = x0[i];",
-        "const auto s1 = exp(s0);",
-    ]
+    assert em.pre == ["const auto s0 = x0[i];", "const auto s1 = exp(s0);"]
     assert not em.body
 
 
@@ -105,7 +102,7 @@ def test_stores() -> None:
     for value, index, part, line in (
         (x, i * 40 + v, False, "store(y0 + i * 40 + v, load(x0 + i * 40 + v));"),
         (x, i * 40 + v, True, "store_part(y0 + i * 40 + v, load_part(x0 + i * 40 + v, count), count);"),
-        (x, v * 9 + i, False, "scatter(y0 + i, 9, load(x0 + i * 40 + v));"),
+        (x, v * 9 + i, False, "scatter(y0 + i + v * 9, 9, load(x0 + i * 40 + v));"),
         (Const(1.0, "f32"), v, False, "store(y0 + v, splat(1.0f));"),
     ):
         em = emitter(part=part)
@@ -118,8 +115,8 @@ def test_stores() -> None:
 def test_indices_from_memory_are_checked() -> None:
     em = emitter()
     at = of(Indirect(Load(IDS, i), as_index(9), wrap=True))
-    assert em.value(Load(X, at * 40 + v)) == "load(x1 + at0 * 40 + v)" or "at0 * 40 + v" in em.value(Load(X, at * 40 + v))
-    assert any("checked_index(host, " in line and ", 9, true, kIndexError)" in line for line in em.pre)
+    assert em.value(Load(X, at * 40 + v)) == "load(x0 + v + at0 * 40)"
+    assert em.pre == ["const auto s0 = x1[i];", "const auto at0 = checked_index(host, s0, 9, true, kIndexError);"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +174,7 @@ def test_indent() -> None:
     assert indent("f([&] {\n#pragma x\n});") == "f([&] {\n#pragma x\n});\n"
 
 
-# indices: the printed text has the value of the index ------------------------------------------------------------------
+# indices: the printed text has the value of the index ---------------------------------------------------------------
 N = Size("n", 1, 50)
 
 
@@ -193,7 +190,12 @@ def indices(draw: st.DrawFn, depth: int = 2) -> Index:
         other = draw(indices(depth - 1))
         op = draw(st.sampled_from(["//", "%", "min", "max", "+"]))
         divisor = draw(st.sampled_from([as_index(3), as_index(16), of(N), of(N) + 1]))
-        made = {"//": total // divisor, "%": total % divisor, "min": minimum(total, other), "max": maximum(total, other)}
+        made = {
+            "//": total // divisor,
+            "%": total % divisor,
+            "min": minimum(total, other),
+            "max": maximum(total, other),
+        }
         return made.get(op, total) + other
     return total
 
@@ -215,16 +217,22 @@ def test_printed_indices_have_their_value(index: Index) -> None:
 
 def test_printed_indices_compile_as_they_read(tmp_path: Path) -> None:
     """A few of them in C++, with the negative numbers that truncate there."""
-    cases = [(i - v) // as_index(3), (i * 40 - v) % as_index(7), minimum(i, v - 5) * 2, (v // as_index(12)) % as_index(2)]
+    cases = [
+        (i - v) // as_index(3),
+        (i * 40 - v) % as_index(7),
+        minimum(i, v - 5) * 2,
+        (v // as_index(12)) % as_index(2),
+    ]
     em = emitter(None)
     body = "".join(f'printf("%lld\\n", (long long)({em.index(e)}));' for e in cases)
-    (tmp_path / "t.cpp").write_text(
-        "#include <cstdio>\n#include <cstdint>\n"
-        "static int64_t floor_div(int64_t a, int64_t b) { int64_t q = a / b; return q - (a % b != 0 && (a < 0) != (b < 0)); }\n"
+    functions = (
+        "static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }\n"
         "static int64_t remainder(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }\n"
         "static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }\n"
-        f"int main() {{ for (int64_t i = 0; i < 9; ++i) for (int64_t v = 0; v < 40; ++v) {{ {body} }} (void)remainder; (void)minimum; }}\n"
     )
+    loops = f"for (int64_t i = 0; i < 9; ++i) for (int64_t v = 0; v < 40; ++v) {{ {body} }}"
+    main = f"int main() {{ {loops} (void)remainder; (void)minimum; }}\n"
+    (tmp_path / "t.cpp").write_text(f"#include <cstdio>\n#include <cstdint>\n{functions}{main}")
     subprocess.run(["g++", "-O0", "t.cpp", "-o", "t"], cwd=tmp_path, check=True)
     printed = subprocess.run([str(tmp_path / "t")], capture_output=True, text=True, check=True).stdout.split()
     points = [(p, q) for p in range(9) for q in range(40)]

@@ -81,7 +81,8 @@ def _qkv_tensors() -> dict[str, torch.Tensor]:
 
 CASES: dict[str, tuple[Any, ...]] = {
     "dead-code": (  # the mask, once known-values has found that it allows everything
-        lambda m, q: F.scaled_dot_product_attention(q, q, q, attn_mask=torch.arange(5) >= 0), (rand(1, 2, 5, 8),), None, {},
+        lambda m, q: F.scaled_dot_product_attention(q, q, q, attn_mask=(torch.arange(5)[None] >= 0).expand(5, 5)),
+        (rand(1, 2, 5, 8),), None, {},
     ),
     "normalize": (_casts, (rand(2, 3, 4),), ({0: B},), {}),
     "known-values": (

@@ -35,7 +35,11 @@ class Call1(nn.Module):
 
 
 def lowered(
-    function: Callable[..., Any], *inputs: torch.Tensor, parts: Sequence[nn.Module] = (), dynamic: bool = False, passes: bool = True
+    function: Callable[..., Any],
+    *inputs: torch.Tensor,
+    parts: Sequence[nn.Module] = (),
+    dynamic: bool = False,
+    passes: bool = True,
 ) -> Lowered:
     """The function's program, verified. dynamic: the first dimension of every input is the batch."""
     shapes = (tuple({0: BATCH} if x.dim() else {} for x in inputs),) if dynamic else None

@@ -1,6 +1,6 @@
 """Samples of operators: a call written down as data, and the module, inputs and shapes made from it.
 
-    Sample("aten.add.Tensor", (T("B", 4), T(4)))        x[batch, 4] + y[4], compiled for every batch from 1 to 64
+Sample("aten.add.Tensor", (T("B", 4), T(4)))        x[batch, 4] + y[4], compiled for every batch from 1 to 64
 """
 
 from __future__ import annotations
@@ -202,7 +202,9 @@ def disagreement(sample: Sample, got: torch.Tensor, want: torch.Tensor, eager: t
     odd = ~torch.isfinite(rounded)
     same = (got == rounded) | (got.isnan() & rounded.isnan())
     if not bool(same[odd].all()):
-        return f"NaN or infinity differs at {torch.nonzero(odd & ~same).tolist()[:4]}: {got[odd & ~same][:4]} for {rounded[odd & ~same][:4]}"
+        wrong = odd & ~same
+        where = torch.nonzero(wrong).tolist()[:4]
+        return f"NaN or infinity differs at {where}: {got[wrong][:4]} for {rounded[wrong][:4]}"
     unit = torch.finfo(got.dtype).eps
     finite = want.double()[~odd].abs()
     size = finite.max() if sample.sums and finite.numel() else finite
@@ -213,5 +215,6 @@ def disagreement(sample: Sample, got: torch.Tensor, want: torch.Tensor, eager: t
     if not bool((error <= allowed).all()):
         worst = int((error / allowed).argmax())
         places = f"{got[~odd].flatten()[worst]} for {want[~odd].flatten()[worst]}"
-        return f"{int((~(error <= allowed)).sum())} of {got.numel()} values are off, the worst {places} (allowed {allowed.flatten()[worst]:.3g})"
+        count = f"{int((~(error <= allowed)).sum())} of {got.numel()} values are off"
+        return f"{count}, the worst {places} (allowed {allowed.flatten()[worst]:.3g})"
     return ""

@@ -8,7 +8,7 @@ from mycc.compiler.ir.nodes import Buffer
 
 X = Buffer("x", "f32", as_index(64), "input", 0)
 IDS = Buffer("ids", "i64", as_index(8), "input", 1)
-I, J = Var("i", as_index(8)), Var("j", as_index(8))
+I, J = Var("i", as_index(8)), Var("j", as_index(8))  # noqa: E741
 x_i = Load(X, of(I) * 8)
 
 

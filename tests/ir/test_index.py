@@ -52,7 +52,9 @@ def _atom(atom: Atom, sizes: dict[str, int], loops: dict[str, int]) -> int:
             return loops[atom.name]
         case Binary():
             x, y = value(atom.a, sizes, loops), value(atom.b, sizes, loops)
-            return {"//": lambda: x // y, "%": lambda: x % y, "min": lambda: min(x, y), "max": lambda: max(x, y)}[atom.op]()
+            return {"//": lambda: x // y, "%": lambda: x % y, "min": lambda: min(x, y), "max": lambda: max(x, y)}[
+                atom.op
+            ]()
     raise TypeError(type(atom).__name__)
 
 

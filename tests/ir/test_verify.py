@@ -18,7 +18,7 @@ B = Buffer("b", "bool", as_index(12), "input", 1)
 N = Buffer("n", "i64", as_index(12), "input", 2)
 Y = Buffer("y", "f32", as_index(12), "output", 0)
 T = Buffer("t", "f32", as_index(12), "temp")
-I, J = Var("i", as_index(3)), Var("j", as_index(4))
+I, J = Var("i", as_index(3)), Var("j", as_index(4))  # noqa: E741
 ROW, AT = (I, J), of(I) * 4 + of(J)
 
 
@@ -41,7 +41,10 @@ LAWS: dict[str, tuple[Program, str]] = {
     "names alike": (program(node(x, dims=(I, Var("i", as_index(4))))), "two loops are called alike: i, i"),
     "no store": (program(replace(node(x), stores=()), node(x)), "a node stores nothing"),
     "store type": (program(node(Load(N, AT))), "a i64 value is stored in y, which is f32"),
-    "store outside": (program(node(x, index=AT + 1)), r"the store to y\[1 \+ i\*4 \+ j\] may lie outside its 12 elements"),
+    "store outside": (
+        program(node(x, index=AT + 1)),
+        r"the store to y\[1 \+ i\*4 \+ j\] may lie outside its 12 elements",
+    ),
     "load outside": (program(node(Load(X, AT * 2))), "may lie outside the buffer's 12 elements"),
     "load before": (program(node(Load(X, AT - 1))), "may lie outside the buffer's 12 elements"),
     "loop of another": (program(node(Load(X, of(Var("k", as_index(2)))))), "loop k is used outside of it"),

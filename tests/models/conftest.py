@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import mycc
 import pytest
 from torch.export import Dim
 
+from ..helpers.command_server import CommandServer
 from . import feature_models
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[CommandServer]:
+    server = CommandServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,9 @@ import pytest
 import torch
 from mycc.runtime.inspect import inspect_package
 
+from ..helpers.command_server import CommandServer
 from . import feature_models
-from .support import compile_command, mycc_command
+from .support import compiled, mycc_command
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,8 @@ def test_a_package_is_loaded_from_bytes_and_outlives_its_file(features: Path, tm
 def test_an_exported_program_through_the_command(tmp_path: Path) -> None:
     module, args = feature_models.tied_example()
     torch.export.save(torch.export.export(module, args), tmp_path / "tied.pt2")
-    package = mycc.load(compile_command(tmp_path / "tied.pt2", tmp_path / "tied.pkg"))
+    out = tmp_path / "tied.pkg"
+    package = mycc.load(compiled(mycc_command("compile", tmp_path / "tied.pt2", "--out", out), out))
     close(package(*args), module(*args).detach())
 
 
@@ -151,16 +153,14 @@ def wide(features=6):
 """
 
 
-def test_factories_through_the_command(tmp_path: Path) -> None:
-    """model.py:factory, package.module:factory, and keyword inputs; several at once."""
+def test_factories_through_the_command(server: CommandServer, tmp_path: Path) -> None:
+    """model.py:factory, package.module:factory, and keyword inputs."""
     (tmp_path / "nets").mkdir()
     (tmp_path / "nets" / "__init__.py").touch()
     (tmp_path / "nets" / "linear.py").write_text(SOURCE)
     forms = {"a.pkg": "nets/linear.py:build", "b.pkg": "nets.linear:build", "c.pkg": "nets/linear.py:wide"}
-    with ThreadPoolExecutor(len(forms)) as pool:
-        done = pool.map(lambda form: mycc_command("compile", form[1], "--out", form[0], cwd=tmp_path), forms.items())
-    for result in done:
-        assert result.returncode == 0, result.stderr
+    for out, form in forms.items():
+        compiled(server.mycc("compile", form, "--out", out, cwd=tmp_path), Path(out))
     torch.manual_seed(3)
     layer, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
     for name in ("a.pkg", "b.pkg"):

@@ -15,7 +15,9 @@ B = BATCH
 
 #: unary operators of floats: range, ulps
 UNARY: dict[str, tuple[float, float, float]] = {
-    **dict.fromkeys("abs neg floor ceil trunc sign square positive relu relu6 isnan isinf isfinite".split(), (-5, 5, 0)),
+    **dict.fromkeys(
+        "abs neg floor ceil trunc sign square positive relu relu6 isnan isinf isfinite".split(), (-5, 5, 0)
+    ),
     "round": (-5, 5, 0),
     "frac": (-5, 5, 0),
     **dict.fromkeys("exp exp2 expm1 sinh cosh".split(), (-20, 20, 4)),
@@ -32,7 +34,9 @@ UNARY: dict[str, tuple[float, float, float]] = {
     "hardtanh": (-5, 5, 0),
 }
 #: operators that take integers, and give integers, floats or bools for them
-UNARY_INTEGERS = "abs neg sign square relu relu6 positive bitwise_not exp sqrt sin sigmoid reciprocal isnan isinf isfinite".split()
+UNARY_INTEGERS = (
+    "abs neg sign square relu relu6 positive bitwise_not exp sqrt sin sigmoid reciprocal isnan isinf isfinite".split()
+)
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
@@ -88,6 +92,7 @@ BINARY_RANGES: dict[str, tuple[float, float, float]] = {
 INTEGER_ONLY = frozenset(
     "bitwise_and bitwise_or bitwise_xor __and__ __or__ bitwise_left_shift bitwise_right_shift".split()
 )
+BOOLEAN = "bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor mul eq lt".split()
 FLOAT_ONLY = frozenset("atan2 copysign hypot fmax fmin".split())
 SHIFTS = ("bitwise_left_shift", "bitwise_right_shift")
 
@@ -108,7 +113,10 @@ def _binary(operator: str, name: str, overload: str, dynamic: bool) -> Iterator[
     low, high, ulps = BINARY_RANGES.get(name, (-3.0, 3.0, 2))
     n = B if dynamic else 4
     special = name not in ("pow", "remainder", "fmod", "floor_divide")
-    first, second = overload in ("Scalar_Tensor",) or operator == "aten.pow.Scalar", overload in ("Scalar", "Tensor_Scalar")
+    first, second = (
+        overload in ("Scalar_Tensor",) or operator == "aten.pow.Scalar",
+        overload in ("Scalar", "Tensor_Scalar"),
+    )
     second = second and not first
     shift = name in SHIFTS
     if name not in INTEGER_ONLY:
@@ -116,15 +124,16 @@ def _binary(operator: str, name: str, overload: str, dynamic: bool) -> Iterator[
         b: Any = 1.5 if second else T(5, 1, low=low, high=high)
         yield Sample(operator, (a, b), ulps=ulps)
         if not (first or second):
-            yield Sample(operator, (T(9, 1, low=low, high=high, special=True), T(8, low=low, high=high, special=True)), ulps=ulps)
+            yield Sample(
+                operator, (T(9, 1, low=low, high=high, special=True), T(8, low=low, high=high, special=True)), ulps=ulps
+            )
     if name not in FLOAT_ONLY:
         lo = 0 if shift or name == "pow" else -9
         a = 3 if first else I(n, 1, 19, low=lo, high=5 if name == "pow" else 9)
         b = 2 if second else I(5, 1, low=1, high=3 if shift or name == "pow" else 9)
         yield Sample(operator, (a, b), ulps=ulps)
-    if name in ("bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor", "mul", "eq", "lt"):
-        if not (first or second):
-            yield Sample(operator, (T(6, 5, dtype="bool"), T(5, dtype="bool")))
+    if name in BOOLEAN and not (first or second):
+        yield Sample(operator, (T(6, 5, dtype="bool"), T(5, dtype="bool")))
 
 
 def arithmetic() -> Iterator[Sample]:
@@ -156,9 +165,16 @@ def arithmetic() -> Iterator[Sample]:
     yield Sample("aten.div.Scalar", (I(33), 4))
     for mode in (None, "floor", "trunc"):
         exact = 0 if mode else 2
-        yield Sample("aten.div.Tensor_mode", (T(B, 19, low=-30, high=30), T(19, low=0.5, high=9)), {"rounding_mode": mode}, ulps=exact)
+        yield Sample(
+            "aten.div.Tensor_mode",
+            (T(B, 19, low=-30, high=30), T(19, low=0.5, high=9)),
+            {"rounding_mode": mode},
+            ulps=exact,
+        )
         yield Sample("aten.div.Tensor_mode", (I(4, 19, low=-30, high=30), I(19, low=1)), {"rounding_mode": mode})
-        yield Sample("aten.div.Tensor_mode", (I(4, 19, low=-30, high=30), I(19, low=-9, high=-1)), {"rounding_mode": mode})
+        yield Sample(
+            "aten.div.Tensor_mode", (I(4, 19, low=-30, high=30), I(19, low=-9, high=-1)), {"rounding_mode": mode}
+        )
         yield Sample("aten.div.Scalar_mode", (I(4, 19, low=-30, high=30), -4), {"rounding_mode": mode})
     yield Sample("aten.remainder.Tensor", (I(40, low=-30, high=30), I(40, low=-9, high=-1)))
     yield Sample("aten.remainder.Scalar", (T(40, low=-30, high=30), -4.5))
@@ -207,7 +223,14 @@ def selection() -> Iterator[Sample]:
 
 
 def conversions() -> Iterator[Sample]:
-    dtypes = {"bool": torch.bool, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64, "f16": torch.float16, "f64": torch.float64}
+    dtypes = {
+        "bool": torch.bool,
+        "u8": torch.uint8,
+        "i32": torch.int32,
+        "i64": torch.int64,
+        "f16": torch.float16,
+        "f64": torch.float64,
+    }
     for name, dtype in {**dtypes, "bf16": torch.bfloat16, "i8": torch.int8, "i16": torch.int16}.items():
         yield Sample("aten._to_copy.default", (T(3, 21, low=0, high=100),), {"dtype": dtype}, ulps=1, note=name)
         yield Sample("aten._to_copy.default", (I(3, 21, low=0, high=300),), {"dtype": dtype}, ulps=1, note=name)
@@ -547,7 +570,9 @@ def sizes_and_limits() -> Iterator[Sample]:
     yield near("aten.var.correction", T(4, B), [-1], correction=0)
     yield near("aten.mean.default", T(4, B))
     yield near("aten.layer_norm.default", T(4, B, 7), [7])
-    yield near("aten.scaled_dot_product_attention.default", T(2, 2, B, 8), T(2, 2, B, 8), T(2, 2, B, 8), None, 0.0, True)
+    yield near(
+        "aten.scaled_dot_product_attention.default", T(2, 2, B, 8), T(2, 2, B, 8), T(2, 2, B, 8), None, 0.0, True
+    )
     # large: several tasks, blocks, rows longer than a cache
     yield near("aten.linear.default", T(70, 300), W(130, 300), W(130))
     yield near("aten.mm.default", T(65, 700), T(700, 129))
@@ -589,7 +614,12 @@ def sizes_and_limits() -> Iterator[Sample]:
         yield exact(f"aten.{name}.Tensor", I(20, dtype="i32", low=-100, high=100), I(20, dtype="i32", low=0, high=31))
         yield exact(f"aten.{name}.Tensor", I(20, dtype="u8", low=0, high=255), I(20, dtype="u8", low=0, high=7))
     yield Sample("aten.exp.default", (T(20, dtype="f16", low=9, high=12),), ulps=1, eager=True)
-    yield Sample("aten.mul.Tensor", (T(20, dtype="bf16", low=1e20, high=1e25), T(20, low=1e15, high=1e16, dtype="bf16")), ulps=1, eager=True)
+    yield Sample(
+        "aten.mul.Tensor",
+        (T(20, dtype="bf16", low=1e20, high=1e25), T(20, low=1e15, high=1e16, dtype="bf16")),
+        ulps=1,
+        eager=True,
+    )
     yield Sample("aten.exp.default", (T(20, low=-104, high=-86),), ulps=4, note="subnormal")
     yield Sample("aten.sum.dim_IntList", (T(5, dtype="bool"), [0]))
     yield Sample("aten.sum.dim_IntList", (T(4, 5), []), sums=True)

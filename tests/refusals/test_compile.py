@@ -167,7 +167,7 @@ def test_the_api_raises_the_same(tmp_path: Path) -> None:
     assert isinstance(raised.value, mycc.Error)
     assert str(raised.value).startswith("cannot compile 1 operator")
     assert "return torch.linalg.svdvals(x)  # in the error" in str(raised.value)
-    with pytest.raises(mycc.CompileError, match="has to be an nn.Module, a function or an ExportedProgram"):
+    with pytest.raises(mycc.CompileError, match=r"has to be an nn\.Module, a function or an ExportedProgram"):
         mycc.compile(3, (torch.eye(3),), out=tmp_path / "model.pkg")
     with pytest.raises(mycc.CompileError, match="there is no directory"):
         mycc.compile(Model(), (torch.eye(3),), out=tmp_path / "no" / "model.pkg")

@@ -32,12 +32,14 @@ def test_truncated(server: CommandServer, package: Path, tmp_path: Path) -> None
     data, path = package.read_bytes(), tmp_path / "cut.pkg"
     for size in (0, 1, 100, len(data) // 2, len(data) - 1000, len(data) - 1):
         path.write_bytes(data[:size])
-        with pytest.raises(mycc.LoadError, match="not a whole mycc package|is empty"):
+        with pytest.raises(mycc.LoadError, match=r"not a whole mycc package|is empty"):
             mycc.load(path)
     assert "not a whole mycc package" in refused(server, path)
 
 
-@pytest.mark.parametrize("ending", ["model.so", "libmycc.so", "_binding.so", "manifest.json", "certificate.safetensors"])
+@pytest.mark.parametrize(
+    "ending", ["model.so", "libmycc.so", "_binding.so", "manifest.json", "certificate.safetensors"]
+)
 def test_a_flipped_bit(server: CommandServer, package: Path, tmp_path: Path, ending: str) -> None:
     archive, path = Archive(package), tmp_path / "flipped.pkg"
     (name,) = (name for name in archive.members if name.endswith(ending))

@@ -70,7 +70,9 @@ def test_convolution_takes_its_norm_activation_and_residual() -> None:
 def test_without_fusion_every_operator_is_a_kernel() -> None:
     program = lowered(lambda a: torch.relu(a * 2 + 1), x).program
     assert len(schedule(program, ScheduleOptions(fuse=False)).program.nodes) == len(program.nodes) == 3
-    s = schedule(lowered(lambda up, a: F.gelu(up(a)), x, parts=(nn.Linear(32, 48),)).program, ScheduleOptions(epilogues=False))
+    s = schedule(
+        lowered(lambda up, a: F.gelu(up(a)), x, parts=(nn.Linear(32, 48),)).program, ScheduleOptions(epilogues=False)
+    )
     assert kinds(s) == [Gemm, Map]
 
 
@@ -150,4 +152,6 @@ def test_a_kernel_in_between() -> None:
         return a - mean * up(mean.expand(4, 6, 32)).sum(-1, keepdim=True)
 
     s = scheduled(function, x, parts=(nn.Linear(32, 48),))
-    assert any(r in reasons(s) for r in ("another kernel has to run in between", "its loops do not start with the rows"))
+    assert any(
+        r in reasons(s) for r in ("another kernel has to run in between", "its loops do not start with the rows")
+    )

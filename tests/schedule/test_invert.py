@@ -15,7 +15,7 @@ from mycc.compiler.schedule.invert import digits, invert
 from ..helpers.programs import flat, loops, temp
 
 ONE = Const(1.0, "f32")
-I, J = loops(i=3, j=12)
+I, J = loops(i=3, j=12)  # noqa: E741
 BATCH = of(Size("batch", 1, 64))
 
 
@@ -58,7 +58,11 @@ def test_stores_that_do_not_fill_their_buffer_once(index: Index, size: int, why:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(2, 4), min_size=1, max_size=4).flatmap(lambda e: st.tuples(st.just(e), st.permutations(range(len(e))))))
+@given(
+    st.lists(st.integers(2, 4), min_size=1, max_size=4).flatmap(
+        lambda e: st.tuples(st.just(e), st.permutations(range(len(e))))
+    )
+)
 def test_inverse_of_every_dense_order(case: tuple[list[int], list[int]]) -> None:
     extents, order = case
     dims = [Var(f"v{i}", as_index(n)) for i, n in enumerate(extents)]

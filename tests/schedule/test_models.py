@@ -64,7 +64,11 @@ class Block(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.one, self.two = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+        self.stem, self.one, self.two = (
+            nn.Conv2d(3, 16, 1),
+            nn.Conv2d(16, 16, 3, padding=1),
+            nn.Conv2d(16, 16, 3, padding=1),
+        )
         self.norms = nn.ModuleList(nn.BatchNorm2d(16) for _ in range(3))
         self.head = nn.Linear(16, 5)
 
@@ -98,8 +102,12 @@ def test_memory_of_bert_at_other_sizes(batch: int, seq: int) -> None:
     """The runtime places dynamic buffers by the same plan, tested against this one in C++."""
     s = bert(True)
     spans = [(t.first, t.last) for t in s.memory.lifetimes]
-    sizes = [t.buffer.size.evaluate({"batch": batch, "seq": seq}) * DTYPES[t.buffer.dtype].size for t in s.memory.lifetimes]
+    sizes = [
+        t.buffer.size.evaluate({"batch": batch, "seq": seq}) * DTYPES[t.buffer.dtype].size for t in s.memory.lifetimes
+    ]
     sizes = [-(-n // ALIGNMENT) * ALIGNMENT for n in sizes]
     _, arena = best_placement(spans, sizes)
-    live = max(sum(n for n, (a, b) in zip(sizes, spans, strict=True) if a <= i <= b) for i in range(len(s.program.nodes)))
+    live = max(
+        sum(n for n, (a, b) in zip(sizes, spans, strict=True) if a <= i <= b) for i in range(len(s.program.nodes))
+    )
     assert arena <= 1.15 * live

@@ -27,7 +27,9 @@ def outputs_of(value: Any) -> list[torch.Tensor]:
 
 
 def same_bits(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
-    return all(a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(left, right))
+    return all(
+        a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(left, right, strict=True)
+    )
 
 
 def main() -> None:
@@ -42,7 +44,8 @@ def main() -> None:
         found = outputs_of(packages[0](*args))
         repeated = [outputs_of(model(*args)) for model in (*packages, packages[1])]
         with ThreadPoolExecutor(CALLERS) as pool:
-            repeated += pool.map(lambda _: outputs_of(packages[1](*args)), range(CALLERS))
+            calls = [pool.submit(packages[1], *args) for _ in range(CALLERS)]
+            repeated += [outputs_of(call.result()) for call in calls]
         same = all(same_bits(found, other) for other in repeated)
         del repeated
         with torch.no_grad():

@@ -44,9 +44,7 @@ def serve_aoti(name: str, threads: int, folder: Path) -> Run:
     path = folder / f"{name}.pt2"
     if not path.exists():
         program = torch.export.export(model, args, strict=False)
-        torch._inductor.aoti_compile_and_package(
-            program, package_path=str(path), inductor_configs={"freezing": True}
-        )
+        torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs={"freezing": True})
     compiled = torch._inductor.aoti_load_package(str(path))
     return lambda: compiled(*args)
 

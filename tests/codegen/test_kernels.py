@@ -1,0 +1,175 @@
+"""Rendering: one kernel of every template as a golden; the same twice; equal kernels once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jinja2
+import pytest
+import torch
+from mycc.compiler.build.targets import parse_targets
+from mycc.compiler.capture import capture
+from mycc.compiler.codegen.generate import Generated, generate
+from mycc.compiler.codegen.micro import TILE_SETS, TileSet, render_micro_kernels, render_tile_set
+from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, view_of
+from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.lower import lower
+from mycc.compiler.schedule import schedule
+from mycc.compiler.weights import collect_weights
+from mycc.templates import TEMPLATES
+from torch import nn
+from torch.nn import functional as F
+
+from ..helpers.programs import BATCH, Call1, plain, scheduled
+
+Golden = Callable[[str], None]
+x = torch.randn(4, 6, 40)
+image = torch.randn(2, 8, 6, 6)
+depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+mask = torch.ones(5, 5, dtype=torch.bool)
+q = torch.randn(2, 4, 5, 16)
+
+#: golden -> (templates that it shows, function, inputs, modules, dynamic batch)
+KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Module, ...], bool]] = {
+    "map_flat": ("map_flat", lambda a: torch.relu(a) * 2, (x,), (), True),
+    "map_rows": ("rows", lambda a: a.transpose(1, 2) + 1, (x,), (), False),
+    "row_fold": ("rows", lambda a: a.mean(-1), (x,), (), False),
+    "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),
+    "arg_fold": ("rows", lambda a: a.argmax(-1), (x,), (), False),
+    "softmax": ("rows", lambda a: torch.softmax(a, -1), (x,), (), True),
+    "layer_norm": ("rows", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),
+    "embedding": ("rows", lambda e, a: e(a), (torch.ones(4, 5, dtype=torch.long),), (nn.Embedding(9, 24),), False),
+    "gemm": ("gemm", lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(40, 24),), True),
+    "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
+    "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
+    "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (image,), (depthwise,), False),
+    "attention": ("attention", lambda a: F.scaled_dot_product_attention(a, a, a, is_causal=True), (q,), (), True),
+    "attention_with_mask": (
+        "attention", lambda a, m: F.scaled_dot_product_attention(a, a, a, m), (q, mask), (), False
+    ),
+}  # fmt: skip
+MACROS = ("loops.j2", "epilogue.j2")  # seen in the kernels
+
+
+def kernels(name: str) -> str:
+    template, function, inputs, parts, dynamic = KERNELS[name]
+    s = scheduled(function, *inputs, parts=parts, dynamic=dynamic)
+    chosen = [(c, n) for c, n in zip(calls_of(s, KernelPool()), s.program.nodes, strict=True)]
+    shown = [c.kernel.source for c, n in chosen if view_of(n).template == f"{template}.cpp.j2"]
+    assert shown, f"no kernel of {template}"
+    return plain("\n".join(shown))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernel(name: str, golden: Golden) -> None:
+    golden(kernels(name))
+
+
+def test_rendering_is_the_same_twice() -> None:
+    assert [kernels(name) for name in ("gemm", "softmax", "attention_with_mask")] == [
+        kernels(name) for name in ("gemm", "softmax", "attention_with_mask")
+    ]
+
+
+def test_every_template_is_used_by_a_golden() -> None:
+    shown = {f"{template}.cpp.j2" for template, *_ in KERNELS.values()} | set(MACROS)
+    tiles = {p.name for p in (TEMPLATES / "cpu").glob("*.h.j2")}  # see the register tiles below
+    assert {p.name for p in (TEMPLATES / "cpu").glob("*.j2")} == shown | tiles
+    hosts = {"program.cpp.j2", "kernels.cpp.j2", "kernels.h.j2"}  # see test_host_program
+    assert {p.name for p in (TEMPLATES / "host").iterdir() if p.suffix == ".j2"} == hosts
+
+
+class Layers(nn.Module):
+    """Twelve layers alike but for their weights, and one of another width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.GELU()) for _ in range(12))
+        self.up, self.wide = nn.Linear(16, 48), nn.Sequential(nn.Linear(48, 48), nn.GELU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.wide(self.up(x))
+
+
+def test_layers_share_their_kernels() -> None:
+    s = scheduled(lambda m, a: m(a), torch.randn(4, 16), parts=(Layers(),))
+    assert len(s.program.nodes) == 26
+    pool = KernelPool()
+    calls = calls_of(s, pool)
+    assert len({c.kernel.symbol for c in calls[0:24:2]}) == 1  # layer norms
+    assert (
+        len({c.kernel.symbol for c in calls[1:24:2]} | {calls[25].kernel.symbol}) == 1
+    )  # of another width too: sizes are arguments
+    assert len(pool.kernels()) == 3
+    weights = [[p.buffer for p in c.params if p.buffer is not None and p.buffer.kind == "const"] for c in calls[1:24:2]]
+    assert len({tuple(b.ident for b in row) for row in weights}) == 12
+
+
+def test_kernels_of_one_name_have_numbers() -> None:
+    s = scheduled(lambda a: (torch.relu(a).sum(-1), torch.relu(a[:, 0]).sum(-1)), x)
+    symbols = [c.kernel.symbol for c in calls_of(s, KernelPool())]
+    assert len(set(symbols)) == len(symbols)
+
+
+def test_undefined_names_raise() -> None:
+    for folder in ("cpu", "host"):
+        env = environment(folder)
+        with pytest.raises(jinja2.UndefinedError):
+            env.from_string("{{ k.nothing }}").render(k=object())
+    with pytest.raises(jinja2.UndefinedError):
+        environment("cpu").get_template("gemm.cpp.j2").render(name="f", k=object())
+    with pytest.raises(jinja2.UndefinedError):
+        environment("host").get_template("program.cpp.j2").render(entries=[object()], target="cpu")
+
+
+def test_units_share_the_work_and_stay_the_same() -> None:
+    pool = KernelPool()
+    for name in ("map_flat", "softmax", "gemm", "conv", "lane_fold"):
+        _, function, inputs, parts, dynamic = KERNELS[name]
+        calls_of(scheduled(function, *inputs, parts=parts, dynamic=dynamic), pool)
+    units = split_units(pool.kernels(), 3)
+    assert list(units) == ["kernels_0.cpp", "kernels_1.cpp", "kernels_2.cpp"]
+    assert sorted(k.symbol for u in units.values() for k in u) == sorted(k.symbol for k in pool.kernels())
+    assert units == split_units(tuple(reversed(pool.kernels())), 3)
+
+
+# the host program ----------------------------------------------------------------------------------------------------
+def generated(batch: bool) -> Generated:
+    def function(up: nn.Module, a: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(up(a), -1) @ up(a).transpose(1, 2)
+
+    graph = capture(Call1(function, nn.Linear(40, 24)).eval(), (x,), None, (({0: BATCH},),) if batch else None)
+    graph = run_graph_passes(graph)
+    result = lower(graph)
+    return generate([graph], [schedule(result.program)], collect_weights([result]), parse_targets("cpu:x86-64-v3"))
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["static", "dynamic"])
+def test_host_program(batch: bool, golden: Golden) -> None:
+    sources = generated(batch).sources["cpu:x86-64-v3"]
+    golden(plain("\n".join([sources.units["program.cpp"], sources.headers["kernels.h"], *_units(sources.units)])))
+
+
+def _units(units: dict[str, str]) -> list[str]:
+    """The frames of the other units, without the kernels."""
+    return [text[: text.index("namespace mycc_model")] for name, text in sorted(units.items()) if name != "program.cpp"]
+
+
+# register tiles ------------------------------------------------------------------------------------------------------
+def test_micro_kernels(golden: Golden) -> None:
+    golden(render_tile_set("example", TileSet(lanes=8, registers=16, fused=True, panels=(2, 1))))
+
+
+@pytest.mark.parametrize("isa", TILE_SETS)
+def test_micro_kernels_of_every_level(isa: str) -> None:
+    text = render_micro_kernels(isa)
+    for tile in TILE_SETS[isa].tiles:
+        assert f"inline void tile_{tile.rows}x{tile.panels * 16}(const Tile &tile) {{" in text
+
+
+def test_no_tiles_of_an_unknown_level() -> None:
+    with pytest.raises(ValueError, match="no GEMM tiles for 'x86-64-v9'; there are tiles for x86-64-v2"):
+        render_micro_kernels("x86-64-v9")

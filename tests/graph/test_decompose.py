@@ -1,0 +1,111 @@
+"""Operators that the lowering does not take whole come down to ones that it does, at fixed and at dynamic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mycc.compiler.graph.kept_operators import KEPT
+from torch import nn
+from torch.nn import functional as F
+
+from .support import Dim, agrees, graph_of, operators, passed
+
+X = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(1))
+IMAGE = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(2))
+
+SEQUENCES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "glu": lambda x: F.glu(x, -1),
+    "hardshrink": F.hardshrink,
+    "softshrink": F.softshrink,
+    "softsign": F.softsign,
+    "tanhshrink": F.tanhshrink,
+    "softmin": lambda x: F.softmin(x, -1),
+    "norm": lambda x: (x.norm(dim=-1), x.norm(p=1, dim=1), x.norm(p=float("inf"), dim=1), x.norm(p=3, dim=1)),
+    "normalize": lambda x: F.normalize(x, dim=-1),
+    "cosine_similarity": lambda x: F.cosine_similarity(x, x.flip(1), dim=-1),
+    "diff": lambda x: torch.diff(x, n=2),
+    "einsum": lambda x: (torch.einsum("bij,bkj->bik", x, x), torch.einsum("bij,jk->bik", x, x[0].t())),
+    "einsum of three": lambda x: torch.einsum("bi,bi,bi->b", x[:, 0], x[:, 1], x[:, 2]),
+    "outer": lambda x: torch.outer(x[0, 0], x[0, 1]),
+    "mv": lambda x: x[0] @ x[0, 0],
+    "baddbmm": lambda x: torch.addbmm(x[0, :, :6], x, x.transpose(1, 2)),
+    "repeat_interleave": lambda x: x.repeat_interleave(2, 1),
+    "diagonal": lambda x: x.diagonal(1, 1, 2),
+    "trace": lambda x: x[0].trace(),
+    "unfold": lambda x: x.unfold(1, 3, 2),
+    "slice_scatter": lambda x: torch.slice_scatter(x, x[:, :4:2] * 2, 1, 1, 5, 2),
+    "select_scatter": lambda x: torch.select_scatter(x, x[:, 0] * 2, 1, -1),
+    "one_hot": lambda x: F.one_hot((x > 0).long().sum(-1), 20),
+    "cross_entropy": lambda x: F.cross_entropy(x[:, 0], torch.zeros(x.shape[0], dtype=torch.int64)),
+    "logaddexp": lambda x: torch.logaddexp(x, x * 2),
+    "isclose": lambda x: torch.isclose(x, x * 1.000001),
+    "huber_loss": lambda x: F.huber_loss(x, x * 2),
+    "std_mean": lambda x: torch.std_mean(x, -1),
+    "meshgrid": lambda x: torch.meshgrid(x[0, 0], x[0, 1], indexing="ij")[1],
+    "kron": lambda x: torch.kron(x[0], x[0]),
+}
+IMAGES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "instance_norm": F.instance_norm,
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x, 2),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 2),
+    "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "bicubic": lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
+    "nearest 1d": lambda x: F.interpolate(x[:, 0], scale_factor=2),
+    "reflect": lambda x: F.pad(x, (1, 2, 1, 1), mode="reflect"),
+    "replicate": lambda x: F.pad(x, (1, 2, 1, 1), mode="replicate"),
+    "circular": lambda x: F.pad(x, (1, 2, 0, 1), mode="circular"),
+    "adaptive 1d": lambda x: (F.adaptive_avg_pool1d(x[:, 0], 1), F.adaptive_avg_pool1d(x[:, 0], 4)),
+    "same padding": lambda x: F.conv2d(x, torch.ones(4, 1, 3, 3), groups=4, padding="same"),
+}
+
+
+def check(function: Callable[..., Any], x: torch.Tensor, dynamic: bool) -> None:
+    dims = ({0: Dim("batch", min=1, max=8)},) if dynamic else None
+    graph = graph_of(lambda m, x: function(x), x, dynamic=dims)
+    result = passed(graph)
+    assert not [name for name in operators(result) if name.removeprefix("aten.") not in KEPT]
+    agrees(graph, result)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequence(name: str, dynamic: bool) -> None:
+    check(SEQUENCES[name], X, dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", IMAGES)
+def test_image(name: str, dynamic: bool) -> None:
+    check(IMAGES[name], IMAGE, dynamic)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent(kind: str) -> None:
+    """Unrolled over a fixed number of time steps; both directions, two layers."""
+    model = getattr(nn, kind)(16, 4, num_layers=2, bidirectional=True, batch_first=True).eval()
+    names = {name: p.detach() for name, p in model.named_parameters()}
+
+    def function(m: Any, x: torch.Tensor) -> Any:
+        return torch.func.functional_call(model, {name: getattr(m, name) for name in names}, (x,))[0]
+
+    graph = graph_of(function, X, **names)
+    result = passed(graph)
+    assert not [name for name in operators(result) if name.removeprefix("aten.") not in KEPT]
+    agrees(graph, result)
+
+
+def test_unknown_operators_stay() -> None:
+    """What has no definition in terms of the kept operators is left whole, for the lowering to report by its name."""
+    graph = graph_of(lambda m, x: (torch.erfinv(x), x.sort()[0], x.cumprod(-1)), X)
+    assert {"aten.erfinv", "aten.sort", "aten.cumprod"} <= set(operators(passed(graph)))
+
+
+def test_kept_operators_are_the_callers_choice() -> None:
+    from mycc.compiler.graph.passes import run_graph_passes
+
+    graph = graph_of(lambda m, x: F.glu(x, -1), X)
+    assert operators(run_graph_passes(graph, kept={*KEPT, "glu"}))["aten.glu"] == 1
+    assert operators(run_graph_passes(graph, kept={*KEPT, "aten.glu.default"}))["aten.glu"] == 1
