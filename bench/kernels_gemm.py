@@ -81,6 +81,10 @@ CASES: list[Product | Convolution] = [
     Product("free square 512", 512, 512, 512, free="kn"),
     Product("free decode scores", 1, 1024, 64, batch=12, free="nk"),
     Product("free decode values", 1, 64, 1024, batch=12, free="kn"),
+    Product("free 4 nk", 4, 1024, 64, batch=12, free="nk"),
+    Product("free 4 kn", 4, 64, 1024, batch=12, free="kn"),
+    Product("free 8 nk", 8, 1024, 64, batch=12, free="nk"),
+    Product("free 1 kn wide", 1, 1024, 1024, free="kn"),
     Convolution("conv 7x7 s2 3-64", (224, 224), 3, 64, (7, 7), 2, (3, 3)),
     Convolution("conv 1x1 56 64-64", (56, 56), 64, 64, (1, 1)),
     Convolution("conv 3x3 56 64-64", (56, 56), 64, 64, (3, 3), 1, (1, 1)),
@@ -198,8 +202,7 @@ def prepare_convolution(case: Convolution) -> Prepared:
     image = torch.from_numpy(x).view(1, in_h, in_w, case.in_c).permute(0, 3, 1, 2)
     shape = (case.out_c, group_in, kernel_h, kernel_w)
     weights = [
-        torch.from_numpy(w[i * stride :][: case.out_c * group_in * kernel_h * kernel_w]).view(shape)
-        for i in range(copies)
+        torch.from_numpy(w[i * stride :][: case.out_c * group_in * kernel_h * kernel_w]).view(shape) for i in range(copies)
     ]
     weights = [v.contiguous(memory_format=torch.channels_last) for v in weights]
     add = torch.from_numpy(bias[: case.out_c])

@@ -9,7 +9,7 @@ import jinja2
 
 PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
-DEPTHWISE_PIXELS = 4  # of such a tile: a load of the input serves up to 4 products
+DEPTHWISE_PIXELS = (8, 4)  # of such a tile
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 

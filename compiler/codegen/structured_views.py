@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir.expr import substitute
+from ..ir.expr import accumulators_first, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Attention, Conv, Gemm, Operand, Store
 from .emit import Emitter
@@ -126,7 +126,9 @@ def _epilogue(
     column = Var("column", n.extent)
     values[n] = of(column)
     scope = text.scope
-    moved = [Store(s.buffer, s.index.substitute(values), substitute(s.value, values)) for s in stores]
+    moved = [
+        Store(s.buffer, s.index.substitute(values), accumulators_first(substitute(s.value, values))) for s in stores
+    ]
     moved = [text.lifted.store(s) for s in moved]
     for var, name in ((z, "z"), (m, "m"), (column, "column")):
         scope.loop(var, name)

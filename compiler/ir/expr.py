@@ -227,3 +227,18 @@ def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], indices: Mapping[Atom,
 def substitute(e: Expr, indices: Mapping[Atom, Index]) -> Expr:
     """The expression at other loop variables."""
     return rewrite(e, lambda _: None, indices)
+
+
+def accumulators_first(e: Expr) -> Expr:
+    """The same value with the operand of a sum or product that holds an accumulator in front: `r[i] + acc` is
+    `acc + r[i]`, so that kernels which differ in nothing else are one."""
+    if not isinstance(e, Call):
+        return e
+    args = tuple(accumulators_first(a) for a in e.args)
+    if e.op in ("add", "mul") and _holds_acc(args[1]) and not _holds_acc(args[0]):
+        args = (args[1], args[0])
+    return e if args == e.args else Call(e.op, args, e.dtype)
+
+
+def _holds_acc(e: Expr) -> bool:
+    return any(isinstance(x, Acc) for x in e.walk())

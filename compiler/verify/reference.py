@@ -13,6 +13,8 @@ from .fast_double import FAST
 from .interpreter import Node, call_torch, run_graph
 
 aten = torch.ops.aten
+#: torch makes float32 of their numbers
+_WHERE = (aten.where.Scalar, aten.where.ScalarSelf, aten.where.ScalarOther)
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _WIDE = {**dict.fromkeys(_NARROW, torch.float64), torch.complex64: torch.complex128}
 
@@ -72,6 +74,8 @@ def _call_double(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if node.target is aten.view.dtype:
         raise TypeError(f"{node.name}: reinterpreting the bits of a tensor has no float64 reference")
     args, kwargs = _double(args), {k: _double(v) for k, v in kwargs.items()}
+    if node.target in _WHERE and _is_float(node):
+        return aten.where.self(args[0], *(torch.as_tensor(a, dtype=torch.float64) for a in args[1:]))
     if _is_float(node) and not any(_holds_float(a) for a in (*args, *kwargs.values())):
         args, kwargs = _with_float_result(node, args, kwargs)
     fast = FAST.get(node.target)
@@ -98,10 +102,6 @@ def _with_float_result(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]
     names = {a.name for a in node.target._schema.arguments}  # type: ignore[union-attr]
     if "dtype" in names and not isinstance(kwargs.get("dtype"), torch.dtype) and torch.float64 not in args:
         kwargs = {**kwargs, "dtype": torch.float64}
-    elif "dtype" not in names and not node.target._opname.startswith("where"):  # type: ignore[union-attr]
-        widened = [a.double() if isinstance(a, torch.Tensor) else a for a in args]
-        args = tuple(widened)
-    elif node.target._opname == "where":  # type: ignore[union-attr]
-        ends = [a if isinstance(a, torch.Tensor) else torch.tensor(a, dtype=torch.float64) for a in args[1:]]
-        args = (args[0], *(e.double() for e in ends))
+    elif "dtype" not in names:
+        args = tuple(a.double() if isinstance(a, torch.Tensor) else a for a in args)
     return args, kwargs

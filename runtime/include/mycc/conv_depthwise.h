@@ -1,8 +1,9 @@
 /* Depthwise convolution on NHWC activations: groups == in_c == out_c, weights [kernel_h * kernel_w][C].
  *
- * A task is a row of output pixels times a block of channels. Where the kernel lies inside the input, several neighbouring
- * pixels are computed together (micro_kernels.h); at the left and right border pixel by pixel, with the taps outside left
- * out. epilogue(0, m, n, acc, count) as conv().
+ * A task is a block of output rows times a block of channels; it is walked in bands of columns, top to bottom, so that the
+ * input rows that the next output row needs again are still in L1. Where the kernel lies inside the input, several
+ * neighbouring pixels are computed together (micro_kernels.h); at the left and right border pixel by pixel, with the taps
+ * outside left out. epilogue(0, m, n, acc, count) as conv().
  */
 #ifndef MYCC_CONV_DEPTHWISE_H
 #define MYCC_CONV_DEPTHWISE_H
@@ -11,8 +12,9 @@
 
 namespace mycc {
 
-constexpr int64_t kDepthwiseChannels = 512; /* channels of a block, so that a row of pixels stays near */
-constexpr int64_t kDepthwiseWork = 1 << 15; /* multiply-adds below which a task is not worth a chunk of its own */
+constexpr int64_t kDepthwiseChannels = 96;        /* channels of a block, at most */
+constexpr int64_t kDepthwiseBandBytes = 20 << 10; /* input rows of a band that one output row reads, in L1 */
+constexpr int64_t kDepthwiseWork = 1 << 15;       /* multiply-adds below which a task is not worth a chunk of its own */
 
 /* Taps [first, last) of a kernel of `size` taps that lie inside [0, extent) when the first one is at `start`. */
 struct TapRange {
@@ -65,7 +67,7 @@ struct DepthwiseRow {
     }
   }
 
-  /* kDepthwisePixels pixels, whose kernels lie inside the input from left to right. */
+  /* Neighbouring pixels, whose kernels lie inside the input from left to right. */
   void pixels(DepthwiseKernel kernel, int64_t column) const {
     DepthwiseTile several = tile;
     several.x += (column * args.stride_w - args.pad_w) * args.x_w;
@@ -75,56 +77,85 @@ struct DepthwiseRow {
   }
 };
 
+/* How a depthwise convolution is cut. */
+struct DepthwisePlan {
+  const DepthwiseKernel *kernels; /* NULL: pixel by pixel */
+  int64_t inside, outside;        /* columns [inside, outside) have their kernels inside the input */
+  int64_t channels, channel_blocks, rows, row_blocks, band; /* of a block; columns of a band */
+  int64_t tasks, grain;
+
+  DepthwisePlan(const ConvArgs &args, int64_t workers) {
+    kernels = args.dilation_w == 1 ? depthwise_kernels(args.kernel_w, args.stride_w) : nullptr;
+    const int64_t reach = args.in_w + args.pad_w - (args.kernel_w - 1) * args.dilation_w; /* first start beyond */
+    inside = min64(ceil_div(args.pad_w, args.stride_w), args.out_w);
+    outside = reach > 0 ? max64(min64(ceil_div(reach, args.stride_w), args.out_w), inside) : inside;
+    channel_blocks = ceil_div(args.out_c, kDepthwiseChannels);
+    channels = min64(round_up(ceil_div(args.out_c, channel_blocks), kPanel), args.out_c);
+    channel_blocks = ceil_div(args.out_c, channels);
+    if (channels < kDepthwiseLanes) kernels = nullptr;
+    const int64_t fitting = kDepthwiseBandBytes / (4 * channels * args.kernel_h * args.stride_w);
+    band = max64(fitting / kDepthwisePixels[0], 1) * kDepthwisePixels[0];
+    band = ceil_div(args.out_w, max64(args.out_w / band, 1));
+    const int64_t wanted = workers > 1 ? ceil_div(6 * workers, args.batch * channel_blocks) : 1;
+    const int64_t work = args.out_w * channels * args.kernel_h * args.kernel_w; /* of a row */
+    rows = max64(ceil_div(args.out_h, wanted), min64(kDepthwiseWork / max64(work, 1), args.out_h));
+    rows = max64(rows, 1);
+    row_blocks = ceil_div(args.out_h, rows);
+    tasks = args.batch * row_blocks * channel_blocks;
+    grain = workers > 1 ? max64(kDepthwiseWork / max64(rows * work, 1), 1) : tasks;
+  }
+};
+
 template <class Epilogue> struct DepthwiseLoop {
   const mycc_host *host;
   const ConvArgs &args;
   const Epilogue &epilogue;
-  DepthwiseKernel kernel;   /* NULL: pixel by pixel */
-  int64_t inside, outside;  /* columns [inside, outside) have their kernels inside the input */
-  int64_t channels, blocks; /* of a block of channels; of blocks */
+  DepthwisePlan plan;
 
-  void run(int64_t line, int64_t channel, float *sums) const {
-    const int64_t count = min64(channels, args.out_c - channel), m = line * args.out_w;
+  /* Columns [begin, end) of an output row, counted over all images. */
+  void run(int64_t line, int64_t begin, int64_t end, int64_t channel, float *sums) const {
+    const int64_t count = min64(plan.channels, args.out_c - channel), m = line * args.out_w;
     const DepthwiseRow row(args, line, channel, count, sums);
-    const bool tiled = kernel && count >= kDepthwiseLanes && outside - inside >= kDepthwisePixels;
-    for (int64_t column = 0; column < args.out_w;) {
-      if (!tiled || column < inside || column >= outside) {
-        row.pixel(column);
-        epilogue((int64_t)0, m + column, channel, sums, count);
-        ++column;
-        continue;
+    const int64_t first = max64(begin, plan.inside), last = min64(end, plan.outside); /* inside the input */
+    for (int64_t column = begin; column < end;) {
+      const int64_t left = last - column;
+      int64_t size = 1, start = column;
+      if (plan.kernels && count >= kDepthwiseLanes && column >= first && left > 0) {
+        /* A tile that would reach beyond `last` overlaps the one before it, if there is room. */
+        for (int i = 0; i < 2 && size == 1; ++i)
+          if (left > kDepthwisePixels[1] || i == 1)
+            if (last - first >= kDepthwisePixels[i]) size = kDepthwisePixels[i];
+        start = min64(column, last - size);
       }
-      const int64_t first = min64(column, outside - kDepthwisePixels); /* the last tile overlaps the one before it */
-      row.pixels(kernel, first);
-      for (; column < first + kDepthwisePixels; ++column)
-        epilogue((int64_t)0, m + column, channel, sums + (column - first) * count, count);
+      if (size == 1) row.pixel(column);
+      else row.pixels(plan.kernels[size == kDepthwisePixels[0] ? 0 : 1], start);
+      for (; column < start + size; ++column)
+        epilogue((int64_t)0, m + column, channel, sums + (column - start) * count, count);
     }
   }
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const DepthwiseLoop &loop = *(const DepthwiseLoop *)arg;
-    const size_t bytes = (size_t)(kDepthwisePixels * loop.channels) * sizeof(float);
+    const DepthwisePlan &plan = loop.plan;
+    const ConvArgs &args = loop.args;
+    const size_t bytes = (size_t)(kDepthwisePixels[0] * plan.channels) * sizeof(float);
     float *sums = (float *)loop.host->scratch(loop.host->ctx, worker, bytes);
     if (!sums) return;
-    const int64_t lines = loop.args.batch * loop.args.out_h;
-    for (int64_t task = begin; task < end; ++task) loop.run(task % lines, task / lines * loop.channels, sums);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t channel = task % plan.channel_blocks * plan.channels, block = task / plan.channel_blocks;
+      const int64_t image = block / plan.row_blocks, row = block % plan.row_blocks * plan.rows;
+      const int64_t last_row = min64(row + plan.rows, args.out_h);
+      for (int64_t column = 0; column < args.out_w; column += plan.band)
+        for (int64_t r = row; r < last_row; ++r)
+          loop.run(image * args.out_h + r, column, min64(column + plan.band, args.out_w), channel, sums);
+    }
   }
 };
 
 template <class Epilogue> inline void conv_depthwise(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
-  const int64_t lines = args.batch * args.out_h;
-  if (lines <= 0 || args.out_w <= 0 || args.out_c <= 0) return;
-  const int64_t blocks = ceil_div(args.out_c, kDepthwiseChannels);
-  const int64_t channels = min64(round_up(ceil_div(args.out_c, blocks), kPanel), args.out_c);
-  const int64_t inside = max64(ceil_div(args.pad_w, args.stride_w), 0);
-  const int64_t reach = args.in_w + args.pad_w - (args.kernel_w - 1) * args.dilation_w; /* first start beyond */
-  const int64_t outside = reach > 0 ? min64(ceil_div(reach, args.stride_w), args.out_w) : 0;
-  const DepthwiseKernel kernel = args.dilation_w == 1 ? depthwise_kernel(args.kernel_w, args.stride_w) : nullptr;
-  DepthwiseLoop<Epilogue> loop = {host, args, epilogue, kernel, inside, max64(outside, inside), channels, blocks};
-  const int64_t tasks = lines * ceil_div(args.out_c, channels), work = args.out_w * channels * args.kernel_h * args.kernel_w;
-  const int64_t fair = max64(tasks / (4 * host->max_workers), 1);
-  const int64_t grain = host->max_workers > 1 ? max64(min64(fair, max64(tasks / host->max_workers, 1)), kDepthwiseWork / work) : tasks;
-  host->parallel_for(host->ctx, tasks, grain, DepthwiseLoop<Epilogue>::body, &loop);
+  if (args.batch <= 0 || args.out_h <= 0 || args.out_w <= 0 || args.out_c <= 0) return;
+  DepthwiseLoop<Epilogue> loop = {host, args, epilogue, DepthwisePlan(args, host->max_workers)};
+  host->parallel_for(host->ctx, loop.plan.tasks, loop.plan.grain, DepthwiseLoop<Epilogue>::body, &loop);
 }
 
 } // namespace mycc

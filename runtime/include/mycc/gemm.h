@@ -13,6 +13,7 @@
 #define MYCC_GEMM_H
 
 #include "gemm_block.h"
+#include "gemm_few.h"
 #include "gemm_pack.h"
 
 namespace mycc {
@@ -176,10 +177,42 @@ template <class Epilogue> struct GemmFreeLoop {
   }
 };
 
+/* The same for at most kFewRows rows; a task is a block of columns of one product. */
+template <class Epilogue> struct GemmFewLoop {
+  const mycc_host *host;
+  const GemmFreeArgs &args;
+  const Epilogue &epilogue;
+  DepthCut cut;
+  int64_t blocks; /* of kFewColumns columns */
+
+  static void body(void *arg, int64_t begin, int64_t end, int32_t) {
+    const GemmFewLoop &loop = *(const GemmFewLoop *)arg;
+    const GemmFreeArgs &args = loop.args;
+    alignas(64) float sums[kFewColumns];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t z = task / loop.blocks, n = task % loop.blocks * kFewColumns;
+      const int64_t z0 = z / args.batch1, z1 = z % args.batch1, columns = min64(kFewColumns, args.n - n);
+      const float *a = args.a + z0 * args.a_batch0 + z1 * args.a_batch1;
+      const float *b = args.b + z0 * args.b_batch0 + z1 * args.b_batch1 + n * args.b_n;
+      for (int64_t m = 0; m < args.m; ++m) {
+        few_columns(loop.cut, a + m * args.a_row, b, args.b_k, args.b_n, columns, sums);
+        loop.epilogue(z, m, n, sums, columns);
+      }
+    }
+  }
+};
+
 template <class Epilogue> inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epilogue &epilogue) {
   const int64_t batch = args.batch0 * args.batch1;
   if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
   const DepthCut cut = cut_depth(1, args.k);
+  if (args.m <= kFewRows && (args.b_n == 1 || args.b_k == 1)) {
+    GemmFewLoop<Epilogue> loop = {host, args, epilogue, cut, ceil_div(args.n, kFewColumns)};
+    const int64_t tasks = batch * loop.blocks, work = args.m * min64(args.n, kFewColumns) * args.k;
+    const int64_t grain = min64(max64(kTaskWork / 4 / max64(work, 1), 1), tasks);
+    host->parallel_for(host->ctx, tasks, grain, GemmFewLoop<Epilogue>::body, &loop);
+    return;
+  }
   const TaskPlan plan = plan_tasks(cut, batch, args.m, args.n, host->max_workers, 4);
   GemmFreeLoop<Epilogue> loop = {host, args, epilogue, cut, plan};
   host->parallel_for(host->ctx, plan.count, plan.grain, GemmFreeLoop<Epilogue>::body, &loop);
