@@ -44,6 +44,9 @@ class _ErrorGroup(TyperGroup):
             if _verbose():
                 _print_traceback()
             raise typer.Exit(2) from None
+        except BrokenPipeError:  # the reader of a pipe has had enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(130) from None

@@ -64,7 +64,8 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         generated = stage.value = generate(graphs, schedules, weights, targets)
         stage.summary = summarise(generated)
     with running_stage(observers, "build") as stage:
-        built = stage.value = _build(generated, targets, options)
+        built = _build(generated, targets, options)
+        stage.value = "\n".join(line for result in built.values() for line in result.log)
         stage.summary = summarise(built)
     return _package(request, observers, captured, graphs, lowered, schedules, weights, generated, built)
 

@@ -158,7 +158,7 @@ def _read(path: str | os.PathLike[str]) -> Any:
         loaded = np.load(path, allow_pickle=False)
         return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
     except (OSError, ValueError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or "it is not a numpy file of numbers"
         raise InputError(f"cannot read {os.fspath(path)}: {reason}", hint="Inputs are .npy or .npz files.") from None
 
 

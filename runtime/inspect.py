@@ -74,8 +74,10 @@ def describe(information: dict[str, Any]) -> str:
 
 
 def memory_line(memory: dict[str, Any]) -> str:
-    """The arena of an entry point at the sizes of its example."""
+    """The arena of an entry point; of one with dynamic sizes only the number of its buffers is known."""
     text = f"{memory.get('buffers', 0)} buffers"
+    if memory.get("dynamic"):
+        return f"{text}, placed for the sizes of each call"
     if "arena" in memory:
         text += f", arena {megabytes(memory['arena'])}"
     if memory.get("live"):

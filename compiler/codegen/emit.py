@@ -274,9 +274,11 @@ class Emitter:
             extent = self.index(atom.extent)
             name = self._temp("at")
             wrap = "true" if atom.wrap else "false"
+            place = f" in {self.scope.where}" if self.scope.where else ""
+            message = f'"index out of range{place}"'
             lanes = ", count" if vector and self.part else ""
             target = self.body if vector else self.pre
-            target.append(f"const auto {name} = checked_index(host, {source}, {extent}, {wrap}, kIndexError{lanes});")
+            target.append(f"const auto {name} = checked_index(host, {source}, {extent}, {wrap}, {message}{lanes});")
             self._indirect[atom] = name
         name = self._indirect[atom]
         return name if not (moving and not self.moves(atom.value)) else f"splat({name})"  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ FOLDS: dict[str, tuple[str, str, dict[str, float | int | bool]]] = {
 
 def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView:
     """The view of a kernel made of loops."""
-    scope = Scope(frozenset(node.writes()))
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
     if isinstance(node, Nest):
         return _nest(node, scope, comment)
     node = collapse(node)

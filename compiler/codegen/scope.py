@@ -42,6 +42,7 @@ class Scope:
     """Hands out names; the parameters of the kernel are what was asked for."""
 
     written: frozenset[Buffer]
+    where: str = ""  # operators and source lines, for messages at run time
     buffers: dict[Buffer, str] = field(default_factory=dict)
     sizes: dict[Size, str] = field(default_factory=dict)
     loops: dict[Var, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ GEOMETRY = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w", "d
 
 
 def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
-    scope = Scope(frozenset(node.writes()))
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     *batch, m, n = node.dims
     epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name)
@@ -51,7 +51,7 @@ def _unit_strides(node: Gemm) -> tuple[Index, Index]:
 
 
 def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
-    scope = Scope(frozenset(node.writes()))
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     n, h, w, c = node.dims
     epilogue = _epilogue(text, node.stores, [], [n, h, w], c, node.acc.name)
@@ -74,7 +74,7 @@ def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
 
 
 def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel:
-    scope = Scope(frozenset(node.writes()))
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     b, h, m, d = node.dims
     score = _score(scope, node) if node.score is not None else None

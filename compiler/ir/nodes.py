@@ -41,6 +41,11 @@ class Origin:
     ops: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
+    def describe(self) -> str:
+        """`embedding (model.py:41)`: for a person."""
+        ops = ", ".join(op.removeprefix("aten.") for op in self.ops)
+        return f"{ops} ({', '.join(self.lines)})" if self.lines else ops
+
     def __add__(self, other: Origin) -> Origin:
         return Origin(_union(self.ops, other.ops), _union(self.lines, other.lines))
 

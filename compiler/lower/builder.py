@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -137,11 +137,18 @@ class Builder:
             want = dense_strides(t.shape, order)
             if all(a == b or n == ONE for a, b, n in zip(t.strided.strides, want, t.shape, strict=True)):
                 return t
-        return self.map(t.shape, t.dtype, t.at, order)
+        return self.copy(t, order)
 
     def dense(self, t: Tensor) -> Tensor:
         """The tensor row-major without holes."""
-        return t if is_dense(t) else self.map(t.shape, t.dtype, t.at, tuple(range(t.rank)))
+        return t if is_dense(t) else self.copy(t, tuple(range(t.rank)))
+
+    def copy(self, t: Tensor, order: Sequence[int] | None = None) -> Tensor:
+        """A copy in another memory order; in reports it is a copy, not the operator that needs it."""
+        origin, self.origin = self.origin, replace(self.origin, ops=("aten.copy",))
+        out = self.map(t.shape, t.dtype, t.at, order)
+        self.origin = origin
+        return out
 
     def reshape(self, t: Tensor, shape: Shape) -> Tensor:
         """A view when the strides allow it, else a copy, as torch.reshape."""

@@ -5,9 +5,8 @@ All operators without a lowering are collected and reported at once, with shapes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from ...runtime.errors import CompileError
 from ..capture.graph import ModelGraph
 from ..capture.source_lines import origin as source_origin
 from ..ir.dtypes import from_torch
-from ..ir.index import Index, Size, product
+from ..ir.index import Size, product
 from ..ir.nodes import Buffer, Origin, Program
 from . import attention, conv, create, gather, layout, matmul, norm, pointwise, pool, reduce, views  # noqa: F401
 from .builder import Builder
@@ -149,7 +148,9 @@ def _lower_node(
         return function(Context(builder, node, constants), *args, **kwargs)
     except CompileError as error:
         raise CompileError(
-            f"cannot compile {_describe(node)}: {error.message}", details=[_place(node)], hint=error.hint
+            f"cannot compile {_describe(node)}: {error.message}",
+            details=[place for place in (_place(node),) if place],
+            hint=error.hint,
         ) from error
 
 
@@ -174,23 +175,16 @@ def _operand(builder: Builder, arg: Any, values: dict[torch.fx.Node, Any], const
 
 
 def _constant(builder: Builder, target: str, tensor: torch.Tensor) -> Tensor:
-    """A dense view of a constant; its buffer is registered when an element is read (see LazyConstant in layout.py)."""
+    """A dense view of a constant; only what some node reads is stored."""
     return layout.constant_tensor(builder, target, tensor)
 
 
 def _origin(node: torch.fx.Node) -> Origin:
-    sources: Sequence[torch.fx.Node] = [node]
     merged = node.meta.get("mycc_origins", ())
-    where = source_origin(sources[0])
-    line = (f"{_short(where.file)}:{where.line}",) if where is not None and where.file else ()
+    where = source_origin(node)
+    line = (where.where,) if where is not None and where.file else ()
     ops = tuple(dict.fromkeys(_op_name(str(m[1] if isinstance(m, tuple) else m)) for m in merged)) if merged else ()
     return Origin(ops or (_op_name(str(node.target)),), line)
-
-
-def _short(file: str) -> str:
-    """A source file as the package names it: relative to the working folder, else its name alone."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
 
 
 def _op_name(target: str) -> str:
@@ -200,6 +194,3 @@ def _op_name(target: str) -> str:
 
 def _hint(node: torch.fx.Node) -> str:
     return str(node.target).split(".")[1].strip("_") if isinstance(node.target, torch._ops.OpOverload) else "t"
-
-
-__all__ = ["Index", "Lowered", "lower", "unsupported"]

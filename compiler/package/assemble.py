@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.certificate import make_certificate, serialize
 from ...runtime.errors import CompileError
-from ...runtime.loader import load
+from ...runtime.loader import EntryPoint, load
 from ..build.linux import machine
 from ..build.runtime_library import runtime_library
 from ..build.targets import Target
@@ -25,6 +25,7 @@ from .writer import Completion, PackageContents, PackageSummary, write_package
 
 if TYPE_CHECKING:
     import sympy
+    import torch
 
     from ..build.compile import BuildResult
     from ..codegen.generate import Generated
@@ -56,6 +57,7 @@ class Assembled:
             stage = stages.enter_context(running_stage(observers, "package"))
             weights, path = sum(t.nbytes for t in self.contents.weights), self.request.out
             stage.summary = f"{path.name}: weights {weights / 1e6:.1f} MB"
+            stage.value = "\n".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in self.contents.weights)
 
             def complete(draft: Path) -> Completion:
                 stages.close()  # the package is written; what follows is its verification
@@ -79,8 +81,10 @@ class Assembled:
             model = load(path, self.request.options.threads)
             for graph in self.captured:
                 entry = model.entry(graph.name)
-                self.results.append(verify(graph, entry.run_flat, tolerance=tolerance, seed=numerics.seed))
-            stage.value = self.results
+                self.results.append(verify(graph, _run_torch(entry), tolerance=tolerance, seed=numerics.seed))
+            lines = [c.describe(i) for r in self.results for c in r.cases for i in range(len(c.errors))]
+            stage.value = "
+".join(lines)
             stage.summary = summarise(self.results)
         certificate = make_certificate([case for r in self.results for case in r.references()])
         check = {
@@ -89,6 +93,13 @@ class Assembled:
             "shapes": [c.sizes for r in self.results for c in r.cases],
         }
         return Completion(serialize(certificate), check)
+
+
+def _run_torch(entry: EntryPoint) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    """The entry point on torch tensors; one without inputs gives numpy arrays, which become tensors here."""
+    import torch
+
+    return lambda inputs: [torch.as_tensor(y) for y in entry.run_flat(inputs)]
 
 
 def assemble(
@@ -171,7 +182,12 @@ def _entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) 
             {"producer": r.producer, "consumer": r.consumer, "done": r.done, "reason": r.reason}
             for r in schedule.remarks
         ],
-        "memory": {"buffers": len(memory.lifetimes), "arena": memory.arena, "live": memory.live},
+        "memory": {
+            "buffers": len(memory.lifetimes),
+            "arena": memory.arena,
+            "live": memory.live,
+            "dynamic": memory.offsets is None,
+        },
     }
 
 

