@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-
 from mycc.compiler.codegen.micro import render_micro_kernels
 
 ROOT = Path(__file__).resolve().parents[1]

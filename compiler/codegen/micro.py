@@ -30,7 +30,8 @@ class Tile:
 class TileSet:
     """The tiles of an instruction set.
 
-    lanes: floats of a vector register; registers: how many there are; fused: there is a fused multiply-add.
+    lanes: floats of a vector register; registers: how many there are; constraint: their letter in inline assembly.
+    fused: there is a fused multiply-add.
     panels: for row counts 1, 2, ... the panels of the widest tile; its length is the height of the tallest tile.
     A tile needs rows * panels * 16 / lanes accumulators: enough of them to hide the latency of the multiply-add, few
     enough to leave registers for one row of B and a broadcast of A.
@@ -38,6 +39,7 @@ class TileSet:
 
     lanes: int
     registers: int
+    constraint: str
     fused: bool
     panels: tuple[int, ...]
 
@@ -55,13 +57,13 @@ class TileSet:
 
 TILE_SETS: dict[str, TileSet] = {
     # 16 registers of 4 floats, no fused multiply-add: 12 accumulators, 3 broadcasts, 1 product.
-    "x86-64-v2": TileSet(lanes=4, registers=16, fused=False, panels=(2, 1, 1)),
+    "x86-64-v2": TileSet(lanes=4, registers=16, constraint="x", fused=False, panels=(2, 1, 1)),
     # 16 registers of 8: 6 x 16 has 12 accumulators, 2 of B, a broadcast.
-    "x86-64-v3": TileSet(lanes=8, registers=16, fused=True, panels=(4, 2, 2, 1, 1, 1)),
+    "x86-64-v3": TileSet(lanes=8, registers=16, constraint="x", fused=True, panels=(4, 2, 2, 1, 1, 1)),
     # 32 registers of 16: 8 x 32 has 16 accumulators; more rows would need more pointers than there are registers.
-    "x86-64-v4": TileSet(lanes=16, registers=32, fused=True, panels=(4, 4, 4, 2, 2, 2, 2, 2)),
+    "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(4, 4, 4, 2, 2, 2, 2, 2)),
     # 32 registers of 4: 6 x 16 has 24 accumulators, 4 of B.
-    "aarch64": TileSet(lanes=4, registers=32, fused=True, panels=(2, 2, 2, 1, 1, 1)),
+    "aarch64": TileSet(lanes=4, registers=32, constraint="w", fused=True, panels=(2, 2, 2, 1, 1, 1)),
 }
 
 
@@ -83,6 +85,7 @@ def render_tile_set(isa: str, tile_set: TileSet) -> str:
     return environment.get_template("micro_kernel.h.j2").render(
         isa=isa,
         lanes=tile_set.lanes,
+        constraint=tile_set.constraint,
         max_rows=len(tile_set.panels),
         tiles=tile_set.tiles,
         best=tile_set.panels,

@@ -13,7 +13,7 @@ from .work import Work, aten
 def linear_products(work: Work) -> dict[str, int]:
     """addmm(b, x, w), mm(x, w), matmul(x, w), w constant [k, n]     ->     linear(x, w.t(), b)
        addmm(b, x, permute(w, [1, 0]))                               ->     linear(x, w, b)
-       reshape(linear(reshape(x, [-1, k]), w, b), [.., n])           ->     linear(x, w, b)         same leading sizes
+       reshape(linear(reshape(x, [-1, k]), w, b), [.., n])           ->     linear(reshape(x, [.., k]), w, b)
 
     w.t() is a new constant in the memory of the old one, which must have no other reader. Needs NORMAL and SIMPLE;
     establishes LINEAR: matrices of the model are the second argument of aten.linear, stored [n, k].
@@ -64,13 +64,12 @@ def _without_reshapes(work: Work, node: Node) -> bool:
     if not is_op(node, "reshape") or not is_op(product, "linear") or not only_user(product, node):
         return False
     flat = product.args[0]
-    if not is_op(flat, "reshape"):
+    if not is_op(flat, "reshape") or not same_shape(shape(product)[-1:], shape(node)[-1:]):
         return False
     x: Node = flat.args[0]
-    kept = same_shape(shape(x)[-1:], shape(flat)[-1:]) and same_shape(shape(product)[-1:], shape(node)[-1:])
-    if not kept or not same_shape(shape(x)[:-1], shape(node)[:-1]):
-        return False
-    args = (x, *product.args[1:])
-    new = work.call(aten.linear.default, args, like=product, val=node.meta["val"], covers=[product])
+    wanted = (*shape(node)[:-1], shape(flat)[-1])
+    if not same_shape(shape(x), wanted):
+        x = work.call(aten.reshape.default, (x, work.sizes(wanted)), like=product)
+    new = work.call(aten.linear.default, (x, *product.args[1:]), like=product, val=node.meta["val"], covers=[product])
     work.replace(node, new)
     return True

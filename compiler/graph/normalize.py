@@ -12,7 +12,7 @@ import torch
 from .node import Node
 from .patterns import dtype, is_op, is_tensor, op, rank, shape
 from .sizes import expr
-from .work import Work, aten
+from .work import UnknownSize, Work, aten
 
 #: keyword arguments that say nothing about a result's values on the one device of a package
 _PLACEMENT = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "requires_grad")
@@ -84,7 +84,7 @@ def _size(work: Work, node: Node) -> bool:
         return False
     try:
         replacement = work.size(formula)
-    except KeyError:
+    except UnknownSize:
         return False
     if replacement is node:
         return False
@@ -162,7 +162,7 @@ def _reshape_sizes(work: Work, node: Node) -> list[Any]:
     for size in shape(node):
         try:
             sizes.append(work.size(size))
-        except KeyError:
+        except UnknownSize:
             sizes.append(-1)
     return sizes if sizes.count(-1) <= 1 else list(node.args[1])
 
@@ -236,7 +236,7 @@ def _expanded(work: Work, node: Node) -> bool:
         return False
     try:
         sizes = work.sizes(shape(node))
-    except KeyError:
+    except UnknownSize:
         return False
     wanted = (node.args[0], sizes)
     if node.target is aten.expand.default and list(node.args[1]) == sizes:

@@ -11,7 +11,7 @@ import torch
 from .node import Node
 from .patterns import dtype, is_op, number, rank, shape
 from .sizes import expr, same_shape
-from .work import Work, aten
+from .work import UnknownSize, Work, aten
 
 
 def simplify(work: Work) -> dict[str, int]:
@@ -96,7 +96,7 @@ def _as_reshape(work: Work, node: Node, source: Node) -> bool:
     else:
         try:
             sizes = work.sizes(shape(node))
-        except KeyError:
+        except UnknownSize:
             return False
     if -1 in sizes and node.args[0] is not source and rank(source) == 0:
         return False

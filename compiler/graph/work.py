@@ -17,6 +17,7 @@ import torch
 import torch.fx
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
+from ...runtime.errors import CompileError
 from .node import Node
 from .sizes import Size, SymbolRange, expr
 
@@ -24,6 +25,16 @@ aten = torch.ops.aten
 
 #: meta keys that tell where a node comes from; a new node has them from the node that it replaces
 _ORIGIN_KEYS = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "original_aten", "from_node")
+
+
+class UnknownSize(CompileError):
+    """A size that does not follow from the sizes of the inputs."""
+
+    def __init__(self, formula: sympy.Expr) -> None:
+        super().__init__(
+            f"the size {formula} does not follow from the sizes of the inputs",
+            hint="Sizes that depend on values (nonzero, unique, masked_select, ...) cannot be compiled.",
+        )
 
 
 @dataclass
@@ -130,11 +141,11 @@ class Work:
             return target(*values, **named)
 
     # sizes ----------------------------------------------------------------------------------------------------------
-    def size(self, value: Size, *, fallback: Node | None = None) -> int | Node:
+    def size(self, value: Size) -> int | Node:
         """An operand for a size: an int, or the node that computes it from the inputs' sizes.
 
         Raises:
-            KeyError: the formula has a function or symbol that cannot be computed from the inputs.
+            UnknownSize: the formula has a function or symbol that cannot be computed from the inputs' sizes.
         """
         formula = expr(value)
         if isinstance(formula, int):
@@ -172,9 +183,11 @@ class Work:
                 return self._fold_sizes(torch.sym_max, operands)
             case Min():
                 return self._fold_sizes(torch.sym_min, operands)
-        raise KeyError(formula)
+        raise UnknownSize(formula)
 
     def _symbol_node(self, symbol: sympy.Symbol) -> Node:
+        if symbol not in self.ranges:
+            raise UnknownSize(symbol)
         source = self.ranges[symbol]
         placeholder = [n for n in self.graph.nodes if n.op == "placeholder"][source.input]
         node = self._arithmetic(aten.sym_size.int, placeholder, source.dim)

@@ -47,7 +47,7 @@ class Lowered:
 def lower(graph: ModelGraph, layouts: Mapping[str, Layout] | None = None) -> Lowered:
     """One entry point's graph as loop IR; CompileError names every operator that has no lowering.
 
-    layouts: of its constants where several entry points share them (layout.shared_layouts); None: this one's own choice.
+    layouts: of constants that several entry points share (layout.shared_layouts); None: this one's own choice.
     """
     missing = unsupported(graph)
     if missing:

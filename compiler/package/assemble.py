@@ -83,8 +83,7 @@ class Assembled:
                 entry = model.entry(graph.name)
                 self.results.append(verify(graph, _run_torch(entry), tolerance=tolerance, seed=numerics.seed))
             lines = [c.describe(i) for r in self.results for c in r.cases for i in range(len(c.errors))]
-            stage.value = "
-".join(lines)
+            stage.value = "\n".join(lines)
             stage.summary = summarise(self.results)
         certificate = make_certificate([case for r in self.results for case in r.references()])
         check = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jinja2
@@ -11,7 +12,7 @@ import torch
 from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.capture import capture
 from mycc.compiler.codegen.generate import Generated, generate
-from mycc.compiler.codegen.micro import TILE_SETS, TileSet, render_micro_kernels, render_tile_set
+from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels, render_tile_set
 from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, view_of
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.lower import lower
@@ -160,7 +161,8 @@ def _units(units: dict[str, str]) -> list[str]:
 
 # register tiles ------------------------------------------------------------------------------------------------------
 def test_micro_kernels(golden: Golden) -> None:
-    golden(render_tile_set("example", TileSet(lanes=8, registers=16, fused=True, panels=(2, 1))))
+    text = render_tile_set("example", replace(TILE_SETS["x86-64-v3"], panels=(2, 1)))
+    golden(text[: text.index("inline void tile_2x16")])  # two tiles show them all
 
 
 @pytest.mark.parametrize("isa", TILE_SETS)

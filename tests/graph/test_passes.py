@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from mycc.compiler.graph.inline_regions import inline_regions
 from mycc.compiler.graph.passes import PASSES
 from mycc.compiler.graph.work import Work
+from mycc.runtime.errors import CompileError
 from torch.nn import functional as F
 
 from .support import Dim, agrees, before_and_after, graph_of, operators, passed
@@ -305,3 +307,24 @@ def test_big_constants_are_not_made() -> None:
 def test_constant_scale_and_power_of_two() -> None:
     """Scales of channels behind a convolution are folded into its weights."""
     assert kept("mul", lambda m, x: F.conv2d(x, m.w) * m.g, rand(1, 3, 4, 4), w=rand(2, 3, 1, 1), g=rand(2, 1, 1)) == 0
+
+
+def test_sizes_come_from_the_inputs() -> None:
+    """Every size in the graph is computed from the sizes of the inputs, whatever tensor the model asked."""
+
+    def function(m: Any, x: torch.Tensor) -> Any:
+        y = torch.cat([x, x], 1)
+        return y.reshape(y.shape[0] * y.shape[1] // 2, -1).sum(0, keepdim=True) / y.shape[1]
+
+    graph = graph_of(function, rand(2, 5, 4), dynamic=({0: B, 1: S},))
+    result = passed(graph)
+    asked = [n.args[0] for n in result.module.graph.nodes if "sym_size" in str(n.target)]
+    assert asked
+    assert all(n.op == "placeholder" for n in asked)
+    agrees(graph, result)
+
+
+def test_size_that_depends_on_values() -> None:
+    work = Work(torch.fx.Graph(), {}, {})
+    with pytest.raises(CompileError, match="the size u0 does not follow from the sizes of the inputs"):
+        work.size(sympy.Symbol("u0", integer=True))

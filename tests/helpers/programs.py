@@ -58,7 +58,7 @@ def scheduled(function: Callable[..., Any], *inputs: torch.Tensor, **how: Any) -
 
 def plain(text: str) -> str:
     """The text without the source lines, which tell where a test stands."""
-    return re.sub(r"(\S*\.py:\d+ ?)+", "", re.sub(r" +\S*\.py:\d+", "", text)).rstrip() + "\n"
+    return re.sub(r"(\S*\.py:\d+ ?)+", "", re.sub(r" +\(\S*\.py:\d+\)| +\S*\.py:\d+", "", text)).rstrip() + "\n"
 
 
 @dataclass

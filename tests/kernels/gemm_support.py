@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
-
 from mycc.compiler.codegen.micro import render_micro_kernels
 
 HERE = Path(__file__).resolve().parent

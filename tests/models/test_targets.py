@@ -7,11 +7,10 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import mycc
 import numpy as np
 import pytest
 import torch
-
-import mycc
 from mycc.compiler.build.targets import TARGETS, host_target, runs_on
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

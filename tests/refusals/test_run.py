@@ -73,11 +73,14 @@ def test_a_tensor_with_gradients_is_taken_as_its_values(model: Any) -> None:
     assert np.array_equal(found.numpy(), model(IDS, WEIGHT))
 
 
+MESSAGE = r"index out of range in embedding.* \(conftest\.py:\d+\): {} in a dimension of size 11"
+
+
 @pytest.mark.parametrize("token", [11, -1, 1 << 40, (1 << 63) - 1, -(1 << 63)])
 def test_a_token_beyond_the_vocabulary(model: Any, tagger: torch.nn.Module, token: int) -> None:
     ids = IDS.copy()
     ids[1, 3] = token
-    with pytest.raises(mycc.RunError, match=f"index out of range: {token} in a dimension of size 11"):
+    with pytest.raises(mycc.RunError, match=MESSAGE.format(token)):
         model(ids, WEIGHT)
     found = model(IDS, WEIGHT)
     with torch.no_grad():
