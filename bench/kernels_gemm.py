@@ -2,8 +2,9 @@
 
     python bench/kernels_gemm.py [--isa x86-64-v3,x86-64-v4] [--threads 1] [--only conv] [--seconds 0.4]
 
-Weights are cold: every run takes the next of several copies that together exceed the last-level cache, as the layers of a
-model do. Roof, kernel and torch are measured in turn within each row; the roof is that of the ISA's registers on one core.
+Weights are cold: every run takes the next of several copies that together exceed the last-level cache, as the layers
+of a model do. Roof, kernel and torch are measured in turn within each row; the roof is that of the ISA's registers on
+one core.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 from mycc.compiler.codegen.micro import render_micro_kernels
 
 ROOT = Path(__file__).resolve().parents[1]
-FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi -shared -fPIC -pthread".split()
+FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi -shared -fPIC -pthread".split()  # noqa: E501
 PANEL = 16
 COLD_BYTES = 96 << 20
 
@@ -56,7 +57,7 @@ class Convolution:
 
     @property
     def out_size(self) -> tuple[int, int]:
-        return tuple((self.size[i] + 2 * self.pad[i] - self.kernel[i]) // self.stride + 1 for i in (0, 1))  # type: ignore
+        return tuple((self.size[i] + 2 * self.pad[i] - self.kernel[i]) // self.stride + 1 for i in (0, 1))  # type: ignore  # noqa: E501
 
     @property
     def flops(self) -> float:
@@ -195,13 +196,14 @@ def prepare_convolution(case: Convolution) -> Prepared:
     x, w, bias = floats(in_h * in_w * case.in_c), floats(copies * stride), floats(case.out_c + PANEL)
     out = floats(out_h * out_w * case.out_c)
     arguments = structure(
-        1, in_h, in_w, case.in_c, out_h, out_w, case.out_c, kernel_h, kernel_w, case.stride, case.stride, *case.pad, 1, 1,
+        1, in_h, in_w, case.in_c, out_h, out_w, case.out_c, kernel_h, kernel_w, case.stride, case.stride, *case.pad, 1, 1,  # noqa: E501
         case.groups, x, x.size, in_w * case.in_c, case.in_c, w,
     )  # fmt: skip
     image = torch.from_numpy(x).view(1, in_h, in_w, case.in_c).permute(0, 3, 1, 2)
     shape = (case.out_c, group_in, kernel_h, kernel_w)
     weights = [
-        torch.from_numpy(w[i * stride :][: case.out_c * group_in * kernel_h * kernel_w]).view(shape) for i in range(copies)
+        torch.from_numpy(w[i * stride :][: case.out_c * group_in * kernel_h * kernel_w]).view(shape)
+        for i in range(copies)
     ]
     weights = [v.contiguous(memory_format=torch.channels_last) for v in weights]
     add = torch.from_numpy(bias[: case.out_c])
@@ -234,7 +236,7 @@ def measure(case: Product | Convolution, libraries: dict[str, ctypes.CDLL], thre
         library.bench_host_free(hosts[isa])
     rate = {name: case.flops / seconds / 1e9 for name, seconds in best.items()}
     cells = [
-        f"{best[isa] * 1e6:9.1f} us {rate[isa]:6.1f} {100 * rate[isa] / (roof[isa] / 1e9 * threads):4.0f} %  x{best['torch'] / best[isa]:5.2f}"
+        f"{best[isa] * 1e6:9.1f} us {rate[isa]:6.1f} {100 * rate[isa] / (roof[isa] / 1e9 * threads):4.0f} %  x{best['torch'] / best[isa]:5.2f}"  # noqa: E501
         for isa in libraries
     ]
     return f"{case.name:26}" + " |".join(cells) + f" | torch {rate['torch']:6.1f}"

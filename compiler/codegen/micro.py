@@ -17,8 +17,8 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 class Tile:
     """A register tile: `rows` of A by `panels` panels (16 columns each) of B.
 
-    rows_first: the loop over k holds a broadcast of every row and takes the vectors of B one by one; else it holds B and
-    takes the rows one by one.
+    rows_first: the loop over k holds a broadcast of every row and takes the vectors of B one by one; else it holds B
+    and takes the rows one by one.
     """
 
     rows: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _POINTWISE = """
-abs neg sign sgn exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh
-cosh tanh asinh acosh atanh erf erfc ceil floor round trunc frac relu relu6 sigmoid hardtanh clamp clamp_min
+abs neg sign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh
+cosh tanh asinh acosh atanh erf erfc lgamma ceil floor round trunc frac relu relu6 sigmoid hardtanh clamp clamp_min
 clamp_max clip gelu silu leaky_relu elu celu selu hardswish hardsigmoid softplus mish log_sigmoid threshold prelu
 isnan isinf isfinite positive nan_to_num logical_not bitwise_not add sub rsub mul div true_divide pow maximum
 minimum fmax fmin remainder fmod floor_divide atan2 copysign hypot bitwise_and bitwise_or bitwise_xor __and__ __or__
@@ -21,7 +21,7 @@ new_empty eye
 """
 _REDUCTIONS = """
 sum mean amax amin max min argmax argmin prod any all var std var_mean softmax _softmax log_softmax _log_softmax
-logsumexp cumsum
+logsumexp
 """
 _WHOLE = """
 layer_norm native_layer_norm rms_norm group_norm batch_norm _native_batch_norm_legit_no_training linear addmm mm bmm

@@ -14,7 +14,9 @@ from mycc.compiler.codegen.micro import render_micro_kernels
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE.parents[1] / "runtime" / "include"
-FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fvisibility=hidden -fno-math-errno -fno-trapping-math -Wno-psabi".split()
+FLAGS = (
+    "-std=c++17 -O2 -fno-exceptions -fno-rtti -fvisibility=hidden -fno-math-errno -fno-trapping-math -Wno-psabi".split()
+)
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 NEEDS = {
     "x86-64-v2": {"sse4_2", "popcnt"},
@@ -137,7 +139,10 @@ def call(isa: str, function: str, args: _Arguments, shape: tuple[int, ...], thre
     run.restype = ctypes.c_int64
     structure = args.structure()
     misplaced = run(
-        ctypes.c_int(threads), ctypes.byref(structure), ctypes.c_void_p(out.ctypes.data), ctypes.c_void_p(seen.ctypes.data)
+        ctypes.c_int(threads),
+        ctypes.byref(structure),
+        ctypes.c_void_p(out.ctypes.data),
+        ctypes.c_void_p(seen.ctypes.data),
     )
     assert misplaced == 0, f"{misplaced} row segments outside the result"
     expected = 0 if threads < 0 else 1

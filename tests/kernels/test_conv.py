@@ -14,7 +14,9 @@ from .gemm_support import Conv, aligned, call, cpu_levels, pack_panels
 
 LEVELS = cpu_levels()
 torch.set_num_threads(1)  # spinning threads are slow on a busy machine
-SLOW = settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+SLOW = settings(
+    max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Case:
     @property
     def out_size(self) -> tuple[int, int]:
         height, width = (
-            (self.size[i] + 2 * self.pad[i] - self.dilation[i] * (self.kernel[i] - 1) - 1) // self.stride[i] + 1 for i in (0, 1)
+            (self.size[i] + 2 * self.pad[i] - self.dilation[i] * (self.kernel[i] - 1) - 1) // self.stride[i] + 1
+            for i in (0, 1)
         )
         return height, width
 
@@ -58,10 +61,11 @@ def run(isa: str, case: Case, depthwise: bool = False, threads: tuple[int, ...] 
     function = "test_conv_depthwise" if depthwise else "test_conv"
     results = [call(isa, function, args, shape, n) for n in threads]
     image = torch.from_numpy(x[..., :in_c].astype(np.float64)).permute(0, 3, 1, 2)
-    options = dict(stride=case.stride, padding=case.pad, dilation=case.dilation, groups=case.groups)
+    options = {"stride": case.stride, "padding": case.pad, "dilation": case.dilation, "groups": case.groups}
     weight = torch.from_numpy(w.astype(np.float64))
     expected, bound = (
-        torch.conv2d(i, v, **options).permute(0, 2, 3, 1).numpy() for i, v in ((image, weight), (image.abs(), weight.abs()))
+        torch.conv2d(i, v, **options).permute(0, 2, 3, 1).numpy()
+        for i, v in ((image, weight), (image.abs(), weight.abs()))
     )
     assert (np.abs(results[0] - expected) <= 2e-6 * bound + 1e-30).all()
     assert all(r.tobytes() == results[0].tobytes() for r in results)

@@ -30,7 +30,13 @@ def random(rng: np.random.Generator, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize("isa", LEVELS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    batch=st.integers(1, 3), m=SIZES, n=SIZES, k=DEPTHS, shared=st.booleans(), gap=st.integers(0, 5), seed=st.integers(0, 99)
+    batch=st.integers(1, 3),
+    m=SIZES,
+    n=SIZES,
+    k=DEPTHS,
+    shared=st.booleans(),
+    gap=st.integers(0, 5),
+    seed=st.integers(0, 99),
 )
 def test_gemm(isa: str, batch: int, m: int, n: int, k: int, shared: bool, gap: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -45,7 +51,9 @@ def test_gemm(isa: str, batch: int, m: int, n: int, k: int, shared: bool, gap: i
 
 
 @pytest.mark.parametrize("isa", LEVELS)
-@pytest.mark.parametrize("shape", [(1, 768, 3000), (49, 2048, 512), (128, 3072, 100), (197, 1024, 96), (700, 64, 256), (1300, 384, 17)])
+@pytest.mark.parametrize(
+    "shape", [(1, 768, 3000), (49, 2048, 512), (128, 3072, 100), (197, 1024, 96), (700, 64, 256), (1300, 384, 17)]
+)
 def test_gemm_of_models(isa: str, shape: tuple[int, int, int]) -> None:
     m, k, n = shape
     rng = np.random.default_rng(m)

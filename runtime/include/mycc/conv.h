@@ -142,7 +142,7 @@ struct ConvWork {
 
   ConvWork(const ConvArgs &a, int64_t workers)
       : args(a), taps(conv_taps(a)), cut(cut_depth(a.kernel_h * taps.columns, taps.depth)), strip(a),
-        plan(plan_tasks(cut, a.groups, a.batch * a.out_h * a.out_w, a.out_c / a.groups, workers, 4)) {
+        plan(plan_tasks(cut, a.groups, a.batch * a.out_h * a.out_w, a.out_c / a.groups, workers, 4, 0)) {
     if (!taps.strips) return;
     plan.rows = strip.rows * strip.columns;
     plan.row_blocks = a.batch * strip.row_blocks(a) * strip.column_blocks(a);

@@ -57,22 +57,15 @@ template <class Epilogue> struct FinishRows {
   }
 };
 
-/* Where rows of A come from: strided memory. Rows a multiple of 4096 bytes apart share one set of the L1 cache: they are
- * copied when the block has many. */
+/* Where rows of A come from: strided memory. They are used where they lie, also when all rows of a tile fall into one set
+ * of the L1 cache (a row stride that is a multiple of 4096 bytes): copying them first was measured to cost more. */
 struct StridedRows {
   const float *a;
-  int64_t batch, row, k;
-  bool copied;
+  int64_t batch, row;
 
-  StridedRows(const GemmArgs &args)
-      : a(args.a), batch(args.a_batch), row(args.a_row), k(args.k),
-        copied(args.a_row % 1024 == 0 && args.m >= 4 * kTileRows && args.n >= 8 * kPanel) {}
-
-  bool fills() const { return copied; }
+  bool fills() const { return false; }
   const float *at(int64_t z, int64_t m) const { return a + z * batch + m * row; }
-  void fill(int64_t z, int64_t m, float *to) const {
-    copy_floats(to, at(z, m), k);
-  }
+  void fill(int64_t, int64_t, float *) const {}
 };
 
 /* Rows of A from a functor rows(z, m, k0, count, to) that writes values k0 .. k0 + count - 1 of row m. */
@@ -129,14 +122,15 @@ template <class Rows, class Epilogue>
 inline void run_gemm(const mycc_host *host, const GemmArgs &args, const Rows &rows, const Epilogue &epilogue) {
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
   const DepthCut cut = cut_depth(1, args.k);
-  const int64_t min_panels = rows.fills() ? 16 : 4;
-  const TaskPlan plan = plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, min_panels);
+  const bool fills = rows.fills();
+  const TaskPlan plan =
+      plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, fills ? 16 : 4, fills ? 8 * kTileRows : 0);
   GemmLoop<Rows, Epilogue> loop = {host, args, rows, epilogue, cut, plan};
   host->parallel_for(host->ctx, plan.count, plan.grain, GemmLoop<Rows, Epilogue>::body, &loop);
 }
 
 template <class Epilogue> inline void gemm(const mycc_host *host, const GemmArgs &args, const Epilogue &epilogue) {
-  run_gemm(host, args, StridedRows(args), epilogue);
+  run_gemm(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue);
 }
 
 /* args.a, a_batch and a_row are not used. rows(z, m, 0, k, to) may be called more than once for a row. */
@@ -213,7 +207,7 @@ template <class Epilogue> inline void gemm_free(const mycc_host *host, const Gem
     host->parallel_for(host->ctx, tasks, grain, GemmFewLoop<Epilogue>::body, &loop);
     return;
   }
-  const TaskPlan plan = plan_tasks(cut, batch, args.m, args.n, host->max_workers, 4);
+  const TaskPlan plan = plan_tasks(cut, batch, args.m, args.n, host->max_workers, 4, 0);
   GemmFreeLoop<Epilogue> loop = {host, args, epilogue, cut, plan};
   host->parallel_for(host->ctx, plan.count, plan.grain, GemmFreeLoop<Epilogue>::body, &loop);
 }

@@ -190,35 +190,41 @@ struct TaskPlan {
 
 constexpr int64_t kTaskWork = 1 << 18; /* multiply-adds below which a task is not worth a chunk of its own */
 
-/* Cuts `batch` products of m x k x n: row blocks for L2, panel blocks so that kept sums stay in L2, then finer until all
- * workers have equal work. `min_panels` keeps the cut from repeating too much work per row. */
+/* Cuts `batch` products of m x k x n into tasks. First so that a block's rows stay in L2 and so do the sums that it keeps;
+ * then, for several workers, finer: panel blocks of at least `min_panels`, then row blocks, until all have equal work.
+ * `min_rows` > 0: filling a row costs (a fused prologue), so row blocks of at least that many rows come before panel
+ * blocks. No task ever gets a part of K. */
 static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
-                                  int64_t min_panels) {
-  const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel);
-  TaskPlan plan;
+                                  int64_t min_panels, int64_t min_rows) {
+  const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel), work = max64(m * n * k, 1);
   const int64_t max_rows = min64(max64(kBlockBytes / max64(cut.longest() * 4, 1), 8 * kTileRows), 1024);
-  plan.row_blocks = max64(ceil_div(m, max_rows), 1);
-  plan.panel_blocks = 1;
-  const int64_t work = max64(m * n, 1) * max64(k, 1);
-  const int64_t wanted = workers > 1 ? min64(4 * workers, max64(batch * work / kTaskWork, 1)) : 1;
-  const int64_t have = batch * plan.row_blocks;
-  if (have < wanted) plan.panel_blocks = min64(ceil_div(wanted, have), max64(panels / min_panels, 1));
-  if (have * plan.panel_blocks < wanted)
-    plan.row_blocks = min64(ceil_div(wanted, batch * plan.panel_blocks), max64(ceil_div(m, 2 * kTileRows), 1));
-  plan.rows = ceil_div(m, plan.row_blocks);
-  if (plan.row_blocks > 1) plan.rows = round_up(plan.rows, kTileRows);
-  plan.rows = max64(plan.rows, 1);
-  plan.row_blocks = max64(ceil_div(m, plan.rows), 1);
+  int64_t row_blocks = max64(ceil_div(m, max_rows), 1), panel_blocks = 1;
   if (cut.count > 1) {
-    const int64_t kept = max64(kSumsBytes / (plan.rows * kPanel * (int64_t)sizeof(float)), 4);
-    plan.panel_blocks = max64(plan.panel_blocks, ceil_div(panels, kept));
+    const int64_t kept = kSumsBytes / (ceil_div(m, row_blocks) * kPanel * (int64_t)sizeof(float));
+    panel_blocks = ceil_div(panels, max64(kept, 4));
   }
-  plan.panels = max64(ceil_div(panels, plan.panel_blocks), 1);
+  if (workers > 1) {
+    const int64_t wanted = min64((min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
+    if (min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / min_rows));
+    const int64_t most = max64(panels / min_panels, 1);
+    panel_blocks = max64(panel_blocks, min64(ceil_div(wanted, batch * row_blocks), most));
+    if (batch * row_blocks * panel_blocks < wanted)
+      row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch * panel_blocks), m / (2 * kTileRows)));
+    while (wanted >= workers && batch * row_blocks * panel_blocks < 8 * workers &&
+           batch * row_blocks * panel_blocks % workers != 0 && panel_blocks < most)
+      ++panel_blocks;
+  }
+  TaskPlan plan;
+  plan.rows = ceil_div(m, row_blocks);
+  if (row_blocks > 1) plan.rows = round_up(plan.rows, kTileRows);
+  plan.row_blocks = ceil_div(m, plan.rows);
   const int64_t widest = kTilePanels[min64(plan.rows, kTileRows) - 1];
+  plan.panels = ceil_div(panels, panel_blocks);
   if (plan.panels > widest) plan.panels = round_up(plan.panels, widest);
   plan.panel_blocks = ceil_div(panels, plan.panels);
   plan.count = batch * plan.row_blocks * plan.panel_blocks;
-  plan.grain = workers > 1 ? max64(min64(kTaskWork / max64(work * batch / max64(plan.count, 1), 1), plan.count / workers), 1) : plan.count;
+  const int64_t worth = kTaskWork / max64(work / (plan.row_blocks * plan.panel_blocks), 1);
+  plan.grain = workers > 1 ? max64(min64(worth, plan.count / workers), 1) : plan.count;
   return plan;
 }
 
