@@ -57,7 +57,7 @@ class Convolution:
 
     @property
     def out_size(self) -> tuple[int, int]:
-        return tuple((self.size[i] + 2 * self.pad[i] - self.kernel[i]) // self.stride + 1 for i in (0, 1))  # type: ignore  # noqa: E501
+        return tuple((self.size[i] + 2 * self.pad[i] - self.kernel[i]) // self.stride + 1 for i in (0, 1))  # type: ignore
 
     @property
     def flops(self) -> float:
