@@ -1,4 +1,4 @@
-/* The kernels of bench/kernels_gemm.py: timed runs of the GEMM and convolution headers, and the FMA roof of the core. */
+/* The kernels of bench/kernels_gemm.py: timed runs of the GEMM and convolution headers, and a core's FMA roof. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -39,7 +39,8 @@ struct Host {
     for (void *p : memory) free(p);
   }
   void work(int32_t worker) {
-    for (int64_t begin; (begin = next.fetch_add(grain)) < n;) body(arg, begin, begin + grain < n ? begin + grain : n, worker);
+    for (int64_t begin; (begin = next.fetch_add(grain)) < n;)
+      body(arg, begin, begin + grain < n ? begin + grain : n, worker);
   }
   void help(int32_t worker) {
     for (int64_t seen = 0;;) {
@@ -93,6 +94,9 @@ struct Bias {
   }
 };
 
+/* Makes a value unknown to the compiler, so that chains that are alike are not merged. */
+void hide(mycc::TileVector &v) { __asm__ volatile("" : "+m"(v)); }
+
 /* Seconds of one run: the best of `repeats`, each with the next of `copies` weights. */
 template <class Run> double best(int repeats, int64_t copies, Run run) {
   double least = 1e30;
@@ -111,9 +115,6 @@ extern "C" {
 
 void *bench_host(int threads) { return new Host(threads); }
 void bench_host_free(void *host) { delete (Host *)host; }
-
-/* Makes a value unknown to the compiler, so that chains that are alike are not merged. */
-static inline void hide(mycc::TileVector &v) { __asm__ volatile("" : "+m"(v)); }
 
 /* Floating-point operations per second of 12 independent multiply-adds on registers. */
 double bench_roof() {
@@ -148,8 +149,8 @@ double bench_gemm(void *host, const mycc::GemmArgs *args, float *out, const floa
   });
 }
 
-double bench_gemm_free(void *host, const mycc::GemmFreeArgs *args, float *out, const float *bias, int repeats, int64_t copies,
-                       int64_t stride) {
+double bench_gemm_free(void *host, const mycc::GemmFreeArgs *args, float *out, const float *bias, int repeats,
+                       int64_t copies, int64_t stride) {
   const Bias epilogue = {out, bias, args->m * args->n, args->n};
   return best(repeats, copies, [&](int64_t i) {
     mycc::GemmFreeArgs now_args = *args;
@@ -168,8 +169,8 @@ double bench_conv(void *host, const mycc::ConvArgs *args, float *out, const floa
   });
 }
 
-double bench_conv_depthwise(void *host, const mycc::ConvArgs *args, float *out, const float *bias, int repeats, int64_t copies,
-                            int64_t stride) {
+double bench_conv_depthwise(void *host, const mycc::ConvArgs *args, float *out, const float *bias, int repeats,
+                            int64_t copies, int64_t stride) {
   const Bias epilogue = {out, bias, 0, args->out_c};
   return best(repeats, copies, [&](int64_t i) {
     mycc::ConvArgs now_args = *args;

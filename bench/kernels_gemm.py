@@ -4,7 +4,7 @@
 
 Weights are cold: every run takes the next of several copies that together exceed the last-level cache, as the layers
 of a model do. Roof, kernel and torch are measured in turn within each row; the roof is that of the ISA's registers on
-one core.
+one core, times the threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from mycc.compiler.codegen.micro import render_micro_kernels
 
 ROOT = Path(__file__).resolve().parents[1]
-FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi -shared -fPIC -pthread".split()  # noqa: E501
+FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi".split()
 PANEL = 16
 COLD_BYTES = 96 << 20
 
@@ -57,7 +57,8 @@ class Convolution:
 
     @property
     def out_size(self) -> tuple[int, int]:
-        return tuple((self.size[i] + 2 * self.pad[i] - self.kernel[i]) // self.stride + 1 for i in (0, 1))  # type: ignore
+        height, width = ((self.size[i] + 2 * self.pad[i] - self.kernel[i]) // self.stride + 1 for i in (0, 1))
+        return height, width
 
     @property
     def flops(self) -> float:
@@ -119,7 +120,9 @@ def build(isa: str) -> ctypes.CDLL:
     (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
     source, out = str(Path(__file__).with_suffix(".cpp")), str(folder / "bench.so")
     include = ["-I", str(folder), "-I", str(ROOT / "runtime" / "include")]
-    subprocess.run(["g++", *FLAGS, f"-march={isa}", *include, source, "-o", out], check=True)
+    subprocess.run(
+        ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", f"-march={isa}", *include, source, "-o", out], check=True
+    )
     library = ctypes.CDLL(out)
     library.bench_roof.restype = ctypes.c_double
     library.bench_host.restype = ctypes.c_void_p
@@ -196,8 +199,8 @@ def prepare_convolution(case: Convolution) -> Prepared:
     x, w, bias = floats(in_h * in_w * case.in_c), floats(copies * stride), floats(case.out_c + PANEL)
     out = floats(out_h * out_w * case.out_c)
     arguments = structure(
-        1, in_h, in_w, case.in_c, out_h, out_w, case.out_c, kernel_h, kernel_w, case.stride, case.stride, *case.pad, 1, 1,  # noqa: E501
-        case.groups, x, x.size, in_w * case.in_c, case.in_c, w,
+        1, in_h, in_w, case.in_c, out_h, out_w, case.out_c, kernel_h, kernel_w, case.stride, case.stride, *case.pad,
+        1, 1, case.groups, x, x.size, in_w * case.in_c, case.in_c, w,
     )  # fmt: skip
     image = torch.from_numpy(x).view(1, in_h, in_w, case.in_c).permute(0, 3, 1, 2)
     shape = (case.out_c, group_in, kernel_h, kernel_w)
@@ -235,8 +238,9 @@ def measure(case: Product | Convolution, libraries: dict[str, ctypes.CDLL], thre
     for isa, library in libraries.items():
         library.bench_host_free(hosts[isa])
     rate = {name: case.flops / seconds / 1e9 for name, seconds in best.items()}
+    share = {isa: 100 * rate[isa] * 1e9 / (roof[isa] * threads) for isa in libraries}
     cells = [
-        f"{best[isa] * 1e6:9.1f} us {rate[isa]:6.1f} {100 * rate[isa] / (roof[isa] / 1e9 * threads):4.0f} %  x{best['torch'] / best[isa]:5.2f}"  # noqa: E501
+        f"{best[isa] * 1e6:9.1f} us {rate[isa]:6.1f} {share[isa]:4.0f} %  x{best['torch'] / best[isa]:5.2f}"
         for isa in libraries
     ]
     return f"{case.name:26}" + " |".join(cells) + f" | torch {rate['torch']:6.1f}"

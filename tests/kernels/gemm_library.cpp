@@ -5,7 +5,8 @@
 
 namespace {
 
-template <class Run> int64_t record(int threads, float *out, int32_t *seen, int64_t batch, int64_t m, int64_t n, Run run) {
+template <class Run>
+int64_t record(int threads, float *out, int32_t *seen, int64_t batch, int64_t m, int64_t n, Run run) {
   TestHost host(threads < 0 ? 1 : threads, threads < 0); /* fewer than 0: no scratch memory */
   std::atomic<int64_t> misplaced{0};
   run(&host.table, Record{out, seen, batch, m, n, &misplaced});

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels
 
 from .gemm_support import Gemm, GemmFree, call, cpu_levels, library, pack_panels
 
@@ -157,3 +158,16 @@ def test_the_loop_over_k_stays_in_registers(isa: str) -> None:
         lanes = {"x86-64-v2": 4, "x86-64-v3": 8, "x86-64-v4": 16}[isa]
         products = sum("vfmadd" in line or "mulps" in line for line in loop)
         assert products == rows * columns // lanes, f"{tile} for {isa} has {products} products in its loop"
+
+
+def test_every_isa_has_tiles_of_all_row_counts() -> None:
+    for isa, tile_set in TILE_SETS.items():
+        text = render_micro_kernels(isa)
+        assert f"kTileRows = {len(tile_set.panels)};" in text
+        for rows in range(1, len(tile_set.panels) + 1):
+            assert f"inline void tile_{rows}x16(" in text
+
+
+def test_an_unknown_isa_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"no GEMM tiles for 'mips'; there are tiles for x86-64-v2, .*aarch64"):
+        render_micro_kernels("mips")

@@ -1,12 +1,12 @@
 /* Convolutions on NHWC activations as implicit products, float32, with a fused epilogue.
  *
- * A's rows are output pixels (image, row and column flattened), K is kernel taps x input channels of a group, columns are
- * the output channels of a group. The input is not rearranged: a table of pointers says where each pixel finds its
+ * A's rows are output pixels (image, row and column flattened), K is kernel taps x input channels of a group, columns
+ * are the output channels of a group. The input is not rearranged: a table of pointers says where each pixel finds its
  * channels for each tap, a row of zeros standing for the padding. With few input channels the taps of a kernel row are
  * merged into one run of kernel_w * in_c values; when there is padding the input rows of a block are first copied into
  * padded strips.
  *
- * epilogue(0, m, n, acc, count): m = (image * out_h + row) * out_w + column, n = output channel, counted over all groups.
+ * epilogue(0, m, n, acc, count): m = (image * out_h + row) * out_w + column, n = output channel, over all groups.
  */
 #ifndef MYCC_CONV_H
 #define MYCC_CONV_H
@@ -20,7 +20,8 @@ struct ConvArgs {
   int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
   const float *x;
   int64_t x_batch, x_h, x_w; /* strides in elements; that of channels is 1 */
-  const float *w;            /* [groups][ceil(out_c / groups / 16)][kernel_h * kernel_w][in_c / groups][16]; depthwise: [taps][C] */
+  /* [groups][ceil(out_c / groups / 16)][kernel_h * kernel_w][in_c / groups][16]; conv_depthwise: [taps][C] */
+  const float *w;
 };
 
 /* How the taps of a kernel are seen by the product. */
@@ -32,6 +33,8 @@ struct ConvTaps {
 
 constexpr int64_t kMergedChannels = 32; /* fewer input channels than this are merged */
 constexpr int64_t kStripRows = 256;     /* output pixels of a strip */
+constexpr int64_t kConvPointers = 3072; /* pointers of a block, about */
+constexpr int64_t kConvGroupFloats = 32768; /* input of a block, in all groups */
 
 static inline ConvTaps conv_taps(const ConvArgs &args) {
   const bool merged = args.groups == 1 && args.kernel_w > 1 && args.dilation_w == 1 && args.in_c < kMergedChannels;
@@ -142,12 +145,21 @@ struct ConvWork {
 
   ConvWork(const ConvArgs &a, int64_t workers)
       : args(a), taps(conv_taps(a)), cut(cut_depth(a.kernel_h * taps.columns, taps.depth)), strip(a),
-        plan(plan_tasks(cut, a.groups, a.batch * a.out_h * a.out_w, a.out_c / a.groups, workers, 4, 0)) {
+        plan(plan_tasks(cut, a.groups, a.batch * a.out_h * a.out_w, a.out_c / a.groups, workers, limits(a, taps))) {
     if (!taps.strips) return;
     plan.rows = strip.rows * strip.columns;
     plan.row_blocks = a.batch * strip.row_blocks(a) * strip.column_blocks(a);
     plan.count = plan.row_blocks * plan.panel_blocks;
     plan.grain = workers > 1 ? max64(plan.count / (8 * workers), 1) : plan.count;
+  }
+
+  /* The pointers of a block stay in L1; with groups its input stays in L2 while all groups pass over it. */
+  static TaskLimits limits(const ConvArgs &a, const ConvTaps &taps) {
+    TaskLimits limits;
+    const int64_t least = 8 * kTileRows;
+    limits.max_rows = max64(min64(kConvPointers / (a.kernel_h * taps.columns), limits.max_rows), least);
+    if (a.groups > 1) limits.max_rows = max64(min64(kConvGroupFloats / a.in_c, limits.max_rows), least);
+    return limits;
   }
 
   ConvBlock block(int64_t i) const {

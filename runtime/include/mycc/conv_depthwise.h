@@ -1,9 +1,9 @@
 /* Depthwise convolution on NHWC activations: groups == in_c == out_c, weights [kernel_h * kernel_w][C].
  *
- * A task is a block of output rows times a block of channels; it is walked in bands of columns, top to bottom, so that the
- * input rows that the next output row needs again are still in L1. Where the kernel lies inside the input, several
- * neighbouring pixels are computed together (micro_kernels.h); at the left and right border pixel by pixel, with the taps
- * outside left out. epilogue(0, m, n, acc, count) as conv().
+ * A task is a block of output rows times a block of channels; it is walked in bands of columns, top to bottom, so that
+ * the input rows that the next output row needs again are still in L1. Where the kernel lies inside the input, several
+ * neighbouring pixels are computed together (micro_kernels.h); at the left and right border pixel by pixel, with the
+ * taps outside left out. epilogue(0, m, n, acc, count) as conv().
  */
 #ifndef MYCC_CONV_DEPTHWISE_H
 #define MYCC_CONV_DEPTHWISE_H
@@ -152,7 +152,8 @@ template <class Epilogue> struct DepthwiseLoop {
   }
 };
 
-template <class Epilogue> inline void conv_depthwise(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
+template <class Epilogue>
+inline void conv_depthwise(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
   if (args.batch <= 0 || args.out_h <= 0 || args.out_w <= 0 || args.out_c <= 0) return;
   DepthwiseLoop<Epilogue> loop = {host, args, epilogue, DepthwisePlan(args, host->max_workers)};
   host->parallel_for(host->ctx, loop.plan.tasks, loop.plan.grain, DepthwiseLoop<Epilogue>::body, &loop);

@@ -1,7 +1,7 @@
 /* Matrix products with a fused epilogue (and prologue): C[z, m, n] = sum over k of A[z, m, k] * B[z, k, n], float32.
  *
- * The epilogue gets the sums: epilogue(z, m, n, acc, count) finishes the elements (z, m, n .. n + count - 1), whose sums
- * are acc[0 .. count - 1]; every element exactly once, from any worker.
+ * The epilogue gets the sums: epilogue(z, m, n, acc, count) finishes the elements (z, m, n .. n + count - 1), whose
+ * sums are acc[0 .. count - 1]; every element exactly once, from any worker.
  *
  *   gemm        B packed at compile time
  *   gemm_rows   the same; rows of A come from a functor (fused prologue)
@@ -26,8 +26,8 @@ struct GemmArgs {
   int64_t b_batch;        /* elements from one batch's panels to the next; 0: shared */
 };
 
-/* batch = batch0 * batch1; z = z0 * batch1 + z1. All strides in elements, 0 broadcasts; a's of k is 1, one of b_k and b_n
- * is 1. */
+/* batch = batch0 * batch1; z = z0 * batch1 + z1. All strides in elements, 0 broadcasts; a's of k is 1, one of b_k and
+ * b_n is 1. */
 struct GemmFreeArgs {
   int64_t batch0, batch1, m, n, k;
   const float *a;
@@ -44,7 +44,8 @@ struct TaskPlace {
 static inline TaskPlace place_task(const TaskPlan &plan, int64_t m, int64_t n, int64_t task) {
   const int64_t row = task % plan.row_blocks * plan.rows;
   const int64_t rest = task / plan.row_blocks, panel = rest % plan.panel_blocks * plan.panels;
-  return {rest / plan.panel_blocks, row, min64(plan.rows, m - row), panel, min64(plan.panels * kPanel, n - panel * kPanel)};
+  const int64_t columns = min64(plan.panels * kPanel, n - panel * kPanel);
+  return {rest / plan.panel_blocks, row, min64(plan.rows, m - row), panel, columns};
 }
 
 /* Hands a tile's rows to the epilogue. */
@@ -57,8 +58,8 @@ template <class Epilogue> struct FinishRows {
   }
 };
 
-/* Where rows of A come from: strided memory. They are used where they lie, also when all rows of a tile fall into one set
- * of the L1 cache (a row stride that is a multiple of 4096 bytes): copying them first was measured to cost more. */
+/* Where rows of A come from: strided memory. They are used where they lie, also when all rows of a tile fall into one
+ * set of the L1 cache (a row stride that is a multiple of 4096 bytes): copying them first was measured to cost more. */
 struct StridedRows {
   const float *a;
   int64_t batch, row;
@@ -122,9 +123,9 @@ template <class Rows, class Epilogue>
 inline void run_gemm(const mycc_host *host, const GemmArgs &args, const Rows &rows, const Epilogue &epilogue) {
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
   const DepthCut cut = cut_depth(1, args.k);
-  const bool fills = rows.fills();
-  const TaskPlan plan =
-      plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, fills ? 16 : 4, fills ? 8 * kTileRows : 0);
+  TaskLimits limits;
+  if (rows.fills()) limits = {1024, 16, 8 * kTileRows};
+  const TaskPlan plan = plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, limits);
   GemmLoop<Rows, Epilogue> loop = {host, args, rows, epilogue, cut, plan};
   host->parallel_for(host->ctx, plan.count, plan.grain, GemmLoop<Rows, Epilogue>::body, &loop);
 }
@@ -196,7 +197,8 @@ template <class Epilogue> struct GemmFewLoop {
   }
 };
 
-template <class Epilogue> inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epilogue &epilogue) {
+template <class Epilogue>
+inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epilogue &epilogue) {
   const int64_t batch = args.batch0 * args.batch1;
   if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
   const DepthCut cut = cut_depth(1, args.k);
@@ -207,7 +209,7 @@ template <class Epilogue> inline void gemm_free(const mycc_host *host, const Gem
     host->parallel_for(host->ctx, tasks, grain, GemmFewLoop<Epilogue>::body, &loop);
     return;
   }
-  const TaskPlan plan = plan_tasks(cut, batch, args.m, args.n, host->max_workers, 4, 0);
+  const TaskPlan plan = plan_tasks(cut, batch, args.m, args.n, host->max_workers, TaskLimits());
   GemmFreeLoop<Epilogue> loop = {host, args, epilogue, cut, plan};
   host->parallel_for(host->ctx, plan.count, plan.grain, GemmFreeLoop<Epilogue>::body, &loop);
 }

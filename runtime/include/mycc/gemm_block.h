@@ -1,8 +1,9 @@
 /* One block of a matrix product: rows given by pointers times packed panels of B, finished tile by tile.
  *
- * B (K x N) lies in panels of 16 columns, [ceil(N / 16)][K][16], zero padded in N. K is walked in depth blocks of at most
- * kDepth values; the sums of a depth block start from zero and are added to those of the blocks before it. That order
- * depends on K alone: an element's bits are the same whatever the number of rows, columns, tasks or threads.
+ * B (K x N) lies in panels of 16 columns, [ceil(N / 16)][K][16], zero padded in N. K is walked in depth blocks of at
+ * most kDepth values; the sums of a depth block start from zero and are added to those of the blocks before it, which
+ * keeps rounding errors small. That order depends on K alone: an element's bits are the same whatever the number of
+ * rows, columns, tasks or threads.
  *
  * How a block of `count` rows and `panels` panels is walked, innermost first:
  *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h)
@@ -190,23 +191,29 @@ struct TaskPlan {
 
 constexpr int64_t kTaskWork = 1 << 18; /* multiply-adds below which a task is not worth a chunk of its own */
 
-/* Cuts `batch` products of m x k x n into tasks. First so that a block's rows stay in L2 and so do the sums that it keeps;
- * then, for several workers, finer: panel blocks of at least `min_panels`, then row blocks, until all have equal work.
- * `min_rows` > 0: filling a row costs (a fused prologue), so row blocks of at least that many rows come before panel
- * blocks. No task ever gets a part of K. */
+/* What a kind of product asks of its tasks. */
+struct TaskLimits {
+  int64_t max_rows = 1024;
+  int64_t min_panels = 4;
+  int64_t min_rows = 0; /* > 0: filling a row costs, so row blocks of at least so many rows come before panel blocks */
+};
+
+/* Cuts `batch` products of m x k x n into tasks. First so that a block's rows stay in L2 and so do the sums that it
+ * keeps; then, for several workers, finer: panel blocks, then row blocks, until all have equal work. No task ever gets
+ * a part of K. */
 static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
-                                  int64_t min_panels, int64_t min_rows) {
+                                  const TaskLimits &limits) {
   const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel), work = max64(m * n * k, 1);
-  const int64_t max_rows = min64(max64(kBlockBytes / max64(cut.longest() * 4, 1), 8 * kTileRows), 1024);
+  const int64_t max_rows = min64(max64(kBlockBytes / max64(cut.longest() * 4, 1), 8 * kTileRows), limits.max_rows);
   int64_t row_blocks = max64(ceil_div(m, max_rows), 1), panel_blocks = 1;
   if (cut.count > 1) {
     const int64_t kept = kSumsBytes / (ceil_div(m, row_blocks) * kPanel * (int64_t)sizeof(float));
     panel_blocks = ceil_div(panels, max64(kept, 4));
   }
   if (workers > 1) {
-    const int64_t wanted = min64((min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
-    if (min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / min_rows));
-    const int64_t most = max64(panels / min_panels, 1);
+    const int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
+    if (limits.min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / limits.min_rows));
+    const int64_t most = max64(panels / limits.min_panels, 1);
     panel_blocks = max64(panel_blocks, min64(ceil_div(wanted, batch * row_blocks), most));
     if (batch * row_blocks * panel_blocks < wanted)
       row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch * panel_blocks), m / (2 * kTileRows)));

@@ -46,7 +46,8 @@ static inline void few_dots_4(const float *a, const float *b, int64_t b_n, int64
   int64_t k = 0;
   for (; k + W <= depth; k += W) {
     const vf32 x = load(a + k);
-    c0 += x * load(b + k), c1 += x * load(b + b_n + k), c2 += x * load(b + 2 * b_n + k), c3 += x * load(b + 3 * b_n + k);
+    c0 += x * load(b + k), c1 += x * load(b + b_n + k);
+    c2 += x * load(b + 2 * b_n + k), c3 += x * load(b + 3 * b_n + k);
   }
   if (k < depth) {
     const int n = (int)(depth - k);
