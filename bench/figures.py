@@ -49,15 +49,17 @@ def main() -> int:
 
 
 def measure(section: str, settings: Settings) -> list[Figure]:
-    """Runs a section, prints its figures as a table."""
+    """Runs a section, prints its figures as they come."""
     print(f"\n{section}", flush=True)
     start = time.perf_counter()
+    figures: list[Figure] = []
     try:
-        figures = importlib.import_module(f"sections.{SECTIONS[section]}").run(settings)
+        for figure in importlib.import_module(f"sections.{SECTIONS[section]}").run(settings):
+            print(figure.line(), flush=True)
+            figures.append(figure)
     except RuntimeError as error:  # a compile or a process failed: the other sections still tell something
-        figures = [Figure(section, f"{section} could not be measured", None, met=False, note=str(error))]
-    for figure in figures:
-        print(figure.line())
+        figures.append(Figure(section, f"{section} could not be measured further", None, met=False, note=str(error)))
+        print(figures[-1].line(), flush=True)
     print(f"  ({time.perf_counter() - start:.0f} s)", flush=True)
     return figures
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from zoo import ZOO, grid
@@ -10,13 +11,10 @@ from zoo import ZOO, grid
 from .common import Figure, Settings, holds, worker
 
 
-def run(settings: Settings) -> list[Figure]:
-    return [
-        figure
-        for model in settings.models
-        for kind in ("static", "dynamic")
-        for figure in _model(settings, model, kind)
-    ]
+def run(settings: Settings) -> Iterator[Figure]:
+    for model in settings.models:
+        for kind in ("static", "dynamic"):
+            yield from _model(settings, model, kind)
 
 
 def _model(settings: Settings, model: str, kind: str) -> list[Figure]:

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import IO
 
 from .common import BENCH, WORKERS, Figure, Settings, build_c, median
@@ -18,20 +19,19 @@ MODULES = {"aoti": "torch", "ort": "onnxruntime", "openvino": "openvino"}
 ONNX = ("ort", "openvino")  # these read what torch.onnx.export writes
 
 
-def run(settings: Settings) -> list[Figure]:
-    figures, peers = [], []
+def run(settings: Settings) -> Iterator[Figure]:
+    peers = []
     for peer in settings.peers:
         missing = _missing(peer)
         if missing:
-            figures.append(Figure("speed", f"{peer}", None, note=f"skipped: {missing} is not installed"))
+            yield Figure("speed", f"{peer}", None, note=f"skipped: {missing} is not installed")
         else:
             peers.append(peer)
     for threads in settings.threads:
         roof = fma_roof(settings, threads)
-        figures.append(Figure("speed", f"FMA roof, {threads} threads", roof, "GFLOP/s"))
+        yield Figure("speed", f"FMA roof, {threads} threads", roof, "GFLOP/s")
         for model in settings.models:
-            figures.append(_model(settings, model, threads, peers, roof))
-    return figures
+            yield _model(settings, model, threads, peers, roof)
 
 
 def _missing(peer: str) -> str:
@@ -63,12 +63,15 @@ def _model(settings: Settings, model: str, threads: int, peers: list[str], roof:
     times = {server.peer: median(server.times) * 1e3 for server in alive}
     if "mycc" not in times or "eager" not in times:
         return Figure("speed", f"{model}, {threads} threads", None, note=servers[0].error or servers[1].error)
-    ratio = times["eager"] / times["mycc"]
+    best = min((peer for peer in times if peer != "mycc"), key=times.__getitem__)
+    ratio = times[best] / times["mycc"]
     percent = 100 * _gigaflops(settings, model) / (times["mycc"] / 1e3) / roof
     note = f"mycc {times['mycc']:.4g} ms, {percent:.0f} % of the roof"
     note += "".join(f"; {server.peer} failed: {server.error}" for server in failed)
     others = {f"{name} ms": value for name, value in times.items() if name != "mycc"}
-    return Figure("speed", f"{model}, {threads} threads, eager / mycc", ratio, "", "> 1", ratio > 1, note, others)
+    goal = 1.05 if peers else 1.0
+    name = f"{model}, {threads} threads, {best} / mycc"
+    return Figure("speed", name, ratio, "", f">= {goal}", ratio >= goal, note, others)
 
 
 def _gigaflops(settings: Settings, model: str) -> float:
