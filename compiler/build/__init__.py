@@ -5,9 +5,7 @@ from __future__ import annotations
 from .cache import Cache, CacheInfo
 from .compile import BuildOptions, BuildResult, build
 from .targets import TARGETS, Target, host_target, parse_targets
-from .units import split_units
 
 __all__ = [
     "TARGETS", "BuildOptions", "BuildResult", "Cache", "CacheInfo", "Target", "build", "host_target", "parse_targets",
-    "split_units",
 ]  # fmt: skip

@@ -26,11 +26,13 @@ _VERSION_MASK = 0x7FFF  # the top bit of a version index only says "hidden"
 @dataclass(frozen=True)
 class DynamicSymbols:
     """libraries: names of the libraries it needs; imports: (symbol, library or "" where no version names one);
-    exports: names that it defines for others. All sorted."""
+    exports: names that it defines for others; versions: ("libm.so.6", "GLIBC_2.29"), what it needs of a library. All
+    sorted."""
 
     libraries: tuple[str, ...]
     imports: tuple[tuple[str, str], ...]
     exports: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...]
 
 
 def read_dynamic_symbols(data: bytes) -> DynamicSymbols:
@@ -48,9 +50,9 @@ def read_dynamic_symbols(data: bytes) -> DynamicSymbols:
 
 
 def _read(data: bytes) -> DynamicSymbols:
-    (table,) = struct.unpack_from("<Q", data, 0x28)
+    (start,) = struct.unpack_from("<Q", data, 0x28)
     entry_size, count = struct.unpack_from("<HH", data, 0x3A)
-    sections = [_SECTION.unpack_from(data, table + i * entry_size) for i in range(count)]
+    sections = [_SECTION.unpack_from(data, start + i * entry_size) for i in range(count)]
     by_type = {section[1]: section for section in sections}
 
     libraries: list[str] = []
@@ -61,10 +63,11 @@ def _read(data: bytes) -> DynamicSymbols:
 
     imports: list[tuple[str, str]] = []
     exports: list[str] = []
+    needs = list(_version_needs(data, sections, by_type))
     if symbols := by_type.get(_SHT_DYNSYM):
         strings = sections[symbols[6]][4]
-        libraries_by_version = dict(_version_libraries(data, sections, by_type))
-        versions = by_type.get(_SHT_VERSYM)
+        libraries_by_version = {index: library for index, library, _ in needs}
+        table = by_type.get(_SHT_VERSYM)
         rows = list(_SYMBOL.iter_unpack(data[symbols[4] : symbols[4] + symbols[5]]))
         for i, (name, kind, _, section, _, _) in enumerate(rows):
             if kind >> 4 == _LOCAL:  # the null symbol, sections: of no use to others
@@ -72,15 +75,16 @@ def _read(data: bytes) -> DynamicSymbols:
             if section:
                 exports.append(_text(data, strings + name))
                 continue
-            version = struct.unpack_from("<H", data, versions[4] + 2 * i)[0] & _VERSION_MASK if versions else 0
+            version = struct.unpack_from("<H", data, table[4] + 2 * i)[0] & _VERSION_MASK if table else 0
             imports.append((_text(data, strings + name), libraries_by_version.get(version, "")))
-    return DynamicSymbols(tuple(sorted(libraries)), tuple(sorted(imports)), tuple(sorted(exports)))
+    versions = sorted({(library, name) for _, library, name in needs})
+    return DynamicSymbols(tuple(sorted(libraries)), tuple(sorted(imports)), tuple(sorted(exports)), tuple(versions))
 
 
-def _version_libraries(
+def _version_needs(
     data: bytes, sections: list[tuple[int, ...]], by_type: dict[int, tuple[int, ...]]
-) -> Iterator[tuple[int, str]]:
-    """(version index, the library that has this version)."""
+) -> Iterator[tuple[int, str, str]]:
+    """(version index, the library that has this version, the version's name)."""
     needs = by_type.get(_SHT_VERNEED)
     if needs is None:
         return
@@ -89,8 +93,8 @@ def _version_libraries(
         _, count, file, first, following = _NEED.unpack_from(data, position)
         library, aux = _text(data, strings + file), position + first
         for _ in range(count):
-            _, _, index, _, step = _NEED_AUX.unpack_from(data, aux)
-            yield index & _VERSION_MASK, library
+            _, _, index, name, step = _NEED_AUX.unpack_from(data, aux)
+            yield index & _VERSION_MASK, library, _text(data, strings + name)
             aux += step
         position += following
 

@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...runtime.errors import CompileError
 from ..capture.source_lines import origin
-from .decompositions import DECOMPOSITIONS
+from .decompositions import DECOMPOSITIONS, NoDecomposition
 from .node import Node
 from .patterns import arg, op
 from .work import Work
@@ -103,7 +103,7 @@ def _trace(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.G
             body = make_fx(run, tracing_mode="real")(*fakes)
             if _writes(body):
                 body = make_fx(dispatch_functionalize(run), tracing_mode="real")(*fakes)
-    except NotImplementedError:
+    except (NoDecomposition, NotImplementedError):  # the second: torch's own say it so
         return None
     if _fixed_symbols(mode) != before:
         where = origin(node)

@@ -17,6 +17,10 @@ aten = torch.ops.aten
 DECOMPOSITIONS: dict[str, Callable[..., Any]] = {}
 
 
+class NoDecomposition(Exception):
+    """A decomposition does not take these arguments: the operator stays whole, and the lowering reports it."""
+
+
 def _for(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -342,7 +346,7 @@ def lstm(
     directions = 2 if bidirectional else 1
     count = len(params) // (num_layers * directions)
     if not isinstance(x.shape[0], int) or count != (4 if has_biases else 2):
-        raise NotImplementedError("a dynamic number of time steps, or projections")
+        raise NoDecomposition("a dynamic number of time steps, or projections")
     last_h, last_c = [], []
     for layer in range(num_layers):
         outs = []

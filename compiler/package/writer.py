@@ -14,7 +14,7 @@ from typing import Any
 from ...runtime.archive import FORMAT_VERSION, MANIFEST
 from ...runtime.native import ABI_VERSION, LIBRARY
 from .archive import PAGE, ArchiveWriter
-from .elf import oldest_glibc
+from .glibc import oldest_glibc
 from .python_side import import_name, python_members
 from .replace import whole_file
 from .weights import WeightLayout, WeightTensor, layout, stream

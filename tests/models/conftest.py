@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import mycc
 import pytest
 from torch.export import Dim
 
-from ..helpers.command_server import CommandServer
+from ..helpers.fixtures import server  # noqa: F401
 from . import feature_models
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[CommandServer]:
-    server = CommandServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="session")

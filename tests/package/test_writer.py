@@ -14,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mycc.compiler.package import archive, elf, replace
+from mycc.compiler.build.elf import read_dynamic_symbols
+from mycc.compiler.package import archive, replace
+from mycc.compiler.package.glibc import oldest_glibc
 from mycc.compiler.package.python_side import import_name
 from mycc.compiler.package.weights import WeightTensor, layout
 from mycc.compiler.package.writer import Completion, PackageContents, write_package
@@ -217,12 +219,12 @@ def test_glibc_is_read_from_the_version_needs(model_library: bytes, tmp_path: Pa
     source = '#include <math.h>\n#include <stdio.h>\ndouble f(double x) { puts("f"); return exp(x); }\n'
     subprocess.run(["gcc", "-shared", "-fPIC", "-xc", "-", "-o", library, "-lm"], input=source.encode(), check=True)
     listed = subprocess.run(["readelf", "-V", "-W", library], capture_output=True, text=True, check=True).stdout
-    needs = elf.version_needs(library.read_bytes())
+    needs = read_dynamic_symbols(library.read_bytes()).versions
     assert ("libc.so.6", "GLIBC_2.2.5") in needs
     assert ("libm.so.6", "GLIBC_2.29") in needs
     assert all(version in listed for _, version in needs)
-    assert elf.oldest_glibc([library.read_bytes(), model_library]) == "2.29"
-    assert elf.oldest_glibc([b"not an ELF file"]) == ""
+    assert oldest_glibc([library.read_bytes(), model_library]) == "2.29"
+    assert oldest_glibc([]) == ""
 
 
 def test_names_become_identifiers_that_hide_nothing() -> None:

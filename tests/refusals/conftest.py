@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from mycc.runtime.archive import Archive
 from torch import nn
 from torch.export import Dim
 
-from ..helpers.command_server import CommandServer
+from ..helpers.fixtures import server  # noqa: F401
 
 
 class Tagger(nn.Module):
@@ -30,13 +30,6 @@ class Tagger(nn.Module):
 
     def forward(self, ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return self.layer(self.embed(ids) * weight)  # type: ignore[no-any-return]
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[CommandServer]:
-    server = CommandServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="session")
