@@ -118,7 +118,7 @@ int open_program(mycc_model *model, const Archive &archive, const char *label) {
   if (int status = load_code(archive.data + member->offset, member->size, name.data, &model->code)) return status;
   auto get = reinterpret_cast<decltype(&mycc_program_get)>(find_symbol(model->code, "mycc_program_get"));
   model->program = get ? get() : nullptr;
-  if (!model->program || model->program->abi_version != MYCC_ABI_VERSION)
+  if (!model->program || model->program->abi_version < 1 || model->program->abi_version > MYCC_ABI_VERSION)
     return fail(MYCC_ERROR_LOAD, "%s: %s does not speak version %u of the code interface", label, name.data,
                 MYCC_ABI_VERSION);
   const Manifest &manifest = model->manifest;

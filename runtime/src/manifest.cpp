@@ -62,8 +62,8 @@ class Reader {
     if (!sha256_matches(data, member->size, {colon + 1, size_t(end - colon - 1)}))
       return damaged("it does not match its hash");
     if (const char *error = json_.parse(reinterpret_cast<const char *>(data), member->size)) return damaged(error);
-    if (int status = check_version("format", "the package format", kFormat)) return status;
-    if (int status = check_version("abi", "the code interface", MYCC_ABI_VERSION)) return status;
+    if (int status = check_version("format", "the package format", kFormat, kFormat)) return status;
+    if (int status = check_version("abi", "the code interface", 1, MYCC_ABI_VERSION)) return status;
     int64_t threads = 0;
     const JsonValue *wanted = json_.get(&json_.root(), "threads");
     if (wanted && !integer_of(wanted, 0, INT32_MAX, &threads)) return damaged("its number of threads makes no sense");
@@ -78,10 +78,10 @@ class Reader {
     return MYCC_OK;
   }
 
-  int check_version(const char *key, const char *what, int64_t known) {
+  int check_version(const char *key, const char *what, int64_t oldest, int64_t known) {
     const JsonValue *value = json_.get(&json_.root(), key);
     if (!value || value->kind != JsonKind::integer) return damaged("a version is missing");
-    if (value->integer == known) return MYCC_OK;
+    if (value->integer >= oldest && value->integer <= known) return MYCC_OK;
     char number[24];
     int length = snprintf(number, sizeof number, "%lld", static_cast<long long>(value->integer));
     return newer(what, {number, size_t(length)}, known);

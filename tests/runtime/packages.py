@@ -91,7 +91,7 @@ class Draft:
         blocks = [weights[i : i + self.block] for i in range(0, len(weights), self.block)]
         manifest = {
             "format": 1,
-            "abi": 1,
+            "abi": 2,
             "name": "handmade",
             "versions": {"mycc": "0.1.0"},
             "entry_points": ENTRIES,

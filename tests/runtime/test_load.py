@@ -162,7 +162,7 @@ def test_weights_flip(library: Any, package: bytes) -> None:
     ("changes", "match"),
     [
         ({"format": 2}, "has the package format 2; this mycc knows version 1\n  Use the mycc that built it"),
-        ({"abi": 7}, "has the code interface 7; this mycc knows version 1"),
+        ({"abi": 7}, "has the code interface 7; this mycc knows version 2"),
         ({"format": "1"}, "a version is missing"),
         ({"entry_points": []}, "the entry points are missing"),
         ({"entry_points": ENTRIES[:2]}, "model.so does not fit manifest.json"),

@@ -1,8 +1,9 @@
 /* abi.h: the contract between a package's compiled code (model.so) and the runtime that hosts it (libmycc.so).
  *
  * model.so exports one symbol, mycc_program_get(), and imports nothing but libm: all that it needs of the host it
- * receives as a table of functions. Plain C, no C++ type crosses this line. Sizes are in bytes unless they say
- * otherwise; all integers are two's complement in host order.
+ * receives as a table of functions. A program for a GPU is host code too: it says which kernels to launch. Plain C, no
+ * C++ type crosses this line. Sizes are in bytes unless they say otherwise; all integers are two's complement in host
+ * order.
  */
 #ifndef MYCC_ABI_H
 #define MYCC_ABI_H
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-#define MYCC_ABI_VERSION 1u
+#define MYCC_ABI_VERSION 2u /* version 1 knew CPU programs alone; the runtime runs those as they are */
 
 /* Codes of mycc_host.fail and of the C API (model.h). */
 enum mycc_status {
@@ -28,7 +29,19 @@ enum mycc_status {
  * in this call, in [0, max_workers). */
 typedef void (*mycc_body)(void *arg, int64_t begin, int64_t end, int32_t worker);
 
-/* What the runtime gives to a call. One table per call in flight; ctx belongs to the runtime. */
+/* What a tensor map (CUtensorMap) says of a tensor in device memory; dimensions outermost first. */
+typedef struct mycc_tensor_map {
+  const void *address;    /* in device memory, aligned to 16 */
+  int32_t element;        /* CUtensorMapDataType */
+  int32_t swizzle;        /* CUtensorMapSwizzle */
+  int32_t rank;           /* 1..5 */
+  int32_t box[5];         /* elements that one load brings, along each dimension */
+  int64_t sizes[5];       /* elements */
+  int64_t strides[5];     /* bytes, multiples of 16; the last dimension is dense, its stride is not read */
+} mycc_tensor_map;
+
+/* What the runtime gives to a call. One table per call in flight; ctx belongs to the runtime. A program for the CPU uses
+ * parallel_for and scratch, one for a GPU uses launch and tensor_map; what is not of its kind is NULL. */
 typedef struct mycc_host {
   void *ctx;
   /* Runs body over [0, n) in chunks of `grain` (chunk i is [i*grain, min(n, (i+1)*grain)), whatever the number of
@@ -39,12 +52,20 @@ typedef struct mycc_host {
   void *(*scratch)(void *ctx, int32_t worker, size_t bytes);
   /* Records the first failure of this call; the kernel goes on without touching memory out of bounds. */
   void (*fail)(void *ctx, int32_t code, const char *text);
-  /* NULL, or called before kernel i of the entry point (i = n_kernels: after the last). */
+  /* NULL, or called before kernel i of the entry point (i = n_kernels: after the last). One kernel of the entry point may
+   * be several launches on a GPU. */
   void (*trace)(void *ctx, int32_t kernel);
   /* Threads that take part in parallel_for, the caller included; at least 1. */
   int32_t max_workers;
+  /* Version 2. Appends a launch of kernel `kernel` (of mycc_gpu_program) to the call. args[i] points to the value of
+   * parameter i, of the size that the kernel's table row says; the values are copied. A grid with a zero is no launch. */
+  void (*launch)(void *ctx, int32_t kernel, int64_t grid_x, int64_t grid_y, int64_t grid_z, const void *const *args);
+  /* Writes the CUtensorMap (128 bytes at `map`, aligned to 64) of `tensor`: a value for a parameter of 128 bytes. */
+  void (*tensor_map)(void *ctx, void *map, const mycc_tensor_map *tensor);
 } mycc_host;
 
+/* Addresses are of the memory that the program runs on: for a GPU they are device addresses, which run() adds to and
+ * passes on but never reads. There weights, arena, inputs, outputs and zeros are aligned to 16 at least. */
 typedef struct mycc_call {
   const mycc_host *host;
   const uint8_t *weights;       /* first byte of the tensor data of weights.safetensors */
@@ -53,7 +74,16 @@ typedef struct mycc_call {
   const void *const *inputs;    /* dense, row-major */
   void *const *outputs;         /* dense, row-major */
   const int64_t *symbols;       /* values of the entry point's size symbols */
+  /* Version 2, for a GPU; else NULL. */
+  uint8_t *zeros;               /* memory of this call alone: zeros when it is new; every kernel leaves it zero behind */
+  int32_t *status;              /* a word for each kernel of the entry point, zero; one that fails stores a code there */
 } mycc_call;
+
+/* Codes that a kernel of a GPU stores in its word of mycc_call.status. */
+enum mycc_kernel_status {
+  MYCC_KERNEL_OK = 0,
+  MYCC_KERNEL_INDEX = 1 /* an index is out of range; the kernel has read or written nothing there */
+};
 
 typedef struct mycc_buffer {    /* an arena buffer: alive from kernel `first` to kernel `last`, both included */
   int32_t first, last;
@@ -76,11 +106,43 @@ typedef struct mycc_entry {
   const char *const *kernel_names; /* n_kernels of them, in order of execution */
 } mycc_entry;
 
+enum mycc_gpu_flags {
+  MYCC_GPU_DEPENDENT = 1 /* waits for its predecessor by itself (griddepcontrol.wait): may be launched before that ends */
+};
+
+/* A kernel for a GPU, in the order of mycc_host.launch's numbers. */
+typedef struct mycc_gpu_kernel {
+  const char *name;             /* the symbol in its image */
+  int64_t image, image_bytes;   /* where its image lies in the member of all images: a cubin, or PTX that ends with NUL */
+  int32_t threads;              /* of a block */
+  int32_t shared;               /* bytes of dynamic shared memory of a block */
+  int32_t flags;                /* of mycc_gpu_flags */
+  int32_t n_params;
+  const uint8_t *param_bytes;   /* 1, 2, 4, 8 or (a tensor map) 128 each */
+  /* Pointers that Triton adds behind the parameters, which the runtime fills: global scratch, profile scratch. */
+  int32_t n_scratch_params;
+  int32_t scratch_bytes;        /* global scratch of a block; 0: none */
+  int32_t scratch_alignment;
+} mycc_gpu_kernel;
+
+typedef struct mycc_gpu_entry {
+  int64_t (*zero_bytes)(const int64_t *symbols); /* bytes of mycc_call.zeros; NULL: none */
+  const char *const *failures;  /* n_kernels of the entry point: what its status word means, or NULL; NULL: none fails */
+} mycc_gpu_entry;
+
+typedef struct mycc_gpu_program {
+  int32_t n_kernels;
+  const mycc_gpu_kernel *kernels;
+  const mycc_gpu_entry *entries;  /* one for each of mycc_program.entries */
+  int64_t weights_begin, weights_end; /* the part of the tensor data that the kernels read; begin is a multiple of 64 */
+} mycc_gpu_program;
+
 typedef struct mycc_program {
   uint32_t abi_version;         /* MYCC_ABI_VERSION of the build */
   int32_t n_entries;
   const mycc_entry *entries;
-  const char *target;           /* "cpu:x86-64-v3" */
+  const char *target;           /* "cpu:x86-64-v3", "cuda:sm_90" */
+  const mycc_gpu_program *gpu;  /* version 2: NULL for a CPU */
 } mycc_program;
 
 /* The one exported symbol of model.so. */
