@@ -1,0 +1,379 @@
+"""From scalar expressions to lines of Triton: one precedence-aware printer over the operator table of ir/ops.py.
+
+Loops of the IR are bound to texts, which span axes of the tile; an access takes the masks of the axes that it spans:
+
+    scope = TritonScope.of(node)
+    emit = TritonEmitter(
+        scope,
+        places={m: Place("offs_m[:, None]", ("m",)), n: Place("offs_n[None, :]", ("n",))},
+        masks={"m": "mask_m[:, None]"},          # axes without a mask need none
+        accs={"acc": Value("acc", ("m", "n"))},
+    )
+    emit.count_uses(s.value for s in node.stores)
+    for s in node.stores:
+        emit.store(s)
+    emit.lines -> ["t0 = acc + tl.load(w0 + offs_n[None, :]).to(tl.float32)",
+                   "tl.store(y0 + offs_m[:, None] * 768 + offs_n[None, :], t0, mask=mask_m[:, None])"]
+
+Arithmetic on f16 and bf16 is done in float32: loads widen, and a value is rounded once, when it is stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...ir.dtypes import DTYPES
+from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load
+from ...ir.index import Atom, Binary, Index, Indirect, Size, Var
+from ...ir.nodes import Store
+from ...ir.ops import OPS, Precedence, Printed, Spelling, spell
+from .kernel import TL_DTYPE
+from .scope import LAUNCH, STATUS, TritonScope, fits_int32
+
+MAX_INLINE = 64  # longer expressions get a name
+Axes = tuple[str, ...]
+_ATOM = Precedence.ATOM
+
+#: integer spellings that do not hold for floats: Triton's // and % are for integers
+FLOAT_FORMS = {
+    "floor_div": Spelling("floor_div({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
+    "remainder": Spelling("remainder({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
+    "trunc_div": Spelling("libdevice.trunc({0} / {1})", _ATOM, (Precedence.PRODUCT, Precedence.UNARY)),
+    "fmod": Spelling("libdevice.fmod({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
+}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The text of a loop variable: a tensor (or scalar) of integers, and the axes of the tile that it spans."""
+
+    text: str
+    axes: Axes = ()
+    precedence: Precedence = _ATOM
+
+
+@dataclass(frozen=True)
+class Value:
+    """The text of a value at hand (an accumulator, a row kept in registers) and the axes that it spans."""
+
+    text: str
+    axes: Axes = ()
+
+
+@dataclass
+class TritonEmitter:
+    """Prints expressions into lines; see the module's text. Lines in `lines`; names are unique within `scope`'s kernel
+    when `stem` is."""
+
+    scope: TritonScope
+    places: Mapping[Var, Place]
+    masks: Mapping[str, str] = field(default_factory=dict)
+    accs: Mapping[str, Value] = field(default_factory=dict)
+    #: (buffer, index) -> a value at hand, instead of a load
+    known: Mapping[tuple[object, Index], Value] = field(default_factory=dict)
+    stem: str = "t"
+    lines: list[str] = field(default_factory=list)
+    _done: dict[Expr, Printed] = field(default_factory=dict)
+    _uses: Counter[Expr] = field(default_factory=Counter)
+    _axes: dict[Expr, Axes] = field(default_factory=dict)
+    _indirect: dict[Indirect, str] = field(default_factory=dict)
+    _names: int = 0
+
+    # entry points ----------------------------------------------------------------------------------------------------
+    def count_uses(self, expressions: Iterable[Expr]) -> None:
+        """Counts how often each subexpression is read, so that shared ones are named."""
+        seen: set[Expr] = set()
+        stack = list(expressions)
+        self._uses.update(stack)
+        while stack:
+            e = stack.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            self._uses.update(e.children)
+            stack.extend(e.children)
+
+    def value(self, e: Expr) -> str:
+        """The text of an expression; what it needs is in `lines`."""
+        return self._print(e).text
+
+    def named(self, e: Expr, name: str) -> Value:
+        """The expression under a name of the caller's."""
+        self.lines.append(f"{name} = {self.value(e)}")
+        return Value(name, self.axes(e))
+
+    def store(self, s: Store) -> None:
+        """Adds the statement of a store."""
+        value = self.value(s.value)
+        index, axes = self.index(s.index), self.index_axes(s.index)
+        missing = [a for a in self.axes(s.value) if a not in axes]
+        if missing:
+            raise ValueError(f"store to {s.buffer} at {s.index}: the value also spans {', '.join(missing)}")
+        pointer = _plus(self.scope.buffer(s.buffer), index)
+        self.lines.append(f"tl.store({pointer}, {value}{self._mask(axes)})")
+
+    # expressions -----------------------------------------------------------------------------------------------------
+    def axes(self, e: Expr) -> Axes:
+        """The axes of the tile that an expression spans."""
+        if e not in self._axes:
+            found: tuple[Axes, ...]
+            if isinstance(e, Acc):
+                found = (self.accs[e.name].axes,)
+            elif isinstance(e, Call):
+                found = tuple(self.axes(a) for a in e.args)
+            elif isinstance(e, Load):
+                known = self.known.get((e.buffer, e.index))
+                found = (known.axes if known else self.index_axes(e.index),)
+            elif isinstance(e, IndexValue):
+                found = (self.index_axes(e.index),)
+            else:
+                found = ()
+            self._axes[e] = _union(found)
+        return self._axes[e]
+
+    def index_axes(self, index: Index) -> Axes:
+        return _union(self._atom_axes(a) for m in index.terms for a in m)
+
+    def _atom_axes(self, atom: Atom) -> Axes:
+        if isinstance(atom, Var):
+            return self.places[atom].axes
+        if isinstance(atom, Binary):
+            return _union((self.index_axes(atom.a), self.index_axes(atom.b)))
+        if isinstance(atom, Indirect):
+            assert isinstance(atom.value, Expr)
+            return self.axes(atom.value)
+        return ()
+
+    def _print(self, e: Expr) -> Printed:
+        if e in self._done:
+            return self._done[e]
+        printed = self._text(e)
+        if not isinstance(e, (Const, Acc)) and (self._uses[e] > 1 or len(printed.text) > MAX_INLINE):
+            printed = self._name(printed)
+        self._done[e] = printed
+        return printed
+
+    def _name(self, printed: Printed) -> Printed:
+        if printed.text.isidentifier():
+            return printed
+        name = f"{self.stem}{self._names}"
+        self._names += 1
+        self.lines.append(f"{name} = {printed.text}")
+        return Printed(name)
+
+    def _text(self, e: Expr) -> Printed:
+        match e:
+            case Const():
+                return literal(e)
+            case Acc():
+                return Printed(self.accs[e.name].text)
+            case Load():
+                return self._load(e)
+            case IndexValue():
+                printed = self._polynomial(e.index)
+                return Printed(self._wide(e.index, printed))
+            case Call():
+                return self._call(e)
+        raise TypeError(type(e).__name__)
+
+    def _wide(self, index: Index, printed: Printed) -> str:
+        """An index as a 64-bit value; a number or a scalar becomes one by itself in arithmetic."""
+        if self.scope.wide or index.constant is not None:
+            return printed.text
+        if not self.index_axes(index) and not _has_places(index):
+            return printed.text if printed.precedence == _ATOM else f"({printed.text})"
+        return f"{_atom(printed)}.to(tl.int64)"
+
+    def _call(self, e: Call) -> Printed:
+        if e.op == "cast":
+            return self._cast(e)
+        if e.op in COMPARISONS and (narrow := self._narrow_comparison(e)) is not None:
+            return narrow
+        row = OPS[e.op]
+        operands = [self._print(a) for a in e.args]
+        spelling = row.triton_spelling
+        if e.args and DTYPES[e.args[-1].dtype].kind == "f":
+            spelling = FLOAT_FORMS.get(e.op, spelling)
+        if any(spelling.pattern.count(f"{{{i}}}") > 1 for i in range(row.arity)):
+            operands = [self._name(p) if p.precedence < _ATOM or "(" in p.text else p for p in operands]
+        if all(isinstance(a, Const) for a in e.args):  # Triton's functions want a tensor
+            first = e.args[0]
+            operands[0] = Printed(f"tl.full([], {operands[0].text}, {TL_DTYPE[DTYPES[first.dtype].compute]})")
+        if spelling is row.triton_spelling:
+            return spell(row, "triton", operands)
+        pairs = zip(operands, spelling.operands, strict=True)
+        texts = [o.text if o.precedence >= needed else f"({o.text})" for o, needed in pairs]
+        return Printed(spelling.pattern.format(*texts), spelling.precedence)
+
+    def _narrow_comparison(self, e: Call) -> Printed | None:
+        """Positions are compared as they are, without becoming 64-bit values."""
+        if not all(isinstance(a, (IndexValue, Const)) for a in e.args) or self.scope.wide:
+            return None
+        if not any(isinstance(a, IndexValue) for a in e.args) or any(
+            isinstance(a, IndexValue) and not fits_int32(a.index) for a in e.args
+        ):
+            return None
+        operands = [self._polynomial(a.index) if isinstance(a, IndexValue) else literal(a) for a in e.args]  # type: ignore[arg-type]
+        return spell(OPS[e.op], "triton", operands)
+
+    def _cast(self, e: Call) -> Printed:
+        (source,) = e.args
+        inner = self._print(source)
+        before, after = DTYPES[source.dtype].compute, DTYPES[e.dtype].compute
+        if e.dtype in ("f16", "bf16") and before == "f32":
+            return inner  # rounded once, when it is stored
+        text = _atom(inner)
+        if isinstance(source, Const):
+            text = f"tl.full([], {inner.text}, {TL_DTYPE[before]})"
+        if e.dtype == "bool":
+            return Printed(f"{_operand(inner)} != 0", Precedence.COMPARE)
+        if before == "bool" and source.dtype == "bool" and DTYPES[e.dtype].kind == "f":
+            return Printed(f"{text}.to({TL_DTYPE[after]})")
+        if e.dtype in ("u8", "i8", "i16"):
+            narrow = {"u8": "tl.uint8", "i8": "tl.int8", "i16": "tl.int16"}[e.dtype]
+            wide = f"{text}.to(tl.int32)" if before != "i32" else text
+            return Printed(f"{wide}.to({narrow}).to(tl.int32)")
+        return inner if before == after else Printed(f"{text}.to({TL_DTYPE[after]})")
+
+    # memory ----------------------------------------------------------------------------------------------------------
+    def _load(self, e: Load) -> Printed:
+        known = self.known.get((e.buffer, e.index))
+        if known is not None:
+            return Printed(known.text)
+        pointer = _plus(self.scope.buffer(e.buffer), self.index(e.index))
+        text = f"tl.load({pointer}{self._mask(self.index_axes(e.index))})"
+        compute = DTYPES[e.buffer.dtype].compute
+        return Printed(text if compute == e.buffer.dtype else f"{text}.to({TL_DTYPE[compute]})")
+
+    def _mask(self, axes: Axes) -> str:
+        needed = [self.masks[a] for a in axes if self.masks.get(a)]
+        return f", mask={' & '.join(needed)}" if needed else ""
+
+    # indices ---------------------------------------------------------------------------------------------------------
+    def index(self, index: Index) -> str:
+        """An index as text; its type is i32 (i64 when the kernel's are)."""
+        return self._polynomial(index).text
+
+    def _polynomial(self, index: Index) -> Printed:
+        parts: list[str] = []
+        single = len(index.terms) == 1
+        precedence = _ATOM if single else Precedence.SUM
+        for monomial, c in sorted(index.terms.items(), key=lambda t: (not t[0], t[1] < 0)):
+            factors = [self._factor(a) for a in monomial]
+            if abs(c) != 1 or not factors:
+                factors.append(str(abs(c)))
+            text = " * ".join(factors)
+            if single and (len(factors) > 1 or c < 0):
+                precedence = Precedence.PRODUCT if c > 0 else Precedence.SUM
+            elif single and monomial:
+                precedence = self._atom_text(monomial[0]).precedence
+            if not parts:
+                parts.append(f"-{text}" if c < 0 else text)
+            else:
+                parts.append(f"{'-' if c < 0 else '+'} {text}")
+        return Printed(" ".join(parts) or "0", precedence)
+
+    def _factor(self, atom: Atom) -> str:
+        printed = self._atom_text(atom)
+        return printed.text if printed.precedence >= _ATOM else f"({printed.text})"
+
+    def _atom_text(self, atom: Atom) -> Printed:
+        match atom:
+            case Size():
+                return Printed(self.scope.size(atom))
+            case Var():
+                place = self.places[atom]
+                return Printed(place.text, place.precedence)
+            case Indirect():
+                return Printed(self._checked(atom))
+            case Binary():
+                return self._binary(atom)
+        raise TypeError(type(atom).__name__)
+
+    def _binary(self, atom: Binary) -> Printed:
+        a, b = self._polynomial(atom.a), self._polynomial(atom.b)
+        if atom.op in ("//", "%"):
+            if not atom.a.nonnegative():  # Triton's // and % truncate
+                return spell(
+                    OPS["floor_div" if atom.op == "//" else "remainder"], "triton", [self._name(a), self._name(b)]
+                )
+            right = b.text if b.precedence == _ATOM else f"({b.text})"
+            left = (
+                a.text
+                if a.precedence >= Precedence.PRODUCT and " % " not in a.text and " // " not in a.text
+                else f"({a.text})"
+            )
+            return Printed(f"{left} {atom.op} {right}", Precedence.PRODUCT)
+        moving = self.index_axes(atom.a) or self.index_axes(atom.b)
+        name = "minimum" if atom.op == "min" else "maximum"
+        del moving
+        return Printed(f"tl.{name}({a.text}, {b.text})")
+
+    def _checked(self, atom: Indirect) -> str:
+        """An index from memory, in range: a bad one is reported through the status word and read as 0."""
+        if atom not in self._indirect:
+            assert isinstance(atom.value, Expr)
+            axes = self.axes(atom.value)
+            at = self._name(self._print(atom.value)).text
+            extent = self.index(atom.extent)
+            name = f"at{len(self._indirect)}_{self.stem}" if self.stem != "t" else f"at{len(self._indirect)}"
+            if atom.wrap:
+                self.lines.append(f"{name} = tl.where({at} < 0, {at} + {extent}, {at})")
+            else:
+                self.lines.append(f"{name} = {at}")
+            bad = f"({name} < 0) | ({name} >= {extent})"
+            needed = [self.masks[a] for a in axes if self.masks.get(a)]
+            mask = " & ".join([*needed, f"({bad})"]) if needed else bad
+            self.scope.checks = True
+            self.lines.append(f"tl.store({STATUS} + tl.zeros_like({name}), {LAUNCH}, mask={mask})")
+            narrow = "" if self.scope.wide else ".to(tl.int32)"
+            self.lines.append(f"{name} = tl.where({bad}, 0, {name}){narrow}")
+            self._indirect[atom] = name
+        return self._indirect[atom]
+
+
+def _plus(name: str, index: str) -> str:
+    return name if index == "0" else f"{name} + {index}"
+
+
+def _atom(printed: Printed) -> str:
+    return printed.text if printed.precedence >= _ATOM else f"({printed.text})"
+
+
+def _operand(printed: Printed) -> str:
+    return printed.text if printed.precedence > Precedence.COMPARE else f"({printed.text})"
+
+
+def _union(groups: Iterable[Axes]) -> Axes:
+    return tuple(dict.fromkeys(a for g in groups for a in g))
+
+
+def _has_places(index: Index) -> bool:
+    return any(isinstance(a, (Var, Indirect)) for a in index.atoms())
+
+
+def literal(c: Const) -> Printed:
+    """A constant as Triton text; a number takes the type of the tensor that it meets."""
+    dtype = DTYPES[c.dtype].compute
+    if dtype == "bool":
+        return Printed("True" if c.value else "False")
+    if dtype in ("i32", "i64"):
+        number = int(c.value)
+        return Printed(str(number), _ATOM if number >= 0 else Precedence.UNARY)
+    real = float(c.value)
+    if real != real:
+        return Printed('float("nan")')
+    if real in (float("inf"), float("-inf")):
+        return Printed('float("inf")') if real > 0 else Printed('float("-inf")')
+    return Printed(_digits(real, c.dtype), _ATOM if real >= 0 else Precedence.UNARY)
+
+
+def _digits(number: float, dtype: str) -> str:
+    """The shortest decimal that reads back as the same number."""
+    import numpy as np
+
+    text = repr(number) if dtype == "f64" else str(np.float32(number))
+    return text if any(ch in text for ch in ".en") else text + ".0"

@@ -1,0 +1,145 @@
+"""What the GPU side of a package is made of: Triton kernels and their launches. Frozen; every decision is taken here.
+
+    Launch(kernel, grid=(rows, 1, 1), args=(BufferArg(x), BufferArg(y), SizeArg(rows)))
+
+Grids and sizes are indices over the size symbols: the host program prints them as C++, tests evaluate them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from ...ir.index import ONE, ZERO, Index
+from ...ir.nodes import Buffer, Origin
+
+#: what stands in a rendered module for the name of its kernel, which is known when the module is known to be new
+PLACEHOLDER = "KERNEL"
+#: pointers are aligned to this many bytes: the arena, the weights, and inputs (the runtime copies another once)
+ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class KernelParam:
+    """A parameter of the @triton.jit function. type: "*bf16", "i32", "i64"; divisor: what divides its value."""
+
+    name: str
+    type: str
+    divisor: int = 1
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """A module with one @triton.jit function, and all that its compilation depends on.
+
+    symbol: name of the function. source: text of the module. params: its run-time parameters in order.
+    constants: constexpr parameters behind them, by name. num_warps, num_stages, maxnreg: of the compiled kernel;
+    pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor has ended.
+    """
+
+    symbol: str
+    source: str
+    params: tuple[KernelParam, ...]
+    constants: tuple[tuple[str, int | bool | str], ...] = ()
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    maxnreg: int | None = None
+    pdl: bool = False
+
+    def named(self, symbol: str) -> TritonKernel:
+        """The kernel under its own name."""
+        return replace(self, symbol=symbol, source=self.source.replace(PLACEHOLDER, symbol))
+
+
+@dataclass(frozen=True)
+class BufferArg:
+    """A pointer to element `offset` of a buffer."""
+
+    buffer: Buffer
+    offset: Index = ZERO
+
+
+@dataclass(frozen=True)
+class SizeArg:
+    """A number known at the call."""
+
+    value: Index
+
+
+@dataclass(frozen=True)
+class ZerosArg:
+    """A pointer to `bytes` of zeros, which the kernel leaves zero (counters of a split reduction)."""
+
+    bytes: Index
+
+
+@dataclass(frozen=True)
+class WorkArg:
+    """A pointer to `bytes` of scratch memory, shared by all launches of a call: it holds what a launch leaves there
+    only until the next launch of another node."""
+
+    bytes: Index
+
+
+@dataclass(frozen=True)
+class StatusArg:
+    """The pointer to the call's i32 status word: a kernel stores `launch + 1` there when an index is out of range."""
+
+
+@dataclass(frozen=True)
+class LaunchArg:
+    """The i32 number of this launch within its entry point, from 1: what goes into the status word."""
+
+
+LaunchArgument: TypeAlias = BufferArg | SizeArg | ZerosArg | WorkArg | StatusArg | LaunchArg
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel: programs along x, y, z, and a value for each of its parameters."""
+
+    kernel: TritonKernel
+    grid: tuple[Index, Index, Index]
+    args: tuple[LaunchArgument, ...]
+    origin: Origin = field(default_factory=Origin)
+
+    def __post_init__(self) -> None:
+        if len(self.args) != len(self.kernel.params):
+            raise ValueError(
+                f"{self.kernel.symbol}: {len(self.args)} arguments for {len(self.kernel.params)} parameters"
+            )
+
+
+def grid(x: Index, y: Index = ONE, z: Index = ONE) -> tuple[Index, Index, Index]:
+    return (x, y, z)
+
+
+#: element type -> Triton's name in a signature
+SIGNATURE = {
+    "bool": "i1", "u8": "u8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
+    "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64",
+}  # fmt: skip
+#: element type that values are computed in -> tl dtype
+TL_DTYPE = {"bool": "tl.int1", "i32": "tl.int32", "i64": "tl.int64", "f32": "tl.float32", "f64": "tl.float64"}
+
+
+class TritonPool:
+    """All distinct kernels of a package: those that render alike, with the same options, are one function."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[TritonKernel, TritonKernel] = {}
+        self._names: dict[str, int] = {}
+
+    def kernels(self) -> tuple[TritonKernel, ...]:
+        return tuple(self._kernels.values())
+
+    def named(self, launch: Launch) -> Launch:
+        """The launch with its kernel's final name; launch.kernel.symbol is the name to give when it is new."""
+        stem = launch.kernel.symbol
+        key = replace(launch.kernel, symbol=PLACEHOLDER)
+        if key not in self._kernels:
+            count = self._names.get(stem, 0)
+            self._names[stem] = count + 1
+            self._kernels[key] = key.named(f"{stem}_{count}" if count else stem)
+        return replace(launch, kernel=self._kernels[key])

@@ -1,0 +1,112 @@
+"""Names in a generated Triton kernel: buffers, sizes, and what the launch passes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...ir.dtypes import DTYPES
+from ...ir.index import Index, Size, Var
+from ...ir.nodes import Buffer, Node
+from ..scope import size_name
+from .kernel import ALIGNMENT, SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg
+
+INT32_MAX = 2**31 - 1
+#: indices of lanes that the masks switch off may run past the end by this much
+SLACK = 1 << 20
+STATUS, LAUNCH = "status", "launch"
+
+
+@dataclass
+class TritonScope:
+    """Hands out names; the parameters of the kernel are what was asked for.
+
+    written: buffers that the kernel stores to (named y0, y1, ...; weights w0, ..., others x0, ...). wide: indices are
+    64-bit integers.
+    """
+
+    written: frozenset[Buffer]
+    wide: bool = False
+    buffers: dict[Buffer, str] = field(default_factory=dict)
+    sizes: dict[Size, str] = field(default_factory=dict)
+    locals: dict[Buffer, str] = field(default_factory=dict)
+    checks: bool = False
+
+    @classmethod
+    def of(cls, node: Node) -> TritonScope:
+        """The scope of a node's kernel; 64-bit indices only where 32 bits may not do."""
+        buffers = (*node.reads(), *node.writes())
+        return cls(frozenset(node.writes()), wide=any(not fits_int32(b.size) for b in buffers))
+
+    def buffer(self, buffer: Buffer) -> str:
+        if buffer not in self.buffers:
+            stem = "y" if buffer in self.written else "w" if buffer.kind == "const" else "x"
+            count = sum(n.startswith(stem) for n in self.buffers.values())
+            self.buffers[buffer] = f"{stem}{count}"
+        return self.buffers[buffer]
+
+    def size(self, size: Size) -> str:
+        return self.sizes.setdefault(size, size_name(size.name))
+
+    def params(self) -> tuple[KernelParam, ...]:
+        rows = [KernelParam(name, f"*{SIGNATURE[b.dtype]}", ALIGNMENT) for b, name in self.buffers.items()]
+        rows += [KernelParam(name, "i64" if self.wide else "i32") for name in self.sizes.values()]
+        if self.checks:
+            rows += [KernelParam(STATUS, "*i32", ALIGNMENT), KernelParam(LAUNCH, "i32")]
+        return tuple(rows)
+
+    def args(self) -> tuple[LaunchArgument, ...]:
+        """What a launch passes, in the order of `params`."""
+        rows: list[LaunchArgument] = [BufferArg(b) for b in self.buffers]
+        rows += [SizeArg(Index({(size,): 1})) for size in self.sizes]
+        return (*rows, StatusArg(), LaunchArg()) if self.checks else tuple(rows)
+
+
+def largest(index: Index) -> int | None:
+    """An upper bound of a non-negative index over all sizes and loops, None when there is none."""
+    total = 0
+    for monomial, c in index.terms.items():
+        if c < 0:
+            continue
+        value = c
+        for atom in monomial:
+            if isinstance(atom, Size):
+                bound = atom.hi
+            elif isinstance(atom, Var):
+                top = largest(atom.extent)
+                bound = None if top is None else max(top - 1, 0)
+            else:
+                bound = _largest_atom(atom)
+            if bound is None:
+                return None
+            value *= bound
+        total += value
+    return total
+
+
+def _largest_atom(atom: object) -> int | None:
+    from ...ir.index import Binary, Indirect
+
+    if isinstance(atom, Indirect):
+        return largest(atom.extent)
+    assert isinstance(atom, Binary)
+    a, b = largest(atom.a), largest(atom.b)
+    if atom.op == "//":
+        low = atom.b.constant
+        return None if a is None else a // low if low else a
+    if atom.op == "%":
+        return None if b is None else max(b - 1, 0)
+    bounds = [x for x in (a, b) if x is not None]
+    if atom.op == "min":
+        return min(bounds, default=None)
+    return max(bounds) if len(bounds) == 2 else None
+
+
+def fits_int32(*sizes: Index) -> bool:
+    """Whether indices into memory of these many elements are 32-bit integers, those of masked lanes too."""
+    tops: Iterable[int | None] = (largest(s) for s in sizes)
+    return all(t is not None and t + SLACK <= INT32_MAX for t in tops)
+
+
+def element_size(buffer: Buffer) -> int:
+    return DTYPES[buffer.dtype].size
