@@ -76,14 +76,9 @@ typedef struct mycc_call {
   const int64_t *symbols;       /* values of the entry point's size symbols */
   /* Version 2, for a GPU; else NULL. */
   uint8_t *zeros;               /* memory of this call alone: zeros when it is new; every kernel leaves it zero behind */
-  int32_t *status;              /* a word for each kernel of the entry point, zero; one that fails stores a code there */
+  int32_t *status;              /* a word, zero; kernel i of the entry point stores i + 1 there when an index is out of
+                                   range (it reads and writes nothing there) */
 } mycc_call;
-
-/* Codes that a kernel of a GPU stores in its word of mycc_call.status. */
-enum mycc_kernel_status {
-  MYCC_KERNEL_OK = 0,
-  MYCC_KERNEL_INDEX = 1 /* an index is out of range; the kernel has read or written nothing there */
-};
 
 typedef struct mycc_buffer {    /* an arena buffer: alive from kernel `first` to kernel `last`, both included */
   int32_t first, last;
@@ -127,7 +122,7 @@ typedef struct mycc_gpu_kernel {
 
 typedef struct mycc_gpu_entry {
   int64_t (*zero_bytes)(const int64_t *symbols); /* bytes of mycc_call.zeros; NULL: none */
-  const char *const *failures;  /* n_kernels of the entry point: what its status word means, or NULL; NULL: none fails */
+  const char *const *failures;  /* n_kernels of the entry point: what a failure of kernel i is called; NULL: none fails */
 } mycc_gpu_entry;
 
 typedef struct mycc_gpu_program {
