@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .archive import Archive
 
-__all__ = ["ABI_VERSION", "LIBRARY", "interface_name", "open_library", "wrapper_tag"]
+__all__ = ["ABI_VERSION", "LIBRARY", "installed_file", "interface_name", "open_library", "wrapper_tag"]
 
 ABI_VERSION = 2
 LIBRARY = "libmycc.so"
@@ -64,7 +64,7 @@ def _open() -> Any:
     archive = _own_archive()
     wrapper = _installed_wrapper() if archive is None else _packaged_wrapper(archive)
     shared = _process_libraries()
-    path = shared.get(ABI_VERSION) or (_installed_library(wrapper) if archive is None else _packaged_library(archive))
+    path = shared.get(ABI_VERSION) or (_installed_library() if archive is None else _packaged_library(archive))
     if wrapper is not None:
         wrapper.set_errors(LoadError, InputError, RunError)
         library = wrapper.Library(path)
@@ -105,16 +105,23 @@ def _installed_wrapper() -> Any:
         return None  # not built for this interpreter: ctypes does the same work
 
 
-def _installed_library(wrapper: Any) -> str:
+def installed_file(name: str) -> str | None:
+    """Path of a file that lies beside the installed mycc.runtime, such as libmycc.so; None when it does not."""
+    wrapper = _installed_wrapper()
     folders = [os.path.dirname(__file__)]
     if wrapper is not None:
         folders.insert(0, os.path.dirname(wrapper.__file__))
     folders += [os.path.join(folder, "mycc", "runtime") for folder in sys.path]
-    for folder in folders:
-        path = os.path.join(folder, LIBRARY)
-        if os.path.exists(path):
-            return path
-    raise LoadError(f"mycc's own {LIBRARY} is missing", hint="Install mycc again: pip install --force-reinstall mycc.")
+    paths = (os.path.join(folder, name) for folder in folders)
+    return next((path for path in paths if os.path.exists(path)), None)
+
+
+def _installed_library() -> str:
+    path = installed_file(LIBRARY)
+    if path is None:
+        hint = "Install mycc again: pip install --force-reinstall mycc."
+        raise LoadError(f"mycc's own {LIBRARY} is missing", hint=hint)
+    return path
 
 
 def _packaged_wrapper(archive: Archive) -> Any:

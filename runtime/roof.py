@@ -1,0 +1,154 @@
+"""What this machine can do at most, measured: multiply-adds a second, and bytes a second by size of the working set.
+
+The loops are those of runtime/src/roof.cpp, one thread each; all threads run them at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import platform
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ROOF_LIBRARY", "Roof", "machine_facts", "measure_roof"]
+
+ROOF_LIBRARY = "libmycc_roof.so"
+#: bytes of all threads together: within the second cache, within the last one, in memory
+WORKING_SETS = (256 << 10, 4 << 20, 256 << 20)
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The limits of `threads` threads that work at once.
+
+    Attributes:
+        gflops: multiply-adds of float32 in registers, two operations each, in GFLOP/s.
+        read, copy: (bytes of the working set, GB/s), the smallest set first. A copied byte counts twice: it is read and
+            written.
+    """
+
+    threads: int
+    gflops: float
+    read: tuple[tuple[int, float], ...]
+    copy: tuple[tuple[int, float], ...]
+
+    @property
+    def memory(self) -> float:
+        """GB/s of reading what no cache holds."""
+        return self.read[-1][1]
+
+    def seconds(self, flops: float, read: float, written: float, weights: float, all_weights: float) -> float:
+        """The least time of a kernel: that of its arithmetic or that of its bytes, whichever is longer.
+
+        flops: its operations; read, written: bytes of activations, which come from the cache that holds them all;
+        weights: bytes of constants, which come from where all constants of the model (`all_weights`) fit.
+        """
+        moved = read + written
+        memory = weights / _at(self.read, all_weights) + moved / _at(self.copy if written else self.read, moved)
+        return max(flops / self.gflops, memory) / 1e9
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _at(curve: tuple[tuple[int, float], ...], size: float) -> float:
+    """GB/s for a working set: between two measured sizes by the logarithm of the size."""
+    if size <= curve[0][0]:
+        return curve[0][1]
+    for (low, slow), (high, fast) in zip(curve, curve[1:], strict=False):
+        if size <= high:
+            part = math.log(size / low) / math.log(high / low)
+            return slow + part * (fast - slow)
+    return curve[-1][1]
+
+
+def measure_roof(threads: int = 1, seconds: float = 0.1) -> Roof | None:
+    """Measures this machine with `threads` threads, about `seconds` for each of its seven numbers.
+
+    None where mycc was installed without its measuring library.
+    """
+    library = _library()
+    if library is None:
+        return None
+    gflops = _together(threads, lambda _: library.mycc_roof_fma(seconds))
+    memory = [_buffers(threads, size) for size in WORKING_SETS]
+    read = [_together(threads, lambda i, b=b: library.mycc_roof_read(b[i].ctypes, b[i].size, seconds)) for b in memory]
+    copy = [_together(threads, lambda i, b=b: _copy(library, b[i], seconds)) for b in memory]
+    sizes = WORKING_SETS
+    return Roof(threads, gflops, tuple(zip(sizes, read, strict=True)), tuple(zip(sizes, copy, strict=True)))
+
+
+def machine_facts() -> dict[str, Any]:
+    """Of the machine, for people: cpu, cores (those this process may use), system."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cpu": _cpu_name(), "cores": cores, "system": platform.platform()}
+
+
+def _cpu_name() -> str:
+    try:
+        rows = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = (row.partition(":")[2].strip() for row in rows if row.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _buffers(threads: int, size: int) -> list[Any]:
+    return [np.ones(size // 4 // threads, np.float32) for _ in range(threads)]
+
+
+def _copy(library: Any, buffer: Any, seconds: float) -> float:
+    half = buffer.size // 2
+    return float(library.mycc_roof_copy(buffer[half:].ctypes, buffer.ctypes, half, seconds))
+
+
+def _together(threads: int, measure: Callable[[int], float]) -> float:
+    """The sum of what all threads reach at the same time."""
+    found: dict[int, float] = {}
+    ready = threading.Barrier(threads)
+
+    def work(i: int) -> None:
+        ready.wait()
+        found[i] = measure(i)
+
+    others = [threading.Thread(target=work, args=(i,)) for i in range(1, threads)]
+    for thread in others:
+        thread.start()
+    work(0)
+    for thread in others:
+        thread.join()
+    return sum(found.values())
+
+
+_loaded: list[Any] = []  # the library of this process, once looked for
+
+
+def _library() -> Any:
+    if not _loaded:
+        _loaded.append(_open())
+    return _loaded[0]
+
+
+def _open() -> Any:
+    from .native import installed_file
+
+    path = installed_file(ROOF_LIBRARY)
+    if path is None:
+        return None
+    library = ctypes.CDLL(path)
+    pointer, count, seconds = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+    for name, arguments in (
+        ("mycc_roof_fma", (seconds,)),
+        ("mycc_roof_read", (pointer, count, seconds)),
+        ("mycc_roof_copy", (pointer, pointer, count, seconds)),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = seconds, list(arguments)
+    return library
