@@ -166,7 +166,7 @@ class Conv(Node):
     """Convolution in channels-last: dims = (n, h, w, c of the output); x.strides = (n, h, w) with dense channels.
 
     in_shape = (batch, height, width, channels). w is packed: depthwise [taps][channels], else
-    [groups][ceil(out/groups/16)][taps][in/groups][16].
+    [groups][ceil(out/groups/16)][taps][in/groups][16], for GPUs [out][taps][in/groups].
     """
 
     x: Operand

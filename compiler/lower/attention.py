@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ir.expr import Acc, Expr
+from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, Index, exact_div, of
 from ..ir.nodes import Attention, Operand
 from .builder import call, number, where
@@ -30,7 +30,7 @@ def attention(
     """q [b, h, m, d], k [b, g, n, d], v [b, g, n, e] -> [b, h, m, e], stored as [b, m, h, e]."""
     if dropout_p:
         raise ctx.refuse("attention with dropout; call model.eval() before compiling")
-    if q.dtype != "f32":
+    if not ctx.takes_product(q.dtype):
         raise ctx.refuse(f"attention of {q.dtype} is not supported on this target")
     lifted = 4 - q.rank
     for _ in range(lifted):
@@ -79,7 +79,7 @@ def attention_4d(
     if exact_div(h, groups) is None:
         raise ctx.refuse("the number of query heads is not a multiple of the number of key heads")
     factor = scale if scale is not None else 1.0 / math.sqrt(ctx.integer(d))
-    out = builder.temp((b, h, m, value_size), "f32", order=(0, 2, 1, 3))
+    out = builder.temp((b, h, m, value_size), q.dtype, order=(0, 2, 1, 3))
     assert out.strided is not None
     dims = tuple(builder.var(e, name) for e, name in zip((b, h, m, value_size), ("b", "h", "m", "d"), strict=True))
     key = builder.var(keys, "key")
@@ -111,7 +111,7 @@ def _score(mask: Tensor | None, at: list[Index]) -> Expr | None:
     element = mask.at_broadcast(at)
     if mask.dtype == "bool":
         return where(element, acc, number(float("-inf"), "f32"))
-    return call("add", acc, element)
+    return call("add", acc, cast(element, acc.dtype))
 
 
 def _dense_rows(ctx: Context, t: Tensor) -> Tensor:

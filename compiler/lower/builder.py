@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from ..build.targets import Family
 from ..ir.dtypes import from_torch
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, cast
 from ..ir.index import ONE, ZERO, Index, Var, as_index, of, product
@@ -23,6 +24,7 @@ class Builder:
     """State of the lowering of one entry point; lowerings only add nodes to it."""
 
     sizes: Sizes
+    family: Family = "cpu"  # of the targets that the program is for
     nodes: list[AnyNode] = field(default_factory=list)
     constants: dict[Constant, Buffer] = field(default_factory=dict)
     origin: Origin = field(default_factory=Origin)

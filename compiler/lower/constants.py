@@ -100,7 +100,21 @@ class Taps:
         return "taps by channels"
 
 
-Layout = Dense | Panels | ConvPanels | Taps
+@dataclass(frozen=True)
+class TapsLast:
+    """Convolution weights [out, in/groups, kh, kw] as [out][kh*kw][in/groups]: what a GPU reads."""
+
+    def elements(self, shape: tuple[int, ...]) -> int:
+        return Dense().elements(shape)
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.flatten(2).transpose(1, 2).contiguous().reshape(-1)
+
+    def __str__(self) -> str:
+        return "channels last"
+
+
+Layout = Dense | Panels | ConvPanels | Taps | TapsLast
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,10 @@ class Context:
             return extent
         return minimum(index, extent)
 
+    def takes_product(self, dtype: str) -> bool:
+        """Whether matrix kernels of this target take operands of an element type; they sum in float32."""
+        return dtype == "f32" or (self.builder.family == "cuda" and dtype in ("f16", "bf16"))
+
     def refuse(self, reason: str) -> CompileError:
         """The error for arguments that the lowering does not cover."""
         return CompileError(reason)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from ..ir.expr import Acc, Expr
+from ..ir.dtypes import from_torch
+from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, ZERO, Index, of
 from ..ir.nodes import Conv, Operand, Store, Window
 from .builder import call
-from .constants import ConvPanels, Layout, Taps
+from .constants import ConvPanels, Layout, Taps, TapsLast
 from .context import ConstantRef, Context, ints, pair
 from .registry import row
 from .tensor import Tensor, squeeze, unsqueeze
@@ -81,7 +80,7 @@ def convolution(
 
 def _weight(ctx: Context) -> ConstantRef:
     ref = ctx.constant(1, "weight")
-    if ref is None or ref.tensor.dtype != torch.float32:
+    if ref is None or not ctx.takes_product(from_torch(ref.tensor.dtype)):
         raise ctx.refuse("the weight of a convolution must be a float32 parameter of the model")
     return ref
 
@@ -99,7 +98,7 @@ def _padding(ctx: Context, padding: Any, kernel: tuple[int, int], dilation: tupl
 
 def convolve(ctx: Context, x: Tensor, ref: ConstantRef, bias: Tensor | None, window: Window) -> Tensor:
     """x [n, c, h, w] with the packed weight; the result lies in memory channels-last."""
-    if x.dtype != "f32":
+    if not ctx.takes_product(x.dtype):
         raise ctx.refuse(f"convolutions of {x.dtype} are not supported on this target")
     builder = ctx.builder
     x = builder.realize(x, CHANNELS_LAST)
@@ -107,22 +106,23 @@ def convolve(ctx: Context, x: Tensor, ref: ConstantRef, bias: Tensor | None, win
     n, c, h, w = x.shape
     out_c = ref.tensor.shape[0]
     depthwise = window.groups > 1 and window.groups == out_c and ref.tensor.shape[1] == 1 and c == window.groups
-    layout: Layout = Taps() if depthwise else ConvPanels(window.groups)
+    panels: Layout = TapsLast() if builder.family == "cuda" else ConvPanels(window.groups)
+    layout: Layout = Taps() if depthwise else panels
     packed = builder.constant(ref.target, ref.tensor, layout)
     size = [_out_size(e, window, d) for d, e in enumerate((h, w))]
     shape = (n, Index({(): out_c}), size[0], size[1])
-    out = builder.temp(shape, "f32", CHANNELS_LAST)
+    out = builder.temp(shape, x.dtype, CHANNELS_LAST)
     assert out.strided is not None
     dims = tuple(builder.var(shape[d], name) for d, name in zip(CHANNELS_LAST, ("n", "h", "w", "c"), strict=True))
     nhwc = [of(d) for d in dims]
     acc = Acc(builder.fresh("acc"), "f32")
-    value: Expr = acc if bias is None else call("add", acc, bias.at([nhwc[3]]))
+    value: Expr = acc if bias is None else call("add", acc, cast(bias.at([nhwc[3]]), "f32"))
     flat = out.strided.offset
     for i, d in zip(nhwc, CHANNELS_LAST, strict=True):
         flat = flat + i * out.strided.strides[d]
     strides = tuple(x.strided.strides[d] for d in (0, 2, 3))
     operand = Operand(x.strided.buffer, x.strided.offset, strides)
-    store = Store(out.strided.buffer, flat, value)
+    store = Store(out.strided.buffer, flat, cast(value, x.dtype))
     node = Conv(dims, (store,), builder.origin, operand, packed, ZERO, (n, h, w, c), window, acc)
     builder.add(node)
     return out

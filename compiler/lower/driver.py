@@ -13,6 +13,7 @@ import torch
 import torch.fx
 
 from ...runtime.errors import CompileError
+from ..build.targets import Family
 from ..capture.graph import ModelGraph
 from ..capture.source_lines import origin as source_origin
 from ..ir.dtypes import from_torch
@@ -44,10 +45,11 @@ class Lowered:
         return print_program(self.program)
 
 
-def lower(graph: ModelGraph, layouts: Mapping[str, Layout] | None = None) -> Lowered:
+def lower(graph: ModelGraph, layouts: Mapping[str, Layout] | None = None, family: Family = "cpu") -> Lowered:
     """One entry point's graph as loop IR; CompileError names every operator that has no lowering.
 
     layouts: of constants that several entry points share (layout.shared_layouts); None: this one's own choice.
+    family: of the targets that the program is for: they differ in the layouts of weights and in the types of products.
     """
     missing = unsupported(graph)
     if missing:
@@ -57,8 +59,8 @@ def lower(graph: ModelGraph, layouts: Mapping[str, Layout] | None = None) -> Low
             hint="Rewrite these lines with operators that mycc knows (docs/architecture.md lists the families).",
         )
     sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
-    builder = Builder(sizes)
-    builder.packed.update(layout.shared_layouts([graph])[0] if layouts is None else layouts)
+    builder = Builder(sizes, family)
+    builder.packed.update(layout.shared_layouts([graph], family)[0] if layouts is None else layouts)
     values: dict[torch.fx.Node, Any] = {}
     inputs: list[Buffer] = []
     for node in graph.module.graph.nodes:

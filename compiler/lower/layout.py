@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 import torch.fx
 
+from ..build.targets import Family
 from ..capture.graph import ModelGraph
 from .builder import Builder
 from .constants import Layout, Panels
@@ -36,8 +37,13 @@ def choose_layouts(graph: torch.fx.Graph, constants: dict[str, torch.Tensor]) ->
     return layouts
 
 
-def shared_layouts(graphs: Sequence[ModelGraph]) -> list[dict[str, Layout]]:
-    """The layouts of each entry point's constants; a matrix that one of them has in panels is in panels for all."""
+def shared_layouts(graphs: Sequence[ModelGraph], family: Family = "cpu") -> list[dict[str, Layout]]:
+    """The layouts of each entry point's constants; a matrix that one of them has in panels is in panels for all.
+
+    GPUs read matrices as torch has them.
+    """
+    if family == "cuda":
+        return [{} for _ in graphs]
     chosen = [choose_layouts(graph.module.graph, graph.constants) for graph in graphs]
     panels: dict[object, Layout] = {}
     for graph, layouts in zip(graphs, chosen, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.expr import Acc, Expr
+from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, ZERO, Index, of, product
 from ..ir.nodes import Gemm, Operand, Store
 from .builder import call, number
@@ -24,7 +24,7 @@ def _no_finish(acc: Expr, _: Sequence[Index]) -> Expr:
 @row("aten.linear.default")
 def linear(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     def finish(acc: Expr, i: Sequence[Index]) -> Expr:
-        return acc if bias is None else call("add", acc, bias.at([i[-1]]))
+        return acc if bias is None else call("add", acc, cast(bias.at([i[-1]]), acc.dtype))
 
     return _product(ctx, x, weight, ctx.constant(1, "weight"), transposed=False, finish=finish)
 
@@ -44,7 +44,7 @@ def _scaled_bias(bias: Tensor, beta: float, alpha: float) -> Finish:
         y = acc if alpha == 1 else call("mul", acc, number(float(alpha), acc.dtype))
         if beta == 0:
             return y
-        b = bias.at_broadcast(i)
+        b = cast(bias.at_broadcast(i), acc.dtype)
         return call("add", y, b if beta == 1 else call("mul", b, number(float(beta), b.dtype)))
 
     return finish
@@ -133,14 +133,14 @@ def _unflattened(finish: Finish, batch: Shape) -> Finish:
 
 def _last_dense(ctx: Context, t: Tensor, axes: Sequence[int]) -> Tensor:
     """t in memory with stride 1 along one of the axes."""
-    strides = t.strided.strides if t.strided is not None and t.dtype == "f32" else ()
+    strides = t.strided.strides if t.strided is not None and ctx.takes_product(t.dtype) else ()
     if strides and any(strides[d] == ONE or t.shape[d] == ONE for d in axes):
         return t
     return ctx.builder.map(t.shape, t.dtype, t.at)
 
 
 def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index, finish: Finish) -> Tensor:
-    if a.dtype != "f32":
+    if not ctx.takes_product(a.dtype):
         raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
     assert a.strided is not None
     builder = ctx.builder
@@ -154,7 +154,7 @@ def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index,
     flat = out.strided.offset
     for i, stride in zip(indices, out.strided.strides, strict=True):
         flat = flat + i * stride
-    store = Store(out.strided.buffer, flat, finish(acc, indices))
+    store = Store(out.strided.buffer, flat, cast(finish(acc, indices), a.dtype))
     operand = Operand(a.strided.buffer, a.strided.offset, a.strided.strides)
     builder.add(Gemm(dims, (store,), builder.origin, k, operand, b, packed, acc))
     return out
