@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..runtime.errors import CompileError
-from .build.targets import TARGETS, Target, host_target
+from .build.targets import Target, host_target, known_names
 from .build.targets import parse_targets as named_targets
 
 __all__ = [
@@ -32,6 +32,8 @@ __all__ = [
 
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
 
+#: what a model can be converted to before it is compiled
+DTYPE_CHOICES = ("f32", "f16", "bf16")
 _NO_EFFECT = {"default": "", "reduce-overhead": "CUDA graphs", "max-autotune": "CUDA graphs and tuning"}
 
 
@@ -56,6 +58,7 @@ class CodegenOptions:
     """The generated sources."""
 
     sources: bool = True  # keep them in the package
+    tf32: bool = False  # on a GPU: let products of float32 round their operands to 10 bits of mantissa
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class CompileOptions:
 
     Attributes:
         targets: what to compile for, each once; "cpu" has become the level of the machine at hand.
-        dtype: None or "f32".
+        dtype: to compute in, "f32", "f16" or "bf16"; None: the model's own.
         mode: torch.compile's word.
         threads: default number of threads of the package, None: one per core where it runs.
         tune: measure kernel variants on this machine.
@@ -113,11 +116,8 @@ class CompileOptions:
         for name, value in (("threads", self.threads), ("jobs", self.jobs)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise CompileError(f"{name} has to be a number from 1, not {value!r}")
-        if self.dtype not in (None, "f32"):
-            raise CompileError(
-                f"dtype '{self.dtype}' is not supported by target {', '.join(t.name for t in self.targets)}",
-                hint="The CPU target computes in the model's own dtypes; leave dtype out, or convert the model itself.",
-            )
+        if self.dtype not in (None, *DTYPE_CHOICES):
+            raise CompileError(f"unknown dtype '{self.dtype}'", hint=f"Dtypes: {', '.join(DTYPE_CHOICES)}.")
         if self.strict and (ineffective := self.ineffective()):
             raise CompileError(ineffective[0], details=ineffective[1:], hint="Without strict this is a warning.")
 
@@ -128,7 +128,9 @@ class CompileOptions:
 
     def ineffective(self) -> list[str]:
         """What was asked for and has no effect on these targets, a sentence each."""
-        found = []
+        found: list[str] = []
+        if any(t.family == "cuda" for t in self.targets):
+            return found
         if _NO_EFFECT[self.mode]:
             found.append(f"mode '{self.mode}' has no effect on target cpu ({_NO_EFFECT[self.mode]} are for GPUs)")
         if self.tune:
@@ -169,14 +171,14 @@ def _dtype_name(dtype: object) -> str | None:
 
 
 def parse_targets(target: str | Sequence[str]) -> tuple[Target, ...]:
-    """Targets by name: "cpu" (this machine's level), "cpu:x86-64-v3", or several with commas between; each once."""
+    """Targets by name: "cpu" (this machine's level), "cpu:x86-64-v3", "cuda:sm_90", or several with commas between;
+    each once."""
     names = [name.strip() for name in (target.split(",") if isinstance(target, str) else target)]
-    known = ["cpu", *(t.name for t in TARGETS)]
+    known = known_names()
     for name in filter(None, names):
-        if name.partition(":")[0] in ("cuda", "gpu", "hip", "rocm", "nvidia"):
+        if name.partition(":")[0] in ("hip", "rocm", "metal", "xpu", "mps"):
             raise CompileError(
-                f"cannot compile for target '{name}': this build has no GPU backend",
-                hint=f"Targets: {', '.join(known)}.",
+                f"cannot compile for target '{name}': mycc has no backend for it", hint=f"Targets: {', '.join(known)}."
             )
         if name not in known and (near := difflib.get_close_matches(name, known, 1, 0.4)):
             raise CompileError(f"unknown target '{name}'", hint=f"Did you mean {near[0]}? Targets: {', '.join(known)}.")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ...runtime.errors import CompileError
 from . import linux
 
-__all__ = ["TARGETS", "Target", "host_target", "parse_targets"]
+__all__ = ["CUDA_TARGETS", "TARGETS", "Family", "Target", "host_target", "parse_targets"]
+
+Family = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """An instruction set level to compile for.
+    """A machine to compile for: an instruction set level of a CPU, or a GPU.
 
-    name: as the user and the manifest write it; arch: as `uname -m` says it; isa: folder of the package under lib/;
-    flags: of GCC and Clang; lanes: float32 elements of a vector.
+    name: as the user and the manifest write it; arch: of the host program, as `uname -m` says it; isa: folder of the
+    package under lib/; flags: of GCC and Clang for the host program; lanes: float32 elements of a vector.
+    family: "cpu" or "cuda". Of a GPU: capability (90 is compute capability 9.0), sms (multiprocessors of the largest
+    chip of that capability), ptx: code that the driver compiles where it runs, for chips that have none of their own.
     """
 
     name: str
@@ -23,6 +28,10 @@ class Target:
     isa: str
     flags: tuple[str, ...]
     lanes: int
+    family: Family = "cpu"
+    capability: int = 0
+    sms: int = 0
+    ptx: bool = False
 
 
 def _x86(level: str, lanes: int, *flags: str) -> Target:
@@ -39,6 +48,22 @@ TARGETS: tuple[Target, ...] = (
     Target("cpu:aarch64", "aarch64", "aarch64", ("-march=armv8-a", "-mno-outline-atomics"), 4),
 )
 
+#: the host program of a GPU target runs on every CPU of the builder's architecture
+_PLAIN = {"x86_64": ("-march=x86-64-v2",), "aarch64": ("-march=armv8-a", "-mno-outline-atomics")}
+
+
+def _cuda(name: str, capability: int, sms: int, ptx: bool = False) -> Target:
+    arch = linux.machine()
+    return Target(f"cuda:{name}", arch, f"cuda-{name}", _PLAIN.get(arch, ()), 1, "cuda", capability, sms, ptx)
+
+
+CUDA_TARGETS: tuple[Target, ...] = (
+    _cuda("sm_80", 80, 108),  # A100
+    _cuda("sm_90", 90, 132),  # H100 and H200, SXM
+    _cuda("sm_100", 100, 148),  # B200
+    _cuda("ptx", 80, 108, ptx=True),
+)
+
 # x86-64 psABI, table 3.1 (micro-architecture levels), in the words of /proc/cpuinfo: what each level adds.
 _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("cpu:x86-64-v2", frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})),
@@ -50,16 +75,36 @@ _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
 def parse_targets(text: str) -> tuple[Target, ...]:
     """The targets that a comma-separated list names, in its order, each once.
 
-    "cpu" is the level of the CPU at hand, under its full name; "cpu:x86-64-v3" and the like name a level.
+    "cpu" is the level of the CPU at hand, under its full name; "cpu:x86-64-v3" and the like name a level. "cuda" is the
+    GPU at hand, "cuda:sm_90" and the like name one, "cuda:ptx" is code for chips of compute capability 8.0 and later.
 
     Raises:
-        CompileError: an unknown name, an empty list, or a CPU below every level.
+        CompileError: an unknown name, an empty list, a CPU below every level, or no GPU where "cuda" is asked for.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise CompileError("no target is named", hint=_known())
-    found = [host_target() if name == "cpu" else _by_name(name) for name in names]
+    devices = {"cpu": host_target, "cuda": device_target}
+    found = [devices[name]() if name in devices else _by_name(name) for name in names]
     return tuple(dict.fromkeys(found))
+
+
+def device_target() -> Target:
+    """The target of this machine's first GPU.
+
+    Raises:
+        CompileError: there is no driver or no device, or no target for it.
+    """
+    from .device import compute_capability
+
+    capability = compute_capability()
+    for target in CUDA_TARGETS:
+        if target.capability == capability and not target.ptx:
+            return target
+    if capability > 80:
+        return _by_name("cuda:ptx")
+    version = f"{capability // 10}.{capability % 10}"
+    raise CompileError(f"this GPU has compute capability {version}; mycc compiles for 8.0 and later", hint=_known())
 
 
 def host_target(arch: str | None = None, flags: frozenset[str] | None = None) -> Target:
@@ -98,11 +143,17 @@ def runs_on(name: str, host: Target) -> bool:
 
 
 def _by_name(name: str) -> Target:
-    for target in TARGETS:
+    for target in (*TARGETS, *CUDA_TARGETS):
         if target.name == name:
             return target
     raise CompileError(f"unknown target {name!r}", hint=_known())
 
 
+def known_names() -> list[str]:
+    """Every name that `parse_targets` takes."""
+    return ["cpu", *(t.name for t in TARGETS), "cuda", *(t.name for t in CUDA_TARGETS)]
+
+
 def _known() -> str:
-    return "Known targets: cpu (the level of this machine), " + ", ".join(target.name for target in TARGETS) + "."
+    cpu, cuda = (", ".join(target.name for target in targets) for targets in (TARGETS, CUDA_TARGETS))
+    return f"Known targets: cpu (the level of this machine), {cpu}; cuda (this machine's GPU), {cuda}."

@@ -84,7 +84,8 @@ class WorkArg:
 
 @dataclass(frozen=True)
 class StatusArg:
-    """The pointer to the call's i32 status word: a kernel stores `launch + 1` there when an index is out of range."""
+    """The pointer to the call's i32 status word: a kernel stores its launch's number there when an index is out of
+    range."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class TritonScope:
         rows = [KernelParam(name, f"*{SIGNATURE[b.dtype]}", ALIGNMENT) for b, name in self.buffers.items()]
         rows += [KernelParam(name, "i64" if self.wide else "i32") for name in self.sizes.values()]
         if self.checks:
-            rows += [KernelParam(STATUS, "*i32", ALIGNMENT), KernelParam(LAUNCH, "i32")]
+            rows += [KernelParam(STATUS, "*i32", 4), KernelParam(LAUNCH, "i32")]
         return tuple(rows)
 
     def args(self) -> tuple[LaunchArgument, ...]:
