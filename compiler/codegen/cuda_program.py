@@ -1,0 +1,235 @@
+"""The host program of a GPU target: size formulas, memory plan and kernel launches, as a view for its template.
+
+    launch(call, 3 /* gemm_gelu_bf16 */, floor_div(size_rows + 63, 64), 48, 1, input_x, call->weights + 4096, temp_h);
+
+One C++ file; the compiled kernels lie beside it in one member of the package (`pack_images`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ir.dtypes import DTYPES
+from ..ir.index import Index
+from ..ir.nodes import Buffer
+from ..schedule import Schedule
+from .emit import Emitter
+from .program import BufferView, PointerView
+from .render import environment
+from .scope import Scope, size_name
+from .triton.kernel import BufferArg, Launch, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg, ZerosArg
+
+__all__ = ["CompiledKernel", "CudaEntrySource", "cuda_entry_view", "pack_images", "render_cuda_program"]
+
+DEPENDENT = 1  # MYCC_GPU_DEPENDENT of abi.h
+IMAGE_ALIGNMENT = 64
+#: kind of the buffer of the memory plan that WorkArg points to
+WORK = "work"
+_BYTES = {"i1": 1, "i8": 1, "u8": 1, "i16": 2, "fp16": 2, "bf16": 2, "i32": 4, "u32": 4, "fp32": 4, "i64": 8, "fp64": 8}
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A kernel's image (a cubin, or PTX that ends with NUL) and what its launch needs of the compiler's metadata.
+
+    threads: of a block. shared: bytes of dynamic shared memory. scratch_bytes, scratch_alignment: global scratch of a
+    block. hidden: pointers that the compiler added behind the parameters.
+    """
+
+    symbol: str
+    image: bytes
+    threads: int
+    shared: int
+    scratch_bytes: int = 0
+    scratch_alignment: int = 1
+    hidden: int = 2
+
+
+@dataclass(frozen=True)
+class CudaEntrySource:
+    """What the host program needs of one entry point. The launches carry the final names of their kernels."""
+
+    schedule: Schedule
+    launches: tuple[Launch, ...]
+    input_shapes: tuple[tuple[Index, ...], ...]
+    output_shapes: tuple[tuple[Index, ...], ...]
+
+
+@dataclass(frozen=True)
+class LaunchView:
+    kernel: int
+    symbol: str
+    comment: str
+    grid: tuple[str, ...]
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CudaEntryView:
+    """An entry point as the template sees it; dimensions, sizes and grids are C++ expressions over the symbols."""
+
+    name: str
+    symbol: str
+    symbols: tuple[str, ...]
+    n_inputs: int
+    n_outputs: int
+    input_dims: tuple[str, ...]
+    output_dims: tuple[str, ...]
+    buffers: tuple[BufferView, ...]
+    offsets: tuple[int, ...] | None
+    arena: int
+    pointers: tuple[PointerView, ...]
+    calls: tuple[LaunchView, ...]
+    zero_bytes: str  # "" when no kernel counts
+    failures: tuple[str, ...]  # C++ string literals; empty when no kernel can fail
+
+
+@dataclass(frozen=True)
+class KernelView:
+    symbol: str
+    offset: int
+    bytes: int
+    threads: int
+    shared: int
+    flags: int
+    param_bytes: tuple[int, ...]
+    scratch_params: int
+    scratch_bytes: int
+    scratch_alignment: int
+
+
+def pack_images(kernels: Sequence[CompiledKernel]) -> tuple[bytes, tuple[int, ...]]:
+    """All images in one piece, equal ones once, and the offset of each kernel's."""
+    packed, places, offsets = bytearray(), dict[bytes, int](), []
+    for kernel in kernels:
+        if kernel.image not in places:
+            packed.extend(bytes(-len(packed) % IMAGE_ALIGNMENT))
+            places[kernel.image] = len(packed)
+            packed.extend(kernel.image)
+        offsets.append(places[kernel.image])
+    return bytes(packed), tuple(offsets)
+
+
+def render_cuda_program(
+    entries: Sequence[CudaEntrySource],
+    kernels: Sequence[CompiledKernel],
+    target: str,
+    weights: Mapping[Buffer, int],
+    device_weights: tuple[int, int],
+) -> str:
+    """The text of the host program.
+
+    kernels: all distinct ones, in the order of `pack_images`. weights: byte offset of each const buffer in the weights'
+    data. device_weights: the part of that data which the kernels read.
+    """
+    numbers = {k.symbol: i for i, k in enumerate(kernels)}
+    views = [cuda_entry_view(entry, i, numbers, weights) for i, entry in enumerate(entries)]
+    launched = {launch.kernel.symbol: launch for entry in entries for launch in entry.launches}
+    _, offsets = pack_images(kernels)
+    rows = [_kernel_view(k, offset, launched[k.symbol]) for k, offset in zip(kernels, offsets, strict=True)]
+    template = environment("host").get_template("cuda_program.cpp.j2")
+    return template.render(target=target, entries=views, kernels=rows, weights=device_weights)
+
+
+def cuda_entry_view(
+    entry: CudaEntrySource, position: int, numbers: Mapping[str, int], weights: Mapping[Buffer, int]
+) -> CudaEntryView:
+    """numbers: of the kernels, by symbol."""
+    schedule, text = entry.schedule, Emitter(Scope(frozenset()), None)
+    memory = schedule.memory
+    return CudaEntryView(
+        schedule.program.name,
+        f"entry{position}",
+        tuple(size_name(s) for s in schedule.program.sizes),
+        len(schedule.program.inputs),
+        len(schedule.program.outputs),
+        tuple(text.index(d) for shape in entry.input_shapes for d in shape),
+        tuple(text.index(d) for shape in entry.output_shapes for d in shape),
+        tuple(BufferView(t.first, t.last, text.index(t.bytes)) for t in memory.lifetimes),
+        memory.offsets,
+        memory.arena,
+        _pointers(entry),
+        tuple(
+            LaunchView(
+                numbers[launch.kernel.symbol],
+                launch.kernel.symbol,
+                _comment(launch),
+                tuple(text.index(g) for g in launch.grid),
+                tuple(
+                    _argument(a, p.type, i + 1, text, weights)
+                    for a, p in zip(launch.args, launch.kernel.params, strict=True)
+                ),
+            )
+            for i, launch in enumerate(entry.launches)
+        ),
+        _zero_bytes(entry.launches, text),
+        _failures(entry.launches),
+    )
+
+
+def _kernel_view(kernel: CompiledKernel, offset: int, launch: Launch) -> KernelView:
+    params = tuple(8 if p.type.startswith("*") else _BYTES[p.type] for p in launch.kernel.params)
+    return KernelView(
+        kernel.symbol, offset, len(kernel.image), kernel.threads, kernel.shared, DEPENDENT if launch.kernel.pdl else 0,
+        params, kernel.hidden, kernel.scratch_bytes, kernel.scratch_alignment,
+    )  # fmt: skip
+
+
+def _pointers(entry: CudaEntrySource) -> tuple[PointerView, ...]:
+    """Addresses of the buffers that launches name."""
+    program = entry.schedule.program
+    used = {a.buffer for launch in entry.launches for a in launch.args if isinstance(a, BufferArg)}
+    if any(isinstance(a, WorkArg) for launch in entry.launches for a in launch.args):
+        used |= {t.buffer for t in entry.schedule.memory.lifetimes if t.buffer.kind == WORK}
+    rows = [(b, "const uint8_t *", f"call->inputs[{i}]") for i, b in enumerate(program.inputs)]
+    rows += [(b, "uint8_t *", f"call->outputs[{i}]") for i, b in enumerate(program.outputs)]
+    for i, t in enumerate(entry.schedule.memory.lifetimes):
+        rows.append((t.buffer, "uint8_t *", f"(call->arena + call->offsets[{i}])"))
+    return tuple(PointerView(_name(b), kind, address) for b, kind, address in rows if b in used)
+
+
+def _name(buffer: Buffer) -> str:
+    if buffer.kind == WORK:
+        return WORK
+    return f"{buffer.kind}_{''.join(ch if ch.isalnum() else '_' for ch in buffer.name)}"
+
+
+def _argument(arg: LaunchArgument, kind: str, launch: int, text: Emitter, weights: Mapping[Buffer, int]) -> str:
+    """The C++ of an argument; `kind` is the parameter's type."""
+    match arg:
+        case BufferArg(buffer, offset):
+            distance = offset * DTYPES[buffer.dtype].size
+            if buffer.kind == "const":
+                return f"call->weights + {text.index(distance + weights[buffer])}"
+            return _name(buffer) if distance.constant == 0 else f"{_name(buffer)} + ({text.index(distance)})"
+        case SizeArg(value):
+            return f"{kind}({text.index(value)})"
+        case ZerosArg():
+            return "call->zeros"
+        case WorkArg():
+            return WORK
+        case StatusArg():
+            return "call->status"
+        case LaunchArg():
+            return f"i32({launch})"
+
+
+def _comment(launch: Launch) -> str:
+    return launch.origin.describe().replace("\\", "/").replace("\n", " ") or launch.kernel.symbol
+
+
+def _zero_bytes(launches: Sequence[Launch], text: Emitter) -> str:
+    """The largest of what the launches ask for: each leaves the memory as it was."""
+    sizes = dict.fromkeys(text.index(a.bytes) for launch in launches for a in launch.args if isinstance(a, ZerosArg))
+    largest = ""
+    for size in sizes:
+        largest = f"maximum({largest}, {size})" if largest else size
+    return largest
+
+
+def _failures(launches: Sequence[Launch]) -> tuple[str, ...]:
+    if not any(isinstance(a, StatusArg) for launch in launches for a in launch.args):
+        return ()
+    return tuple(json.dumps(f"index out of range in {_comment(launch)}", ensure_ascii=False) for launch in launches)
