@@ -1,4 +1,7 @@
-"""Size formulas of the manifest: integers, symbol names, + - * // and parentheses, e.g. "2*batch*(seq + 1)"."""
+"""Size formulas of the manifest: integers, symbol names, + - * // and parentheses, e.g. "2*batch*(seq + 1)".
+
+Those of kernels (operations and bytes) may also hold %, min(a, b) and max(a, b).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["evaluate", "evaluate_shape"]
 
-_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|//|[-+*()])")
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|//|[-+*%(),])")
+_FUNCTIONS = {"min": min, "max": max}
 
 
 def evaluate(formula: int | str, symbols: Mapping[str, int]) -> int:
@@ -48,11 +52,11 @@ def _sum(tokens: list[str], symbols: Mapping[str, int], formula: str) -> int:
 
 def _product(tokens: list[str], symbols: Mapping[str, int], formula: str) -> int:
     value = _atom(tokens, symbols, formula)
-    while tokens and tokens[-1] in ("*", "//"):
-        if tokens.pop() == "*":
-            value *= _atom(tokens, symbols, formula)
-        else:
-            value //= _atom(tokens, symbols, formula)
+    while tokens and tokens[-1] in ("*", "//", "%"):
+        operator, operand = tokens.pop(), _atom(tokens, symbols, formula)
+        if operator != "*" and operand == 0:
+            raise ValueError(f"{formula!r} divides by zero")
+        value = value * operand if operator == "*" else value // operand if operator == "//" else value % operand
     return value
 
 
@@ -62,11 +66,22 @@ def _atom(tokens: list[str], symbols: Mapping[str, int], formula: str) -> int:
         return -_atom(tokens, symbols, formula)
     if token == "(":
         value = _sum(tokens, symbols, formula)
-        if not tokens or tokens.pop() != ")":
-            raise ValueError(f"a parenthesis of {formula!r} is not closed")
+        _expect(")", tokens, formula)
         return value
+    if token in _FUNCTIONS and tokens and tokens[-1] == "(":
+        _expect("(", tokens, formula)
+        first = _sum(tokens, symbols, formula)
+        _expect(",", tokens, formula)
+        second = _sum(tokens, symbols, formula)
+        _expect(")", tokens, formula)
+        return _FUNCTIONS[token](first, second)
     if token.isdigit():
         return int(token)
     if token in symbols:
         return symbols[token]
     raise ValueError(f"{formula!r} is not a size formula over {', '.join(symbols) or 'no symbols'}")
+
+
+def _expect(token: str, tokens: list[str], formula: str) -> None:
+    if not tokens or tokens.pop() != token:
+        raise ValueError(f"a parenthesis of {formula!r} is not closed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .arrays import as_tensor
@@ -13,11 +13,18 @@ from .errors import InputError
 from .execute import generated_inputs
 from .formula import evaluate
 from .loader import EntryPoint, load
+from .roof import Roof, measure_roof
 
-__all__ = ["bench_package"]
+__all__ = ["Timing", "bench_package", "kernel_medians", "products", "time_runs", "timing"]
+
+Timing = dict[str, Any]
+Row = Mapping[str, Any]
 
 _WARM_UP = 3
 _LEAST_RUNS, _MOST_RUNS, _LEAST_SECONDS = 10, 10_000, 1.0
+_PROFILES, _PROFILE_SECONDS = 200, 1.0  # of kernels: at most so many runs, and about so long
+#: kernels whose operations are multiply-adds; those of others are estimates
+PRODUCTS = ("gemm", "conv", "attention")
 
 
 def bench_package(
@@ -36,12 +43,15 @@ def bench_package(
         threads: threads of a run; None: one per core.
         sizes: values of the size symbols (default: those of the certificate).
         runs: number of timed runs; None: at least 10 and at least one second.
-        kernels: also time each kernel.
+        kernels: also measure the machine's roof, and time each kernel beside it.
 
     Returns:
         path, target, threads, entry, sizes, runs, load_ms, first_run_ms, median_ms, min_ms, p90_ms (milliseconds), and
-        with `kernels` a list of name, ops, sources, us (microseconds a run), share (of all kernels), gflops, gbytes
-        (per second; None where the manifest does not say).
+        with `kernels`: roof (Roof.as_dict(); None where it cannot be measured), gflops (of all products, in a run),
+        percent (share of the FMA roof over the whole run), and kernels, a list of name, kind, ops, sources, choice (the
+        tuner's, {} without), us (median microseconds of a run), share (of all kernels), gflops, gbytes (per second;
+        None where the manifest does not say), percent (of the least time that the roof allows), bound ("compute" or
+        "memory", whichever takes longer there).
 
     Raises:
         LoadError, InputError, RunError
@@ -55,7 +65,7 @@ def bench_package(
     arrays = generated_inputs(model, function, sizes)
     tensors = [as_tensor(a, port.dtype) for a, port in zip(arrays, function.signature.inputs, strict=True)]
     first = _time_run(function, tensors)
-    times = _time_runs(function, tensors, runs)
+    times = _times(function, tensors, runs)
     values = function.sizes([array.shape for array in arrays])
     result: dict[str, Any] = {
         "path": os.fspath(path), "target": model.target, "threads": model.threads, "entry": function.name,
@@ -65,9 +75,52 @@ def bench_package(
     }  # fmt: skip
     if kernels:
         row = next(row for row in model.manifest["entry_points"] if row["name"] == function.name)
-        nanoseconds = function.profile(tensors, max(3, min(len(times), 50)))
-        result["kernels"] = _kernel_times(row["kernels"], nanoseconds, values)
+        roof = measure_roof(model.threads) if model.target.startswith("cpu") else None
+        nanoseconds = kernel_medians(function, tensors, runs)
+        weights = model.manifest["weights"]["size"]
+        flops = products(row["kernels"], values)
+        result["roof"] = roof.as_dict() if roof else None
+        result["gflops"] = flops / 1e9
+        result["percent"] = 1e5 * flops / 1e9 / result["median_ms"] / roof.gflops if roof else None
+        result["kernels"] = _kernel_rows(row["kernels"], nanoseconds, values, roof, weights)
     return result
+
+
+def kernel_medians(function: EntryPoint, tensors: Sequence[Any], runs: int | None = None) -> list[float]:
+    """Nanoseconds of each kernel, in order of execution: medians over `runs` runs (None: about a second)."""
+    function.profile(tensors, 1)
+    samples = [function.profile(tensors, 1)]
+    end = time.perf_counter() + _PROFILE_SECONDS
+    while len(samples) < (runs or _PROFILES) and (runs is not None or len(samples) < 3 or time.perf_counter() < end):
+        samples.append(function.profile(tensors, 1))
+    return [statistics.median(column) for column in zip(*samples, strict=True)]
+
+
+def products(rows: Sequence[Row], sizes: Mapping[str, int]) -> int:
+    """The floating-point operations of all matrix products, convolutions and attentions of a run."""
+    wanted = (row["flops"] for row in rows if row.get("kind") in PRODUCTS and row.get("flops") not in (None, ""))
+    return sum(evaluate(formula, sizes) for formula in wanted)
+
+
+# -- times of runs, for every tool that takes them --------------------------------------------------------------------
+
+
+def time_runs(run: Callable[[], Any], seconds: float, least: int = 3, most: int = 100_000) -> list[float]:
+    """Seconds of each run, for about `seconds` in all."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < least or (time.perf_counter() < end and len(times) < most):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def timing(times: Sequence[float]) -> Timing:
+    """median, best and p90 of times, and how many there are."""
+    ordered = sorted(times)
+    return {"median": statistics.median(ordered), "best": ordered[0], "p90": ordered[(len(ordered) * 9) // 10],
+            "runs": len(ordered)}  # fmt: skip
 
 
 def _time_run(function: EntryPoint, tensors: Sequence[Any]) -> float:
@@ -76,37 +129,52 @@ def _time_run(function: EntryPoint, tensors: Sequence[Any]) -> float:
     return time.perf_counter() - start
 
 
-def _time_runs(function: EntryPoint, tensors: Sequence[Any], runs: int | None) -> list[float]:
+def _times(function: EntryPoint, tensors: Sequence[Any], runs: int | None) -> list[float]:
     for _ in range(_WARM_UP):
         function.run_flat(tensors)
     if runs is not None:
         return [_time_run(function, tensors) for _ in range(runs)]
-    times: list[float] = []
-    end = time.perf_counter() + _LEAST_SECONDS
-    while len(times) < _LEAST_RUNS or (time.perf_counter() < end and len(times) < _MOST_RUNS):
-        times.append(_time_run(function, tensors))
-    return times
+    return time_runs(lambda: function.run_flat(tensors), _LEAST_SECONDS, _LEAST_RUNS, _MOST_RUNS)
 
 
-def _kernel_times(
-    rows: Sequence[Mapping[str, Any]], nanoseconds: Sequence[int], sizes: Mapping[str, int]
+# -- kernels beside the roof ------------------------------------------------------------------------------------------
+
+
+def _kernel_rows(
+    rows: Sequence[Row], nanoseconds: Sequence[float], sizes: Mapping[str, int], roof: Roof | None, weights: int
 ) -> list[dict[str, Any]]:
     total = sum(nanoseconds) or 1
     return [
         {
             "name": row["name"],
+            "kind": row.get("kind", ""),
             "ops": row["ops"],
             "sources": row["sources"],
+            "choice": row.get("choice", {}),
             "us": spent / 1e3,
             "share": spent / total,
             "gflops": _rate(row.get("flops"), sizes, spent),
             "gbytes": _rate(row.get("bytes"), sizes, spent),
+            **_beside_roof(row, sizes, spent, roof, weights),
         }
         for row, spent in zip(rows, nanoseconds, strict=True)
     ]
 
 
-def _rate(formula: int | str | None, sizes: Mapping[str, int], nanoseconds: int) -> float | None:
+def _beside_roof(
+    row: Row, sizes: Mapping[str, int], nanoseconds: float, roof: Roof | None, weights: int
+) -> dict[str, Any]:
+    """percent and bound of one kernel."""
+    if roof is None or nanoseconds <= 0 or "weights" not in row:
+        return {"percent": None, "bound": None}
+    flops, moved, written, constant = (evaluate(row[key], sizes) for key in ("flops", "bytes", "writes", "weights"))
+    counted = flops if row["kind"] in PRODUCTS else 0
+    memory = roof.seconds(0, moved - written - constant, written, constant, weights)
+    least = roof.seconds(counted, moved - written - constant, written, constant, weights)
+    return {"percent": 1e11 * least / nanoseconds, "bound": "compute" if least > memory else "memory"}
+
+
+def _rate(formula: int | str | None, sizes: Mapping[str, int], nanoseconds: float) -> float | None:
     """Per nanosecond, which is giga per second."""
     if formula in (None, "") or nanoseconds <= 0:
         return None

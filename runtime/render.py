@@ -47,9 +47,21 @@ def render_bench(result: Mapping[str, Any]) -> RenderableType:
         f"({result['runs']} runs)"
     )
     parts: list[RenderableType] = [Text(head), Text(times)]
+    if result.get("roof"):
+        parts.append(Text(_roof_line(result)))
     if result.get("kernels"):
         parts += [Text(""), _time_table(result["kernels"])]
     return Group(*parts)
+
+
+def _roof_line(result: Mapping[str, Any]) -> str:
+    """`roof of 2 threads 470 GFLOP/s, 41 GB/s from memory; the products of a run, 22.3 GFLOP, at 81 % of it`"""
+    roof = result["roof"]
+    limits = f"{roof['gflops']:.0f} GFLOP/s, {roof['read'][-1][1]:.0f} GB/s from memory"
+    line = f"roof of {roof['threads']} thread{'s' if roof['threads'] > 1 else ''} {limits}"
+    if result["gflops"]:
+        line += f"; the products of a run, {result['gflops']:.3g} GFLOP, at {result['percent']:.0f} % of it"
+    return line
 
 
 def _table(*columns: tuple[str, str]) -> Table:
@@ -82,13 +94,23 @@ def _member_table(members: Mapping[str, int]) -> Table:
 
 
 def _time_table(kernels: Iterable[Mapping[str, Any]]) -> Table:
-    table = _table(("us", "right"), ("share", "right"), ("GFLOP/s", "right"), ("GB/s", "right"), ("kernel", "left"),
-                   ("ops", "left"), ("source", "left"))  # fmt: skip
-    for kernel in sorted(kernels, key=lambda kernel: -kernel["us"]):
+    kernels = sorted(kernels, key=lambda kernel: -kernel["us"])
+    tuned = any(kernel["choice"] for kernel in kernels)
+    table = _table(("us", "right"), ("share", "right"), ("GFLOP/s", "right"), ("GB/s", "right"), ("of roof", "right"),
+                   ("bound by", "left"), ("kernel", "left"), *((("tuned", "left"),) if tuned else ()), ("ops", "left"),
+                   ("source", "left"))  # fmt: skip
+    for kernel in kernels:
         rates = ["" if kernel[key] is None else f"{kernel[key]:.1f}" for key in ("gflops", "gbytes")]
-        texts = (Text(kernel["name"]), Text(_short(kernel["ops"])), Text(_short(kernel["sources"])))
-        table.add_row(f"{kernel['us']:.1f}", f"{100 * kernel['share']:.1f} %", *rates, *texts)
+        percent = "" if kernel["percent"] is None else f"{kernel['percent']:.0f} %"
+        texts = [kernel["bound"] or "", kernel["name"], *([choice_text(kernel["choice"])] if tuned else [])]
+        texts += [_short(kernel["ops"]), _short(kernel["sources"])]
+        table.add_row(f"{kernel['us']:.1f}", f"{100 * kernel['share']:.1f} %", *rates, percent, *map(Text, texts))
     return table
+
+
+def choice_text(choice: Mapping[str, Any]) -> str:
+    """A kernel's choice as a person reads it: `depth 256, method direct`."""
+    return ", ".join(f"{name} {value}" for name, value in choice.items())
 
 
 def _short(names: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ The loops are those of runtime/src/roof.cpp, one thread each; all threads run th
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import os
 import platform
@@ -62,7 +63,7 @@ def _at(curve: tuple[tuple[int, float], ...], size: float) -> float:
     """GB/s for a working set: between two measured sizes by the logarithm of the size."""
     if size <= curve[0][0]:
         return curve[0][1]
-    for (low, slow), (high, fast) in zip(curve, curve[1:], strict=False):
+    for (low, slow), (high, fast) in itertools.pairwise(curve):
         if size <= high:
             part = math.log(size / low) / math.log(high / low)
             return slow + part * (fast - slow)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.dtypes import DTYPES
 from ..ir.expr import Call
 from ..ir.index import Index, as_index, product
-from ..ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Node, Reduce
+from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Node, Reduce, Routine, Scan, Scatter
 from .cost import OPERATOR_COST
 from .schedule import Schedule
+from .traffic import traffic
 
 
 def kernel_rows(schedule: Schedule, symbols: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -18,37 +18,35 @@ def kernel_rows(schedule: Schedule, symbols: tuple[str, ...]) -> list[dict[str, 
 
 
 def _row(node: AnyNode, name: str) -> dict[str, Any]:
+    moved = traffic(node)
     return {
         "name": name,
         "kind": type(node).__name__.lower(),
         "ops": list(node.origin.ops),
         "sources": list(node.origin.lines),
         "flops": str(flops(node)),
-        "bytes": str(_bytes(node.reads()) + _bytes(node.writes())),
-        "writes": str(_bytes(node.writes())),
+        "bytes": str(moved.total),
+        "writes": str(moved.written),
+        "weights": str(moved.weights),
         "buffers": [f"{b.kind}:{b.name}" for b in (*node.reads(), *node.writes())],
     }
 
 
-def _bytes(buffers: tuple[Buffer, ...]) -> Index:
-    total = as_index(0)
-    for b in buffers:
-        total = total + b.size * DTYPES[b.dtype].size
-    return total
-
-
 def flops(node: Node) -> Index:
-    """Multiplications and additions of a kernel; other operators at their estimated cost."""
+    """Multiplications and additions of a matrix kernel's product; of other kernels its operators, at estimated cost."""
     match node:
         case Gemm():
-            return node.extent * node.k * 2 + _pointwise(node, node.extent)
+            return node.extent * node.k * 2
         case Conv():
             taps = node.window.kernel[0] * node.window.kernel[1]
             inner = node.in_shape[3] // as_index(node.window.groups)
-            return node.extent * inner * (2 * taps) + _pointwise(node, node.extent)
+            return node.extent * inner * (2 * taps)
         case Attention():
-            rows = product(v.extent for v in node.dims[:3])
-            return rows * node.keys * (node.head_size + node.dims[3].extent) * 2
+            batch, heads, queries, size = (v.extent for v in node.dims)
+            scores = queries * node.keys
+            if node.causal and queries == node.keys:  # half of them are not computed
+                scores = queries * (queries + 1) // 2
+            return batch * heads * scores * (node.head_size + size) * 2
         case Nest():
             total = as_index(0)
             for stage in node.stages:
@@ -58,6 +56,12 @@ def flops(node: Node) -> Index:
             return _pointwise(node, node.extent * product(v.extent for v in node.rdims))
         case Map():
             return _pointwise(node, node.extent)
+        case Scan():
+            return _pointwise(node, node.extent * node.step.extent)
+        case Scatter():
+            return _pointwise(node, product(v.extent for v in node.udims))
+        case Routine():
+            return node.count * product(node.sizes)
     raise TypeError(type(node).__name__)
 
 

@@ -150,15 +150,16 @@ def test_bench(package: Path) -> None:
         ("(seq + 1) // 2 - 1", 1),
         ("-seq + 5", 1),
         ("seq//2*2", 4),
+        ("min(seq, 2*batch) + max(1, seq % 3)", 5),
     ],
 )
 def test_formulas(formula: int | str, value: int) -> None:
     assert evaluate(formula, {"batch": 3, "seq": 4}) == value
 
 
-@pytest.mark.parametrize("formula", ["", "2*", "(batch", "batch seq", "x", "2**3", "batch; 1"])
+@pytest.mark.parametrize("formula", ["", "2*", "(batch", "batch seq", "x", "2**3", "batch; 1", "min(1)", "seq // 0"])
 def test_wrong_formulas(formula: str) -> None:
-    with pytest.raises(ValueError, match=r"formula|not closed"):
+    with pytest.raises(ValueError, match=r"formula|not closed|by zero"):
         evaluate(formula, {"batch": 3, "seq": 4})
 
 

@@ -1,0 +1,56 @@
+"""The machine's roof, and kernels beside it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mycc.runtime import roof as roofs
+from mycc.runtime.measure import _beside_roof, products, timing
+from mycc.runtime.roof import Roof, machine_facts, measure_roof
+
+SIZES = roofs.WORKING_SETS
+ROOF = Roof(1, 100.0, tuple(zip(SIZES, (200.0, 100.0, 30.0), strict=True)),
+            tuple(zip(SIZES, (160.0, 80.0, 20.0), strict=True)))  # fmt: skip
+
+
+def test_measured_roof_is_of_this_machine() -> None:
+    found = measure_roof(2, seconds=0.005)
+    assert found is not None
+    assert found.threads == 2
+    assert found.gflops > 1
+    assert [size for size, _ in found.read] == list(SIZES)
+    assert all(rate > 0.1 for _, rate in (*found.read, *found.copy))
+    assert found.memory == found.read[-1][1]
+    assert json.loads(json.dumps(found.as_dict()))["gflops"] == found.gflops
+    assert machine_facts()["cores"] >= 1
+
+
+def test_no_roof_without_the_measuring_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofs, "_loaded", [None])
+    assert measure_roof(1) is None
+
+
+def test_least_seconds() -> None:
+    assert ROOF.seconds(flops=100e9, read=0, written=0, weights=0, all_weights=0) == pytest.approx(1)
+    in_memory = ROOF.seconds(flops=0, read=0, written=0, weights=30e9, all_weights=1 << 40)
+    assert in_memory == pytest.approx(1)
+    cached = ROOF.seconds(flops=0, read=SIZES[0] / 2, written=SIZES[0] / 2, weights=0, all_weights=0)
+    assert cached == pytest.approx(SIZES[0] / 160e9)
+    between = ROOF.seconds(flops=0, read=1 << 20, written=0, weights=0, all_weights=0)
+    assert (1 << 20) / 200e9 < between < (1 << 20) / 100e9
+
+
+def test_a_kernel_is_bound_by_what_takes_longer() -> None:
+    row = {"kind": "gemm", "flops": "200*m", "bytes": "12*m", "writes": "4*m", "weights": "4*m"}
+    found = _beside_roof(row, {"m": 1000}, 4000.0, ROOF, 1000)
+    assert found == {"percent": pytest.approx(50.0), "bound": "compute"}
+    estimate = _beside_roof({**row, "kind": "map"}, {"m": 1000}, 4000.0, ROOF, 1000)
+    assert estimate["bound"] == "memory"
+    assert estimate["percent"] < 50
+    assert _beside_roof({"kind": "map"}, {}, 10.0, ROOF, 0) == {"percent": None, "bound": None}
+    assert products([row, {**row, "kind": "map"}, {"kind": "conv"}], {"m": 2}) == 400
+
+
+def test_timing() -> None:
+    assert timing([3.0, 1.0, 2.0]) == {"median": 2.0, "best": 1.0, "p90": 3.0, "runs": 3}
