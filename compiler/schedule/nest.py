@@ -21,14 +21,17 @@ from .remarks import Remarks
 MAX_LOCAL_BYTES = 16384
 
 
-def fuse_rows(graph: NodeGraph, remarks: Remarks) -> None:
-    """Groups every reduction over contiguous rows with the nodes that share its rows."""
+def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES) -> None:
+    """Groups every reduction over contiguous rows with the nodes that share its rows.
+
+    local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row.
+    """
     for node in list(graph.nodes):
         if isinstance(node, Reduce) and node in graph.nodes and reduces_contiguous(node):
-            _grow(graph, node, remarks)
+            _grow(graph, node, remarks, local_bytes)
 
 
-def _grow(graph: NodeGraph, seed: Reduce, remarks: Remarks) -> None:
+def _grow(graph: NodeGraph, seed: Reduce, remarks: Remarks, local_bytes: int) -> None:
     members: dict[AnyNode, Map | Reduce] = {seed: seed}
     rows = seed.dims
     while True:
@@ -42,7 +45,7 @@ def _grow(graph: NodeGraph, seed: Reduce, remarks: Remarks) -> None:
     ordered = sorted(members, key=graph.position)
     for node in ordered[1:]:
         remarks.fused(label(ordered[0]), label(node), "one kernel over the rows")
-    _merge(graph, [(n, members[n]) for n in ordered], rows)
+    _merge(graph, [(n, members[n]) for n in ordered], rows, local_bytes)
 
 
 def _next(
@@ -165,7 +168,9 @@ def _rename(node: Map | Reduce, names: dict[Var, Var], rows: tuple[Var, ...]) ->
     return replace(changed, dims=(*rows, *inner))
 
 
-def _merge(graph: NodeGraph, members: list[tuple[AnyNode, Map | Reduce]], rows: tuple[Var, ...]) -> None:
+def _merge(
+    graph: NodeGraph, members: list[tuple[AnyNode, Map | Reduce]], rows: tuple[Var, ...], local_bytes: int
+) -> None:
     """Replaces the members by one nest at the place of the last; results that only it reads become local to a row."""
     last = members[-1][0]
     outside = {b for n in graph.nodes if n not in dict(members) for b in n.reads()}
@@ -176,7 +181,7 @@ def _merge(graph: NodeGraph, members: list[tuple[AnyNode, Map | Reduce]], rows: 
     names: dict[Buffer, Buffer] = {}
     for stage in stages:
         for store in stage.stores:
-            local = _local(store, stage, rows)
+            local = _local(store, stage, rows, local_bytes)
             if store.buffer.kind == "temp" and store.buffer not in outside and local is not None:
                 names[store.buffer] = local
     stages = tuple(_localise(s, names, rows) for s in stages)
@@ -185,13 +190,13 @@ def _merge(graph: NodeGraph, members: list[tuple[AnyNode, Map | Reduce]], rows: 
     graph.replace(last, Nest(rows, (), origin, stages, tuple(names.values())))
 
 
-def _local(store: Store, stage: Map | Reduce, rows: tuple[Var, ...]) -> Buffer | None:
+def _local(store: Store, stage: Map | Reduce, rows: tuple[Var, ...], local_bytes: int) -> Buffer | None:
     """A buffer for one row of a result, when the rows are its slow digits and a row is small."""
     order = digits(store, stage.dims)
     if order is None or {v for v, _ in order[: len(rows)]} != set(rows):
         return None
     size = product(v.extent for v, _ in order[len(rows) :])
-    if size.constant is None or size.constant * 8 > MAX_LOCAL_BYTES:
+    if size.constant is None or size.constant * 8 > local_bytes:
         return None
     return Buffer(store.buffer.name, store.buffer.dtype, size, "local")
 

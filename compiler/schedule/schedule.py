@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..build.targets import Family
 from ..ir.nodes import Program
 from ..ir.printer import print_node
 from ..options import ScheduleOptions
+from .device import device_rewrites
 from .epilogue import fuse_epilogues
 from .graph import NodeGraph
 from .inline import inline_maps
 from .memory import MemoryPlan, plan_memory
 from .names import kernel_name
-from .nest import fuse_rows
+from .nest import MAX_LOCAL_BYTES, fuse_rows
 from .remarks import Remark, Remarks
+from .row_form import MAX_ROW, separate_rows
 
 DEFAULTS = ScheduleOptions()
 
@@ -39,11 +42,13 @@ class Schedule:
         return "\n".join(lines) + "\n"
 
 
-def schedule(program: Program, options: ScheduleOptions = DEFAULTS) -> Schedule:
+def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Family = "cpu") -> Schedule:
     """Fuses and orders a program; without `options.fuse` every node is a kernel (to find what a fusion breaks)."""
     remarks = Remarks()
     graph = NodeGraph(program)
     remove_dead(graph)
+    if family == "cuda":
+        device_rewrites(graph)
     if options.fuse:
         inline_maps(graph, remarks, recompute=False)  # chains become one expression ...
         if options.epilogues:
@@ -51,7 +56,10 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS) -> Schedule:
         inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
         if options.epilogues:
             fuse_epilogues(graph, remarks)
-        fuse_rows(graph, remarks)  # needs the epilogues: what is left are rows
+        # needs the epilogues: what is left are rows
+        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
+    if family == "cuda":
+        separate_rows(graph, remarks)
     result = graph.result()
     return Schedule(result, tuple(kernel_name(n) for n in result.nodes), plan_memory(result.nodes), remarks.rows())
 

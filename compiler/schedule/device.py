@@ -1,0 +1,68 @@
+"""What the schedule of a GPU program has beside the CPU's: rewrites that make more programs of few rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.expr import Acc, Load, substitute
+from ..ir.index import Atom, Index, Var, as_index, of, product
+from ..ir.nodes import Buffer, Fold, Reduce, Store
+from .graph import NodeGraph
+
+#: rows of a reduction that are enough programs for a GPU
+ENOUGH_ROWS = 64
+#: elements of a row that one program folds faster than two kernels
+LONG_ROW = 32768
+PARTS = 256
+#: folds whose parts are folded again
+AGAIN = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
+
+
+def device_rewrites(graph: NodeGraph) -> None:
+    """Rewrites before fusion, for targets of the family cuda."""
+    for node in list(graph.nodes):
+        if isinstance(node, Reduce):
+            _split_long_rows(graph, node)
+
+
+def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:
+    """acc[m] = fold over r:R      ->      part[m, c] = fold over l:R/C; acc[m] = fold over c:C of part[m, c]
+
+    For few rows that are long; C divides R, so that the parts are equal.
+    """
+    rows, length = product(v.extent for v in node.dims).constant, product(v.extent for v in node.rdims).constant
+    if rows is None or length is None or rows >= ENOUGH_ROWS or length < LONG_ROW:
+        return
+    if any(f.op not in AGAIN for f in node.folds) or len(node.folds) != 1:
+        return
+    parts = max(c for c in range(1, PARTS + 1) if length % c == 0)
+    if parts < 8:
+        return
+    (fold,) = node.folds
+    part, within = (
+        Var("c" + node.rdims[0].name, as_index(parts)),
+        Var("l" + node.rdims[0].name, as_index(length // parts)),
+    )
+    values = _digits(node.rdims, of(part) * (length // parts) + of(within))
+    flat = Index({})
+    for v in node.dims:
+        flat = flat * v.extent + of(v)
+    buffer = Buffer(f"{node.stores[0].buffer.name}_parts", fold.value.dtype, as_index(rows * parts), "temp")
+    place = flat * parts + of(part)
+    first_acc = Acc(f"{fold.acc.name}p", fold.acc.dtype)
+    first = Reduce(
+        (*node.dims, part), (Store(buffer, place, first_acc),), node.origin, (within,),
+        (Fold(first_acc, fold.op, substitute(fold.value, values)),),
+    )  # fmt: skip
+    second = replace(node, rdims=(part,), folds=(Fold(fold.acc, AGAIN[fold.op], Load(buffer, place)),))
+    graph.expand(node, (first, second))
+
+
+def _digits(loops: tuple[Var, ...], flat: Index) -> dict[Atom, Index]:
+    values: dict[Atom, Index] = {}
+    step = as_index(1)
+    for i in range(len(loops) - 1, -1, -1):
+        quotient = flat // step
+        values[loops[i]] = quotient % loops[i].extent if i else quotient
+        step = step * loops[i].extent
+    return values
