@@ -72,6 +72,10 @@ class Reader {
     if (!text) return out_of_memory(member->size);
     memcpy(text, data, member->size);
     manifest_.text = text;
+    char *hash = region_.array<char>(size_t(end - colon));
+    if (!hash) return out_of_memory(size_t(end - colon));
+    memcpy(hash, colon + 1, size_t(end - colon - 1));
+    manifest_.hash = hash;
     Span name;
     if (!text_of(json_.get(&json_.root(), "name"), &name)) return damaged("the name is missing");
     manifest_.name = name.data;
@@ -190,6 +194,10 @@ class Reader {
           !text_of(json_.get(row, "library"), &target.library) || !archive_.find(target.library))
         return damaged("a target is incomplete");
       target.name = name.data;
+      target.gpu = name.starts_with("cuda:");
+      text_of(json_.get(row, "arch"), &target.arch);
+      if (target.gpu && (!text_of(json_.get(row, "images"), &target.images) || !archive_.find(target.images)))
+        return damaged("a target has no kernels");
     }
     return MYCC_OK;
   }

@@ -35,12 +35,16 @@ struct EntryInfo {
 };
 
 struct TargetInfo {
-  const char *name;  // "cpu:x86-64-v3"
+  const char *name;  // "cpu:x86-64-v3", "cuda:sm_90"
   Span isa, library;
+  bool gpu;
+  Span arch;    // of the host code, as `uname -m` says it; empty: that of the isa
+  Span images;  // the member of a GPU's kernels
 };
 
 struct Manifest {
   const char *text;
+  const char *hash;  // sha256 of the text, in hexadecimal
   const char *name;
   EntryInfo *entries;
   TargetInfo *targets;
