@@ -100,20 +100,26 @@ class TritonEmitter:
         """The text of an expression; what it needs is in `lines`."""
         return self._print(e).text
 
-    def named(self, e: Expr, name: str) -> Value:
-        """The expression under a name of the caller's."""
-        self.lines.append(f"{name} = {self.value(e)}")
-        return Value(name, self.axes(e))
+    def kept(self, e: Expr, name: str) -> Value:
+        """The expression as a value to read again: what has a name already keeps it."""
+        text = self.value(e)
+        if not text.isidentifier():
+            self.lines.append(f"{name} = {text}")
+            text = name
+        return Value(text, self.axes(e))
 
     def store(self, s: Store) -> None:
         """Adds the statement of a store."""
-        value = self.value(s.value)
+        self.put(s, Value(self.value(s.value), self.axes(s.value)))
+
+    def put(self, s: Store, value: Value) -> None:
+        """Adds the statement of a store whose value is at hand."""
         index, axes = self.index(s.index), self.index_axes(s.index)
-        missing = [a for a in self.axes(s.value) if a not in axes]
+        missing = [a for a in value.axes if a not in axes]
         if missing:
             raise ValueError(f"store to {s.buffer} at {s.index}: the value also spans {', '.join(missing)}")
         pointer = _plus(self.scope.buffer(s.buffer), index)
-        self.lines.append(f"tl.store({pointer}, {value}{self._mask(axes)})")
+        self.lines.append(f"tl.store({pointer}, {value.text}{self._mask(axes)})")
 
     # expressions -----------------------------------------------------------------------------------------------------
     def axes(self, e: Expr) -> Axes:

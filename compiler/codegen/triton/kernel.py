@@ -125,6 +125,12 @@ SIGNATURE = {
 TL_DTYPE = {"bool": "tl.int1", "i32": "tl.int32", "i64": "tl.int64", "f32": "tl.float32", "f64": "tl.float64"}
 
 
+def with_comment(source: str, comment: str) -> str:
+    """The module with a comment above its kernel."""
+    head, mark, tail = source.rpartition("@triton.jit")
+    return f"{head}# {comment}\n{mark}{tail}" if comment else source
+
+
 class TritonPool:
     """All distinct kernels of a package: those that render alike, with the same options, are one function."""
 
@@ -142,5 +148,6 @@ class TritonPool:
         if key not in self._kernels:
             count = self._names.get(stem, 0)
             self._names[stem] = count + 1
-            self._kernels[key] = key.named(f"{stem}_{count}" if count else stem)
+            named = key.named(f"{stem}_{count}" if count else stem)
+            self._kernels[key] = replace(named, source=with_comment(named.source, launch.origin.describe()))
         return replace(launch, kernel=self._kernels[key])

@@ -1,0 +1,289 @@
+"""Triton kernels to images, ahead of time: in parallel worker processes, each kernel from the cache if it is there.
+
+No GPU is needed. Every option of Triton is given, as its defaults change between versions, and its own environment
+variables are kept from the workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.errors import CompileError
+from .cache import Cache, encode_key, storage_error
+from .compile import BuildOptions
+from .linux import available_cores
+from .targets import Target
+from .workspace import keep_failed, workspace
+
+if TYPE_CHECKING:
+    from ..codegen.triton.kernel import TritonKernel
+
+__all__ = ["CompiledKernels", "KernelImage", "compile_kernels", "kernel_options"]
+
+WORKER = Path(__file__).with_name("triton_worker.py")
+#: PTX that is compiled where it runs: a version that drivers from CUDA 12.0 on read
+PORTABLE_PTX = 80
+_ERROR_LINES = 12
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """A compiled kernel: its image (a cubin, or PTX that ends with NUL), and what is known of it; see triton_worker."""
+
+    symbol: str
+    image: bytes
+    facts: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.facts[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@dataclass(frozen=True)
+class CompiledKernels:
+    """The images of a target's kernels, in the order given; compiled, cached: how many; log: a line for each."""
+
+    images: tuple[KernelImage, ...]
+    compiled: int
+    cached: int
+    seconds: float
+    log: tuple[str, ...]
+
+
+def compile_kernels(kernels: Sequence[TritonKernel], target: Target, options: BuildOptions) -> CompiledKernels:
+    """Compiles the kernels for a target of the family cuda.
+
+    Raises:
+        CompileError: Triton is not installed, or does not compile a kernel (a fault of mycc); a full disk.
+    """
+    start = time.perf_counter()
+    version = triton_version()
+    cache = Cache(options.cache_dir, options.cache_limit)
+    keys = {k.symbol: _key(k, target, version, options) for k in kernels}
+    found: dict[str, KernelImage] = {}
+    log = []
+    for kernel in kernels:
+        stored = cache.get(keys[kernel.symbol])
+        if stored is not None:
+            found[kernel.symbol] = _decode(kernel.symbol, stored)
+            log.append(f"{kernel.symbol}: cached")
+    missing = [k for k in kernels if k.symbol not in found]
+    if missing:
+        with workspace(cache.folder) as folder:
+            try:
+                for image, line in _Workers(folder, target, options).run(missing):
+                    found[image.symbol] = image
+                    cache.put(keys[image.symbol], _encode(image))
+                    log.append(line)
+            except OSError as error:
+                raise storage_error(error, cache.folder) from error
+            except _Failed as failed:
+                raise _explain(failed, folder, cache.folder) from None
+        cache.trim()
+    images = tuple(found[k.symbol] for k in kernels)
+    seconds = time.perf_counter() - start
+    return CompiledKernels(images, len(missing), len(kernels) - len(missing), seconds, tuple(log))
+
+
+def triton_version() -> str:
+    """Raises CompileError when there is no Triton."""
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        raise CompileError(
+            "compiling for a GPU needs Triton, which is not installed", hint="Install it with: pip install triton"
+        ) from None
+
+
+def kernel_options(kernel: TritonKernel, target: Target) -> dict[str, Any]:
+    """All options of Triton for a kernel, by their names in CUDAOptions."""
+    return {
+        "num_warps": kernel.num_warps,
+        "num_ctas": kernel.num_ctas,
+        "num_stages": kernel.num_stages,
+        "maxnreg": kernel.maxnreg,
+        "ptx_version": PORTABLE_PTX if target.ptx else None,
+        "ptx_options": None,
+        "ir_override": None,
+        "enable_fp_fusion": True,
+        "enable_reflect_ftz": False,  # functions of libdevice keep subnormal numbers, as torch's do
+        "launch_cooperative_grid": False,
+        "launch_pdl": kernel.pdl and target.capability >= 90,
+        "default_dot_input_precision": "ieee",
+        "max_num_imprecise_acc_default": 0,
+        "extern_libs": None,
+        "debug": False,
+        "sanitize_overflow": False,
+        "instrumentation_mode": "",
+    }
+
+
+def signature_of(kernel: TritonKernel) -> dict[str, str]:
+    """Types of the parameters by name, constants last."""
+    return {p.name: p.type for p in kernel.params} | {name: "constexpr" for name, _ in kernel.constants}
+
+
+def _task(kernel: TritonKernel, target: Target) -> dict[str, Any]:
+    """What the worker is told, but for the paths."""
+    return {
+        "symbol": kernel.symbol,
+        "signature": signature_of(kernel),
+        "constants": dict(kernel.constants),
+        "divisors": {i: p.divisor for i, p in enumerate(kernel.params) if p.divisor % 16 == 0},
+        "options": kernel_options(kernel, target),
+        "capability": target.capability,
+        "ptx": target.ptx,
+    }
+
+
+def _key(kernel: TritonKernel, target: Target, triton: str, options: BuildOptions) -> bytes:
+    parts = [("what", "triton kernel 1"), ("mycc", options.version), ("triton", triton)]
+    parts += [("task", json.dumps(_task(kernel, target), sort_keys=True)), ("source", kernel.source)]
+    return encode_key(parts)
+
+
+def _encode(image: KernelImage) -> bytes:
+    facts = json.dumps(dict(image.facts), sort_keys=True).encode()
+    return len(facts).to_bytes(8, "little") + facts + image.image
+
+
+def _decode(symbol: str, stored: bytes) -> KernelImage:
+    size = int.from_bytes(stored[:8], "little")
+    return KernelImage(symbol, stored[8 + size :], json.loads(stored[8 : 8 + size]))
+
+
+class _Failed(Exception):
+    """A worker could not compile a kernel."""
+
+    def __init__(self, kernel: TritonKernel, text: str) -> None:
+        super().__init__(text)
+        self.kernel = kernel
+        self.text = text
+
+
+class _Workers:
+    """Worker processes over one folder; a thread each hands out the kernels, the longest first."""
+
+    def __init__(self, folder: Path, target: Target, options: BuildOptions) -> None:
+        self.folder, self.target = folder, target
+        self.jobs = options.jobs or available_cores()
+        self.waiting: queue.SimpleQueue[TritonKernel] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[KernelImage, str] | BaseException] = queue.SimpleQueue()
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def run(self, kernels: Sequence[TritonKernel]) -> list[tuple[KernelImage, str]]:
+        """The images with a line for the log each, as they come. Raises _Failed."""
+        for kernel in sorted(kernels, key=lambda k: (-_effort(k), k.symbol)):
+            self.waiting.put(kernel)
+        threads = []
+        try:
+            for _ in range(min(self.jobs, len(kernels))):
+                process = self._start()
+                threads.append(threading.Thread(target=self._serve, args=(process,), daemon=True))
+                threads[-1].start()
+            results = []
+            for _ in kernels:
+                result = self.done.get()
+                if isinstance(result, BaseException):
+                    raise result
+                results.append(result)
+            return results
+        finally:
+            for process in self.processes:
+                process.kill()
+            for process in self.processes:
+                process.wait()
+            for thread in threads:
+                thread.join()
+
+    def _start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-S", "-E", "-c", _BOOT, json.dumps(sys.path), str(WORKER)]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            command, cwd=self.folder, env=_environment(self.folder), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+        self.processes.append(process)
+        return process
+
+    def _serve(self, process: subprocess.Popen[str]) -> None:
+        while True:
+            try:
+                kernel = self.waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self.done.put(self._compile(process, kernel))
+            except BaseException as error:  # handed over to the thread that waits
+                self.done.put(error)
+                return
+
+    def _compile(self, process: subprocess.Popen[str], kernel: TritonKernel) -> tuple[KernelImage, str]:
+        start = time.perf_counter()
+        module, out = self.folder / f"{kernel.symbol}.py", self.folder / f"{kernel.symbol}.image"
+        module.write_text(kernel.source)
+        task = {**_task(kernel, self.target), "module": str(module), "out": str(out)}
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            process.stdin.write(json.dumps(task) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise _Failed(kernel, f"the process of Triton ended: {process.stderr.read()[-2000:]}")
+        facts = json.loads(line)
+        if "error" in facts:
+            raise _Failed(kernel, facts["error"])
+        spills = f", {facts['spills']} bytes of spills" if facts["spills"] else ""
+        text = (
+            f"{kernel.symbol}: compiled in {time.perf_counter() - start:.2f} s, {facts['registers']} registers{spills}"
+        )
+        return KernelImage(kernel.symbol, out.read_bytes(), facts), text
+
+
+_BOOT = (
+    "import json, runpy, sys; sys.path[:] = json.loads(sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
+)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The user's environment without what Triton would read in it; its caches go into the folder."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON_", "LLVM_", "MLIR_", "PYTHON"))}
+    return kept | {
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TRITON_HOME": str(folder / "triton"),
+        "TRITON_DISABLE_LINE_INFO": "1",  # no paths of this machine in images
+        "TRITON_DUMP_PTXAS_LOG": "1",
+        "TMPDIR": str(folder),
+    }
+
+
+def _effort(kernel: TritonKernel) -> int:
+    """Matrix kernels take longest."""
+    return len(kernel.source) + (20000 if "tl.dot" in kernel.source else 0)
+
+
+def _explain(failed: _Failed, folder: Path, root: Path) -> CompileError:
+    lines = [line for line in failed.text.splitlines() if line.strip()]
+    (folder / "error.txt").write_text(failed.text)
+    kept = keep_failed(root, folder, failed.kernel.symbol)
+    return CompileError(
+        f"{failed.kernel.symbol}: a generated kernel did not compile",
+        details=lines[:_ERROR_LINES],
+        hint=f"This is a fault of mycc, not of the model. The generated source is kept in {kept}.",
+    )

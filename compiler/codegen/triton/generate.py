@@ -1,0 +1,86 @@
+"""All kernels and launches of a GPU target: every node of every entry point becomes one or several launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...capture.graph import ModelGraph
+from ...ir.index import Index, Size, maximum
+from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Reduce
+from ...lower.shapes import Sizes
+from ...schedule import Schedule
+from ...schedule.memory import ALIGNMENT, Lifetime, MemoryPlan
+from ..cuda_program import WORK, CudaEntrySource
+from .device import Device
+from .kernel import Launch, TritonKernel, TritonPool, WorkArg
+from .maps import map_launch
+from .rows import rows_launch
+from .structured import launches_of
+
+__all__ = ["DeviceCode", "generate_device"]
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """The distinct kernels of a target, and for every entry point its launches in order.
+
+    nodes: for each entry point and each of its launches, the number of the node that it belongs to.
+    """
+
+    kernels: tuple[TritonKernel, ...]
+    entries: tuple[CudaEntrySource, ...]
+    nodes: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"# ==== {k.symbol}.py\n{k.source}" for k in self.kernels)
+
+
+def generate_device(graphs: Sequence[ModelGraph], schedules: Sequence[Schedule], device: Device) -> DeviceCode:
+    """Kernels that render alike are shared by all entry points."""
+    pool = TritonPool()
+    entries, nodes = [], []
+    for graph, schedule in zip(graphs, schedules, strict=True):
+        launches: list[Launch] = []
+        owners: list[int] = []
+        for i, (name, node) in enumerate(zip(schedule.names, schedule.program.nodes, strict=True)):
+            own = [pool.named(launch) for launch in node_launches(node, name, device)]
+            launches += own
+            owners += [i] * len(own)
+        sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
+        inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs)
+        outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs)
+        planned = replace(schedule, memory=with_work(schedule.memory, launches, len(schedule.program.nodes)))
+        entries.append(CudaEntrySource(planned, tuple(launches), inputs, outputs))
+        nodes.append(tuple(owners))
+    return DeviceCode(pool.kernels(), tuple(entries), tuple(nodes))
+
+
+def node_launches(node: AnyNode, name: str, device: Device) -> tuple[Launch, ...]:
+    """The launches of one node; the name is that of a new kernel."""
+    match node:
+        case Map():
+            return (map_launch(node, name, device),)
+        case Reduce() | Nest():
+            return (rows_launch(node, name, device),)
+        case Gemm() | Conv() | Attention():
+            return launches_of(node, device, name)
+    raise TypeError(type(node).__name__)
+
+
+def with_work(memory: MemoryPlan, launches: Sequence[Launch], kernels: int) -> MemoryPlan:
+    """The plan with one more buffer, alive all the time, that is as long as the scratch memory of any launch."""
+    size: Index | None = None
+    for launch in launches:
+        for arg in launch.args:
+            if isinstance(arg, WorkArg):
+                size = arg.bytes if size is None else maximum(size, arg.bytes)
+    if size is None:
+        return memory
+    work = Lifetime(Buffer(WORK, "u8", size, WORK), 0, max(kernels - 1, 0))
+    lifetimes = (*memory.lifetimes, work)
+    if size.constant is None or (memory.offsets is None and memory.lifetimes):
+        return MemoryPlan(lifetimes, None, 0, 0)
+    rounded = -(-size.constant // ALIGNMENT) * ALIGNMENT
+    offsets = (*(memory.offsets or ()), memory.arena)
+    return MemoryPlan(lifetimes, offsets, memory.arena + rounded, memory.live + rounded)

@@ -1,0 +1,286 @@
+"""Reductions and nests as Triton kernels: a program for some rows, which it holds in registers or walks through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.dtypes import DTYPES
+from ...ir.expr import Expr
+from ...ir.index import ONE, Index, Var
+from ...ir.nodes import Buffer, Fold, Nest, Reduce, Store
+from ...schedule.row_form import RowForm, RowStage, row_form
+from .blocks import blocks, power_of_two, share, warps_for, whole
+from .device import Device
+from .emit_triton import Axes, Place, TritonEmitter, Value
+from .folds import FoldForm, fold_form, is_truth
+from .kernel import Launch, grid
+from .maps import finish
+from .scope import TritonScope
+
+#: elements of a tile of several rows, and of a piece of a row that is walked through
+TILE = 2048
+PIECE = 4096
+#: rows side by side in memory that a program takes, so that it reads whole lines
+NEIGHBOURS = 32
+
+
+@dataclass(frozen=True)
+class ColumnView:
+    name: str
+    block: int
+    extent: str
+    masked: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    params: str
+    wide: str
+    block_rows: int
+    rows: str
+    masked: bool
+    columns: tuple[ColumnView, ...]
+    body: tuple[str, ...]
+    pdl: bool
+
+
+@dataclass(frozen=True)
+class WalkedStage:
+    before: tuple[str, ...]
+    column: str
+    extent: str
+    block: int
+    masked: bool
+    body: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RowsWalked:
+    params: str
+    wide: str
+    block_rows: int
+    rows: str
+    masked: bool
+    stages: tuple[WalkedStage, ...]
+    pdl: bool
+
+
+def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
+    """The launch of a reduction or a nest that has a row form (schedule.row_form)."""
+    form = row_form(node)
+    if form is None:
+        raise ValueError(f"{name} has no row form")
+    extent = form.row.extent if form.row is not None else ONE
+    longest = max((_block(s.column) for s in form.stages if s.column is not None), default=1)
+    across = isinstance(node, Reduce) and bool(node.rdims) and not _along_rows(node)
+    rows = min(_rows_at_once(extent, longest, across, device), power_of_two(extent.constant or TILE))
+    printer = _Printer(TritonScope.of(node), form, rows)
+    if form.whole and rows * longest <= max(TILE, longest):
+        return printer.whole(node, name, device)
+    return printer.walked(node, name, device)
+
+
+def _along_rows(node: Reduce) -> bool:
+    """Whether neighbours in the reduced dimension are neighbours in memory in most of what is folded."""
+    loads = [load.index for f in node.folds for load in f.value.loads]
+    side_by_side = sum(index.coefficient(node.rdims[-1]) == ONE for index in loads)
+    across = sum(any(index.coefficient(v) == ONE for v in node.dims) for index in loads)
+    return side_by_side >= across
+
+
+def _rows_at_once(rows: Index, longest: int, across: bool, device: Device) -> int:
+    if across:
+        return NEIGHBOURS
+    if longest >= 1024:
+        return 1
+    return share(rows, device, 1, max(TILE // longest, 1))
+
+
+def _block(column: Var) -> int:
+    """The power of two that holds a row; of a dynamic one, the longest."""
+    from .scope import largest
+
+    top = column.extent.constant
+    if top is None:
+        top = largest(column.extent)
+    return power_of_two(max(top, 1)) if top is not None else PIECE
+
+
+class _Printer:
+    """Prints the stages of a form for `rows` rows at once."""
+
+    def __init__(self, scope: TritonScope, form: RowForm, rows: int):
+        self.scope, self.form, self.rows = scope, form, rows
+        self.axes: Axes = ("r", "c") if rows > 1 else ("c",)
+        extent = form.row.extent if form.row is not None else ONE
+        self.count = extent
+        self.masked = rows > 1 and not whole(extent, rows)
+        self.accs: dict[str, Value] = {}
+        self.known: dict[tuple[object, Index], Value] = {}
+        self.kept = 0
+
+    # both ------------------------------------------------------------------------------------------------------------
+    def places(self) -> dict[Var, Place]:
+        found: dict[Var, Place] = {}
+        if self.form.row is not None:
+            found[self.form.row] = Place("row", ("r",) if self.rows > 1 else ())
+        for stage in self.form.stages:
+            if stage.column is not None:
+                found[stage.column] = Place(stage.column.name, (stage.column.name,))
+        return found
+
+    def masks(self, columns: Sequence[tuple[Var, bool]]) -> dict[str, str]:
+        found = {"r": "row_inside"} if self.masked else {}
+        return found | {v.name: f"{v.name}_inside" for v, masked in columns if masked}
+
+    def shape(self, block: int) -> str:
+        return f"({self.rows}, {block})" if self.rows > 1 else f"({block},)"
+
+    def tile(
+        self, emit: TritonEmitter, e: Expr, form: FoldForm, truth: bool, column: Var, block: int, masked: bool
+    ) -> str:
+        """The values of a fold as a full tile; what lies outside the row is where the fold starts."""
+        text = emit.value(e)
+        if truth:
+            text = f"({text}).to(tl.int32)"
+        wanted = {column.name, *(("r",) if self.rows > 1 else ())}
+        if not wanted <= set(emit.axes(e)):
+            text = f"tl.zeros({self.shape(block)}, {form.dtype}) + {text}"
+        elif form.position and " " in text:
+            text = f"({text})"
+        return f"tl.where({column.name}_inside, {text}, {form.start})" if masked else text
+
+    def across(self, form: FoldForm, tile: str) -> str:
+        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+        return form.across.format(a=tile, axis=axis, keep=keep)
+
+    def acc(self, fold: Fold, name: str) -> None:
+        self.accs[fold.acc.name] = Value(name, ("r",) if self.rows > 1 else ())
+
+    def store(self, emit: TritonEmitter, s: Store) -> None:
+        """Stores what is not local; the value stays at hand."""
+        local = s.buffer in self.form.locals
+        if local or self.read_later(s.buffer):
+            value = emit.kept(s.value, f"v{self.kept}")
+            self.kept += 1
+            self.known[(s.buffer, s.index)] = value
+            if not local:
+                emit.put(s, value)
+        else:
+            emit.store(s)
+
+    def read_later(self, buffer: Buffer) -> bool:
+        return any(load.buffer is buffer for s in self.form.stages for e in s.node.expressions() for load in e.loads)
+
+    # rows in registers -----------------------------------------------------------------------------------------------
+    def whole(self, node: Reduce | Nest, name: str, device: Device) -> Launch:
+        columns = list(dict.fromkeys(s.column for s in self.form.stages if s.column is not None))
+        blocks_ = {v: _block(v) for v in columns}
+        masked = {v: v.extent.constant != blocks_[v] for v in columns}
+        emit = TritonEmitter(self.scope, self.places(), self.masks(list(masked.items())), self.accs, self.known)
+        emit.count_uses(e for s in self.form.stages for e in s.node.expressions())
+        for stage in self.form.stages:
+            if isinstance(stage.node, Reduce):
+                for fold in stage.node.folds:
+                    assert stage.column is not None
+                    self.fold_whole(emit, fold, stage.column, blocks_[stage.column], masked[stage.column])
+            for s in stage.node.stores:
+                self.store(emit, s)
+        plain = TritonEmitter(self.scope, {})
+        views = tuple(ColumnView(v.name, blocks_[v], plain.index(v.extent), masked[v]) for v in columns)
+        view = Rows(
+            "", self.wide, self.rows, plain.index(self.count) if self.form.row is not None else "", self.masked, views,
+            tuple(emit.lines), device.pdl,
+        )  # fmt: skip
+        longest = max(blocks_.values(), default=1)
+        warps = warps_for(self.rows * longest)
+        return finish("rows.py.j2", view, self.scope, name, self.grid(), node, warps, device)
+
+    def fold_whole(self, emit: TritonEmitter, fold: Fold, column: Var, block: int, masked: bool) -> None:
+        form, acc = fold_form(fold), f"acc{len(self.accs)}"
+        tile = self.tile(emit, fold.value, form, is_truth(fold), column, block, masked)
+        if form.position:
+            place = column.name if self.rows == 1 else f"tl.broadcast_to({column.name}, {self.shape(block)})"
+            axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+            emit.lines.append(f"{acc}_value, {acc} = tl.reduce(({tile}, {place}), {axis}, {form.across}{keep})")
+        else:
+            emit.lines.append(f"{acc} = {self.across(form, tile)}{' != 0' if is_truth(fold) else ''}")
+        self.acc(fold, acc)
+
+    # rows walked through ---------------------------------------------------------------------------------------------
+    def walked(self, node: Reduce | Nest, name: str, device: Device) -> Launch:
+        piece = max(PIECE // self.rows, 1) if self.rows == 1 else max(TILE // self.rows, 1)
+        views = []
+        for stage in self.form.stages:
+            views.append(self.walked_stage(stage, piece))
+        plain = TritonEmitter(self.scope, {})
+        rows = plain.index(self.count) if self.form.row is not None else ""
+        view = RowsWalked("", self.wide, self.rows, rows, self.masked, tuple(views), device.pdl)
+        most = max(v.block for v in views) * self.rows
+        return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, warps_for(most, 16), device)
+
+    def walked_stage(self, stage: RowStage, piece: int) -> WalkedStage:
+        column, places = stage.column, self.places()
+        if column is None:
+            emit = TritonEmitter(self.scope, places, self.masks([]), self.accs, self.known, stem=self.stem())
+            emit.count_uses(s.value for s in stage.node.stores)
+            for s in stage.node.stores:
+                self.store(emit, s)
+            return WalkedStage((), "", "", 1, False, (), tuple(emit.lines))
+        block = min(_block(column), piece)
+        masked = not whole(column.extent, block)
+        extent = TritonEmitter(self.scope, {}).index(column.extent)
+        body = TritonEmitter(
+            self.scope, places, self.masks([(column, masked)]), self.accs, self.known, stem=self.stem()
+        )
+        if not isinstance(stage.node, Reduce):
+            body.count_uses(s.value for s in stage.node.stores)
+            for s in stage.node.stores:
+                body.store(s)
+            return WalkedStage((), column.name, extent, block, masked, tuple(body.lines), ())
+        before, after = [], []
+        body.count_uses(f.value for f in stage.node.folds)
+        for fold in stage.node.folds:
+            form, acc = fold_form(fold), f"acc{len(self.accs)}"
+            tile = self.tile(body, fold.value, form, is_truth(fold), column, block, masked)
+            if form.position:
+                self.walk_position(before, body.lines, after, acc, form, tile, column, block)
+            else:
+                before.append(f"{acc} = tl.full({self.shape(block)}, {form.start}, {form.dtype})")
+                body.lines.append(f"{acc} = {form.step.format(a=acc, x=tile)}")
+                after.append(f"{acc} = {self.across(form, acc)}{' != 0' if is_truth(fold) else ''}")
+            self.acc(fold, acc)
+        end = TritonEmitter(self.scope, places, self.masks([]), self.accs, self.known, stem=self.stem())
+        end.count_uses(s.value for s in stage.node.stores)
+        for s in stage.node.stores:
+            self.store(end, s)
+        return WalkedStage(tuple(before), column.name, extent, block, masked, tuple(body.lines), (*after, *end.lines))
+
+    def walk_position(
+        self, before: list[str], body: list[str], after: list[str], acc: str, form: FoldForm, tile: str, column: Var,
+        block: int,
+    ) -> None:  # fmt: skip
+        shape = self.shape(block)
+        before.append(f"{acc}_value = tl.full({shape}, {form.start}, {form.dtype})")
+        before.append(f"{acc} = tl.full({shape}, {2**31 - 1}, tl.int32)")
+        body.append(f"{acc}_value, {acc} = {form.across}({acc}_value, {acc}, {tile}, {column.name})")
+        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+        after.append(f"{acc}_value, {acc} = tl.reduce(({acc}_value, {acc}), {axis}, {form.across}{keep})")
+
+    def stem(self) -> str:
+        """A first letter for the names of another part of the kernel."""
+        self.stems = getattr(self, "stems", -1) + 1
+        return "tuvwabcdefgh"[self.stems] if self.stems < 12 else f"t{self.stems}_"
+
+    def grid(self) -> tuple[Index, Index, Index]:
+        return grid(blocks(self.count, self.rows))
+
+    @property
+    def wide(self) -> str:
+        return ".to(tl.int64)" if self.scope.wide else ""
+
+
+def element_bytes(buffers: Sequence[Buffer]) -> int:
+    return max((DTYPES[b.dtype].size for b in buffers), default=4)
