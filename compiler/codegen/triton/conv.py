@@ -1,0 +1,293 @@
+"""Convolutions of channels-last maps as Triton kernels: implicit matrix products, and windows of single channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...ir.dtypes import DTYPES
+from ...ir.index import ONE, Index, as_index
+from ...ir.nodes import Buffer, Conv, Gemm, Operand
+from .device import Device
+from .emit_triton import Place, TritonEmitter
+from .gemm import lines_of, one_wave
+from .kernel import Launch
+from .matrix import (
+    Axes,
+    Part,
+    blocks,
+    count,
+    digits,
+    divides,
+    finish_lines,
+    launch,
+    parameters,
+    precision_text,
+    scalar,
+    shared_tiles,
+    tile_order,
+    times,
+)
+from .scope import TritonScope
+from .tiles import GemmTile
+
+
+@dataclass(frozen=True)
+class ConvView:
+    """Of conv.py.j2 and conv_depthwise.py.j2: the numbers of the tile and the window, and finished texts."""
+
+    params: str
+    block_m: int
+    block_n: int
+    block_k: int
+    parts: tuple[Part, ...]
+    finish_parts: tuple[Part, ...]
+    m: str
+    n: str
+    k: str
+    tiles: str
+    tiles_m: str
+    tiles_n: str
+    order: str
+    group: int
+    batched: bool
+    kernel: tuple[int, int]
+    pixel_lines: tuple[str, ...]
+    x_base: str
+    x_rows: str
+    x_place: str
+    x_mask: str
+    w_base: str
+    w_place: str
+    w_mask: str
+    steps: str
+    step_lines: tuple[str, ...]
+    clamp_m: bool
+    clamp_n: bool
+    precision: str
+    finish: tuple[str, ...]
+    pdl: bool
+    prefetch: bool
+    w_lines: str
+    split: int
+    split_run: int  # steps of each of the programs that share a tile
+    end: str
+    wide: str
+
+
+def conv_launch(name: str, node: Conv, device: Device, tile: GemmTile) -> Launch:
+    """The launch of a convolution with its epilogue, cut by `tile`: rows are pixels, columns channels of the output."""
+    if len(tile.parts) > 1 or tile.descriptors or tile.vector:
+        raise ValueError(f"{tile}: convolutions have tiles of one accumulator, without descriptors")
+    scope = TritonScope.of(node)
+    axes = Axes(node, 3)
+    groups = 1 if node.depthwise else node.window.groups
+    columns = _columns(node, groups)
+    tiles = blocks(axes.m.extent, tile.m) * blocks(columns, tile.n) * groups
+    split = 1 if node.depthwise else tile.split
+    shared = shared_tiles(tiles, tile.m * tile.n, split)
+    texts = _Conv(node, device, tile, scope, axes, groups)
+    view = replace(texts.view(split), params=", ".join(p.name for p in parameters(scope, shared)))
+    template = "conv_depthwise.py.j2" if node.depthwise else "conv.py.j2"
+    suffix = f"{tile.m}x{tile.n}" + ("" if node.depthwise else f"x{tile.k}") + (f"_s{split}" if split > 1 else "")
+    grid = (tiles, as_index(split), ONE)
+    options = (tile.warps, tile.stages)
+    return launch(f"{name}_{suffix}", template, view, scope, node, grid, options, device.pdl, shared)
+
+
+def _columns(node: Conv, groups: int) -> Index:
+    """Channels of the output of one group."""
+    return node.dims[3].extent // as_index(groups)
+
+
+def as_gemm(node: Conv) -> Gemm | None:
+    """A window of one pixel, at every pixel of a dense map, is a matrix product; None when it is not that."""
+    w = node.window
+    if w.kernel != (1, 1) or w.stride != (1, 1) or w.pad != (0, 0) or w.groups != 1:
+        return None
+    batch, rows, columns, channels = node.in_shape
+    if node.x.strides[1] != columns * node.x.strides[2]:
+        return None
+    if batch != ONE and node.x.strides[0] != rows * node.x.strides[1]:
+        return None
+    axes = Axes(node, 3)
+    a = Operand(node.x.buffer, node.x.offset, (node.x.strides[2], ONE))
+    b = Operand(node.w, node.w_offset, (ONE, channels))
+    return Gemm((axes.m, axes.n), tuple(axes.moved(node.stores)), node.origin, channels, a, b, False, node.acc)
+
+
+class _Conv:
+    """Texts of one convolution."""
+
+    def __init__(self, node: Conv, device: Device, tile: GemmTile, scope: TritonScope, axes: Axes, groups: int):
+        self.node, self.device, self.tile, self.scope, self.axes, self.groups = node, device, tile, scope, axes, groups
+        channels = node.in_shape[3].constant
+        assert channels is not None
+        self.channels = channels // groups  # that one output reads
+        self.taps = node.window.kernel[0] * node.window.kernel[1]
+
+    def view(self, split: int) -> ConvView:
+        node, tile, scope, axes = self.node, self.tile, self.scope, self.axes
+        m, n = axes.m.extent, _columns(node, self.groups)
+        depth = self.taps * self.channels
+        flat = not node.depthwise and self.flat
+        steps = -(-depth // tile.k) if flat else self.taps * -(-self.channels // tile.k)
+        run = -(-steps // split)
+        part = Part("", 0, tile.n)
+        dense = self.channels % tile.k == 0  # the steps of a run are one run of the weight
+        x_rows = times("batch", scope, node.x.strides[0])
+        for name, stride in (("top", node.x.strides[1]), ("left", node.x.strides[2])):
+            x_rows += f" + {times(name, scope, stride)}"
+        one = blocks(m, tile.m) * blocks(n, tile.n)
+        form = self._depthwise() if node.depthwise else self._flat(depth) if flat else self._taps()
+        step_lines, x_place, x_mask, w_place, w_mask = form
+        grouped = self.groups > 1
+        return ConvView(
+            block_m=tile.m,
+            block_n=tile.n,
+            block_k=tile.k,
+            parts=(part,),
+            finish_parts=(part,),
+            m=scalar(scope, m),
+            n=scalar(scope, n),
+            k=str(depth),
+            tiles=count(scope, (m, tile.m), (n, tile.n)),
+            tiles_m=count(scope, (m, tile.m)),
+            tiles_n=count(scope, (n, tile.n)),
+            order=tile_order(blocks(m, tile.m), blocks(n, tile.n)),
+            group=tile.group,
+            batched=grouped,
+            kernel=node.window.kernel,
+            pixel_lines=self._pixels(),
+            x_base=self._start(node.x.buffer, node.x.offset, f"group * {self.channels}" if grouped else ""),
+            x_rows=x_rows,
+            x_place=x_place,
+            x_mask=x_mask,
+            w_base=self._start(node.w, node.w_offset, f"group * {scalar(scope, n * depth)}" if grouped else ""),
+            w_place=w_place,
+            w_mask=w_mask,
+            steps=str(steps),
+            step_lines=step_lines,
+            clamp_m=not divides(tile.m, m),
+            clamp_n=not divides(tile.n, n),
+            precision=precision_text(self.device.float32, {node.x.buffer.dtype}),
+            finish=self._finish(n),
+            pdl=self.device.pdl,
+            prefetch=self.device.pdl and not node.depthwise and one_wave(one, self.device) and (flat or dense),
+            w_lines=lines_of(
+                DTYPES[node.w.dtype].size, run * tile.k, f"begin * {tile.k}" if split > 1 else "", str(depth - 1)
+            ),
+            split=split,
+            split_run=run,
+            end=f"begin + {run}" if run * split == steps else f"tl.minimum(begin + {run}, {steps})",
+            wide=".to(tl.int64)" if scope.wide else "",
+            params="",
+        )
+
+    def _start(self, buffer: Buffer, offset: Index, group: str) -> str:
+        text = TritonEmitter(self.scope, {}).index(offset)
+        terms = [t for t in (text if text != "0" else "", group) if t]
+        name = self.scope.buffer(buffer)
+        return f"{name} + {' + '.join(terms)}" if terms else name
+
+    def _finish(self, columns: Index) -> tuple[str, ...]:
+        """The epilogue; n becomes the channel of the whole output."""
+        lines = finish_lines(self.scope, self.axes, self.node, self.node.acc.name, (self.tile.m, self.tile.n), columns)
+        if self.groups == 1:
+            return lines
+        n = scalar(self.scope, columns)
+        inside = () if divides(self.tile.n, columns) else (f"inside = n < {n}",)
+        return (*inside, f"n += group * {n}", *lines)
+
+    @property
+    def flat(self) -> bool:
+        """Few channels: steps go over taps and channels together."""
+        return self.channels < 16 or (self.channels % self.tile.k != 0 and self.channels < self.tile.k)
+
+    def _pixels(self) -> tuple[str, ...]:
+        """batch, top and left of each row's window."""
+        n, h, w, _ = self.node.dims
+        rows = self.axes.m
+        values = digits(rows, (n, h, w))
+        emit = TritonEmitter(self.scope, {rows: Place("rows", ("m",))})
+        window = self.node.window
+        lines = [f"batch = {emit.index(values[n])}"] if n.extent != ONE else ["batch = 0"]
+        for name, loop, axis in (("top", h, 0), ("left", w, 1)):
+            at = values[loop] * window.stride[axis]
+            text = emit.index(at)
+            pad = window.pad[axis]
+            lines.append(f"{name} = {text}{f' - {pad}' if pad else ''}")
+        return tuple(lines)
+
+    def _inside(self, i: str, j: str) -> str:
+        """Whether a tap lies inside the map, by row; empty when every one does."""
+        window, (_, height, width, _) = self.node.window, self.node.in_shape
+        _, h, w, _ = self.node.dims
+        tests = []
+        for name, tap, axis, size, out in (("top", i, 0, height, h.extent), ("left", j, 1, width, w.extent)):
+            at = _plus(name, tap, window.dilation[axis])
+            last = (out - 1) * window.stride[axis] + (window.kernel[axis] - 1) * window.dilation[axis]
+            if window.pad[axis]:
+                tests.append(f"({at} >= 0)")
+            if not (size - 1 - (last - window.pad[axis])).nonnegative():
+                tests.append(f"({at} < {scalar(self.scope, size)})")
+        return " & ".join(tests)
+
+    def _offset(self, i: str, j: str) -> str:
+        window = self.node.window
+        rows = [
+            times(tap, self.scope, self.node.x.strides[axis + 1] * window.dilation[axis])
+            for axis, tap in enumerate((i, j))
+            if window.kernel[axis] > 1
+        ]
+        return " + ".join(rows)
+
+    def _taps(self) -> tuple[tuple[str, ...], str, str, str, str]:
+        """Steps within the channels of one tap."""
+        channels, k = self.channels, self.tile.k
+        chunks = -(-channels // k)
+        kw = self.node.window.kernel[1]
+        tap = "step" if chunks == 1 else f"step // {chunks}"
+        lines = [f"tap = {tap}"] if self.taps > 1 else []
+        lines.append(f"c = {'lanes' if chunks == 1 else f'step % {chunks} * {k} + lanes'}")
+        i, j = ("tap", "0") if kw == 1 else ("i", "j")
+        if kw > 1:
+            lines += [f"i = tap // {kw}", f"j = tap % {kw}"]
+        inside, offset = self._inside(i, j), self._offset(i, j)
+        place = f"(x_rows + ({offset}))[:, None] + c[None, :]" if offset else "x_rows[:, None] + c[None, :]"
+        masks = []
+        if inside:
+            lines.append(f"inside = {inside}")
+            masks.append("inside[:, None]")
+        tail = f"(c < {channels})" if channels % k else ""
+        x_mask = _mask([*masks, *([f"{tail}[None, :]"] if tail else [])])
+        w_place = f"w_rows[None, :] + ({f'tap * {channels} + ' if self.taps > 1 else ''}c)[:, None]"
+        return tuple(lines), place, x_mask, w_place, _mask([f"{tail}[:, None]"] if tail else [])
+
+    def _flat(self, depth: int) -> tuple[tuple[str, ...], str, str, str, str]:
+        """Steps over taps and channels together, each lane with a tap of its own."""
+        channels, kw = self.channels, self.node.window.kernel[1]
+        lines = [f"at = step * {self.tile.k} + lanes", f"tap = at // {channels}", f"c = at % {channels}"]
+        lines += [f"i = (tap // {kw})[None, :]", f"j = (tap % {kw})[None, :]"]
+        inside = self._inside("i", "j").replace("top", "top[:, None]").replace("left", "left[:, None]")
+        tail = f"(at < {depth})" if depth % self.tile.k else ""
+        masks = [inside, f"{tail}[None, :]" if tail else ""]
+        offset = self._offset("i", "j")
+        place = f"x_rows[:, None] + ({offset} + c[None, :])" if offset else "x_rows[:, None] + c[None, :]"
+        w_mask = _mask([f"{tail}[:, None]"] if tail else [])
+        return tuple(lines), place, _mask([m for m in masks if m]), "w_rows[None, :] + at[:, None]", w_mask
+
+    def _depthwise(self) -> tuple[tuple[str, ...], str, str, str, str]:
+        inside, offset = self._inside("i", "j"), self._offset("i", "j")
+        lines = (f"inside = {inside}",) if inside else ()
+        place = f"x_rows + ({offset})" if offset else "x_rows"
+        return lines, place, _mask(["inside[:, None]"] if inside else []), "", ""
+
+
+def _plus(name: str, tap: str, dilation: int) -> str:
+    if tap == "0":
+        return name
+    return f"{name} + {tap}" if dilation == 1 else f"{name} + {tap} * {dilation}"
+
+
+def _mask(masks: list[str]) -> str:
+    return f", mask={' & '.join(masks)}, other=0.0" if masks else ""

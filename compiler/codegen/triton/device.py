@@ -1,0 +1,43 @@
+"""What code generation knows of a GPU: the numbers that tiles are chosen by. One row per chip family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU to generate for.
+
+    capability: 90 for sm_90. sms: multiprocessors. shared: bytes of shared memory that one program may have. tflops:
+    dense bf16 roof, for estimates, with bandwidth in TB/s. pdl: kernels may be launched before their predecessor has
+    ended (griddepcontrol, from sm_90 on). float32: how float32 products are made: "ieee", "tf32x3" (three tf32
+    products, about as exact) or "tf32".
+    """
+
+    capability: int
+    sms: int
+    shared: int
+    tflops: float
+    bandwidth: float
+    pdl: bool = False
+    float32: str = "ieee"
+
+    @property
+    def descriptors(self) -> bool:
+        """Whether tensor descriptors are instructions of the chip."""
+        return self.capability >= 90
+
+
+#: capability -> the chip that most users of it have: A100, H100 SXM and H200, B200
+DEVICES = {
+    80: Device(80, 108, 163 * 1024, 312, 2.0),
+    90: Device(90, 132, 227 * 1024, 790, 4.3, pdl=True),
+    100: Device(100, 148, 227 * 1024, 2250, 8.0, pdl=True),
+}
+
+
+def device_of(capability: int) -> Device:
+    """The numbers of the nearest chip that is not newer."""
+    known = [c for c in DEVICES if c <= capability]
+    return DEVICES[max(known, default=80)]

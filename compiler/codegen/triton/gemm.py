@@ -1,0 +1,222 @@
+"""Matrix products as Triton kernels: a tile for each program, or programs that walk over tiles (tensor descriptors)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.dtypes import DTYPES
+from ...ir.index import ONE, Index, as_index, minimum
+from ...ir.nodes import Gemm, Operand
+from .device import Device
+from .kernel import ALIGNMENT, Launch
+from .matrix import (
+    LINE,
+    TL,
+    Axes,
+    Part,
+    Shared,
+    blocks,
+    count,
+    divides,
+    finish_lines,
+    launch,
+    parameters,
+    pointer,
+    precision_text,
+    scalar,
+    shared_tiles,
+    tile_order,
+    times,
+)
+from .scope import TritonScope
+from .tiles import GemmTile
+
+
+@dataclass(frozen=True)
+class GemmView:
+    """Of gemm.py.j2, gemm_persistent.py.j2 and gemm_vector.py.j2: the numbers of the tile, and finished texts."""
+
+    params: str
+    tile: GemmTile
+    block_m: int
+    block_n: int
+    block_k: int
+    parts: tuple[Part, ...]
+    finish_parts: tuple[Part, ...]
+    m: str
+    n: str
+    k: str
+    tiles: str
+    tiles_m: str
+    tiles_n: str
+    order: str
+    group: int
+    batched: bool
+    a_base: str
+    a_row: str
+    a_rows: str
+    a_mask: str
+    b_base: str
+    b_row: str
+    b_depth: str
+    b_step: str
+    clamp_m: bool
+    clamp_n: bool
+    mask_k: bool
+    casts: tuple[str, ...]
+    precision: str
+    finish: tuple[str, ...]
+    pdl: bool
+    prefetch: bool
+    split: int
+    split_run: int  # of k, for each of the programs that share a tile
+    end: str
+    wide: str
+
+
+def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch:
+    """The launch of a matrix product with its epilogue, cut by `tile`.
+
+    Raises:
+        ValueError: the tile does not fit the node; see misfit().
+    """
+    reason = misfit(node, tile)
+    if reason:
+        raise ValueError(f"{tile}: {reason}")
+    scope = TritonScope.of(node)
+    axes = Axes(node, 1)
+    tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n) * axes.z.extent
+    shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
+    view = _view(node, device, tile, scope, axes, shared)
+    template = "gemm_persistent.py.j2" if tile.descriptors else "gemm_vector.py.j2" if tile.vector else "gemm.py.j2"
+    grid = (minimum(tiles, device.sms) if tile.descriptors else tiles, as_index(tile.split), ONE)
+    suffix = f"{tile.m}x{tile.n}x{tile.k}" + (f"_s{tile.split}" if tile.split > 1 else "")
+    return launch(f"{name}_{suffix}", template, view, scope, node, grid, (tile.warps, tile.stages), device.pdl, shared)
+
+
+def misfit(node: Gemm, tile: GemmTile) -> str:
+    """Why a tile cannot cut a node; empty when it can."""
+    if tile.split > 1 and node.k.constant is None:
+        return "a split needs a fixed k"
+    if tile.vector and node.dims[-2].extent != ONE:
+        return "the form for vectors has one row"
+    if not tile.descriptors:
+        return ""
+    if len(node.dims) > 2 or tile.split > 1:
+        return "descriptors are for one unsplit product"
+    b_k, b_n = unit_strides(node)
+    if b_k != ONE or node.a.buffer.dtype != node.b.buffer.dtype:
+        return "descriptors need a weight with dense k, of the dtype of the rows"
+    if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
+        return "descriptors need rows that start at multiples of 16 bytes"
+    return "" if not tile.halves or len(tile.parts) == 1 else "halves are of one accumulator"
+
+
+def _aligned(operand: Operand, row: Index) -> bool:
+    elements = ALIGNMENT // DTYPES[operand.buffer.dtype].size
+    return divides(elements, row) and divides(elements, operand.offset)
+
+
+def unit_strides(node: Gemm) -> tuple[Index, Index]:
+    """Strides of b along k and n; a dimension of size 1 counts as dense."""
+    b_k, b_n = node.b.strides[-2:]
+    if ONE in (b_k, b_n):
+        return b_k, b_n
+    return (ONE, b_n) if node.k == ONE else (b_k, ONE)
+
+
+def _view(
+    node: Gemm, device: Device, tile: GemmTile, scope: TritonScope, axes: Axes, shared: Shared | None
+) -> GemmView:
+    m, n, k = axes.m.extent, axes.n.extent, node.k
+    b_k, b_n = unit_strides(node)
+    whole_k = divides(tile.k * tile.split, k)
+    run = -(-k.constant // (tile.k * tile.split)) * tile.k if k.constant is not None else 0
+    a_base = pointer(scope, axes, node.a, node.a.strides)
+    b_base = pointer(scope, axes, node.b, node.b.strides)
+    k_text = scalar(scope, k)
+    end = k_text if tile.split == 1 else f"begin + {run}" if whole_k else f"tl.minimum(begin + {run}, {k_text})"
+    inside = not divides(tile.k, k)
+    m_tiles, n_tiles = blocks(m, tile.m), blocks(n, tile.n)
+    parts = _parts(node, tile, scope, run, inside)
+    halves = tuple(Part(f"_{i}", i * tile.n // 2, tile.n // 2) for i in range(2))
+    a_lanes, b_lanes = ("", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
+    return GemmView(
+        tile=tile,
+        block_m=tile.m,
+        block_n=tile.n,
+        block_k=tile.k,
+        parts=parts,
+        finish_parts=halves if tile.halves else parts,
+        m=scalar(scope, m),
+        n=scalar(scope, n),
+        k=k_text,
+        tiles=count(scope, (m, tile.m), (n, tile.n)),
+        tiles_m=count(scope, (m, tile.m)),
+        tiles_n=count(scope, (n, tile.n)),
+        order=tile_order(m_tiles, n_tiles),
+        group=tile.group,
+        batched=axes.z.extent != ONE,
+        a_base=a_base,
+        a_row=scalar(scope, node.a.strides[-2]),
+        a_rows=times("rows[:, None]", scope, node.a.strides[-2]),
+        a_mask=f", mask=inside{a_lanes}, other=0.0" if inside else "",
+        b_base=b_base,
+        b_row=scalar(scope, b_n),
+        b_depth=times(f"depth{b_lanes}", scope, b_k),
+        b_step=times(str(tile.k), scope, b_k),
+        clamp_m=not divides(tile.m, m),
+        clamp_n=not divides(tile.n, n) and b_k == ONE,
+        mask_k=inside,
+        casts=_casts(node),
+        precision=precision_text(device.float32, {node.a.buffer.dtype, node.b.buffer.dtype}),
+        finish=finish_lines(scope, axes, node, node.acc.name, (tile.m, tile.n)),
+        pdl=device.pdl,
+        prefetch=device.pdl and node.b.buffer.kind == "const" and b_k == ONE and one_wave(m_tiles * n_tiles, device),
+        split=tile.split,
+        split_run=run,
+        end=end,
+        wide=".to(tl.int64)" if scope.wide else "",
+        params=", ".join(p.name for p in parameters(scope, shared)),
+    )
+
+
+def one_wave(tiles: Index, device: Device) -> bool:
+    """Whether about all programs start at once, so that what they ask for early is early."""
+    return tiles.constant is not None and tiles.constant <= 2 * device.sms
+
+
+def _parts(node: Gemm, tile: GemmTile, scope: TritonScope, run: int, inside: bool) -> tuple[Part, ...]:
+    b_k, b_n = unit_strides(node)
+    n, size = node.dims[-1].extent, DTYPES[node.b.buffer.dtype].size
+    rows, lanes = ("[:, None]", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
+    found, offset = [], 0
+    for i, width in enumerate(tile.parts):
+        suffix = "" if len(tile.parts) == 1 else f"_{i}"
+        columns = f"columns{suffix}"
+        masks = [f"inside{lanes}"] if inside else []
+        if b_k != ONE and not divides(tile.n, n):
+            masks.append(f"({columns} < {scalar(scope, n)}){rows}")
+        mask = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
+        run_lines = lines_of(size, run, "begin", "end - 1") if tile.split > 1 else lines_of(size, run, "", str(run - 1))
+        lines = f"{times(f'{columns}[:, None]', scope, b_n)} + {run_lines}"
+        found.append(Part(suffix, offset, width, times(f"{columns}{rows}", scope, b_n), mask, lines))
+        offset += width
+    return tuple(found)
+
+
+def lines_of(size: int, run: int, begin: str, last: str) -> str:
+    """One element of each line of memory of a run of k that starts at `begin`; none lies behind `last`."""
+    step = LINE // size
+    width = 1 << max(-(-run // step) - 1, 0).bit_length()
+    text = f"{f'{begin} + ' if begin else ''}tl.arange(0, {width}) * {step}"
+    return f"tl.minimum({text}, {last})[None, :]" if last or width * step > run else f"({text})[None, :]"
+
+
+def _casts(node: Gemm) -> tuple[str, ...]:
+    """Operands of different types meet in the wider one."""
+    a, b = node.a.buffer.dtype, node.b.buffer.dtype
+    if a == b:
+        return ()
+    wide = "f32" if "f32" in (a, b) or {a, b} == {"f16", "bf16"} else a
+    return tuple(f"{t}_tile = {t}_tile.to({TL[wide]})" for t, own in (("a", a), ("b", b)) if own != wide)

@@ -1,0 +1,270 @@
+"""Matrix nodes of given sizes: what benchmarks measure, and tests compare with torch.
+
+probe = gemm_probe(128, 768, 3072, "bf16", bias=True, residual=True)
+launches_of(probe.node, device, "gemm")         # kernels over probe.buffers
+probe.reference({"a": ..., "b": ...})           # the result in float64
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...ir.expr import Acc, Call, Const, Expr, Load
+from ...ir.index import ONE, ZERO, Index, IndexLike, Var, as_index, of, product
+from ...ir.nodes import Attention, Buffer, Conv, Gemm, Operand, Origin, Store, Window
+
+if TYPE_CHECKING:
+    import torch
+
+Tensors = Mapping[str, "torch.Tensor"]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A node, its buffers by name, the shapes of its inputs, and its result "y" from float64 inputs."""
+
+    node: Gemm | Conv | Attention
+    buffers: dict[str, Buffer]
+    shapes: dict[str, tuple[Index, ...]]
+    reference: Callable[[Tensors], torch.Tensor]
+
+
+class _Builder:
+    def __init__(self, dtype: str):
+        self.dtype = dtype
+        self.buffers: dict[str, Buffer] = {}
+        self.shapes: dict[str, tuple[Index, ...]] = {}
+
+    def buffer(self, name: str, *shape: IndexLike, kind: str = "temp", dtype: str = "") -> Buffer:
+        self.shapes[name] = tuple(as_index(s) for s in shape)
+        self.buffers[name] = Buffer(name, dtype or self.dtype, product(self.shapes[name]), kind)
+        return self.buffers[name]
+
+
+def gemm_probe(
+    m: IndexLike,
+    n: int,
+    k: int,
+    dtype: str,
+    *,
+    batch: tuple[int, ...] = (),
+    bias: bool = False,
+    residual: bool = False,
+    activation: str = "",
+    gate: bool = False,
+    transposed: bool = False,
+    columns_dense: bool = False,
+    out_dtype: str = "",
+) -> Probe:
+    """y = activation(a b^T + bias) + residual, a [batch, m, k], b [n, k] ([batch, n, k] with batches).
+
+    gate: the activated value is multiplied by another tensor. transposed: y is stored [n, m]. columns_dense: b lies as
+    [k, n].
+    """
+    make = _Builder(dtype)
+    rows, lead = as_index(m), tuple(as_index(b) for b in batch)
+    a = make.buffer("a", *lead, rows, k)
+    kind = "temp" if batch else "const"
+    b = make.buffer("b", *lead, k, n, kind=kind) if columns_dense else make.buffer("b", *lead, n, k, kind=kind)
+    y = make.buffer("y", *lead, *((n, rows) if transposed else (rows, n)), dtype=out_dtype)
+    loops = tuple(Var(f"z{i}", e) for i, e in enumerate(lead))
+    vm, vn = Var("m", rows), Var("n", as_index(n))
+
+    def at(*indices: Index, extents: tuple[Index, ...]) -> Index:
+        flat = ZERO
+        for i, e in zip(indices, extents, strict=True):
+            flat = flat * e + i
+        return flat
+
+    z = tuple(of(v) for v in loops)
+    place = at(*z, of(vm), of(vn), extents=(*lead, rows, as_index(n)))
+    value: Expr = Acc("acc", "f32")
+    if bias:
+        value = Call("add", (value, _f32(Load(make.buffer("bias", n, kind="const"), of(vn)))), "f32")
+    if activation:
+        value = _activation(activation, value)
+    if gate:
+        value = Call("mul", (value, _f32(Load(make.buffer("gate", *lead, rows, n), place))), "f32")
+    if residual:
+        value = Call("add", (value, _f32(Load(make.buffer("residual", *lead, rows, n), place))), "f32")
+    if transposed:
+        place = at(*z, of(vn), of(vm), extents=(*lead, as_index(n), rows))
+    strides_a = (*_dense((*lead, rows, as_index(k)))[:-2], as_index(k), ONE)
+    lead_b = _dense((*lead, as_index(n), as_index(k)))[:-2]
+    strides_b = (*lead_b, as_index(n), ONE) if columns_dense else (*lead_b, ONE, as_index(k))
+    node = Gemm(
+        (*loops, vm, vn),
+        (Store(y, place, value),),
+        Origin(("aten.linear",), ("model.py:1",)),
+        as_index(k),
+        Operand(a, ZERO, strides_a),
+        Operand(b, ZERO, strides_b),
+        False,
+        Acc("acc", "f32"),
+    )
+
+    def reference(t: Tensors) -> torch.Tensor:
+        import torch
+
+        y = t["a"] @ (t["b"] if columns_dense else t["b"].transpose(-1, -2))
+        if bias:
+            y = y + t["bias"]
+        if activation:
+            y = {"gelu_erf": torch.nn.functional.gelu, "relu": torch.relu}[activation](y)
+        if gate:
+            y = y * t["gate"]
+        if residual:
+            y = y + t["residual"]
+        return y.transpose(-1, -2) if transposed else y
+
+    return Probe(node, make.buffers, make.shapes, reference)
+
+
+def conv_probe(
+    batch: IndexLike,
+    size: tuple[int, int],
+    channels: int,
+    out: int,
+    window: Window,
+    dtype: str,
+    *,
+    bias: bool = False,
+    residual: bool = False,
+    relu: bool = False,
+) -> Probe:
+    """y = relu(conv(x, w) + bias + residual), x [batch, h, w, channels], w [out, taps, channels / groups]."""
+    make = _Builder(dtype)
+    n, (height, width) = as_index(batch), size
+    kh, kw = window.kernel
+    oh, ow = (
+        (s + 2 * p - d * (k - 1) - 1) // st + 1
+        for s, k, st, p, d in zip(size, window.kernel, window.stride, window.pad, window.dilation, strict=True)
+    )
+    depthwise = window.groups > 1 and window.groups == channels == out
+    x = make.buffer("x", n, height, width, channels)
+    w_shape = (kh * kw, channels) if depthwise else (out, kh * kw, channels // window.groups)
+    w = make.buffer("w", *w_shape, kind="const")
+    y = make.buffer("y", n, oh, ow, out)
+    dims = tuple(Var(name, as_index(e)) for name, e in zip("nhwc", (n, oh, ow, out), strict=True))
+    place = ZERO
+    for v in dims:
+        place = place * v.extent + of(v)
+    value: Expr = Acc("acc", "f32")
+    if bias:
+        value = Call("add", (value, _f32(Load(make.buffer("bias", out, kind="const"), of(dims[3])))), "f32")
+    if residual:
+        value = Call("add", (value, _f32(Load(make.buffer("residual", n, oh, ow, out), place))), "f32")
+    if relu:
+        value = _activation("relu", value)
+    strides = tuple(as_index(s) for s in (height * width * channels, width * channels, channels))
+    node = Conv(
+        dims,
+        (Store(y, place, value),),
+        Origin(("aten.conv2d",), ("model.py:1",)),
+        Operand(x, ZERO, strides),
+        w,
+        ZERO,
+        (n, as_index(height), as_index(width), as_index(channels)),
+        window,
+        Acc("acc", "f32"),
+    )
+
+    def reference(t: Tensors) -> torch.Tensor:
+        import torch
+
+        x = t["x"].permute(0, 3, 1, 2)
+        w = t["w"].t().reshape(out, 1, kh, kw) if depthwise else t["w"].permute(0, 2, 1).reshape(out, -1, kh, kw)
+        y = torch.nn.functional.conv2d(
+            x, w, t.get("bias"), window.stride, window.pad, window.dilation, window.groups
+        ).permute(0, 2, 3, 1)
+        y = y + t["residual"] if residual else y
+        return torch.relu(y) if relu else y
+
+    return Probe(node, make.buffers, make.shapes, reference)
+
+
+def attention_probe(
+    batch: IndexLike,
+    heads: int,
+    queries: IndexLike,
+    keys: IndexLike,
+    head: int,
+    dtype: str,
+    *,
+    kv_heads: int = 0,
+    value_size: int = 0,
+    causal: bool = False,
+    mask: str = "",
+) -> Probe:
+    """y [batch, queries, heads, value] from q, k, v [batch, rows, heads, head]; mask: "", "bool" [batch, keys], "bias"
+    [heads, queries, keys]."""
+    make = _Builder(dtype)
+    groups, value = kv_heads or heads, value_size or head
+    b, m, n = as_index(batch), as_index(queries), as_index(keys)
+    q = make.buffer("q", b, m, heads, head)
+    k = make.buffer("k", b, n, groups, head)
+    v = make.buffer("v", b, n, groups, value)
+    y = make.buffer("y", b, m, heads, value)
+    dims = tuple(Var(name, as_index(e)) for name, e in zip("bhmd", (b, heads, m, value), strict=True))
+    key = Var("key", n)
+    score: Expr | None = None
+    if mask == "bool":
+        seen = Load(make.buffer("mask", b, n, dtype="bool"), of(dims[0]) * n + of(key))
+        score = Call("where", (seen, Acc("score", "f32"), Const(float("-inf"), "f32")), "f32")
+    elif mask == "bias":
+        at = (of(dims[1]) * m + of(dims[2])) * n + of(key)
+        score = Call("add", (Acc("score", "f32"), _f32(Load(make.buffer("mask", heads, m, n), at))), "f32")
+
+    def operand(buffer: Buffer, rows: Index, h: int, d: int) -> Operand:
+        return Operand(buffer, ZERO, (rows * (h * d), as_index(d), as_index(h * d)))
+
+    node = Attention(
+        dims,
+        (),
+        Origin(("aten.scaled_dot_product_attention",), ("model.py:1",)),
+        operand(q, m, heads, head),
+        operand(k, n, groups, head),
+        operand(v, n, groups, value),
+        operand(y, m, heads, value),
+        as_index(groups),
+        n,
+        as_index(head),
+        head**-0.5,
+        causal,
+        key,
+        score,
+    )
+
+    def reference(t: Tensors) -> torch.Tensor:
+        import torch
+
+        q, k, v = (t[name].transpose(1, 2) for name in "qkv")
+        k, v = (x.repeat_interleave(heads // groups, 1) for x in (k, v))
+        s = q @ k.transpose(-1, -2) * head**-0.5
+        if causal:
+            s = s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril(), float("-inf"))
+        if mask == "bool":
+            s = s.masked_fill(~t["mask"].bool()[:, None, None, :], float("-inf"))
+        elif mask == "bias":
+            s = s + t["mask"]
+        p = torch.nan_to_num(torch.softmax(s, -1)) if mask else torch.softmax(s, -1)
+        return (p @ v).transpose(1, 2)
+
+    return Probe(node, make.buffers, make.shapes, reference)
+
+
+def _activation(name: str, value: Expr) -> Expr:
+    return Call("maximum", (value, Const(0.0, "f32")), "f32") if name == "relu" else Call(name, (value,), "f32")
+
+
+def _f32(load: Load) -> Expr:
+    return load if load.dtype == "f32" else Call("cast", (load,), "f32")
+
+
+def _dense(shape: tuple[Index, ...]) -> tuple[Index, ...]:
+    strides = [ONE]
+    for e in reversed(shape[1:]):
+        strides.append(strides[-1] * e)
+    return tuple(reversed(strides))

@@ -1,0 +1,29 @@
+"""Matrix nodes of the loop IR as launches of Triton kernels."""
+
+from __future__ import annotations
+
+from ...ir.nodes import Attention, Conv, Gemm
+from .attention import attention_launch
+from .conv import as_gemm, conv_launch
+from .device import Device
+from .gemm import gemm_launch
+from .kernel import Launch
+from .tiles import AttentionTile, GemmTile, attention_tile, conv_tile, gemm_tile
+
+
+def launches_of(
+    node: Gemm | Conv | Attention, device: Device, name: str, tile: GemmTile | AttentionTile | None = None
+) -> tuple[Launch, ...]:
+    """The launches that compute a node, in order; `tile` overrules the choice of tiles.py.
+
+    Raises:
+        ValueError: the tile does not fit the node.
+    """
+    if isinstance(node, Attention):
+        chosen = tile if isinstance(tile, AttentionTile) else attention_tile(node, device)
+        return (attention_launch(name, node, device, chosen),)
+    product = as_gemm(node) if isinstance(node, Conv) else node
+    if product is not None:
+        return (gemm_launch(name, product, device, tile if isinstance(tile, GemmTile) else gemm_tile(product, device)),)
+    assert isinstance(node, Conv)
+    return (conv_launch(name, node, device, tile if isinstance(tile, GemmTile) else conv_tile(node, device)),)

@@ -1,0 +1,252 @@
+"""Tiles of the matrix kernels: what a choice consists of, and how it is made.
+
+A choice comes from the measurements that ship with mycc (measured.py) when they have the shape's class, else from a
+model: how many rounds the multiprocessors need for all tiles, and how long the programs of a round take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...ir.dtypes import DTYPES
+from ...ir.index import ONE, Index, Size
+from ...ir.nodes import Attention, Conv, Gemm
+from .device import Device
+
+
+@dataclass(frozen=True)
+class GemmTile:
+    """How a matrix product is cut. m, n, k: the tile and the step; n is the sum of `parts` (192 = 128 + 64).
+
+    split: programs that share a tile, each a run of k. group: rows of tiles that run together. descriptors: operands
+    come through tensor descriptors, and programs walk over tiles; flatten, specialize: hints for that walk. halves: the
+    tile is finished in two halves. vector: one row of a, multiplied without tensor cores.
+    """
+
+    m: int
+    n: int
+    k: int
+    warps: int = 4
+    stages: int = 3
+    split: int = 1
+    group: int = 8
+    descriptors: bool = False
+    flatten: bool = False
+    specialize: bool = False
+    halves: bool = False
+    vector: bool = False
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Powers of two that add up to n, the largest first."""
+        return tuple(1 << i for i in reversed(range(self.n.bit_length())) if self.n >> i & 1)
+
+    def __str__(self) -> str:
+        split = f" split {self.split}" if self.split > 1 else ""
+        kind = " descriptors" if self.descriptors else " vector" if self.vector else ""
+        return f"{self.m}x{self.n}x{self.k}{split}{kind}"
+
+
+@dataclass(frozen=True)
+class AttentionTile:
+    """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys."""
+
+    m: int
+    n: int
+    warps: int = 4
+    stages: int = 2
+    split: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}" + (f" split {self.split}" if self.split > 1 else "")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A matrix product in numbers: rows, columns, depth, batches, bytes of an element; typical where dynamic."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    size: int
+    fixed_k: bool = True
+
+
+def typical(index: Index) -> int:
+    """A size in the middle of its range, on the scale of factors."""
+    values: dict[str, int] = {}
+    for atom in index.atoms():
+        if isinstance(atom, Size):
+            low = max(atom.lo, 1)
+            high = atom.hi if atom.hi is not None else low * 4096
+            values[atom.name] = max(low, round(math.sqrt(low * high)))
+    return max(index.evaluate(values), 1)
+
+
+def gemm_shape(node: Gemm) -> Shape:
+    *batch, m, n = node.dims
+    batches = math.prod(typical(v.extent) for v in batch)
+    size = DTYPES[node.b.buffer.dtype].size
+    return Shape(typical(m.extent), typical(n.extent), typical(node.k), batches, size, node.k.constant is not None)
+
+
+def conv_shape(node: Conv) -> Shape:
+    n, h, w, c = node.dims
+    groups = node.window.groups
+    depth = node.window.kernel[0] * node.window.kernel[1] * typical(node.in_shape[3]) // groups
+    rows = typical(n.extent) * typical(h.extent) * typical(w.extent)
+    return Shape(rows, typical(c.extent) // groups, depth, groups, DTYPES[node.w.dtype].size)
+
+
+# products ------------------------------------------------------------------------------------------------------------
+#: rows, columns, warps and part of the roof that the tensor cores reach on such a tile
+HALF_TILES = (
+    (128, 256, 8, 0.85),
+    (128, 192, 8, 0.80),
+    (128, 128, 8, 0.72),
+    (128, 64, 4, 0.60),
+    (64, 128, 4, 0.55),
+    (64, 64, 4, 0.42),
+    (64, 32, 4, 0.28),
+    (32, 64, 4, 0.28),
+    (32, 32, 4, 0.16),
+    (16, 64, 4, 0.14),
+    (16, 32, 4, 0.08),
+)
+#: the same for float32 products in multiply-adds
+FLOAT_TILES = (
+    (128, 128, 8, 0.060),
+    (128, 64, 8, 0.055),
+    (64, 64, 4, 0.050),
+    (64, 32, 4, 0.035),
+    (32, 32, 4, 0.025),
+    (16, 32, 4, 0.012),
+)
+SPLITS = (1, 2, 3, 4, 6, 8)
+STARTUP, LATENCY, GATHER = 1.2, 0.55, 1.3  # us: to start a program; from memory to use; to add the parts of a tile
+
+
+def gemm_tile(node: Gemm, device: Device) -> GemmTile:
+    """The tile of a matrix product on a device."""
+    from .gemm import misfit
+    from .measured import measured_gemm
+
+    shape = gemm_shape(node)
+    known = measured_gemm(shape, node.b.buffer.dtype, device)
+    if known is not None and not misfit(node, known):
+        return known
+    if shape.m == 1 and node.dims[-2].extent == ONE:
+        return vector_tile(shape, device)
+    return fastest(shape, node.b.buffer.dtype, device)
+
+
+def conv_tile(node: Conv, device: Device) -> GemmTile:
+    """The tile of a convolution on a device."""
+    from .measured import measured_conv
+
+    shape = conv_shape(node)
+    if node.depthwise:
+        return depthwise_tile(node)
+    known = measured_conv(shape, node.w.dtype, device)
+    if known is not None:
+        return known
+    return replace(fastest(shape, node.w.dtype, device), group=8)
+
+
+def fastest(shape: Shape, dtype: str, device: Device) -> GemmTile:
+    """The tile that the model of waves finds fastest; one accumulator, no descriptors."""
+    return min(candidates(shape, dtype, device), key=lambda t: (estimate(shape, dtype, t, device), t.m * t.n, t.split))
+
+
+def candidates(shape: Shape, dtype: str, device: Device) -> Iterator[GemmTile]:
+    """Tiles that are worth a look for a shape."""
+    rows = HALF_TILES if uses_tensor_cores(dtype, device) else FLOAT_TILES
+    for m, n, warps, _ in rows:
+        if (m > 16 and m >= 2 * shape.m) or (n > 32 and n >= 2 * shape.n) or n & (n - 1):
+            continue
+        k = step(m, n, shape, dtype, device)
+        stages = max(2, min(4, device.shared // ((m + n) * k * shape.size)))
+        for split in SPLITS:
+            if split == 1 or (shape.fixed_k and shape.k >= split * k * 2):
+                yield GemmTile(m, n, k, warps, stages, split)
+
+
+def uses_tensor_cores(dtype: str, device: Device) -> bool:
+    return dtype != "f32" or device.float32 != "ieee"
+
+
+def step(m: int, n: int, shape: Shape, dtype: str, device: Device) -> int:
+    """Elements of k that a program takes at a time: 128 bytes of each row, less where k is short."""
+    wide = 128 // shape.size if uses_tensor_cores(dtype, device) else 16
+    if shape.size == 2 and m * n <= 64 * 64 and shape.k >= 256:
+        wide *= 2
+    return max(16, min(wide, 1 << max(shape.k - 1, 0).bit_length()))
+
+
+def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
+    """Microseconds that a product takes, by the model."""
+    rows = HALF_TILES if uses_tensor_cores(dtype, device) else FLOAT_TILES
+    part = next((p for m, n, _, p in rows if (m, n) == (tile.m, tile.n)), 0.5)
+    part = part / 2 if dtype == "f32" and device.float32 != "ieee" else part
+    programs = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch * tile.split
+    shared = (tile.m + tile.n) * tile.k * shape.size * tile.stages
+    together = max(1, min(device.shared // max(shared, 1), 16 // tile.warps, -(-programs // device.sms)))
+    rounds = -(-programs // (device.sms * together))
+    steps = -(-shape.k // (tile.k * tile.split))
+    per_sm = device.tflops * 1e6 / device.sms  # operations in a microsecond
+    compute = 2 * tile.m * tile.n * tile.k / (per_sm * part) * together
+    loads = (tile.m + tile.n) * tile.k * shape.size * together / (device.bandwidth * 1.4e6 / device.sms)
+    program = STARTUP + LATENCY + steps * max(compute, loads, LATENCY / tile.stages)
+    traffic = (shape.m * shape.k + shape.n * shape.k + shape.m * shape.n) * shape.batch * shape.size
+    return max(rounds * program, traffic / (device.bandwidth * 1e6)) + (GATHER if tile.split > 1 else 0.0)
+
+
+def vector_tile(shape: Shape, device: Device) -> GemmTile:
+    """The tile of a product with one row: programs that fill the chip twice, each with a few rows of the weight."""
+    n = 16
+    while n > 4 and -(-shape.n // n) * shape.batch < 2 * device.sms:
+        n //= 2
+    split = 1
+    while (
+        split < 8 and shape.fixed_k and shape.k >= split * 1024 and shape.n // n * shape.batch * split < 2 * device.sms
+    ):
+        split *= 2
+    return GemmTile(1, n, max(16, min(512, 1 << max(shape.k - 1, 0).bit_length())), 4, 3, split, vector=True)
+
+
+def depthwise_tile(node: Conv) -> GemmTile:
+    channels = typical(node.dims[3].extent)
+    n = max(16, min(64, 1 << (channels - 1).bit_length()))
+    return GemmTile(2048 // n, n, 16, 4, 2)
+
+
+# attention -----------------------------------------------------------------------------------------------------------
+def attention_tile(node: Attention, device: Device) -> AttentionTile:
+    """The tile of an attention on a device."""
+    from .measured import measured_attention
+
+    b, h, m, e = node.dims
+    head = max(typical(node.head_size), typical(e.extent))
+    queries, keys = typical(m.extent), typical(node.keys)
+    known = measured_attention(queries, keys, head, typical(b.extent) * typical(h.extent), node.q.buffer.dtype, device)
+    if known is not None:
+        return known
+    if node.q.buffer.dtype == "f32":
+        rows, columns = (32, 32) if head > 64 else (64, 32)
+    else:
+        rows, columns = (64, 64) if head > 64 else (128, 64)
+        if head > 128:
+            rows, columns = 64, 32
+    group = typical(h.extent) // typical(node.kv_heads)
+    packed = queries * group if queries * 2 <= 16 and group > 1 else queries
+    products = typical(b.extent) * (typical(node.kv_heads) if packed != queries else typical(h.extent))
+    while rows > 16 and (rows >= 2 * packed or -(-packed // rows) * products < device.sms):
+        rows //= 2
+    programs = -(-packed // rows) * products
+    split = 1
+    while not node.causal and split < 16 and programs * split * 2 <= 2 * device.sms and keys >= split * columns * 4:
+        split *= 2
+    return AttentionTile(rows, columns, 8 if rows >= 128 else 4, 3 if node.q.buffer.dtype != "f32" else 2, split)

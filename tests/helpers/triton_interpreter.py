@@ -1,0 +1,146 @@
+"""Runs launches of Triton kernels through Triton's interpreter, which has to be chosen before triton is imported: in a
+process of its own. As a program it serves requests from stdin; TritonInterpreter is the client.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+class TritonInterpreter:
+    """Launches on CPU memory: interpreter.run(launches, memory, sizes) -> the memory after them."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TRITON_INTERPRET": "1"},
+        )
+
+    def run(self, launches: Sequence[Any], memory: Mapping[Any, Any], sizes: Mapping[str, int]) -> dict[Any, Any]:
+        """memory: a flat tensor for each Buffer. Every counter that a launch leaves not zero is an error."""
+        buffers = list(memory)
+        steps = [_step(launch, buffers, sizes) for launch in launches]
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        _write(self._process.stdin, (steps, [memory[b] for b in buffers]))
+        failure, tensors = _read(self._process.stdout)
+        if failure:
+            raise RuntimeError(failure)
+        return dict(zip(buffers, tensors, strict=True))
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def _step(launch: Any, buffers: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+    """A launch in plain values."""
+    args: list[tuple[str, int, int]] = []
+    for arg in launch.args:
+        kind = type(arg).__name__
+        if kind == "BufferArg":
+            args.append((kind, buffers.index(arg.buffer), arg.offset.evaluate(sizes)))
+        elif kind == "SizeArg":
+            args.append((kind, arg.value.evaluate(sizes), 0))
+        elif kind in ("WorkArg", "ZerosArg"):
+            args.append((kind, arg.bytes.evaluate(sizes), 0))
+        else:
+            raise ValueError(f"no value for {arg}")
+    grid = tuple(g.evaluate(sizes) for g in launch.grid)
+    kernel = launch.kernel
+    return kernel.source.replace("KERNEL", kernel.symbol), kernel.symbol, grid, args
+
+
+def _serve() -> None:
+    _teach_libdevice()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what kernels print is no answer
+    while True:
+        request = _read(sys.stdin.buffer)
+        if request is None:
+            return
+        steps, tensors = request
+        try:
+            for step in steps:
+                _launch(step, tensors)
+            _write(answers, ("", tensors))
+        except Exception as error:
+            import traceback
+
+            _write(answers, (f"{error}\n{traceback.format_exc()}\n{step[0]}", []))
+
+
+def _teach_libdevice() -> None:
+    """The interpreter has no libdevice: its functions are torch's."""
+    import torch
+    import triton.language as tl
+    from triton.language.extra import libdevice
+    from triton.runtime.interpreter import TensorHandle
+
+    def function(name: str) -> Any:
+        ours = getattr(torch, {"rint": "round"}.get(name, name), None) or getattr(torch.special, name)
+
+        def call(*args: Any) -> Any:
+            first = next(a for a in args if isinstance(a, tl.tensor))
+            values = [torch.as_tensor(a.handle.data if isinstance(a, tl.tensor) else a) for a in args]
+            return tl.tensor(TensorHandle(ours(*values).numpy(), first.handle.dtype), first.type)
+
+        return call
+
+    names = "erf erfc tanh expm1 log1p log10 pow rint trunc fmod tan asin acos atan atan2 sinh cosh asinh acosh atanh"
+    for name in (*names.split(), "lgamma", "copysign", "hypot"):
+        setattr(libdevice, name, function(name))
+
+
+def _launch(step: Any, tensors: Sequence[Any]) -> None:
+    import torch
+
+    source, symbol, grid, args = step
+    values: list[Any] = []
+    counters = []
+    for kind, value, offset in args:
+        if kind == "BufferArg":
+            values.append(tensors[value][offset:])
+        elif kind == "WorkArg":
+            values.append(torch.full((value // 4,), float("nan")))
+        elif kind == "ZerosArg":
+            counters.append(torch.zeros(value // 4, dtype=torch.int32))
+            values.append(counters[-1])
+        else:
+            values.append(value)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{symbol}.py"
+        path.write_text(source, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(symbol, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        getattr(module, symbol)[grid](*values)
+    if any(c.any() for c in counters):
+        raise AssertionError("a counter is not zero after the launch")
+
+
+def _write(stream: BinaryIO, value: Any) -> None:
+    data = pickle.dumps(value)
+    stream.write(struct.pack("<q", len(data)) + data)
+    stream.flush()
+
+
+def _read(stream: BinaryIO) -> Any:
+    head = stream.read(8)
+    return pickle.loads(stream.read(struct.unpack("<q", head)[0])) if len(head) == 8 else None
+
+
+if __name__ == "__main__":
+    _serve()
