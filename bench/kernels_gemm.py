@@ -1,6 +1,6 @@
-"""GFLOP/s of the CPU GEMM and convolution kernels beside the core's FMA roof and beside torch eager.
+"""GFLOP/s of the CPU GEMM kernels beside the core's FMA roof and beside torch eager.
 
-    python bench/kernels_gemm.py [--isa x86-64-v3,x86-64-v4] [--threads 1] [--only conv] [--seconds 0.4]
+    python bench/kernels_gemm.py [--isa x86-64-v3,x86-64-v4] [--threads 1] [--only bert] [--seconds 0.4]
 
 Weights are cold: every run takes the next of several copies that together exceed the last-level cache, as the layers
 of a model do. Roof, kernel and torch are measured in turn within each row; the roof is that of the ISA's registers on
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi".split()
 PANEL = 16
 COLD_BYTES = 96 << 20
+SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 @dataclass(frozen=True)
@@ -44,29 +45,7 @@ class Product:
         return 2.0 * self.batch * self.m * self.n * self.k
 
 
-@dataclass(frozen=True)
-class Convolution:
-    name: str
-    size: tuple[int, int]
-    in_c: int
-    out_c: int
-    kernel: tuple[int, int]
-    stride: int = 1
-    pad: tuple[int, int] = (0, 0)
-    groups: int = 1
-
-    @property
-    def out_size(self) -> tuple[int, int]:
-        height, width = ((self.size[i] + 2 * self.pad[i] - self.kernel[i]) // self.stride + 1 for i in (0, 1))
-        return height, width
-
-    @property
-    def flops(self) -> float:
-        out_h, out_w = self.out_size
-        return 2.0 * out_h * out_w * self.out_c * self.in_c // self.groups * self.kernel[0] * self.kernel[1]
-
-
-CASES: list[Product | Convolution] = [
+CASES: list[Product] = [
     *(Product(f"bert {m}x{n}x{k}", m, n, k) for m, n, k in ((128, 768, 768), (128, 3072, 768), (128, 768, 3072))),
     Product("gpt2 head", 128, 50257, 768),
     Product("vit", 197, 3072, 768),
@@ -86,42 +65,17 @@ CASES: list[Product | Convolution] = [
     Product("free 4 kn", 4, 64, 1024, batch=12, free="kn"),
     Product("free 8 nk", 8, 1024, 64, batch=12, free="nk"),
     Product("free 1 kn wide", 1, 1024, 1024, free="kn"),
-    Convolution("conv 7x7 s2 3-64", (224, 224), 3, 64, (7, 7), 2, (3, 3)),
-    Convolution("conv 1x1 56 64-64", (56, 56), 64, 64, (1, 1)),
-    Convolution("conv 3x3 56 64-64", (56, 56), 64, 64, (3, 3), 1, (1, 1)),
-    Convolution("conv 1x1 56 64-256", (56, 56), 64, 256, (1, 1)),
-    Convolution("conv 1x1 56 256-64", (56, 56), 256, 64, (1, 1)),
-    Convolution("conv 3x3 s2 56 128-128", (56, 56), 128, 128, (3, 3), 2, (1, 1)),
-    Convolution("conv 3x3 28 128-128", (28, 28), 128, 128, (3, 3), 1, (1, 1)),
-    Convolution("conv 1x1 28 128-512", (28, 28), 128, 512, (1, 1)),
-    Convolution("conv 1x1 28 512-128", (28, 28), 512, 128, (1, 1)),
-    Convolution("conv 1x1 s2 56 256-512", (56, 56), 256, 512, (1, 1), 2),
-    Convolution("conv 3x3 14 256-256", (14, 14), 256, 256, (3, 3), 1, (1, 1)),
-    Convolution("conv 1x1 14 256-1024", (14, 14), 256, 1024, (1, 1)),
-    Convolution("conv 1x1 14 1024-256", (14, 14), 1024, 256, (1, 1)),
-    Convolution("conv 3x3 7 512-512", (7, 7), 512, 512, (3, 3), 1, (1, 1)),
-    Convolution("conv 1x1 7 512-2048", (7, 7), 512, 2048, (1, 1)),
-    Convolution("conv 1x1 7 2048-512", (7, 7), 2048, 512, (1, 1)),
-    Convolution("conv patches 16x16", (224, 224), 3, 768, (16, 16), 16),
-    Convolution("conv 1d 80-384", (1, 3000), 80, 384, (1, 3), 1, (0, 1)),
-    Convolution("conv 3x3 s2 3-32", (224, 224), 3, 32, (3, 3), 2, (1, 1)),
-    Convolution("conv grouped 32", (28, 28), 256, 256, (3, 3), 1, (1, 1), groups=32),
-    Convolution("depthwise 3x3 112 32", (112, 112), 32, 32, (3, 3), 1, (1, 1), groups=32),
-    Convolution("depthwise 3x3 s2 112 96", (112, 112), 96, 96, (3, 3), 2, (1, 1), groups=96),
-    Convolution("depthwise 3x3 28 192", (28, 28), 192, 192, (3, 3), 1, (1, 1), groups=192),
-    Convolution("depthwise 3x3 14 576", (14, 14), 576, 576, (3, 3), 1, (1, 1), groups=576),
-    Convolution("depthwise 5x5 14 576", (14, 14), 576, 576, (5, 5), 1, (2, 2), groups=576),
-    Convolution("depthwise 7x7 14 384", (14, 14), 384, 384, (7, 7), 1, (3, 3), groups=384),
 ]
 
 
-def build(isa: str) -> ctypes.CDLL:
+def build(isa: str, source: Path = SOURCE) -> ctypes.CDLL:
+    """The compiled benchmark library `source` for an ISA level."""
     folder = Path(tempfile.mkdtemp(prefix="mycc-bench-"))
     (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
-    source, out = str(Path(__file__).with_suffix(".cpp")), str(folder / "bench.so")
+    out = str(folder / "bench.so")
     include = ["-I", str(folder), "-I", str(ROOT / "runtime" / "include")]
     subprocess.run(
-        ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", f"-march={isa}", *include, source, "-o", out], check=True
+        ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", f"-march={isa}", *include, str(source), "-o", out], check=True
     )
     library = ctypes.CDLL(out)
     library.bench_roof.restype = ctypes.c_double
@@ -189,32 +143,6 @@ def prepare_product(case: Product) -> Prepared:
     return Prepared("bench_gemm", arguments, out, bias, copies, stride, eager, (a, b))
 
 
-def prepare_convolution(case: Convolution) -> Prepared:
-    (in_h, in_w), (out_h, out_w), (kernel_h, kernel_w) = case.size, case.out_size, case.kernel
-    depthwise = case.groups == case.in_c == case.out_c
-    group_in, group_out = case.in_c // case.groups, case.out_c // case.groups
-    padded = group_out if depthwise else -(-group_out // PANEL) * PANEL
-    stride = -(-case.groups * padded * group_in * kernel_h * kernel_w // PANEL) * PANEL
-    copies = max(1, min(64, -(-COLD_BYTES // (4 * stride))))
-    x, w, bias = floats(in_h * in_w * case.in_c), floats(copies * stride), floats(case.out_c + PANEL)
-    out = floats(out_h * out_w * case.out_c)
-    arguments = structure(
-        1, in_h, in_w, case.in_c, out_h, out_w, case.out_c, kernel_h, kernel_w, case.stride, case.stride, *case.pad,
-        1, 1, case.groups, x, x.size, in_w * case.in_c, case.in_c, w,
-    )  # fmt: skip
-    image = torch.from_numpy(x).view(1, in_h, in_w, case.in_c).permute(0, 3, 1, 2)
-    shape = (case.out_c, group_in, kernel_h, kernel_w)
-    weights = [
-        torch.from_numpy(w[i * stride :][: case.out_c * group_in * kernel_h * kernel_w]).view(shape)
-        for i in range(copies)
-    ]
-    weights = [v.contiguous(memory_format=torch.channels_last) for v in weights]
-    add = torch.from_numpy(bias[: case.out_c])
-    eager = lambda i: torch.conv2d(image, weights[i % copies], add, case.stride, case.pad, 1, case.groups)  # noqa: E731
-    function = "bench_conv_depthwise" if depthwise else "bench_conv"
-    return Prepared(function, arguments, out, bias, copies, stride, eager, (x, w))
-
-
 def time_torch(prepared: Prepared, repeats: int) -> float:
     least = float("inf")
     for i in range(repeats):
@@ -224,8 +152,8 @@ def time_torch(prepared: Prepared, repeats: int) -> float:
     return least
 
 
-def measure(case: Product | Convolution, libraries: dict[str, ctypes.CDLL], threads: int, seconds: float) -> str:
-    prepared = prepare_product(case) if isinstance(case, Product) else prepare_convolution(case)
+def measure(case: Product, libraries: dict[str, ctypes.CDLL], threads: int, seconds: float) -> str:
+    prepared = prepare_product(case)
     hosts = {isa: ctypes.c_void_p(library.bench_host(threads)) for isa, library in libraries.items()}
     repeats = max(3, min(500, int(seconds / 4 / max(case.flops / 100e9 / threads, 1e-6))))
     best = dict.fromkeys([*libraries, "torch"], float("inf"))

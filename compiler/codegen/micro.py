@@ -7,6 +7,8 @@ from pathlib import Path
 
 import jinja2
 
+from .conv_tiles import RUN_TILE_SETS, RunTileSet
+
 PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (8, 4)  # of such a tile
@@ -24,6 +26,11 @@ class Tile:
     rows: int
     panels: int
     rows_first: bool
+
+
+def widths(widest: int) -> tuple[int, ...]:
+    """Panels of the tiles of a row count, the widest last: with them any number of panels can be covered."""
+    return (*(p for p in (1, 2) if p < widest), widest)
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,8 @@ class TileSet:
 
     @property
     def tiles(self) -> tuple[Tile, ...]:
-        """Every tile: a row count also has all the narrower tiles, for the last panels of a block."""
-        sizes = ((rows, p) for rows, widest in enumerate(self.panels, 1) for p in (1, 2, 4) if p <= widest)
+        """Every tile: a row count also has narrower tiles, for the last panels of a block."""
+        sizes = ((rows, p) for rows, widest in enumerate(self.panels, 1) for p in widths(widest))
         return tuple(Tile(rows, p, self._rows_first(rows, p)) for rows, p in sizes)
 
     def _rows_first(self, rows: int, panels: int) -> bool:
@@ -60,8 +67,9 @@ TILE_SETS: dict[str, TileSet] = {
     "x86-64-v2": TileSet(lanes=4, registers=16, constraint="x", fused=False, panels=(2, 1, 1)),
     # 16 registers of 8: 6 x 16 has 12 accumulators, 2 of B, a broadcast.
     "x86-64-v3": TileSet(lanes=8, registers=16, constraint="x", fused=True, panels=(4, 2, 2, 1, 1, 1)),
-    # 32 registers of 16: 8 x 32 has 16 accumulators; more rows would need more pointers than there are registers.
-    "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(4, 4, 4, 2, 2, 2, 2, 2)),
+    # 32 registers of 16: 8 x 48 has 24 accumulators, 3 of B; more rows would need more pointers than there are
+    # general registers.
+    "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(4, 4, 4, 4, 4, 4, 3, 3)),
     # 32 registers of 4: 6 x 16 has 24 accumulators, 4 of B.
     "aarch64": TileSet(lanes=4, registers=32, constraint="w", fused=True, panels=(2, 2, 2, 1, 1, 1)),
 }
@@ -74,11 +82,11 @@ def render_micro_kernels(isa: str) -> str:
     """
     if isa not in TILE_SETS:
         raise ValueError(f"no GEMM tiles for {isa!r}; there are tiles for {', '.join(TILE_SETS)}")
-    return render_tile_set(isa, TILE_SETS[isa])
+    return render_tile_set(isa, TILE_SETS[isa], RUN_TILE_SETS[isa])
 
 
-def render_tile_set(isa: str, tile_set: TileSet) -> str:
-    """The header for a tile set of one's own (tests and benchmarks try others than TILE_SETS)."""
+def render_tile_set(isa: str, tile_set: TileSet, runs: RunTileSet) -> str:
+    """The header for tile sets of one's own (tests and benchmarks try others than those of the tables)."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
@@ -89,6 +97,10 @@ def render_tile_set(isa: str, tile_set: TileSet) -> str:
         max_rows=len(tile_set.panels),
         tiles=tile_set.tiles,
         best=tile_set.panels,
+        widths=[widths(p) for p in tile_set.panels],
         taps=DEPTHWISE_TAPS,
         pixels=DEPTHWISE_PIXELS,
+        run_tiles=runs.tiles,
+        max_runs=runs.runs,
+        run_panels=runs.panels,
     )

@@ -11,6 +11,7 @@ import pytest
 import torch
 from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.capture import capture
+from mycc.compiler.codegen.conv_tiles import RUN_TILE_SETS
 from mycc.compiler.codegen.generate import Generated, generate
 from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels, render_tile_set
 from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, view_of
@@ -162,7 +163,8 @@ def _units(units: dict[str, str]) -> list[str]:
 
 # register tiles ------------------------------------------------------------------------------------------------------
 def test_micro_kernels(golden: Golden) -> None:
-    text = render_tile_set("example", replace(TILE_SETS["x86-64-v3"], panels=(2, 1)))
+    runs = replace(RUN_TILE_SETS["x86-64-v3"], panels=(1,))
+    text = render_tile_set("example", replace(TILE_SETS["x86-64-v3"], panels=(2, 1)), runs)
     golden(text[: text.index("inline void tile_2x16")])  # two tiles show them all
 
 
@@ -171,6 +173,14 @@ def test_micro_kernels_of_every_level(isa: str) -> None:
     text = render_micro_kernels(isa)
     for tile in TILE_SETS[isa].tiles:
         assert f"inline void tile_{tile.rows}x{tile.panels * 16}(const Tile &tile) {{" in text
+    for t in RUN_TILE_SETS[isa].tiles:
+        assert f"inline void runs_{t.runs}x{t.pixels}x{t.panels * 16}(const RunTile &tile) {{" in text
+
+
+def test_run_tiles(golden: Golden) -> None:
+    runs = replace(RUN_TILE_SETS["x86-64-v3"], panels=(1, 1), runs=2)
+    text = render_tile_set("example", replace(TILE_SETS["x86-64-v3"], panels=(1,)), runs)
+    golden(text[text.index("/* Tiles of convolutions") : text.index("inline void runs_1x2x16")])
 
 
 def test_no_tiles_of_an_unknown_level() -> None:

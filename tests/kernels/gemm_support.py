@@ -122,6 +122,13 @@ class Conv(_Arguments):
     x_h: int
     x_w: int
     w: np.ndarray
+    in_d: int = 1
+    out_d: int = 1
+    kernel_d: int = 1
+    stride_d: int = 1
+    pad_d: int = 0
+    dilation_d: int = 1
+    x_d: int = 0
 
 
 def call(isa: str, function: str, args: _Arguments, shape: tuple[int, ...], threads: int = 1) -> np.ndarray:

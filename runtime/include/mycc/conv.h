@@ -1,98 +1,105 @@
-/* Convolutions on NHWC activations as implicit products, float32, with a fused epilogue.
+/* Convolutions on channels-last activations as implicit products, float32, with a fused epilogue.
  *
- * A's rows are output pixels (image, row and column flattened), K is kernel taps x input channels of a group, columns
- * are the output channels of a group. The input is not rearranged: a table of pointers says where each pixel finds its
- * channels for each tap, a row of zeros standing for the padding. With few input channels the taps of a kernel row are
- * merged into one run of kernel_w * in_c values; when there is padding the input rows of a block are first copied into
- * padded strips.
+ * Rows of the product are output pixels, its depth is kernel taps x input channels of a group, its columns are the
+ * output channels of a group. Pixels are taken in runs: neighbours of an output row, whose inputs are equally far apart.
+ * Where the kernel reaches beyond the input, the input of a block is first copied into a padded strip. With few input
+ * channels the taps of a kernel row are merged into one segment of kernel_w * in_c values. Without a window (1x1, dense)
+ * all pixels are one row.
  *
- * epilogue(0, m, n, acc, count): m = (image * out_h + row) * out_w + column, n = output channel, over all groups.
+ * epilogue(0, m, n, acc, count): m = ((image * out_d + depth) * out_h + row) * out_w + column, n = output channel, over
+ * all groups.
  */
 #ifndef MYCC_CONV_H
 #define MYCC_CONV_H
 
-#include "gemm.h"
+#include "conv_args.h"
 
 namespace mycc {
 
-struct ConvArgs {
-  int64_t batch, in_h, in_w, in_c, out_h, out_w, out_c;
-  int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
-  const float *x;
-  int64_t x_batch, x_h, x_w; /* strides in elements; that of channels is 1 */
-  /* [groups][ceil(out_c / groups / 16)][kernel_h * kernel_w][in_c / groups][16]; conv_depthwise: [taps][C] */
-  const float *w;
-};
+constexpr int64_t kMergedChannels = 32;       /* fewer input channels than this are merged */
+constexpr int64_t kConvPixels = 256;          /* output pixels of a block, about */
+constexpr int64_t kConvStripBytes = 512 << 10; /* padded input of a block, about */
+constexpr int64_t kConvTaskWork = 1 << 18;    /* multiply-adds below which a task is not worth a chunk of its own */
 
 /* How the taps of a kernel are seen by the product. */
 struct ConvTaps {
-  bool merged;              /* a kernel row is one segment of kernel_w * in_c values */
-  bool strips;              /* merged, and the input is copied into padded strips */
-  int64_t columns, depth;   /* segments of a kernel row; values of a segment */
-};
+  bool merged;             /* a kernel row is one segment of kernel_w * in_c values */
+  bool strips;             /* the input is copied into padded strips */
+  int64_t columns, depth;  /* segments of a kernel row; values of a segment */
 
-constexpr int64_t kMergedChannels = 32; /* fewer input channels than this are merged */
-constexpr int64_t kStripRows = 256;     /* output pixels of a strip */
-constexpr int64_t kConvPointers = 3072; /* pointers of a block, about */
-constexpr int64_t kConvGroupFloats = 32768; /* input of a block, in all groups */
-
-static inline ConvTaps conv_taps(const ConvArgs &args) {
-  const bool merged = args.groups == 1 && args.kernel_w > 1 && args.dilation_w == 1 && args.in_c < kMergedChannels;
-  if (!merged) return {false, false, args.kernel_w, args.in_c / args.groups};
-  const bool direct = args.x_w == args.in_c && args.pad_w == 0 &&
-                      (args.out_w - 1) * args.stride_w + args.kernel_w <= args.in_w;
-  return {true, !direct, 1, args.kernel_w * args.in_c};
-}
-
-/* Output pixels [first, first + count): an image, row and column that move on by one pixel. */
-struct ConvPixel {
-  int64_t image, row, column;
-
-  ConvPixel(const ConvArgs &args, int64_t m)
-      : image(m / (args.out_h * args.out_w)), row(m / args.out_w % args.out_h), column(m % args.out_w) {}
-  void advance(const ConvArgs &args) {
-    if (++column < args.out_w) return;
-    column = 0;
-    if (++row < args.out_h) return;
-    row = 0;
-    ++image;
+  explicit ConvTaps(const ConvArgs &a) {
+    merged = a.groups == 1 && a.kernel_w > 1 && a.dilation_w == 1 && a.in_c < kMergedChannels;
+    strips = !a.inside() || (merged && a.x_w != a.in_c);
+    columns = merged ? 1 : a.kernel_w;
+    depth = merged ? a.kernel_w * a.in_c : a.in_c / a.groups;
   }
 };
 
-/* pointers[tap * count + i]: where output pixel first + i finds the channels of a tap. */
-inline void conv_pointers(const ConvArgs &args, const ConvTaps &taps, int64_t first, int64_t count, const float *zeros,
-                          const float **pointers) {
-  ConvPixel pixel(args, first);
-  for (int64_t i = 0; i < count; ++i, pixel.advance(args)) {
-    const float **to = pointers + i;
-    const int64_t top = pixel.row * args.stride_h - args.pad_h, left = pixel.column * args.stride_w - args.pad_w;
-    for (int64_t tap_h = 0; tap_h < args.kernel_h; ++tap_h) {
-      const int64_t y = top + tap_h * args.dilation_h;
-      const bool row_inside = y >= 0 && y < args.in_h;
-      const float *row = args.x + pixel.image * args.x_batch + y * args.x_h;
-      for (int64_t tap_w = 0; tap_w < taps.columns; ++tap_w, to += count) {
-        const int64_t x = left + tap_w * args.dilation_w;
-        *to = row_inside && x >= 0 && x < args.in_w ? row + x * args.x_w : zeros;
-      }
+/* Output pixels of a block: frames x rows x columns, several frames only when their rows are all there. */
+struct ConvBlock {
+  int64_t frame, frames, row, rows, column, columns;
+};
+
+/* How a convolution is cut into blocks of pixels, and those into tasks. */
+struct ConvPlan {
+  const ConvArgs &args;
+  ConvTaps taps;
+  ConvCut cut;
+  int64_t frames, rows, columns;           /* of a block, at most */
+  int64_t across, down, blocks;            /* blocks of a row, of a frame, of all */
+  int64_t panels, panel_blocks;            /* panels of a task */
+  int64_t tasks, grain;
+  int64_t in_rows, in_columns, in_row, in_frame; /* of a strip: rows and pixels of a depth slice, floats of a row and frame */
+
+  ConvPlan(const ConvArgs &a, int64_t workers)
+      : args(a), taps(a), cut(a.kernel_d * a.kernel_h * taps.columns, taps.depth), frames(1), rows(1), columns(a.out_w) {
+    const int64_t per_group = ceil_div(a.out_c / a.groups, kPanel);
+    const int64_t work = a.frames() * a.out_h * a.out_w * a.out_c * cut.segments * cut.depth;
+    const int64_t wanted = workers > 1 ? min64(4 * workers, max64(work / kConvTaskWork, 1)) : 1;
+    fit(kConvPixels);
+    panels = per_group;
+    if (blocks * a.groups < wanted) panels = max64(ceil_div(per_group, ceil_div(wanted, blocks * a.groups)), min64(4, per_group));
+    panel_blocks = ceil_div(per_group, panels);
+    panels = ceil_div(per_group, panel_blocks);
+    if (blocks * panel_blocks * a.groups < wanted) { /* too few channels to share out: smaller blocks of pixels */
+      const int64_t pixels = a.frames() * a.out_h * a.out_w;
+      fit(max64(pixels / ceil_div(wanted, panel_blocks * a.groups), 2 * kRuns * kRunPixels));
     }
+    tasks = blocks * panel_blocks * a.groups;
+    const int64_t each = work / max64(tasks, 1);
+    grain = workers > 1 ? max64(min64(kConvTaskWork / max64(each, 1), tasks / workers), 1) : max64(tasks, 1);
+    in_rows = (rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1;
+    in_columns = (columns - 1) * a.stride_w + (a.kernel_w - 1) * a.dilation_w + 1;
+    in_row = in_columns * a.in_c;
+    in_frame = a.kernel_d * in_rows * in_row;
   }
-}
 
-/* A padded copy of the input that a block of output pixels of one image reads. */
-struct ConvStrip {
-  int64_t rows, columns; /* output rows and columns of the largest block: several rows only when they are whole */
-  int64_t in_rows, stride; /* input rows of a block; floats of an input row */
-
-  ConvStrip(const ConvArgs &args)
-      : rows(1), columns(args.out_w), in_rows(0), stride(0) {
-    if (args.out_w > kStripRows) columns = ceil_div(args.out_w, ceil_div(args.out_w, kStripRows));
-    else rows = min64(kStripRows / args.out_w, args.out_h);
-    rows = ceil_div(args.out_h, ceil_div(args.out_h, rows));
-    in_rows = (rows - 1) * args.stride_h + (args.kernel_h - 1) * args.dilation_h + 1;
-    stride = ((columns - 1) * args.stride_w + args.kernel_w) * args.in_c;
+  ConvBlock block(int64_t i) const {
+    const int64_t c = i % across * columns, r = i / across % down * rows, f = i / across / down * frames;
+    return {f, min64(frames, args.frames() - f), r, min64(rows, args.out_h - r), c, min64(columns, args.out_w - c)};
   }
-  int64_t row_blocks(const ConvArgs &args) const { return ceil_div(args.out_h, rows); }
-  int64_t column_blocks(const ConvArgs &args) const { return ceil_div(args.out_w, columns); }
+  int64_t strip_floats() const { return taps.strips ? frames * in_frame : 0; }
+
+private:
+  /* Blocks of about `pixels` output pixels, whose strips are not too large. */
+  void fit(int64_t pixels) {
+    const ConvArgs &a = args;
+    if (taps.strips) { /* input floats of an output pixel */
+      const int64_t each = a.in_c * a.stride_w * (int64_t)sizeof(float);
+      pixels = max64(min64(pixels, kConvStripBytes / max64(each * min64(a.stride_h, a.kernel_h), 1)), kRuns * kRunPixels);
+    }
+    frames = rows = 1;
+    columns = a.out_w;
+    if (a.out_w > pixels) columns = ceil_div(a.out_w, ceil_div(a.out_w, pixels));
+    else rows = min64(max64(pixels / max64(a.out_w, 1), 1), max64(a.out_h, 1));
+    if (columns < a.out_w && columns > kRunPixels) columns = min64(round_up(columns, 4), a.out_w);
+    rows = ceil_div(a.out_h, ceil_div(a.out_h, rows));
+    across = ceil_div(a.out_w, columns);
+    down = ceil_div(a.out_h, rows);
+    if (across * down == 1) frames = max64(min64(pixels / max64(a.out_h * a.out_w, 1), a.frames()), 1);
+    frames = ceil_div(a.frames(), ceil_div(a.frames(), frames));
+    blocks = across * down * ceil_div(a.frames(), frames);
+  }
 };
 
 /* Copies `pixels` input pixels from column `left` of a row into `to`; what is outside the input becomes zero. */
@@ -102,163 +109,138 @@ static inline void conv_copy_row(const ConvArgs &args, const float *row, int64_t
   if (args.x_w == args.in_c) {
     copy_floats(to + begin * args.in_c, row + (left + begin) * args.in_c, (end - begin) * args.in_c);
   } else {
-    for (int64_t p = begin; p < end; ++p)
-      for (int64_t c = 0; c < args.in_c; ++c) to[p * args.in_c + c] = row[(left + p) * args.x_w + c];
+    for (int64_t p = begin; p < end; ++p) copy_floats(to + p * args.in_c, row + (left + p) * args.x_w, args.in_c);
   }
   zero_floats(to + end * args.in_c, (pixels - end) * args.in_c);
 }
 
-/* Copies what the block of `rows` x `columns` output pixels at (row, column) of an image reads. */
-inline void conv_fill_strip(const ConvArgs &args, const ConvStrip &strip, int64_t image, int64_t row, int64_t rows,
-                            int64_t column, int64_t columns, float *copy) {
-  const int64_t top = row * args.stride_h - args.pad_h, left = column * args.stride_w - args.pad_w;
-  const int64_t in_rows = (rows - 1) * args.stride_h + (args.kernel_h - 1) * args.dilation_h + 1;
-  const int64_t pixels = (columns - 1) * args.stride_w + args.kernel_w;
-  for (int64_t i = 0; i < in_rows; ++i) {
-    const int64_t y = top + i;
-    if (y < 0 || y >= args.in_h) zero_floats(copy + i * strip.stride, pixels * args.in_c);
-    else conv_copy_row(args, args.x + image * args.x_batch + y * args.x_h, left, pixels, copy + i * strip.stride);
-  }
-}
-
-/* pointers[tap row * rows * columns + i]: where pixel i of a block finds a kernel row in the strip's copy. */
-inline void conv_strip_pointers(const ConvArgs &args, const ConvStrip &strip, int64_t rows, int64_t columns,
-                                const float *copy, const float **pointers) {
-  for (int64_t tap = 0; tap < args.kernel_h; ++tap)
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < columns; ++c)
-        *pointers++ = copy + (r * args.stride_h + tap * args.dilation_h) * strip.stride + c * args.stride_w * args.in_c;
-}
-
-/* Output pixels of one row block: `count` of them from pixel `first` on, which is (image, row, column). */
-struct ConvBlock {
-  int64_t first, count, image, row, rows, column, columns;
-};
-
-/* What all tasks of a convolution share, whatever the epilogue. */
-struct ConvWork {
-  const ConvArgs &args;
-  ConvTaps taps;
-  DepthCut cut;
-  ConvStrip strip;
-  TaskPlan plan; /* batch = groups */
-
-  ConvWork(const ConvArgs &a, int64_t workers)
-      : args(a), taps(conv_taps(a)), cut(cut_depth(a.kernel_h * taps.columns, taps.depth)), strip(a),
-        plan(plan_tasks(cut, a.groups, a.batch * a.out_h * a.out_w, a.out_c / a.groups, workers, limits(a, taps))) {
-    if (!taps.strips) return;
-    plan.rows = strip.rows * strip.columns;
-    plan.row_blocks = a.batch * strip.row_blocks(a) * strip.column_blocks(a);
-    plan.count = plan.row_blocks * plan.panel_blocks;
-    plan.grain = workers > 1 ? max64(plan.count / (8 * workers), 1) : plan.count;
-  }
-
-  /* The pointers of a block stay in L1; with groups its input stays in L2 while all groups pass over it. */
-  static TaskLimits limits(const ConvArgs &a, const ConvTaps &taps) {
-    TaskLimits limits;
-    const int64_t least = 8 * kTileRows;
-    limits.max_rows = max64(min64(kConvPointers / (a.kernel_h * taps.columns), limits.max_rows), least);
-    if (a.groups > 1) limits.max_rows = max64(min64(kConvGroupFloats / a.in_c, limits.max_rows), least);
-    return limits;
-  }
-
-  ConvBlock block(int64_t i) const {
-    ConvBlock block = {};
-    if (!taps.strips) {
-      block.first = i * plan.rows;
-      block.count = min64(plan.rows, args.batch * args.out_h * args.out_w - block.first);
-      return block;
+/* Copies what a block reads into `strip`, zeros where that is outside the input. */
+inline void conv_fill_strip(const ConvPlan &plan, const ConvBlock &block, float *strip) {
+  const ConvArgs &a = plan.args;
+  const int64_t top = block.row * a.stride_h - a.pad_h, left = block.column * a.stride_w - a.pad_w;
+  const int64_t in_rows = (block.rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1;
+  const int64_t pixels = (block.columns - 1) * a.stride_w + (a.kernel_w - 1) * a.dilation_w + 1;
+  for (int64_t f = 0; f < block.frames; ++f) {
+    const int64_t image = (block.frame + f) / a.out_d, depth = (block.frame + f) % a.out_d * a.stride_d - a.pad_d;
+    for (int64_t tap = 0; tap < a.kernel_d; ++tap) {
+      const int64_t z = depth + tap * a.dilation_d;
+      for (int64_t r = 0; r < in_rows; ++r) {
+        const int64_t y = top + r;
+        float *to = strip + f * plan.in_frame + (tap * plan.in_rows + r) * plan.in_row;
+        if (z < 0 || z >= a.in_d || y < 0 || y >= a.in_h) zero_floats(to, pixels * a.in_c);
+        else conv_copy_row(a, a.x + image * a.x_batch + z * a.x_d + y * a.x_h, left, pixels, to);
+      }
     }
-    const int64_t across = strip.column_blocks(args), down = strip.row_blocks(args);
-    block.column = i % across * strip.columns;
-    block.columns = min64(strip.columns, args.out_w - block.column);
-    block.row = i / across % down * strip.rows;
-    block.rows = min64(strip.rows, args.out_h - block.row);
-    block.image = i / across / down;
-    block.first = (block.image * args.out_h + block.row) * args.out_w + block.column;
-    block.count = block.rows * block.columns;
-    return block;
   }
-};
+}
 
 /* A worker's scratch memory, and which block it holds. */
 struct ConvMemory {
-  const float **pointers;
-  float *fill, *sums; /* zeros or a strip's copy; sums of a block */
+  int64_t *taps;   /* floats from a pixel's input to each segment */
+  float *strip, *sums;
+  ConvSpans spans;
   ConvBlock held;
 
   /* False: there is no memory. */
-  bool take(const ConvWork &work, const mycc_host *host, int32_t worker) {
-    const int64_t zeros = max64(work.args.in_c, work.taps.depth), copies = work.strip.in_rows * work.strip.stride;
-    const size_t fill_bytes = (size_t)(work.taps.strips ? copies : zeros) * sizeof(float);
-    const size_t pointer_bytes = (size_t)(work.cut.segments * work.plan.rows) * sizeof(float *);
-    const size_t sums_bytes = plan_block(work.cut, work.plan.rows, work.plan.panels).bytes();
-    void *scratch = host->scratch(host->ctx, worker, pointer_bytes + fill_bytes + sums_bytes + 3 * 64);
+  bool take(const ConvPlan &plan, const mycc_host *host, int32_t worker) {
+    const int64_t most = ConvSpans::most(plan.frames * plan.rows, plan.columns);
+    const size_t tap_bytes = (size_t)plan.cut.segments * sizeof(int64_t), span_bytes = (size_t)most * sizeof(ConvSpan);
+    const size_t strip_bytes = (size_t)plan.strip_floats() * sizeof(float);
+    const size_t sums_bytes = (size_t)span_sums(plan.cut, plan.panels, most) * sizeof(float);
+    void *scratch = host->scratch(host->ctx, worker, tap_bytes + span_bytes + strip_bytes + sums_bytes + 4 * 64);
     if (!scratch) return false;
     Carver carver = {(uint8_t *)scratch};
-    pointers = carver.take<const float *>(pointer_bytes);
-    fill = carver.take<float>(fill_bytes);
+    taps = carver.take<int64_t>(tap_bytes);
+    spans.spans = carver.take<ConvSpan>(span_bytes);
+    strip = carver.take<float>(strip_bytes);
     sums = carver.take<float>(sums_bytes);
-    if (!work.taps.strips) zero_floats(fill, zeros);
-    held = {-1, 0, 0, 0, 0, 0, 0};
+    held = {-1, 0, 0, 0, 0, 0};
+    const ConvArgs &a = plan.args;
+    const int64_t slice = plan.taps.strips ? plan.in_rows * plan.in_row : a.dilation_d * a.x_d;
+    const int64_t row = a.dilation_h * (plan.taps.strips ? plan.in_row : a.x_h);
+    const int64_t column = a.dilation_w * (plan.taps.strips ? a.in_c : a.x_w);
+    int64_t *to = taps;
+    for (int64_t d = 0; d < a.kernel_d; ++d)
+      for (int64_t h = 0; h < a.kernel_h; ++h)
+        for (int64_t w = 0; w < plan.taps.columns; ++w) *to++ = d * slice + h * row + w * column;
     return true;
   }
 
-  /* Makes `pointers` those of a block. Strips of one shape share them: only what they point to differs. */
-  void hold(const ConvWork &work, const ConvBlock &block) {
-    if (held.first == block.first) return;
-    if (!work.taps.strips) {
-      conv_pointers(work.args, work.taps, block.first, block.count, fill, pointers);
-    } else {
-      conv_fill_strip(work.args, work.strip, block.image, block.row, block.rows, block.column, block.columns, fill);
-      if (held.rows != block.rows || held.columns != block.columns)
-        conv_strip_pointers(work.args, work.strip, block.rows, block.columns, fill, pointers);
-    }
+  /* Makes the strip and the spans those of a block. */
+  void hold(const ConvPlan &plan, const ConvBlock &block) {
+    if (held.frame == block.frame && held.row == block.row && held.column == block.column) return;
+    const ConvArgs &a = plan.args;
+    const bool strips = plan.taps.strips;
+    if (strips) conv_fill_strip(plan, block, strip);
     held = block;
+    spans.count = 0;
+    const int64_t pixel = a.stride_w * (strips ? a.in_c : a.x_w), line = a.stride_h * (strips ? plan.in_row : a.x_h);
+    for (int64_t f = 0; f < block.frames; ++f) {
+      const int64_t frame = block.frame + f;
+      const int64_t start = strips ? f * plan.in_frame
+                                   : frame / a.out_d * a.x_batch + frame % a.out_d * a.stride_d * a.x_d - a.pad_d * a.x_d +
+                                         (block.row * a.stride_h - a.pad_h) * a.x_h + (block.column * a.stride_w - a.pad_w) * a.x_w;
+      for (int64_t r = 0; r < block.rows; ++r) {
+        const int64_t m = (frame * a.out_h + block.row + r) * a.out_w + block.column;
+        spans.add_row(start + r * line, pixel, m, block.columns);
+      }
+    }
   }
 };
 
 template <class Epilogue> struct ConvLoop {
   const mycc_host *host;
-  const ConvWork &work;
+  const ConvPlan &plan;
   const Epilogue &epilogue;
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const ConvLoop &loop = *(const ConvLoop *)arg;
-    const ConvWork &work = loop.work;
-    const int64_t groups = work.args.groups, n = work.args.out_c / groups, depth = work.args.in_c / groups;
+    const ConvPlan &plan = loop.plan;
+    const ConvArgs &a = plan.args;
+    const int64_t n = a.out_c / a.groups, depth = a.in_c / a.groups, panel_size = plan.cut.segments * plan.cut.depth * kPanel;
     ConvMemory memory;
-    if (!memory.take(work, loop.host, worker)) return;
+    if (!memory.take(plan, loop.host, worker)) return;
+    const float *x = plan.taps.strips ? memory.strip : a.x;
+    const int64_t pixel = a.stride_w * (plan.taps.strips ? a.in_c : a.x_w);
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t group = task % groups, panel = task / groups / work.plan.row_blocks * work.plan.panels;
-      const ConvBlock block = work.block(task / groups % work.plan.row_blocks);
-      memory.hold(work, block);
-      const int64_t columns = min64(work.plan.panels * kPanel, n - panel * kPanel);
-      const int64_t panel_size = work.cut.segments * work.cut.depth * kPanel;
-      PackedPanels panels = {work.args.w + (group * ceil_div(n, kPanel) + panel) * panel_size, panel_size};
-      const BlockPlan plan = plan_block(work.cut, block.count, ceil_div(columns, kPanel));
-      const FinishRows<Epilogue> finish = {loop.epilogue, 0, block.first, group * n + panel * kPanel};
-      const BlockRows rows = {memory.pointers, block.count, block.count, group * depth};
-      multiply_block(work.cut, plan, rows, panels, columns, memory.sums, finish);
+      const int64_t part = task % (plan.panel_blocks * a.groups), group = part / plan.panel_blocks;
+      const int64_t panel = part % plan.panel_blocks * plan.panels;
+      const int64_t panels = min64(plan.panels, ceil_div(n, kPanel) - panel);
+      if (panels <= 0) continue;
+      memory.hold(plan, plan.block(task / (plan.panel_blocks * a.groups)));
+      const float *w = a.w + (group * ceil_div(n, kPanel) + panel) * panel_size;
+      const int64_t first = group * n + panel * kPanel;
+      const Epilogue &epilogue = loop.epilogue;
+      multiply_spans(plan.cut, memory.spans, x + group * depth, pixel, memory.taps, w, panels, n - panel * kPanel,
+                     memory.sums, [&](int64_t m, int64_t column, const float *sums, int64_t count) {
+                       epilogue((int64_t)0, m, first + column, sums, count);
+                     });
     }
   }
 };
 
+template <class Epilogue> inline void run_conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
+  const ConvPlan plan(args, host->max_workers);
+  ConvLoop<Epilogue> loop = {host, plan, epilogue};
+  host->parallel_for(host->ctx, plan.tasks, plan.grain, ConvLoop<Epilogue>::body, &loop);
+}
+
 template <class Epilogue> inline void conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
-  const int64_t m = args.batch * args.out_h * args.out_w, n = args.out_c / args.groups;
-  if (m <= 0 || n <= 0) return;
-  const bool pointwise = args.kernel_h == 1 && args.kernel_w == 1 && args.stride_h == 1 && args.stride_w == 1 &&
-                         args.pad_h == 0 && args.pad_w == 0 && args.groups == 1;
+  const int64_t m = args.frames() * args.out_h * args.out_w;
+  if (m <= 0 || args.out_c <= 0) return;
+  const bool pointwise = args.kernel_d == 1 && args.kernel_h == 1 && args.kernel_w == 1 && args.inside();
+  const bool alike = args.stride_d == 1 && args.stride_h == 1 && args.stride_w == 1 && args.out_h == args.in_h &&
+                     args.out_w == args.in_w && args.out_d == args.in_d;
   const bool dense = (args.in_h == 1 || args.x_h == args.in_w * args.x_w) &&
-                     (args.batch == 1 || args.x_batch == args.in_h * args.in_w * args.x_w) &&
-                     args.out_h == args.in_h && args.out_w == args.in_w;
-  if (pointwise && dense) {
-    gemm(host, GemmArgs{1, m, args.out_c, args.in_c, args.x, 0, args.x_w, args.w, 0}, epilogue);
-    return;
+                     (args.in_d == 1 || args.x_d == args.in_h * args.in_w * args.x_w) &&
+                     (args.batch == 1 || args.x_batch == args.in_d * args.in_h * args.in_w * args.x_w);
+  if (pointwise && alike && dense) { /* one row of pixels */
+    ConvArgs flat = args;
+    flat.batch = flat.in_d = flat.out_d = flat.in_h = flat.out_h = 1;
+    flat.in_w = flat.out_w = m;
+    return run_conv(host, flat, epilogue);
   }
-  const ConvWork work(args, host->max_workers);
-  ConvLoop<Epilogue> loop = {host, work, epilogue};
-  host->parallel_for(host->ctx, work.plan.count, work.plan.grain, ConvLoop<Epilogue>::body, &loop);
+  run_conv(host, args, epilogue);
 }
 
 } // namespace mycc

@@ -1,0 +1,175 @@
+"""GFLOP/s of the CPU convolution kernels beside the core's FMA roof and beside torch eager.
+
+    python bench/kernels_conv.py [--isa x86-64-v3,x86-64-v4] [--threads 1] [--only "3x3 14,1x1 7"] [--no-torch]
+
+Weights are cold: every run takes the next of several copies that together exceed the last-level cache, as the layers
+of a model do. Roof, kernel and torch are measured in turn within each row; the roof is that of the ISA's registers on
+one core, times the threads. GFLOP/s count the operations of the plain convolution, so Winograd may pass the roof.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from kernels_gemm import COLD_BYTES, PANEL, build, floats, structure
+
+SOURCE = Path(__file__).with_suffix(".cpp")
+WINOGRAD = {"winograd2": 16, "winograd4": 36}  # points of a tile
+
+
+@dataclass(frozen=True)
+class Case:
+    """A 2-d convolution. function: conv, winograd2, winograd4 or depthwise; add: a residual is added at its end."""
+
+    name: str
+    size: tuple[int, int]
+    channels: tuple[int, int]
+    kernel: tuple[int, int] = (3, 3)
+    stride: int = 1
+    pad: tuple[int, int] = (0, 0)
+    groups: int = 1
+    batch: int = 1
+    add: bool = False
+    function: str = "conv"
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        height, width = ((self.size[i] + 2 * self.pad[i] - self.kernel[i]) // self.stride + 1 for i in (0, 1))
+        return height, width
+
+    @property
+    def flops(self) -> float:
+        (height, width), (in_c, out_c) = self.out_size, self.channels
+        return 2.0 * self.batch * height * width * out_c * in_c // self.groups * self.kernel[0] * self.kernel[1]
+
+
+def cases() -> Iterator[Case]:
+    yield Case("first 7x7 s2 3-64", (224, 224), (3, 64), (7, 7), 2, (3, 3))
+    yield Case("first 3x3 s2 3-32", (224, 224), (3, 32), (3, 3), 2, (1, 1))
+    yield Case("patches 16x16 3-768", (224, 224), (3, 768), (16, 16), 16)
+    for size, wide, narrow in ((56, 256, 64), (28, 512, 128), (14, 1024, 256), (7, 2048, 512)):  # ResNet's stages
+        yield Case(f"1x1 {size} {narrow}-{wide} add", (size,) * 2, (narrow, wide), (1, 1), add=True)
+        yield Case(f"1x1 {size} {wide}-{narrow}", (size,) * 2, (wide, narrow), (1, 1))
+        plain = Case(f"3x3 {size} {narrow}-{narrow}", (size,) * 2, (narrow, narrow), (3, 3), 1, (1, 1))
+        yield plain
+        for function in ():  # WINOGRAD
+            yield replace(plain, name=f"{plain.name} {function}", function=function)
+        if size > 7:
+            yield Case(f"1x1 s2 {size} {wide}-{2 * wide}", (size,) * 2, (wide, 2 * wide), (1, 1), 2)
+            yield Case(f"3x3 s2 {size} {2 * narrow}-{2 * narrow}", (size,) * 2, (2 * narrow,) * 2, (3, 3), 2, (1, 1))
+    yield Case("1x1 112 16-96", (112, 112), (16, 96), (1, 1))
+    yield Case("1x1 56 24-144", (56, 56), (24, 144), (1, 1))
+    yield Case("1x1 56 144-24", (56, 56), (144, 24), (1, 1))
+    yield Case("1d k3 80-384", (1, 3000), (80, 384), (1, 3), 1, (0, 1))
+    yield Case("1d k3 s2 384-384", (1, 3000), (384, 384), (1, 3), 2, (0, 1))
+    yield Case("3x3 32 128-128", (32, 32), (128, 128), (3, 3), 1, (1, 1))
+    yield Case("grouped 32 28 256", (28, 28), (256, 256), (3, 3), 1, (1, 1), groups=32)
+    yield Case("grouped 32 56 128", (56, 56), (128, 128), (3, 3), 1, (1, 1), groups=32)
+    yield Case("grouped 4 14 64", (14, 14), (64, 64), (3, 3), 1, (1, 1), groups=4)
+    for size, channels, kernel, stride in (
+        (112, 32, 3, 1), (112, 96, 3, 2), (56, 144, 3, 1), (28, 192, 3, 1), (14, 576, 3, 1), (7, 960, 3, 1),
+        (14, 576, 5, 1), (14, 384, 7, 1),
+    ):  # fmt: skip
+        name = f"depthwise {kernel}x{kernel}{f' s{stride}' if stride > 1 else ''} {size} {channels}"
+        window = ((kernel,) * 2, stride, (kernel // 2,) * 2)
+        yield Case(name, (size,) * 2, (channels,) * 2, *window, channels, function="depthwise")
+
+
+class Prepared:
+    """A case with its memory, and the same work in torch."""
+
+    def __init__(self, case: Case):
+        self.case = case
+        (in_h, in_w), (out_h, out_w), (kernel_h, kernel_w) = case.size, case.out_size, case.kernel
+        in_c, out_c = case.channels
+        group_in, group_out = in_c // case.groups, out_c // case.groups
+        taps = WINOGRAD.get(case.function, kernel_h * kernel_w)
+        padded = group_out if case.function == "depthwise" else -(-group_out // PANEL) * PANEL
+        self.stride = -(-case.groups * padded * group_in * taps // PANEL) * PANEL
+        self.copies = max(1, min(64, -(-COLD_BYTES // (4 * self.stride))))
+        self.x, self.w = floats(case.batch * in_h * in_w * in_c), floats(self.copies * self.stride)
+        self.bias, self.out = floats(out_c + PANEL), floats(case.batch * out_h * out_w * out_c)
+        self.residual = floats(self.out.size)
+        self.arguments = structure(
+            case.batch, in_h, in_w, in_c, out_h, out_w, out_c, kernel_h, kernel_w, case.stride, case.stride, *case.pad,
+            1, 1, case.groups, self.x, in_h * in_w * in_c, in_w * in_c, in_c, self.w, 1, 1, 1, 1, 0, 1, 0,
+        )  # fmt: skip
+        self.image = torch.from_numpy(self.x).view(case.batch, in_h, in_w, in_c).permute(0, 3, 1, 2)
+        self.residual_image = torch.from_numpy(self.residual).view(case.batch, out_h, out_w, out_c).permute(0, 3, 1, 2)
+        count = out_c * group_in * kernel_h * kernel_w
+        weights = [torch.from_numpy(self.w[i * self.stride :][:count]) for i in range(self.copies)]
+        shape = (out_c, group_in, kernel_h, kernel_w)
+        self.weights = [v.view(shape).contiguous(memory_format=torch.channels_last) for v in weights]
+        self.add = torch.from_numpy(self.bias[:out_c])
+
+    def run(self, library: ctypes.CDLL, host: ctypes.c_void_p, repeats: int) -> float:
+        function = getattr(library, f"bench_{self.case.function}")
+        function.restype = ctypes.c_double
+        arrays = (self.out, self.bias, self.residual if self.case.add else None)
+        pointers = [ctypes.c_void_p(v.ctypes.data if v is not None else None) for v in arrays]
+        sizes = [ctypes.c_int(repeats), ctypes.c_int64(self.copies), ctypes.c_int64(self.stride)]
+        return function(host, ctypes.byref(self.arguments), *pointers, *sizes)
+
+    def eager(self, repeats: int) -> float:
+        import time
+
+        case, least = self.case, float("inf")
+        for i in range(repeats):
+            begin = time.perf_counter()
+            weight = self.weights[i % self.copies]
+            y = torch.conv2d(self.image, weight, self.add, case.stride, case.pad, 1, case.groups)
+            if case.add:
+                y += self.residual_image
+            torch.relu_(y)
+            least = min(least, time.perf_counter() - begin)
+        return least
+
+
+def measure(case: Case, libraries: dict[str, ctypes.CDLL], threads: int, seconds: float, eager: bool) -> str:
+    prepared = Prepared(case)
+    hosts = {isa: ctypes.c_void_p(library.bench_host(threads)) for isa, library in libraries.items()}
+    repeats = max(3, min(500, int(seconds / 4 / max(case.flops / 100e9 / threads, 1e-6))))
+    best = dict.fromkeys([*libraries, "torch"], float("inf"))
+    roof = dict.fromkeys(libraries, 0.0)
+    for _ in range(4):
+        if eager:
+            best["torch"] = min(best["torch"], prepared.eager(repeats))
+        for isa, library in libraries.items():
+            roof[isa] = max(roof[isa], library.bench_roof())
+            best[isa] = min(best[isa], prepared.run(library, hosts[isa], repeats))
+    for isa, library in libraries.items():
+        library.bench_host_free(hosts[isa])
+    rate = {name: case.flops / seconds / 1e9 for name, seconds in best.items()}
+    share = {isa: 100 * rate[isa] * 1e9 / (roof[isa] * threads) for isa in libraries}
+    cells = [
+        f"{best[isa] * 1e6:9.1f} us {rate[isa]:6.1f} {share[isa]:4.0f} %"
+        + (f"  x{best['torch'] / best[isa]:5.2f}" if eager else "")
+        for isa in libraries
+    ]
+    return f"{case.name:28}" + " |".join(cells) + (f" | torch {rate['torch']:6.1f}" if eager else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--isa", default="x86-64-v3,x86-64-v4")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", default="", help="cases whose name contains this; several with commas between")
+    parser.add_argument("--seconds", type=float, default=0.4, help="time spent on a case, about")
+    parser.add_argument("--torch", action=argparse.BooleanOptionalAction, default=True, help="torch eager beside it")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    libraries = {isa: build(isa, SOURCE) for isa in options.isa.split(",")}
+    print(f"{'':28}" + " |".join(f"{isa:>12} GFLOP/s  roof  vs torch" for isa in libraries))
+    with torch.inference_mode():
+        for case in cases():
+            if any(text in case.name for text in options.only.split(",")):
+                print(measure(case, libraries, options.threads, options.seconds, options.torch), flush=True)
+
+
+if __name__ == "__main__":
+    main()

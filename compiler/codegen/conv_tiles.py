@@ -1,0 +1,62 @@
+"""Register tiles of the convolutions, by instruction set: runs of pixels by panels of 16 output channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PANEL = 16
+
+
+@dataclass(frozen=True)
+class RunTile:
+    """`runs` runs of `pixels` neighbours each, by `panels` panels.
+
+    pixels_first: the loop over k holds a broadcast of every pixel and takes the vectors of weights one by one; else it
+    holds the weights and takes the pixels one by one.
+    """
+
+    runs: int
+    pixels: int
+    panels: int
+    pixels_first: bool
+
+
+@dataclass(frozen=True)
+class RunTileSet:
+    """The tiles of an instruction set.
+
+    lanes, registers: of a vector, and how many there are; fused: there is a fused multiply-add.
+    runs: of a tile, at most. panels: for 1, 2, ... pixels of a run the panels of its widest tile.
+    """
+
+    lanes: int
+    registers: int
+    fused: bool
+    runs: int
+    panels: tuple[int, ...]
+
+    @property
+    def tiles(self) -> tuple[RunTile, ...]:
+        return tuple(
+            RunTile(runs, pixels, p, self._pixels_first(runs * pixels, p))
+            for runs in range(1, self.runs + 1)
+            for pixels, widest in enumerate(self.panels, 1)
+            for p in range(1, widest + 1)
+        )
+
+    def _pixels_first(self, pixels: int, panels: int) -> bool:
+        width = panels * PANEL // self.lanes
+        needed = pixels * width + pixels + 1 + (0 if self.fused else 1)  # without fusion a product has a register
+        return pixels < width and needed <= self.registers
+
+
+RUN_TILE_SETS: dict[str, RunTileSet] = {
+    # 12 accumulators, 3 broadcasts, 1 product.
+    "x86-64-v2": RunTileSet(lanes=4, registers=16, fused=False, runs=1, panels=(2, 1, 1)),
+    # 12 accumulators, 2 of weights, a broadcast.
+    "x86-64-v3": RunTileSet(lanes=8, registers=16, fused=True, runs=1, panels=(2, 2, 2, 1, 1, 1)),
+    # Two runs of 7 are 28 accumulators, 2 of weights, a broadcast: whole rows of maps that are 7, 14, 28, 56 wide.
+    "x86-64-v4": RunTileSet(lanes=16, registers=32, fused=True, runs=2, panels=(2, 2, 2, 2, 2, 2, 2)),
+    # 24 accumulators, 4 of weights, a broadcast.
+    "aarch64": RunTileSet(lanes=4, registers=32, fused=True, runs=1, panels=(2, 2, 2, 1, 1, 1)),
+}

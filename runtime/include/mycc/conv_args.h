@@ -1,0 +1,179 @@
+/* What the convolutions share: arguments, the cut of their depth, pixels in runs. Activations are channels-last.
+ *
+ * A map has `frames` of height x width: a frame is an image, or a depth position of an image of a 3-d convolution.
+ */
+#ifndef MYCC_CONV_ARGS_H
+#define MYCC_CONV_ARGS_H
+
+#include "gemm_block.h"
+#include "gemm_pack.h"
+
+namespace mycc {
+
+/* pad_*: zeros in front of the input; how many are behind it follows from the sizes. */
+struct ConvArgs {
+  int64_t batch, in_h, in_w, in_c, out_h, out_w, out_c;
+  int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
+  const float *x;
+  int64_t x_batch, x_h, x_w; /* strides in elements; that of channels is 1 */
+  /* [groups][ceil(out_c / groups / 16)][taps][in_c / groups][16]; conv_depthwise: [taps][C];
+   * conv_winograd: [points][ceil(out_c / 16)][in_c][16] */
+  const float *w;
+  int64_t in_d = 1, out_d = 1, kernel_d = 1, stride_d = 1, pad_d = 0, dilation_d = 1, x_d = 0; /* 3-d */
+
+  int64_t frames() const { return batch * out_d; }
+  /* Zeros that a window can reach along one dimension: none in front and none behind. */
+  bool inside() const {
+    return pad_d <= 0 && pad_h <= 0 && pad_w <= 0 &&
+           (out_d - 1) * stride_d - pad_d + (kernel_d - 1) * dilation_d < in_d &&
+           (out_h - 1) * stride_h - pad_h + (kernel_h - 1) * dilation_h < in_h &&
+           (out_w - 1) * stride_w - pad_w + (kernel_w - 1) * dilation_w < in_w;
+  }
+};
+
+constexpr int64_t kConvDepth = 256;           /* longest depth block, about */
+constexpr int64_t kConvPanelBytes = 160 << 10; /* weights of a depth block of a group of panels, in L2 */
+constexpr int64_t kConvMaxGroup = 16;         /* panels of a group */
+
+/* A part of the depth: whole segments (taps), or a piece of one. `first` is its first value, over all segments. */
+struct ConvDepth {
+  int64_t segment, segments, offset, depth, first;
+};
+
+/* The depth of a convolution, segments x depth values, cut into blocks by its size alone: the sums of a block start from
+ * zero and are added to those before it, so an element has the same bits however the work is divided. */
+struct ConvCut {
+  int64_t segments, depth;
+  int64_t segments_step, depth_step, pieces, count;
+
+  ConvCut(int64_t s, int64_t d) : segments(s), depth(d), segments_step(1), depth_step(d), pieces(1), count(1) {
+    if (depth > kConvDepth) {
+      depth_step = ceil_div(depth, ceil_div(depth, kConvDepth));
+      pieces = ceil_div(depth, depth_step);
+      count = segments * pieces;
+    } else {
+      const int64_t blocks = max64(ceil_div(segments * depth, kConvDepth), 1);
+      segments_step = max64(ceil_div(segments, blocks), 1);
+      count = ceil_div(segments, segments_step);
+    }
+  }
+  ConvDepth block(int64_t i) const {
+    const int64_t segment = i / pieces * segments_step, offset = i % pieces * depth_step;
+    return {segment, min64(segments_step, segments - segment), offset, min64(depth_step, depth - offset),
+            segment * depth + offset};
+  }
+  int64_t longest() const { return segments_step * depth_step; }
+};
+
+/* The pixels of one tile: `runs` runs of `pixels` each. */
+struct ConvSpan {
+  int64_t x[2];         /* floats to the input of each run's first pixel */
+  int64_t m[2];         /* output pixel that it is */
+  int32_t runs, pixels;
+};
+
+/* How many pixels the runs of a row of `width` pixels have: all as many, or some one less. */
+static inline int64_t run_length(int64_t width) {
+  if (kRuns == 2 && width % 4 == 0) return 4;
+  return ceil_div(width, ceil_div(width, kRunPixels));
+}
+
+/* Collects runs into tiles: a run waits for the next one of its length. */
+struct ConvSpans {
+  ConvSpan *spans;
+  int64_t count = 0;
+
+  static int64_t most(int64_t rows, int64_t width) { return rows * ceil_div(width, run_length(width)); }
+
+  void add(int64_t x, int64_t m, int64_t pixels) {
+    for (int64_t i = count - 1; kRuns == 2 && i >= 0 && i >= count - 2; --i) {
+      ConvSpan &span = spans[i];
+      if (span.runs == 2 || span.pixels != pixels) continue;
+      span.x[1] = x, span.m[1] = m, span.runs = 2;
+      return;
+    }
+    spans[count++] = {{x, x}, {m, m}, 1, (int32_t)pixels};
+  }
+  /* A row of `width` output pixels, `step` floats apart in the input. */
+  void add_row(int64_t x, int64_t step, int64_t m, int64_t width) {
+    const int64_t runs = ceil_div(width, run_length(width));
+    for (int64_t i = 0, at = 0; i < runs; ++i) {
+      const int64_t pixels = width / runs + (i < width % runs);
+      add(x + at * step, m + at, pixels);
+      at += pixels;
+    }
+  }
+};
+
+/* The panels of a group times the pixels of one tile. */
+static inline void multiply_span(RunTile tile, const ConvSpan &span, int64_t panels) {
+  const RunKernel *kernels = kRunKernels[span.runs - 1][span.pixels - 1];
+  const int64_t widest = kRunPanels[span.pixels - 1];
+  while (panels > 0) {
+    const int64_t width = min64(widest, panels);
+    kernels[width - 1](tile);
+    tile.w += width * tile.panel_size;
+    tile.next += width * tile.panel_size * (int64_t)sizeof(float);
+    tile.c += width * kPanel;
+    panels -= width;
+  }
+}
+
+/* Panels of a group, evenly. */
+static inline int64_t group_panels(const ConvCut &cut, int64_t panels) {
+  const int64_t fitting = kConvPanelBytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
+  const int64_t most = max64(min64(fitting, kConvMaxGroup), 2);
+  return min64(round_up(ceil_div(panels, ceil_div(max64(panels, 1), most)), 2), max64(panels, 1));
+}
+
+/* Floats of scratch memory that multiply_spans needs. */
+static inline int64_t span_sums(const ConvCut &cut, int64_t panels, int64_t spans) {
+  return (cut.count > 1 ? spans : 1) * kRuns * kRunPixels * group_panels(cut, panels) * kPanel;
+}
+
+/* Multiplies the pixels of `spans` by `panels` panels of weights, of which `columns` columns are valid.
+ * finish(m, column, sums, count) gets each pixel's sums of a group of panels once. */
+template <class Finish>
+inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const float *x, int64_t pixel,
+                           const int64_t *taps, const float *w, int64_t panels, int64_t columns, float *sums,
+                           const Finish &finish) {
+  const int64_t group = group_panels(cut, panels), panel_size = cut.segments * cut.depth * kPanel;
+  const int64_t stride = group * kPanel, kept = cut.count > 1 ? kRuns * kRunPixels * stride : 0;
+  RunTile tile;
+  tile.pixel = pixel;
+  tile.panel_size = panel_size;
+  tile.c_stride = stride;
+  for (int64_t panel = 0; panel < panels; panel += group) {
+    const int64_t width = min64(group, panels - panel), valid = min64(columns - panel * kPanel, width * kPanel);
+    for (int64_t d = 0; d < cut.count; ++d) {
+      const ConvDepth block = cut.block(d);
+      const bool last = d == cut.count - 1;
+      tile.taps = taps + block.segment;
+      tile.segments = block.segments;
+      tile.depth = block.depth;
+      tile.accumulate = d > 0;
+      tile.w = w + panel * panel_size + block.first * kPanel;
+      tile.next = (const char *)tile.w;
+      tile.next_step = 0;
+      if (!last || panel + group < panels) { /* the weights that come next, a part with each tile */
+        tile.next = (const char *)(last ? tile.w + group * panel_size - block.first * kPanel
+                                        : w + panel * panel_size + cut.block(d + 1).first * kPanel);
+        tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), spans.count);
+      }
+      const int64_t fetched = tile.next_step * block.segments * block.depth;
+      for (int64_t i = 0; i < spans.count; ++i, tile.next += fetched) {
+        const ConvSpan &span = spans.spans[i];
+        tile.x[0] = x + span.x[0] + block.offset;
+        tile.x[1] = x + span.x[1] + block.offset;
+        tile.c = sums + i * kept;
+        multiply_span(tile, span, width);
+        for (int64_t r = 0; r < span.runs && last; ++r)
+          for (int64_t p = 0; p < span.pixels; ++p)
+            finish(span.m[r] + p, panel * kPanel, tile.c + (r * span.pixels + p) * stride, valid);
+      }
+    }
+  }
+}
+
+} // namespace mycc
+#endif /* MYCC_CONV_ARGS_H */
