@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, strftime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from . import __version__
 from .runtime.errors import Error
@@ -292,31 +292,89 @@ def verify_command(
         raise typer.Exit(1)
 
 
-@app.command("bench")
+class _JsonFileCommand(TyperCommand):
+    """A command whose `--json` alone prints, and whose `--json FILE` writes to a file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)
+        for i in reversed(range(len(words))):
+            alone = i + 1 == len(words) or (words[i + 1].startswith("-") and words[i + 1] != "-")
+            if words[i] == "--json" and alone:
+                words.insert(i + 1, "-")
+        return super().parse_args(ctx, words)
+
+
+@app.command("bench", cls=_JsonFileCommand)
 def bench_command(
-    file: Package,
-    threads: Threads = None,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A package; or a model to compare: model.py, model.py:factory.")
+    ],
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="PEERS", help="eager,compile,aoti,aoti-max,ort,openvino.")
+    ] = None,
+    threads: Annotated[
+        str | None, typer.Option("--threads", metavar="N,N", help="Threads of a run, one measurement for each.")
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="N,N", help="Sizes of the model's batch. Default: the example's.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example for the model.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="Of timed runs of a peer, each turn.")] = 1.0,
+    turns: Annotated[int, typer.Option("--turns", help="How often the peers take turns.")] = 3,
+    tolerance: Annotated[
+        float | None, typer.Option("--tolerance", help="Largest error of a peer that counts. Default: from eager's.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with charts.")] = None,
     sizes: Sizes = None,
     runs: Annotated[int | None, typer.Option("--runs", help="Timed runs. Default: a second's worth.")] = None,
-    kernels: Annotated[bool, typer.Option("--kernels", help="Time every kernel too.")] = False,
+    kernels: Annotated[bool, typer.Option("--kernels", help="Each kernel beside the machine's roof.")] = False,
     entry: Entry = None,
     target: Target = None,
-    as_json: Json = False,
+    cache_dir: CacheDir = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="[FILE]", help="Print the result as JSON, or write it to FILE.")
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Measure loading, the first run and the following ones."""
-    from .runtime.execute import parse_sizes
-    from .runtime.measure import bench_package
+    """Measure a package and its kernels; or a model beside eager torch and other compilers."""
+    from .compiler.bench.command import bench_packages, bench_source, check_file, is_source, refuse
 
-    result = bench_package(
-        file, threads, parse_sizes(sizes or []), runs, entry=entry, target=target, kernels=kernels or verbose
-    )
-    if as_json:
-        _print_json(result)
-    else:
+    check_file(Path(json_file) if json_file not in (None, "-") else None)
+    if not is_source(file):
+        own = {"--against": against, "--batch": batch, "--input": inputs, "--html": html, "--tolerance": tolerance}
+        refuse(own, "a model, not for a package", "Name the model's source: mycc bench model.py --against eager,aoti.")
+        from .runtime.execute import parse_sizes
         from .runtime.render import render_bench
 
-        _print_rich(render_bench(result))
+        results = bench_packages(file, threads, sizes=parse_sizes(sizes or []), runs=runs, entry=entry, target=target,
+                                 kernels=kernels or verbose)  # fmt: skip
+        if json_file is None:
+            for result in results:
+                _print_rich(render_bench(result))
+        else:
+            _write_json(results[0] if len(results) == 1 else results, json_file)
+        return
+    own = {"--size": sizes, "--runs": runs, "--kernels": kernels, "--entry": entry}
+    refuse(own, "a package, not for a model", "Compile the model first: mycc compile model.py --out model.pkg.")
+    check_file(html)
+    from .compiler.bench.page import html_page
+    from .compiler.bench.report import render_case, render_summary, write_text
+
+    with _stdout_to_stderr(json_file == "-"):
+        comparison = bench_source(
+            file, against, threads, batch, inputs=tuple(inputs or ()), seconds=seconds, turns=turns,
+            tolerance=tolerance, show=lambda case: _print_rich(render_case(case)), observers=[_progress()],
+            compile_options={"target": target or "cpu", "cache_dir": cache_dir},
+        )  # fmt: skip
+        _print_rich(render_summary(comparison))
+    if json_file is not None:
+        _write_json(comparison.as_dict(), json_file)
+    if html is not None:
+        write_text(html, html_page(comparison, strftime("%Y-%m-%d %H:%M")))
+    if not comparison.accurate:
+        raise typer.Exit(1)
 
 
 # -- cache ------------------------------------------------------------------------------------------------------------
@@ -373,6 +431,19 @@ def _stdout_to_stderr(wanted: bool) -> Iterator[None]:
 
 def _print_json(value: object) -> None:
     print(json.dumps(value, indent=2, default=str))
+
+
+def _write_json(value: object, file: str) -> None:
+    """To a file, or with "-" to standard output."""
+    if file == "-":
+        _print_json(value)
+        return
+    from .runtime.errors import InputError
+
+    try:
+        Path(file).write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write '{file}': {error.strerror}") from None
 
 
 def _print_rich(renderable: Any) -> None:

@@ -1,4 +1,6 @@
-"""Jinja templates of the generated sources: cpu/ and cuda/ for kernels, host/ for the program that calls them."""
+"""Jinja templates of the generated sources: cpu/ and cuda/ for kernels, host/ for the program that calls them; bench/
+for the report of a comparison.
+"""
 
 from pathlib import Path
 

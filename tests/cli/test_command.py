@@ -76,7 +76,8 @@ def test_a_broken_model_names_its_line(folder):
 
 @pytest.mark.parametrize("command", ["run", "inspect", "verify", "bench"])
 def test_light_commands_refuse_what_is_no_package(folder, command):
-    done = run(command, "model.py", cwd=folder)
+    (folder / "notes.txt").write_text("no package")
+    done = run(command, "notes.txt", cwd=folder)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
 

@@ -1,0 +1,152 @@
+"""What all peers share: the model with its examples at a batch size, the package, and the float64 reference."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from ...runtime.errors import CompileError
+from ...runtime.inspect import inspect_package
+from ...runtime.measure import products
+from ..api import compile_entries, compile_request, run_request
+from ..capture.examples import override_inputs
+from ..capture.export import forward_of
+from ..capture.graph import ModelGraph
+from ..capture.source import Source, load_source
+from ..observe import Observer
+from ..options import CompileOptions
+from ..verify.compare import error, errors
+from ..verify.reference import eager, reference
+
+__all__ = ["Prepared", "batch_of", "load_model", "output_error", "prepare", "resize_batch"]
+
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model at one batch size, ready for its peers.
+
+    Attributes:
+        batch: size of the batch dimension; None for a model without one.
+        package: compiled by mycc, with fixed sizes.
+        folder: holds inputs.npz, and files that peers share.
+        reference: the outputs in float64; integers and booleans in their own dtype.
+        eager: the largest relative error of eager torch's outputs.
+        flops: of all matrix products, convolutions and attentions.
+    """
+
+    batch: int | None
+    package: Path
+    folder: Path
+    reference: tuple[torch.Tensor, ...]
+    eager: float
+    flops: int
+
+
+def load_model(source: str, inputs: Sequence[str] = (), batch: int | None = None) -> Source:
+    """The model of a SOURCE with its examples: replaced by `inputs` (x=f32[1,3,224,224]), then at a batch size.
+
+    Random numbers start at a fixed seed, so that every process that loads the source has the same weights and examples
+    unless the source itself prevents it. Raises CompileError.
+    """
+    random.seed(SEED)
+    np.random.seed(SEED)
+    torch.manual_seed(SEED)
+    loaded = load_source(source)
+    args, kwargs = loaded.args, dict(loaded.kwargs)
+    model = loaded.model
+    if isinstance(model, ExportedProgram):
+        if inputs or batch not in (None, batch_of(args, kwargs)):
+            raise CompileError(f"the sizes of the exported program '{source}' are fixed", hint="Give its model file.")
+        model = model.module()
+    if inputs:
+        args, kwargs = override_inputs(forward_of(model), args, kwargs, inputs)
+    if batch is not None:
+        args, kwargs = resize_batch(args, kwargs, batch)
+    return replace(loaded, model=model, args=args, kwargs=kwargs, dynamic_shapes=None)
+
+
+def batch_of(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
+    """The batch of examples: the first size of the first tensor that has one; None without such a tensor."""
+    leaves = pytree.tree_leaves((tuple(args), kwargs))
+    return next((x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim()), None)
+
+
+def resize_batch(args: Sequence[Any], kwargs: dict[str, Any], batch: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The examples at a batch size: every tensor whose first size is the batch is repeated or cut along it.
+
+    Raises CompileError: no input has a batch dimension.
+    """
+    old = batch_of(args, kwargs)
+    if not old:
+        raise CompileError(f"cannot make the batch {batch}: no example input has a first dimension with elements")
+    rows = torch.arange(batch) % old
+
+    def resized(leaf: Any) -> Any:
+        fits = isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == old
+        return leaf[rows] if fits else leaf
+
+    values, spec = pytree.tree_flatten((tuple(args), kwargs))
+    new_args, new_kwargs = pytree.tree_unflatten([resized(leaf) for leaf in values], spec)
+    return new_args, new_kwargs
+
+
+class _Captured(Observer):
+    """Keeps the captured graph of a compile."""
+
+    graph: ModelGraph | None = None
+
+    def stage_finished(self, name: str, seconds: float, summary: str, value: object) -> None:
+        if name == "capture":
+            (self.graph,) = value  # type: ignore[misc]
+
+
+def prepare(
+    source: str,
+    inputs: Sequence[str],
+    batch: int | None,
+    folder: Path,
+    options: CompileOptions,
+    observers: Sequence[Observer] = (),
+) -> Prepared:
+    """Compiles the model of a SOURCE at a batch size, and computes its reference. Raises CompileError."""
+    loaded = load_model(source, inputs, batch)
+    with torch.no_grad():
+        captured = _Captured()
+        entries = compile_entries(loaded.model, loaded.args, loaded.kwargs)
+        request = compile_request(entries, options, folder / "model.pkg")
+        package = run_request(request, [*observers, captured])
+        graph = captured.graph
+        assert graph is not None
+        np.savez(folder / "inputs.npz", *(_array(example) for example in graph.examples))
+        wanted = reference(graph, graph.examples)
+        own = errors(eager(graph, graph.examples), wanted)
+    (entry,) = inspect_package(os.fspath(package))["entry_points"]
+    flops = products(entry["kernels"], {})
+    size = batch_of(loaded.args, dict(loaded.kwargs))
+    return Prepared(size, package, folder, tuple(wanted), max(own, default=0.0), flops)
+
+
+def output_error(outputs: Path, wanted: Sequence[torch.Tensor]) -> float:
+    """The largest relative error of the outputs that a worker wrote; infinite when they are others at all."""
+    with np.load(outputs) as arrays:
+        found = [torch.from_numpy(arrays[name]) for name in arrays]
+    if len(found) != len(wanted):
+        return float("inf")
+    return max((error(y, r) for y, r in zip(found, wanted, strict=True)), default=0.0)
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    """bfloat16 as its bits."""
+    tensor = tensor.detach().contiguous()
+    return tensor.view(torch.int16).numpy().view(np.uint16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
