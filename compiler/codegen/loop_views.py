@@ -88,16 +88,21 @@ def _loops(loops: Sequence[Var], scope: Scope, emitter: Emitter) -> tuple[Loop, 
 def _stage(node: Map | Reduce, vector: Var | None, inner: Sequence[Var], scope: Scope) -> Stage:
     loops = _loops(inner, scope, Emitter(scope, None))
     if isinstance(node, Map):
-        if vector is None:
-            emitter = Emitter(scope, None)
-            _emit_stores(emitter, node)
-            return MapStage(loops, None, (*emitter.pre, *emitter.body))
-        return MapStage(loops, _map_lanes(node, vector, scope))
+        return map_stage(node, vector, scope, loops)
     if any(f.op in SCALAR_FOLDS for f in node.folds):
         return _arg_fold(node, loops, scope)
     if vector in node.rdims:
         return _row_fold(node, vector, loops, scope)
     return _lane_fold(node, vector, loops, scope)
+
+
+def map_stage(node: Map, vector: Var | None, scope: Scope, loops: tuple[Loop, ...] = ()) -> MapStage:
+    """The innermost part of a map: lanes along `vector`, or single elements."""
+    if vector is not None:
+        return MapStage(loops, _map_lanes(node, vector, scope))
+    emitter = Emitter(scope, None)
+    _emit_stores(emitter, node)
+    return MapStage(loops, None, (*emitter.pre, *emitter.body))
 
 
 def _emit_stores(emitter: Emitter, node: Node) -> None:

@@ -9,10 +9,12 @@ from functools import cache
 import jinja2
 
 from ...templates import TEMPLATES
-from ..ir.nodes import AnyNode, Attention, Conv, Gemm
+from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Routine, Scan, Scatter
+from ..lower.routines import ROUTINES
 from ..schedule import Schedule
 from .layout_text import indent
 from .loop_views import loop_view
+from .ordered_views import routine_view, scan_view, scatter_view
 from .scope import Param
 from .structured_views import attention_view, conv_view, gemm_view
 from .views import KernelView
@@ -40,11 +42,12 @@ class KernelCall:
 
 @cache
 def environment(folder: str) -> jinja2.Environment:
-    """The templates of a folder; an undefined name is an error. host/ has block tags on lines of their own."""
+    """The templates of a folder; an undefined name is an error. host/ and cuda/ have block tags on lines of their own."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader([TEMPLATES / folder]),
         undefined=jinja2.StrictUndefined,
-        trim_blocks=folder == "host",
+        trim_blocks=folder in ("host", "cuda"),
+        lstrip_blocks=folder == "cuda",
         keep_trailing_newline=True,
         autoescape=False,
     )
@@ -86,6 +89,12 @@ def view_of(node: AnyNode) -> KernelView:
             return conv_view(node, ())
         case Attention():
             return attention_view(node, ())
+        case Scan():
+            return scan_view(node, ())
+        case Scatter():
+            return scatter_view(node, ())
+        case Routine():
+            return routine_view(node, ())
     return loop_view(node, ())
 
 
@@ -128,6 +137,9 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     for args, header in (("GemmArgs", "gemm.h"), ("GemmFreeArgs", "gemm.h"), ("ConvArgs", "conv.h")):
         if f"{args} args" in text and f"mycc/{header}" not in wanted:
             wanted.append(f"mycc/{header}")
+    for routine in ROUTINES.values():
+        if f"{routine.function}(host, worker" in text and f"mycc/{routine.header}" not in wanted:
+            wanted.append(f"mycc/{routine.header}")
     if "conv_depthwise(" in text:
         wanted.append("mycc/conv_depthwise.h")
     if "AttentionArgs args" in text:

@@ -95,7 +95,29 @@ class ArgFold:
     form: str = "arg_fold"
 
 
-Stage = MapStage | RowFold | LaneFold | ArgFold
+@dataclass(frozen=True)
+class CarryView:
+    """A value that goes from step to step."""
+
+    name: str
+    type: str
+    start: str
+    next: str
+
+
+@dataclass(frozen=True)
+class ScanStage:
+    """Steps in order: all next values are computed, then taken, then the step's elements are stored."""
+
+    pre: tuple[str, ...]  # what the start values need
+    carries: tuple[CarryView, ...]
+    step: Loop
+    advance: tuple[str, ...]  # what the next values need
+    finish: tuple[str, ...]
+    form: str = "scan"
+
+
+Stage = MapStage | RowFold | LaneFold | ArgFold | ScanStage
 
 
 @dataclass(frozen=True)
@@ -159,4 +181,38 @@ class AttentionKernel:
     score: Epilogue | None
 
 
-KernelView = LoopKernel | FlatKernel | GemmKernel | AttentionKernel
+@dataclass(frozen=True)
+class RowsView:
+    """A parallel loop over `rows`, flattened to one of `count`, around a stage of `work` elements."""
+
+    rows: tuple[Loop, ...]
+    count: str
+    work: str
+    stage: MapStage
+
+
+@dataclass(frozen=True)
+class ScatterKernel:
+    """Elements filled, then updated: rows of updates are independent, the updates of a row have an order."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    fill: RowsView
+    update: RowsView
+
+
+@dataclass(frozen=True)
+class RoutineKernel:
+    """A function of a header on each of `count` blocks; `arguments` are texts in terms of `block`."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    function: str
+    count: str
+    work: str
+    arguments: tuple[str, ...]
+
+
+KernelView = ScatterKernel | RoutineKernel | LoopKernel | FlatKernel | GemmKernel | AttentionKernel

@@ -30,5 +30,11 @@ _adaptive_avg_pool2d max_pool1d avg_pool1d embedding index_select gather index c
 flip tril triu pixel_shuffle upsample_nearest2d sym_size
 """
 
+_ORDERED = """
+cumsum cumprod cummax cummin logcumsumexp
+scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce index_put _unsafe_index_put put
+sort argsort topk kthvalue median nanmedian mode
+"""
+
 #: operators by name without overload
-KEPT = frozenset(" ".join((_POINTWISE, _VIEWS, _CREATION, _REDUCTIONS, _WHOLE)).split())
+KEPT = frozenset(" ".join((_POINTWISE, _VIEWS, _CREATION, _REDUCTIONS, _WHOLE, _ORDERED)).split())

@@ -239,7 +239,79 @@ class Nest(Node):
         return tuple(dict.fromkeys(b for s in self.stages for b in s.writes() if b not in self.locals))
 
 
-AnyNode: TypeAlias = Map | Reduce | Gemm | Conv | Attention | Nest
+@dataclass(frozen=True)
+class Carry:
+    """A value that a scan hands from step to step: `start` at first, then `next`, which may read every Acc of the scan
+    as it was before the step."""
+
+    acc: Acc
+    start: Expr
+    next: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Node):
+    """for dims: { start `carries`; for step: { all carries take their next value; stores } }, the steps in order."""
+
+    step: Var
+    carries: tuple[Carry, ...]
+
+    def expressions(self) -> Iterator[Expr]:
+        for carry in self.carries:
+            yield carry.start
+            yield carry.next
+        yield from super().expressions()
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter(Node):
+    """for dims: stores; then for udims, in order: updates, at places that may be read from memory.
+
+    An update may read the buffers that the node fills, but only the element that it writes. The first `parallel` of
+    udims lead to places of their own.
+    """
+
+    udims: tuple[Var, ...]
+    updates: tuple[Store, ...]
+    parallel: int = 0
+
+    def expressions(self) -> Iterator[Expr]:
+        yield from super().expressions()
+        for update in self.updates:
+            yield update.value
+
+    def reads(self) -> tuple[Buffer, ...]:
+        found = dict.fromkeys(super().reads())
+        found |= dict.fromkeys(load.buffer for u in self.updates for load in _index_loads(u.index))
+        return tuple(b for b in found if b not in self.writes())
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A dense operand of a routine: block i begins at element i * stride."""
+
+    buffer: Buffer
+    stride: Index
+
+
+@dataclass(frozen=True, eq=False)
+class Routine(Node):
+    """For each of `count` blocks: a C++ function of lower/routines.py on the block's inputs, outputs and sizes."""
+
+    function: str
+    count: Index
+    inputs: tuple[Blocks, ...]
+    outputs: tuple[Blocks, ...]
+    sizes: tuple[Index, ...]
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys(b.buffer for b in self.inputs))
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return tuple(b.buffer for b in self.outputs)
+
+
+AnyNode: TypeAlias = Map | Reduce | Gemm | Conv | Attention | Nest | Scan | Scatter | Routine
 
 
 @dataclass(frozen=True, eq=False)

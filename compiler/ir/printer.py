@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .index import Var
-from .nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Program, Reduce
+from .nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Program, Reduce, Routine, Scan, Scatter
 
 
 def print_program(program: Program) -> str:
@@ -46,6 +46,16 @@ def _body(node: AnyNode, indent: str) -> str:
             score = f", score {node.score}" if node.score is not None else ""
             operands = ", ".join(str(o.buffer) for o in (node.q, node.k, node.v))
             return f"attention[{_loops(node.dims)}; key:{node.keys}] {node.out.buffer} = ({operands}){extra}{score}"
+        case Scan():
+            carries = "; ".join(f"{c.acc} = {c.start}, then {c.next}" for c in node.carries)
+            return f"scan[{_loops(node.dims)}; {_loops((node.step,))}] {carries} -> {stores}"
+        case Scatter():
+            updates = "; ".join(str(u) for u in node.updates)
+            return f"scatter[{_loops(node.dims)}] {stores}; then [{_loops(node.udims)}] {updates}"
+        case Routine():
+            results, operands = (", ".join(str(b.buffer) for b in side) for side in (node.outputs, node.inputs))
+            sizes = "".join(f", {s}" for s in node.sizes)
+            return f"routine[{node.count}] {results} = {node.function}({operands}{sizes})"
         case Nest():
             inner = "\n".join(print_node(s, indent + "  ") for s in node.stages)
             names = ", ".join(b.name for b in node.locals)

@@ -7,7 +7,22 @@ from collections.abc import Iterator
 from .dtypes import DTYPES
 from .expr import Acc, Call, Const, Expr, IndexValue, Load
 from .index import Binary, Index, Indirect, Var
-from .nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Node, Program, Reduce, Store
+from .nodes import (
+    AnyNode,
+    Attention,
+    Buffer,
+    Conv,
+    Gemm,
+    Map,
+    Nest,
+    Node,
+    Program,
+    Reduce,
+    Routine,
+    Scan,
+    Scatter,
+    Store,
+)
 from .ops import OPS
 from .printer import print_node
 
@@ -61,11 +76,40 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
         case Attention():
             if node.score is not None:
                 yield from _expression(node.score, scope | {node.key}, {Acc("score", "f32")})
+        case Scan():
+            accs = {c.acc for c in node.carries}
+            for carry in node.carries:
+                yield from _expression(carry.start, scope, set())
+                yield from _expression(carry.next, scope | {node.step}, accs)
+                if {carry.start.dtype, carry.next.dtype} != {carry.acc.dtype}:
+                    yield (
+                        f"{carry.acc.name} is {carry.acc.dtype}, starts as {carry.start.dtype}, "
+                        f"goes on as {carry.next.dtype}"
+                    )
+            yield from _stores(node.stores, scope | {node.step}, accs)
+        case Scatter():
+            yield from _stores(node.stores, scope, set())
+            yield from _stores(node.updates, set(node.udims), set())
+            yield from _own_elements(node)
+        case Routine():
+            if not node.outputs or not all(b.buffer.kind in ("temp", "output") for b in node.outputs):
+                yield "a routine needs outputs of its own"
         case Nest():
             for stage in node.stages:
                 if stage.dims[: len(node.dims)] != node.dims:
                     yield "a stage of a nest does not start with its rows"
                 yield from _node(stage, node.dims)
+
+
+def _own_elements(node: Scatter) -> Iterator[str]:
+    """An update reads of what the node fills only the element that it writes."""
+    filled = {s.buffer for s in node.stores}
+    for update in node.updates:
+        if update.buffer not in filled:
+            yield f"{update.buffer.name} is updated and was not filled"
+        for load in update.value.loads:
+            if load.buffer in filled and (load.buffer, load.index) != (update.buffer, update.index):
+                yield f"an update of {update.buffer.name}[{update.index}] reads {load}"
 
 
 def _stores(stores: tuple[Store, ...], scope: set[Var], accs: set[Acc]) -> Iterator[str]:

@@ -19,7 +19,22 @@ from ..capture.source_lines import origin as source_origin
 from ..ir.dtypes import from_torch
 from ..ir.index import Size, product
 from ..ir.nodes import Buffer, Origin, Program
-from . import attention, conv, create, gather, layout, matmul, norm, pointwise, pool, reduce, views  # noqa: F401
+from . import (  # noqa: F401
+    attention,
+    conv,
+    create,
+    gather,
+    layout,
+    matmul,
+    norm,
+    pointwise,
+    pool,
+    reduce,
+    scan,
+    scatter,
+    sort,
+    views,
+)  # fmt: skip
 from .builder import Builder
 from .constants import Constant, Layout
 from .context import Context

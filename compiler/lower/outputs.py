@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..ir.expr import Expr, Load, rewrite
 from ..ir.index import product
-from ..ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Node, Operand, Reduce, Store
+from ..ir.nodes import (
+    AnyNode,
+    Attention,
+    Buffer,
+    Conv,
+    Gemm,
+    Node,
+    Operand,
+    Reduce,
+    Routine,
+    Scan,
+    Scatter,
+    Store,
+)
 from .builder import Builder
 from .tensor import Tensor, is_dense
 
@@ -60,4 +73,25 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
             score = expr(changed.score) if changed.score is not None else None
             parts: dict[str, Any] = {name: operand(getattr(changed, name)) for name in ("q", "k", "v", "out")}
             return replace(changed, score=score, **parts)
+        case Scan():
+            carries = (replace(c, start=expr(c.start), next=expr(c.next)) for c in changed.carries)
+            return replace(changed, carries=tuple(carries))
+        case Scatter():
+            return replace(changed, updates=tuple(_renamed(u, names, expr) for u in changed.updates))
+        case Routine():
+            sides = {"inputs": changed.inputs, "outputs": changed.outputs}
+            renamed = {
+                name: tuple(replace(b, buffer=names.get(b.buffer, b.buffer)) for b in side)
+                for name, side in sides.items()
+            }
+            return replace(changed, **renamed)
     return changed  # type: ignore[return-value]
+
+
+def _renamed(update: Store, names: dict[Buffer, Buffer], expr: Callable[[Expr], Expr]) -> Store:
+    def visit(value: object) -> object:
+        assert isinstance(value, Expr)
+        return expr(value)
+
+    place = update.index.substitute({}, visit)
+    return Store(names.get(update.buffer, update.buffer), place, expr(update.value))

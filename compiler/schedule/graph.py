@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from ..ir.expr import Expr, Load
 from ..ir.index import Index
-from ..ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Nest, Node, Program, Reduce, Store
+from ..ir.nodes import (
+    AnyNode,
+    Attention,
+    Buffer,
+    Conv,
+    Gemm,
+    Nest,
+    Node,
+    Program,
+    Reduce,
+    Routine,
+    Scan,
+    Scatter,
+    Store,
+)
 
 N = TypeVar("N", bound=Node)
 
@@ -56,6 +70,12 @@ class NodeGraph:
         self.nodes[position] = new
         self._enter(new, position)
 
+    def expand(self, node: AnyNode, nodes: Sequence[AnyNode]) -> None:
+        """Puts several nodes in the place of one."""
+        position = self.nodes.index(node)
+        self.nodes[position : position + 1] = nodes
+        self._index()
+
     def remove(self, node: AnyNode) -> None:
         """Takes a node out; positions of the others keep their order."""
         self._leave(node)
@@ -87,9 +107,25 @@ def map_expressions(node: N, function: Callable[[Expr], Expr], index: Callable[[
         changed = replace(changed, folds=tuple(replace(f, value=function(f.value)) for f in changed.folds))
     elif isinstance(changed, Attention) and changed.score is not None:
         changed = replace(changed, score=function(changed.score))
+    elif isinstance(changed, Scan):
+        carries = (replace(c, start=function(c.start), next=function(c.next)) for c in changed.carries)
+        changed = replace(changed, carries=tuple(carries))
+    elif isinstance(changed, Scatter):
+        updates = (Store(u.buffer, _rewritten(u.index, function, place), function(u.value)) for u in changed.updates)
+        changed = replace(changed, updates=tuple(updates))
     elif isinstance(changed, Nest):
         changed = replace(changed, stages=tuple(map_expressions(s, function, index) for s in changed.stages))
     return changed  # type: ignore[return-value]
+
+
+def _rewritten(index: Index, function: Callable[[Expr], Expr], place: Callable[[Index], Index]) -> Index:
+    """The index with the expressions that it reads from memory rewritten."""
+
+    def visit(value: object) -> object:
+        assert isinstance(value, Expr)
+        return function(value)
+
+    return place(index.substitute({}, visit))
 
 
 def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:
@@ -101,6 +137,8 @@ def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:
             return (node.x.buffer, node.w)
         case Attention():
             return (node.q.buffer, node.k.buffer, node.v.buffer)
+        case Routine():
+            return node.reads()
     return ()
 
 

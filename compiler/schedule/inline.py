@@ -10,7 +10,8 @@ expressions that are cheap to compute again.
 from __future__ import annotations
 
 from ..ir.expr import Expr, Load, rewrite, substitute
-from ..ir.nodes import AnyNode, Attention, Map, Reduce, Store
+from ..ir.index import product
+from ..ir.nodes import AnyNode, Attention, Map, Reduce, Scan, Scatter, Store
 from .cost import CHEAP, number, work
 from .graph import NodeGraph, label, loads_of, map_expressions, operand_buffers
 from .invert import invert
@@ -66,6 +67,10 @@ def _iterations(node: AnyNode) -> int:
     if isinstance(node, Reduce):
         for v in node.rdims:
             total *= number(v.extent)
+    if isinstance(node, Scan):
+        total *= number(node.step.extent)
+    if isinstance(node, Scatter):
+        total = max(total, number(product(v.extent for v in node.udims)))
     if isinstance(node, Attention):
         total = total // max(number(node.dims[3].extent), 1) * number(node.keys)
     return total

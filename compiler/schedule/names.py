@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce
+from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
 
 MAX_OPERATORS = 4
 #: operators that say nothing about what a kernel does
@@ -44,6 +44,10 @@ def _kind(node: AnyNode) -> str:
             return "reduce"
         case Map():
             return "map"
+        case Scan() | Scatter():
+            return type(node).__name__.lower()
+        case Routine():
+            return node.function
     raise TypeError(type(node).__name__)
 
 

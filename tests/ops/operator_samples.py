@@ -10,6 +10,7 @@ import torch
 from mycc.compiler.lower.pointwise import BINARY
 
 from ..helpers.samples import BATCH, I, Operand, Sample, T, W
+from . import ordered_samples
 
 B = BATCH
 
@@ -631,7 +632,7 @@ def sizes_and_limits() -> Iterator[Sample]:
 
 FAMILIES = (
     unary, binary, arithmetic, selection, conversions, creation, indexing, products, convolutions, reductions, norms,
-    pools, views, attentions, sizes_and_limits,
+    pools, views, attentions, sizes_and_limits, ordered_samples.scans, ordered_samples.scatters, ordered_samples.sorts,
 )  # fmt: skip
 
 

@@ -1,0 +1,85 @@
+"""Views of the nodes whose steps have an order (scans, scatters), and of routines."""
+
+from __future__ import annotations
+
+from ..ir.dtypes import DTYPES
+from ..ir.index import Var, of, product
+from ..ir.nodes import Blocks, Map, Routine, Scan, Scatter
+from ..lower.routines import ROUTINES
+from ..schedule.loops import vector_loop
+from .collapse import collapse
+from .emit import Emitter
+from .loop_views import map_stage
+from .scope import Scope
+from .views import CarryView, Loop, LoopKernel, MapStage, RoutineKernel, RowsView, ScanStage, ScatterKernel
+
+SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
+
+
+def scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel:
+    """A row per element of `dims`, its steps one after the other."""
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    text = Emitter(scope, None)
+    rows = tuple(_loop(v, scope, text) for v in node.dims)
+    step = _loop(node.step, scope, text)
+    names = {c.acc.name: f"acc{i}" for i, c in enumerate(node.carries)}
+    start, advance, finish = (Emitter(scope, None, accs=names) for _ in range(3))
+    start.count_uses(c.start for c in node.carries)
+    advance.count_uses(c.next for c in node.carries)
+    carries = tuple(
+        CarryView(names[c.acc.name], SCALARS[DTYPES[c.acc.dtype].compute], start.value(c.start), advance.value(c.next))
+        for c in node.carries
+    )
+    finish.count_uses(s.value for s in node.stores)
+    for store in node.stores:
+        finish.store(store)
+    stage = ScanStage(_statements(start), carries, step, _statements(advance), _statements(finish))
+    count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
+    return LoopKernel("rows.cpp.j2", comment, scope.params(), rows, count, work, (stage,))
+
+
+def scatter_view(node: Scatter, comment: tuple[str, ...]) -> ScatterKernel:
+    """Two loops: the fill, as a map has it, and the updates in their order within each independent row."""
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    text = Emitter(scope, None)
+    fill = collapse(Map(node.dims, node.stores, node.origin))
+    vector = vector_loop(fill)
+    kept = [v for v in fill.dims if v is not vector]
+    rows = tuple(_loop(v, scope, text) for v in kept)
+    start = map_stage(fill, vector, scope)
+    work = text.index(vector.extent) if vector is not None else "1"
+    filled = RowsView(rows, text.index(product(v.extent for v in kept)), work, start)
+    loops = tuple(_loop(v, scope, text) for v in node.udims)
+    emitter = Emitter(scope, None)
+    emitter.count_uses(u.value for u in node.updates)
+    for update in node.updates:
+        emitter.store(update)
+    own, rest = node.udims[: node.parallel], node.udims[node.parallel :]
+    inner = MapStage(loops[len(own) :], None, _statements(emitter))
+    count, work = (text.index(product(v.extent for v in part)) for part in (own, rest))
+    updated = RowsView(loops[: len(own)], count, work, inner)
+    return ScatterKernel("scatter.cpp.j2", comment, scope.params(), filled, updated)
+
+
+def routine_view(node: Routine, comment: tuple[str, ...]) -> RoutineKernel:
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    text = Emitter(scope, None)
+    block = Var("block", node.count)
+    scope.loop(block, "block")
+
+    def address(b: Blocks) -> str:
+        offset = text.index(b.stride * of(block))
+        return scope.buffer(b.buffer) if offset == "0" else f"{scope.buffer(b.buffer)} + {offset}"
+
+    arguments = (*(address(b) for b in (*node.outputs, *node.inputs)), *(text.index(s) for s in node.sizes))
+    count, work = text.index(node.count), text.index(product(node.sizes))
+    function = ROUTINES[node.function].function
+    return RoutineKernel("routine.cpp.j2", comment, scope.params(), function, count, work, arguments)
+
+
+def _loop(var: Var, scope: Scope, text: Emitter) -> Loop:
+    return Loop(scope.loop(var), text.index(var.extent))
+
+
+def _statements(emitter: Emitter) -> tuple[str, ...]:
+    return (*emitter.pre, *emitter.body)

@@ -1,0 +1,62 @@
+"""The table of routines: what a Routine node may call, and the header of runtime/include/mycc/ that has it.
+
+A routine handles one block of dense memory:
+
+    function(host, worker, outputs..., inputs..., sizes...)
+
+Scratch comes from row_scratch(host, worker, ...). The operators that use it are in the family's own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ir.index import Index, as_index, product
+from ..ir.nodes import Blocks, Routine
+from .builder import Builder
+from .tensor import Shape, Tensor, dense_strides
+
+
+@dataclass(frozen=True)
+class RoutineRow:
+    """One routine: its C++ function (a template over the element type) and the header that it is in."""
+
+    function: str
+    header: str
+
+
+ROUTINES: Mapping[str, RoutineRow] = {
+    "sort": RoutineRow("sort_row", "sort.h"),
+    "mode": RoutineRow("mode_row", "sort.h"),
+}
+
+
+def call_routine(
+    builder: Builder,
+    name: str,
+    batch: Shape,
+    inputs: Sequence[tuple[Tensor, int]],
+    outputs: Sequence[tuple[Shape, str]],
+    sizes: Sequence[Index | int],
+) -> list[Tensor]:
+    """The results of a routine for every element of `batch`.
+
+    inputs: dense row-major tensors, each with the number of its last dimensions that make up a block (those in front
+    are `batch`). outputs: shape of a block and dtype of each result; the results have the batch in front.
+    """
+    blocks = []
+    for t, rank in inputs:
+        dense = builder.dense(t)
+        assert dense.strided is not None
+        blocks.append(Blocks(dense.strided.buffer, product(t.shape[t.rank - rank :])))
+    results = [builder.temp((*batch, *shape), dtype) for shape, dtype in outputs]
+    ends = []
+    for t, (shape, _) in zip(results, outputs, strict=True):
+        assert t.strided is not None
+        assert t.strided.strides == dense_strides(t.shape)
+        ends.append(Blocks(t.strided.buffer, product(shape)))
+    count = product(batch)
+    numbers = tuple(as_index(s) for s in sizes)
+    builder.add(Routine((), (), builder.origin, name, count, tuple(blocks), tuple(ends), numbers))
+    return results

@@ -1,0 +1,146 @@
+"""torch's own list of operators (op_db), as calls to compile: entries, their sample inputs, what counts as equal."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+DTYPES = {
+    str(d).removeprefix("torch."): d
+    for d in (
+        *(torch.float32, torch.float64, torch.bfloat16, torch.float16),
+        *(torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64),
+    )
+}
+SAMPLES = 6
+_LOOKED_AT = 120  # samples of an entry that the six are taken from
+
+#: results are random: compared by shape, dtype and statistics
+RANDOM = frozenset(
+    """
+    bernoulli cauchy exponential geometric log_normal multinomial normal rand_like randint randint_like randn
+    randn_like uniform nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d
+    nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.rrelu
+    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d svd_lowrank pca_lowrank
+    """.split()
+)
+#: results are uninitialised: compared by shape and dtype
+EMPTY = frozenset("empty empty_like empty_permuted empty_strided new_empty new_empty_strided".split())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of op_db: `name` is unique ("div.trunc_rounding"), `op` its OpInfo."""
+
+    name: str
+    op: Any
+
+    @property
+    def random(self) -> bool:
+        return self.op.name in RANDOM
+
+    @property
+    def empty(self) -> bool:
+        return self.op.name in EMPTY
+
+    def takes(self, dtype: torch.dtype) -> bool:
+        """Whether torch has it for this dtype on the CPU."""
+        return dtype in self.op.supported_dtypes("cpu")
+
+
+@cache
+def entries() -> dict[str, Entry]:
+    """All entries by name, in op_db's order."""
+    found: dict[str, Entry] = {}
+    for op in op_db:
+        name = f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+        unique = name if name not in found else f"{name}.{op.aten_name}"
+        found[unique] = Entry(unique, op)
+    return found
+
+
+class Call(torch.nn.Module):
+    """One call of an operator as a module: its tensors are the inputs, all else is constant."""
+
+    def __init__(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        leaves, self._spec = pytree.tree_flatten((tuple(args), kwargs))
+        self._op = op
+        self._tensors = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
+        self._leaves = [None if i in self._tensors else leaf for i, leaf in enumerate(leaves)]
+        self.inputs = tuple(leaves[i].detach() for i in self._tensors)
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        leaves = list(self._leaves)
+        for i, tensor in zip(self._tensors, tensors, strict=True):
+            leaves[i] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self._spec)
+        return self._op(*args, **kwargs)
+
+
+def calls(entry: Entry, dtype: torch.dtype, count: int = SAMPLES) -> list[Call]:
+    """`count` calls, spread evenly over torch's own samples; fewer when torch has fewer. The same ones every time."""
+    torch.manual_seed(zlib.crc32(f"{entry.name} {dtype}".encode()))
+    samples = list(itertools.islice(entry.op.sample_inputs("cpu", dtype, requires_grad=False), _LOOKED_AT))
+    if len(samples) > count:
+        samples = [samples[round(i * (len(samples) - 1) / (count - 1))] for i in range(count)]
+    return [Call(entry.op.op, (s.input, *s.args), dict(s.kwargs)) for s in samples]
+
+
+def eager(call: Call, entry: Entry) -> list[Any]:
+    """torch's results, flat. Raises what torch raises."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        return pytree.tree_leaves(call(*(x.clone() for x in call.inputs)))
+
+
+def disagreement(entry: Entry, got: Sequence[Any], want: Sequence[Any]) -> str:
+    """What is wrong with results, in words; empty when nothing is."""
+    if len(got) != len(want):
+        return f"{len(got)} results instead of {len(want)}"
+    return next((problem for g, w in zip(got, want, strict=True) if (problem := _differs(entry, g, w))), "")
+
+
+def _differs(entry: Entry, got: Any, want: Any) -> str:
+    if not isinstance(want, torch.Tensor):
+        got = got.item() if hasattr(got, "item") else got
+        return "" if got == want or (got != got and want != want) else f"{got!r} instead of {want!r}"
+    got = got if isinstance(got, torch.Tensor) else torch.from_numpy(got)
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+    if entry.empty:
+        return ""
+    if entry.random:
+        return _statistics(got, want)
+    try:
+        torch.testing.assert_close(got, want.contiguous(), equal_nan=True, **_tolerance(want.dtype))
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def _tolerance(dtype: torch.dtype) -> dict[str, float]:
+    """1e-4 in float32 (complex64 is a pair of them), torch's defaults in other floats, exact in integers."""
+    if dtype in (torch.float32, torch.complex64):
+        return {"rtol": 1e-4, "atol": 1e-4}
+    return {} if dtype.is_floating_point or dtype.is_complex else {"rtol": 0.0, "atol": 0.0}
+
+
+def _statistics(got: torch.Tensor, want: torch.Tensor) -> str:
+    """Random values: none that is not finite, means within six standard errors of each other."""
+    a, b = got.double().flatten(), want.double().flatten()
+    if not bool(torch.isfinite(a).all()):
+        return "random values that are not finite"
+    if a.numel() < 2:
+        return ""
+    spread = max(float(a.std()), float(b.std())) / a.numel() ** 0.5
+    gap = abs(float(a.mean() - b.mean()))
+    return f"means {a.mean():.3g} and {b.mean():.3g}" if gap > 6 * spread + 1e-6 else ""

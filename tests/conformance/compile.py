@@ -1,0 +1,155 @@
+"""Calls of operators as entry points of one package: each goes to the loop IR alone, all are built and run together."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+import mycc
+import torch
+from mycc.compiler import pipeline
+from mycc.compiler.capture.export import CaptureRequest, capture_request
+from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.ir.verify import verify_program
+from mycc.compiler.lower import lower
+from mycc.compiler.options import CompileOptions
+from mycc.compiler.request import CompileRequest
+from mycc.compiler.schedule import schedule
+from mycc.runtime.errors import CompileError, RunError
+
+from .catalog import Call
+
+SECONDS = 60  # for one call, from capture to schedule
+FLAGS = "-O1"
+T = TypeVar("T")
+
+
+class Crash(Exception):
+    """Anything but a result or an error for the user."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One call, on its way to a package: the values of the stages up to the schedule."""
+
+    name: str
+    call: Call
+    captured: Any
+    graph: Any
+    lowered: Any
+    schedule: Any
+
+
+def prepare(name: str, call: Call) -> Prepared:
+    """Capture, graph passes, lowering, schedule. Raises CompileError for a refusal, Crash for all else."""
+    with _time_limit(SECONDS):
+        captured = _stage(lambda: capture_request(CaptureRequest(call, call.inputs, name=name)))
+        graph = _stage(lambda: run_graph_passes(captured))
+        lowered = _stage(lambda: lower(graph))
+        _stage(lambda: verify_program(lowered.program, "lower"))
+        planned = _stage(lambda: schedule(lowered.program))
+        _stage(lambda: verify_program(planned.program, "schedule"))
+    return Prepared(name, call, captured, graph, lowered, planned)
+
+
+def _stage(run: Callable[[], T]) -> T:
+    try:
+        return run()
+    except (CompileError, Crash):
+        raise
+    except Exception as error:
+        raise Crash(f"{type(error).__name__}: {_first_line(str(error))}") from error
+
+
+@contextmanager
+def _time_limit(seconds: int) -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise Crash(f"compiling takes longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def build(prepared: Sequence[Prepared], out: Path, cache: Path) -> Any:
+    """The loaded package whose entry points are these calls."""
+    options = CompileOptions.of(target="cpu", options={"build.flags": FLAGS}, verify=False, jobs=1, cache_dir=cache)
+    by_name = {p.name: p for p in prepared}
+    entries = tuple(CaptureRequest(p.call, p.call.inputs, name=p.name) for p in prepared)
+    stages = {
+        "capture_request": lambda request: by_name[request.name].captured,
+        "run_graph_passes": lambda graph, **_: by_name[graph.name].graph,
+        "lower": lambda graph, *_: by_name[graph.name].lowered,
+        "schedule": lambda program, *_: by_name[program.name].schedule,
+    }
+    with mock.patch.multiple(pipeline, **stages):
+        pipeline.run(CompileRequest(entries, options, out, "conformance"))
+    return mycc.load(out)
+
+
+def build_all(prepared: Sequence[Prepared], folder: Path, cache: Path) -> Iterator[tuple[Prepared, Any]]:
+    """Each call with the package that holds it, or with the error; a batch that fails is split in two."""
+    if not prepared:
+        return
+    try:
+        package = build(prepared, folder / f"{prepared[0].name}_{len(prepared)}.pkg", cache)
+    except Exception as error:
+        if len(prepared) == 1:
+            yield prepared[0], error if isinstance(error, CompileError) else Crash(_first_line(str(error)))
+            return
+        middle = len(prepared) // 2
+        yield from build_all(prepared[:middle], folder, cache)
+        yield from build_all(prepared[middle:], folder, cache)
+        return
+    yield from ((p, package) for p in prepared)
+
+
+def run(prepared: Prepared, package: Any) -> list[Any]:
+    """The package's results for the call's own inputs, flat. Raises RunError, or Crash."""
+    try:
+        result = package.entry(prepared.name)(*(x.clone() for x in prepared.call.inputs))
+    except RunError:
+        raise
+    except Exception as error:
+        raise Crash(f"run: {type(error).__name__}: {_first_line(str(error))}") from error
+    return list(_flat(result))
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    value = value.to_tuple() if hasattr(value, "to_tuple") else value  # a result with named fields
+    if isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _flat(v)
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            yield from _flat(value[key])
+    elif value is not None:
+        yield value
+
+
+def reason(error: Exception) -> str:
+    """A refusal in one line, without places and sizes, so that equal ones are counted together."""
+    text = _first_line(str(error))
+    details = getattr(error, "details", [])
+    named = [m.group(1) for d in details if (m := re.match(r"\s*([\w:.]+::[\w.]+|[\w.]+)\(?", d))]
+    if re.match(r"cannot compile \d+ operator", text) and named:
+        return "no lowering of " + ", ".join(dict.fromkeys(named))
+    text = re.sub(r"\(([^()]*\[[^()]*)\)", "", text)
+    return re.sub(r"\s+", " ", text)[:200]
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:300]
+
+
+torch.set_num_threads(1)

@@ -1,0 +1,183 @@
+"""Runs op_db through the compiler and writes what became of every entry.
+
+    python -m tests.conformance.run                                     all of it, into tests/conformance/results.json
+    python -m tests.conformance.run --dtype float32 --status refused    again what was refused
+    python -m tests.conformance.run --dtype float32 --match "^linalg"   entries by name
+
+Rows of entries that did not run stay as they are. The exit code is 1 when an entry that ran is wrong or crashes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results.json"
+ROOT = Path(__file__).parents[2]
+BATCH = 30  # entries of a package
+Row = dict[str, Any]
+
+
+@dataclass
+class Batches:
+    """The work that is left, shared by the workers, and the rows that are done."""
+
+    left: deque[tuple[str, list[str]]]
+    cache: Path
+    rows: list[Row] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    serial: int = 0
+
+    def take(self) -> dict[str, Any] | None:
+        with self.lock:
+            if not self.left:
+                return None
+            self.serial += 1
+            dtype, names = self.left.popleft()
+        return {"dtype": dtype, "entries": names, "serial": self.serial}
+
+    def put_back(self, dtype: str, names: Sequence[str]) -> None:
+        with self.lock:
+            if names:
+                self.left.append((dtype, list(names)))
+
+    def add(self, row: Row) -> None:
+        with self.lock:
+            self.rows.append(row)
+
+
+def run_batches(batches: Batches, jobs: int, tell: Callable[[str], None]) -> None:
+    threads = [threading.Thread(target=_serve, args=(batches, tell)) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _serve(batches: Batches, tell: Callable[[str], None]) -> None:
+    """Feeds worker processes until no work is left; one that dies is replaced."""
+    with tempfile.TemporaryDirectory(prefix="conformance") as folder:
+        worker: subprocess.Popen[str] | None = None
+        while (batch := batches.take()) is not None:
+            worker = worker if worker is not None and worker.poll() is None else _start()
+            message = {**batch, "folder": f"{folder}/{batch['serial']}", "cache": str(batches.cache)}
+            if not _run(worker, message, batches, tell):
+                worker.kill()
+                worker.wait()
+                worker = None
+        if worker is not None and worker.stdin is not None:
+            worker.stdin.close()
+            worker.wait()
+
+
+def _start() -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.conformance.worker"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MYCC_THREADS": "1"}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches, tell: Callable[[str], None]) -> bool:
+    """One batch; False when the worker died in it: what ran then is a crash, the others are tried again."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(json.dumps(batch) + "\n")
+    worker.stdin.flush()
+    running, left = "", list(batch["entries"])
+    for line in worker.stdout:
+        message = json.loads(line)
+        if "running" in message:
+            running = message["running"]
+        elif "entry" in message:
+            left.remove(message["entry"])
+            batches.add(message)
+        else:
+            tell(f"{batch['dtype']} {batch['entries'][0]} .. {batch['entries'][-1]}: {message}")
+            return True
+    if not running and len(left) == 1:
+        running = left[0]
+    if running:
+        left.remove(running)
+        row = {"entry": running, "dtype": batch["dtype"], "samples": 0, "right": 0}
+        batches.add({**row, "status": "crash", "reason": f"the process died with code {worker.wait()}"})
+        batches.put_back(batch["dtype"], left)
+        return False
+    middle = len(left) // 2
+    batches.put_back(batch["dtype"], left[:middle])
+    batches.put_back(batch["dtype"], left[middle:])
+    return False
+
+
+def read(path: Path) -> list[Row]:
+    return json.loads(path.read_text())["results"] if path.exists() else []
+
+
+def write(path: Path, rows: Sequence[Row], order: Sequence[str]) -> None:
+    """One row per line, in op_db's order, so that a diff shows what changed."""
+    import torch
+
+    place = {name: i for i, name in enumerate(order)}
+    ordered = sorted(rows, key=lambda r: (r["dtype"], place.get(r["entry"], len(place))))
+    lines = ",\n".join(json.dumps(row) for row in ordered)
+    path.write_text(f'{{"torch": "{torch.__version__}", "results": [\n{lines}\n]}}\n')
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Counts by dtype and status."""
+    lines = []
+    for dtype in dict.fromkeys(r["dtype"] for r in rows):
+        count = Counter(r["status"] for r in rows if r["dtype"] == dtype)
+        found = ", ".join(f"{count[s]} {s}" for s in ("right", "refused", "wrong", "crash", "none") if count[s])
+        lines.append(f"{dtype}: {found} of {sum(count.values())}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="torch's op_db through the compiler")
+    parser.add_argument("--dtype", default="", help="with commas between; all by default")
+    parser.add_argument("--match", default="", help="a regular expression for names of entries")
+    parser.add_argument("--status", default="", help="only entries that the results have with one of these statuses")
+    parser.add_argument("--reason", default="", help="a regular expression for the reasons in the results")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "conformance")
+    options = parser.parse_args()
+
+    from .catalog import DTYPES, entries
+
+    before = {(r["entry"], r["dtype"]): r for r in read(options.out)}
+    left: deque[tuple[str, list[str]]] = deque()
+    for dtype in options.dtype.split(",") if options.dtype else DTYPES:
+        names = [n for n, e in entries().items() if e.takes(DTYPES[dtype]) and re.search(options.match, n)]
+        if options.status or options.reason:
+            known = {n: before.get((n, dtype), {"status": "new", "reason": ""}) for n in names}
+            wanted = options.status.split(",") if options.status else None
+            names = [n for n in names if wanted is None or known[n]["status"] in wanted]
+            names = [n for n in names if re.search(options.reason, known[n]["reason"])]
+        left.extend((dtype, names[i : i + BATCH]) for i in range(0, len(names), BATCH))
+    options.cache.mkdir(parents=True, exist_ok=True)
+    batches = Batches(left, options.cache)
+    run_batches(batches, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
+    after = {**before, **{(r["entry"], r["dtype"]): r for r in batches.rows}}
+    write(options.out, list(after.values()), list(entries()))
+    for row in batches.rows:
+        if row["status"] in ("wrong", "crash"):
+            print(f"{row['status']} {row['entry']} {row['dtype']}: {row['reason']}")
+    print(summary(batches.rows))
+    return 1 if any(r["status"] in ("wrong", "crash") for r in batches.rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
