@@ -8,15 +8,19 @@ Data flows one way; a stage takes values and returns a value. Timing, progress a
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .build.compile import BuildOptions, BuildResult, build
-from .build.targets import Target
+from .build.device_build import PROGRAM, build_device
+from .build.targets import Family
 from .capture.export import capture_request
 from .capture.graph import ModelGraph
+from .capture.precision import in_dtype
 from .codegen.generate import Generated, generate
+from .codegen.program import Sources
+from .codegen.triton.generate import device_for, generate_device
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
 from .lower.driver import Lowered
@@ -46,28 +50,53 @@ class CompileResult:
 def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileResult:
     """Compiles the request's entry points into one package. Raises CompileError; then nothing is left behind."""
     options = request.options
-    targets = options.targets
+    families = tuple(dict.fromkeys(target.family for target in options.targets))
     with running_stage(observers, "capture") as stage:
-        captured = stage.value = [capture_request(entry) for entry in request.entries]
+        entries = in_dtype(request.entries, options.dtype)
+        captured = stage.value = [capture_request(entry) for entry in entries]
         stage.summary = summarise(captured)
     with running_stage(observers, "graph") as stage:
         graphs = stage.value = [run_graph_passes(graph, skip=_skipped(options.graph)) for graph in captured]
         stage.summary = summarise(graphs)
     with running_stage(observers, "lower") as stage:
-        lowered = stage.value = [lower(g, layouts) for g, layouts in zip(graphs, shared_layouts(graphs), strict=True)]
-        stage.summary = summarise(lowered)
+        lowered = {family: _lower(graphs, family) for family in families}
+        stage.value = [program for programs in lowered.values() for program in programs]
+        stage.summary = summarise(stage.value)
     with running_stage(observers, "schedule") as stage:
-        schedules = stage.value = [schedule(entry.program, options.schedule) for entry in lowered]
-        stage.summary = summarise(schedules)
+        schedules = {f: [schedule(entry.program, options.schedule, f) for entry in lowered[f]] for f in families}
+        stage.value = [s for family in schedules.values() for s in family]
+        stage.summary = summarise(stage.value)
     with running_stage(observers, "codegen") as stage:
-        weights = collect_weights(lowered)
-        generated = stage.value = generate(graphs, schedules, weights, targets)
+        weights = collect_weights(lowered.get("cpu", ()), lowered.get("cuda", ()))
+        generated = stage.value = _generate(graphs, schedules, weights, options)
         stage.summary = summarise(generated)
     with running_stage(observers, "build") as stage:
-        built = _build(generated, targets, options)
+        built, generated = _build(generated, weights, options)
         stage.value = "\n".join(line for result in built.values() for line in result.log)
         stage.summary = summarise(built)
-    return _package(request, observers, captured, graphs, lowered, schedules, weights, generated, built)
+    return _package(request, observers, captured, schedules, weights, generated, built)
+
+
+def _lower(graphs: Sequence[ModelGraph], family: Family) -> list[Lowered]:
+    layouts = shared_layouts(graphs, family)
+    return [lower(graph, own, family) for graph, own in zip(graphs, layouts, strict=True)]
+
+
+def _generate(
+    graphs: Sequence[ModelGraph],
+    schedules: Mapping[Family, Sequence[Schedule]],
+    weights: Weights,
+    options: CompileOptions,
+) -> Generated:
+    """C++ for the CPU's targets, Triton kernels and their launches for each GPU."""
+    cpu = [target for target in options.targets if target.family == "cpu"]
+    generated = generate(graphs, schedules["cpu"], weights, cpu) if cpu else Generated({}, (), ())
+    device = {
+        target.name: generate_device(graphs, schedules["cuda"], device_for(target, options.codegen.tf32))
+        for target in options.targets
+        if target.family == "cuda"
+    }
+    return replace(generated, device=device)
 
 
 def _skipped(options: GraphOptions) -> tuple[str, ...]:
@@ -76,35 +105,42 @@ def _skipped(options: GraphOptions) -> tuple[str, ...]:
     return tuple(name for name, on in switches.items() if not on)
 
 
-def _build(generated: Generated, targets: Sequence[Target], options: CompileOptions) -> dict[str, BuildResult]:
-    """model.so of every target."""
+def _build(generated: Generated, weights: Weights, options: CompileOptions) -> tuple[dict[str, BuildResult], Generated]:
+    """model.so of every target; for a GPU with its kernels, whose images its host program is made from."""
     from .. import __version__
 
     flags = tuple(shlex.split(options.build.flags))
     settings = BuildOptions(options.jobs or 0, options.cache_dir, version=__version__, flags=flags)
-    sources = generated.sources
-    return {t.name: build(sources[t.name].units, sources[t.name].headers, t, settings) for t in targets}
+    built: dict[str, BuildResult] = {}
+    sources = dict(generated.sources)
+    for target in options.targets:
+        if target.family == "cuda":
+            code = generated.device[target.name]
+            built[target.name], program = build_device(code, target, weights, settings)
+            kernels = {f"{kernel.symbol}.py": kernel.source for kernel in code.kernels}
+            sources[target.name] = Sources({PROGRAM: program}, kernels, len(kernels))
+        else:
+            own = sources[target.name]
+            built[target.name] = build(own.units, own.headers, target, settings)
+    return built, replace(generated, sources=sources)
 
 
 def _package(
     request: CompileRequest,
     observers: Sequence[Observer],
     captured: list[ModelGraph],
-    graphs: list[ModelGraph],
-    lowered: list[Lowered],
-    schedules: list[Schedule],
+    schedules: Mapping[Family, Sequence[Schedule]],
     weights: Weights,
     generated: Generated,
     built: dict[str, BuildResult],
 ) -> CompileResult:
     """Writes the package beside its place, verifies it there, and moves it into place."""
-    del lowered, graphs
     assembled: Assembled = assemble(request, captured, schedules, weights, generated, built)
     summary = assembled.write(observers)
     return CompileResult(
         summary.path,
         summary,
-        sum(len(s.program.nodes) for s in schedules),
+        sum(len(s.program.nodes) for s in next(iter(schedules.values()))),
         tuple(built),
         assembled.error,
         assembled.eager,

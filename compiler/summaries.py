@@ -69,7 +69,9 @@ def _schedules(first: Schedule, values: Sequence[Schedule]) -> str:
 
 @_many.register
 def _generated(first: Generated, values: Sequence[Generated]) -> str:
-    return f"{len(first.kernels)} distinct kernels"
+    counts = [f"{len(first.kernels)} distinct kernels"] if first.kernels else []
+    counts += [f"{len(code.kernels)} for {target}" for target, code in first.device.items()]
+    return ", ".join(counts)
 
 
 @_many.register

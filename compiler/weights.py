@@ -17,11 +17,15 @@ from .package.weights import WeightTensor, layout
 
 @dataclass
 class Weights:
-    """The tensors in file order, and the byte offset of every const buffer in the file's data."""
+    """The tensors in file order, and the byte offset of every const buffer in the file's data.
+
+    device: the part of the data, in bytes, that programs for GPUs read; what they share with the CPU's lies there too.
+    """
 
     tensors: list[WeightTensor] = field(default_factory=list)
     offsets: dict[Buffer, int] = field(default_factory=dict)
     parameter_bytes: int = 0
+    device: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -36,34 +40,37 @@ class Packed:
         return memoryview(raw.numpy())  # type: ignore[arg-type]
 
 
-def collect_weights(programs: Sequence[Lowered]) -> Weights:
-    """Every constant that some kernel reads; equal tensors of several entry points are stored once."""
+def collect_weights(programs: Sequence[Lowered], device_programs: Sequence[Lowered] = ()) -> Weights:
+    """Every constant that some kernel reads; equal tensors of several entry points are stored once.
+
+    device_programs: the entry points as GPUs run them; their constants lie together, at the end.
+    """
     weights = Weights()
-    places: dict[object, int] = {}
-    owners: list[list[Buffer]] = []
-    names: set[str] = set()
+    many = max(len(programs), len(device_programs)) > 1
+    found: dict[object, tuple[Constant, list[Buffer]]] = {}
     seen: set[object] = set()
-    for lowered in programs:
+    for lowered in (*device_programs, *programs):
         read = {b for node in lowered.program.nodes for b in node.reads()}
         for constant, buffer in lowered.constants.items():
             if buffer not in read:
                 continue
-            key = _identity(constant, many=len(programs) > 1)
-            if key in places:
-                owners[places[key]].append(buffer)
-                continue
-            places[key] = len(owners)
-            owners.append([buffer])
-            weights.tensors.append(_tensor(constant, buffer, names))
+            found.setdefault(_identity(constant, many), (constant, []))[1].append(buffer)
             memory = constant.tensor.untyped_storage().data_ptr(), constant.tensor.shape
             weights.parameter_bytes += constant.tensor.nbytes if memory not in seen else 0
             seen.add(memory)
-    for place, buffers in zip(layout(weights.tensors).offsets, owners, strict=True):
+    device_buffers = {b for lowered in device_programs for b in lowered.constants.values()}
+    rows = sorted(found.values(), key=lambda row: row[1][0] in device_buffers)  # stable: their order stays
+    names: set[str] = set()
+    weights.tensors.extend(_tensor(constant, names) for constant, _ in rows)
+    placed = layout(weights.tensors)
+    for place, (_, buffers) in zip(placed.offsets, rows, strict=True):
         weights.offsets.update(dict.fromkeys(buffers, place))
+    begins = [place for b, place in weights.offsets.items() if b in device_buffers]
+    weights.device = (min(begins), placed.size) if begins else (0, 0)
     return weights
 
 
-def _tensor(constant: Constant, buffer: Buffer, names: set[str]) -> WeightTensor:
+def _tensor(constant: Constant, names: set[str]) -> WeightTensor:
     name = constant.target
     while name in names:
         name += "_"

@@ -20,6 +20,7 @@ from pathlib import Path
 from ...runtime.errors import CompileError
 from . import link
 from .cache import DEFAULT_LIMIT, Cache, encode_key, storage_error
+from .images import KernelImage
 from .includes import Headers
 from .linux import available_cores
 from .processes import Processes
@@ -70,7 +71,8 @@ class BuildResult:
     """What was built.
 
     library: the bytes of model.so; compiled, cached: translation units; seconds: of the whole build;
-    compiler: "g++ 12.2.0"; log: a line per event (unit, time, warnings).
+    compiler: "g++ 12.2.0"; log: a line per event (unit, time, warnings). For a GPU: images, all in one piece, and
+    kernels, in the order of their numbers.
     """
 
     library: bytes
@@ -79,6 +81,8 @@ class BuildResult:
     seconds: float
     compiler: str
     log: tuple[str, ...]
+    images: bytes = b""
+    kernels: tuple[KernelImage, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,27 @@ def runs_on(name: str, host: Target) -> bool:
     return order.index(name) <= order.index(host.name)
 
 
+def runs_here(target: Target) -> bool:
+    """Whether code for a target runs on this machine."""
+    if target.family == "cpu":
+        return runs_on(target.name, host_target())
+    from .device import compute_capability
+
+    try:
+        capability = compute_capability()
+    except CompileError:
+        return False
+    if target.ptx or target.capability < 90:  # sm_8x code runs on 8.y, y >= x
+        return capability >= target.capability if target.ptx else capability // 10 == target.capability // 10
+    return capability == target.capability
+
+
+def target_folder(name: str) -> str:
+    """The folder of a target's members: "x86-64-v3" for "cpu:x86-64-v3", "cuda-sm_90" for "cuda:sm_90"."""
+    family, _, own = name.partition(":")
+    return own if family == "cpu" else f"{family}-{own}"
+
+
 def _by_name(name: str) -> Target:
     for target in (*TARGETS, *CUDA_TARGETS):
         if target.name == name:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.errors import CompileError
 from .cache import Cache, encode_key, storage_error
 from .compile import BuildOptions
+from .images import KernelImage
 from .linux import available_cores
 from .targets import Target
 from .workspace import keep_failed, workspace
@@ -29,27 +30,12 @@ from .workspace import keep_failed, workspace
 if TYPE_CHECKING:
     from ..codegen.triton.kernel import TritonKernel
 
-__all__ = ["CompiledKernels", "KernelImage", "compile_kernels", "kernel_options"]
+__all__ = ["CompiledKernels", "compile_kernels", "kernel_options", "signature_of"]
 
 WORKER = Path(__file__).with_name("triton_worker.py")
 #: PTX that is compiled where it runs: a version that drivers from CUDA 12.0 on read
 PORTABLE_PTX = 80
 _ERROR_LINES = 12
-
-
-@dataclass(frozen=True)
-class KernelImage:
-    """A compiled kernel: its image (a cubin, or PTX that ends with NUL), and what is known of it; see triton_worker."""
-
-    symbol: str
-    image: bytes
-    facts: Mapping[str, Any]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.facts[name]
-        except KeyError:
-            raise AttributeError(name) from None
 
 
 @dataclass(frozen=True)

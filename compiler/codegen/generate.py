@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..build.targets import Target
 from ..capture.graph import ModelGraph
@@ -14,6 +15,9 @@ from ..weights import Weights
 from .micro import render_micro_kernels
 from .program import EntrySource, Sources, entry_view, render_sources
 from .render import Kernel, KernelPool, calls_of
+
+if TYPE_CHECKING:
+    from .triton.generate import DeviceCode
 
 #: effort (see render._cost) that one translation unit should hold
 UNIT_COST = 16.0
@@ -27,9 +31,11 @@ class Generated:
     sources: Mapping[str, Sources]
     kernels: tuple[Kernel, ...]
     symbols: tuple[tuple[str, ...], ...]
+    device: Mapping[str, DeviceCode] = field(default_factory=dict)  # kernels and launches of each GPU target
 
     def __str__(self) -> str:
-        return "\n".join(f"// ======== {target}\n{text}" for target, text in self.sources.items())
+        texts = {**self.sources, **self.device}
+        return "\n".join(f"// ======== {target}\n{text}" for target, text in texts.items())
 
 
 def generate(

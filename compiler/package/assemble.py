@@ -14,12 +14,13 @@ from ...runtime.errors import CompileError
 from ...runtime.loader import EntryPoint, load
 from ..build.linux import machine
 from ..build.runtime_library import runtime_library
-from ..build.targets import Target
+from ..build.targets import Family, Target, target_folder
 from ..capture.graph import ModelGraph, dtype_name
 from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
 from ..verify.verify import Tolerance, VerifyResult, verify
+from .launches import launch_rows
 from .python_side import installed_loader, installed_wrappers
 from .writer import Completion, PackageContents, PackageSummary, write_package
 
@@ -57,6 +58,8 @@ class Assembled:
             stage = stages.enter_context(running_stage(observers, "package"))
             weights, path = sum(t.nbytes for t in self.contents.weights), self.request.out
             stage.summary = f"{path.name}: weights {weights / 1e6:.1f} MB"
+            if self.request.options.verify and not verifying:
+                stage.summary += "; not verified: no target of it runs on this machine"
             stage.value = "\n".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in self.contents.weights)
 
             def complete(draft: Path) -> Completion:
@@ -67,10 +70,9 @@ class Assembled:
 
     def _runs_here(self) -> bool:
         """Whether one of the package's targets can run on this machine; a cross-compiled package is verified there."""
-        from ..build.targets import host_target, runs_on
+        from ..build.targets import runs_here
 
-        host = host_target()
-        return any(runs_on(name, host) for name in self.contents.libraries)
+        return any(runs_here(target) for target in self.request.options.targets)
 
     def _verify(self, path: Path, observers: Sequence[Observer]) -> Completion:
         from ..summaries import summarise
@@ -104,21 +106,28 @@ def _run_torch(entry: EntryPoint) -> Callable[[list[torch.Tensor]], list[torch.T
 def assemble(
     request: CompileRequest,
     captured: Sequence[ModelGraph],
-    schedules: Sequence[Schedule],
+    schedules: Mapping[Family, Sequence[Schedule]],
     weights: Weights,
     generated: Generated,
     built: Mapping[str, BuildResult],
 ) -> Assembled:
     """The contents of the package."""
-    rows = [
-        _entry_row(graph, schedule, symbols)
-        for graph, schedule, symbols in zip(captured, schedules, generated.symbols, strict=True)
-    ]
+    shown = schedules.get("cpu") or schedules["cuda"]
+    symbols = generated.symbols or tuple(schedule.names for schedule in shown)
+    rows = [_entry_row(graph, s, names) for graph, s, names in zip(captured, shown, symbols, strict=True)]
+    for i, row in enumerate(rows):
+        if generated.device:
+            row["launches"] = {
+                target: launch_rows(code, i, built[target].kernels) for target, code in generated.device.items()
+            }
     contents = PackageContents(
         name=request.name,
         entry_points=rows,
         weights=weights.tensors,
         libraries={name: b.library for name, b in built.items()},
+        targets=request.options.targets,
+        images={name: b.images for name, b in built.items() if b.images},
+        device_weights=weights.device,
         loaders={target.name: _loader(target, request.options.cache_dir) for target in request.options.targets},
         wrappers=installed_wrappers(),
         sources=_sources(generated) if request.options.codegen.sources else {},
@@ -156,7 +165,7 @@ def _versions(built: Mapping[str, BuildResult]) -> dict[str, str]:
 def _sources(generated: Generated) -> dict[str, str]:
     files: dict[str, str] = {}
     for target, sources in generated.sources.items():
-        folder = target.partition(":")[2]
+        folder = target_folder(target)
         for name, text in {**sources.units, **sources.headers}.items():
             files[f"{folder}/{name}"] = text
     return files

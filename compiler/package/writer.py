@@ -13,6 +13,7 @@ from typing import Any
 
 from ...runtime.archive import FORMAT_VERSION, MANIFEST
 from ...runtime.native import ABI_VERSION, LIBRARY
+from ..build.targets import Target, target_folder
 from .archive import PAGE, ArchiveWriter
 from .glibc import oldest_glibc
 from .python_side import import_name, python_members
@@ -35,6 +36,9 @@ class PackageContents:
         entry_points: rows of the manifest.
         weights: constants, in the order of `layout`.
         libraries: target ("cpu:x86-64-v3") -> bytes of its model.so, the target to prefer first.
+        targets: the same targets, as the builder knows them.
+        images: target of a GPU -> bytes of its compiled kernels.
+        device_weights: the part of the weights' data that kernels of GPUs read.
         loaders: target -> bytes of a libmycc.so for that kind of CPU.
         wrappers: interpreter tag ("cp311-x86_64") -> bytes of a `_binding` module.
         sources: path under src/ -> text.
@@ -51,6 +55,9 @@ class PackageContents:
     loaders: Mapping[str, bytes]
     wrappers: Mapping[str, bytes] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    targets: Sequence[Target] = ()
+    images: Mapping[str, bytes] = field(default_factory=dict)
+    device_weights: tuple[int, int] = (0, 0)
     certificate: bytes | None = None
     threads: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +100,7 @@ def write_package(
         archive = ArchiveWriter(file)
         members = _member_bytes(contents)
         for name, data in members.items():
-            archive.add(name, len(data), [data], PAGE if name.endswith((".so", ".safetensors")) else 8)
+            archive.add(name, len(data), [data], PAGE if name.endswith((".so", ".safetensors", ".bin")) else 8)
         blocks = _write_weights(archive, contents.weights, placed)
         size = _finish(archive, contents, members, placed, blocks)
         if complete is not None:
@@ -126,6 +133,8 @@ def _member_bytes(contents: PackageContents) -> dict[str, bytes]:
     for target, library in contents.libraries.items():
         members[_library_member(target)] = library
         members[_loader_member(target)] = contents.loaders[target]
+        if target in contents.images:
+            members[_images_member(target)] = contents.images[target]
     for tag, wrapper in contents.wrappers.items():
         members[_wrapper_member(tag)] = wrapper
     if contents.certificate is not None:
@@ -195,31 +204,37 @@ def _manifest(
             "data_offset": len(placed.header),
             "block": BLOCK,
             "sha256": blocks,
+            **({"device": list(contents.device_weights)} if contents.images else {}),
         },
         "check": check,
     }
 
 
 def _target_row(contents: PackageContents, target: str) -> dict[str, str]:
+    known = {t.name: t for t in contents.targets}
+    images = {"images": _images_member(target)} if target in contents.images else {}
+    about = {"family": known[target].family, "arch": known[target].arch} if target in known else {}
     return {
         "target": target,
-        "isa": _isa(target),
+        "isa": target_folder(target),
+        **about,
+        **images,
         "library": _library_member(target),
         "loader": _loader_member(target),
         "glibc": oldest_glibc([contents.libraries[target], contents.loaders[target]]),
     }
 
 
-def _isa(target: str) -> str:
-    return target.partition(":")[2]
-
-
 def _library_member(target: str) -> str:
-    return f"lib/{_isa(target)}/model.so"
+    return f"lib/{target_folder(target)}/model.so"
+
+
+def _images_member(target: str) -> str:
+    return f"lib/{target_folder(target)}/kernels.bin"
 
 
 def _loader_member(target: str) -> str:
-    return f"lib/{_isa(target)}/{LIBRARY}"
+    return f"lib/{target_folder(target)}/{LIBRARY}"
 
 
 def _wrapper_member(tag: str) -> str:

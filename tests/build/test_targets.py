@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 from mycc.compiler.build import linux
-from mycc.compiler.build.targets import TARGETS, host_target, parse_targets
+from mycc.compiler.build.targets import (
+    CUDA_TARGETS,
+    TARGETS,
+    host_target,
+    parse_targets,
+    runs_here,
+    target_folder,
+)
 from mycc.runtime.errors import CompileError
 
 V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
@@ -58,12 +65,41 @@ def test_an_unknown_architecture_is_refused() -> None:
         host_target("riscv64", frozenset())
 
 
-@pytest.mark.parametrize("text", ["cuda:sm_90", "cpu:x86-64-v5", "cpu,avx2"])
+@pytest.mark.parametrize("text", ["cuda:sm_75", "cpu:x86-64-v5", "cpu,avx2"])
 def test_an_unknown_target_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(CompileError, match=f"unknown target '{text.split(',')[-1]}'") as error:
         parse_targets(text)
-    for target in TARGETS:
+    for target in (*TARGETS, *CUDA_TARGETS):
         assert target.name in str(error.value)
+
+
+def test_targets_of_gpus() -> None:
+    cpu, gpu, portable = parse_targets("cpu:x86-64-v3,cuda:sm_90,cuda:ptx")
+    assert [t.family for t in (cpu, gpu, portable)] == ["cpu", "cuda", "cuda"]
+    assert (gpu.capability, gpu.sms, gpu.ptx, gpu.isa) == (90, 132, False, "cuda-sm_90")
+    assert portable.ptx
+    assert gpu.arch == linux.machine()  # of its host program
+    assert [target_folder(t.name) for t in (cpu, gpu, portable)] == ["x86-64-v3", "cuda-sm_90", "cuda-ptx"]
+
+
+def test_the_gpu_at_hand_needs_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mycc.compiler.build.device._DRIVER", "libcuda-that-is-not-there.so")
+    with pytest.raises(CompileError, match="there is no driver"):
+        parse_targets("cuda")
+    assert not runs_here(parse_targets("cuda:sm_90")[0])
+    assert runs_here(host_target())
+
+
+@pytest.mark.parametrize(
+    ("capability", "target"), [(80, "cuda:sm_80"), (90, "cuda:sm_90"), (86, "cuda:ptx"), (120, "cuda:ptx")]
+)
+def test_the_gpu_at_hand_has_its_own_target_or_ptx(
+    capability: int, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mycc.compiler.build.device.compute_capability", lambda: capability)
+    assert [t.name for t in parse_targets("cuda")] == [target]
+    assert runs_here(parse_targets(target)[0])
+    assert runs_here(parse_targets("cuda:sm_100")[0]) == (capability == 100)
 
 
 @pytest.mark.parametrize("text", ["", " , "])

@@ -42,8 +42,12 @@ def test_targets():
     names = [t.name for t in parse_targets("cpu:x86-64-v2, cpu:x86-64-v3,cpu:x86-64-v2")]
     assert names == ["cpu:x86-64-v2", "cpu:x86-64-v3"]
     assert len(parse_targets("cpu")) == 1
-    with pytest.raises(CompileError, match="no GPU backend"):
-        parse_targets("cuda")
+    names = [t.name for t in parse_targets("cuda:sm_90,cpu:x86-64-v3,cuda:ptx")]
+    assert names == ["cuda:sm_90", "cpu:x86-64-v3", "cuda:ptx"]
+    with pytest.raises(CompileError, match="no backend for it"):
+        parse_targets("hip:gfx942")
+    with pytest.raises(CompileError, match="unknown target 'cuda:sm_75'"):
+        parse_targets("cuda:sm_75")
     with pytest.raises(CompileError, match="no target"):
         parse_targets("")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...build.targets import Target
 from ...capture.graph import ModelGraph
 from ...ir.index import Index, Size, maximum
 from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Reduce
@@ -12,13 +13,13 @@ from ...lower.shapes import Sizes
 from ...schedule import Schedule
 from ...schedule.memory import ALIGNMENT, Lifetime, MemoryPlan
 from ..cuda_program import WORK, CudaEntrySource
-from .device import Device
+from .device import Device, device_of
 from .kernel import Launch, TritonKernel, TritonPool, WorkArg
 from .maps import map_launch
 from .rows import rows_launch
 from .structured import launches_of
 
-__all__ = ["DeviceCode", "generate_device"]
+__all__ = ["DeviceCode", "device_for", "generate_device"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ class DeviceCode:
 
     def __str__(self) -> str:
         return "\n\n".join(f"# ==== {k.symbol}.py\n{k.source}" for k in self.kernels)
+
+
+def device_for(target: Target, tf32: bool = False) -> Device:
+    """The device that a target's kernels are made for; tf32: products of float32 may round their operands."""
+    device = device_of(target.capability)
+    return replace(device, float32="tf32") if tf32 else device
 
 
 def generate_device(graphs: Sequence[ModelGraph], schedules: Sequence[Schedule], device: Device) -> DeviceCode:

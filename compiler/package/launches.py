@@ -1,0 +1,37 @@
+"""The launches of a GPU target as rows of the manifest: what each does, and what its kernel takes of the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..schedule.report import kernel_rows
+
+if TYPE_CHECKING:
+    from ..build.images import KernelImage
+    from ..codegen.triton.generate import DeviceCode
+
+__all__ = ["launch_rows"]
+
+#: what a row takes over from the compiler's facts about its kernel
+FACTS = ("threads", "shared", "registers", "spills", "accesses")
+#: counted once, at the first launch of a node
+WORK = ("flops", "bytes", "writes", "weights")
+
+
+def launch_rows(code: DeviceCode, entry: int, images: Sequence[KernelImage]) -> list[dict[str, Any]]:
+    """One row per launch of an entry point, in order: the row of its node (see schedule.report) under the kernel's
+    name, with the number of the node, the grid (formulas over the symbols) and the kernel's facts."""
+    source = code.entries[entry]
+    facts = {image.symbol: image.facts for image in images}
+    nodes = kernel_rows(source.schedule, source.schedule.names)
+    rows, seen = [], set[int]()
+    for launch, node in zip(source.launches, code.nodes[entry], strict=True):
+        row = dict(nodes[node])
+        if node in seen:
+            row |= {key: "0" for key in WORK if key in row}
+        seen.add(node)
+        own = facts[launch.kernel.symbol]
+        row |= {"name": launch.kernel.symbol, "node": node, "grid": [str(extent) for extent in launch.grid]}
+        rows.append(row | {key: own[key] for key in FACTS})
+    return rows
