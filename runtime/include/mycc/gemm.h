@@ -112,7 +112,10 @@ template <class Rows, class Epilogue> struct GemmLoop {
       filled_row = place.row;
       const BlockPlan plan = plan_block(loop.cut, place.rows, ceil_div(place.columns, kPanel));
       const int64_t panel_size = args.k * kPanel;
-      PackedPanels panels = {args.b + place.z * args.b_batch + place.panel * panel_size, panel_size};
+      /* The next task has the next rows and the same panels, or else the next panels. Past the end of B nothing is
+       * read: what lies there is fetched, often the weights of the next product. */
+      const int64_t after = place.row + place.rows < args.m ? 0 : ceil_div(place.columns, kPanel);
+      PackedPanels panels = {args.b + place.z * args.b_batch + place.panel * panel_size, panel_size, after};
       const FinishRows<Epilogue> finish = {loop.epilogue, place.z, place.row, place.panel * kPanel};
       multiply_block(loop.cut, plan, {pointers, place.rows, place.rows, 0}, panels, place.columns, sums, finish);
     }

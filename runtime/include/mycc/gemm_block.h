@@ -73,8 +73,9 @@ static inline DepthCut cut_depth(int64_t segments, int64_t depth) {
 /* How the rows and panels of a block are walked. */
 struct BlockPlan {
   int64_t tiles;       /* row tiles */
-  int64_t group;       /* panels of a group */
+  int64_t group;       /* panels of a group, at most */
   int64_t groups;
+  int64_t wide_groups; /* the first so many groups have one panel more than the others */
   bool depth_outer;    /* all groups for one depth block, then the next; else all depth blocks of a group in turn */
   int64_t kept_tiles;  /* tiles of sums that are kept at a time */
 
@@ -87,8 +88,9 @@ static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t pa
   plan.tiles = ceil_div(rows, kTileRows);
   const int64_t widest = kTilePanels[ceil_div(rows, max64(plan.tiles, 1)) - 1];
   const int64_t fitting = kGroupBytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
-  plan.group = min64(max64(min64(fitting / widest * widest, kMaxGroup), widest), max64(panels, 1));
+  plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
   plan.groups = ceil_div(panels, plan.group);
+  plan.wide_groups = panels - plan.groups * (panels / max64(plan.groups, 1));
   plan.depth_outer = cut.count > 1 && rows * cut.segments * cut.depth * (int64_t)sizeof(float) > kBlockBytes;
   plan.kept_tiles = cut.count == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups : plan.tiles;
   return plan;
@@ -105,6 +107,7 @@ struct BlockRows {
 struct PackedPanels {
   const float *b;
   int64_t panel_size;
+  int64_t after; /* the panel where the next block of this worker is likely to begin */
 
   const float *get(const DepthBlock &block, int64_t panel, int64_t) const {
     return b + panel * panel_size + block.first * kPanel;
@@ -112,17 +115,15 @@ struct PackedPanels {
   const float *ahead(const DepthBlock &block, int64_t panel) const { return get(block, panel, 0); }
 };
 
-/* A row tile times the panels of a group, in tiles as wide as there are. */
+/* A row tile times the panels of a group, in tiles as wide as there are. Four panels are 2 + 2 rather than 3 + 1, as
+ * a single one has too few sums to keep the multiply-adds busy. */
 static inline void multiply_tile(Tile tile, int64_t rows, int64_t panels) {
   const TileKernel *kernels = kTileKernels[rows - 1];
-  int64_t width = kTilePanels[rows - 1];
-  int64_t level = width == 4 ? 2 : width - 1;
+  const int64_t widest = kTilePanels[rows - 1];
   while (panels > 0) {
-    while (width > panels) {
-      width >>= 1;
-      --level;
-    }
-    kernels[level](tile);
+    const bool whole = panels >= widest && !(widest == 3 && panels == 4);
+    const int64_t width = whole ? widest : min64(panels, 2);
+    kernels[min64(width, 3) - 1](tile);
     tile.b += width * tile.panel_size;
     tile.next += width * tile.panel_size * (int64_t)sizeof(float);
     tile.c += width * kPanel;
@@ -136,7 +137,7 @@ template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
   const int64_t n_panels = ceil_div(columns, kPanel), stride = plan.group * kPanel;
-  const int64_t steps = plan.groups * cut.count;
+  const int64_t steps = plan.groups * cut.count, narrow = n_panels / plan.groups;
   Tile tile;
   tile.row_step = rows.step;
   tile.c_stride = stride;
@@ -146,7 +147,8 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const int64_t depth_index = plan.depth_outer ? i / plan.groups : i % cut.count;
     const int64_t group_index = plan.depth_outer ? i % plan.groups : i / cut.count;
     const DepthBlock block = cut.block(depth_index);
-    const int64_t panel = group_index * plan.group, width = min64(plan.group, n_panels - panel);
+    const int64_t panel = group_index * narrow + min64(group_index, plan.wide_groups);
+    const int64_t width = narrow + (group_index < plan.wide_groups);
     tile.rows = rows.pointers + block.segment * rows.step;
     tile.offset = rows.offset + block.offset;
     tile.segments = block.segments;
@@ -155,14 +157,14 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     tile.accumulate = depth_index > 0;
     tile.next = (const char *)tile.b;
     tile.next_step = 0;
-    if (i + 1 < steps) {
-      const int64_t next_depth = plan.depth_outer ? (i + 1) / plan.groups : (i + 1) % cut.count;
-      const int64_t next_group = plan.depth_outer ? (i + 1) % plan.groups : (i + 1) / cut.count;
-      const float *ahead = panels.ahead(cut.block(next_depth), next_group * plan.group);
-      if (ahead && rows.count > 1) { /* a single row reads as fast as memory gives */
-        tile.next = (const char *)ahead;
-        tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), plan.tiles);
-      }
+    const int64_t next = i + 1 < steps ? i + 1 : 0;
+    const int64_t next_depth = plan.depth_outer ? next / plan.groups : next % cut.count;
+    const int64_t next_group = plan.depth_outer ? next % plan.groups : next / cut.count;
+    const int64_t next_panel = next_group * narrow + min64(next_group, plan.wide_groups);
+    const float *ahead = panels.ahead(cut.block(next_depth), next > 0 ? next_panel : panels.after);
+    if (ahead && rows.count > 1) { /* a single row reads as fast as memory gives */
+      tile.next = (const char *)ahead;
+      tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), plan.tiles);
     }
     const int64_t fetched = tile.next_step * block.segments * block.depth;
     const int64_t first_tile = plan.depth_outer ? group_index * plan.tiles : 0;

@@ -67,6 +67,7 @@ struct PackingPanels {
   int64_t b_k, b_n, columns;
   float *packed;  /* room for a group's longest depth block */
   int64_t panel_size;
+  static constexpr int64_t after = 0;
 
   const float *get(const DepthBlock &block, int64_t panel, int64_t width) const {
     const int64_t depth = block.segments * block.depth;
