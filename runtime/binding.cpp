@@ -20,6 +20,7 @@ namespace py = pybind11;
 namespace {
 
 using namespace mycc::binding;
+namespace dlpack = mycc::dlpack;
 
 // ---- libmycc.so
 
@@ -33,9 +34,19 @@ struct Functions {
   MYCC_FUNCTION(model_manifest);
   MYCC_FUNCTION(model_target);
   MYCC_FUNCTION(model_threads);
+  MYCC_FUNCTION(model_device);
   MYCC_FUNCTION(output_count);
-  MYCC_FUNCTION(run);
+  MYCC_FUNCTION(kernel_count);
+  MYCC_FUNCTION(kernel_name);
+  MYCC_FUNCTION(run_with);
+  MYCC_FUNCTION(synchronize);
   MYCC_FUNCTION(tensor_free);
+  MYCC_FUNCTION(tensor_wait);
+  MYCC_FUNCTION(tensor_to_device);
+  MYCC_FUNCTION(tensor_to_host);
+  MYCC_FUNCTION(cuda_count);
+  MYCC_FUNCTION(cuda_problem);
+  MYCC_FUNCTION(cuda_device_at);
   MYCC_FUNCTION(profile);
   MYCC_FUNCTION(memory);
 #undef MYCC_FUNCTION
@@ -53,13 +64,27 @@ struct Functions {
     MYCC_FUNCTION(model_manifest);
     MYCC_FUNCTION(model_target);
     MYCC_FUNCTION(model_threads);
+    MYCC_FUNCTION(model_device);
     MYCC_FUNCTION(output_count);
-    MYCC_FUNCTION(run);
+    MYCC_FUNCTION(kernel_count);
+    MYCC_FUNCTION(kernel_name);
+    MYCC_FUNCTION(run_with);
+    MYCC_FUNCTION(synchronize);
     MYCC_FUNCTION(tensor_free);
+    MYCC_FUNCTION(tensor_wait);
+    MYCC_FUNCTION(tensor_to_device);
+    MYCC_FUNCTION(tensor_to_host);
+    MYCC_FUNCTION(cuda_count);
+    MYCC_FUNCTION(cuda_problem);
+    MYCC_FUNCTION(cuda_device_at);
     MYCC_FUNCTION(profile);
     MYCC_FUNCTION(memory);
 #undef MYCC_FUNCTION
+    calls = {tensor_free, tensor_wait, tensor_to_host, last_error};
+    tensor_calls = &calls;
   }
+
+  TensorCalls calls;
 
   void check(int status) const {
     if (status != MYCC_OK) raise(status, last_error());
@@ -91,33 +116,38 @@ class Sequence {
 class Model {
  public:
   Model(std::shared_ptr<const Functions> functions, mycc_model *model, py::object memory)
-      : functions_(std::move(functions)), model_(model), memory_(std::move(memory)) {}
+      : functions_(std::move(functions)), model_(model), memory_(std::move(memory)) {
+    int32_t type;
+    functions_->model_device(model_, &type, &place_.device);
+    place_.gpu = type == dlpack::kCuda;
+  }
   ~Model() { functions_->unload(model_); }
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
 
-  py::list run(int32_t entry, const py::handle &tensors) const {
+  py::list run(int32_t entry, const py::handle &tensors, const py::handle &stream) const {
     const Sequence values(tensors);
-    const Inputs inputs(values.items(), values.size());
+    const Inputs inputs(values.items(), values.size(), place(stream));
+    const OutputKind kind(values.items(), values.size(), inputs, functions_->calls);
     const int32_t count = functions_->output_count(model_, entry);
-    Outputs outputs(count, functions_->tensor_free);
+    Outputs outputs(count, functions_->calls);
+    mycc_run_options options{sizeof(mycc_run_options), inputs.place().has_stream, inputs.place().stream, nullptr, nullptr};
+    if (inputs.on_device() && kind.api() && !inputs.place().given) outputs.allocate_by(kind.api(), &options);
     int status;
     {
       py::gil_scoped_release unlocked;
-      status = functions_->run(model_, entry, inputs.data(), inputs.count(), outputs.data(), count);
+      status = functions_->run_with(model_, entry, inputs.data(), inputs.count(), outputs.data(), count, &options);
     }
     functions_->check(status);
-    const OutputKind kind(values.items(), values.size(), functions_->tensor_free);
     py::list result{size_t(count)};
-    for (int32_t i = 0; i < count; ++i)
-      PyList_SET_ITEM(result.ptr(), i, kind.make(&outputs.data()[i]).release().ptr());
+    for (int32_t i = 0; i < count; ++i) PyList_SET_ITEM(result.ptr(), i, outputs.take(i, kind).release().ptr());
     return result;
   }
 
   py::list profile(int32_t entry, const py::handle &tensors, int32_t runs) const {
     const Sequence values(tensors);
-    const Inputs inputs(values.items(), values.size());
-    std::vector<int64_t> times(kernel_count(entry));
+    const Inputs inputs(values.items(), values.size(), place(py::none()));
+    std::vector<int64_t> times(size_t(functions_->kernel_count(model_, entry)));
     int status;
     {
       py::gil_scoped_release unlocked;
@@ -132,25 +162,65 @@ class Model {
 
   py::tuple memory(int32_t entry, const py::handle &tensors) const {
     const Sequence values(tensors);
-    const Inputs inputs(values.items(), values.size());
+    const Inputs inputs(values.items(), values.size(), place(py::none()));
     int64_t arena = 0, live = 0;
     functions_->check(functions_->memory(model_, entry, inputs.data(), inputs.count(), &arena, &live));
     return py::make_tuple(arena, live);
   }
 
+  py::list kernels(int32_t entry) const {
+    py::list names;
+    for (int32_t i = 0; i < functions_->kernel_count(model_, entry); ++i)
+      names.append(py::str(functions_->kernel_name(model_, entry, i)));
+    return names;
+  }
+
+  void synchronize() const {
+    int status;
+    {
+      py::gil_scoped_release unlocked;
+      status = functions_->synchronize(model_);
+    }
+    functions_->check(status);
+  }
+
+  DlpackOutput to_device(const py::handle &value) const {
+    PyObject *const values[] = {value.ptr()};
+    const Inputs inputs(values, 1, Place{});
+    mycc_tensor made;
+    functions_->check(functions_->tensor_to_device(model_, inputs.data(), &made));
+    return DlpackOutput(&made, functions_->calls);
+  }
+
+  std::string device() const { return place_.gpu ? "cuda:" + std::to_string(place_.device) : "cpu"; }
   std::string manifest() const { return functions_->model_manifest(model_); }
   std::string target() const { return functions_->model_target(model_); }
   int32_t threads() const { return functions_->model_threads(model_); }
 
  private:
-  size_t kernel_count(int32_t entry) const {
-    py::list rows = py::module_::import("json").attr("loads")(manifest())["entry_points"];
-    if (entry < 0 || size_t(entry) >= rows.size()) return 0;
-    return py::len(rows[size_t(entry)]["kernels"]);
+  // The caller's stream: None, a number, or an object that has one: torch's, cupy's, or of the __cuda_stream__ protocol.
+  Place place(const py::handle &stream) const {
+    Place place = place_;
+    if (stream.is_none()) return place;
+    if (!place.gpu) raise_input("a package that runs on the CPU takes no stream");
+    py::object number = py::reinterpret_borrow<py::object>(stream);
+    for (const char *name : {"cuda_stream", "ptr", "__cuda_stream__"}) {
+      if (!py::hasattr(stream, name)) continue;
+      number = stream.attr(name);
+      if (PyCallable_Check(number.ptr())) number = py::tuple(number())[1];
+      break;
+    }
+    if (!PyLong_Check(number.ptr()))
+      raise_input("stream has to be a CUDA stream of torch or cupy, or its address, not a " + name_of(stream.ptr()));
+    place.given = place.has_stream = true;
+    place.stream = PyLong_AsVoidPtr(number.ptr());
+    if (PyErr_Occurred()) throw py::error_already_set();
+    return place;
   }
 
   std::shared_ptr<const Functions> functions_;
   mycc_model *model_;
+  Place place_;
   py::object memory_;  // what the package lies in, when it was not loaded from a file
 };
 
@@ -159,33 +229,50 @@ class Library {
   explicit Library(const std::string &path) : functions_(std::make_shared<const Functions>(path)) {}
 
   std::string version() const { return functions_->version(); }
+  std::string cuda_problem() const { return functions_->cuda_problem(); }
+  py::list cuda_devices() const {
+    py::list rows;
+    for (int32_t i = 0; i < functions_->cuda_count(); ++i) {
+      mycc_cuda_device d;
+      functions_->check(functions_->cuda_device_at(i, &d));
+      rows.append(py::make_tuple(d.name, d.major, d.minor, d.multiprocessors, d.l2_bytes, d.shared_bytes, d.memory));
+    }
+    return rows;
+  }
 
-  std::unique_ptr<Model> load_file(const py::object &path, int32_t threads, bool check_full,
-                                   const py::object &target) const {
+  std::unique_ptr<Model> load_file(const py::object &path, int32_t threads, bool check_full, const py::object &target,
+                                   const py::object &device, const py::object &launch) const {
     const std::string name = py::bytes(py::module_::import("os").attr("fsencode")(path));
-    return load(threads, check_full, target, py::object(), [&](const mycc_load_options &options, mycc_model **model) {
+    return load(threads, check_full, target, device, launch, py::object(), [&](const mycc_load_options &options, mycc_model **model) {
       return functions_->load_file(name.c_str(), &options, model);
     });
   }
 
-  std::unique_ptr<Model> load_memory(const py::object &data, int32_t threads, bool check_full,
-                                     const py::object &target) const {
+  std::unique_ptr<Model> load_memory(const py::object &data, int32_t threads, bool check_full, const py::object &target,
+                                     const py::object &device, const py::object &launch) const {
     // the memoryview keeps the bytes from being moved or freed
     py::object view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(data.ptr()));
     if (!view) throw py::error_already_set();
     const Py_buffer *buffer = PyMemoryView_GET_BUFFER(view.ptr());
     if (!PyBuffer_IsContiguous(buffer, 'C')) raise(MYCC_ERROR_LOAD, "the package's bytes have to be contiguous");
-    return load(threads, check_full, target, view, [&](const mycc_load_options &options, mycc_model **model) {
+    return load(threads, check_full, target, device, launch, view, [&](const mycc_load_options &options, mycc_model **model) {
       return functions_->load_memory(buffer->buf ? buffer->buf : "", size_t(buffer->len), &options, model);
     });
   }
 
  private:
   template <class Load>
-  std::unique_ptr<Model> load(int32_t threads, bool check_full, const py::object &target, py::object memory,
-                              Load load) const {
-    const std::string name = target.is_none() ? "" : target.cast<std::string>();
-    const mycc_load_options options{sizeof(mycc_load_options), threads, check_full, target.is_none() ? nullptr : name.c_str()};
+  std::unique_ptr<Model> load(int32_t threads, bool check_full, const py::object &target, const py::object &device,
+                              const py::object &launch, py::object memory, Load load) const {
+    std::string texts[3];
+    const char *names[3] = {nullptr, nullptr, nullptr};
+    const py::object *values[3] = {&target, &device, &launch};
+    for (int i = 0; i < 3; ++i) {
+      if (values[i]->is_none()) continue;
+      texts[i] = values[i]->cast<std::string>();
+      names[i] = texts[i].c_str();
+    }
+    const mycc_load_options options{sizeof(mycc_load_options), threads, check_full, names[0], names[1], names[2]};
     mycc_model *model = nullptr;
     int status;
     {
@@ -199,6 +286,16 @@ class Library {
   std::shared_ptr<const Functions> functions_;
 };
 
+py::object numpy_of(const DlpackOutput &array) {
+  const mycc_tensor &tensor = array.tensor();
+  py::object dtype = numpy_dtype(tensor.dtype);
+  if (tensor.dtype.code == kBfloat) dtype = py::module_::import("ml_dtypes").attr("bfloat16");
+  py::array made(py::dtype::from_args(dtype), std::vector<py::ssize_t>(tensor.shape, tensor.shape + tensor.ndim));
+  if (int status = array.calls().to_host(&tensor, made.mutable_data(), size_t(made.nbytes())))
+    raise(status, array.calls().last_error());
+  return made;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_binding, m) {
@@ -209,21 +306,30 @@ PYBIND11_MODULE(_binding, m) {
       .def(py::init<const std::string &>(), py::arg("path"))
       .def_property_readonly("version", &Library::version)
       .def("load_file", &Library::load_file, py::arg("path"), py::arg("threads") = 0, py::arg("check_full") = false,
-           py::arg("target") = py::none())
+           py::arg("target") = py::none(), py::arg("device") = py::none(), py::arg("launch") = py::none())
       .def("load_memory", &Library::load_memory, py::arg("data"), py::arg("threads") = 0,
-           py::arg("check_full") = false, py::arg("target") = py::none());
+           py::arg("check_full") = false, py::arg("target") = py::none(), py::arg("device") = py::none(),
+           py::arg("launch") = py::none())
+      .def_property_readonly("cuda_problem", &Library::cuda_problem)
+      .def("cuda_devices", &Library::cuda_devices,
+           "(name, major, minor, multiprocessors, L2 bytes, shared bytes, memory) of every NVIDIA device.");
   py::class_<Model>(m, "Model", py::module_local(), "A loaded package: runs on flat sequences of tensors.")
-      .def("run", &Model::run, py::arg("entry"), py::arg("tensors"),
+      .def("run", &Model::run, py::arg("entry"), py::arg("tensors"), py::arg("stream") = py::none(),
            "The list of an entry point's outputs, of the kind of the first input.")
       .def("profile", &Model::profile, py::arg("entry"), py::arg("tensors"), py::arg("runs") = 1,
            "Nanoseconds of each kernel, averaged over the runs.")
       .def("memory", &Model::memory, py::arg("entry"), py::arg("tensors"),
            "Bytes of the arena for these inputs, and the largest sum of live bytes.")
+      .def("kernels", &Model::kernels, py::arg("entry"), "Names of the kernels, in the order of their times.")
+      .def("synchronize", &Model::synchronize, "Waits for all calls on a GPU; raises what failed there.")
+      .def("to_device", &Model::to_device, py::arg("array"), "A copy where the model runs, as a DlpackOutput.")
+      .def_property_readonly("device", &Model::device)
       .def_property_readonly("manifest", &Model::manifest)
       .def_property_readonly("target", &Model::target)
       .def_property_readonly("threads", &Model::threads);
-  py::class_<DlpackOutput>(m, "DlpackOutput", py::module_local(), "A tensor on the CPU that speaks DLPack.")
+  py::class_<DlpackOutput>(m, "DlpackOutput", py::module_local(), "A tensor of the runtime that speaks DLPack.")
       .def_property_readonly("shape", &DlpackOutput::shape)
+      .def("numpy", &numpy_of, "A copy in host memory.")
       .def("__dlpack__", &DlpackOutput::dlpack)
       .def("__dlpack_device__", &DlpackOutput::device);
 }

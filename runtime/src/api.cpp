@@ -2,6 +2,7 @@
 
 #include "call.h"
 #include "errors.h"
+#include "gpu_call.h"
 #include "loaded.h"
 
 using namespace mycc::runtime;
@@ -74,6 +75,12 @@ const char *mycc_version(void) { return MYCC_VERSION; }
 
 const char *mycc_model_manifest(const mycc_model *model) { return model->manifest.text; }
 const char *mycc_model_target(const mycc_model *model) { return model->target->name; }
+
+void mycc_model_device(const mycc_model *model, int32_t *device_type, int32_t *device_id) {
+  *device_type = model->gpu ? kCuda : kCpu;
+  *device_id = model->gpu ? model->gpu->device->number : 0;
+}
+
 int32_t mycc_model_threads(const mycc_model *model) { return model->threads; }
 int32_t mycc_entry_count(const mycc_model *model) { return model->manifest.n_entries; }
 
@@ -118,12 +125,30 @@ const mycc_symbol *mycc_symbol_at(const mycc_model *model, int32_t entry, int32_
   return info && i >= 0 && i < info->n_symbols ? &info->symbols[i].named : nullptr;
 }
 
+int32_t mycc_kernel_count(const mycc_model *model, int32_t entry) {
+  return info_of(model, entry) ? model->entries[entry].code->n_kernels : 0;
+}
+
+const char *mycc_kernel_name(const mycc_model *model, int32_t entry, int32_t i) {
+  return i >= 0 && i < mycc_kernel_count(model, entry) ? model->entries[entry].code->kernel_names[i] : nullptr;
+}
+
 int mycc_run(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
              int32_t n_outputs) {
+  return mycc_run_with(model, index, inputs, n_inputs, outputs, n_outputs, nullptr);
+}
+
+int mycc_run_with(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
+                  int32_t n_outputs, const mycc_run_options *given) {
   Entry *entry;
   if (int status = find_entry(model, index, &entry)) return status;
   if (missing(inputs, n_inputs) || missing(outputs, n_outputs))
     return fail(MYCC_ERROR_INPUT, "the inputs or outputs are NULL");
+  if (model->gpu) {
+    mycc_run_options options{};
+    if (given) memcpy(&options, given, given->struct_size < sizeof options ? given->struct_size : sizeof options);
+    return GpuCall::run(*model, *entry, inputs, n_inputs, outputs, n_outputs, options);
+  }
   Call *call = Call::acquire(*model);
   if (!call) return MYCC_ERROR_RUN;
   int status = prepare(*call, *entry, inputs, n_inputs, outputs, n_outputs);
@@ -139,6 +164,35 @@ void mycc_tensor_free(mycc_tensor *tensor) {
   if (tensor) free_output(tensor);
 }
 
+int mycc_synchronize(mycc_model *model) {
+  if (!model) return fail(MYCC_ERROR_INPUT, "the model is NULL");
+  return model->gpu ? GpuCall::synchronize(*model) : int(MYCC_OK);
+}
+
+int mycc_tensor_wait(const mycc_tensor *tensor, void *stream) {
+  return gpu_tensor_wait(*tensor, static_cast<mycc::cuda::Stream>(stream));
+}
+
+int mycc_tensor_to_device(mycc_model *model, const mycc_tensor *source, mycc_tensor *target) {
+  if (!model || !source || !target) return fail(MYCC_ERROR_INPUT, "the model or a tensor is NULL");
+  return gpu_tensor_to_device(*model, *source, target);
+}
+
+int mycc_tensor_to_host(const mycc_tensor *source, void *target, size_t bytes) {
+  if (!source || (!target && bytes)) return fail(MYCC_ERROR_INPUT, "the tensor or its target is NULL");
+  return gpu_tensor_to_host(*source, target, bytes);
+}
+
+int32_t mycc_cuda_count(void) { return gpu_count(); }
+const char *mycc_cuda_problem(void) { return gpu_problem(); }
+
+int mycc_cuda_device_at(int32_t i, mycc_cuda_device *device) {
+  if (!device || i < 0 || i >= gpu_count()) return fail(MYCC_ERROR_INPUT, "there is no device cuda:%d", i);
+  const GpuDevice &found = gpu_device(i);
+  *device = {found.name, found.major, found.minor, found.multiprocessors, found.l2_bytes, found.shared_bytes, found.memory};
+  return MYCC_OK;
+}
+
 int mycc_profile(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, int32_t runs,
                  int64_t *nanoseconds, int32_t n) {
   Entry *entry;
@@ -148,6 +202,7 @@ int mycc_profile(mycc_model *model, int32_t index, const mycc_tensor *inputs, in
   if (n != entry->code->n_kernels)
     return fail(MYCC_ERROR_INPUT, "%s has %d kernels, but there is room for %d times", entry->info->name,
                 entry->code->n_kernels, n);
+  if (model->gpu) return GpuCall::profile(*model, *entry, inputs, n_inputs, runs, nanoseconds);
   Call *call = Call::acquire(*model);
   if (!call) return MYCC_ERROR_RUN;
   int status = with_outputs(*call, *entry, inputs, n_inputs, [&] { return call->profile(*entry, runs, nanoseconds); });

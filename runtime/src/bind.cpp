@@ -6,7 +6,6 @@ namespace mycc::runtime {
 
 namespace {
 
-constexpr int32_t kCpu = 1, kPinnedCuda = 3, kPinnedRocm = 11;  // DLPack's devices whose memory the CPU reads
 constexpr int64_t kUnbounded = int64_t(1) << 60;
 constexpr size_t kLine = 64;
 
@@ -58,11 +57,23 @@ int check_count(const Entry &entry, int32_t given, const mycc_port *ports, int32
               count == 1 ? "" : "s", names.text(), given, given == 1 ? "was" : "were");
 }
 
-// All that can be said of a tensor without the sizes.
-int check_tensor(const mycc_port &port, const mycc_tensor &tensor) {
-  if (tensor.device_type != kCpu && tensor.device_type != kPinnedCuda && tensor.device_type != kPinnedRocm)
+int check_device(const mycc_model &model, const mycc_port &port, const mycc_tensor &tensor) {
+  if (is_host(tensor)) return MYCC_OK;
+  if (!model.gpu)
     return fail(MYCC_ERROR_INPUT, "%s: is on %s, the package runs on the CPU\n  Copy it to the CPU first.", port.name,
                 device_name(tensor.device_type));
+  const int32_t device = model.gpu->device->number;
+  if (tensor.device_type == kManagedCuda || (tensor.device_type == kCuda && tensor.device_id == device)) return MYCC_OK;
+  if (tensor.device_type == kCuda)
+    return fail(MYCC_ERROR_INPUT, "%s: is on cuda:%d, the package runs on cuda:%d\n  Copy it there first, or load the "
+                "package with device=\"cuda:%d\".", port.name, tensor.device_id, device, tensor.device_id);
+  return fail(MYCC_ERROR_INPUT, "%s: is on %s, the package runs on cuda:%d\n  Copy it there first.", port.name,
+              device_name(tensor.device_type), device);
+}
+
+// All that can be said of a tensor without the sizes.
+int check_tensor(const mycc_model &model, const mycc_port &port, const mycc_tensor &tensor) {
+  if (int status = check_device(model, port, tensor)) return status;
   if (!same_dtype(tensor.dtype, port.dtype))
     return fail(MYCC_ERROR_INPUT, "%s: dtype is %s, the package was compiled for %s", port.name,
                 dtype_name(tensor.dtype), dtype_name(port.dtype));
@@ -116,7 +127,7 @@ int Call::bind(const Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, 
   const EntryInfo &info = *entry.info;
   if (int status = check_count(entry, n_inputs, info.inputs, info.n_inputs, "input")) return status;
   for (int32_t i = 0; i < n_inputs; ++i)
-    if (int status = check_tensor(info.inputs[i], inputs[i])) return status;
+    if (int status = check_tensor(model_, info.inputs[i], inputs[i])) return status;
   if (int status = read_symbols(entry, inputs)) return status;
   if (int status = check_dims(entry, inputs)) return status;
   return data ? make_dense(entry, inputs) : MYCC_OK;
@@ -144,9 +155,7 @@ int Call::check_dims(const Entry &entry, const mycc_tensor *inputs) {
   return MYCC_OK;
 }
 
-// Kernels read dense, aligned inputs; others are copied first.
-int Call::make_dense(const Entry &entry, const mycc_tensor *inputs) {
-  size_t copied = 0;
+int Call::measure_inputs(const Entry &entry, const mycc_tensor *inputs) {
   for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
     const mycc_tensor &tensor = inputs[i];
     const char *name = entry.info->inputs[i].name;
@@ -154,6 +163,16 @@ int Call::make_dense(const Entry &entry, const mycc_tensor *inputs) {
       return fail(MYCC_ERROR_INPUT, "%s: is too large", name);
     if (!tensor.data && input_bytes_[i]) return fail(MYCC_ERROR_INPUT, "%s: has no data", name);
     inputs_[i] = tensor.data;
+  }
+  return MYCC_OK;
+}
+
+// Kernels read dense, aligned inputs; others are copied first.
+int Call::make_dense(const Entry &entry, const mycc_tensor *inputs) {
+  if (int status = measure_inputs(entry, inputs)) return status;
+  size_t copied = 0;
+  for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
+    const mycc_tensor &tensor = inputs[i];
     if (is_dense(tensor) && is_aligned(tensor)) continue;
     inputs_[i] = nullptr;
     copied += (size_t(input_bytes_[i]) + kLine - 1) & ~(kLine - 1);
@@ -198,7 +217,7 @@ int Call::bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outpu
 }
 
 int Call::check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims) {
-  if (int status = check_tensor(port, tensor)) return status;
+  if (int status = check_tensor(model_, port, tensor)) return status;
   for (int32_t d = 0; d < port.ndim; ++d)
     if (tensor.shape[d] != dims[d])
       return fail(MYCC_ERROR_INPUT, "%s: dimension %d (%s) is %lld, but the output has %lld", port.name, d,

@@ -27,7 +27,7 @@ bool same(const int64_t *a, const int64_t *b, int32_t n) {
 // ---- life
 
 Call::Call(mycc_model &model) : model_(model) {
-  host_ = {this, host_parallel_for, host_scratch, host_fail, nullptr, model.threads};
+  host_ = {this, host_parallel_for, host_scratch, host_fail, nullptr, model.threads, nullptr, nullptr};
 }
 
 bool Call::allocate() {
@@ -205,7 +205,8 @@ int Call::execute(const Entry &entry) {
   CallInFlight flight(model_.threads);
   flight_ = &flight;
   failed_.store(0, std::memory_order_relaxed);
-  mycc_call call{&host_, model_.weights, arena_.reserve(0), placed_, inputs_, outputs_, symbols_};
+  mycc_call call{&host_,   model_.weights, arena_.reserve(0), placed_, inputs_,
+                 outputs_, symbols_,       nullptr,           nullptr};
   entry.code->run(&call);
   flight_ = nullptr;
   if (failed_.load(std::memory_order_acquire)) return fail(failure_code_, "%s", failure_);

@@ -34,7 +34,7 @@ class Call {
   int64_t arena_bytes() const { return arena_bytes_; }
   int64_t live_bytes() const { return live_bytes_; }
 
- private:
+ protected:
   explicit Call(mycc_model &model);
   bool allocate();
   int read_symbols(const Entry &entry, const mycc_tensor *inputs);
@@ -42,6 +42,7 @@ class Call {
   int make_dense(const Entry &entry, const mycc_tensor *inputs);
   int check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims);
   int check_overlap(const Entry &entry, const mycc_tensor *outputs, int32_t output);
+  int measure_inputs(const Entry &entry, const mycc_tensor *inputs);
   int make_plan(const Entry &entry);
   bool find_plan(Entry &entry);
   void keep_plan(Entry &entry);

@@ -1,9 +1,10 @@
 #include "cuda_driver.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "os.h"
 
 namespace mycc::runtime {
 
@@ -38,14 +39,14 @@ const char *text_of(cuda::Result result) {
   return api.error_text && api.error_text(result, &text) == cuda::kSuccess && text ? text : "no description";
 }
 
-const char *find_functions(void *library) {
+const char *find_functions(const CodeImage &library) {
   const char *missing = nullptr;
 #define MYCC_CUDA_FIND(name, symbol, parameters)                          \
-  *reinterpret_cast<void **>(&api.name) = dlsym(library, symbol);         \
+  *reinterpret_cast<void **>(&api.name) = find_symbol(library, symbol);         \
   if (!api.name && !missing) missing = symbol;
   MYCC_CUDA_FUNCTIONS(MYCC_CUDA_FIND)
 #undef MYCC_CUDA_FIND
-#define MYCC_CUDA_FIND(name, symbol, parameters) *reinterpret_cast<void **>(&api.name) = dlsym(library, symbol);
+#define MYCC_CUDA_FIND(name, symbol, parameters) *reinterpret_cast<void **>(&api.name) = find_symbol(library, symbol);
   MYCC_CUDA_LATER_FUNCTIONS(MYCC_CUDA_FIND)
 #undef MYCC_CUDA_FIND
   return missing;
@@ -68,8 +69,8 @@ void describe_device(GpuDevice *device) {
 
 // The driver stays loaded: it starts threads of its own.
 bool open_driver() {
-  void *library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
+  CodeImage library;
+  if (!open_system_library(kLibrary, &library)) {
     set_problem("no NVIDIA driver (%s) is installed", kLibrary);
     return false;
   }

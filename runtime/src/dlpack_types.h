@@ -7,7 +7,7 @@
 
 namespace mycc::dlpack {
 
-constexpr int32_t kCpu = 1;
+constexpr int32_t kCpu = 1, kCuda = 2, kCudaManaged = 13;
 constexpr uint32_t kMajor = 1;
 
 struct Tensor {

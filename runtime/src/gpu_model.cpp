@@ -198,8 +198,8 @@ int gpu_rank(const char *target, const GpuDevice &device) {
   const char *code = target + strlen(kPrefix);
   const int chip = 10 * device.major + device.minor;
   if (strcmp(code, "ptx") == 0) return chip >= 80 ? 1 : 0;
-  int built = 0;
-  if (sscanf(code, "sm_%d", &built) != 1) return 0;
+  if (strncmp(code, "sm_", 3) != 0) return 0;
+  const int built = atoi(code + 3);
   if (built == chip) return 1000;
   return built / 10 < kFirstExact && built / 10 == device.major && built < chip ? 100 + built : 0;
 }

@@ -1,10 +1,11 @@
 // load.cpp: from a package's bytes to a model: check all, choose the target, map the weights, load the code.
 
 #include "call.h"
-#include "cpu.h"
 #include "errors.h"
+#include "gpu_call.h"
 #include "loaded.h"
 #include "pool.h"
+#include "targets.h"
 #include "zip.h"
 
 namespace mycc::runtime {
@@ -25,6 +26,7 @@ void before_fork() {
 }
 void after_fork(bool in_child) {
   pool_after_fork(in_child);
+  if (in_child) gpu_after_fork_in_child();
   for (mycc_model *model = all_models; model; model = model->next) model->lock.release();
   all_models_lock.release();
 }
@@ -46,44 +48,6 @@ void forget_model(mycc_model *model) {
   if (model->next) model->next->previous = model->previous;
   if (model->previous) model->previous->next = model->next;
   if (all_models == model) all_models = model->next;
-}
-
-// ---- target
-
-void list_targets(const Manifest &manifest, Line *line) {
-  for (int32_t i = 0; i < manifest.n_targets; ++i) line->add("%s%s", i ? ", " : "", manifest.targets[i].name);
-}
-
-int choose_named(mycc_model *model, const char *label, const char *name) {
-  Line held;
-  list_targets(model->manifest, &held);
-  for (int32_t i = 0; i < model->manifest.n_targets; ++i) {
-    const TargetInfo &target = model->manifest.targets[i];
-    if (strcmp(target.name, name) != 0) continue;
-    if (cpu_rank(target.isa) == 0)
-      return fail(MYCC_ERROR_LOAD, "%s: the target %s does not run here: this CPU runs code up to %s", label, name,
-                  cpu_best_isa());
-    model->target = &target;
-    return MYCC_OK;
-  }
-  return fail(MYCC_ERROR_LOAD, "%s has no target %s; it holds %s", label, name, held.text());
-}
-
-int choose_target(mycc_model *model, const char *label, const char *name) {
-  if (name) return choose_named(model, label, name);
-  int best = 0;
-  for (int32_t i = 0; i < model->manifest.n_targets; ++i) {
-    const TargetInfo &target = model->manifest.targets[i];
-    int rank = cpu_rank(target.isa);
-    if (rank > best) best = rank, model->target = &target;
-  }
-  if (best) return MYCC_OK;
-  Line held;
-  list_targets(model->manifest, &held);
-  return fail(MYCC_ERROR_LOAD,
-              "%s has no code for this CPU, which runs code up to %s; it holds %s\n  Compile the model with --target "
-              "cpu:%s.",
-              label, cpu_best_isa(), held.text(), cpu_best_isa());
 }
 
 // ---- weights and code
@@ -136,8 +100,38 @@ int open_program(mycc_model *model, const Archive &archive, const char *label) {
   return MYCC_OK;
 }
 
+int read_launch_mode(const char *name, LaunchMode *mode) {
+  constexpr struct {
+    const char *name;
+    LaunchMode mode;
+  } kModes[] = {{"auto", LaunchMode::automatic}, {"direct", LaunchMode::direct}, {"graph", LaunchMode::graph},
+                {"debug", LaunchMode::debug}};
+  for (const auto &row : kModes) {
+    if (strcmp(name, row.name) != 0) continue;
+    *mode = row.mode;
+    return MYCC_OK;
+  }
+  return fail(MYCC_ERROR_LOAD, "launch has to be auto, direct, graph or debug, not %s", name);
+}
+
+int open_on_gpu(mycc_model *model, const Archive &archive, const char *label, GpuDevice *device,
+                const mycc_load_options &options) {
+  if (!model->program->gpu)
+    return fail(MYCC_ERROR_LOAD, "%s: %s has no kernels for a GPU" MYCC_DAMAGED, label, model->target->library.data);
+  GpuModel *gpu = static_cast<GpuModel *>(calloc(1, sizeof(GpuModel)));
+  if (!gpu) return out_of_memory(sizeof(GpuModel));
+  model->gpu = new (gpu) GpuModel();
+  gpu->api = gpu_driver();
+  gpu->device = device;
+  gpu->program = model->program->gpu;
+  if (int status = read_launch_mode(options.launch ? options.launch : "auto", &gpu->mode)) return status;
+  const Member *weights = archive.find(model->manifest.weights_member);
+  const size_t bytes = size_t(weights->offset + weights->size - model->manifest.weights_offset);
+  return gpu_open_model(gpu, archive, label, model->manifest, *model->target, model->weights, bytes, &model->region);
+}
+
 int read_options(const mycc_load_options *given, mycc_load_options *options) {
-  *options = {sizeof *options, 0, 0, nullptr};
+  *options = {sizeof *options, 0, 0, nullptr, nullptr, nullptr};
   if (!given) return MYCC_OK;
   if (given->struct_size < offsetof(mycc_load_options, target))
     return fail(MYCC_ERROR_LOAD, "mycc_load_options.struct_size has to be sizeof(mycc_load_options), not %u",
@@ -156,13 +150,22 @@ int build_model(mycc_model *model, const char *label, const void *data, size_t s
   if (status) return status;
   int32_t wanted = options.threads ? options.threads : model->manifest.threads;
   model->threads = wanted == 0 ? available_threads() : wanted < kMaxThreads ? wanted : kMaxThreads;
-  if ((status = choose_target(model, label, options.target))) return status;
+  Choice choice;
+  if ((status = choose_target(model->manifest, label, options, &choice))) return status;
+  model->target = choice.target;
   if ((status = place_weights(model, archive))) return status;
-  return open_program(model, archive, label);
+  if ((status = open_program(model, archive, label))) return status;
+  return choice.device ? open_on_gpu(model, archive, label, choice.device, options) : int(MYCC_OK);
 }
 
 void destroy(mycc_model *model) {
   while (model->free_calls) Call::destroy(Call::take_free(*model));
+  if (model->gpu) {
+    GpuCall::destroy_all(*model);
+    gpu_close_model(model->gpu);
+    model->gpu->~GpuModel();
+    free(model->gpu);
+  }
   for (int32_t i = 0; model->entries && i < model->manifest.n_entries; ++i) model->entries[i].~Entry();
   free(model->entries);
   unload_code(&model->code);

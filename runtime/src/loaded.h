@@ -1,6 +1,7 @@
 // loaded.h: a loaded package (mycc_model of the C API).
 #pragma once
 
+#include "gpu_model.h"
 #include "json.h"
 #include "lock.h"
 #include "manifest.h"
@@ -13,6 +14,7 @@
 namespace mycc::runtime {
 
 class Call;
+class GpuCall;
 
 // Where the buffers of an entry point lie for some sizes.
 struct Plan {
@@ -40,6 +42,7 @@ struct mycc_model {
   mycc::runtime::CodeImage code;
   const mycc_program *program = nullptr;
   const uint8_t *weights = nullptr;
+  mycc::runtime::GpuModel *gpu = nullptr;  // NULL: it runs on the CPU
   mycc::runtime::Entry *entries = nullptr;
   int32_t threads = 1;
 
@@ -47,6 +50,8 @@ struct mycc_model {
   mycc::runtime::Call *free_calls = nullptr;
   int32_t n_free_calls = 0;
   size_t free_bytes = 0;                 // that the free calls hold
+  mycc::runtime::GpuCall *gpu_calls = nullptr;  // the free ones of a GPU
+  int32_t n_gpu_calls = 0;                      // all, the busy ones too
 
   mycc_model *next = nullptr, *previous = nullptr;  // all models of the process
 };

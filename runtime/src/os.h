@@ -26,6 +26,8 @@ struct CodeImage {
 int load_code(const uint8_t *image, size_t size, const char *label, CodeImage *code);
 void *find_symbol(const CodeImage &code, const char *name);
 void unload_code(CodeImage *code);
+// A library of the system by its name ("libcuda.so.1"); it stays loaded. False: there is none.
+bool open_system_library(const char *name, CodeImage *library);
 
 // Cores that this process may use: its affinity, and the quota of its control group.
 int32_t count_cores();

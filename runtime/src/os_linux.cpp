@@ -231,6 +231,11 @@ int load_code(const uint8_t *image, size_t size, const char *label, CodeImage *c
               label, why.empty() ? "no memory file and no temporary folder" : why.text());
 }
 
+bool open_system_library(const char *name, CodeImage *library) {
+  library->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  return library->handle != nullptr;
+}
+
 void *find_symbol(const CodeImage &code, const char *name) { return dlsym(code.handle, name); }
 
 void unload_code(CodeImage *code) {

@@ -21,23 +21,40 @@ using dlpack::ManagedVersioned;
 
 constexpr uint8_t kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6;  // DLPack's codes
 
+// Where a model runs, and what a call runs on: the caller's stream, or that of the first tensor on the device.
+struct Place {
+  bool gpu = false;
+  int32_t device = 0;
+  bool given = false;  // the caller has named the stream
+  bool has_stream = false;
+  void *stream = nullptr;
+};
+
 // The tensors of a call; few of them need no allocation. What keeps borrowed memory alive is dropped with it.
 class Inputs {
  public:
-  Inputs(PyObject *const *values, size_t count) : count_(count) {
+  Inputs(PyObject *const *values, size_t count, const Place &place) : count_(count), place_(place) {
     if (count > kFew) many_.resize(count);
     for (size_t i = 0; i < count; ++i) import(values[i], i);
+    for (size_t i : later_) import_object(values[i], i);  // the stream is known
   }
   Inputs(const Inputs &) = delete;
   Inputs &operator=(const Inputs &) = delete;
 
   const mycc_tensor *data() const { return count_ > kFew ? many_.data() : few_; }
   int32_t count() const { return int32_t(count_); }
+  const Place &place() const { return place_; }
+  // The value that outputs are like: the first one on a device, else the first.
+  size_t model_of_outputs() const { return device_value_; }
+  bool on_device() const { return on_device_; }
 
  private:
   static constexpr size_t kFew = 8;
 
   void import(PyObject *value, size_t index);
+  void import_ours(const mycc_tensor &tensor, size_t index);
+  bool make_contiguous(PyObject *value, size_t index);
+  void note_device(size_t index);
   void import_array(PyObject *array, size_t index);
   void import_object(PyObject *value, size_t index);
   void import_capsule(const py::object &capsule, size_t index);
@@ -45,6 +62,10 @@ class Inputs {
   mycc_tensor &at(size_t index) { return count_ > kFew ? many_[index] : few_[index]; }
 
   size_t count_;
+  Place place_;
+  bool on_device_ = false;
+  size_t device_value_ = 0;
+  std::vector<size_t> later_;
   mycc_tensor few_[kFew];
   std::vector<mycc_tensor> many_;
   std::vector<py::object> kept_;
@@ -86,6 +107,16 @@ inline const TensorType &tensor_type(PyTypeObject *type) {
   return rows.back();
 }
 
+inline bool dense(const dlpack::Tensor &tensor) {
+  int64_t step = 1;
+  for (int d = tensor.ndim; d-- > 0;) {
+    if (tensor.shape[d] == 0) return true;
+    if (tensor.strides && tensor.shape[d] != 1 && tensor.strides[d] != step) return false;
+    step *= tensor.shape[d];
+  }
+  return true;
+}
+
 inline void Inputs::import(PyObject *value, size_t index) {
   if (is_array(value)) return import_array(value, index);
   const TensorType &type = tensor_type(Py_TYPE(value));
@@ -93,13 +124,53 @@ inline void Inputs::import(PyObject *value, size_t index) {
     kept_.push_back(py::handle(value).attr("resolve_neg")());
     value = kept_.back().ptr();
   }
-  if (!type.api) return import_object(value, index);
+  if (!type.api) {
+    return place_.gpu ? later_.push_back(index) : import_object(value, index);
+  }
   dlpack::Tensor tensor;
-  if (type.api->tensor_from_object(value, &tensor) == 0) return fill(tensor, index);
+  if (type.api->tensor_from_object(value, &tensor) == 0) {
+    fill(tensor, index);
+    if (tensor.device_type != dlpack::kCuda && tensor.device_type != dlpack::kCudaManaged) return;
+    if (place_.gpu && !place_.has_stream) {
+      place_.has_stream = true;
+      if (type.api->current_stream(tensor.device_type, tensor.device_id, &place_.stream) != 0) throw py::error_already_set();
+    }
+    note_device(index);
+    if (!dense(tensor)) make_contiguous(value, index);
+    return;
+  }
   py::error_already_set error;  // what the framework says: a sparse layout, a dtype without a DLPack code, ...
   std::string reason = py::str(error.value());
   reason.resize(std::min(reason.size(), reason.find('\n')));  // a stack trace may follow
   raise_input(input_name(index) + ", a " + name_of(value) + ", cannot be read: " + reason);
+}
+
+// The memory of an array that the runtime has made (python_outputs.h); NULL: the value is none.
+const mycc_tensor *own_tensor(PyObject *value);
+void wait_for(const mycc_tensor &tensor, void *stream);
+
+inline void Inputs::note_device(size_t index) {
+  if (!on_device_) device_value_ = index;
+  on_device_ = true;
+}
+
+// A strided tensor on the device as a dense one, by its own framework on the stream of the call. False: it stays as it is,
+// and the runtime says what is wrong with it.
+inline bool Inputs::make_contiguous(PyObject *value, size_t index) {
+  py::handle object(value);
+  if (!place_.gpu || place_.given || !py::hasattr(object, "contiguous")) return false;
+  kept_.push_back(object.attr("contiguous")());
+  import(kept_.back().ptr(), index);
+  return true;
+}
+
+inline void Inputs::import_ours(const mycc_tensor &tensor, size_t index) {
+  at(index) = tensor;
+  at(index).owner = nullptr;
+  if (tensor.device_type != dlpack::kCuda) return;
+  note_device(index);
+  place_.has_stream = true;
+  wait_for(tensor, place_.stream);
 }
 
 // numpy's type numbers on Linux.
@@ -152,6 +223,7 @@ inline void Inputs::import_array(PyObject *array, size_t index) {
 
 // Objects that have DLPack's Python protocol, and numpy's scalars.
 inline void Inputs::import_object(PyObject *value, size_t index) {
+  if (const mycc_tensor *ours = own_tensor(value)) return import_ours(*ours, index);
   py::handle object(value);
   if (!py::hasattr(object, "__dlpack__")) {
     if (py::isinstance(object, py::module_::import("numpy").attr("generic"))) {
@@ -161,10 +233,17 @@ inline void Inputs::import_object(PyObject *value, size_t index) {
     raise_input(input_name(index) + " has to be a numpy array, a torch tensor or have DLPack, not a " + name_of(value));
   }
   py::tuple device = object.attr("__dlpack_device__")();
-  if (device[0].cast<int>() != dlpack::kCpu)
+  const int kind = device[0].cast<int>();
+  const bool on_device = kind == dlpack::kCuda || kind == dlpack::kCudaManaged;
+  if (kind != dlpack::kCpu && !place_.gpu)
     raise_input(input_name(index) + " is not on the CPU, where the package runs\n  Copy it to the CPU first.");
   py::object plain = py::hasattr(object, "detach") ? object.attr("detach")() : py::reinterpret_borrow<py::object>(object);
-  import_capsule(plain.attr("__dlpack__")(), index);
+  if (!on_device) return import_capsule(plain.attr("__dlpack__")(), index);
+  place_.has_stream = true;
+  note_device(index);
+  constexpr intptr_t kLegacy = 1;  // DLPack's number of the default stream
+  const intptr_t stream = place_.stream ? reinterpret_cast<intptr_t>(place_.stream) : kLegacy;
+  import_capsule(plain.attr("__dlpack__")(py::arg("stream") = stream), index);
 }
 
 // The capsule is kept, not consumed: when it goes, it frees what it holds.

@@ -14,11 +14,6 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kPagesFrom = size_t(32) << 20;  // beyond this malloc takes fresh pages anyway: huge ones are faster
 constexpr int64_t kTile = 16;
 
-// Before the data of an output; owner points here.
-struct alignas(kAlignment) OutputHeader {
-  size_t mapped;  // bytes of pages; 0: memory of malloc
-};
-
 void *allocate(size_t bytes, size_t *mapped) {
   *mapped = bytes >= kPagesFrom ? bytes : 0;
   if (*mapped) return map_pages(bytes);
@@ -191,24 +186,32 @@ bool allocate_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, int64
   if (!block) return false;
   OutputHeader *header = static_cast<OutputHeader *>(block);
   header->mapped = mapped;
+  header->release = nullptr;
   tensor->data = header + 1;
-  tensor->device_type = 1;
+  tensor->device_type = kCpu;
   tensor->device_id = 0;
+  tensor->owner = header;
+  describe_output(dtype, shape, rank, tensor);
+  return true;
+}
+
+void describe_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, mycc_tensor *tensor) {
   tensor->ndim = rank;
   tensor->dtype = dtype;
-  tensor->owner = header;
   int64_t step = 1;
   for (int32_t d = rank; d-- > 0;) {
     tensor->shape[d] = shape[d], tensor->strides[d] = step;
     step *= shape[d] > 0 ? shape[d] : 1;
   }
-  return true;
 }
 
 void free_output(mycc_tensor *tensor) {
   if (!tensor->owner) return;
   OutputHeader *header = static_cast<OutputHeader *>(tensor->owner);
-  release(header, header->mapped);
+  if (header->release)
+    header->release(header);
+  else
+    release(header, header->mapped);
   tensor->owner = nullptr;
   tensor->data = nullptr;
 }

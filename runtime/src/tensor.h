@@ -7,6 +7,12 @@
 
 namespace mycc::runtime {
 
+// DLPack's devices: the CPU, CUDA, and those whose memory the CPU reads too.
+constexpr int32_t kCpu = 1, kCuda = 2, kPinnedCuda = 3, kPinnedRocm = 11, kManagedCuda = 13;
+inline bool is_host(const mycc_tensor &tensor) {
+  return tensor.device_type == kCpu || tensor.device_type == kPinnedCuda || tensor.device_type == kPinnedRocm;
+}
+
 // Bytes of a dense tensor; false when they do not fit into 63 bits.
 bool dense_bytes(const int64_t *shape, int32_t rank, size_t element, int64_t *bytes);
 
@@ -20,6 +26,13 @@ void copy_dense(const mycc_tensor &tensor, void *target);
 // A dense output of the runtime; data is aligned to 64. False: out of memory.
 bool allocate_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, int64_t bytes, mycc_tensor *tensor);
 void free_output(mycc_tensor *tensor);
+
+// What the owner of an output points to. release: of memory that lies elsewhere; NULL: it lies behind this.
+struct alignas(64) OutputHeader {
+  size_t mapped;  // bytes of pages; 0: memory of malloc
+  void (*release)(OutputHeader *header);
+};
+void describe_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, mycc_tensor *tensor);
 
 // Memory that grows when more is asked for, aligned to 64; its contents do not survive growing.
 class Memory {

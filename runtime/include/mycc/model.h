@@ -55,6 +55,9 @@ typedef struct mycc_load_options {
   int32_t threads;        /* threads of a call, the caller included; 0: one per available core */
   int32_t check_full;     /* 1: hash the weights too */
   const char *target;     /* NULL: the best that this machine runs; else one of the package's, e.g. "cpu:x86-64-v3" */
+  const char *device;     /* NULL: a GPU that the package has code for, else the CPU; or "cpu", "cuda", "cuda:1" */
+  const char *launch;     /* of a GPU's kernels. NULL, "auto": what is fastest; "direct": one by one; "graph": as CUDA
+                             graphs; "debug": one by one, each waited for, so that a failure names its kernel */
 } mycc_load_options;
 
 /* One input or output of an entry point. A dimension is fixed (symbol < 0, value its size) or named by a symbol. */
@@ -80,6 +83,8 @@ MYCC_API const char *mycc_version(void);
 
 MYCC_API const char *mycc_model_manifest(const mycc_model *model); /* manifest.json as text */
 MYCC_API const char *mycc_model_target(const mycc_model *model);   /* the target that was loaded */
+/* Where it runs: DLPack's device type (1: CPU, 2: CUDA) and number. */
+MYCC_API void mycc_model_device(const mycc_model *model, int32_t *device_type, int32_t *device_id);
 MYCC_API int32_t mycc_model_threads(const mycc_model *model);
 MYCC_API int32_t mycc_entry_count(const mycc_model *model);
 MYCC_API const char *mycc_entry_name(const mycc_model *model, int32_t entry);
@@ -90,6 +95,8 @@ MYCC_API const mycc_port *mycc_input(const mycc_model *model, int32_t entry, int
 MYCC_API const mycc_port *mycc_output(const mycc_model *model, int32_t entry, int32_t i);
 MYCC_API int32_t mycc_symbol_count(const mycc_model *model, int32_t entry);
 MYCC_API const mycc_symbol *mycc_symbol_at(const mycc_model *model, int32_t entry, int32_t i);
+MYCC_API int32_t mycc_kernel_count(const mycc_model *model, int32_t entry);
+MYCC_API const char *mycc_kernel_name(const mycc_model *model, int32_t entry, int32_t i);
 
 /* Runs an entry point. Inputs may be strided. An output with data == NULL is allocated by the runtime (free it with
  * mycc_tensor_free); one with data is checked and written in place, and must be dense, row-major and aligned to its
@@ -97,10 +104,48 @@ MYCC_API const mycc_symbol *mycc_symbol_at(const mycc_model *model, int32_t entr
 MYCC_API int mycc_run(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs, int32_t n_outputs);
 MYCC_API void mycc_tensor_free(mycc_tensor *tensor);
 
+/* On a GPU inputs may lie on the device or in host memory. Outputs that the runtime allocates are on the device when an
+ * input is, else on the host. A call with outputs on the device returns when its work is on the stream; a failure of a
+ * kernel is reported by the next call or by mycc_synchronize. One with outputs on the host returns when they are there.
+ * mycc_run() works on the device's default stream when a tensor of the call is on the device, else on one of its own. */
+typedef struct mycc_run_options {
+  uint32_t struct_size;   /* sizeof(mycc_run_options) */
+  int32_t has_stream;     /* 1: work in the order of `stream` (a CUstream), also when it is NULL, the default stream */
+  void *stream;
+  /* NULL, or allocates output `output` on the device: shape, strides, dtype and device are set; sets data and returns 0,
+   * or returns another value. The memory may be used in the order of the stream. */
+  int (*allocate)(void *ctx, int32_t output, mycc_tensor *tensor);
+  void *ctx;
+} mycc_run_options;
+
+MYCC_API int mycc_run_with(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
+                           int32_t n_outputs, const mycc_run_options *options);
+/* Waits until all calls have ended on the device; reports the first failure of a kernel. */
+MYCC_API int mycc_synchronize(mycc_model *model);
+/* Makes `stream` wait until an output that the runtime allocated on a device is written. */
+MYCC_API int mycc_tensor_wait(const mycc_tensor *tensor, void *stream);
+/* Copies a dense tensor to a new dense one on the device of the model (a CPU model: in host memory), and back to the
+ * memory of a dense tensor. Both return when it is done. */
+MYCC_API int mycc_tensor_to_device(mycc_model *model, const mycc_tensor *source, mycc_tensor *target);
+MYCC_API int mycc_tensor_to_host(const mycc_tensor *source, void *target, size_t bytes);
+
 /* Time of each kernel of one run in nanoseconds (n of them, n as in the manifest's kernel list), after `runs` runs. */
 MYCC_API int mycc_profile(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, int32_t runs, int64_t *nanoseconds, int32_t n);
 /* Bytes of the arena that these inputs need, and the largest sum of live bytes over the kernels. */
 MYCC_API int mycc_memory(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, int64_t *arena, int64_t *live);
+
+/* The NVIDIA devices of this machine. mycc_cuda_count is 0 where there is none; mycc_cuda_problem says why, or is empty. */
+typedef struct mycc_cuda_device {
+  const char *name;
+  int32_t major, minor;     /* compute capability */
+  int32_t multiprocessors;
+  int32_t l2_bytes, shared_bytes; /* shared memory that a block may have */
+  uint64_t memory;
+} mycc_cuda_device;
+
+MYCC_API int32_t mycc_cuda_count(void);
+MYCC_API const char *mycc_cuda_problem(void);
+MYCC_API int mycc_cuda_device_at(int32_t i, mycc_cuda_device *device);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,132 @@
+// gpu_memory.cpp: outputs that the runtime allocates on a device, and copies to and from it.
+
+#include "gpu_call.h"
+
+namespace mycc::runtime {
+
+namespace {
+
+struct GpuOutput {
+  OutputHeader header;
+  GpuDevice *device;
+  cuda::Address address;
+  cuda::Event written;
+  bool pooled;
+};
+
+GpuOutput *output_of(const mycc_tensor &tensor) {
+  OutputHeader *header = static_cast<OutputHeader *>(tensor.owner);
+  return header && header->release ? reinterpret_cast<GpuOutput *>(header) : nullptr;
+}
+
+// Given back when the work that wrote it is done, and with it what the default stream and those that wait for it have
+// been asked to do until now. Whoever reads it on another stream has to wait for that before it drops the tensor.
+void release_output(OutputHeader *header) {
+  GpuOutput *output = reinterpret_cast<GpuOutput *>(header);
+  if (!gpu_forked()) {
+    const cuda::Api &api = *gpu_driver();
+    GpuDevice &device = *output->device;
+    CurrentDevice current(device);
+    bool pooled = output->pooled && api.stream_wait(device.reclaim, output->written, 0) == cuda::kSuccess &&
+                  api.event_record(output->written, nullptr) == cuda::kSuccess &&
+                  api.stream_wait(device.reclaim, output->written, 0) == cuda::kSuccess &&
+                  api.pool_release(output->address, device.reclaim) == cuda::kSuccess;
+    if (!pooled) api.release(output->address);
+    api.event_destroy(output->written);
+  }
+  free(output);
+}
+
+}  // namespace
+
+int gpu_allocate_output(GpuDevice &device, size_t bytes, cuda::Stream stream, mycc_tensor *tensor) {
+  const cuda::Api &api = *gpu_driver();
+  void *memory = nullptr;
+  if (posix_memalign(&memory, alignof(GpuOutput), sizeof(GpuOutput)) != 0) return out_of_memory(sizeof(GpuOutput));
+  GpuOutput *output = new (memory) GpuOutput{{0, release_output}, &device, 0, nullptr, device.pool != nullptr};
+  cuda::Result result = api.event_create(&output->written, cuda::kEventNoTiming);
+  if (result == cuda::kSuccess) {
+    const size_t room = bytes ? bytes : 1;
+    result = output->pooled ? api.pool_allocate(&output->address, room, device.pool, stream)
+                            : api.allocate(&output->address, room);
+    if (result != cuda::kSuccess) api.event_destroy(output->written);
+  }
+  if (result != cuda::kSuccess) {
+    free(memory);
+    if (result == cuda::kOutOfMemory) return gpu_out_of_memory(device, bytes);
+    return gpu_fail(MYCC_ERROR_RUN, result, "no memory of cuda:%d for an output", device.number);
+  }
+  tensor->data = reinterpret_cast<void *>(output->address);
+  tensor->device_type = kCuda;
+  tensor->device_id = device.number;
+  tensor->owner = output;
+  return MYCC_OK;
+}
+
+int gpu_output_written(const mycc_tensor &tensor, cuda::Stream stream) {
+  GpuOutput *output = output_of(tensor);
+  if (!output) return MYCC_OK;
+  cuda::Result result = gpu_driver()->event_record(output->written, stream);
+  return result == cuda::kSuccess ? int(MYCC_OK) : gpu_fail(MYCC_ERROR_RUN, result, "an event of an output");
+}
+
+int gpu_tensor_wait(const mycc_tensor &tensor, cuda::Stream stream) {
+  GpuOutput *output = output_of(tensor);
+  if (!output) return MYCC_OK;
+  if (int status = gpu_usable()) return status;
+  CurrentDevice current(*output->device);
+  if (current.status()) return current.status();
+  cuda::Result result = gpu_driver()->stream_wait(stream, output->written, 0);
+  return result == cuda::kSuccess ? int(MYCC_OK) : gpu_fail(MYCC_ERROR_RUN, result, "the stream cannot wait");
+}
+
+int gpu_tensor_to_device(mycc_model &model, const mycc_tensor &source, mycc_tensor *target) {
+  int64_t bytes;
+  if (!is_host(source) || !is_dense(source) || !dense_bytes(source.shape, source.ndim, dtype_bytes(source.dtype), &bytes))
+    return fail(MYCC_ERROR_INPUT, "only a dense tensor in host memory is copied to a device");
+  if (!model.gpu) {
+    if (!allocate_output(source.dtype, source.shape, source.ndim, bytes, target)) return out_of_memory(size_t(bytes));
+    copy_dense(source, target->data);
+    return MYCC_OK;
+  }
+  if (int status = gpu_usable()) return status;
+  GpuDevice &device = *model.gpu->device;
+  CurrentDevice current(device);
+  if (current.status()) return current.status();
+  if (int status = gpu_allocate_output(device, size_t(bytes), nullptr, target)) return status;
+  describe_output(source.dtype, source.shape, source.ndim, target);
+  const cuda::Api &api = *gpu_driver();
+  cuda::Result result = cuda::kSuccess;
+  if (bytes) result = api.copy_in(reinterpret_cast<cuda::Address>(target->data), source.data, size_t(bytes), nullptr);
+  if (result == cuda::kSuccess) result = api.stream_synchronize(nullptr);
+  if (result == cuda::kSuccess) return gpu_output_written(*target, nullptr);
+  free_output(target);
+  return gpu_fail(MYCC_ERROR_RUN, result, "a tensor does not get to cuda:%d", device.number);
+}
+
+int gpu_tensor_to_host(const mycc_tensor &source, void *target, size_t bytes) {
+  int64_t needed;
+  if (!is_dense(source) || !dense_bytes(source.shape, source.ndim, dtype_bytes(source.dtype), &needed) ||
+      size_t(needed) != bytes)
+    return fail(MYCC_ERROR_INPUT, "only a dense tensor is copied to the host, into memory of its size");
+  if (is_host(source)) {
+    copy_dense(source, target);
+    return MYCC_OK;
+  }
+  if (source.device_type != kCuda || source.device_id < 0 || source.device_id >= gpu_count())
+    return fail(MYCC_ERROR_INPUT, "the tensor is not on a device of this machine");
+  if (int status = gpu_usable()) return status;
+  GpuDevice &device = gpu_device(source.device_id);
+  if (int status = gpu_open(device)) return status;
+  CurrentDevice current(device);
+  if (current.status()) return current.status();
+  if (int status = gpu_tensor_wait(source, nullptr)) return status;
+  const cuda::Api &api = *gpu_driver();
+  cuda::Result result = cuda::kSuccess;
+  if (bytes) result = api.copy_out(target, reinterpret_cast<cuda::Address>(source.data), bytes, nullptr);
+  if (result == cuda::kSuccess) result = api.stream_synchronize(nullptr);
+  if (result == cuda::kSuccess) return MYCC_OK;
+  return gpu_fail(MYCC_ERROR_RUN, result, "a tensor does not get from cuda:%d", device.number);
+}
+
+}  // namespace mycc::runtime
