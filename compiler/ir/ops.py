@@ -319,7 +319,7 @@ _MATHS = (
         _gelu_erf,
         "gelu_erf",
         _text("(0.5 * {0} * (1.0 + libdevice.erf({0} * 0.7071067811865476)))", 1),
-        ulps=4,
+        ulps=2,
     ),
     _row(
         "gelu_tanh",

@@ -126,16 +126,16 @@ def spread(f: Real, at_zero: float, threshold: float = 1e-12) -> Real:
 LN2 = mp.log(2)
 ERF_SPLIT = 0.95
 TANH_SPLIT = 0.7
-PHI_SPLIT = 0.97
+PHI_SPLIT, PHI_CENTRE = 0.88, 2.125
 
 
 def log2_erfc(a: mp.mpf) -> mp.mpf:
     return mp.log(mp.erfc(a), 2)
 
 
-def phi_tail_of(v: mp.mpf) -> mp.mpf:
-    """a Phi(-a) exp(a^2 / 2) with v = 1 / (a + 2): the normal distribution's tail without its exponential."""
-    a = 1 / v - 2
+def phi_tail_of(w: mp.mpf) -> mp.mpf:
+    """a Phi(-a) exp(a^2 / 2) with w = (a - 2.125) / (a + 2.125): the normal tail without its exponential."""
+    a = PHI_CENTRE * (1 + w) / (1 - w)
     return a * mp.erfc(a / mp.sqrt(2)) * mp.exp(a * a / 2) / 2
 
 
@@ -150,7 +150,6 @@ def erfcx_of(t: mp.mpf, k: float) -> mp.mpf:
 
 
 FITS = (
-    Fit("exp_wide", mp.exp, -0.6935, 0.6935, range(8), mp.exp, fixed={0: 1.0}),
     Fit("exp", mp.exp, -0.3468, 0.3468, range(7), mp.exp, fixed={0: 1.0}),
     Fit("exp2", lambda x: mp.mpf(2) ** x, -0.5, 0.5, range(7), lambda x: mp.mpf(2) ** x, fixed={0: 1.0}),
     Fit("exp2_short", lambda x: mp.mpf(2) ** x, -0.5, 0.5, range(6), lambda x: mp.mpf(2) ** x, fixed={0: 1.0}),
@@ -177,10 +176,17 @@ FITS = (
         spread(lambda z: (mp.ncdf(mp.sqrt(z)) - 0.5) / mp.sqrt(z), 1 / mp.sqrt(2 * mp.pi)),
         0,
         PHI_SPLIT**2,
-        range(6),
+        range(5),
         spread(lambda z: mp.ncdf(-mp.sqrt(z)) / mp.sqrt(z), 1e12),
     ),
-    Fit("phi_tail", phi_tail_of, 1 / 17, 1 / (PHI_SPLIT + 2), range(9), phi_tail_of),
+    Fit(
+        "phi_tail",
+        phi_tail_of,
+        (PHI_SPLIT - PHI_CENTRE) / (PHI_SPLIT + PHI_CENTRE),
+        (14.5 - PHI_CENTRE) / (14.5 + PHI_CENTRE),
+        range(9),
+        phi_tail_of,
+    ),
     Fit("exp_f64", mp.exp, -0.34662, 0.34662, range(10), mp.exp, single=False, fixed={0: 1.0}),
     Fit(
         "log_f64",

@@ -1,8 +1,8 @@
 /* math.h: maths for vectors and scalars of float32 (math64.h: float64; math_exact.h: rounding, roots, remainders).
  *
- * Within 2 units in the last place (gelu_erf: 4) over all of float32, subnormal numbers included; NaN, infinities and
- * signed zeros as torch has them. A scalar gives the bits of a vector's lane. Polynomials are named after their row in
- * tests/vec/minimax.py.
+ * Within 2 units in the last place (4 for pow, tan and lgamma) over all of float32, subnormal numbers included; NaN,
+ * infinities and signed zeros as torch has them. A scalar gives the bits of a vector's lane. Polynomials are named
+ * after their row in tests/vec/minimax.py.
  *
  * exp, sigmoid, silu, tanh, erf and the gelus are hot and worked out in float32; all others go through float64.
  */
@@ -21,6 +21,7 @@ namespace kernel {
 constexpr float LOG2E_F = 0x1.715476p+0f;
 /* ln 2 in two parts; the first has few bits, so that its product with an exponent is exact. */
 constexpr float LN2_HI = 0x1.62e400p-1f, LN2_LO = 0x1.7f7d1cp-20f;
+/* Adding it rounds to an integer and leaves it, with the bias of an exponent, in the low bits. */
 constexpr float TO_SCALE_F = 0x1.8p23f + 127;
 
 /* exp(x) for |x| < 87. */
@@ -39,6 +40,17 @@ MYCC_INLINE vf32 exp2_short(vf32 x) {
 }
 /* Adding it leaves n + 254 in the low bits; halved, each half carries the bias of an exponent. */
 constexpr float TO_HALVES_F = 0x1.8p23f + 254;
+/* p 2^n for t = n + TO_HALVES_F; with no instruction for it in two steps, of which the first is exact. */
+MYCC_INLINE vf32 times_power(vf32 p, vf32 n, vf32 t) {
+#if defined(MYCC_AVX512)
+  (void)t;
+  return isa::scale(p, n);
+#else
+  (void)n;
+  vi32 i = bits(t) >> 1, j = bits(t) - i;
+  return p * from_bits(i << 23) * from_bits(j << 23);
+#endif
+}
 /* x / (1 + exp(r) 2^n), t = n + TO_HALVES_F. With n = i + j in halves it is x / (2^-i + 2^j exp(r)) 2^-i, in which
  * nothing overflows and nothing is subnormal before the last step. */
 MYCC_INLINE vf32 over_one_plus_exp(vf32 x, vf32 r, vi32 t_bits) {
@@ -54,13 +66,23 @@ MYCC_INLINE vf32 times_logistic(vf32 x, vf32 y) {
   vf32 r = isa::fma(n, splat(-LN2_HI), -y);
   return over_one_plus_exp(x, isa::fma(n, splat(-LN2_LO), r), bits(t));
 }
-/* The rounding error of s = a^2. */
-MYCC_INLINE vf32 square_error(vf32 a, vf32 s) {
+/* The rounding error of p = a b. */
+MYCC_INLINE vf32 product_error(vf32 a, vf32 b, vf32 p) {
 #if defined(MYCC_HAS_FMA)
-  return isa::fma(a, a, -s);
+  return isa::fma(a, b, -p);
 #else
-  vf32 high = from_bits(bits(a) & (int32_t)0xfffff000), low = a - high; /* 12 bits each */
-  return ((high * high - s) + 2 * high * low) + low * low;
+  vf32 a1 = from_bits(bits(a) & (int32_t)0xfffff000), a2 = a - a1; /* 12 bits each */
+  vf32 b1 = from_bits(bits(b) & (int32_t)0xfffff000), b2 = b - b1;
+  return ((a1 * b1 - p) + (a1 * b2 + a2 * b1)) + a2 * b2;
+#endif
+}
+/* a b + c with the product's rounding error made good. */
+MYCC_INLINE vf32 fused(vf32 a, vf32 b, vf32 c) {
+#if defined(MYCC_HAS_FMA)
+  return isa::fma(a, b, c);
+#else
+  vf32 p = a * b;
+  return (p + c) + product_error(a, b, p);
 #endif
 }
 /* f(lower half), f(upper half) in float64. */
@@ -75,23 +97,21 @@ template <class F> MYCC_INLINE vf32 through_f64(vf32 x, vf32 y, F f) {
 
 } /* namespace kernel */
 
-/* exp(x) = p s^2: s^2 is a power of two that may leave the range of float32, s never does. */
 MYCC_INLINE vf32 exp(vf32 x) {
   using namespace kernel;
   x = isa::max(splat(-104.0f), isa::min(splat(89.0f), x));
-  vf32 t = isa::fma(x, splat(LOG2E_F / 2), splat(TO_SCALE_F)), m = t - TO_SCALE_F;
-  vf32 r = isa::fma(m, splat(-2 * LN2_HI), x);
-  r = isa::fma(m, splat(-2 * LN2_LO), r);
-  vf32 p = poly(r, 1, 1, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047814f, 0.000196297944f);
-  vf32 s = from_bits(bits(t) << 23);
-  return p * s * s; /* exp_wide */
+  vf32 t = isa::fma(x, splat(LOG2E_F), splat(TO_HALVES_F)), n = t - TO_HALVES_F;
+  vf32 r = isa::fma(n, splat(-LN2_HI), x);
+  r = isa::fma(n, splat(-LN2_LO), r);
+  vf32 p = poly(r, 1, 1, 0.49999994f, 0.166665211f, 0.0416682698f, 0.00836868118f, 0.00138204312f); /* exp */
+  return times_power(p, n, t);
 }
 MYCC_INLINE vf32 exp2(vf32 x) {
+  using namespace kernel;
   x = isa::max(splat(-151.0f), isa::min(splat(129.0f), x));
-  vf32 t = x + 0x1.8p23f, n = t - 0x1.8p23f; /* n = h + (n - h), powers of two within range */
-  vi32 i = bits(t) - bits(0x1.8p23f), h = i >> 1;
+  vf32 t = x + TO_HALVES_F, n = t - TO_HALVES_F;
   vf32 p = poly(x - n, 1, 0.693147182f, 0.240226477f, 0.0555035993f, 0.00961850584f, 0.00133908074f, 0.00015326454f);
-  return p * from_bits((h + 127) << 23) * from_bits((i - h + 127) << 23);
+  return times_power(p, n, t); /* exp2 */
 }
 
 MYCC_INLINE vf32 sigmoid(vf32 x) {
@@ -124,24 +144,24 @@ MYCC_INLINE vf32 erf(vf32 x) {
   return copysign(a < 0.95f ? small : big, x);
 }
 
-/* x Phi(x), Phi the normal distribution: up to 0.97 x (1/2 + x P(x^2)); above it, with a = |x| and the tail
- * a Phi(-a) = exp(-a^2/2) G(1/(a+2)), x - a Phi(-a) on the right and -a Phi(-a) on the left. a^2 carries its rounding
- * error along, which the exponential would show on the left. */
+/* x Phi(x), Phi the normal distribution: up to 0.88 x (1/2 + x P(x^2)); above it, with a = |x| and the tail
+ * a Phi(-a) = exp(-a^2/2) (c + Q(w)), w = (a - 2.125) / (a + 2.125), x - a Phi(-a) on the right and -a Phi(-a) on the
+ * left. a^2 carries its rounding error along, which the exponential would show on the left; c comes last, so that the
+ * errors of Q count for little. */
 MYCC_INLINE vf32 gelu_erf(vf32 x) {
   using namespace kernel;
   vf32 a = isa::min(splat(15.0f), abs(x)), z = a * a;
   vf32 t = isa::fma(z, splat(-LOG2E_F / 2), splat(TO_HALVES_F)), n = t - TO_HALVES_F; /* exp(-z/2) = 2^n exp(-h/2) */
-  vf32 h = isa::fma(n, splat(2 * LN2_HI), z) + isa::fma(n, splat(2 * LN2_LO), square_error(a, z));
+  vf32 h = isa::fma(n, splat(2 * LN2_HI), z) + isa::fma(n, splat(2 * LN2_LO), product_error(a, a, z));
   vf32 p = isa::fma(h * h, poly(h, 0.49999994f / 4, -0.166665211f / 8, 0.0416682698f / 16, -0.00836868118f / 32,
                                 0.00138204312f / 64), -0.5f * h); /* exp, less 1 */
-  vf32 v = 1 / (a + 2);
-  vf32 g = poly(v, 0.398953378f, -0.000775494729f, -0.375839323f, -1.98043382f, 0.339059651f, -28.4307098f,
-                108.282196f, -153.220016f, 80.8959579f); /* phi_tail */
-  vi32 i = bits(t) >> 1, j = bits(t) - i;
-  g = isa::fma(g, p, g) * from_bits(i << 23) * from_bits(j << 23);
-  vf32 small = poly(z, 0.398942292f, -0.0664905608f, 0.00997437723f, -0.00118868356f, 0.000115845054f,
-                    -8.52802532e-06f); /* phi_small */
-  vf32 y = a < 0.97f ? x * isa::fma(x, small, splat(0.5f)) : x < 0 ? -g : x - g;
+  constexpr float C = 0.341232717f;
+  vf32 w = (a - 2.125f) / (a + 2.125f);
+  vf32 q = w * poly(w, 0.161275819f, -0.152842f, 0.0439419188f, 0.0138785886f, -0.00633118069f,
+                    -0.00358994748f, 0.000578685256f, 0.000819961133f); /* phi_tail: C and these */
+  vf32 g = times_power(C + isa::fma(C + q, p, q), n, t);
+  vf32 small = poly(z, 0.398942232f, -0.0664893612f, 0.00996718742f, -0.00117051334f, 9.53443305e-05f); /* phi_small */
+  vf32 y = a < 0.88f ? x * fused(x, small, splat(0.5f)) : x < 0 ? -g : x - g;
   return x == -__builtin_inff() ? splat(__builtin_nanf("")) : y; /* -infinity times 0 */
 }
 /* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). The exponential's argument is worked out

@@ -55,6 +55,10 @@ template <int MODE> MYCC_INLINE vf32 round(vf32 x) {
 template <int MODE> MYCC_INLINE hf64 round(hf64 x) {
   return MYCC_PICK(__builtin_ia32_rndscalepd_mask(x, MODE, x, (char)-1, 4), (hf64)_mm512_roundscale_pd(x, MODE));
 }
+/* p 2^n for an integer n. */
+MYCC_INLINE vf32 scale(vf32 p, vf32 n) {
+  return MYCC_PICK(__builtin_ia32_scalefps512_mask(p, n, p, (short)-1, 4), (vf32)_mm512_scalef_ps(p, n));
+}
 /* The second operand when one is NaN or both are equal. */
 MYCC_INLINE vf32 max(vf32 x, vf32 y) {
   return MYCC_PICK(__builtin_ia32_maxps512_mask(x, y, x, (short)-1, 4), (vf32)_mm512_max_ps(x, y));
