@@ -123,9 +123,10 @@ template <class Rows, class Epilogue> struct GemmLoop {
 };
 
 template <class Rows, class Epilogue>
-inline void run_gemm(const mycc_host *host, const GemmArgs &args, const Rows &rows, const Epilogue &epilogue) {
+inline void run_gemm(const mycc_host *host, const GemmArgs &args, const Rows &rows, const Epilogue &epilogue,
+                     const GemmTuning &tuning) {
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
-  const DepthCut cut = cut_depth(1, args.k);
+  const DepthCut cut = cut_depth(1, args.k, tuning);
   TaskLimits limits;
   if (rows.fills()) limits = {1024, 16, 8 * kTileRows};
   const TaskPlan plan = plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, limits);
@@ -133,14 +134,17 @@ inline void run_gemm(const mycc_host *host, const GemmArgs &args, const Rows &ro
   host->parallel_for(host->ctx, plan.count, plan.grain, GemmLoop<Rows, Epilogue>::body, &loop);
 }
 
-template <class Epilogue> inline void gemm(const mycc_host *host, const GemmArgs &args, const Epilogue &epilogue) {
-  run_gemm(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue);
+template <class Epilogue>
+inline void gemm(const mycc_host *host, const GemmArgs &args, const Epilogue &epilogue,
+                 const GemmTuning &tuning = GemmTuning()) {
+  run_gemm(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue, tuning);
 }
 
 /* args.a, a_batch and a_row are not used. rows(z, m, 0, k, to) may be called more than once for a row. */
 template <class RowSource, class Epilogue>
-inline void gemm_rows(const mycc_host *host, const GemmArgs &args, const RowSource &rows, const Epilogue &epilogue) {
-  run_gemm(host, args, ComputedRows<RowSource>{rows, args.k}, epilogue);
+inline void gemm_rows(const mycc_host *host, const GemmArgs &args, const RowSource &rows, const Epilogue &epilogue,
+                      const GemmTuning &tuning = GemmTuning()) {
+  run_gemm(host, args, ComputedRows<RowSource>{rows, args.k}, epilogue, tuning);
 }
 
 template <class Epilogue> struct GemmFreeLoop {
@@ -201,10 +205,11 @@ template <class Epilogue> struct GemmFewLoop {
 };
 
 template <class Epilogue>
-inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epilogue &epilogue) {
+inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epilogue &epilogue,
+                      const GemmTuning &tuning = GemmTuning()) {
   const int64_t batch = args.batch0 * args.batch1;
   if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
-  const DepthCut cut = cut_depth(1, args.k);
+  const DepthCut cut = cut_depth(1, args.k, tuning);
   if (args.m <= kFewRows && (args.b_n == 1 || args.b_k == 1)) {
     GemmFewLoop<Epilogue> loop = {host, args, epilogue, cut, ceil_div(args.n, kFewColumns)};
     const int64_t tasks = batch * loop.blocks, work = args.m * min64(args.n, kFewColumns) * args.k;

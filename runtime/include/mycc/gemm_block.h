@@ -1,9 +1,9 @@
 /* One block of a matrix product: rows given by pointers times packed panels of B, finished tile by tile.
  *
  * B (K x N) lies in panels of 16 columns, [ceil(N / 16)][K][16], zero padded in N. K is walked in depth blocks of at
- * most kDepth values; the sums of a depth block start from zero and are added to those of the blocks before it, which
- * keeps rounding errors small. That order depends on K alone: an element's bits are the same whatever the number of
- * rows, columns, tasks or threads.
+ * most GemmTuning::depth values; the sums of a depth block start from zero and are added to those of the blocks before
+ * it, which keeps rounding errors small. That order depends on K (and the tuning) alone: an element's bits are the same
+ * whatever the number of rows, columns, tasks or threads.
  *
  * How a block of `count` rows and `panels` panels is walked, innermost first:
  *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h)
@@ -23,11 +23,15 @@
 namespace mycc {
 
 constexpr int64_t kPanel = 16;              /* columns of a panel */
-constexpr int64_t kDepth = 384;             /* longest depth block: a panel's is 24 KB */
-constexpr int64_t kGroupBytes = 24 << 10;   /* a group's depth block, in L1 */
-constexpr int64_t kBlockBytes = 320 << 10;  /* a block's rows, in L2 */
 constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the next depth block, in L2 */
 constexpr int64_t kMaxGroup = 8;            /* panels */
+
+/* What a choice of the tuner may change; the values here are the cost model's. */
+struct GemmTuning {
+  int64_t depth = 384;             /* longest depth block: a panel's is 24 KB */
+  int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
+  int64_t block_bytes = 320 << 10; /* a block's rows, in L2 */
+};
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -46,6 +50,7 @@ struct DepthCut {
   int64_t segments, depth;            /* K */
   int64_t segments_step, depth_step;  /* of a depth block */
   int64_t pieces, count;              /* depth blocks of a segment (1: whole segments), depth blocks in all */
+  GemmTuning tuning;
 
   DepthBlock block(int64_t i) const {
     const int64_t segment = i / pieces * segments_step, offset = i % pieces * depth_step;
@@ -55,16 +60,16 @@ struct DepthCut {
   int64_t longest() const { return segments_step * depth_step; }
 };
 
-static inline DepthCut cut_depth(int64_t segments, int64_t depth) {
-  DepthCut cut = {segments, depth, 1, depth, 1, 1};
-  if (depth >= kDepth || segments == 1) {
-    cut.pieces = max64(ceil_div(depth, kDepth), 1);
+static inline DepthCut cut_depth(int64_t segments, int64_t depth, const GemmTuning &tuning = GemmTuning()) {
+  DepthCut cut = {segments, depth, 1, depth, 1, 1, tuning};
+  if (depth >= tuning.depth || segments == 1) {
+    cut.pieces = max64(ceil_div(depth, tuning.depth), 1);
     cut.depth_step = ceil_div(depth, cut.pieces);
     cut.pieces = cut.depth_step > 0 ? ceil_div(depth, cut.depth_step) : 1;
     cut.count = segments * cut.pieces;
     return cut;
   }
-  const int64_t blocks = ceil_div(segments * depth, kDepth);
+  const int64_t blocks = ceil_div(segments * depth, tuning.depth);
   cut.segments_step = max64(ceil_div(segments, max64(blocks, 1)), 1);
   cut.count = ceil_div(segments, cut.segments_step);
   return cut;
@@ -80,18 +85,19 @@ struct BlockPlan {
   int64_t kept_tiles;  /* tiles of sums that are kept at a time */
 
   int64_t tile_floats() const { return kTileRows * group * kPanel; }
-  size_t bytes() const { return (size_t)(kept_tiles * tile_floats()) * sizeof(float); }
+  /* Enough for a block of fewer rows too, whose groups may be wider. */
+  size_t bytes() const { return (size_t)(kept_tiles * kTileRows * kMaxGroup * kPanel) * sizeof(float); }
 };
 
 static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t panels) {
   BlockPlan plan;
   plan.tiles = ceil_div(rows, kTileRows);
   const int64_t widest = kTilePanels[ceil_div(rows, max64(plan.tiles, 1)) - 1];
-  const int64_t fitting = kGroupBytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
+  const int64_t fitting = cut.tuning.group_bytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
   plan.groups = ceil_div(panels, plan.group);
   plan.wide_groups = panels - plan.groups * (panels / max64(plan.groups, 1));
-  plan.depth_outer = cut.count > 1 && rows * cut.segments * cut.depth * (int64_t)sizeof(float) > kBlockBytes;
+  plan.depth_outer = cut.count > 1 && rows * cut.segments * cut.depth * (int64_t)sizeof(float) > cut.tuning.block_bytes;
   plan.kept_tiles = cut.count == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups : plan.tiles;
   return plan;
 }
@@ -206,7 +212,8 @@ struct TaskLimits {
 static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
                                   const TaskLimits &limits) {
   const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel), work = max64(m * n * k, 1);
-  const int64_t max_rows = min64(max64(kBlockBytes / max64(cut.longest() * 4, 1), 8 * kTileRows), limits.max_rows);
+  const int64_t fitting = cut.tuning.block_bytes / max64(cut.longest() * (int64_t)sizeof(float), 1);
+  const int64_t max_rows = min64(max64(fitting, 8 * kTileRows), limits.max_rows);
   int64_t row_blocks = max64(ceil_div(m, max_rows), 1), panel_blocks = 1;
   if (cut.count > 1) {
     const int64_t kept = kSumsBytes / (ceil_div(m, row_blocks) * kPanel * (int64_t)sizeof(float));
