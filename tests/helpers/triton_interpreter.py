@@ -15,6 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+OUT_OF_RANGE = "index out of range"
+
+
+class IndexOutOfRange(Exception):
+    """A launch has stored its number in the status word."""
+
 
 class TritonInterpreter:
     """Launches on CPU memory: interpreter.run(launches, memory, sizes) -> the memory after them."""
@@ -28,13 +34,16 @@ class TritonInterpreter:
         )
 
     def run(self, launches: Sequence[Any], memory: Mapping[Any, Any], sizes: Mapping[str, int]) -> dict[Any, Any]:
-        """memory: a flat tensor for each Buffer. Every counter that a launch leaves not zero is an error."""
+        """memory: a flat tensor for each Buffer. Every counter that a launch leaves not zero is an error, and so is a
+        status word that a launch sets (IndexOutOfRange)."""
         buffers = list(memory)
-        steps = [_step(launch, buffers, sizes) for launch in launches]
+        steps = [_step(launch, i, buffers, sizes) for i, launch in enumerate(launches)]
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         _write(self._process.stdin, (steps, [memory[b] for b in buffers]))
         failure, tensors = _read(self._process.stdout)
+        if failure.startswith(OUT_OF_RANGE):
+            raise IndexOutOfRange(failure)
         if failure:
             raise RuntimeError(failure)
         return dict(zip(buffers, tensors, strict=True))
@@ -43,7 +52,7 @@ class TritonInterpreter:
         self._process.communicate()
 
 
-def _step(launch: Any, buffers: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, int]) -> Any:
     """A launch in plain values."""
     args: list[tuple[str, int, int]] = []
     for arg in launch.args:
@@ -54,6 +63,8 @@ def _step(launch: Any, buffers: Sequence[Any], sizes: Mapping[str, int]) -> Any:
             args.append((kind, arg.value.evaluate(sizes), 0))
         elif kind in ("WorkArg", "ZerosArg"):
             args.append((kind, arg.bytes.evaluate(sizes), 0))
+        elif kind in ("StatusArg", "LaunchArg"):
+            args.append((kind, number + 1, 0))
         else:
             raise ValueError(f"no value for {arg}")
     grid = tuple(g.evaluate(sizes) for g in launch.grid)
@@ -77,7 +88,8 @@ def _serve() -> None:
         except Exception as error:
             import traceback
 
-            _write(answers, (f"{error}\n{traceback.format_exc()}\n{step[0]}", []))
+            own = str(error) if str(error).startswith(OUT_OF_RANGE) else ""
+            _write(answers, (own or f"{error}\n{traceback.format_exc()}\n{step[0]}", []))
 
 
 def _teach_libdevice() -> None:
@@ -108,6 +120,7 @@ def _launch(step: Any, tensors: Sequence[Any]) -> None:
     source, symbol, grid, args = step
     values: list[Any] = []
     counters = []
+    status = torch.zeros(1, dtype=torch.int32)
     for kind, value, offset in args:
         if kind == "BufferArg":
             values.append(tensors[value][offset:])
@@ -116,6 +129,8 @@ def _launch(step: Any, tensors: Sequence[Any]) -> None:
         elif kind == "ZerosArg":
             counters.append(torch.zeros(value // 4, dtype=torch.int32))
             values.append(counters[-1])
+        elif kind == "StatusArg":
+            values.append(status)
         else:
             values.append(value)
     with tempfile.TemporaryDirectory() as folder:
@@ -129,6 +144,8 @@ def _launch(step: Any, tensors: Sequence[Any]) -> None:
         getattr(module, symbol)[grid](*values)
     if any(c.any() for c in counters):
         raise AssertionError("a counter is not zero after the launch")
+    if status.any():
+        raise AssertionError(f"{OUT_OF_RANGE} in launch {int(status)}")
 
 
 def _write(stream: BinaryIO, value: Any) -> None:
