@@ -14,6 +14,7 @@ from .patterns import arg, dtype, is_constant, is_op, only_user, rank, shape
 from .sizes import expr
 from .work import Work, aten
 
+HALVES = (torch.float16, torch.bfloat16)
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "convolution")
 _BATCH_NORMS = ("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm", "cudnn_batch_norm",
                 "_batch_norm_no_update")  # fmt: skip
@@ -34,7 +35,9 @@ def fold_batch_norm(work: Work) -> dict[str, int]:
        y = conv2d(x, w, b) * constant[C, 1, 1]  ->    y = conv2d(x, w * constant, b * constant); likewise + constant
 
     In float64, rounded once to the weights' dtype. The product before is folded when nothing else reads it; its weight
-    may have other readers (it is copied then). Needs NORMAL; establishes NO_BATCH_NORM where statistics are constants.
+    may have other readers (it is copied then). Weights of f16 and bf16 are not scaled, as that would round them again:
+    there the scale is float32 and works on the sums. Needs NORMAL; establishes NO_BATCH_NORM where statistics are
+    constants.
     """
     folded = kept = 0
     for node in work.nodes():
@@ -140,6 +143,8 @@ def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, sc
         return False  # transposed: the output channels are the weight's second dimension
     name = str(weight.target)
     matrix = work.constants[name]
+    if matrix.dtype in HALVES and not bool((scale.scale == 1).all()):
+        return False
     column = [-1] + [1] * (matrix.dim() - 1)
     folded = _scaled(matrix.detach(), scale.scale.reshape(column))
     offset = _double(work, bias)
@@ -158,13 +163,17 @@ def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, sc
 
 def _as_scale(work: Work, node: Node, result: Node, scale: Scale) -> None:
     x: Node = node.args[0]
-    to = dtype(result)
+    val = result.meta["val"]
+    to = torch.float32 if dtype(result) in HALVES else dtype(result)
+    between = val.to(to)
     column = [-1] + [1] * (rank(x) - 2)
     factor = work.constant(f"{node.name}_scale", scale.scale.to(to).reshape(column), like=node)
     offset = work.constant(f"{node.name}_shift", scale.shift.to(to).reshape(column), like=node)
-    val = result.meta["val"]
-    scaled = work.call(aten.mul.Tensor, (x, factor), like=node, val=val, covers=[node])
-    shifted = work.call(aten.add.Tensor, (scaled, offset), like=node, val=val, covers=[node])
+    scaled = work.call(aten.mul.Tensor, (x, factor), like=node, val=between, covers=[node])
+    shifted = work.call(aten.add.Tensor, (scaled, offset), like=node, val=between, covers=[node])
+    if dtype(result) in HALVES:
+        kwargs = {"dtype": dtype(result)}
+        shifted = work.call(aten._to_copy.default, (shifted,), kwargs, like=node, val=val, covers=[node])
     result.replace_all_uses_with(shifted)
     for dead in dict.fromkeys((result, node)):
         work.graph.erase_node(dead)
