@@ -57,7 +57,7 @@ def cases() -> Iterator[Case]:
         yield Case(f"1x1 {size} {wide}-{narrow}", (size,) * 2, (wide, narrow), (1, 1))
         plain = Case(f"3x3 {size} {narrow}-{narrow}", (size,) * 2, (narrow, narrow), (3, 3), 1, (1, 1))
         yield plain
-        for function in ():  # WINOGRAD
+        for function in WINOGRAD:
             yield replace(plain, name=f"{plain.name} {function}", function=function)
         if size > 7:
             yield Case(f"1x1 s2 {size} {wide}-{2 * wide}", (size,) * 2, (wide, 2 * wide), (1, 1), 2)

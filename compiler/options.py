@@ -58,6 +58,7 @@ class CodegenOptions:
     """The generated sources."""
 
     sources: bool = True  # keep them in the package
+    winograd: Literal["f23", "f43", "off"] = "f23"  # 3x3 convolutions; f43: faster, error allowed up to 4 x eager's
     tf32: bool = False  # on a GPU: let products of float32 round their operands to 10 bits of mantissa
 
 

@@ -23,6 +23,7 @@ from .codegen.program import Sources
 from .codegen.triton.generate import device_for, generate_device
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
+from .lower.builder import WinogradChoice
 from .lower.driver import Lowered
 from .observe import Observer, running_stage
 from .options import CompileOptions, GraphOptions
@@ -59,7 +60,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         graphs = stage.value = [run_graph_passes(graph, skip=_skipped(options.graph)) for graph in captured]
         stage.summary = summarise(graphs)
     with running_stage(observers, "lower") as stage:
-        lowered = {family: _lower(graphs, family) for family in families}
+        lowered = {family: _lower(graphs, family, options.codegen.winograd) for family in families}
         stage.value = [program for programs in lowered.values() for program in programs]
         stage.summary = summarise(stage.value)
     with running_stage(observers, "schedule") as stage:
@@ -77,9 +78,9 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     return _package(request, observers, captured, schedules, weights, generated, built)
 
 
-def _lower(graphs: Sequence[ModelGraph], family: Family) -> list[Lowered]:
+def _lower(graphs: Sequence[ModelGraph], family: Family, winograd: WinogradChoice) -> list[Lowered]:
     layouts = shared_layouts(graphs, family)
-    return [lower(graph, own, family) for graph, own in zip(graphs, layouts, strict=True)]
+    return [lower(graph, own, family, winograd) for graph, own in zip(graphs, layouts, strict=True)]
 
 
 def _generate(

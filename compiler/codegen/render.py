@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,11 +12,13 @@ from ...templates import TEMPLATES
 from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
 from ..schedule import Schedule
+from ..tune.choices import COST_MODEL, Choice
 from .layout_text import indent
 from .loop_views import loop_view
 from .ordered_views import routine_view, scan_view, scatter_view
 from .scope import Param
 from .structured_views import attention_view, conv_view, gemm_view
+from .tuned import with_choice
 from .views import KernelView
 
 PLACEHOLDER = "KERNEL"
@@ -63,9 +65,9 @@ class KernelPool:
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(self._by_text.values())
 
-    def call(self, name: str, node: AnyNode) -> KernelCall:
-        """The kernel of a scheduled node, rendered when its text is new."""
-        view = view_of(node)
+    def call(self, name: str, node: AnyNode, choice: Choice = COST_MODEL) -> KernelCall:
+        """The kernel of a scheduled node with a choice, rendered when its text is new."""
+        view = with_choice(view_of(node), node, choice)
         text = _render(view)
         if text not in self._by_text:
             symbol = self._unique(name)
@@ -137,15 +139,24 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     for args, header in (("GemmArgs", "gemm.h"), ("GemmFreeArgs", "gemm.h"), ("ConvArgs", "conv.h")):
         if f"{args} args" in text and f"mycc/{header}" not in wanted:
             wanted.append(f"mycc/{header}")
+    if "turn_block(" in text:
+        wanted.append("mycc/transpose.h")
+    if "special_" in text:
+        wanted.append("mycc/math_special.h")
     for routine in ROUTINES.values():
         if f"{routine.function}(host, worker" in text and f"mycc/{routine.header}" not in wanted:
             wanted.append(f"mycc/{routine.header}")
-    if "conv_depthwise(" in text:
-        wanted.append("mycc/conv_depthwise.h")
+    for function in ("depthwise", "winograd"):
+        if f"conv_{function}" in text:
+            wanted.append(f"mycc/conv_{function}.h")
     if "AttentionArgs args" in text:
         wanted.append("mycc/attention.h")
     return tuple(wanted)
 
 
-def calls_of(schedule: Schedule, pool: KernelPool) -> tuple[KernelCall, ...]:
-    return tuple(pool.call(n, node) for n, node in zip(schedule.names, schedule.program.nodes, strict=True))
+def calls_of(
+    schedule: Schedule, pool: KernelPool, choose: Callable[[AnyNode], Choice] = lambda node: COST_MODEL
+) -> tuple[KernelCall, ...]:
+    """The kernels of a schedule in order, each with what `choose` gives for it."""
+    nodes = zip(schedule.names, schedule.program.nodes, strict=True)
+    return tuple(pool.call(name, node, choose(node)) for name, node in nodes)

@@ -9,13 +9,13 @@ from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Attention, Conv, Gemm, Operand, Store
 from .emit import Emitter
 from .lift import Lifted
-from .loop_views import LONGEST_VECTOR
 from .scope import Param, Scope
+from .statements import LONGEST_VECTOR
 from .views import AttentionKernel, Epilogue, GemmKernel, Lanes
 
 Fields = tuple[tuple[str, str], ...]
 #: geometry that the convolution templates specialise on: stays a number in the kernel
-GEOMETRY = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "groups")
+GEOMETRY = (*(f"{name}_{a}" for name in ("kernel", "stride", "pad", "dilation") for a in "dhw"), "groups")
 
 
 def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
@@ -53,24 +53,20 @@ def _unit_strides(node: Gemm) -> tuple[Index, Index]:
 def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
-    n, h, w, c = node.dims
-    epilogue = _epilogue(text, node.stores, [], [n, h, w], c, node.acc.name)
-    batch, in_h, in_w, in_c = node.in_shape
-    win = node.window
-    fields = text.sizes(
-        {
-            **{"batch": batch, "in_h": in_h, "in_w": in_w, "in_c": in_c},
-            **{"out_h": h.extent, "out_w": w.extent, "out_c": c.extent},
-            **{"kernel_h": win.kernel[0], "kernel_w": win.kernel[1]},
-            **{"stride_h": win.stride[0], "stride_w": win.stride[1], "pad_h": win.pad[0], "pad_w": win.pad[1]},
-            **{"dilation_h": win.dilation[0], "dilation_w": win.dilation[1], "groups": win.groups},
-        },
-    )
-    fields += text.address("x", node.x)
-    fields += text.sizes(dict(zip(("x_batch", "x_h", "x_w"), node.x.strides, strict=True)))
+    *rows, c = node.dims
+    epilogue = _epilogue(text, node.stores, [], rows, c, node.acc.name)
+    win, axes = node.window, "dhw"[-len(node.window.kernel) :]
+    sizes: dict[str, Index | int] = {"batch": node.in_shape[0], "in_c": node.in_shape[-1], "out_c": c.extent}
+    sizes |= {f"in_{a}": n for a, n in zip(axes, node.in_shape[1:-1], strict=True)}
+    sizes |= {f"out_{a}": v.extent for a, v in zip(axes, rows[1:], strict=True)}
+    for name in ("kernel", "stride", "pad", "dilation"):
+        sizes |= {f"{name}_{a}": n for a, n in zip(axes, getattr(win, name), strict=True)}
+    fields = text.sizes({**sizes, "groups": win.groups}) + text.address("x", node.x)
+    fields += text.sizes(dict(zip(("x_batch", *(f"x_{a}" for a in axes)), node.x.strides, strict=True)))
     fields += text.address("w", Operand(node.w, node.w_offset, ()))
-    template = "conv_depthwise.cpp.j2" if node.depthwise else "conv.cpp.j2"
-    return GemmKernel(template, comment, text.params(), fields, epilogue)
+    direct = "conv_depthwise" if node.depthwise else "conv"
+    template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
+    return GemmKernel(f"{template}.cpp.j2", comment, text.params(), fields, epilogue)
 
 
 def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel:

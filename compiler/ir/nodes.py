@@ -9,9 +9,9 @@ finishes its elements with `stores`, so that an epilogue is nothing but a longer
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from .expr import Acc, Expr, Load
 from .index import Index, Var, product
@@ -152,33 +152,53 @@ class Gemm(Node):
 
 @dataclass(frozen=True)
 class Window:
-    """Geometry of a 2-d convolution: all in elements of the map."""
+    """Geometry of a convolution of 2 or 3 dimensions, all in elements of the map.
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    pad: tuple[int, int]
-    dilation: tuple[int, int]
+    pad: zeros in front; those behind follow from the sizes. Below 0 where the first window starts inside the input.
+    """
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilation: tuple[int, ...]
     groups: int
+
+    def moved(self, zeros: Sequence[int]) -> Window:
+        """The window with so many more zeros in front."""
+        return replace(self, pad=tuple(p + z for p, z in zip(self.pad, zeros, strict=True)))
+
+    def lifted(self) -> Window:
+        """With one more dimension, of size 1, in front."""
+        sides = {"kernel": 1, "stride": 1, "pad": 0, "dilation": 1}
+        changed: dict[str, Any] = {name: (first, *getattr(self, name)) for name, first in sides.items()}
+        return replace(self, **changed)
+
+
+#: how a convolution is computed; winogradE: by tiles of E x E outputs
+Algorithm: TypeAlias = Literal["direct", "winograd2", "winograd4"]
 
 
 @dataclass(frozen=True, eq=False)
 class Conv(Node):
     """Convolution in channels-last: dims = (n, h, w, c of the output); x.strides = (n, h, w) with dense channels.
 
-    in_shape = (batch, height, width, channels). w is packed: depthwise [taps][channels], else
-    [groups][ceil(out/groups/16)][taps][in/groups][16], for GPUs [out][taps][in/groups].
+    In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
+    [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
+    [points][ceil(out/16)][in][16], for GPUs [out][taps][in/groups].
     """
 
     x: Operand
     w: Buffer
     w_offset: Index
-    in_shape: tuple[Index, Index, Index, Index]
+    in_shape: tuple[Index, ...]
     window: Window
     acc: Acc
+    algorithm: Algorithm = "direct"
 
     @property
     def depthwise(self) -> bool:
-        return self.window.groups > 1 and self.in_shape[3] == self.window.groups == self.dims[3].extent
+        groups, flat = self.window.groups, len(self.dims) == 4
+        return flat and groups > 1 and self.in_shape[3] == groups == self.dims[3].extent
 
     def reads(self) -> tuple[Buffer, ...]:
         return tuple(dict.fromkeys((self.x.buffer, self.w, *super().reads())))

@@ -39,7 +39,9 @@ def _body(node: AnyNode, indent: str) -> str:
             return f"gemm[{_loops(node.dims)}; k:{node.k}] {product} -> {stores}"
         case Conv():
             w = node.window
-            shape = f"{w.kernel[0]}x{w.kernel[1]} stride {w.stride[0]}x{w.stride[1]} groups {w.groups}"
+            kernel, stride = ("x".join(map(str, v)) for v in (w.kernel, w.stride))
+            how = "" if node.algorithm == "direct" else f" by {node.algorithm}"
+            shape = f"{kernel} stride {stride} groups {w.groups}{how}"
             return f"conv[{_loops(node.dims)}] {node.acc} = {node.x.buffer} * {node.w} ({shape}) -> {stores}"
         case Attention():
             extra = ", causal" if node.causal else ""

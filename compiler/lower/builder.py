@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 
@@ -16,6 +17,8 @@ from .constants import Constant, Dense, Layout
 from .shapes import Sizes
 from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, reshape
 
+#: Winograd's convolution: F(2 x 2, 3 x 3) where it is faster, F(4 x 4, 3 x 3) on large maps, or none
+WinogradChoice = Literal["f23", "f43", "off"]
 NAMES = ("i", "j", "k", "l", "o", "p", "q", "r", "s", "t", "u", "v")
 
 
@@ -31,6 +34,9 @@ class Builder:
     hint: str = "t"
     #: graph constants that a GEMM reads, with the layout they are stored in
     packed: dict[str, Layout] = field(default_factory=dict)
+    winograd: WinogradChoice = "f23"
+    #: buffers that are a tensor with zeros around it: both, and how many zeros are in front of each dimension
+    _padded: dict[Buffer, tuple[Tensor, Tensor, tuple[int, ...]]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     _vars: int = 0
 
@@ -129,6 +135,24 @@ class Builder:
         if keepdim:
             return outs
         return [_drop(o, axes) for o in outs]
+
+    # padding ---------------------------------------------------------------------------------------------------------
+    def remember_padding(self, out: Tensor, x: Tensor, front: Sequence[Index]) -> None:
+        """`out` is x with zeros around it, for readers that can do without them."""
+        sizes = [n.constant for n in front]
+        outside = all(n.nonnegative() for n in (o - f - i for o, f, i in zip(out.shape, front, x.shape, strict=True)))
+        if out.strided is not None and outside and all(n is not None and n >= 0 for n in sizes):
+            self._padded[out.strided.buffer] = (out, x, tuple(n or 0 for n in sizes))
+
+    def unpadded(self, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+        """x without zeros around its spatial dimensions ([n, c, ...]), and how many were in front of each dimension."""
+        none = (0,) * x.rank
+        if x.strided is None or x.strided.buffer not in self._padded:
+            return x, none
+        out, inner, front = self._padded[x.strided.buffer]
+        if out != x or inner.shape[:2] != x.shape[:2]:
+            return x, none
+        return inner, front
 
     # tensors ---------------------------------------------------------------------------------------------------------
     def realize(self, t: Tensor, order: Sequence[int] | None = None) -> Tensor:

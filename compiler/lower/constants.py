@@ -6,6 +6,7 @@ readers of a tied weight (an embedding) read the panels too, so that it is store
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,38 +64,92 @@ class Panels:
 
 @dataclass(frozen=True)
 class ConvPanels:
-    """Convolution weights [out, in/groups, kh, kw] as [groups][ceil(out/groups/16)][kh*kw][in/groups][16]."""
+    """Convolution weights [out, in/groups, ...] as [groups][ceil(out/groups/16)][taps][in/groups][16].
+
+    taps: which taps, in this order; None: all. transposed: the weights are those of a transposed convolution,
+    [in, out/groups, ...].
+    """
 
     groups: int
+    taps: tuple[int, ...] | None = None
+    transposed: bool = False
+
+    def _sizes(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
+        """Outputs and inputs of a group, and taps."""
+        first, second, *kernel = shape
+        taps = math.prod(kernel) if self.taps is None else len(self.taps)
+        return (second, first // self.groups, taps) if self.transposed else (first // self.groups, second, taps)
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        out, inner, kh, kw = shape
-        return self.groups * -(-(out // self.groups) // PANEL) * PANEL * kh * kw * inner
+        per_group, inner, taps = self._sizes(shape)
+        return self.groups * -(-per_group // PANEL) * PANEL * taps * inner
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        out, inner, kh, kw = tensor.shape
-        per_group = out // self.groups
-        w = tensor.reshape(self.groups, per_group, inner, kh * kw)
+        per_group, inner, taps = self._sizes(tuple(tensor.shape))
+        w = tensor.reshape(self.groups, tensor.shape[0] // self.groups, tensor.shape[1], -1)
+        if self.transposed:
+            w = w.transpose(1, 2)
+        if self.taps is not None:
+            w = w[..., list(self.taps)]
         if per_group % PANEL:
             w = torch.nn.functional.pad(w, (0, 0, 0, 0, 0, PANEL - per_group % PANEL))
-        w = w.reshape(self.groups, -1, PANEL, inner, kh * kw)
+        w = w.reshape(self.groups, -1, PANEL, inner, taps)
         return w.permute(0, 1, 4, 3, 2).contiguous().reshape(-1)
 
     def __str__(self) -> str:
         return f"convolution panels of {PANEL}, {self.groups} groups"
 
 
+#: G of Winograd's F(E x E, 3 x 3), by E: a kernel g becomes G g G^T
+WINOGRAD = {
+    2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+    4: (
+        *((1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6)),
+        *((1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1)),
+    ),
+}
+
+
 @dataclass(frozen=True)
-class Taps:
-    """Depthwise weights [channels, 1, kh, kw] as [kh*kw][channels]."""
+class WinogradPanels:
+    """Weights [out, in, 3, 3], transformed for tiles of `edge` x `edge`, as [points][ceil(out/16)][in][16].
+
+    Transformed in float64 and rounded once.
+    """
+
+    edge: int
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        return Dense().elements(shape)
+        return (self.edge + 2) ** 2 * -(-shape[0] // PANEL) * PANEL * shape[1]
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.reshape(tensor.shape[0], -1).t().contiguous().reshape(-1)
+        import torch
+
+        matrix = torch.tensor(WINOGRAD[self.edge], dtype=torch.float64)
+        points = (matrix @ tensor.double() @ matrix.t()).to(tensor.dtype).flatten(2).permute(2, 0, 1)
+        if tensor.shape[0] % PANEL:
+            points = torch.nn.functional.pad(points, (0, 0, 0, PANEL - tensor.shape[0] % PANEL))
+        panels = points.reshape(points.shape[0], -1, PANEL, tensor.shape[1])
+        return panels.transpose(2, 3).contiguous().reshape(-1)
+
+    def __str__(self) -> str:
+        return f"Winograd F({self.edge}x{self.edge}, 3x3), panels of {PANEL}"
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Depthwise weights [channels, 1, ...] as [taps][channels]; taps: which ones, in this order, None: all."""
+
+    taps: tuple[int, ...] | None = None
+
+    def elements(self, shape: tuple[int, ...]) -> int:
+        return Dense().elements(shape) if self.taps is None else shape[0] * len(self.taps)
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        w = tensor.reshape(tensor.shape[0], -1)
+        return (w if self.taps is None else w[:, list(self.taps)]).t().contiguous().reshape(-1)
 
     def __str__(self) -> str:
         return "taps by channels"
@@ -114,7 +169,7 @@ class TapsLast:
         return "channels last"
 
 
-Layout = Dense | Panels | ConvPanels | Taps | TapsLast
+Layout = Dense | Panels | ConvPanels | WinogradPanels | Taps | TapsLast
 
 
 @dataclass(frozen=True)

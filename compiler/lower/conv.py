@@ -1,44 +1,40 @@
-"""Convolutions: channels-last implicit GEMM; 1-d ones are 2-d ones of height 1."""
+"""Convolutions of 1, 2 and 3 dimensions: channels-last implicit GEMM, or Winograd's; transposed ones as plain ones.
+
+1-d ones are 2-d ones of height 1. Zeros around the input are no copy: neither a convolution's own padding nor that of
+an operator in front of it, on whichever sides.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..ir.dtypes import from_torch
 from ..ir.expr import Acc, Expr, cast
-from ..ir.index import ONE, ZERO, Index, of
-from ..ir.nodes import Conv, Operand, Store, Window
-from .builder import call
-from .constants import ConvPanels, Layout, Taps, TapsLast
-from .context import ConstantRef, Context, ints, pair
+from ..ir.index import ONE, ZERO, Index, as_index, of
+from ..ir.nodes import Algorithm, Conv, Operand, Store, Window
+from .builder import call, number
+from .constants import ConvPanels, Layout, Taps, TapsLast, WinogradPanels
+from .context import ConstantRef, Context, ints
 from .registry import row
-from .tensor import Tensor, squeeze, unsqueeze
+from .tensor import Shape, Strided, Tensor, squeeze, unsqueeze
 
-CHANNELS_LAST = (0, 2, 3, 1)  # memory order of an [n, c, h, w] tensor
+#: least channels and output pixels for which Winograd's transforms pay
+WINOGRAD_CHANNELS, WINOGRAD_PIXELS, WINOGRAD4_PIXELS = 32, 36, 144
 
 
-@row("aten.conv2d.default", "aten.conv2d.padding")
-def conv2d(
-    ctx: Context,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    if x.rank == 3:
-        return squeeze(conv2d(ctx, unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0)
-    kernel = (ctx.integer(weight.shape[2]), ctx.integer(weight.shape[3]))
-    dilations = pair(dilation)
-    window = Window(kernel, pair(stride), _padding(ctx, padding, kernel, dilations), dilations, groups)
-    return convolve(ctx, x, _weight(ctx), bias, window)
+def channels_last(rank: int) -> tuple[int, ...]:
+    """Memory order of an [n, c, ...] tensor."""
+    return (0, *range(2, rank), 1)
 
 
 @row("aten.conv1d.default", "aten.conv1d.padding")
-def conv1d(
+@row("aten.conv2d.default", "aten.conv2d.padding")
+@row("aten.conv3d.default", "aten.conv3d.padding")
+def conv(
     ctx: Context,
     x: Tensor,
     weight: Tensor,
@@ -48,15 +44,15 @@ def conv1d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    if x.rank == 2:
-        return squeeze(conv1d(ctx, unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0)
-    kernel = (1, ctx.integer(weight.shape[2]))
-    dilations = (1, ints(dilation, 1)[0])
-    pad = _padding(ctx, padding if isinstance(padding, str) else (0, *ints(padding, 1)), kernel, dilations)
-    window = Window(kernel, (1, ints(stride, 1)[0]), pad, dilations, groups)
-    ref = _weight(ctx)
-    flat = ConstantRef(ref.target, ref.tensor.unsqueeze(2))
-    return squeeze(convolve(ctx, unsqueeze(x, 2), flat, bias, window), 2)
+    spatial = weight.rank - 2
+    if x.rank == spatial + 1:
+        return squeeze(conv(ctx, unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0)
+    kernel = tuple(ctx.integer(n) for n in weight.shape[2:])
+    steps, dilations = ints(stride, spatial), ints(dilation, spatial)
+    front, total = _padding(padding, kernel, dilations)
+    size = [_out_size(x.shape[2 + d] + total[d], kernel[d], steps[d], dilations[d]) for d in range(spatial)]
+    shape = (x.shape[0], weight.shape[0], *size)
+    return convolve(ctx, x, _weight(ctx), bias, Window(kernel, steps, front, dilations, groups), shape)
 
 
 @row("aten.convolution.default")
@@ -72,10 +68,9 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    if transposed or x.rank not in (3, 4):
-        raise ctx.refuse("transposed and 3-d convolutions are not supported on this target")
-    function = conv1d if x.rank == 3 else conv2d
-    return function(ctx, x, weight, bias, stride, padding, dilation, groups)
+    if transposed:
+        return conv_transpose(ctx, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return conv(ctx, x, weight, bias, stride, padding, dilation, groups)
 
 
 def _weight(ctx: Context) -> ConstantRef:
@@ -85,49 +80,198 @@ def _weight(ctx: Context) -> ConstantRef:
     return ref
 
 
-def _padding(ctx: Context, padding: Any, kernel: tuple[int, int], dilation: tuple[int, ...]) -> tuple[int, int]:
-    if isinstance(padding, str):
-        if padding == "valid":
-            return (0, 0)
+def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[tuple[int, ...], list[int]]:
+    """Zeros in front of each dimension, and on both sides together."""
+    if padding == "valid":
+        padding = 0
+    if padding == "same":
         total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-        if any(t % 2 for t in total):
-            raise ctx.refuse('padding="same" with an even window pads one side more; pad the input yourself')
-        return (total[0] // 2, total[1] // 2)
-    return pair(padding)
+        return tuple(n // 2 for n in total), total
+    front = ints(padding, len(kernel))
+    return front, [2 * n for n in front]
 
 
-def convolve(ctx: Context, x: Tensor, ref: ConstantRef, bias: Tensor | None, window: Window) -> Tensor:
-    """x [n, c, h, w] with the packed weight; the result lies in memory channels-last."""
+def _out_size(padded: Index, kernel: int, stride: int, dilation: int) -> Index:
+    return (padded - dilation * (kernel - 1) - 1) // as_index(stride) + ONE
+
+
+# plain ---------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Place:
+    """Where a convolution's outputs lie: element i of a spatial dimension at position first + i * step of `out`."""
+
+    out: Tensor
+    first: tuple[int, ...]
+    step: tuple[int, ...]
+
+
+def convolve(
+    ctx: Context,
+    x: Tensor,
+    ref: ConstantRef,
+    bias: Tensor | None,
+    window: Window,
+    shape: Shape,
+    place: Place | None = None,
+    layout: Layout | None = None,
+) -> Tensor:
+    """x [n, c, ...] with the packed weight -> `shape`, which lies in memory channels-last, or at `place`.
+
+    window.pad: zeros in front; those behind follow from `shape`. layout: of the weight; None: this function's choice.
+    """
     if not ctx.takes_product(x.dtype):
         raise ctx.refuse(f"convolutions of {x.dtype} are not supported on this target")
-    builder = ctx.builder
-    x = builder.realize(x, CHANNELS_LAST)
+    builder, spatial = ctx.builder, x.rank - 2
+    if builder.family == "cuda" and spatial == 3:
+        raise ctx.refuse("3-d convolutions are not supported on this target")
+    x, zeros = builder.unpadded(x)
+    window = window.moved(zeros[2:])
+    out_shape = shape
+    if spatial == 1:
+        x, window = unsqueeze(x, 2), window.lifted()
+        shape = (*shape[:2], ONE, shape[2])
+    x = builder.realize(x, channels_last(x.rank))
     assert x.strided is not None
-    n, c, h, w = x.shape
-    out_c = ref.tensor.shape[0]
-    depthwise = window.groups > 1 and window.groups == out_c and ref.tensor.shape[1] == 1 and c == window.groups
-    panels: Layout = TapsLast() if builder.family == "cuda" else ConvPanels(window.groups)
-    layout: Layout = Taps() if depthwise else panels
-    packed = builder.constant(ref.target, ref.tensor, layout)
-    size = [_out_size(e, window, d) for d, e in enumerate((h, w))]
-    shape = (n, Index({(): out_c}), size[0], size[1])
-    out = builder.temp(shape, x.dtype, CHANNELS_LAST)
-    assert out.strided is not None
-    dims = tuple(builder.var(shape[d], name) for d, name in zip(CHANNELS_LAST, ("n", "h", "w", "c"), strict=True))
-    nhwc = [of(d) for d in dims]
+    out = place.out if place is not None else builder.temp(out_shape, x.dtype, channels_last(spatial + 2))
+    algorithm = _algorithm(ctx, x, window, shape) if layout is None and place is None else "direct"
+    packed = builder.constant(ref.target, ref.tensor, layout or _layout(ctx, x, window, shape, algorithm))
+    order = channels_last(x.rank)
+    names = ("n", *"dhw"[-(x.rank - 2) :], "c")
+    dims = tuple(builder.var(shape[d], name) for d, name in zip(order, names, strict=True))
     acc = Acc(builder.fresh("acc"), "f32")
-    value: Expr = acc if bias is None else call("add", acc, cast(bias.at([nhwc[3]]), "f32"))
-    flat = out.strided.offset
-    for i, d in zip(nhwc, CHANNELS_LAST, strict=True):
-        flat = flat + i * out.strided.strides[d]
-    strides = tuple(x.strided.strides[d] for d in (0, 2, 3))
+    value: Expr = acc if bias is None else call("add", acc, cast(bias.at([of(dims[-1])]), "f32"))
+    store = Store(*_target(out, [of(d) for d in dims], place, spatial), cast(value, x.dtype))
+    strides = tuple(x.strided.strides[d] for d in order[:-1])
     operand = Operand(x.strided.buffer, x.strided.offset, strides)
-    store = Store(out.strided.buffer, flat, cast(value, x.dtype))
-    node = Conv(dims, (store,), builder.origin, operand, packed, ZERO, (n, h, w, c), window, acc)
-    builder.add(node)
+    in_shape = tuple(x.shape[d] for d in order)
+    builder.add(Conv(dims, (store,), builder.origin, operand, packed, ZERO, in_shape, window, acc, algorithm))
     return out
 
 
-def _out_size(size: Index, window: Window, axis: int) -> Index:
-    k, s, p, d = window.kernel[axis], window.stride[axis], window.pad[axis], window.dilation[axis]
-    return (size + 2 * p - d * (k - 1) - 1) // Index({(): s}) + ONE
+def _target(out: Tensor, indices: Sequence[Index], place: Place | None, spatial: int) -> tuple[Any, Index]:
+    """The buffer and the element for channels-last indices."""
+    assert out.strided is not None
+    n, *at, c = indices
+    at = at[-spatial:]
+    if place is not None:
+        at = [i * step + first for i, step, first in zip(at, place.step, place.first, strict=True)]
+    flat = out.strided.offset
+    for i, stride in zip((n, c, *at), out.strided.strides, strict=True):
+        flat = flat + i * stride
+    return out.strided.buffer, flat
+
+
+def _depthwise(x: Tensor, window: Window, shape: Shape) -> bool:
+    groups = as_index(window.groups)
+    return window.groups > 1 and x.rank == 4 and x.shape[1] == groups and shape[1] == groups
+
+
+def _layout(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Algorithm) -> Layout:
+    if _depthwise(x, window, shape):
+        return Taps()
+    if ctx.builder.family == "cuda":
+        return TapsLast()
+    if algorithm != "direct":
+        return WinogradPanels(int(algorithm[-1]))
+    return ConvPanels(window.groups)
+
+
+def _algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
+    """Winograd's for 3x3 windows with stride 1, many channels and a map that is not tiny."""
+    choice = ctx.builder.winograd
+    plain = window.kernel == (3, 3) and window.stride == window.dilation == (1, 1) and window.groups == 1
+    if choice == "off" or ctx.builder.family != "cpu" or not plain:
+        return "direct"
+    if min(ctx.integer(x.shape[1]), ctx.integer(shape[1])) < WINOGRAD_CHANNELS:
+        return "direct"
+    pixels = (shape[2] * shape[3]).constant
+    if pixels is not None and pixels < WINOGRAD_PIXELS:
+        return "direct"
+    return "winograd4" if choice == "f43" and (pixels is None or pixels >= WINOGRAD4_PIXELS) else "winograd2"
+
+
+# transposed ----------------------------------------------------------------------------------------------------------
+@row("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
+def conv_transpose(
+    ctx: Context,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Outputs whose places leave the same remainder by the stride are a plain convolution with some of the taps.
+
+    y[s * q + r] = sum of x[q + (r + p - k * d) / s] * w[k] over the taps k for which s divides r + p - k * d
+    """
+    spatial = weight.rank - 2
+    if x.rank == spatial + 1:
+        rest = (bias, stride, padding, output_padding, groups, dilation)
+        return squeeze(conv_transpose(ctx, unsqueeze(x, 0), weight, *rest), 0)
+    if ctx.builder.family == "cuda":
+        raise ctx.refuse("transposed convolutions are not supported on this target")
+    ref = _weight(ctx)
+    kernel = tuple(ctx.integer(n) for n in weight.shape[2:])
+    steps, pads, more, dilations = (ints(v, spatial) for v in (stride, padding, output_padding, dilation))
+    size = [
+        (x.shape[2 + d] - 1) * steps[d] - 2 * pads[d] + dilations[d] * (kernel[d] - 1) + more[d] + 1
+        for d in range(spatial)
+    ]
+    channels = weight.shape[1] * groups
+    out = ctx.builder.temp((x.shape[0], channels, *size), x.dtype, channels_last(x.rank))
+    for phase in itertools.product(*(range(s) for s in steps)):
+        rows = [_phase(*v) for v in zip(kernel, steps, pads, dilations, phase, strict=True)]
+        count = [(n - r + (s - 1)) // as_index(s) for n, r, s in zip(size, phase, steps, strict=True)]
+        shape, place = (x.shape[0], channels, *count), Place(out, phase, steps)
+        if ZERO in count:
+            continue
+        if not all(p.taps for p in rows):
+            _fill(ctx, bias, shape, place)
+            continue
+        taps = tuple(_flat(at, kernel) for at in itertools.product(*(p.taps for p in rows)))
+        window = Window(
+            tuple(len(p.taps) for p in rows), (1,) * spatial, tuple(p.front for p in rows),
+            tuple(p.dilation for p in rows), groups,
+        )  # fmt: skip
+        depthwise = groups > 1 and spatial < 3 and weight.shape[1] == ONE and x.shape[1] == as_index(groups)
+        layout: Layout = Taps(taps) if depthwise else ConvPanels(groups, taps, transposed=True)
+        convolve(ctx, x, ref, bias, window, shape, place, layout)
+    return out
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One dimension of the outputs of one remainder: taps in the order of the input, and their window."""
+
+    taps: tuple[int, ...]
+    front: int
+    dilation: int
+
+
+def _phase(kernel: int, stride: int, pad: int, dilation: int, remainder: int) -> Phase:
+    taps = [k for k in range(kernel) if (remainder + pad - k * dilation) % stride == 0]
+    first = (remainder + pad - taps[-1] * dilation) // stride if taps else 0
+    return Phase(tuple(reversed(taps)), -first, dilation // math.gcd(stride, dilation))
+
+
+def _flat(at: Sequence[int], kernel: Sequence[int]) -> int:
+    flat = 0
+    for i, n in zip(at, kernel, strict=True):
+        flat = flat * n + i
+    return flat
+
+
+def _fill(ctx: Context, bias: Tensor | None, shape: Shape, place: Place) -> None:
+    """Outputs that no tap reaches."""
+    assert place.out.strided is not None
+    s = place.out.strided
+    strides = (*s.strides[:2], *(stride * step for stride, step in zip(s.strides[2:], place.step, strict=True)))
+    offset = s.offset
+    for stride, first in zip(s.strides[2:], place.first, strict=True):
+        offset = offset + stride * first
+    part = Tensor(shape, place.out.dtype, Strided(s.buffer, strides, offset))
+    zero = number(0.0, place.out.dtype)
+    ctx.builder.map(shape, part.dtype, lambda i: zero if bias is None else bias.at([i[1]]), out=part)

@@ -25,17 +25,20 @@ from . import (  # noqa: F401
     create,
     gather,
     layout,
+    linalg,
     matmul,
     norm,
     pointwise,
     pool,
+    pool_nd,
     reduce,
     scan,
     scatter,
     sort,
+    special,
     views,
 )  # fmt: skip
-from .builder import Builder
+from .builder import Builder, WinogradChoice
 from .constants import Constant, Layout
 from .context import Context
 from .outputs import bind_outputs
@@ -60,11 +63,17 @@ class Lowered:
         return print_program(self.program)
 
 
-def lower(graph: ModelGraph, layouts: Mapping[str, Layout] | None = None, family: Family = "cpu") -> Lowered:
+def lower(
+    graph: ModelGraph,
+    layouts: Mapping[str, Layout] | None = None,
+    family: Family = "cpu",
+    winograd: WinogradChoice = "f23",
+) -> Lowered:
     """One entry point's graph as loop IR; CompileError names every operator that has no lowering.
 
     layouts: of constants that several entry points share (layout.shared_layouts); None: this one's own choice.
     family: of the targets that the program is for: they differ in the layouts of weights and in the types of products.
+    winograd: which of Winograd's convolutions may be chosen on a CPU.
     """
     missing = unsupported(graph)
     if missing:
@@ -74,7 +83,7 @@ def lower(graph: ModelGraph, layouts: Mapping[str, Layout] | None = None, family
             hint="Rewrite these lines with operators that mycc knows (docs/architecture.md lists the families).",
         )
     sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
-    builder = Builder(sizes, family)
+    builder = Builder(sizes, family, winograd=winograd)
     builder.packed.update(layout.shared_layouts([graph], family)[0] if layouts is None else layouts)
     values: dict[torch.fx.Node, Any] = {}
     inputs: list[Buffer] = []

@@ -143,7 +143,10 @@ def padded(ctx: Context, x: Tensor, pad: Sequence[Index], value: Any) -> Tensor:
             truth = compare("logical_and", truth, c)
         return where(truth, inside, number(value, x.dtype))
 
-    return ctx.builder.map(shape, x.dtype, element, x.memory_order())
+    out = ctx.builder.map(shape, x.dtype, element, x.memory_order())
+    if value == 0:
+        ctx.builder.remember_padding(out, x, [before.get(d, ZERO) for d in range(x.rank)])
+    return out
 
 
 def _pad_index(ctx: Context, x: Tensor, pad: Sequence[Index], mode: str) -> Tensor:

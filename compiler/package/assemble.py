@@ -78,7 +78,8 @@ class Assembled:
         from ..summaries import summarise
 
         numerics = self.request.options.numerics
-        tolerance = Tolerance(numerics.factor, numerics.floor)
+        allowed = {"f43": 4.0}.get(self.request.options.codegen.winograd, 0.0)  # asked for, so allowed to round more
+        tolerance = Tolerance(max(numerics.factor, allowed), numerics.floor)
         with running_stage(observers, "verify") as stage:
             model = load(path, self.request.options.threads)
             for graph in self.captured:

@@ -35,7 +35,7 @@ def _kind(node: AnyNode) -> str:
             return "gemm"
         case Conv():
             k = node.window.kernel
-            return f"{'depthwise' if node.depthwise else 'conv'}{k[0]}x{k[1]}"
+            return f"{'depthwise' if node.depthwise else 'conv'}{'x'.join(map(str, k))}"
         case Attention():
             return "attention"
         case Nest():
@@ -56,7 +56,8 @@ def _tile(node: AnyNode) -> str:
         case Gemm():
             return "p16" if node.packed else "free"
         case Conv():
-            return "taps" if node.depthwise else "p16"
+            direct = "taps" if node.depthwise else "p16"
+            return {"winograd2": "f23", "winograd4": "f43"}.get(node.algorithm, direct)
         case Attention():
             return "causal" if node.causal else "block"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..ir.expr import Call
@@ -38,8 +39,8 @@ def flops(node: Node) -> Index:
         case Gemm():
             return node.extent * node.k * 2
         case Conv():
-            taps = node.window.kernel[0] * node.window.kernel[1]
-            inner = node.in_shape[3] // as_index(node.window.groups)
+            taps = math.prod(node.window.kernel)
+            inner = node.in_shape[-1] // as_index(node.window.groups)
             return node.extent * inner * (2 * taps)
         case Attention():
             batch, heads, queries, size = (v.extent for v in node.dims)

@@ -1,6 +1,7 @@
 /* The GEMM and convolution kernels behind plain functions for ctypes. Each returns how many elements were misplaced. */
 #include "gemm_host.h"
 #include "mycc/conv.h"
+#include "mycc/conv_winograd.h"
 #include "mycc/gemm.h"
 
 namespace {
@@ -36,9 +37,17 @@ int64_t test_gemm_free(int threads, const mycc::GemmFreeArgs *args, float *out, 
 }
 
 int64_t test_conv(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
-  return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,
+  return record(threads, out, seen, 1, args->frames() * args->out_h * args->out_w, args->out_c,
                 [&](const mycc_host *host, const Record &to) { mycc::conv(host, *args, to); });
 }
+
+#define MYCC_TEST_WINOGRAD(E)                                                                                      \
+  int64_t test_conv_winograd##E(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {              \
+    return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,                     \
+                  [&](const mycc_host *host, const Record &to) { mycc::conv_winograd<E>(host, *args, to); });      \
+  }
+MYCC_TEST_WINOGRAD(2)
+MYCC_TEST_WINOGRAD(4)
 
 int64_t test_conv_depthwise(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,

@@ -1,77 +1,105 @@
-"""Convolutions of runtime/include/mycc/conv.h against torch in float64, for every ISA level that this CPU runs."""
+"""Convolutions of runtime/include/mycc/conv*.h against torch in float64, for every ISA level that this CPU runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from mycc.compiler.lower.constants import ConvPanels, Layout, Taps, WinogradPanels
 
-from .gemm_support import Conv, aligned, call, cpu_levels, pack_panels
+from .gemm_support import Conv, aligned, call, cpu_levels
 
 LEVELS = cpu_levels()
 torch.set_num_threads(1)  # spinning threads are slow on a busy machine
 SLOW = settings(
     max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
+#: error allowed, in parts of the sum of absolute products
+PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_winograd2": 4e-6, "conv_winograd4": 4e-5}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A convolution; pairs are (height, width). `gap` floats lie between the pixels of the input."""
+    """A convolution; sizes are (height, width) or (depth, height, width). `gap` floats lie between the input's pixels.
+
+    behind: zeros behind the input beyond those in front (below 0: fewer).
+    """
 
     batch: int
-    size: tuple[int, int]
+    size: tuple[int, ...]
     channels: tuple[int, int]
-    kernel: tuple[int, int]
-    stride: tuple[int, int] = (1, 1)
-    pad: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...] = (1, 1, 1)
+    pad: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
     groups: int = 1
     gap: int = 0
+    behind: tuple[int, ...] = (0, 0, 0)
 
     @property
-    def out_size(self) -> tuple[int, int]:
-        height, width = (
-            (self.size[i] + 2 * self.pad[i] - self.dilation[i] * (self.kernel[i] - 1) - 1) // self.stride[i] + 1
-            for i in (0, 1)
+    def out_size(self) -> tuple[int, ...]:
+        return tuple(
+            (n + 2 * p + more - d * (k - 1) - 1) // s + 1
+            for n, p, more, d, k, s in zip(
+                self.size, self.pad, self.behind, self.dilation, self.kernel, self.stride, strict=False
+            )
         )
-        return height, width
 
 
-def run(isa: str, case: Case, depthwise: bool = False, threads: tuple[int, ...] = (1, 2)) -> None:
-    rng = np.random.default_rng(1)
-    (in_h, in_w), (in_c, out_c), (kernel_h, kernel_w) = case.size, case.channels, case.kernel
-    out_h, out_w = case.out_size
-    x = rng.standard_normal((case.batch, in_h, in_w, in_c + case.gap), np.float32)
-    w = rng.standard_normal((out_c, in_c // case.groups, kernel_h, kernel_w), np.float32)
-    taps_last = w.reshape(case.groups, out_c // case.groups, in_c // case.groups, kernel_h * kernel_w)
-    if depthwise:
-        packed = aligned(w.reshape(out_c, -1).T)
-    else:  # [groups][taps * channels][outputs]
-        packed = pack_panels(taps_last.transpose(0, 3, 2, 1).reshape(case.groups, -1, out_c // case.groups))
-    args = Conv(
-        case.batch, in_h, in_w, in_c, out_h, out_w, out_c, kernel_h, kernel_w, *case.stride, *case.pad, *case.dilation,
-        case.groups, x, x.strides[0] // 4, x.strides[1] // 4, x.strides[2] // 4, packed,
-    )  # fmt: skip
-    shape = (case.batch, out_h, out_w, out_c)
-    function = "test_conv_depthwise" if depthwise else "test_conv"
-    results = [call(isa, function, args, shape, n) for n in threads]
-    image = torch.from_numpy(x[..., :in_c].astype(np.float64)).permute(0, 3, 1, 2)
-    options = {"stride": case.stride, "padding": case.pad, "dilation": case.dilation, "groups": case.groups}
-    weight = torch.from_numpy(w.astype(np.float64))
-    expected, bound = (
-        torch.conv2d(i, v, **options).permute(0, 2, 3, 1).numpy()
-        for i, v in ((image, weight), (image.abs(), weight.abs()))
+def packed(case: Case, function: str, w: np.ndarray) -> np.ndarray:
+    layouts: dict[str, Layout] = {
+        "conv": ConvPanels(case.groups),
+        "conv_depthwise": Taps(),
+        "conv_winograd2": WinogradPanels(2),
+        "conv_winograd4": WinogradPanels(4),
+    }
+    data = layouts[function].pack(torch.from_numpy(w)).numpy()
+    assert data.size == layouts[function].elements(w.shape)
+    return aligned(data)
+
+
+def arguments(case: Case, x: np.ndarray, w: np.ndarray) -> Conv:
+    in_c, out_c = case.channels
+    sides = {"in": case.size, "out": case.out_size, "kernel": case.kernel, "stride": case.stride, "pad": case.pad}
+    values: dict[str, int] = {}
+    for name, side in {**sides, "dilation": case.dilation}.items():
+        values |= {f"{name}_{a}": n for a, n in zip("dhw"[-len(case.size) :], side, strict=False)}
+    steps = [s // 4 for s in x.strides]
+    strides = dict(zip(("x_w", "x_h", "x_d"), steps[-2:0:-1], strict=False))
+    return Conv(
+        batch=case.batch, in_c=in_c, out_c=out_c, groups=case.groups, x=x, x_batch=steps[0], w=w, **values, **strides
     )
-    assert (np.abs(results[0] - expected) <= 2e-6 * bound + 1e-30).all()
+
+
+def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] = (1, 2)) -> None:
+    rng = np.random.default_rng(1)
+    (in_c, out_c), spatial = case.channels, len(case.size)
+    x = rng.standard_normal((case.batch, *case.size, in_c + case.gap), np.float32)
+    w = rng.standard_normal((out_c, in_c // case.groups, *case.kernel), np.float32)
+    args = arguments(case, x, packed(case, function, w))
+    results = [call(isa, f"test_{function}", args, (case.batch, *case.out_size, out_c), n) for n in threads]
+    image = torch.from_numpy(x[..., :in_c].astype(np.float64)).movedim(-1, 1)
+    sides = [(p, p + more) for p, more in zip(case.pad, case.behind, strict=False)][:spatial]
+    image = torch.nn.functional.pad(image, [n for side in reversed(sides) for n in side])
+    options = {"stride": case.stride[:spatial], "dilation": case.dilation[:spatial], "groups": case.groups}
+    weight = torch.from_numpy(w.astype(np.float64))
+    convolution = torch.conv2d if spatial == 2 else torch.conv3d
+    expected, bound = (
+        convolution(i, v, **options).movedim(1, -1).numpy() for i, v in ((image, weight), (image.abs(), weight.abs()))
+    )
+    assert (np.abs(results[0] - expected) <= PRECISION[function] * bound.max(initial=0) + 1e-30).all()
+    if function in ("conv", "conv_depthwise"):
+        assert (np.abs(results[0] - expected) <= PRECISION[function] * bound + 1e-30).all()
     assert all(r.tobytes() == results[0].tobytes() for r in results)
 
 
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
+SIZE = st.tuples(st.integers(1, 14), st.integers(1, 14))
+PAD = st.tuples(st.integers(0, 4), st.integers(0, 4))
 
 
 @st.composite
@@ -82,12 +110,48 @@ def cases(draw: st.DrawFn, depthwise: bool = False) -> Case:
         groups = in_c = out_c = draw(st.one_of(st.integers(1, 70), st.sampled_from([96, 512, 700])))
     case = Case(
         batch=draw(st.integers(1, 3)),
-        size=(draw(st.integers(1, 14)), draw(st.integers(1, 14))),
+        size=draw(SIZE),
         channels=(in_c, out_c),
         kernel=draw(st.one_of(PAIR, st.sampled_from([(1, 1), (3, 3), (5, 5), (7, 7), (1, 7)]))),
         stride=draw(PAIR),
-        pad=draw(st.tuples(st.integers(0, 4), st.integers(0, 4))),
+        pad=draw(PAD),
         dilation=draw(PAIR),
+        groups=groups,
+        gap=draw(st.sampled_from([0, 0, 3])),
+        behind=draw(st.sampled_from([(0, 0), (0, 0), (1, 1), (0, 2)])),
+    )
+    assume(min(case.out_size) >= 1)
+    return case
+
+
+@st.composite
+def winograd_cases(draw: st.DrawFn) -> Case:
+    channels = st.one_of(st.integers(1, 40), st.sampled_from([64, 300, 528]))
+    case = Case(
+        batch=draw(st.integers(1, 3)),
+        size=draw(st.one_of(SIZE, st.sampled_from([(20, 31), (33, 8)]))),
+        channels=(draw(channels), draw(channels)),
+        kernel=(3, 3),
+        pad=draw(PAD),
+        gap=draw(st.sampled_from([0, 0, 3])),
+        behind=draw(st.sampled_from([(0, 0), (1, 0), (0, 2)])),
+    )
+    assume(min(case.out_size) >= 1)
+    return case
+
+
+@st.composite
+def deep_cases(draw: st.DrawFn) -> Case:
+    triple = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
+    groups = draw(st.sampled_from([1, 1, 2]))
+    case = Case(
+        batch=draw(st.integers(1, 2)),
+        size=draw(st.tuples(st.integers(1, 6), st.integers(1, 8), st.integers(1, 9))),
+        channels=(groups * draw(st.integers(1, 36)), groups * draw(st.integers(1, 36))),
+        kernel=draw(triple),
+        stride=draw(triple),
+        pad=draw(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))),
+        dilation=draw(triple),
         groups=groups,
         gap=draw(st.sampled_from([0, 0, 3])),
     )
@@ -104,9 +168,24 @@ def test_conv(isa: str, case: Case) -> None:
 
 @pytest.mark.parametrize("isa", LEVELS)
 @SLOW
+@given(case=deep_cases())
+def test_conv_3d(isa: str, case: Case) -> None:
+    run(isa, case)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@SLOW
 @given(case=cases(depthwise=True))
 def test_conv_depthwise(isa: str, case: Case) -> None:
-    run(isa, case, depthwise=True)
+    run(isa, case, "conv_depthwise")
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("edge", [2, 4])
+@SLOW
+@given(case=winograd_cases())
+def test_conv_winograd(isa: str, edge: int, case: Case) -> None:
+    run(isa, case, f"conv_winograd{edge}")
 
 
 MODEL_CASES = {
@@ -116,11 +195,16 @@ MODEL_CASES = {
     "wide audio": Case(2, (1, 1700), (1, 20), (1, 10), (1, 5), (0, 4)),
     "3x3": Case(1, (14, 14), (256, 64), (3, 3), (1, 1), (1, 1)),
     "3x3 strided": Case(1, (14, 14), (64, 96), (3, 3), (2, 2), (1, 1)),
+    "zeros behind alone": Case(1, (14, 14), (32, 32), (3, 3), (2, 2), behind=(1, 1)),
+    "starts inside": Case(1, (9, 9), (32, 20), (2, 2), pad=(-1, -2), behind=(2, 4)),
     "1x1": Case(2, (7, 7), (512, 128), (1, 1)),
     "1x1 strided": Case(2, (14, 14), (128, 96), (1, 1), (2, 2)),
     "grouped": Case(1, (14, 14), (128, 128), (3, 3), (1, 1), (1, 1), groups=32),
     "padding beyond the input": Case(1, (2, 2), (3, 5), (3, 3), (1, 1), (6, 6)),
     "one pixel": Case(1, (7, 7), (64, 33), (7, 7)),
+    "uneven blocks of panels": Case(3, (9, 9), (800, 800), (1, 7), (2, 1), (2, 4), (3, 1), groups=2),
+    "uneven blocks of columns": Case(1, (1, 2021), (40, 24), (1, 3), (1, 1), (0, 1)),
+    "video": Case(1, (4, 10, 12), (3, 40), (3, 3, 3), (1, 2, 2), (1, 1, 1)),
 }
 
 
@@ -131,16 +215,26 @@ def test_conv_of_models(isa: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("edge", [2, 4])
+@pytest.mark.parametrize(("size", "channels"), [((14, 14), (256, 256)), ((56, 40), (64, 64)), ((7, 7), (512, 96))])
+def test_conv_winograd_of_models(isa: str, edge: int, size: tuple[int, int], channels: tuple[int, int]) -> None:
+    run(isa, Case(1, size, channels, (3, 3), pad=(1, 1)), f"conv_winograd{edge}", threads=(1, 2, 3))
+
+
+@pytest.mark.parametrize("isa", LEVELS)
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_conv_depthwise_of_models(isa: str, stride: int, kernel: int) -> None:
-    run(isa, Case(1, (28, 28), (96, 96), (kernel,) * 2, (stride,) * 2, (kernel // 2,) * 2, groups=96), depthwise=True)
+    case = Case(1, (28, 28), (96, 96), (kernel,) * 2, (stride,) * 2, (kernel // 2,) * 2, groups=96)
+    run(isa, case, "conv_depthwise")
+    run(isa, replace(case, pad=(0, 0), behind=(1, 1)), "conv_depthwise")
+    run(isa, replace(case, pad=(-1, -1), behind=(3, 3)), "conv_depthwise")
 
 
 @pytest.mark.parametrize("isa", LEVELS)
 def test_no_scratch_memory_touches_nothing(isa: str) -> None:
-    x, w = np.ones((1, 8, 8, 16), np.float32), aligned(np.ones((1, 1, 9, 16, 16), np.float32))
-    args = Conv(1, 8, 8, 16, 8, 8, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, x, 1024, 128, 16, w)
-    call(isa, "test_conv", args, (1, 8, 8, 16), threads=-1)
-    args.groups = 16
-    call(isa, "test_conv_depthwise", args, (1, 8, 8, 16), threads=-1)
+    case, shape = Case(1, (8, 8), (16, 16), (3, 3), pad=(1, 1)), (1, 8, 8, 16)
+    x, w = np.ones(shape, np.float32), aligned(np.ones((1, 1, 16, 16, 16), np.float32))
+    for function in ("conv", "conv_winograd2", "conv_depthwise"):
+        groups = 16 if function == "conv_depthwise" else 1
+        call(isa, f"test_{function}", arguments(replace(case, groups=groups), x, w), shape, threads=-1)

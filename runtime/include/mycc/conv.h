@@ -47,7 +47,7 @@ struct ConvPlan {
   ConvCut cut;
   int64_t frames, rows, columns;           /* of a block, at most */
   int64_t across, down, blocks;            /* blocks of a row, of a frame, of all */
-  int64_t panels, panel_blocks;            /* panels of a task */
+  int64_t panels, panel_blocks, group;     /* panels of a task, and those that are multiplied together */
   int64_t tasks, grain;
   int64_t in_rows, in_columns, in_row, in_frame; /* of a strip: rows and pixels of a depth slice, floats of a row and frame */
 
@@ -61,6 +61,7 @@ struct ConvPlan {
     if (blocks * a.groups < wanted) panels = max64(ceil_div(per_group, ceil_div(wanted, blocks * a.groups)), min64(4, per_group));
     panel_blocks = ceil_div(per_group, panels);
     panels = ceil_div(per_group, panel_blocks);
+    group = group_panels(cut, panels);
     if (blocks * panel_blocks * a.groups < wanted) { /* too few channels to share out: smaller blocks of pixels */
       const int64_t pixels = a.frames() * a.out_h * a.out_w;
       fit(max64(pixels / ceil_div(wanted, panel_blocks * a.groups), 2 * kRuns * kRunPixels));
@@ -146,7 +147,7 @@ struct ConvMemory {
     const int64_t most = ConvSpans::most(plan.frames * plan.rows, plan.columns);
     const size_t tap_bytes = (size_t)plan.cut.segments * sizeof(int64_t), span_bytes = (size_t)most * sizeof(ConvSpan);
     const size_t strip_bytes = (size_t)plan.strip_floats() * sizeof(float);
-    const size_t sums_bytes = (size_t)span_sums(plan.cut, plan.panels, most) * sizeof(float);
+    const size_t sums_bytes = (size_t)span_sums(plan.cut, plan.group, most) * sizeof(float);
     void *scratch = host->scratch(host->ctx, worker, tap_bytes + span_bytes + strip_bytes + sums_bytes + 4 * 64);
     if (!scratch) return false;
     Carver carver = {(uint8_t *)scratch};
@@ -211,8 +212,8 @@ template <class Epilogue> struct ConvLoop {
       const float *w = a.w + (group * ceil_div(n, kPanel) + panel) * panel_size;
       const int64_t first = group * n + panel * kPanel;
       const Epilogue &epilogue = loop.epilogue;
-      multiply_spans(plan.cut, memory.spans, x + group * depth, pixel, memory.taps, w, panels, n - panel * kPanel,
-                     memory.sums, [&](int64_t m, int64_t column, const float *sums, int64_t count) {
+      multiply_spans(plan.cut, memory.spans, x + group * depth, pixel, memory.taps, w, panels, plan.group,
+                     n - panel * kPanel, memory.sums, [&](int64_t m, int64_t column, const float *sums, int64_t count) {
                        epilogue((int64_t)0, m, first + column, sums, count);
                      });
     }

@@ -83,7 +83,10 @@ struct ConvSpans {
   ConvSpan *spans;
   int64_t count = 0;
 
-  static int64_t most(int64_t rows, int64_t width) { return rows * ceil_div(width, run_length(width)); }
+  /* Spans of rows of at most so many pixels: narrower ones may have shorter runs, and more of them. */
+  static int64_t most(int64_t rows, int64_t width) {
+    return rows * ceil_div(width, kRuns == 2 ? min64(4, kRunPixels) : kRunPixels);
+  }
 
   void add(int64_t x, int64_t m, int64_t pixels) {
     for (int64_t i = count - 1; kRuns == 2 && i >= 0 && i >= count - 2; --i) {
@@ -126,18 +129,18 @@ static inline int64_t group_panels(const ConvCut &cut, int64_t panels) {
   return min64(round_up(ceil_div(panels, ceil_div(max64(panels, 1), most)), 2), max64(panels, 1));
 }
 
-/* Floats of scratch memory that multiply_spans needs. */
-static inline int64_t span_sums(const ConvCut &cut, int64_t panels, int64_t spans) {
-  return (cut.count > 1 ? spans : 1) * kRuns * kRunPixels * group_panels(cut, panels) * kPanel;
+/* Floats of scratch memory that multiply_spans needs, for groups of at most so many panels. */
+static inline int64_t span_sums(const ConvCut &cut, int64_t group, int64_t spans) {
+  return (cut.count > 1 ? spans : 1) * kRuns * kRunPixels * group * kPanel;
 }
 
-/* Multiplies the pixels of `spans` by `panels` panels of weights, of which `columns` columns are valid.
- * finish(m, column, sums, count) gets each pixel's sums of a group of panels once. */
+/* Multiplies the pixels of `spans` by `panels` panels of weights, of which `columns` columns are valid, `group` panels
+ * at a time. finish(m, column, sums, count) gets each pixel's sums of a group of panels once. */
 template <class Finish>
 inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const float *x, int64_t pixel,
-                           const int64_t *taps, const float *w, int64_t panels, int64_t columns, float *sums,
-                           const Finish &finish) {
-  const int64_t group = group_panels(cut, panels), panel_size = cut.segments * cut.depth * kPanel;
+                           const int64_t *taps, const float *w, int64_t panels, int64_t group, int64_t columns,
+                           float *sums, const Finish &finish) {
+  const int64_t panel_size = cut.segments * cut.depth * kPanel;
   const int64_t stride = group * kPanel, kept = cut.count > 1 ? kRuns * kRunPixels * stride : 0;
   RunTile tile;
   tile.pixel = pixel;

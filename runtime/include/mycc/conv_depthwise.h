@@ -87,7 +87,7 @@ struct DepthwisePlan {
   DepthwisePlan(const ConvArgs &args, int64_t workers) {
     kernels = args.dilation_w == 1 ? depthwise_kernels(args.kernel_w, args.stride_w) : nullptr;
     const int64_t reach = args.in_w + args.pad_w - (args.kernel_w - 1) * args.dilation_w; /* first start beyond */
-    inside = min64(ceil_div(args.pad_w, args.stride_w), args.out_w);
+    inside = min64(args.pad_w > 0 ? ceil_div(args.pad_w, args.stride_w) : 0, args.out_w);
     outside = reach > 0 ? max64(min64(ceil_div(reach, args.stride_w), args.out_w), inside) : inside;
     channel_blocks = ceil_div(args.out_c, kDepthwiseChannels);
     channels = min64(round_up(ceil_div(args.out_c, channel_blocks), kPanel), args.out_c);
