@@ -1,5 +1,5 @@
 // cuda_types.h: what the runtime uses of the CUDA driver API (cuda.h, CUDA 12.0), declared here so that building it
-// needs no toolkit. Layouts and values are those of cuda.h; tests/gpu compares them.
+// needs no toolkit. Layouts and values are those of cuda.h; tests/gpu_runtime compares them.
 #pragma once
 
 #include <stddef.h>

@@ -161,10 +161,9 @@ int GpuCall::settle() {
   return MYCC_OK;
 }
 
-int GpuCall::mark_done() {
+cuda::Result GpuCall::mark_done() {
   in_flight_ = true;
-  cuda::Result result = api_.event_record(done_, stream_);
-  return result == cuda::kSuccess ? int(MYCC_OK) : gpu_fail(MYCC_ERROR_RUN, result, "the end of a call");
+  return api_.event_record(done_, stream_);
 }
 
 // ---- one call
@@ -199,8 +198,10 @@ int GpuCall::run(mycc_model &model, Entry &entry, const mycc_tensor *inputs, int
   if (status == MYCC_OK) status = call->prepare(entry, inputs, n_inputs, outputs, n_outputs, options);
   if (status == MYCC_OK) {
     status = call->issue(entry);
-    int ended = call->finish(entry, outputs);
-    if (status == MYCC_OK) status = ended;
+    if (status == MYCC_OK)
+      status = call->finish(entry, outputs);
+    else
+      call->mark_done();
     if (status != MYCC_OK)
       for (int32_t i = 0; i < n_outputs; ++i) free_output(&outputs[i]);
   }
@@ -333,6 +334,8 @@ uint8_t *GpuCall::staging(size_t bytes) {
 // A call that does not wait for its end must leave the staging memory alone: then the driver copies from the caller's.
 int GpuCall::copy_inputs(const Entry &entry, const mycc_tensor *inputs) {
   copies_ = false;
+  if (outputs_on_host_)
+    if (int status = settle()) return status;
   uint8_t *stage = outputs_on_host_ && staged_bytes_ ? staging(dense_bytes_) : nullptr;
   for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
     const size_t bytes = size_t(input_bytes_[i]);
@@ -481,7 +484,8 @@ int GpuCall::issue(const Entry &entry) {
 
 int GpuCall::finish(const Entry &entry, mycc_tensor *outputs) {
   if (!outputs_on_host_ && gpu_.mode != LaunchMode::debug) {
-    int status = mark_done();
+    cuda::Result result = mark_done();
+    int status = result == cuda::kSuccess ? int(MYCC_OK) : gpu_fail(MYCC_ERROR_RUN, result, "%s: its end", entry.info->name);
     for (int32_t i = 0; i < entry.info->n_outputs && status == MYCC_OK; ++i)
       if (outputs[i].owner) status = gpu_output_written(outputs[i], stream_);
     return status;
@@ -574,8 +578,10 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
   }
   if (status == MYCC_OK) {
     status = call->shapes_->launches.profile(call->stream_, *entry.code, runs, nanoseconds);
-    int ended = call->finish(entry, outputs);
-    if (status == MYCC_OK) status = ended;
+    if (status == MYCC_OK)
+      status = call->finish(entry, outputs);
+    else
+      call->mark_done();
     for (int32_t i = 0; i < count; ++i) free_output(&outputs[i]);
   }
   if (call) release(call);

@@ -57,7 +57,7 @@ class GpuCall : public Call {
   int issue(const Entry &entry);
   int finish(const Entry &entry, mycc_tensor *outputs);
   int copy_outputs(const Entry &entry, mycc_tensor *outputs);
-  int mark_done();
+  cuda::Result mark_done();
   int settle();
   int failure_of(const Entry &entry, bool earlier);
   int earlier_failure();

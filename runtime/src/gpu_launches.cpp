@@ -107,16 +107,15 @@ int GpuLaunches::tensor_map(void *map, const mycc_tensor_map &tensor) {
       if (d > 0) strides[d - 1] = uint64_t(tensor.strides[from]);
     }
     constexpr int kNoInterleave = 0, kPromote128 = 2, kZeros = 0;
-    cuda::Result result = model_.api->encode_tiled(known.map, tensor.element, uint32_t(rank),
+    cuda::Result result = model_.api->encode_tiled(map, tensor.element, uint32_t(rank),
                                                    const_cast<void *>(tensor.address), sizes, strides, box, steps,
                                                    kNoInterleave, tensor.swizzle, kPromote128, kZeros);
+    if (result != cuda::kSuccess) return gpu_fail(MYCC_ERROR_RUN, result, "a tensor map of %d dimensions", rank);
     known.tensor = tensor;
-    if (result != cuda::kSuccess) {
-      known.tensor.rank = 0;
-      return gpu_fail(MYCC_ERROR_RUN, result, "a tensor map of %d dimensions", rank);
-    }
+    memcpy(known.map, map, sizeof known.map);
+  } else {
+    memcpy(map, known.map, sizeof known.map);
   }
-  memcpy(map, known.map, sizeof known.map);
   return MYCC_OK;
 }
 

@@ -20,7 +20,7 @@ struct GpuLaunch {
 // A tensor map that was asked for, and the answer.
 struct GpuTensorMap {
   mycc_tensor_map tensor;
-  alignas(64) uint8_t map[128];
+  uint8_t map[128];
 };
 
 // The steps of a run: begin(), then add() and tensor_map() for whatever the program asks for, then finish().

@@ -1,0 +1,140 @@
+/* gpu_program.c: a hand-written model.so whose entry points launch the kernels of fake_driver.cpp. */
+#include "mycc/abi.h"
+
+#include <string.h>
+
+static int64_t round64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+enum { SCALE, SCALE_DEPENDENT, ADD, GATHER, COUNT, MAPPED, CRASH, SCALE_LARGE };
+static const uint8_t ppii[] = {8, 8, 4, 4}, pppi[] = {8, 8, 8, 4}, ppplpi[] = {8, 8, 8, 8, 8, 4}, tp[] = {128, 8}, p[] = {8};
+static const mycc_gpu_kernel kernels[] = {
+    {"scale", 0, IMAGE_BYTES, 128, 0, 0, 4, ppii, 2, 0, 1},
+    {"scale_dependent", 0, IMAGE_BYTES, 128, 0, MYCC_GPU_DEPENDENT, 4, ppii, 2, 0, 1},
+    {"add", 0, IMAGE_BYTES, 128, 0, 0, 4, pppi, 2, 0, 1},
+    {"gather", 0, IMAGE_BYTES, 128, 0, 0, 6, ppplpi, 2, 0, 1},
+    {"count", 0, IMAGE_BYTES, 128, 0, 0, 4, pppi, 2, 0, 1},
+    {"mapped", 0, IMAGE_BYTES, 128, 0, 0, 2, tp, 2, 64, 128},
+    {"crash", 0, IMAGE_BYTES, 128, 0, 0, 1, p, 2, 0, 1},
+    {"scale_large", 0, IMAGE_BYTES, 256, SHARED_BYTES, 0, 4, ppii, 2, 0, 1},
+};
+
+static void launch(const mycc_call *c, int number, int kernel, int64_t grid, const void *const *args) {
+  if (c->host->trace) c->host->trace(c->host->ctx, number);
+  c->host->launch(c->host->ctx, kernel, grid, 1, 1, args);
+}
+static void scale(const mycc_call *c, int number, int kernel, const void *x, void *y, int64_t n, float factor) {
+  int32_t size = (int32_t)n;
+  const void *args[] = {&x, &y, &size, &factor};
+  launch(c, number, kernel, (n + 127) / 128, args);
+}
+static void add(const mycc_call *c, int number, const void *x, const void *z, void *y, int64_t n) {
+  int32_t size = (int32_t)n;
+  const void *args[] = {&x, &z, &y, &size};
+  launch(c, number, ADD, (n + 127) / 128, args);
+}
+
+/* affine: x f32[batch, 4] -> y = 2 x; one launch */
+static void affine_dims(const int64_t *s, int64_t *d) { d[0] = s[0], d[1] = 4; }
+static void affine_run(const mycc_call *c) { scale(c, 0, SCALE, c->inputs[0], c->outputs[0], 4 * c->symbols[0], 2.0f); }
+
+/* chain: x f32[n] -> y = 2 * 3 * 4 * 5 * x, through three buffers; four launches, the later ones dependent */
+static const mycc_buffer chain_buffers[] = {{0, 1}, {1, 2}, {2, 3}};
+static void n_dims(const int64_t *s, int64_t *d) { d[0] = s[0]; }
+static void chain_sizes(const int64_t *s, int64_t *b) { b[0] = b[1] = b[2] = round64(4 * s[0]); }
+static void chain_run(const mycc_call *c) {
+  uint8_t *a = c->arena + c->offsets[0], *b = c->arena + c->offsets[1], *d = c->arena + c->offsets[2];
+  int64_t n = c->symbols[0];
+  scale(c, 0, SCALE, c->inputs[0], a, n, 2);
+  scale(c, 1, SCALE_DEPENDENT, a, b, n, 3);
+  scale(c, 2, SCALE_DEPENDENT, b, d, n, 4);
+  scale(c, 3, SCALE_DEPENDENT, d, c->outputs[0], n, 5);
+}
+
+/* lookup: indices i64[n] -> table entry of the weights */
+static void lookup_run(const mycc_call *c) {
+  const uint8_t *table = c->weights;
+  const void *index = c->inputs[0];
+  void *y = c->outputs[0], *status = c->status;
+  int64_t n = c->symbols[0];
+  int32_t number = 1;
+  const void *args[] = {&table, &index, &y, &n, &status, &number};
+  launch(c, 0, GATHER, n, args);
+}
+static const char *const lookup_failures[] = {"index out of range in embedding (model.py:7)"};
+
+/* counted: x f32[n] -> y = x, twice through counters that have to be zero */
+static const mycc_buffer counted_buffers[] = {{0, 1}};
+static void counted_sizes(const int64_t *s, int64_t *b) { b[0] = round64(4 * s[0]); }
+static int64_t counted_zeros(const int64_t *s) { return 4 * s[0]; }
+static void counted_run(const mycc_call *c) {
+  const void *x = c->inputs[0];
+  void *t = c->arena + c->offsets[0], *y = c->outputs[0], *zeros = c->zeros;
+  int32_t n = (int32_t)c->symbols[0];
+  const void *first[] = {&x, &t, &zeros, &n}, *second[] = {&t, &y, &zeros, &n};
+  launch(c, 0, COUNT, n, first);
+  launch(c, 1, COUNT, n, second);
+}
+
+/* mapped: x f32[4, 8] -> y = x; by a tensor map and scratch */
+static void mapped_dims(const int64_t *s, int64_t *d) { (void)s, d[0] = 4, d[1] = 8; }
+static void mapped_run(const mycc_call *c) {
+  _Alignas(64) uint8_t map[128];
+  void *y = c->outputs[0];
+  mycc_tensor_map tensor = {c->inputs[0], 7, 0, 2, {4, 8}, {4, 8}, {32, 4}};
+  memset(map, 0, sizeof map);
+  c->host->tensor_map(c->host->ctx, map, &tensor);
+  const void *args[] = {map, &y};
+  launch(c, 0, MAPPED, 4, args);
+}
+
+/* pair: a f32[n], b f32[n] -> a + b, 7 a; weights too: (a + b) has 3 launches */
+static void pair_in(const int64_t *s, int64_t *d) { d[0] = s[0], d[1] = s[0]; }
+static void pair_run(const mycc_call *c) {
+  int64_t n = c->symbols[0];
+  add(c, 0, c->inputs[0], c->inputs[1], c->outputs[0], n);
+  scale(c, 1, SCALE, c->inputs[0], c->outputs[1], n, 7);
+  scale(c, 2, SCALE_LARGE, c->inputs[0], c->outputs[1], n, 7);
+}
+
+/* crash: a kernel that reads where nothing is */
+static void crash_run(const mycc_call *c) {
+  const void *x = c->inputs[0], *args[] = {&x};
+  scale(c, 0, SCALE, c->inputs[0], c->outputs[0], c->symbols[0], 1);
+  launch(c, 1, CRASH, 1, args);
+}
+
+/* odd: launches differ from call to call */
+static void odd_run(const mycc_call *c) {
+  static int calls = 0;
+  scale(c, 0, calls++ % 2 ? SCALE : SCALE_DEPENDENT, c->inputs[0], c->outputs[0], c->symbols[0], 1);
+}
+
+/* wide: needs a grid of 2 x 70000 */
+static void wide_run(const mycc_call *c) {
+  const void *x = c->inputs[0];
+  void *y = c->outputs[0];
+  int32_t n = 1;
+  float factor = 1;
+  const void *args[] = {&x, &y, &n, &factor};
+  c->host->launch(c->host->ctx, SCALE, 2, 70000 * c->symbols[0], 1, args);
+}
+
+static const char *const names[] = {"scale_a", "scale_b", "scale_c", "scale_d"}, *const crash_names[] = {"fine", "crash"};
+static const mycc_entry entries[] = {
+    {"affine", 1, 1, 1, 0, 1, 0, affine_dims, affine_dims, 0, 0, 0, affine_run, names},
+    {"chain", 1, 1, 1, 3, 4, chain_buffers, n_dims, n_dims, chain_sizes, 0, 0, chain_run, names},
+    {"lookup", 1, 1, 1, 0, 1, 0, n_dims, n_dims, 0, 0, 0, lookup_run, names},
+    {"counted", 1, 1, 1, 1, 2, counted_buffers, n_dims, n_dims, counted_sizes, 0, 0, counted_run, names},
+    {"mapped", 1, 1, 0, 0, 1, 0, mapped_dims, mapped_dims, 0, 0, 0, mapped_run, names},
+    {"pair", 2, 2, 1, 0, 3, 0, pair_in, pair_in, 0, 0, 0, pair_run, names},
+    {"crash", 1, 1, 1, 0, 2, 0, n_dims, n_dims, 0, 0, 0, crash_run, crash_names},
+    {"odd", 1, 1, 1, 0, 1, 0, n_dims, n_dims, 0, 0, 0, odd_run, names},
+    {"wide", 1, 1, 1, 0, 1, 0, n_dims, n_dims, 0, 0, 0, wide_run, names},
+};
+static const mycc_gpu_entry gpu_entries[] = {
+    {0, 0}, {0, 0}, {0, lookup_failures}, {counted_zeros, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+};
+static const mycc_gpu_program gpu = {sizeof kernels / sizeof *kernels, kernels, gpu_entries, 0, 64};
+static const mycc_program program = {MYCC_ABI_VERSION, sizeof entries / sizeof *entries, entries, "cuda:test", &gpu};
+
+const mycc_program *mycc_program_get(void) { return &program; }
