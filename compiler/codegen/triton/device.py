@@ -12,7 +12,7 @@ class Device:
     capability: 90 for sm_90. sms: multiprocessors. shared: bytes of shared memory that one program may have. tflops:
     dense bf16 roof, for estimates, with bandwidth in TB/s. pdl: kernels may be launched before their predecessor has
     ended (griddepcontrol, from sm_90 on). float32: how float32 products are made: "ieee", "tf32x3" (three tf32
-    products, about as exact) or "tf32".
+    products: as exact and three times faster, see docs/decisions/float32-products.md) or "tf32".
     """
 
     capability: int
@@ -21,7 +21,7 @@ class Device:
     tflops: float
     bandwidth: float
     pdl: bool = False
-    float32: str = "ieee"
+    float32: str = "tf32x3"
 
     @property
     def descriptors(self) -> bool:

@@ -34,20 +34,22 @@ def measured_conv(shape: Shape, dtype: str, device: Device) -> GemmTile | None:
 
 
 def measured_attention(
-    queries: int, keys: int, head: int, products: int, dtype: str, device: Device
+    queries: int, keys: int, head: int, products: int, causal: bool, dtype: str, device: Device
 ) -> AttentionTile | None:
     """The tile measured for attentions like this one, or None; products: batches times heads."""
     sizes = (queries, keys, head, products)
-    row = _nearest("attention", ("queries", "keys", "head", "products"), sizes, dtype, device)
+    row = _nearest("attention", ("queries", "keys", "head", "products"), sizes, dtype, device, causal=causal)
     return AttentionTile(**row["tile"]) if row else None
 
 
 def _nearest(
-    kind: str, names: tuple[str, ...], sizes: tuple[int, ...], dtype: str, device: Device
+    kind: str, names: tuple[str, ...], sizes: tuple[int, ...], dtype: str, device: Device, causal: bool = False
 ) -> dict[str, Any] | None:
     found, best = None, NEAR
     for row in rows(device.capability):
-        if row["kind"] != kind or row["dtype"] != dtype:
+        if row["kind"] != kind or row["dtype"] != dtype or row.get("causal", False) != causal:
+            continue
+        if dtype == "f32" and row.get("float32") != device.float32:
             continue
         distance = sum(abs(math.log2(size / row[name])) for name, size in zip(names, sizes, strict=True))
         if distance < best:

@@ -190,7 +190,8 @@ def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
     """Microseconds that a product takes, by the model."""
     rows = HALF_TILES if uses_tensor_cores(dtype, device) else FLOAT_TILES
     part = next((p for m, n, _, p in rows if (m, n) == (tile.m, tile.n)), 0.5)
-    part = part / 2 if dtype == "f32" and device.float32 != "ieee" else part
+    if dtype == "f32" and device.float32 != "ieee":
+        part = part / (6 if device.float32 == "tf32x3" else 2)
     programs = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch * tile.split
     shared = (tile.m + tile.n) * tile.k * shape.size * tile.stages
     together = max(1, min(device.shared // max(shared, 1), 16 // tile.warps, -(-programs // device.sms)))
@@ -231,7 +232,8 @@ def attention_tile(node: Attention, device: Device) -> AttentionTile:
     b, h, m, e = node.dims
     head = max(typical(node.head_size), typical(e.extent))
     queries, keys = typical(m.extent), typical(node.keys)
-    known = measured_attention(queries, keys, head, typical(b.extent) * typical(h.extent), node.q.buffer.dtype, device)
+    products, dtype = typical(b.extent) * typical(h.extent), node.q.buffer.dtype
+    known = measured_attention(queries, keys, head, products, node.causal, dtype, device)
     if known is not None:
         return known
     if node.q.buffer.dtype == "f32":
