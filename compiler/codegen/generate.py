@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from ..build.targets import Target
 from ..capture.graph import ModelGraph
 from ..ir.index import Size
+from ..ir.nodes import AnyNode
 from ..lower.shapes import Sizes
 from ..schedule import Schedule
+from ..tune.choices import COST_MODEL, NO_CHOICES, Choice, Choices
+from ..tune.keys import kernel_key
 from ..weights import Weights
 from .micro import render_micro_kernels
 from .program import EntrySource, Sources, entry_view, render_sources
@@ -39,21 +42,50 @@ class Generated:
 
 
 def generate(
-    graphs: Sequence[ModelGraph], schedules: Sequence[Schedule], weights: Weights, targets: Sequence[Target]
+    graphs: Sequence[ModelGraph],
+    schedules: Sequence[Schedule],
+    weights: Weights,
+    targets: Sequence[Target],
+    choices: Choices = NO_CHOICES,
 ) -> Generated:
-    """Kernels that render alike are shared by all entry points."""
-    pool = KernelPool()
-    entries = []
+    """Kernels that render alike are shared by all entry points, and by all targets with the same choices.
+
+    `kernels` and `symbols` are those of the first target.
+    """
+    rendered: dict[str, Rendered] = {}
+    for target in targets:
+        same = next((r for t, r in rendered.items() if choices.alike(t, target.name)), None)
+        rendered[target.name] = same or _render(graphs, schedules, target.name, choices)
+    sources: dict[str, Sources] = {}
+    for target in targets:
+        own = rendered[target.name]
+        views = [entry_view(entry, i, weights.offsets) for i, entry in enumerate(own.entries)]
+        micro, units = render_micro_kernels(target.isa), unit_count(own.kernels)
+        sources[target.name] = render_sources(views, own.kernels, target.name, micro, units)
+    first = rendered[targets[0].name]
+    return Generated(sources, first.kernels, tuple(tuple(c.kernel.symbol for c in e.calls) for e in first.entries))
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The kernels of all entry points, and how each entry point calls them."""
+
+    kernels: tuple[Kernel, ...]
+    entries: tuple[EntrySource, ...]
+
+
+def _render(graphs: Sequence[ModelGraph], schedules: Sequence[Schedule], target: str, choices: Choices) -> Rendered:
+    def choose(node: AnyNode) -> Choice:
+        key = kernel_key(node)
+        return choices.of(target, key) if key is not None else COST_MODEL
+
+    pool, entries = KernelPool(), []
     for graph, schedule in zip(graphs, schedules, strict=True):
         sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
         inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs)
         outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs)
-        entries.append(EntrySource(schedule, calls_of(schedule, pool), inputs, outputs))
-    kernels = pool.kernels()
-    views = [entry_view(entry, i, weights.offsets) for i, entry in enumerate(entries)]
-    units = unit_count(kernels)
-    sources = {t.name: render_sources(views, kernels, t.name, render_micro_kernels(t.isa), units) for t in targets}
-    return Generated(sources, kernels, tuple(tuple(c.kernel.symbol for c in e.calls) for e in entries))
+        entries.append(EntrySource(schedule, calls_of(schedule, pool, choose), inputs, outputs))
+    return Rendered(pool.kernels(), tuple(entries))
 
 
 def unit_count(kernels: Sequence[Kernel]) -> int:

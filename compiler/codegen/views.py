@@ -130,6 +130,29 @@ class LocalView:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """What a choice sets for a kernel: fields of a C++ struct (or without one, of the template) and their values."""
+
+    struct: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def argument(self) -> str:
+        """The struct as one more argument of a call."""
+        return ", tuning" if self.struct else ""
+
+    def value(self, name: str, default: str) -> str:
+        return dict(self.fields).get(name, default)
+
+    def added(self, name: str) -> str:
+        """The field as one more argument of a call; nothing when it is not set."""
+        return f", {self.value(name, '')}" if name in dict(self.fields) else ""
+
+
+COST_MODEL = Tuning()
+
+
+@dataclass(frozen=True)
 class LoopKernel:
     """A parallel loop over rows around one or more stages."""
 
@@ -141,6 +164,7 @@ class LoopKernel:
     work: str  # elements of a row
     stages: tuple[Stage, ...]
     locals: tuple[LocalView, ...] = ()
+    tuning: Tuning = COST_MODEL
 
 
 @dataclass(frozen=True)
@@ -151,6 +175,7 @@ class FlatKernel:
     comment: tuple[str, ...]
     params: tuple[Param, ...]
     lanes: Lanes
+    tuning: Tuning = COST_MODEL
 
 
 @dataclass(frozen=True)
@@ -170,6 +195,7 @@ class GemmKernel:
     params: tuple[Param, ...]
     fields: tuple[tuple[str, str], ...]  # of the argument struct, in its order
     epilogue: Epilogue
+    tuning: Tuning = COST_MODEL
 
 
 @dataclass(frozen=True)
@@ -179,6 +205,7 @@ class AttentionKernel:
     params: tuple[Param, ...]
     fields: tuple[tuple[str, str], ...]
     score: Epilogue | None
+    tuning: Tuning = COST_MODEL
 
 
 @dataclass(frozen=True)

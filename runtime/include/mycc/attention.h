@@ -72,13 +72,15 @@ template <class Score> struct DirectJob : Job<Score> {
 
 /* Computes args.out, which must not overlap the inputs. Where the host has no scratch memory it has recorded the
  * failure, and what `out` holds is undefined. */
-template <class Score> void attention(const mycc_host *host, const AttentionArgs &args, const Score &score) {
+template <class Score>
+void attention(const mycc_host *host, const AttentionArgs &args, const Score &score,
+               const AttentionTuning &tuning = AttentionTuning()) {
   using namespace attention_detail;
   const int64_t products = args.batch * args.kv_heads;
   if (products <= 0 || args.queries <= 0) return;
   const int64_t rows = args.heads / args.kv_heads * args.queries;
   if (rows > kDirectRows) {
-    const PackedPlan plan(args, host->max_workers);
+    const PackedPlan plan(args, host->max_workers, tuning);
     PackedJob<Score> job = {{host, &args, &score, plan.chunk, plan.chunks}, plan};
     job.start(&PackedJob<Score>::run);
     return;

@@ -10,12 +10,17 @@
 #include "vec.h"
 
 namespace mycc {
+
+/* What a choice of the tuner may change; the values here are the cost model's. */
+struct AttentionTuning {
+  int64_t key_block = 384;      /* most keys of a block */
+  int64_t chunk_floats = 24576; /* size of a task's Q, about */
+};
+
 namespace attention_detail {
 
-constexpr int64_t kKeyBlock = 384;                        /* most keys of a block */
 constexpr int64_t kPanelFloats = 49152;                   /* size of a block's panels, which stay in L2 */
 constexpr int64_t kRowBlock = 24 / kTileRows * kTileRows; /* query rows whose scores stay in L1 */
-constexpr int64_t kChunkFloats = 24576;                   /* size of a task's Q, about */
 
 /* Four floats: a 4 x 4 transposition needs only shuffles within 128 bits, on every machine. */
 typedef float Quad __attribute__((vector_size(16)));
@@ -69,15 +74,15 @@ struct PackedPlan {
   int64_t values;        /* value_size in whole panels */
   int64_t score_stride;
 
-  PackedPlan(const AttentionArgs &args, int64_t workers) {
+  PackedPlan(const AttentionArgs &args, int64_t workers, const AttentionTuning &tuning = AttentionTuning()) {
     const int64_t rows = args.heads / args.kv_heads * args.queries, products = args.batch * args.kv_heads;
-    chunk = max64(kChunkFloats / max64(args.head_size, args.value_size) / kRowBlock, 1) * kRowBlock;
+    chunk = max64(tuning.chunk_floats / max64(args.head_size, args.value_size) / kRowBlock, 1) * kRowBlock;
     /* Every chunk packs K and V again: smaller ones only where workers would have nothing to do. */
     while (workers > 1 && chunk > kRowBlock && products * ceil_div(rows, chunk) < 3 * workers) chunk -= kRowBlock;
     chunk = min64(chunk, round_up(rows, kTileRows));
     chunks = ceil_div(rows, chunk);
     key_block = kPanelFloats / max64(args.head_size + args.value_size, 1) / kPanel * kPanel;
-    key_block = min64(max64(min64(key_block, kKeyBlock), 2 * kPanel), round_up(args.keys, kPanel));
+    key_block = min64(max64(min64(key_block, tuning.key_block), 2 * kPanel), round_up(args.keys, kPanel));
     values = round_up(args.value_size, kPanel);
     score_stride = key_block + kPanel; /* rows a multiple of 1024 bytes apart would share few cache sets */
   }

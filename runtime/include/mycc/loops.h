@@ -16,9 +16,12 @@ template <class Body> inline void parallel(const mycc_host *host, int64_t n, int
       (void *)&body);
 }
 
-/* Rows per task, so that a task has some 16 thousand elements: by the shape alone. */
-MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row) {
-  const int64_t rows = 16384 / (elements_of_row > 0 ? elements_of_row : 1);
+/* Elements of a task, about; a choice of the tuner may change it. */
+constexpr int64_t kTaskElements = 16384;
+
+/* Rows per task, so that a task has some `task` elements: by the shape alone. */
+MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskElements) {
+  const int64_t rows = task / (elements_of_row > 0 ? elements_of_row : 1);
   return rows > 1 ? rows : 1;
 }
 

@@ -1,0 +1,171 @@
+"""The tuner: builds a package for each round of candidates, times it in turns with the cost model's, keeps what wins.
+
+Kernels are timed in context, by the profile of whole runs: a kernel alone would find other things in the caches. In
+round i every kernel has its i-th candidate, so there are as many rounds as the longest list of candidates. What won
+is then built together and measured again; a kernel that does not win there too goes back to the cost model.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from ...runtime.loader import EntryPoint, Model, load
+from ...runtime.roof import machine_facts
+from .choices import NO_CHOICES, SHARED, Choice, Choices
+from .lock import Lock, LockedKernel, Trial
+from .space import split
+
+__all__ = ["Build", "Draft", "search"]
+
+#: a candidate has to take at most this part of the cost model's time; together with the others at most CONFIRMED
+BETTER, CONFIRMED = 0.97, 0.99
+PAIR_SECONDS, LEAST_RUNS, MOST_RUNS = 1.0, 5, 200
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A package that was built to be measured.
+
+    keys: of the kernels of each entry point, in order; None for kernels without a choice.
+    candidates: by key. inputs: flat example tensors by entry point.
+    """
+
+    path: Path
+    keys: Mapping[str, tuple[str | None, ...]]
+    candidates: Mapping[str, tuple[Choice, ...]]
+    inputs: Mapping[str, Sequence[Any]]
+
+
+#: builds the package of some choices
+Build = Callable[[Choices], Draft]
+
+
+def search(build: Build, target: str, threads: int, version: str) -> Lock:
+    """Measures the candidates of all kernels of a package on this machine, for one of its targets."""
+    base = build(NO_CHOICES)
+    own = _Runner(base, target, threads)
+    names = sorted({key for keys in base.keys.values() for key in keys if key is not None})
+    trials: dict[str, list[tuple[Choice, float]]] = {key: [] for key in names}  # with the share of the base's time
+    times: dict[str, float] = {}
+    for i in range(max((len(c) for c in base.candidates.values()), default=0)):
+        tried = {key: c[i] for key, c in base.candidates.items() if i < len(c)}
+        draft = build(_choices(target, tried))
+        for key, (plain, other) in own.beside(_Runner(draft, target, threads)).items():
+            times[key] = min(plain, times.get(key, math.inf))
+            if key in tried:
+                trials[key].append((tried[key], other / plain))
+        draft.path.unlink()
+    best = {key: min(found, key=lambda trial: trial[1]) for key, found in trials.items() if found}
+    won = {key: choice for key, (choice, share) in best.items() if share <= BETTER}
+    chosen, run = _confirmed(build, own, target, threads, won)
+    rows = {key: _locked(chosen.get(key, Choice()), trials[key], times.get(key)) for key in names}
+    base.path.unlink()
+    shared = {key: row for key, row in rows.items() if split(row.choice, "lower")}
+    targets = {target: rows, SHARED: shared} if shared else {target: rows}
+    return Lock(version, targets, machine_facts(), threads, run)
+
+
+def _confirmed(
+    build: Build, own: _Runner, target: str, threads: int, won: dict[str, Choice]
+) -> tuple[dict[str, Choice], dict[str, float]]:
+    """What still wins when it is built together, and the times of a run in microseconds."""
+    if not won:
+        plain, _ = own.runs_beside(own)
+        return {}, {"cost_model": plain, "chosen": plain}
+    together = build(_choices(target, won))
+    shares = {key: other / plain for key, (plain, other) in own.beside(_Runner(together, target, threads)).items()}
+    kept = {key: choice for key, choice in won.items() if shares.get(key, 1.0) <= CONFIRMED}
+    if len(kept) < len(won):
+        together.path.unlink()
+        together = build(_choices(target, kept))
+    plain, chosen = own.runs_beside(_Runner(together, target, threads))
+    together.path.unlink()
+    if chosen >= plain:  # faster kernels, slower runs: the cost model's package is the better one
+        return {}, {"cost_model": plain, "chosen": plain}
+    return kept, {"cost_model": plain, "chosen": chosen}
+
+
+def _choices(target: str, chosen: Mapping[str, Choice]) -> Choices:
+    return Choices({
+        target: {key: choice for key, choice in chosen.items() if choice},
+        SHARED: {key: part for key, choice in chosen.items() if (part := split(choice, "lower"))},
+    })  # fmt: skip
+
+
+def _locked(choice: Choice, trials: Sequence[tuple[Choice, float]], us: float | None) -> LockedKernel:
+    measured = [Trial(Choice(), us), *(Trial(c, None if us is None else us * share) for c, share in trials)]
+    return LockedKernel(choice, tuple(measured))
+
+
+class _Runner:
+    """A draft that is loaded and warm."""
+
+    def __init__(self, draft: Draft, target: str, threads: int) -> None:
+        model: Model = load(draft.path, threads, target)
+        self.draft = draft
+        self.entries = [(model.entry(name), list(draft.inputs[name])) for name in draft.keys]
+        for entry, inputs in self.entries:
+            entry.run_flat(inputs)
+
+    def beside(self, other: _Runner) -> dict[str, tuple[float, float]]:
+        """Microseconds of all kernels of a key in a run of each entry point, of this and the other: medians."""
+        found: dict[str, tuple[float, float]] = {}
+        for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
+            keys = self.draft.keys[entry.name]
+            mine, theirs = _in_turns(
+                lambda e=entry, i=inputs, k=keys: _profile(e, i, k),
+                lambda e=rival, i=rival_inputs, k=other.draft.keys[rival.name]: _profile(e, i, k),
+            )
+            for key in mine[0]:
+                plain, candidate = (
+                    statistics.median(sample.get(key, math.inf) for sample in s) for s in (mine, theirs)
+                )
+                before = found.get(key, (0.0, 0.0))
+                found[key] = before[0] + plain, before[1] + candidate
+        return found
+
+    def runs_beside(self, other: _Runner) -> tuple[float, float]:
+        """Microseconds of a run of every entry point, of this and the other: medians."""
+        total = [0.0, 0.0]
+        for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
+            pair = _in_turns(lambda e=entry, i=inputs: _run(e, i), lambda e=rival, i=rival_inputs: _run(e, i))
+            for side, samples in enumerate(pair):
+                total[side] += statistics.median(samples)
+        return total[0], total[1]
+
+
+def _in_turns(mine: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[list[Any], list[Any]]:
+    """Samples of both, one after the other, for about PAIR_SECONDS; the first ones do not count."""
+    mine()
+    theirs()
+    samples: tuple[list[Any], list[Any]] = ([], [])
+    end = perf_counter() + PAIR_SECONDS
+    while len(samples[0]) < LEAST_RUNS or (perf_counter() < end and len(samples[0]) < MOST_RUNS):
+        samples[0].append(mine())
+        samples[1].append(theirs())
+    return samples
+
+
+def _profile(entry: EntryPoint, inputs: Sequence[Any], keys: Sequence[str | None]) -> dict[str, float]:
+    """Microseconds of one run, by key."""
+    total: dict[str, float] = {}
+    for key, nanoseconds in zip(keys, entry.profile(inputs, 1), strict=True):
+        if key is not None:
+            total[key] = total.get(key, 0.0) + nanoseconds / 1e3
+    return total
+
+
+def _middle(samples: Sequence[Mapping[str, float]], key: str) -> float:
+    return statistics.median(sample.get(key, math.inf) for sample in samples)
+
+
+def _run(entry: EntryPoint, inputs: Sequence[Any]) -> float:
+    start = perf_counter()
+    entry.run_flat(inputs)
+    return 1e6 * (perf_counter() - start)
