@@ -1,9 +1,10 @@
-"""The model in another floating-point type, as `model.to(dtype)` would have it; the user's own model stays as it is."""
+"""The model on the CPU, and in another floating-point type as `model.to(dtype)` would have it; the user's own model
+stays as it is."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,18 +20,37 @@ __all__ = ["in_dtype"]
 
 
 def in_dtype(requests: Sequence[CaptureRequest], dtype: str | None) -> list[CaptureRequest]:
-    """The requests with floating parameters, buffers and example inputs in `dtype` ("bf16"); None changes nothing.
+    """The requests with floating parameters, buffers and example inputs in `dtype` ("bf16"; None: their own), all of
+    them on the CPU, where models are captured.
 
     What several entry points share they share afterwards too.
 
     Raises:
         CompileError: the model cannot be converted: an exported program, or a function that holds modules.
     """
-    if dtype is None:
-        return list(requests)
-    wanted = to_torch(dtype)
     memo: dict[int, Any] = {}
-    return [_converted(request, wanted, dtype, memo) for request in requests]
+    moved = [_moved(request, memo) for request in requests]
+    if dtype is None:
+        return moved
+    wanted = to_torch(dtype)
+    return [_converted(request, wanted, dtype, memo) for request in moved]
+
+
+def _moved(request: CaptureRequest, memo: dict[int, Any]) -> CaptureRequest:
+    """The request with everything on the CPU that is on a GPU."""
+    model = request.model
+    if isinstance(model, torch.nn.Module) and any(_on_gpu(t) for t in (*model.parameters(), *model.buffers())):
+        model = _module(model, lambda t: t.cpu() if _on_gpu(t) else t, memo)
+    leaves = pytree.tree_leaves((request.args, dict(request.kwargs)))
+    if model is request.model and not any(_on_gpu(leaf) for leaf in leaves):
+        return request
+    here = (request.args, dict(request.kwargs))
+    args, kwargs = pytree.tree_map(lambda leaf: leaf.cpu() if _on_gpu(leaf) else leaf, here)
+    return replace(request, model=model, args=args, kwargs=kwargs)
+
+
+def _on_gpu(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda"
 
 
 def _converted(request: CaptureRequest, wanted: torch.dtype, name: str, memo: dict[int, Any]) -> CaptureRequest:
@@ -43,7 +63,7 @@ def _converted(request: CaptureRequest, wanted: torch.dtype, name: str, memo: di
                 hint=f"Export the model itself after model.to(torch.{str(wanted).removeprefix('torch.')}).",
             )
     elif isinstance(model, torch.nn.Module):
-        model = _module(model, wanted, memo)
+        model = _module(model, lambda t: _cast(t, wanted), memo)
     elif _holds_tensors(model):
         raise CompileError(
             f"a function that uses modules of its own cannot be converted to {name}",
@@ -53,18 +73,20 @@ def _converted(request: CaptureRequest, wanted: torch.dtype, name: str, memo: di
     return replace(request, model=model, args=args, kwargs=kwargs)
 
 
-def _module(model: torch.nn.Module, wanted: torch.dtype, memo: dict[int, Any]) -> torch.nn.Module:
+def _module(
+    model: torch.nn.Module, convert: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any]
+) -> torch.nn.Module:
     """A copy of the module whose tensors are converted one by one, never all of them twice; ties stay ties."""
     changed = False
     for tensor in (*model.parameters(), *model.buffers()):
-        if id(tensor) in memo:
-            changed = True
-        elif tensor.is_floating_point() and tensor.dtype != wanted:
-            value = tensor.detach().to(wanted)
-            memo[id(tensor)] = torch.nn.Parameter(value, False) if isinstance(tensor, torch.nn.Parameter) else value
-            changed = True
-        else:
-            memo[id(tensor)] = tensor
+        if id(tensor) not in memo:
+            value = convert(tensor.detach())
+            if value.data_ptr() == tensor.data_ptr() and value.dtype == tensor.dtype and value.device == tensor.device:
+                memo[id(tensor)] = tensor
+            else:
+                memo[id(tensor)] = torch.nn.Parameter(value, False) if isinstance(tensor, torch.nn.Parameter) else value
+            memo[id(memo[id(tensor)])] = memo[id(tensor)]
+        changed |= memo[id(tensor)] is not tensor
     return copy.deepcopy(model, memo) if changed else model
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 
 import pytest
-import torch
 from mycc.compiler.verify.compare import error
 
 from ..helpers.device_programs import device_program, run_interpreted
