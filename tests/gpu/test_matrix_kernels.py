@@ -68,6 +68,7 @@ def gemm_cases(dtype: str) -> list[Case]:
         Case(
             "descriptors_rows", g(rows, 64, 64, dtype), tile(32, 32, 32, descriptors=True, flatten=True), {"rows": 45}
         ),
+        Case("slices", g(20, 24, 96, dtype, slices=3, out_dtype="f32"), tile(16, 16, 16)),
         Case("wider_result", g(32, 32, 32, dtype, out_dtype="f32"), tile(16, 16, 16)),
         Case("chosen", g(200, 136, 72, dtype, bias=True), None),
     ]
@@ -131,6 +132,9 @@ def attention_cases(dtype: str) -> list[Case]:
         Case("dynamic", a(batch, 2, rows, keys, 32, dtype), t(16, 16), {"batch": 2, "rows": 21, "keys": 35}),
         Case("dynamic_causal", a(batch, 2, rows, rows, 32, dtype, causal=True), t(16, 16), {"batch": 2, "rows": 37}),
         Case("dynamic_split", a(1, 2, 4, keys, 32, dtype), t(16, 16, split=3), {"keys": 75}),
+        Case("descriptors", a(2, 2, 40, 64, 32, dtype), t(16, 16, descriptors=True)),
+        Case("descriptors_edges", a(1, 2, 37, 45, 40, dtype, mask="bool"), t(16, 32, descriptors=True)),
+        Case("descriptors_causal", a(1, 4, 50, 50, 32, dtype, kv_heads=2, causal=True), t(16, 16, descriptors=True)),
         Case("chosen", a(1, 2, 40, 72, 64, dtype), None),
         Case("chosen_few_rows", a(1, 2, 1, 512, 32, dtype), None),
     ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, exact_div
 from ...ir.nodes import Attention, Operand
 from .device import Device
 from .emit_triton import Place, TritonEmitter, Value
-from .kernel import Launch
+from .kernel import ALIGNMENT, Launch
 from .matrix import TL, Shared, blocks, count, divides, launch, parameters, precision_text, scalar, times
 from .scope import TritonScope
 from .tiles import AttentionTile
@@ -32,9 +33,11 @@ class AttentionView:
     q_rows: str
     q_mask: str
     k_head: str
+    k_row: str
     k_rows: str
     k_mask: str
     v_head: str
+    v_row: str
     v_rows: str
     v_mask: str
     out_base: str
@@ -43,6 +46,9 @@ class AttentionView:
     out_dtype: str
     dtype: str
     keys: str
+    head_size: str
+    value_size: str
+    tile: AttentionTile
     range_lines: tuple[str, ...]
     begin: str
     whole: str
@@ -62,7 +68,14 @@ class AttentionView:
 
 
 def attention_launch(name: str, node: Attention, device: Device, tile: AttentionTile) -> Launch:
-    """The launch of an attention, cut by `tile`."""
+    """The launch of an attention, cut by `tile`.
+
+    Raises:
+        ValueError: the tile does not fit the node; see attention_misfit().
+    """
+    reason = attention_misfit(node, tile)
+    if reason:
+        raise ValueError(f"{tile}: {reason}")
     scope = TritonScope.of(node)
     rows = _Rows(node, tile, scope)
     keys, tiles = node.keys, blocks(rows.count, tile.m) * rows.products
@@ -91,10 +104,15 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
         q_base=q[0],
         q_rows=q[1],
         q_mask=_loads(masks["d"], "[None, :]"),
+        tile=tile,
+        head_size=scalar(scope, head["d"]),
+        value_size=scalar(scope, head["e"]),
         k_head=rows.head(node.k),
+        k_row=scalar(scope, node.k.strides[2]),
         k_rows=times("keys[None, :]", scope, node.k.strides[2]),
         k_mask=_loads(masks["d"], "[:, None]"),
         v_head=rows.head(node.v),
+        v_row=scalar(scope, node.v.strides[2]),
         v_rows=times("keys[:, None]", scope, node.v.strides[2]),
         v_mask=_loads(masks["e"], "[None, :]"),
         out_base=out[0],
@@ -125,6 +143,17 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
     grid = (tiles, as_index(tile.split), ONE)
     options = (tile.warps, tile.stages)
     return launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, options, device.pdl, shared)
+
+
+def attention_misfit(node: Attention, tile: AttentionTile) -> str:
+    """Why a tile cannot cut a node; empty when it can."""
+    if not tile.descriptors:
+        return ""
+    elements = ALIGNMENT // DTYPES[node.k.buffer.dtype].size
+    indices = [i for o in (node.k, node.v) for i in (o.offset, *o.strides)]
+    if not all(divides(elements, i) for i in indices):
+        return "descriptors need rows that start at multiples of 16 bytes"
+    return ""
 
 
 def packs(node: Attention, tile: AttentionTile) -> bool:

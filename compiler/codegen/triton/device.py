@@ -12,7 +12,7 @@ class Device:
     capability: 90 for sm_90. sms: multiprocessors. shared: bytes of shared memory that one program may have. tflops:
     dense bf16 roof, for estimates, with bandwidth in TB/s. pdl: kernels may be launched before their predecessor has
     ended (griddepcontrol, from sm_90 on). float32: how float32 products are made: "ieee", "tf32x3" (three tf32
-    products: as exact and three times faster, see docs/decisions/float32-products.md) or "tf32".
+    products: as exact and three times faster, see docs/decisions/0009) or "tf32".
     """
 
     capability: int

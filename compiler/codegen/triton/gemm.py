@@ -89,7 +89,7 @@ def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch
     shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
     view = _view(node, device, tile, scope, axes, shared)
     template = "gemm_persistent.py.j2" if tile.descriptors else "gemm_vector.py.j2" if tile.vector else "gemm.py.j2"
-    grid = (minimum(tiles, device.sms) if tile.descriptors else tiles, as_index(tile.split), ONE)
+    grid = (minimum(tiles, device.sms * tile.together) if tile.descriptors else tiles, as_index(tile.split), ONE)
     suffix = f"{tile.m}x{tile.n}x{tile.k}" + (f"_s{tile.split}" if tile.split > 1 else "")
     return launch(f"{name}_{suffix}", template, view, scope, node, grid, (tile.warps, tile.stages), device.pdl, shared)
 

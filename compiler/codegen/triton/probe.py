@@ -56,12 +56,13 @@ def gemm_probe(
     gate: bool = False,
     transposed: bool = False,
     columns_dense: bool = False,
+    slices: int = 0,
     out_dtype: str = "",
 ) -> Probe:
     """y = activation(a b^T + bias) + residual, a [batch, m, k], b [n, k] ([batch, n, k] with batches).
 
     gate: the activated value is multiplied by another tensor. transposed: y is stored [n, m]. columns_dense: b lies as
-    [k, n].
+    [k, n]. slices: y [slices, m, n] has the sums over so many parts of k.
     """
     make = _Builder(dtype)
     rows, lead = as_index(m), tuple(as_index(b) for b in batch)
@@ -94,6 +95,8 @@ def gemm_probe(
     strides_a = (*_dense((*lead, rows, as_index(k)))[:-2], as_index(k), ONE)
     lead_b = _dense((*lead, as_index(n), as_index(k)))[:-2]
     strides_b = (*lead_b, as_index(n), ONE) if columns_dense else (*lead_b, ONE, as_index(k))
+    if slices:
+        return _sliced(make, as_index(m), n, k, slices, out_dtype)
     node = Gemm(
         (*loops, vm, vn),
         (Store(y, place, value),),
@@ -118,6 +121,30 @@ def gemm_probe(
         if residual:
             y = y + t["residual"]
         return y.transpose(-1, -2) if transposed else y
+
+    return Probe(node, make.buffers, make.shapes, reference)
+
+
+def _sliced(make: _Builder, m: Index, n: int, k: int, slices: int, out_dtype: str) -> Probe:
+    part = k // slices
+    y = make.buffer("y", slices, m, n, dtype=out_dtype)
+    s, vm, vn = Var("s", as_index(slices)), Var("m", m), Var("n", as_index(n))
+    node = Gemm(
+        (s, vm, vn),
+        (Store(y, (of(s) * m + of(vm)) * n + of(vn), Acc("acc", "f32")),),
+        Origin(("aten.linear",), ("model.py:1",)),
+        as_index(part),
+        Operand(make.buffers["a"], ZERO, (as_index(part), as_index(k), ONE)),
+        Operand(make.buffers["b"], ZERO, (as_index(part), ONE, as_index(k))),
+        False,
+        Acc("acc", "f32"),
+    )
+
+    def reference(t: Tensors) -> torch.Tensor:
+        import torch
+
+        a, b = (t[name].reshape(-1, slices, part).transpose(0, 1) for name in "ab")
+        return torch.bmm(a, b.transpose(1, 2))
 
     return Probe(node, make.buffers, make.shapes, reference)
 

@@ -21,8 +21,9 @@ class GemmTile:
     """How a matrix product is cut. m, n, k: the tile and the step; n is the sum of `parts` (192 = 128 + 64).
 
     split: programs that share a tile, each a run of k. group: rows of tiles that run together. descriptors: operands
-    come through tensor descriptors, and programs walk over tiles; flatten, specialize: hints for that walk. halves: the
-    tile is finished in two halves. vector: one row of a, multiplied without tensor cores.
+    come through tensor descriptors, and `together` programs of each multiprocessor walk over tiles; flatten,
+    specialize: hints for that walk. halves: the tile is finished in two halves. vector: one row of a, multiplied
+    without tensor cores.
     """
 
     m: int
@@ -33,6 +34,7 @@ class GemmTile:
     split: int = 1
     group: int = 8
     descriptors: bool = False
+    together: int = 1
     flatten: bool = False
     specialize: bool = False
     halves: bool = False
@@ -51,16 +53,22 @@ class GemmTile:
 
 @dataclass(frozen=True)
 class AttentionTile:
-    """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys."""
+    """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys.
+
+    descriptors: keys and values come through tensor descriptors; specialize: a hint for the walk over keys.
+    """
 
     m: int
     n: int
     warps: int = 4
     stages: int = 2
     split: int = 1
+    descriptors: bool = False
+    specialize: bool = False
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}" + (f" split {self.split}" if self.split > 1 else "")
+        split = f" split {self.split}" if self.split > 1 else ""
+        return f"{self.m}x{self.n}{split}" + (" descriptors" if self.descriptors else "")
 
 
 @dataclass(frozen=True)
@@ -227,6 +235,7 @@ def depthwise_tile(node: Conv) -> GemmTile:
 # attention -----------------------------------------------------------------------------------------------------------
 def attention_tile(node: Attention, device: Device) -> AttentionTile:
     """The tile of an attention on a device."""
+    from .attention import attention_misfit
     from .measured import measured_attention
 
     b, h, m, e = node.dims
@@ -234,7 +243,7 @@ def attention_tile(node: Attention, device: Device) -> AttentionTile:
     queries, keys = typical(m.extent), typical(node.keys)
     products, dtype = typical(b.extent) * typical(h.extent), node.q.buffer.dtype
     known = measured_attention(queries, keys, head, products, node.causal, dtype, device)
-    if known is not None:
+    if known is not None and not attention_misfit(node, known):
         return known
     if node.q.buffer.dtype == "f32":
         rows, columns = (32, 32) if head > 64 else (64, 32)
