@@ -7,7 +7,7 @@ the loop; the others to `body`. `part` prints the last, partial vector with `cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.dtypes import DTYPES
@@ -31,6 +31,7 @@ class Emitter:
     part: bool = False
     accs: dict[str, str] = field(default_factory=dict)  # accumulator -> C++ name
     vector_accs: frozenset[str] = frozenset()
+    turned: Mapping[Load, str] = field(default_factory=dict)  # loads across the lanes -> where they lie in a block
     pre: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
     _done: dict[Expr, Printed] = field(default_factory=dict)
@@ -175,6 +176,8 @@ class Emitter:
 
     # memory ----------------------------------------------------------------------------------------------------------
     def _load(self, e: Load) -> str:
+        if e in self.turned:
+            return f"load_part({self.turned[e]}, count)" if self.part else f"load({self.turned[e]})"
         name = self.scope.buffer(e.buffer)
         if e.buffer in self.scope.locals and e.buffer.size == ONE:
             return name

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const
 from ..ir.index import ONE, Var, as_index, of, product
-from ..ir.nodes import Buffer, Fold, Map, Nest, Node, Reduce
+from ..ir.nodes import Buffer, Fold, Map, Nest, Reduce
 from ..schedule.loops import SCALAR_FOLDS, vector_loop
 from .collapse import collapse
 from .emit import Emitter, literal
 from .scope import Scope
+from .statements import emit_stores, lanes_view
+from .tile_views import cross_loop, tile_view
 from .views import (
     ArgFold,
     FlatKernel,
@@ -28,7 +30,6 @@ from .views import (
 )
 
 UNROLL = 4  # accumulators of a row reduction
-LONGEST_VECTOR = 16
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
@@ -54,6 +55,8 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     if isinstance(node, Map) and vector is not None and node.dims == (vector,):
         lanes = _map_lanes(node, vector, scope)
         return FlatKernel("map_flat.cpp.j2", comment, scope.params(), lanes)
+    if isinstance(node, Map) and vector is not None and (cross := cross_loop(node, vector)) is not None:
+        return tile_view(node, vector, cross, comment)
     kept = [v for v in node.dims if v is not vector]
     parallel, inner = _split_rows(kept, vector in node.dims)
     rows = _loops(parallel, scope, Emitter(scope, None))
@@ -101,30 +104,16 @@ def map_stage(node: Map, vector: Var | None, scope: Scope, loops: tuple[Loop, ..
     if vector is not None:
         return MapStage(loops, _map_lanes(node, vector, scope))
     emitter = Emitter(scope, None)
-    _emit_stores(emitter, node)
+    emit_stores(emitter, node)
     return MapStage(loops, None, (*emitter.pre, *emitter.body))
-
-
-def _emit_stores(emitter: Emitter, node: Node) -> None:
-    emitter.count_uses(s.value for s in node.stores)
-    for store in node.stores:
-        emitter.store(store)
-
-
-def _lanes(vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None) -> Lanes:
-    extent = vector.extent
-    whole = extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
-    return Lanes(
-        name or scope.loop(vector), full.index(extent), tuple(full.pre), tuple(full.body), tuple(part.body), whole
-    )
 
 
 def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
     scope.loop(vector)
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
-    _emit_stores(full, node)
-    _emit_stores(part, node)
-    return _lanes(vector, scope, full, part)
+    emit_stores(full, node)
+    emit_stores(part, node)
+    return lanes_view(vector, scope, full, part)
 
 
 def _fold_view(fold: Fold, name: str, value: str, value_part: str) -> FoldView:
@@ -155,8 +144,8 @@ def _row_fold(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) 
         value, tail = full.lanes(fold.value), part.lanes(fold.value)
         folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
     finish = Emitter(scope, None, accs=names)
-    _emit_stores(finish, node)
-    return RowFold(loops, outer, _lanes(vector, scope, full, part), tuple(folds), (*finish.pre, *finish.body))
+    emit_stores(finish, node)
+    return RowFold(loops, outer, lanes_view(vector, scope, full, part), tuple(folds), (*finish.pre, *finish.body))
 
 
 def _lane_fold(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:
@@ -173,9 +162,9 @@ def _lane_fold(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope:
         folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
     moving = frozenset(f.acc.name for f in node.folds) if vector is not None else frozenset()
     end, end_part = (Emitter(scope, vector, p, names, moving) for p in (False, True))
-    _emit_stores(end, node)
-    _emit_stores(end_part, node)
-    lanes = _lanes(vector, scope, end, end_part) if vector is not None else None
+    emit_stores(end, node)
+    emit_stores(end_part, node)
+    lanes = lanes_view(vector, scope, end, end_part) if vector is not None else None
     return LaneFold(
         loops,
         outer,
@@ -199,7 +188,7 @@ def _arg_fold(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFold:
         place = place * v.extent + of(v)
     text = emitter.index(place)
     finish = Emitter(scope, None, accs=names)
-    _emit_stores(finish, node)
+    emit_stores(finish, node)
     return ArgFold(
         loops,
         outer,

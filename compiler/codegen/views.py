@@ -179,6 +179,32 @@ class FlatKernel:
 
 
 @dataclass(frozen=True)
+class TileView:
+    """A block of an operand, turned: where it starts in memory and the step between its rows there."""
+
+    name: str
+    type: str
+    source: str
+    step: str
+
+
+@dataclass(frozen=True)
+class TileKernel:
+    """A map over blocks of `rows` x `columns` elements of the loops `row` and `lanes`, within the outer loops."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    outer: tuple[Loop, ...]
+    count: str  # of all outer loops
+    row: Loop
+    rows: int
+    columns: int
+    tiles: tuple[TileView, ...]
+    lanes: Lanes
+
+
+@dataclass(frozen=True)
 class Epilogue:
     """How a structured kernel finishes elements (z, m, n .. n + count - 1)."""
 
@@ -242,4 +268,4 @@ class RoutineKernel:
     arguments: tuple[str, ...]
 
 
-KernelView = ScatterKernel | RoutineKernel | LoopKernel | FlatKernel | GemmKernel | AttentionKernel
+KernelView = ScatterKernel | RoutineKernel | LoopKernel | FlatKernel | TileKernel | GemmKernel | AttentionKernel

@@ -35,7 +35,8 @@ q = torch.randn(2, 4, 5, 16)
 #: golden -> (templates that it shows, function, inputs, modules, dynamic batch)
 KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Module, ...], bool]] = {
     "map_flat": ("map_flat", lambda a: torch.relu(a) * 2, (x,), (), True),
-    "map_rows": ("rows", lambda a: a.transpose(1, 2) + 1, (x,), (), False),
+    "map_rows": ("rows", lambda a: a + a[:, :1], (x,), (), False),
+    "map_tiles": ("map_tiles", lambda a: a.transpose(1, 2) + 1, (x,), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (x,), (), False),
     "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),
     "arg_fold": ("rows", lambda a: a.argmax(-1), (x,), (), False),

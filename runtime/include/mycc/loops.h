@@ -25,6 +25,8 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
   return rows > 1 ? rows : 1;
 }
 
+MYCC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* Memory of one row of intermediate results; NULL when there is none (the runtime has recorded the failure). */
 template <class T> inline T *row_scratch(const mycc_host *host, int32_t worker, int64_t elements) {
   return (T *)host->scratch(host->ctx, worker, (size_t)elements * sizeof(T));

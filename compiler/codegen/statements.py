@@ -1,0 +1,26 @@
+"""Statements of loop bodies: a node's stores in front of the vector loop, for full and for partial vectors."""
+
+from __future__ import annotations
+
+from ..ir.index import Var
+from ..ir.nodes import Node
+from .emit import Emitter
+from .scope import Scope
+from .views import Lanes
+
+LONGEST_VECTOR = 16
+
+
+def emit_stores(emitter: Emitter, node: Node) -> None:
+    emitter.count_uses(s.value for s in node.stores)
+    for store in node.stores:
+        emitter.store(store)
+
+
+def lanes_view(vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None) -> Lanes:
+    """What two emitters made of the same stores, as the vector loop over `vector`."""
+    extent = vector.extent
+    whole = extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
+    return Lanes(
+        name or scope.loop(vector), full.index(extent), tuple(full.pre), tuple(full.body), tuple(part.body), whole
+    )
