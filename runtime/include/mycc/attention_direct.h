@@ -16,11 +16,6 @@ constexpr int64_t kDirectRows = 8;    /* most rows of a task; up to here packing
 constexpr int64_t kDirectBlock = 128; /* keys of a block */
 constexpr int64_t kScoreKeys = 4;     /* keys whose dot products with a row are formed together */
 constexpr int64_t kValueKeys = 8;     /* keys whose values are added to a row together */
-constexpr int64_t kAhead = 8;         /* keys fetched ahead: rows that lie apart are no stream for the hardware */
-
-inline void fetch(const float *row, int64_t size) {
-  for (int64_t i = 0; i < size; i += 16) __builtin_prefetch(row + i);
-}
 
 /* s[0..3] = q . k0 .. q . k3. */
 inline void dot_4(const float *q, const float *const k[kScoreKeys], int64_t size, float *s) {
@@ -116,7 +111,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
       float *s = scratch.scores + r * kDirectBlock;
       seen[r] = max64(0, min64(keys, rows.visible(r) - n0));
       if (seen[r] > 0) score(rows.batch, rows.head(r), rows.query(r), n0, s, seen[r]);
-      factor[r] = softmax_step(s, seen[r], 0, &state[r]);
+      factor[r] = softmax_step(s, seen[r], 0, seen[r] > 0 ? row_maximum(s, seen[r]) : -kInfinity, &state[r]);
     }
     __builtin_memset(scratch.sums, 0, size_t(rows.count * values) * sizeof(float));
     for (int64_t j = 0; j < keys; j += kValueKeys) {

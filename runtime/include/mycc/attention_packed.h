@@ -44,7 +44,10 @@ inline void pack_keys(const Rows &rows, int64_t n0, int64_t count, float *panels
   for (int64_t n = 0; n < round_up(count, kPanel); n += 4) {
     float *to = panels + n / kPanel * size * kPanel + n % kPanel;
     const float *from[4];
-    for (int64_t j = 0; j < 4; ++j) from[j] = rows.k(n0 + min64(n + j, last));
+    for (int64_t j = 0; j < 4; ++j) {
+      from[j] = rows.k(n0 + min64(n + j, last));
+      fetch(from[j] + kAhead * rows.args->k_row, size);
+    }
     int64_t i = 0;
     for (; i + 4 <= size; i += 4) {
       transpose_4x4(from[0] + i, from[1] + i, from[2] + i, from[3] + i, to + i * kPanel);
@@ -59,6 +62,7 @@ inline void pack_values(const Rows &rows, int64_t n0, int64_t count, float *pane
   const int64_t size = rows.args->value_size, whole = size / kPanel * kPanel;
   for (int64_t n = 0; n < count; ++n) {
     const float *from = rows.v(n0 + n);
+    fetch(from + kAhead * rows.args->v_row, size);
     float *to = panels + n * kPanel;
     for (int64_t i = 0; i < whole; i += kPanel, to += count * kPanel)
       for (int64_t j = 0; j < kPanel; j += W) store(to + j, load(from + i + j));
@@ -168,6 +172,29 @@ inline void value_tiles(const Rows &rows, const Block &block, const PackedPlan &
   }
 }
 
+/* scores[row] become the exponentials that value_tiles() needs, o[row] is scaled to the new maximum. Maxima first, for
+ * all rows: a row's exponentials wait for its maximum, other rows fill the time. */
+template <class Score>
+void softmax_rows(const Rows &rows, const Block &block, const Score &score, const PackedPlan &plan,
+                  const PackedScratch &scratch) {
+  float maxima[kRowBlock];
+  int64_t seen[kRowBlock];
+  for (int64_t i = 0; i < block.count; ++i) {
+    const int64_t r = block.r0 + i;
+    seen[i] = max64(0, min64(block.keys, rows.visible(r) - block.n0));
+    float *s = scratch.scores + i * plan.score_stride;
+    if (seen[i] == 0) continue;
+    score(rows.batch, rows.head(r), rows.query(r), block.n0, s, seen[i]);
+    maxima[i] = row_maximum(s, seen[i]);
+  }
+  for (int64_t i = 0; i < block.count; ++i) {
+    const int64_t r = block.r0 + i;
+    float *s = scratch.scores + i * plan.score_stride;
+    const float factor = softmax_step(s, seen[i], block.keys, maxima[i], &scratch.state[r]);
+    if (block.n0 > 0 && factor != 1.0f) scale_row(scratch.o + r * plan.values, factor, plan.values);
+  }
+}
+
 /* All rows of a task against all keys that they see. */
 template <class Score>
 void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan, const PackedScratch &scratch) {
@@ -182,13 +209,7 @@ void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan,
       const Block block = {r0, min64(kRowBlock, rows.count - r0), n0, keys};
       if (rows.visible(r0, block.count) <= n0) continue;
       score_tiles(rows, block, plan, scratch);
-      for (int64_t i = 0; i < block.count; ++i) {
-        const int64_t r = r0 + i, seen = max64(0, min64(keys, rows.visible(r) - n0));
-        float *s = scratch.scores + i * plan.score_stride;
-        if (seen > 0) score(rows.batch, rows.head(r), rows.query(r), n0, s, seen);
-        const float factor = softmax_step(s, seen, keys, &scratch.state[r]);
-        if (n0 > 0 && factor != 1.0f) scale_row(scratch.o + r * plan.values, factor, plan.values);
-      }
+      softmax_rows(rows, block, score, plan, scratch);
       value_tiles(rows, block, plan, scratch);
     }
   }

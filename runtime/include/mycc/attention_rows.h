@@ -32,6 +32,11 @@ struct NoScore {
 namespace attention_detail {
 
 constexpr float kInfinity = __builtin_inff();
+constexpr int64_t kAhead = 8; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
+
+inline void fetch(const float *row, int64_t size) {
+  for (int64_t i = 0; i < size; i += 16) __builtin_prefetch(row + i);
+}
 
 /* Rows first .. first + count - 1 of the query rows of a (batch, key head). Row r of them all is query r % queries of
  * the (r / queries)-th head of the group. */
@@ -74,6 +79,7 @@ inline void copy_queries(const Rows &rows, float *q) {
   const float scale = rows.args->scale;
   for (int64_t r = 0; r < rows.count; ++r, q += size) {
     const float *from = rows.q(r);
+    fetch(from + kAhead * rows.args->q_row, size);
     int64_t i = 0;
     for (; i + W <= size; i += W) store(q + i, load(from + i) * scale);
     if (i < size) store_part(q + i, load_part(from + i, int(size - i)) * scale, int(size - i));
@@ -96,27 +102,44 @@ MYCC_INLINE vf32 exp_negative(vf32 x) {
   return x < kLowest ? vf32{} : p * from_bits(bits(shifted) << 23);
 }
 
-/* One step of the online softmax: s[0..count-1] become exp(s - new maximum), s[count..padded-1] zero; s has room for
- * whole vectors. Returns the factor by which the sums over earlier keys have to be multiplied. */
-inline float softmax_step(float *s, int64_t count, int64_t padded, RowState *state) {
-  const int64_t end = round_up(count, W);
-  for (int64_t i = count; i < end; ++i) s[i] = -kInfinity;
-  for (int64_t i = end; i < padded; ++i) s[i] = 0.0f;
-  if (count == 0) return 1.0f;
-
-  /* A NaN may get lost among the maxima; the sum keeps it. */
-  vf32 best = load(s);
-  for (int64_t i = W; i < end; i += W) {
+/* The largest of s[0..count-1]; s has room for whole vectors, whose rest becomes -inf. A NaN may get lost: the sum of
+ * the exponentials keeps it. */
+inline float row_maximum(float *s, int64_t count) {
+  const int64_t whole = count / W * W;
+  vf32 best = splat(-kInfinity), other = best;
+  int64_t i = 0;
+  for (; i + 2 * W <= whole; i += 2 * W) {
+    const vf32 x = load(s + i), y = load(s + i + W);
+    best = best > x ? best : x;
+    other = other > y ? other : y;
+  }
+  if (i < whole) {
     const vf32 x = load(s + i);
     best = best > x ? best : x;
   }
-  const float high = reduce_max(best);
+  if (whole < count) {
+    for (int64_t j = count; j < whole + W; ++j) s[j] = -kInfinity;
+    const vf32 x = load(s + whole);
+    other = other > x ? other : x;
+  }
+  return reduce_max(best > other ? best : other);
+}
+
+/* One step of the online softmax, with the maximum of s[0..count-1] given: s[0..count-1] become exp(s - new maximum),
+ * those up to `padded` zero; s has room for whole vectors. Returns the factor by which the sums over earlier keys have
+ * to be multiplied. */
+inline float softmax_step(float *s, int64_t count, int64_t padded, float high, RowState *state) {
+  const int64_t end = round_up(count, W);
+  for (int64_t i = end; i < padded; i += W) store(s + i, vf32{});
+  if (count == 0) return 1.0f;
   const float maximum = state->maximum > high ? state->maximum : high;
   const float shift = maximum == -kInfinity ? 0.0f : maximum; /* all masked so far: exp(-inf - 0) = 0 */
-
-  for (int64_t i = 0; i < end; i += W) store(s + i, exp_negative(load(s + i) - shift));
-  vf32 total = load(s); /* a loop of its own: GCC would keep the sum in memory, for the constants of exp */
-  for (int64_t i = W; i < end; i += W) total = total + load(s + i);
+  vf32 total = {};
+  for (int64_t i = 0; i < end; i += W) {
+    const vf32 e = exp_negative(load(s + i) - shift);
+    store(s + i, e);
+    total = total + e;
+  }
   float factor = 1.0f;
   if (maximum != state->maximum) {
     factor = state->maximum == -kInfinity ? 0.0f : exp_negative(splat(state->maximum - shift))[0];
