@@ -13,6 +13,7 @@ from ..ir.dtypes import from_torch
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, cast
 from ..ir.index import ONE, ZERO, Index, Var, as_index, of, product
 from ..ir.nodes import AnyNode, Buffer, Fold, Map, Origin, Reduce, Store
+from ..tune.choices import NO_CHOICES, Choices
 from .constants import Constant, Dense, Layout
 from .shapes import Sizes
 from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, reshape
@@ -35,6 +36,7 @@ class Builder:
     #: graph constants that a GEMM reads, with the layout they are stored in
     packed: dict[str, Layout] = field(default_factory=dict)
     winograd: WinogradChoice = "f23"
+    choices: Choices = NO_CHOICES
     #: buffers that are a tensor with zeros around it: both, and how many zeros are in front of each dimension
     _padded: dict[Buffer, tuple[Tensor, Tensor, tuple[int, ...]]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)

@@ -16,6 +16,8 @@ from ..ir.dtypes import from_torch
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, ZERO, Index, as_index, of
 from ..ir.nodes import Algorithm, Conv, Operand, Store, Window
+from ..tune.keys import conv_key
+from ..tune.space import ALGORITHMS
 from .builder import call, number
 from .constants import ConvPanels, Layout, Taps, TapsLast, WinogradPanels
 from .context import ConstantRef, Context, ints
@@ -177,11 +179,17 @@ def _layout(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Al
 
 
 def _algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
-    """Winograd's for 3x3 windows with stride 1, many channels and a map that is not tiny."""
+    """Winograd's for 3x3 windows with stride 1, many channels and a map that is not tiny; or what was chosen."""
     choice = ctx.builder.winograd
     plain = window.kernel == (3, 3) and window.stride == window.dilation == (1, 1) and window.groups == 1
     if choice == "off" or ctx.builder.family != "cpu" or not plain:
         return "direct"
+    order = channels_last(x.rank)
+    key = conv_key(x.dtype, [x.shape[d] for d in order], [shape[d] for d in order], window)
+    chosen = ctx.builder.choices.shared(key, "algorithm", "")
+    for algorithm in ALGORITHMS[choice]:
+        if algorithm == chosen:
+            return algorithm
     if min(ctx.integer(x.shape[1]), ctx.integer(shape[1])) < WINOGRAD_CHANNELS:
         return "direct"
     pixels = (shape[2] * shape[3]).constant

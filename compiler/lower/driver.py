@@ -19,6 +19,7 @@ from ..capture.source_lines import origin as source_origin
 from ..ir.dtypes import from_torch
 from ..ir.index import Size, product
 from ..ir.nodes import Buffer, Origin, Program
+from ..tune.choices import NO_CHOICES, Choices
 from . import (  # noqa: F401
     attention,
     conv,
@@ -68,12 +69,14 @@ def lower(
     layouts: Mapping[str, Layout] | None = None,
     family: Family = "cpu",
     winograd: WinogradChoice = "f23",
+    choices: Choices = NO_CHOICES,
 ) -> Lowered:
     """One entry point's graph as loop IR; CompileError names every operator that has no lowering.
 
     layouts: of constants that several entry points share (layout.shared_layouts); None: this one's own choice.
     family: of the targets that the program is for: they differ in the layouts of weights and in the types of products.
     winograd: which of Winograd's convolutions may be chosen on a CPU.
+    choices: of algorithms, where the tuner or a lock file overrules the cost model.
     """
     missing = unsupported(graph)
     if missing:
@@ -83,7 +86,7 @@ def lower(
             hint="Rewrite these lines with operators that mycc knows (docs/architecture.md lists the families).",
         )
     sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
-    builder = Builder(sizes, family, winograd=winograd)
+    builder = Builder(sizes, family, winograd=winograd, choices=choices)
     builder.packed.update(layout.shared_layouts([graph], family)[0] if layouts is None else layouts)
     values: dict[torch.fx.Node, Any] = {}
     inputs: list[Buffer] = []

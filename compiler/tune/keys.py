@@ -26,7 +26,7 @@ def kernel_key(node: AnyNode) -> str | None:
             lead = f"batch={product(batch)} " if batch else ""
             return f"{kind} {_dtype(node)} {lead}m={m} n={n} k={node.k}"
         case Conv():
-            return conv_key(_dtype(node), node.in_shape, tuple(v.extent for v in node.dims), node.window)
+            return conv_key(node.x.buffer.dtype, node.in_shape, tuple(v.extent for v in node.dims), node.window)
         case Attention():
             batch, heads, queries, size = (v.extent for v in node.dims)
             sizes = f"batch={batch} heads={heads} kv_heads={node.kv_heads} queries={queries} keys={node.keys}"

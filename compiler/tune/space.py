@@ -6,15 +6,25 @@ and of the row loops' task size; those of the lowering change the layout of weig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from ..ir.index import product
-from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce
+from ..ir.nodes import Algorithm, AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce
 from .choices import Choice, Value
 
-__all__ = ["FAMILIES", "Family", "Parameter", "Situation", "candidates", "family_of", "split"]
+__all__ = [
+    "ALGORITHMS",
+    "FAMILIES",
+    "Family",
+    "Parameter",
+    "Situation",
+    "candidates",
+    "family_of",
+    "split",
+    "unknown_part",
+]
 
 Stage = Literal["lower", "codegen"]
 
@@ -29,11 +39,11 @@ class Situation:
 
 @dataclass(frozen=True)
 class Parameter:
-    """name: a field of the family's struct; default: what the cost model takes, 0 where that depends on the kernel."""
+    """name: a field of the family's struct; values: all that it may take in a choice."""
 
     name: str
     stage: Stage
-    default: Value
+    values: tuple[Value, ...]
     meaning: str
 
 
@@ -54,7 +64,10 @@ class Family:
 
 # -- products ---------------------------------------------------------------------------------------------------------
 
-GEMM_DEPTH, GEMM_GROUP, GEMM_BLOCK = 384, 24 << 10, 320 << 10
+#: the first of each is the cost model's
+GEMM_DEPTHS = (384, 256, 192, 512, 768)
+GEMM_GROUPS = (24 << 10, 16 << 10, 40 << 10)
+GEMM_BLOCKS = (320 << 10, 160 << 10, 640 << 10)
 
 
 def _gemm(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
@@ -62,16 +75,16 @@ def _gemm(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     k, m = node.k.constant, node.dims[-2].extent.constant
     if m == 1:
         return  # read once, at the speed of memory
-    known = {_pieces(k, GEMM_DEPTH)}
-    for depth in (256, 192, 512, 768):
+    known = {_pieces(k, GEMM_DEPTHS[0])}
+    for depth in GEMM_DEPTHS[1:]:
         if _pieces(k, depth) not in known:
             known.add(_pieces(k, depth))
             yield {"depth": depth}
-    for size in (16 << 10, 40 << 10):
+    for size in GEMM_GROUPS[1:]:
         yield {"group_bytes": size}
-    longest = 4 * min(k or GEMM_DEPTH, GEMM_DEPTH)
-    for size in (160 << 10, 640 << 10):
-        if m is None or m > min(size, GEMM_BLOCK) // longest:
+    longest = 4 * min(k or GEMM_DEPTHS[0], GEMM_DEPTHS[0])
+    for size in GEMM_BLOCKS[1:]:
+        if m is None or m > min(size, GEMM_BLOCKS[0]) // longest:
             yield {"block_bytes": size}
 
 
@@ -82,23 +95,27 @@ def _pieces(k: int | None, depth: int) -> int:
 
 # -- convolutions -----------------------------------------------------------------------------------------------------
 
-ALGORITHMS = {"off": ("direct",), "f23": ("direct", "winograd2"), "f43": ("direct", "winograd2", "winograd4")}
+#: what may be chosen for a 3x3 convolution, by the option codegen.winograd
+ALGORITHMS: dict[str, tuple[Algorithm, ...]] = {
+    "off": ("direct",),
+    "f23": ("direct", "winograd2"),
+    "f43": ("direct", "winograd2", "winograd4"),
+}
 
 
 def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     assert isinstance(node, Conv)
     window = node.window
-    if (
-        len(window.kernel) == 2
-        and set(window.kernel) == {3}
-        and {*window.stride, *window.dilation, window.groups} == {1}
-    ):
+    if window.kernel == (3, 3) and {*window.stride, *window.dilation, window.groups} == {1}:
         for algorithm in ALGORITHMS[situation.winograd]:
-            if algorithm != getattr(node, "algorithm", "direct"):
+            if algorithm != node.algorithm:
                 yield {"algorithm": algorithm}
 
 
 # -- attention --------------------------------------------------------------------------------------------------------
+
+
+KEY_BLOCKS, CHUNKS = (384, 256, 128), (24 << 10, 12 << 10, 48 << 10)
 
 
 def _attention(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
@@ -106,38 +123,41 @@ def _attention(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]
     rows, keys = product(v.extent for v in node.dims[1:3]).constant, node.keys.constant
     if rows is not None and rows <= 8:
         return
-    for block in (128, 256, 768):
-        if keys is None or keys > min(block, 384):
+    for block in KEY_BLOCKS[1:]:
+        if keys is None or keys > block:
             yield {"key_block": block}
-    for size in (12 << 10, 48 << 10):
+    for size in CHUNKS[1:]:
         yield {"chunk_floats": size}
 
 
 # -- loops over rows --------------------------------------------------------------------------------------------------
 
 
+TASKS = (16 << 10, 4 << 10, 64 << 10)
+
+
 def _rows(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     """Tasks only matter where threads share them."""
     if situation.threads > 1:
-        for size in (4 << 10, 64 << 10):
+        for size in TASKS[1:]:
             yield {"task": size}
 
 
 FAMILIES = (
     Family("gemm", (Gemm,), "GemmTuning", (
-        Parameter("depth", "codegen", GEMM_DEPTH, "longest block of k; sums of blocks are added up"),
-        Parameter("group_bytes", "codegen", GEMM_GROUP, "panels of a group, which stay in the first cache"),
-        Parameter("block_bytes", "codegen", GEMM_BLOCK, "rows of a block, which stay in the second cache"),
+        Parameter("depth", "codegen", GEMM_DEPTHS, "longest block of k; sums of blocks are added up"),
+        Parameter("group_bytes", "codegen", GEMM_GROUPS, "panels of a group, which stay in the first cache"),
+        Parameter("block_bytes", "codegen", GEMM_BLOCKS, "rows of a block, which stay in the second cache"),
     ), _gemm),
     Family("conv", (Conv,), "", (
-        Parameter("algorithm", "lower", "", "direct, winograd2 or winograd4 (with codegen.winograd=f43)"),
+        Parameter("algorithm", "lower", ALGORITHMS["f43"], "how a 3x3 convolution is computed"),
     ), _conv),
     Family("attention", (Attention,), "AttentionTuning", (
-        Parameter("key_block", "codegen", 384, "most keys of a block of the online softmax"),
-        Parameter("chunk_floats", "codegen", 24 << 10, "queries of a task"),
+        Parameter("key_block", "codegen", KEY_BLOCKS, "most keys of a block of the online softmax"),
+        Parameter("chunk_floats", "codegen", CHUNKS, "queries of a task"),
     ), _attention),
     Family("rows", (Nest, Reduce, Map), "", (
-        Parameter("task", "codegen", 16 << 10, "elements of a task that a thread takes"),
+        Parameter("task", "codegen", TASKS, "elements of a task that a thread takes"),
     ), _rows),
 )  # fmt: skip
 
@@ -158,6 +178,8 @@ def split(choice: Choice, stage: Stage) -> Choice:
     return Choice(tuple((name, value) for name, value in choice.values if name in names))
 
 
-def known(names: Sequence[str]) -> bool:
-    """Whether every name is a parameter."""
-    return set(names) <= {parameter.name for family in FAMILIES for parameter in family.parameters}
+def unknown_part(choice: Choice) -> str | None:
+    """The first part of a choice that is no parameter, or no value that it may have: `depth 7`; None: all is known."""
+    values = {p.name: p.values for family in FAMILIES for p in family.parameters}
+    wrong = (f"{name} {value}" for name, value in choice.values if value not in values.get(name, ()))
+    return next(wrong, None)
