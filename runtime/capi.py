@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .dlpack import CPU, DataType, DlpackArray, dense_strides, managed_tensor
+from .dlpack import (
+    CPU,
+    CUDA,
+    CUDA_MANAGED,
+    DataType,
+    DlpackArray,
+    ManagedTensor,
+    dense_strides,
+    export,
+    managed_tensor,
+)
 from .errors import Error, InputError, LoadError, RunError
 
 __all__ = ["Library", "Model"]
@@ -50,6 +60,34 @@ class _LoadOptions(ctypes.Structure):
         ("threads", c_int32),
         ("check_full", c_int32),
         ("target", c_char_p),
+        ("device", c_char_p),
+        ("launch", c_char_p),
+    ]
+
+
+class _RunOptions(ctypes.Structure):
+    """mycc_run_options."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("has_stream", c_int32),
+        ("stream", c_void_p),
+        ("allocate", c_void_p),
+        ("ctx", c_void_p),
+    ]
+
+
+class _CudaDevice(ctypes.Structure):
+    """mycc_cuda_device."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("major", c_int32),
+        ("minor", c_int32),
+        ("multiprocessors", c_int32),
+        ("l2_bytes", c_int32),
+        ("shared_bytes", c_int32),
+        ("memory", ctypes.c_uint64),
     ]
 
 
@@ -68,8 +106,18 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mycc_input_count": (c_int32, (_HANDLE, c_int32)),
     "mycc_output_count": (c_int32, (_HANDLE, c_int32)),
     "mycc_input": (POINTER(c_char_p), (_HANDLE, c_int32, c_int32)),  # a mycc_port begins with its name
-    "mycc_run": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, _TENSORS, c_int32)),
+    "mycc_model_device": (None, (_HANDLE, POINTER(c_int32), POINTER(c_int32))),
+    "mycc_kernel_count": (c_int32, (_HANDLE, c_int32)),
+    "mycc_kernel_name": (c_char_p, (_HANDLE, c_int32, c_int32)),
+    "mycc_run_with": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, _TENSORS, c_int32, POINTER(_RunOptions))),
+    "mycc_synchronize": (c_int, (_HANDLE,)),
     "mycc_tensor_free": (None, (_TENSORS,)),
+    "mycc_tensor_wait": (c_int, (_TENSORS, c_void_p)),
+    "mycc_tensor_to_device": (c_int, (_HANDLE, _TENSORS, _TENSORS)),
+    "mycc_tensor_to_host": (c_int, (_TENSORS, c_void_p, c_size_t)),
+    "mycc_cuda_count": (c_int32, ()),
+    "mycc_cuda_problem": (c_char_p, ()),
+    "mycc_cuda_device_at": (c_int, (c_int32, POINTER(_CudaDevice))),
     "mycc_profile": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, c_int32, POINTER(c_int64), c_int32)),
     "mycc_memory": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, POINTER(c_int64), POINTER(c_int64))),
 }
@@ -95,20 +143,42 @@ class Library:
             message, _, hint = text.partition("\n  ")
             raise _ERRORS.get(status, RunError)(message, hint=hint or None)
 
-    def load_file(self, path: str, threads: int = 0, check_full: bool = False, target: str | None = None) -> Model:
-        options, handle = _options(threads, check_full, target), _HANDLE()
+    def load_file(
+        self, path: str, threads: int = 0, check_full: bool = False, target: str | None = None,
+        device: str | None = None, launch: str | None = None,
+    ) -> Model:  # fmt: skip
+        options, handle = _options(threads, check_full, target, device, launch), _HANDLE()
         self.check(self.c.mycc_load_file(os.fsencode(path), byref(options), byref(handle)))
         return Model(self, handle, None)
 
-    def load_memory(self, data: Any, threads: int = 0, check_full: bool = False, target: str | None = None) -> Model:
-        options, handle, array = _options(threads, check_full, target), _HANDLE(), np.frombuffer(data, np.uint8)
+    def load_memory(
+        self, data: Any, threads: int = 0, check_full: bool = False, target: str | None = None,
+        device: str | None = None, launch: str | None = None,
+    ) -> Model:  # fmt: skip
+        options, handle = _options(threads, check_full, target, device, launch), _HANDLE()
+        array = np.frombuffer(data, np.uint8)
         self.check(self.c.mycc_load_memory(array.ctypes.data, array.size, byref(options), byref(handle)))
         return Model(self, handle, array)
 
+    @property
+    def cuda_problem(self) -> str:
+        """Why this machine has no NVIDIA device; empty when it has one."""
+        return str(self.c.mycc_cuda_problem().decode())
 
-def _options(threads: int, check_full: bool, target: str | None) -> _LoadOptions:
-    name = target.encode() if target is not None else None
-    return _LoadOptions(ctypes.sizeof(_LoadOptions), threads, int(check_full), name)
+    def cuda_devices(self) -> list[tuple[Any, ...]]:
+        """(name, major, minor, multiprocessors, L2 bytes, shared bytes, memory) of every NVIDIA device."""
+        rows = []
+        for i in range(self.c.mycc_cuda_count()):
+            d = _CudaDevice()
+            self.check(self.c.mycc_cuda_device_at(i, byref(d)))
+            name = d.name.decode()
+            rows.append((name, d.major, d.minor, d.multiprocessors, d.l2_bytes, d.shared_bytes, d.memory))
+        return rows
+
+
+def _options(threads: int, check_full: bool, *names: str | None) -> _LoadOptions:
+    texts = [None if name is None else name.encode() for name in names]
+    return _LoadOptions(ctypes.sizeof(_LoadOptions), threads, int(check_full), *texts)
 
 
 class Model:
@@ -120,41 +190,52 @@ class Model:
         self.manifest: str = self._c.mycc_model_manifest(handle).decode()
         self.target: str = self._c.mycc_model_target(handle).decode()
         self.threads: int = self._c.mycc_model_threads(handle)
+        kind, number = c_int32(), c_int32()
+        self._c.mycc_model_device(handle, byref(kind), byref(number))
+        self.device = "cpu" if kind.value == CPU else f"cuda:{number.value}"
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._c.mycc_unload(self._handle)
 
-    def run(self, entry: int, tensors: Sequence[Any]) -> list[Any]:
-        """Outputs of an entry point, of the kind of the first input."""
-        inputs, _keep = self._import(entry, tensors)
+    def run(self, entry: int, tensors: Sequence[Any], stream: Any = None) -> list[Any]:
+        """Outputs of an entry point, of the kind of the first input, or of the first on a GPU."""
+        place = _Place(self.device != "cpu", stream)
+        inputs, _keep = self._import(entry, tensors, place)
         outputs = (_Tensor * max(1, self._c.mycc_output_count(self._handle, entry)))()
         count = self._c.mycc_output_count(self._handle, entry)
-        self._library.check(self._c.mycc_run(self._handle, entry, inputs, len(tensors), outputs, count))
+        options = _RunOptions(ctypes.sizeof(_RunOptions), int(place.has_stream), place.stream, None, None)
+        status = self._c.mycc_run_with(self._handle, entry, inputs, len(tensors), outputs, count, byref(options))
+        self._library.check(status)
         arrays = [_adopt(self._library, outputs[i]) for i in range(count)]
         torch = sys.modules.get("torch")
-        if torch is not None and tensors and isinstance(tensors[0], torch.Tensor):
+        if torch is not None and tensors and isinstance(tensors[place.device_value], torch.Tensor):
             return [torch.from_dlpack(array) for array in arrays]
         return arrays
 
-    def _import(self, entry: int, tensors: Sequence[Any]) -> tuple[Any, list[Any]]:
+    def _import(self, entry: int, tensors: Sequence[Any], place: _Place) -> tuple[Any, list[Any]]:
         """The inputs as mycc_tensor, and what keeps their memory alive."""
         inputs, kept = (_Tensor * max(1, len(tensors)))(), []
         for index, value in enumerate(tensors):
             try:
-                kept.append(_import(inputs[index], value))
+                kept.append(_import(inputs[index], value, place))
             except _Unfit as reason:
                 port = self._c.mycc_input(self._handle, entry, index)
                 name = port[0].decode() if port else f"input {index}"
                 raise InputError(f"{name}: {reason}") from reason.__cause__
+            if inputs[index].device_type == CUDA:
+                place.note(index)
         return inputs, kept
+
+    def kernels(self, entry: int) -> list[str]:
+        """Names of the kernels, in the order of their times."""
+        count = self._c.mycc_kernel_count(self._handle, entry)
+        return [self._c.mycc_kernel_name(self._handle, entry, i).decode() for i in range(count)]
 
     def profile(self, entry: int, tensors: Sequence[Any], runs: int) -> list[int]:
         """Nanoseconds of each kernel."""
-        import json
-
-        inputs, _keep = self._import(entry, tensors)
-        count = len(json.loads(self.manifest)["entry_points"][entry]["kernels"])
+        inputs, _keep = self._import(entry, tensors, _Place(self.device != "cpu"))
+        count = self._c.mycc_kernel_count(self._handle, entry)
         times = (c_int64 * max(1, count))()
         status = self._c.mycc_profile(self._handle, entry, inputs, len(tensors), runs, times, count)
         self._library.check(status)
@@ -162,31 +243,73 @@ class Model:
 
     def memory(self, entry: int, tensors: Sequence[Any]) -> tuple[int, int]:
         """Bytes of the arena and the largest sum of live bytes."""
-        inputs, _keep = self._import(entry, tensors)
+        inputs, _keep = self._import(entry, tensors, _Place(self.device != "cpu"))
         arena, live = c_int64(), c_int64()
         status = self._c.mycc_memory(self._handle, entry, inputs, len(tensors), byref(arena), byref(live))
         self._library.check(status)
         return arena.value, live.value
+
+    def synchronize(self) -> None:
+        """Waits for all calls on a GPU; raises what failed there."""
+        self._library.check(self._c.mycc_synchronize(self._handle))
+
+    def to_device(self, array: Any) -> DeviceOutput | Any:
+        """A copy where the model runs."""
+        source, target = _Tensor(), _Tensor()
+        _keep = _import(source, array, _Place(False))
+        self._library.check(self._c.mycc_tensor_to_device(self._handle, byref(source), byref(target)))
+        return _adopt(self._library, target)
+
+
+class _Place:
+    """What a call works on: the caller's stream, and which input the outputs are like."""
+
+    def __init__(self, gpu: bool, stream: Any = None) -> None:
+        self.gpu, self.has_stream, self.stream = gpu, stream is not None, 0
+        self.device_value, self._found = 0, False
+        if stream is None:
+            return
+        if not gpu:
+            raise InputError("a package that runs on the CPU takes no stream")
+        for name in ("cuda_stream", "ptr", "__cuda_stream__"):
+            if hasattr(stream, name):
+                stream = getattr(stream, name)
+                stream = stream()[1] if callable(stream) else stream
+                break
+        if not isinstance(stream, int):
+            kind = type(stream).__name__
+            raise InputError(f"stream has to be a CUDA stream of torch or cupy, or its address, not a {kind}")
+        self.stream = stream
+
+    def note(self, index: int) -> None:
+        """An input lies on the device."""
+        self.has_stream = True
+        if not self._found:
+            self._found, self.device_value = True, index
 
 
 class _Unfit(Exception):
     """Why a value cannot be an input; the caller knows its name."""
 
 
-def _import(target: _Tensor, value: Any) -> Any:
+def _import(target: _Tensor, value: Any, place: _Place) -> Any:
     """Describes a value's memory in `target`; returns what keeps that memory alive."""
     if isinstance(value, np.ndarray | np.generic):
         return _import_numpy(target, np.asarray(value))
     if not hasattr(value, "__dlpack__"):
         raise _Unfit(f"has to be a numpy array, a torch tensor or anything with DLPack, not a {type(value).__name__}")
+    on_device = place.gpu and next(iter(value.__dlpack_device__())) in (CUDA, CUDA_MANAGED)
     try:
-        managed, capsule = managed_tensor(value.detach() if hasattr(value, "detach") else value)
+        plain = value.detach() if hasattr(value, "detach") else value
+        # the producer makes our stream wait for its own; 1 is the default stream
+        managed, capsule = managed_tensor(plain, (place.stream or 1) if on_device else None)
     except Exception as error:
         raise _Unfit(f"its DLPack export failed: {error}") from error
     tensor = managed.tensor
     _check_rank(tensor.ndim)
     target.data = (tensor.data or 0) + tensor.byte_offset
-    target.device_type, target.ndim, target.dtype = tensor.device_type, tensor.ndim, tensor.dtype
+    target.device_type, target.device_id = tensor.device_type, tensor.device_id
+    target.ndim, target.dtype = tensor.ndim, tensor.dtype
     target.shape[: tensor.ndim] = tensor.shape[: tensor.ndim]
     strides = tensor.strides[: tensor.ndim] if tensor.strides else dense_strides(tensor.shape[: tensor.ndim])
     target.strides[: tensor.ndim] = strides
@@ -226,9 +349,53 @@ class _Output:
         self._library.c.mycc_tensor_free(byref(self._tensor))
 
 
+class DeviceOutput:
+    """An array of the runtime in the memory of a GPU, for those who speak DLPack; numpy() copies it to the host."""
+
+    __slots__ = ("_library", "_tensor")
+
+    def __init__(self, library: Library, tensor: _Tensor) -> None:
+        self._library, self._tensor = library, tensor
+
+    def __del__(self) -> None:
+        self._library.c.mycc_tensor_free(byref(self._tensor))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._tensor.shape[: self._tensor.ndim])
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy in host memory; bfloat16 as ml_dtypes has it."""
+        code, size = self._tensor.dtype.code, self._tensor.dtype.bits // 8
+        made = np.empty(self.shape, f"{_KINDS[code]}{size}")
+        c = self._library.c
+        self._library.check(c.mycc_tensor_to_host(byref(self._tensor), made.ctypes.data, made.nbytes))
+        if code == _BFLOAT:
+            import ml_dtypes
+
+            return made.view(ml_dtypes.bfloat16)
+        return made
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._tensor.device_type, self._tensor.device_id
+
+    def __dlpack__(self, stream: Any = None, **_: Any) -> Any:
+        if stream != -1:
+            self._library.check(self._library.c.mycc_tensor_wait(byref(self._tensor), 1 if stream is None else stream))
+        own = self._tensor
+        managed = ManagedTensor()
+        managed.tensor.data, managed.tensor.ndim, managed.tensor.dtype = own.data, own.ndim, own.dtype
+        managed.tensor.device_type, managed.tensor.device_id = own.device_type, own.device_id
+        managed.tensor.shape = ctypes.cast(own.shape, POINTER(c_int64))
+        managed.tensor.strides = ctypes.cast(own.strides, POINTER(c_int64))
+        return export(managed, self)
+
+
 def _adopt(library: Library, tensor: _Tensor) -> Any:
     own = _Tensor()
     ctypes.pointer(own)[0] = tensor
+    if own.device_type != CPU:
+        return DeviceOutput(library, own)
     shape = tuple(own.shape[: own.ndim])
     dtype = np.dtype(f"{_KINDS[own.dtype.code]}{own.dtype.bits // 8}")
     interface = {"version": 3, "shape": shape, "typestr": dtype.str, "data": (own.data or 0, False)}

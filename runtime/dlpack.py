@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CPU", "DataType", "DlpackArray", "ManagedTensor", "array_of", "dense_strides", "managed_tensor"]
+__all__ = [
+    "CPU", "CUDA", "CUDA_MANAGED", "DataType", "DlpackArray", "ManagedTensor", "array_of", "dense_strides", "export",
+    "managed_tensor",
+]  # fmt: skip
 
-CPU = 1  # kDLCPU
+CPU, CUDA, CUDA_MANAGED = 1, 2, 13  # kDLCPU, kDLCUDA, kDLCUDAManaged
 
 
 class DataType(ctypes.Structure):
@@ -57,9 +60,12 @@ _NAME = b"dltensor"
 _exported: dict[int, tuple[Any, ...]] = {}  # what an exported tensor needs to stay alive, by its address
 
 
-def managed_tensor(value: Any) -> tuple[ManagedTensor, Any]:
-    """The DLManagedTensor of any object with `__dlpack__`, and the capsule that keeps it alive."""
-    capsule = value.__dlpack__()
+def managed_tensor(value: Any, stream: int | None = None) -> tuple[ManagedTensor, Any]:
+    """The DLManagedTensor of any object with `__dlpack__`, and the capsule that keeps it alive.
+
+    stream: of a GPU, on which the tensor will be read; None for tensors of the CPU.
+    """
+    capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=stream)
     address = _capsule_pointer(capsule, _NAME)
     return ManagedTensor.from_address(address), capsule
 
@@ -93,13 +99,18 @@ class DlpackArray:
         tensor.dtype = DataType(self.code, 8 * self.bits.itemsize, 1)
         tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
         tensor.strides = ctypes.cast(strides, ctypes.POINTER(ctypes.c_int64))
-        managed.deleter = _release
-        address = ctypes.addressof(managed)
-        _exported[address] = (managed, shape, strides, self.bits)
-        return _capsule_new(address, _NAME, _discard)
+        return export(managed, shape, strides, self.bits)
 
     def __repr__(self) -> str:
         return f"DlpackArray(shape={self.shape}, code={self.code}, bits={8 * self.bits.itemsize})"
+
+
+def export(managed: ManagedTensor, *kept: Any) -> Any:
+    """A capsule of a tensor; `kept` lives until its consumer lets go of it."""
+    managed.deleter = _release
+    address = ctypes.addressof(managed)
+    _exported[address] = (managed, *kept)
+    return _capsule_new(address, _NAME, _discard)
 
 
 @_Deleter

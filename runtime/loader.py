@@ -18,7 +18,13 @@ __all__ = ["EntryPoint", "Model", "load"]
 
 
 def load(
-    path_or_bytes: PackageSource, threads: int | None = None, target: str | None = None, check: str = "quick"
+    path_or_bytes: PackageSource,
+    threads: int | None = None,
+    target: str | None = None,
+    check: str = "quick",
+    *,
+    device: Any = None,
+    launch: str | None = None,
 ) -> Model:
     """Loads a package. Its layout and the hashes of all members but the weights are checked before any code of it runs.
 
@@ -27,6 +33,9 @@ def load(
         threads: threads of a call, the caller's included; None: one per available core.
         target: one of the package's targets ("cpu:x86-64-v3"); None: the best that this machine runs.
         check: "quick", or "full" to check the hashes of the weights too (0.3 s per 400 MB and core).
+        device: "cpu", "cuda", "cuda:1" or a torch.device; None: a GPU that the package has code for, else the CPU.
+        launch: how a GPU's kernels are launched: "auto" (None), "direct" one by one, "graph" as CUDA graphs, "debug"
+            one by one and waited for, so that a failure names its kernel.
 
     Raises:
         LoadError: the file is missing, damaged, of an unknown version, or not for this machine.
@@ -36,14 +45,15 @@ def load(
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise LoadError(f"threads has to be a number from 1, not {threads!r}", hint="None takes one per core.")
     library, full = open_library(), check == "full"
+    where = None if device is None else str(device)
     if isinstance(path_or_bytes, bytes | bytearray | memoryview):
-        return Model(library.load_memory(path_or_bytes, threads or 0, full, target))
+        return Model(library.load_memory(path_or_bytes, threads or 0, full, target, where, launch))
     try:
         path = os.fspath(path_or_bytes)
     except TypeError:
         kind = type(path_or_bytes).__name__
         raise LoadError(f"a package is loaded from a path or from bytes, not from a {kind}") from None
-    return Model(library.load_file(path, threads or 0, full, target), path)
+    return Model(library.load_file(path, threads or 0, full, target, where, launch), path)
 
 
 class EntryPoint:
@@ -52,12 +62,16 @@ class EntryPoint:
     Takes numpy arrays, torch tensors or anything with DLPack, strided ones too, and returns the same kind in the
     structure of the original model's result. May be called by many threads at once.
 
+    On a GPU, tensors of the device are read where they are, and the result is on the device too when one of them is;
+    the call returns while the device works. It works in the order of torch's current stream, of the default stream, or
+    of `stream=`: a CUDA stream of torch or cupy, or its address. Host arrays are copied there and the result back.
+
     Raises (on a call):
         InputError: arguments that do not fit the signature.
         RunError: the run itself failed: an index out of range, out of memory.
     """
 
-    __slots__ = ("_arguments", "_build", "_index", "_native", "_plain", "_run", "_symbol_rows", "signature")
+    __slots__ = ("_arguments", "_build", "_index", "_native", "_plain", "_run", "_streams", "_symbol_rows", "signature")
 
     def __init__(self, native: Any, index: int, row: dict[str, Any]) -> None:
         self.signature = Signature.from_manifest(row)
@@ -67,13 +81,16 @@ class EntryPoint:
         self._symbol_rows = row["symbols"]
         self._arguments = Arguments(row["in_tree"], [port.name for port in self.signature.inputs], row["name"])
         self._plain = self._arguments.plain
+        # the word belongs to the model where it has an argument of that name
+        self._streams = native.device != "cpu" and all(port.name != "stream" for port in self.signature.inputs)
         self._build = plan_output(row["out_tree"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        stream = kwargs.pop("stream", None) if kwargs and self._streams else None
         try:
             if len(args) != self._plain or kwargs:
-                return self._build(self._run(self._index, self._arguments.flatten(args, kwargs)))
-            return self._build(self._run(self._index, args))
+                return self._build(self._run(self._index, self._arguments.flatten(args, kwargs), stream))
+            return self._build(self._run(self._index, args, stream))
         except InputError as error:
             self._arguments.flatten(args, kwargs)  # names an argument that is no tensor at all
             raise self._named(error) from None
@@ -92,10 +109,15 @@ class EntryPoint:
     def name(self) -> str:
         return self.signature.name
 
-    def run_flat(self, tensors: Sequence[Any]) -> list[Any]:
+    def run_flat(self, tensors: Sequence[Any], stream: Any = None) -> list[Any]:
         """Runs on the tensors of the flattened inputs; returns the flat list of outputs."""
-        outputs: list[Any] = self._run(self._index, tensors)
+        outputs: list[Any] = self._run(self._index, tensors, stream)
         return outputs
+
+    @property
+    def kernels(self) -> list[str]:
+        """Names of the kernels (on a GPU: of the launches), in order of execution."""
+        return list(self._native.kernels(self._index))
 
     def sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         """The size symbols' values at these shapes of the flattened inputs."""
@@ -104,7 +126,7 @@ class EntryPoint:
         }
 
     def profile(self, tensors: Sequence[Any], runs: int = 1) -> list[int]:
-        """Nanoseconds of each kernel (order of the manifest's list), averaged over `runs` runs on flat inputs."""
+        """Nanoseconds of each of `kernels`, averaged over `runs` runs on flat inputs."""
         return list(self._native.profile(self._index, tensors, runs))
 
     def memory(self, tensors: Sequence[Any]) -> tuple[int, int]:
@@ -123,17 +145,19 @@ class Model(EntryPoint):
         signature: inputs, outputs and sizes of the first entry point.
         manifest: manifest.json as a dictionary.
         target: the target that was chosen, e.g. "cpu:x86-64-v3".
+        device: where it runs: "cpu", "cuda:0".
         threads: threads of a call, the caller's included.
         path: the package's path; None when it was loaded from bytes.
     """
 
-    __slots__ = ("__weakref__", "_others", "manifest", "path", "target", "threads")
+    __slots__ = ("__weakref__", "_others", "device", "manifest", "path", "target", "threads")
 
     def __init__(self, native: Any, path: str | None = None) -> None:
         import json
 
         self.manifest: dict[str, Any] = json.loads(native.manifest)
         self.target: str = native.target
+        self.device: str = native.device
         self.threads: int = native.threads
         self.path = path
         rows = self.manifest["entry_points"]
@@ -153,6 +177,20 @@ class Model(EntryPoint):
             names = ", ".join(self.entries)
             raise InputError(f"the package has no entry point '{name}'", hint=f"It has: {names}.") from None
 
+    def to_device(self, array: Any) -> Any:
+        """A copy of a host array where the model runs: on a GPU an array with DLPack and numpy(), which calls take
+        without a copy."""
+        return self._native.to_device(array)
+
+    def synchronize(self) -> None:
+        """Waits until all calls have ended on the GPU.
+
+        Raises:
+            RunError: a kernel has failed; its name is said.
+        """
+        self._native.synchronize()
+
     def __repr__(self) -> str:
         entries = "\n".join(str(entry.signature) for entry in self.entries.values())
-        return f"<mycc model {self.manifest['name']} for {self.target}, {self.threads} threads>\n{entries}"
+        where = f"{self.threads} threads" if self.device == "cpu" else self.device
+        return f"<mycc model {self.manifest['name']} for {self.target}, {where}>\n{entries}"

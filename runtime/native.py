@@ -150,11 +150,11 @@ def _import_extension(name: str, path: str) -> ModuleType:
 
 def _packaged_library(archive: Archive) -> str:
     """Path of the package's libmycc.so for this kind of CPU; every copy runs on the oldest CPU of its kind."""
-    machine = os.uname().machine
-    prefix = {"x86_64": "x86-64", "arm64": "aarch64"}.get(machine, machine)
+    machine = {"arm64": "aarch64"}.get(os.uname().machine, os.uname().machine)
+    prefix = {"x86_64": "x86-64"}.get(machine, machine)
     targets = archive.manifest["targets"]
     for row in targets:
-        if row["isa"].startswith(prefix):
+        if row.get("arch") == machine or row["isa"].startswith(prefix):
             archive.check(row["loader"])
             return _code_file(archive.read(row["loader"]), LIBRARY)
     names = ", ".join(row["target"] for row in targets)

@@ -61,7 +61,10 @@ def package(program: bytes, *chips: str, cpu: bytes | None = None, image: bytes 
     rows, members = [], {}
     for chip in chips:
         folder = f"lib/cuda-{chip}"
-        members |= {f"{folder}/model.so": program, f"{folder}/kernels.bin": image.replace(b"sm_90", chip.encode().ljust(5))}
+        members |= {
+            f"{folder}/model.so": program,
+            f"{folder}/kernels.bin": image.replace(b"sm_90", chip.encode().ljust(5)),
+        }
         names = {"library": f"{folder}/model.so", "images": f"{folder}/kernels.bin", "loader": "", "glibc": "2.17"}
         rows.append(
             {"target": f"cuda:{chip}", "family": "cuda", "isa": f"cuda-{chip}", "arch": os.uname().machine, **names}

@@ -106,6 +106,58 @@ def test_tensors_that_do_not_fit_are_refused_by_name(driver_path: Path, gpu_pack
     np.testing.assert_array_equal(model("chain", X), 120 * X)
 
 
+@in_child
+def test_through_ctypes(driver_path: Path, gpu_package: bytes) -> None:
+    driver = Driver(driver_path)
+    model = Loaded(gpu_package, interface="ctypes", device="cuda:0", launch="graph")
+    assert (model.native.device, model.native.target) == ("cuda:0", "cuda:sm_90")
+    np.testing.assert_array_equal(model("chain", X), 120 * X)
+    driver.context()
+    stream = driver.stream()
+    x = driver.array(X)
+    y = model("chain", x, stream=stream)
+    assert x.streams == [stream]
+    assert y.__dlpack_device__() == (2, 0)
+    z = model("chain", y)
+    np.testing.assert_array_equal(y.numpy(), 120 * X)
+    np.testing.assert_array_equal(z.numpy(), 14400 * X)
+    np.testing.assert_array_equal(model("chain", model.native.to_device(X)).numpy(), 120 * X)
+    assert model.native.kernels(1) == ["scale_a", "scale_b", "scale_c", "scale_d"]
+    assert len(model.native.profile(1, [X], 2)) == 4
+    assert model.native.memory(1, [x]) == (256, 256)
+    a, b = model("pair", X, x)
+    np.testing.assert_array_equal(a.numpy() + b.numpy(), 9 * X)
+    model("lookup", driver.array(np.array([7], np.int64)))
+    assert "index out of range" in refused(RunError, model.native.synchronize)
+    assert "x: is not dense" in refused(InputError, lambda: model("affine", driver.array(X.reshape(4, 6).T)))
+    assert "stream has to be" in refused(InputError, lambda: model("chain", x, stream="x"))
+    del y, z, a, b
+    driver.synchronize()
+    assert driver.log == ""
+
+
+@in_child
+def test_through_the_loader(driver_path: Path, gpu_package: bytes) -> None:
+    import mycc
+
+    driver = Driver(driver_path)
+    model = mycc.load(gpu_package, device="cuda", launch="direct")
+    assert (model.device, model.target) == ("cuda:0", "cuda:sm_90")
+    assert "for cuda:sm_90, cuda:0>" in repr(model)
+    chain = model.entry("chain")
+    x = model.to_device(X)
+    assert x.shape == (24,)
+    np.testing.assert_array_equal(chain(x)[0].numpy(), 120 * X)
+    driver.context()
+    stream = driver.stream()
+    (y,) = chain(x, stream=stream)
+    model.synchronize()
+    np.testing.assert_array_equal(y.numpy(), 120 * X)
+    np.testing.assert_array_equal(chain(X)[0], 120 * X)
+    assert chain.kernels == ["scale_a", "scale_b", "scale_c", "scale_d"]
+    assert "takes no stream" not in refused(InputError, lambda: chain(X, stream="x"))
+
+
 # ---- launches
 
 
