@@ -154,7 +154,8 @@ def _packaged_library(archive: Archive) -> str:
     prefix = {"x86_64": "x86-64"}.get(machine, machine)
     targets = archive.manifest["targets"]
     for row in targets:
-        if row.get("arch") == machine or row["isa"].startswith(prefix):
+        gpu = row["target"].startswith("cuda:")  # its host program runs on every CPU of the kind
+        if row["arch"] == machine if gpu else row["isa"].startswith(prefix):
             archive.check(row["loader"])
             return _code_file(archive.read(row["loader"]), LIBRARY)
     names = ", ".join(row["target"] for row in targets)
