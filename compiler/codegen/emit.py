@@ -15,10 +15,11 @@ from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load
 from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var
 from ..ir.nodes import Store
 from ..ir.ops import OPS, Precedence, Printed, spell
-from .lanes import depends, lane_stride
+from .lanes import ALIGNMENT, depends, lane_stride
 from .scope import Scope
 
 MAX_INLINE = 72  # longer expressions get a name
+STREAMED_BYTES = 1 << 25  # results from here on are written past the caches
 ARITHMETIC = ("add", "sub", "mul", "div")
 
 
@@ -75,8 +76,11 @@ class Emitter:
             self.body.append(self._scalar_store(s, value))
             return
         text = value.text if self.moves(s.value) else f"splat({value.text})"
-        if stride == ONE:
-            self.body.append(f"store_part({target}, {text}, count);" if self.part else f"store({target}, {text});")
+        if stride == ONE and self.part:
+            self.body.append(f"store_part({target}, {text}, count);")
+        elif stride == ONE:
+            past = ", streams" if self._streams(s) else ""
+            self.body.append(f"store({target}, {text}{past});")
         elif stride is not None and stride.terms:
             step = self.index(stride)
             self.body.append(
@@ -86,6 +90,19 @@ class Emitter:
             )
         else:
             raise ValueError(f"store to {s.buffer} at {s.index} has no vector form")
+
+    def _streams(self, s: Store) -> bool:
+        """Whether the result is so large that it goes past the caches; its vectors have to be aligned."""
+        if not self.scope.may_stream or s.buffer in self.scope.locals:
+            return False
+        size = (s.buffer.size * DTYPES[s.buffer.dtype].size).constant
+        if size is None or size < STREAMED_BYTES:
+            return False
+        assert self.vector is not None
+        if any(c % ALIGNMENT for c in s.index.without(self.vector).terms.values()):
+            return False
+        self.scope.streamed[s.buffer] = None
+        return True
 
     def _scalar_store(self, s: Store, value: Printed) -> str:
         name = self.scope.buffer(s.buffer)

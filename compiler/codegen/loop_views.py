@@ -47,14 +47,14 @@ FOLDS: dict[str, tuple[str, str, dict[str, float | int | bool]]] = {
 
 def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView:
     """The view of a kernel made of loops."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), may_stream=True)
     if isinstance(node, Nest):
         return _nest(node, scope, comment)
     node = collapse(node)
     vector = vector_loop(node)
     if isinstance(node, Map) and vector is not None and node.dims == (vector,):
         lanes = _map_lanes(node, vector, scope)
-        return FlatKernel("map_flat.cpp.j2", comment, scope.params(), lanes)
+        return FlatKernel("map_flat.cpp.j2", comment, scope.params(), lanes, scope.streams())
     if isinstance(node, Map) and vector is not None and (cross := cross_loop(node, vector)) is not None:
         return tile_view(node, vector, cross, comment)
     kept = [v for v in node.dims if v is not vector]
@@ -73,6 +73,8 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         emitter.index(product(v.extent for v in parallel)),
         emitter.index(work),
         (stage,),
+        (),
+        scope.streams(),
     )
 
 
@@ -218,7 +220,17 @@ def _nest(node: Nest, scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
         work = work + product(extents)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in node.dims))
-    return LoopKernel("rows.cpp.j2", comment, scope.params(), rows, count, emitter.index(work), tuple(stages), locals_)
+    return LoopKernel(
+        "rows.cpp.j2",
+        comment,
+        scope.params(),
+        rows,
+        count,
+        emitter.index(work),
+        tuple(stages),
+        locals_,
+        scope.streams(),
+    )
 
 
 def _local(buffer: Buffer, i: int, scope: Scope) -> LocalView:

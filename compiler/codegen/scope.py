@@ -47,6 +47,8 @@ class Scope:
     sizes: dict[Size, str] = field(default_factory=dict)
     loops: dict[Var, str] = field(default_factory=dict)
     locals: dict[Buffer, str] = field(default_factory=dict)
+    may_stream: bool = False  # the template knows of `streams`
+    streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
 
     def buffer(self, buffer: Buffer) -> str:
         if buffer in self.locals:
@@ -56,6 +58,10 @@ class Scope:
             count = sum(n.startswith(stem) for n in self.buffers.values())
             self.buffers[buffer] = f"{stem}{count}"
         return self.buffers[buffer]
+
+    def streams(self) -> tuple[str, ...]:
+        """The results that are written past the caches."""
+        return tuple(self.buffers[b] for b in self.streamed)
 
     def size(self, size: Size) -> str:
         return self.sizes.setdefault(size, size.name if isinstance(size, Argument) else size_name(size.name))

@@ -54,7 +54,7 @@ def _across(node: Map, vector: Var) -> list[Load]:
 
 def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> TileKernel:
     """The view of a map with its blocks; loads that are dense along neither loop stay gathers."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), may_stream=True)
     plain = Emitter(scope, None)
     outer = [v for v in node.dims if v is not vector and v is not cross]
     loops = tuple(Loop(scope.loop(v), plain.index(v.extent)) for v in outer)
@@ -81,4 +81,5 @@ def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> T
         BLOCK_LANES,
         tuple(tiles),
         lanes_view(vector, scope, full, part),
+        scope.streams(),
     )

@@ -164,6 +164,7 @@ class LoopKernel:
     work: str  # elements of a row
     stages: tuple[Stage, ...]
     locals: tuple[LocalView, ...] = ()
+    streams: tuple[str, ...] = ()  # results that are written past the caches
     tuning: Tuning = COST_MODEL
 
 
@@ -175,6 +176,7 @@ class FlatKernel:
     comment: tuple[str, ...]
     params: tuple[Param, ...]
     lanes: Lanes
+    streams: tuple[str, ...] = ()  # results that are written past the caches
     tuning: Tuning = COST_MODEL
 
 
@@ -202,6 +204,7 @@ class TileKernel:
     columns: int
     tiles: tuple[TileView, ...]
     lanes: Lanes
+    streams: tuple[str, ...] = ()  # results that are written past the caches
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
   return rows > 1 ? rows : 1;
 }
 
+/* Whether vectors at multiples of W elements from p are aligned, as stores past the caches need. */
+MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
+
 MYCC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Memory of one row of intermediate results; NULL when there is none (the runtime has recorded the failure). */

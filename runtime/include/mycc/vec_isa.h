@@ -31,6 +31,31 @@ typedef long long hll __attribute__((vector_size(W * 4)));
 typedef char c8 __attribute__((vector_size(16)));
 typedef short s16 __attribute__((vector_size(32)));
 
+/* Stores past the caches; p is aligned to v. They become visible to other threads with the fence. */
+#if defined(__clang__)
+template <class V> MYCC_INLINE void stream(void *p, V v) { __builtin_nontemporal_store(v, (V *)p); }
+#elif defined(MYCC_X86)
+typedef long long l2 __attribute__((vector_size(16)));
+typedef long long l4 __attribute__((vector_size(32)));
+template <class V> MYCC_INLINE void stream(void *p, V v) {
+#if defined(MYCC_AVX512)
+  if constexpr (sizeof(V) == 64) __builtin_ia32_movntdq512((hll *)p, (hll)v);
+#endif
+#if defined(MYCC_AVX2)
+  if constexpr (sizeof(V) == 32) __builtin_ia32_movntdq256((l4 *)p, (l4)v);
+#endif
+  if constexpr (sizeof(V) == 16) __builtin_ia32_movntdq((l2 *)p, (l2)v);
+  if constexpr (sizeof(V) < 16) __builtin_memcpy(p, &v, sizeof v);
+}
+#else
+template <class V> MYCC_INLINE void stream(void *p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+#endif
+MYCC_INLINE void stream_fence() {
+#if defined(MYCC_X86)
+  MYCC_PICK(__builtin_ia32_sfence(), _mm_sfence());
+#endif
+}
+
 /* Rounding modes of x86's round instructions, exceptions off. */
 enum { NEAREST = 8, FLOOR = 9, CEIL = 10, TRUNC = 11 };
 

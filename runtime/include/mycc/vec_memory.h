@@ -114,6 +114,13 @@ template <class V> MYCC_INLINE void write_pair(void *p, V v) {
   write(p, v.lo);
   write((char *)p + sizeof v.lo, v.hi);
 }
+template <class V> MYCC_INLINE void stream(void *p, V v) { isa::stream(p, v); }
+template <class V> MYCC_INLINE void stream_pair(void *p, V v) {
+  isa::stream(p, v.lo);
+  isa::stream((char *)p + sizeof v.lo, v.hi);
+}
+MYCC_INLINE void stream(void *p, vf64 v) { stream_pair(p, v); }
+MYCC_INLINE void stream(void *p, vi64 v) { stream_pair(p, v); }
 MYCC_INLINE void read(const void *p, vf64 &v) { read_pair(p, v); }
 MYCC_INLINE void read(const void *p, vi64 &v) { read_pair(p, v); }
 MYCC_INLINE void write(void *p, vf64 v) { write_pair(p, v); }
@@ -130,6 +137,13 @@ template <class T> MYCC_INLINE typename element<T>::vector load_part(const T *p,
 }
 template <class T> MYCC_INLINE void store(T *p, typename element<T>::vector v) {
   storage::write(p, element<T>::narrow(v));
+}
+/* The same past the caches, when `streams`: for results much larger than the caches, p aligned to W elements. */
+template <class T> MYCC_INLINE void store(T *p, typename element<T>::vector v, bool streams) {
+  if (streams)
+    storage::stream(p, element<T>::narrow(v));
+  else
+    store(p, v);
 }
 template <class T> MYCC_INLINE void store_part(T *p, typename element<T>::vector v, int n) {
   element<T>::put(p, element<T>::narrow(v), n);
