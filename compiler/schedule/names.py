@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from ..build.targets import Family
 from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
 
 MAX_OPERATORS = 4
@@ -21,11 +22,11 @@ SILENT = frozenset(
 )
 
 
-def kernel_name(node: AnyNode) -> str:
-    """The name of a node's kernel; kernels of one name are told apart by a number."""
+def kernel_name(node: AnyNode, family: Family = "cpu") -> str:
+    """The name of a node's kernel; kernels of one name are told apart by a number. Of a GPU's, the tile comes later."""
     ops = [_short(op) for op in node.origin.ops]
     ops = [op for op in dict.fromkeys(ops) if op not in SILENT and op != _kind(node)]
-    parts = [_kind(node), *ops[:MAX_OPERATORS], _dtype(node), _tile(node)]
+    parts = [_kind(node), *ops[:MAX_OPERATORS], _dtype(node), _tile(node) if family == "cpu" else ""]
     return re.sub(r"[^0-9a-zA-Z_]", "_", "_".join(p for p in parts if p))
 
 

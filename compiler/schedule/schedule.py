@@ -61,7 +61,9 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Fami
     if family == "cuda":
         separate_rows(graph, remarks)
     result = graph.result()
-    return Schedule(result, tuple(kernel_name(n) for n in result.nodes), plan_memory(result.nodes), remarks.rows())
+    return Schedule(
+        result, tuple(kernel_name(n, family) for n in result.nodes), plan_memory(result.nodes), remarks.rows()
+    )
 
 
 def remove_dead(graph: NodeGraph) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.verify.compare import error
+from mycc.runtime.errors import CompileError
 from torch import nn
 from torch.nn import functional as F
 
@@ -139,6 +140,17 @@ CASES = [
     Case("truth", lambda x, y: (x > y) & ~(x < 0) | (y == 0), floats((5, 9), (5, 9)), ("map_flat",)),
     Case("where", lambda x, y: torch.where(x > 0, x, y).clamp(-1, 1), floats((5, 9), (5, 9)), ("map_flat",)),
     Case("narrow_integers", lambda x: (x + x, x // 3), integers(0, 100, (5, 9), dtype=torch.uint8), ("map_flat",)),
+    Case("running_sum", lambda x: x.cumsum(-1), floats((5, 33)), ("scan",)),
+    Case("running_sum_across", lambda x: x.cumsum(0), integers(-9, 9, (40, 7)), ("scan",)),
+    Case("running_maximum", lambda x: x.cummax(1), with_ties, ("scan",)),
+    Case(
+        "scatter", lambda x, i: x.scatter(1, i, -x), lambda d: (*floats((6, 20))(d), *integers(0, 20, (6, 9))(d)),
+        ("scatter", "map_flat"),
+    ),
+    Case(
+        "scatter_sum", lambda x, i, y: x.index_add(0, i, y),
+        lambda d: (*floats((9, 40))(d), *integers(0, 9, (25,))(d), *floats((25, 40), seed=8)(d)), ("scatter",),
+    ),
     Case("casts", lambda x: x + x.to(torch.int32) + (x * 50).to(torch.uint8), floats((5, 9)), ("map_flat",)),
 ]  # fmt: skip
 
@@ -154,6 +166,8 @@ def forms(program: DeviceProgram) -> set[str]:
 
 def _form(source: str) -> str:
     body = source.rpartition("@triton.jit")[2]
+    if "for step in range" in body or "for late in range" in body:
+        return "scan" if "for step in range" in body else "scatter"
     if "    i = tl.program_id(0)" in body:
         return "map_flat"
     if "    tile = tl.program_id(0)" in body:
@@ -184,6 +198,11 @@ def test_a_wrong_result_is_seen(interpreter: TritonInterpreter) -> None:
     inputs = case.make(torch.float32)
     (found,) = run_interpreted(compiled(case, torch.float32), interpreter, inputs)
     assert error(found, reference(lambda x: F.gelu(x) * 2 + 1.001, inputs)[0]) > TOLERANCE[torch.float32]
+
+
+def test_a_sort_is_refused_by_name() -> None:
+    with pytest.raises(CompileError, match=r"cannot compile sort \(test_loop_kernels.py:\d+\) for a GPU"):
+        device_program(Call1(lambda x: x.sort(-1)[0]).eval(), floats((4, 9))(torch.float32))
 
 
 @pytest.mark.parametrize("bad", [30, -31])

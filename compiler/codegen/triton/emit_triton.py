@@ -48,11 +48,13 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 @dataclass(frozen=True)
 class Place:
-    """The text of a loop variable: a tensor (or scalar) of integers, and the axes of the tile that it spans."""
+    """The text of a loop variable: a tensor (or scalar) of integers, and the axes of the tile that it spans. counted: it
+    is the variable of a range(), which the interpreter has as a number of Python's."""
 
     text: str
     axes: Axes = ()
     precedence: Precedence = _ATOM
+    counted: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,12 @@ class TritonEmitter:
 
     def store(self, s: Store) -> None:
         """Adds the statement of a store."""
+        copied = _copied(s)
+        if copied is not None and (copied.buffer, copied.index) not in self.known:
+            pointer = _plus(self.scope.buffer(copied.buffer), self.index(copied.index))
+            axes = self.index_axes(copied.index)
+            self.put(s, Value(f"tl.load({pointer}{self._mask(axes)})", axes))
+            return
         self.put(s, Value(self.value(s.value), self.axes(s.value)))
 
     def put(self, s: Store, value: Value) -> None:
@@ -187,6 +195,8 @@ class TritonEmitter:
 
     def _wide(self, index: Index, printed: Printed) -> str:
         """An index as a 64-bit value; a number or a scalar becomes one by itself in arithmetic."""
+        if any(isinstance(a, Var) and self.places[a].counted for a in index.atoms()) and not self.index_axes(index):
+            return f"tl.full([], {printed.text}, tl.int64)"
         if self.scope.wide or index.constant is not None:
             return printed.text
         if not self.index_axes(index) and not _has_places(index):
@@ -339,6 +349,15 @@ class TritonEmitter:
             self.lines.append(f"{name} = tl.where({bad}, 0, {name}){narrow}")
             self._indirect[atom] = name
         return self._indirect[atom]
+
+
+def _copied(s: Store) -> Load | None:
+    """The load whose element is stored as it is: a half type then needs no float32 in between."""
+    value = s.value
+    while isinstance(value, Call) and value.op == "cast" and value.dtype in (s.buffer.dtype, "f32"):
+        (value,) = value.args
+    same = isinstance(value, Load) and value.buffer.dtype == s.buffer.dtype
+    return value if same and s.buffer.dtype in ("f16", "bf16") else None  # type: ignore[return-value]
 
 
 def _plus(name: str, index: str) -> str:

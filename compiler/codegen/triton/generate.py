@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ....runtime.errors import CompileError
 from ...build.targets import Target
 from ...capture.graph import ModelGraph
 from ...ir.index import Index, Size, maximum
-from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Reduce
+from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
 from ...lower.shapes import Sizes
 from ...schedule import Schedule
 from ...schedule.memory import ALIGNMENT, Lifetime, MemoryPlan
@@ -16,6 +17,7 @@ from ..cuda_program import WORK, CudaEntrySource
 from .device import Device, device_of
 from .kernel import Launch, TritonKernel, TritonPool, WorkArg
 from .maps import map_launch
+from .ordered import scan_launch, scatter_launches
 from .rows import rows_launch
 from .structured import launches_of
 
@@ -72,6 +74,15 @@ def node_launches(node: AnyNode, name: str, device: Device) -> tuple[Launch, ...
             return (rows_launch(node, name, device),)
         case Gemm() | Conv() | Attention():
             return launches_of(node, device, name)
+        case Scan():
+            return (scan_launch(node, name, device),)
+        case Scatter():
+            return scatter_launches(node, name, device)
+        case Routine():
+            raise CompileError(
+                f"cannot compile {node.origin.describe()} for a GPU: mycc has no kernel for it there",
+                hint="Compute it outside of the model, or compile for the CPU.",
+            )
     raise TypeError(type(node).__name__)
 
 

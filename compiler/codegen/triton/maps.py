@@ -102,7 +102,7 @@ def _tile(node: Map, name: str, device: Device, x: Var, along_y: tuple[Var, ...]
     masks = {
         axis: f"{axis}_inside" for axis, s, b in (("x", size_x, block_x), ("y", size_y, block_y)) if not whole(s, b)
     }
-    places = {flat_x: Place("x", ("x",)), flat_y: Place("y", ("y",)), rest: Place("rest")}
+    places = {flat_x: Place("x", ("x",)), flat_y: Place("y", ("y",) if block_y > 1 else ()), rest: Place("rest")}
     emit = TritonEmitter(scope, places, masks)
     _emit(emit, node, values)
     plain = TritonEmitter(scope, {})
@@ -113,7 +113,7 @@ def _tile(node: Map, name: str, device: Device, x: Var, along_y: tuple[Var, ...]
         device.pdl,
     )  # fmt: skip
     programs = grid(tiles_x * tiles_y * rest.extent)
-    return finish("map_tile.py.j2", view, scope, name, programs, node, warps_for(block_x * block_y), device)
+    return finish("map_tile.py.j2", view, scope, name, programs, node, warps_for(block_x * block_y, most=8), device)
 
 
 def _emit(emit: TritonEmitter, node: Map, values: dict[Atom, Index]) -> None:

@@ -1,0 +1,122 @@
+"""Scans and scatters as Triton kernels: lanes side by side, each of which does its steps in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.dtypes import DTYPES
+from ...ir.expr import Expr, substitute
+from ...ir.index import Atom, Index, Var, product
+from ...ir.nodes import Map, Scan, Scatter, Store
+from ...schedule.row_form import flattened
+from .blocks import blocks, power_of_two, warps_for, whole
+from .device import Device
+from .emit_triton import Place, TritonEmitter, Value
+from .kernel import TL_DTYPE, Launch, grid
+from .maps import finish, map_launch
+from .scope import TritonScope
+
+LANES = 128
+
+
+@dataclass(frozen=True)
+class ScanView:
+    params: str
+    wide: str
+    block: int
+    masked: bool
+    total: str
+    before: tuple[str, ...]
+    steps: str
+    body: tuple[str, ...]
+    pdl: bool
+
+
+@dataclass(frozen=True)
+class ScatterView:
+    params: str
+    wide: str
+    block: int
+    masked: bool
+    total: str
+    steps: str
+    body: tuple[str, ...]
+    pdl: bool
+
+
+def scan_launch(node: Scan, name: str, device: Device) -> Launch:
+    """The launch of a scan."""
+    scope = TritonScope.of(node)
+    i, step, block, masked = _lanes(node.dims), Var("step", node.step.extent), *_block(node.dims)
+    values = {**flattened(node.dims, i), **flattened((node.step,), step)}
+    places = {i: Place("i", ("i",)), step: Place("step", counted=True)}
+    masks = {"i": "i_inside"} if masked else {}
+    accs: dict[str, Value] = {}
+    before = []
+    for number, carry in enumerate(node.carries):
+        accs[carry.acc.name] = Value(f"acc{number}", ("i",))
+        start = TritonEmitter(scope, places, masks)
+        text = start.value(substitute(carry.start, values))
+        dtype = TL_DTYPE[DTYPES[carry.acc.dtype].compute]
+        before += [*start.lines, f"acc{number} = tl.full(({block},), {text}, {dtype})"]
+    body = TritonEmitter(scope, places, masks, accs)
+    following = [substitute(carry.next, values) for carry in node.carries]
+    body.count_uses(following)
+    texts = [body.value(e) for e in following]
+    for number, (carry, text) in enumerate(zip(node.carries, texts, strict=True)):
+        dtype = TL_DTYPE[DTYPES[carry.acc.dtype].compute]
+        body.lines.append(f"next{number} = ({text}).to({dtype})")
+    body.lines += [f"acc{number} = next{number}" for number in range(len(node.carries))]
+    end = TritonEmitter(scope, places, masks, accs, stem="u")
+    _stores(end, node.stores, values)
+    plain = TritonEmitter(scope, {})
+    view = ScanView(
+        "", _wide(scope), block, masked, plain.index(i.extent), tuple(before), plain.index(node.step.extent),
+        (*body.lines, *end.lines), device.pdl,
+    )  # fmt: skip
+    return finish("scan.py.j2", view, scope, name, grid(blocks(i.extent, block)), node, warps_for(block, 1), device)
+
+
+def scatter_launches(node: Scatter, name: str, device: Device) -> tuple[Launch, ...]:
+    """The launch that fills the result, and the one that updates it."""
+    fill = map_launch(Map(node.dims, node.stores, node.origin), f"{name}_fill", device)
+    scope = TritonScope.of(node)
+    free, late = node.udims[: node.parallel], node.udims[node.parallel :]
+    i, step, block, masked = _lanes(free), Var("late", product(v.extent for v in late)), *_block(free)
+    values = {**flattened(free, i), **flattened(late, step)}
+    masks = {"i": "i_inside"} if masked else {}
+    emit = TritonEmitter(scope, {i: Place("i", ("i",)), step: Place("late", counted=True)}, masks)
+    _stores(emit, node.updates, values)
+    plain = TritonEmitter(scope, {})
+    view = ScatterView(
+        "", _wide(scope), block, masked, plain.index(i.extent), plain.index(step.extent), tuple(emit.lines), device.pdl
+    )
+    programs = grid(blocks(i.extent, block))
+    update = finish("scatter.py.j2", view, scope, name, programs, node, warps_for(block, 1), device)
+    return fill, update
+
+
+def _lanes(loops: tuple[Var, ...]) -> Var:
+    return Var("i", product(v.extent for v in loops))
+
+
+def _block(loops: tuple[Var, ...]) -> tuple[int, bool]:
+    """Lanes of a program, and whether the last program has too many."""
+    total = product(v.extent for v in loops)
+    block = min(LANES, power_of_two(total.constant if total.constant is not None else LANES))
+    return block, not whole(total, block)
+
+
+def _stores(emit: TritonEmitter, stores: tuple[Store, ...], values: dict[Atom, Index]) -> None:
+    def moved(e: object) -> Expr:
+        assert isinstance(e, Expr)
+        return substitute(e, values)
+
+    rows = [Store(s.buffer, s.index.substitute(values, moved), moved(s.value)) for s in stores]
+    emit.count_uses(s.value for s in rows)
+    for row in rows:
+        emit.store(row)
+
+
+def _wide(scope: TritonScope) -> str:
+    return ".to(tl.int64)" if scope.wide else ""

@@ -1,0 +1,169 @@
+"""Packages for GPUs, built without one: images, manifest, cache; which loads the kernels are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import mycc
+import pytest
+import torch
+from mycc.compiler.build.compile import BuildOptions
+from mycc.compiler.build.targets import parse_targets
+from mycc.compiler.build.triton_compile import compile_kernels, kernel_options
+from mycc.compiler.build.triton_worker import accesses
+from mycc.compiler.codegen.triton.device import DEVICES
+from mycc.compiler.codegen.triton.generate import device_for
+from mycc.compiler.codegen.triton.kernel import KernelParam, TritonKernel
+from mycc.runtime.errors import CompileError
+from torch import nn
+from torch.nn import functional as F
+
+from ..conftest import Golden
+from ..helpers.device_programs import device_program
+from ..helpers.programs import Call1
+from ..models import small_zoo
+
+TARGETS = "cuda:sm_80,cuda:sm_90,cuda:sm_100"
+HALF = torch.bfloat16
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def manifest_of(package: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(package) as archive:
+        manifest: dict[str, Any] = json.loads(archive.read("manifest.json"))
+        return manifest
+
+
+@pytest.mark.parametrize("name", ["bert", "resnet50"])
+def test_a_model_for_three_gpus_on_a_machine_without_one(name: str, tmp_path: Path, cache: Path) -> None:
+    module, inputs = getattr(small_zoo, name)()
+    package = mycc.compile(module, inputs, out=tmp_path / "m.pkg", target=TARGETS, dtype="bf16", cache_dir=cache)
+    manifest = manifest_of(package)
+    entry = manifest["entry_points"][0]
+    assert entry["outputs"][0]["dtype"] == "bf16"
+    assert [row["target"] for row in manifest["targets"]] == TARGETS.split(",")
+    with zipfile.ZipFile(package) as archive:
+        for row in manifest["targets"]:
+            assert (row["family"], row["isa"]) == ("cuda", "cuda-" + row["target"][5:])
+            images = archive.read(row["images"])
+            launches = entry["launches"][row["target"]]
+            kernels = {launch["name"] for launch in launches}
+            assert images.count(b"\x7fELF") == len(kernels)
+            assert [launch["node"] for launch in launches] == sorted(launch["node"] for launch in launches)
+            assert {launch["node"] for launch in launches} == set(range(len(entry["kernels"])))
+            assert all(launch["registers"] > 0 and launch["spills"] == 0 for launch in launches)
+            sources = {Path(member).stem for member in archive.namelist() if f"src/{row['isa']}/" in member}
+            assert kernels | {"program"} == sources
+    begin, end = manifest["weights"]["device"]
+    assert begin == 0
+    assert end == manifest["weights"]["size"] - manifest["weights"]["data_offset"]
+    assert not manifest["check"]  # nothing here runs it
+
+
+def test_a_package_for_a_cpu_and_a_gpu_shares_what_is_alike(tmp_path: Path, cache: Path) -> None:
+    model = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.LayerNorm(96)).eval()
+    x = torch.randn(4, 64)
+    package = mycc.compile(model, (x,), out=tmp_path / "m.pkg", target="cpu,cuda:sm_90", cache_dir=cache)
+    manifest = manifest_of(package)
+    begin, end = manifest["weights"]["device"]
+    size = manifest["weights"]["size"] - manifest["weights"]["data_offset"]
+    vectors = 3 * 96 * 4
+    assert (end - begin, size) == (64 * 96 * 4 + vectors, 2 * 64 * 96 * 4 + vectors)
+    assert manifest["check"]["error"]  # the CPU's code was compared with the model
+    torch.testing.assert_close(mycc.load(package, device="cpu")(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_ptx_is_for_chips_that_have_no_code_of_their_own(tmp_path: Path, cache: Path) -> None:
+    package = mycc.compile(nn.GELU(), (torch.randn(8, 8),), out=tmp_path / "m.pkg", target="cuda:ptx", cache_dir=cache)
+    with zipfile.ZipFile(package) as archive:
+        images = archive.read("lib/cuda-ptx/kernels.bin")
+    assert images.endswith(b"\0")
+    assert b".version 8.0" in images
+    assert b".target sm_80" in images
+
+
+FORMS = {
+    "norm": (lambda x, r, w, b: F.layer_norm(x + r, (768,), w, b), ((4, 128, 768), (4, 128, 768), (768,), (768,))),
+    "gelu": (F.gelu, ((512, 1000),)),
+    "transpose": (lambda x: x.transpose(1, 2).contiguous(), ((4, 128, 768),)),
+    "gather": (lambda x, w: w[x[:, 0].long().abs()], ((64, 4), (1000, 768))),
+    "softmax": (lambda x: F.softmax(x, -1), ((64, 96),)),
+    "softmax_walked": (lambda x: F.softmax(x, -1), ((64, 50264),)),
+    "mean_across": (lambda x: x.mean((1, 2)), ((8, 7, 7, 2048),)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_loads_of_a_kernel(form: str, golden: Golden, cache: Path) -> None:
+    """The texts of the kernels for sm_90 in bf16, and how many loads and stores of each width they became."""
+    function, shapes = FORMS[form]
+    inputs = [torch.randn(*shape).to(HALF) for shape in shapes]
+    program = device_program(Call1(function).eval(), inputs, device=DEVICES[90])
+    (target,) = parse_targets("cuda:sm_90")
+    built = compile_kernels(program.code.kernels, target, BuildOptions(cache_dir=cache))
+    parts = []
+    for kernel, image in zip(program.code.kernels, built.images, strict=True):
+        facts = ", ".join(f"{count} {kind}" for kind, count in image.facts["accesses"].items())
+        source = kernel.source[kernel.source.rindex("@triton.jit") :]
+        parts.append(f"# {kernel.num_warps} warps; {facts}\n{source}")
+        assert image.facts["spills"] == 0
+    golden("\n".join(parts))
+
+
+def test_the_same_bytes_without_and_from_the_cache(tmp_path: Path) -> None:
+    program = device_program(nn.GELU(), [torch.randn(64, 64)], device=DEVICES[80])
+    (target,) = parse_targets("cuda:sm_80")
+    first = compile_kernels(program.code.kernels, target, BuildOptions(cache_dir=tmp_path / "a"))
+    again = compile_kernels(program.code.kernels, target, BuildOptions(cache_dir=tmp_path / "a"))
+    other = compile_kernels(program.code.kernels, target, BuildOptions(cache_dir=tmp_path / "b"))
+    assert (first.compiled, first.cached, again.compiled, again.cached) == (1, 0, 0, 1)
+    assert first.images == again.images == other.images
+
+
+def test_a_kernel_that_does_not_compile_is_a_fault_of_ours(tmp_path: Path) -> None:
+    source = (
+        "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef broken(x0):\n    tl.store(x0, unknown)\n"
+    )
+    kernel = TritonKernel("broken", source, (KernelParam("x0", "*fp32", 16),))
+    (target,) = parse_targets("cuda:sm_90")
+    with pytest.raises(CompileError, match="broken: a generated kernel did not compile") as caught:
+        compile_kernels([kernel], target, BuildOptions(cache_dir=tmp_path))
+    assert "unknown is not defined" in str(caught.value)
+    assert (tmp_path / "failed" / "broken" / "broken.py").read_text() == source
+
+
+def test_every_option_of_triton_is_given() -> None:
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    (target,) = parse_targets("cuda:sm_90")
+    given = kernel_options(TritonKernel("k", "", ()), target)
+    #: fixed by the target, or lists of what is allowed
+    others = {
+        "warp_size", "arch", "backend_name", "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes",
+        "allowed_dot_input_precisions",
+    }  # fmt: skip
+    assert set(given) | others == {field.name for field in dataclasses.fields(CUDAOptions)}
+
+
+def test_tf32_is_asked_for_by_an_option() -> None:
+    (target,) = parse_targets("cuda:sm_90")
+    assert device_for(target).float32 != "tf32"
+    assert device_for(target, tf32=True).float32 == "tf32"
+
+
+def test_widths_are_read_from_ptx() -> None:
+    text = """
+        @%p1 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];
+        ld.global.L1::evict_last.b16 { %rs1 }, [ %rd1 ];
+        st.global.v2.b32 [ %rd2 + 0 ], { %r1, %r2 };
+        cp.async.cg.shared.global [ %r1 + 0 ], [ %rd2 + 0 ], 0x10, 0x10;
+    """
+    assert accesses(text) == {"copy": 1, "ld.b16": 1, "ld.v4.b32": 1, "st.v2.b32": 1}
