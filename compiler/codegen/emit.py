@@ -126,7 +126,7 @@ class Emitter:
             elif isinstance(e, Call):
                 self._moving[e] = any(self.moves(a) for a in e.args)
             elif isinstance(e, (Load, IndexValue)):
-                stride = lane_stride(e.index, self.vector)
+                stride = self._stride(e.index)
                 self._moving[e] = stride is None or bool(stride.terms)
             else:
                 self._moving[e] = False
@@ -191,6 +191,14 @@ class Emitter:
             return Printed(f"to_{e.dtype}({inner.text})")
         return Printed(f"to_{e.dtype}({inner.text})")
 
+    def _stride(self, index: Index) -> Index | None:
+        """How the index grows from lane to lane; None when that differs, as with a place that an accumulator gives."""
+        if self.vector is None:
+            return Index({})
+        if any(isinstance(a, Indirect) and self.moves(a.value) for a in index.atoms()):  # type: ignore[arg-type]
+            return None
+        return lane_stride(index, self.vector)
+
     # memory ----------------------------------------------------------------------------------------------------------
     def _load(self, e: Load) -> str:
         if e in self.turned:
@@ -198,7 +206,7 @@ class Emitter:
         name = self.scope.buffer(e.buffer)
         if e.buffer in self.scope.locals and e.buffer.size == ONE:
             return name
-        stride = lane_stride(e.index, self.vector) if self.vector is not None else Index({})
+        stride = self._stride(e.index)
         if stride is not None and not stride.terms:
             if DTYPES[e.buffer.dtype].compute == e.buffer.dtype:
                 return f"{name}[{self.index(e.index)}]"
@@ -218,7 +226,7 @@ class Emitter:
 
     # indices ---------------------------------------------------------------------------------------------------------
     def _index_value(self, e: IndexValue) -> Printed:
-        stride = lane_stride(e.index, self.vector) if self.vector is not None else Index({})
+        stride = self._stride(e.index)
         if stride is None:
             return Printed(self._vector_index(e.index))
         first = self.index(e.index)

@@ -15,7 +15,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...runtime.errors import CompileError
 from ..capture.source_lines import origin
-from .decompositions import DECOMPOSITIONS, NoDecomposition
+from .all_decompositions import DECOMPOSITIONS
+from .decompositions import NoDecomposition
 from .node import Node
 from .patterns import arg, op
 from .work import Work
@@ -52,9 +53,15 @@ def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
 def _wanted(node: Node, kept: Collection[str]) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload) or not node.users:
         return False
+    if op(node) in ("index_put", "_unsafe_index_put") and any(_is_mask(i) for i in node.args[1]):
+        return True
     if op(node) == "pad" and arg(node, 2, "mode", "constant") != "constant":
         return True
     return op(node) not in kept and op(node) not in _NORMALIZED and str(node.target) not in kept
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, Node) and index.meta["val"].dtype == torch.bool
 
 
 @cache
@@ -92,7 +99,7 @@ def _trace(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.G
     def run(*values: Any) -> Any:
         env = dict(zip(nodes, values, strict=True))
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
-        result = definition(*args, **kwargs)
+        result = definition(*_plain(args), **_plain(kwargs))
         return tuple(result) if isinstance(result, tuple) else result
 
     fakes = [n.meta["val"] for n in nodes]
@@ -113,6 +120,15 @@ def _trace(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.G
             hint="Compile with fixed sizes, or rewrite this line of the model.",
         )
     return None if _is_no_progress(body, node) else body
+
+
+def _plain(value: Any) -> Any:
+    """Lists that can be changed, for those of a graph that cannot."""
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_plain(v) for v in value)
+    return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
 def _writes(body: torch.fx.GraphModule) -> bool:

@@ -21,7 +21,9 @@ class NoDecomposition(Exception):
     """A decomposition does not take these arguments: the operator stays whole, and the lowering reports it."""
 
 
-def _for(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def definition(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function as the decomposition of operators, with or without overload."""
+
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             DECOMPOSITIONS[name] = function
@@ -30,34 +32,34 @@ def _for(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return add
 
 
-@_for("aten.glu")
+@definition("aten.glu")
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     a, b = x.chunk(2, dim)
     return a * torch.sigmoid(b)
 
 
-@_for("aten.hardshrink")
+@definition("aten.hardshrink")
 def hardshrink(x: Tensor, bound: float = 0.5) -> Tensor:
     return torch.where((x >= -bound) & (x <= bound), 0.0, x)
 
 
-@_for("aten.softshrink")
+@definition("aten.softshrink")
 def softshrink(x: Tensor, bound: float = 0.5) -> Tensor:
     """x - bound above, x + bound below, 0 between; x * 0 keeps NaN."""
     return torch.where(x > bound, x - bound, torch.where(x < -bound, x + bound, x * 0))
 
 
-@_for("aten.softsign")
+@definition("aten.softsign")
 def softsign(x: Tensor) -> Tensor:
     return x / (1 + x.abs())
 
 
-@_for("aten.tanhshrink")
+@definition("aten.tanhshrink")
 def tanhshrink(x: Tensor) -> Tensor:
     return x - torch.tanh(x)
 
 
-@_for("aten.instance_norm")
+@definition("aten.instance_norm")
 def instance_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -83,39 +85,39 @@ def instance_norm(
     return y if bias is None else y + bias.reshape(column)
 
 
-@_for("aten.outer", "aten.ger")
+@definition("aten.outer", "aten.ger")
 def outer(a: Tensor, b: Tensor) -> Tensor:
     return a.unsqueeze(1) * b
 
 
-@_for("aten.dot", "aten.vdot")
+@definition("aten.dot", "aten.vdot")
 def dot(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum()
 
 
-@_for("aten.mv")
+@definition("aten.mv")
 def mv(a: Tensor, b: Tensor) -> Tensor:
     return aten.squeeze.dim(aten.mm.default(a, b.unsqueeze(1)), 1)
 
 
-@_for("aten.addmv")
+@definition("aten.addmv")
 def addmv(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return beta * c + alpha * mv(a, b)
 
 
-@_for("aten.addbmm")
+@definition("aten.addbmm")
 def addbmm(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return beta * c + alpha * aten.bmm.default(a, b).sum(0)
 
 
-@_for("aten.cosine_similarity")
+@definition("aten.cosine_similarity")
 def cosine_similarity(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     size_a = (a * a).sum(dim, keepdim=True).sqrt().clamp_min(eps)
     size_b = (b * b).sum(dim, keepdim=True).sqrt().clamp_min(eps)
     return ((a / size_a) * (b / size_b)).sum(dim)
 
 
-@_for("aten.linalg_vector_norm")
+@definition("aten.linalg_vector_norm")
 def vector_norm(
     x: Tensor,
     ord: float = 2,
@@ -139,39 +141,41 @@ def vector_norm(
     return x.abs().pow(ord).sum(axes, keepdim).pow(1.0 / ord)
 
 
-@_for("aten.norm.ScalarOpt_dim", "aten.norm.Scalar")
+@definition("aten.norm.ScalarOpt_dim", "aten.norm.Scalar")
 def norm(x: Tensor, p: float | None = 2, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
     return vector_norm(x, 2.0 if p is None else p, dim, keepdim)
 
 
-@_for("aten.diff")
+@definition("aten.diff")
 def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     x = torch.cat([t for t in (prepend, x, append) if t is not None], dim)
     for _ in range(n):
         size = x.shape[dim]
+        if isinstance(size, int) and size == 0:
+            break
         ahead, behind = x.narrow(dim, 1, size - 1), x.narrow(dim, 0, size - 1)
         x = ahead ^ behind if x.dtype == torch.bool else ahead - behind
     return x
 
 
-@_for("prims.convert_element_type")
+@definition("prims.convert_element_type")
 def convert_element_type(x: Tensor, dtype: torch.dtype) -> Tensor:
     return aten._to_copy.default(x, dtype=dtype)
 
 
-@_for("aten.copy")
+@definition("aten.copy")
 def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return aten._to_copy.default(source, dtype=x.dtype).expand(x.shape)
 
 
-@_for("aten.fill")
+@definition("aten.fill")
 def fill(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return aten._to_copy.default(value, dtype=x.dtype).expand(x.shape)
     return torch.full_like(x, value)
 
 
-@_for("aten.slice_scatter")
+@definition("aten.slice_scatter")
 def slice_scatter(
     x: Tensor, part: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -202,13 +206,13 @@ def _is_empty(x: Tensor, dim: int) -> bool:
     return isinstance(x.shape[dim], int) and x.shape[dim] == 0
 
 
-@_for("aten.select_scatter")
+@definition("aten.select_scatter")
 def select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
     first = index if not isinstance(index, int) or index >= 0 else x.shape[dim] + index
     return slice_scatter(x, part.unsqueeze(dim), dim, first, first + 1)
 
 
-@_for("aten.diagonal")
+@definition("aten.diagonal")
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     x = x.movedim([dim1, dim2], [-2, -1])
     rows, columns = x.shape[-2:]
@@ -217,13 +221,15 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     return aten.index.Tensor(x, [*[None] * (x.dim() - 2), index + left, index + above])
 
 
-@_for("aten.trace")
+@definition("aten.trace")
 def trace(x: Tensor) -> Tensor:
     return diagonal(x).sum()
 
 
-@_for("aten.unfold")
+@definition("aten.unfold")
 def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    if x.dim() == 0:
+        return x.reshape([1])[:size]
     dim = dim % x.dim()
     count = (x.shape[dim] - size) // step + 1
     index = torch.arange(count).unsqueeze(1) * step + torch.arange(size)
@@ -232,27 +238,30 @@ def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     return windows.movedim(dim + 1, -1)
 
 
-@_for("aten.pad")
+@definition("aten.pad")
 def pad(x: Tensor, sides: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Circular padding: the other end of each dimension put before and behind it."""
     if mode != "circular":
         return aten.pad.default.decompose(x, sides, mode, value)
     for i in range(len(sides) // 2):
-        dim, size = x.dim() - 1 - i, x.shape[-1 - i]
+        dim = x.dim() - 1 - i
         before, behind = sides[2 * i : 2 * i + 2]
-        pieces = [x.narrow(dim, size - before, before), x, x.narrow(dim, 0, behind)]
+        cut = max(-before, 0), max(-behind, 0)
+        x = x.narrow(dim, cut[0], x.shape[dim] - cut[0] - cut[1])
+        before, behind = max(before, 0), max(behind, 0)
+        pieces = [x.narrow(dim, x.shape[dim] - before, before), x, x.narrow(dim, 0, behind)]
         x = torch.cat([p for p in pieces if not _is_empty(p, dim)], dim)
     return x
 
 
-@_for("aten.adaptive_avg_pool1d")
+@definition("aten.adaptive_avg_pool1d")
 def adaptive_avg_pool1d(x: Tensor, output_size: Sequence[int]) -> Tensor:
     if output_size[0] == 1:
         return x.mean(-1, keepdim=True)
     return aten.squeeze.dim(aten._adaptive_avg_pool2d.default(x.unsqueeze(-2), [1, output_size[0]]), -2)
 
 
-@_for("aten.pixel_unshuffle")
+@definition("aten.pixel_unshuffle")
 def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
     *lead, c, h, w = x.shape
     n = len(lead)
@@ -261,13 +270,13 @@ def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
     return split.permute(order).reshape([*lead, c * factor * factor, h // factor, w // factor])
 
 
-@_for("aten.channel_shuffle")
+@definition("aten.channel_shuffle")
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     n, c, *space = x.shape
     return x.reshape([n, groups, c // groups, *space]).transpose(1, 2).reshape([n, c, *space])
 
 
-@_for("aten.repeat_interleave.self_int")
+@definition("aten.repeat_interleave.self_int")
 def repeat_interleave(x: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
     if dim is None:
         x, dim = x.reshape([-1]), 0
@@ -277,7 +286,7 @@ def repeat_interleave(x: Tensor, repeats: int, dim: int | None = None, *, output
     return wide.reshape([*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :]])
 
 
-@_for("aten.einsum")
+@definition("aten.einsum")
 def einsum(equation: str, operands: Sequence[Tensor], *, path: Any = None) -> Tensor:
     """Two operands as one batched matrix product; others as torch does it, two at a time."""
     text = equation.replace(" ", "")
@@ -329,7 +338,7 @@ def _batched(a: Tensor, b: Tensor) -> Tensor:
     return aten.bmm.default(*flat).reshape([*lead, a.shape[-2], b.shape[-1]])
 
 
-@_for("aten.lstm.input")
+@definition("aten.lstm.input")
 def lstm(
     x: Tensor,
     states: Sequence[Tensor],

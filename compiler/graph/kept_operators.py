@@ -36,5 +36,29 @@ scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce 
 sort argsort topk kthvalue median nanmedian mode
 """
 
+_STRIDED = "as_strided as_strided_copy as_strided_scatter"
+_WINDOWS = """
+max_pool2d_with_indices max_pool3d_with_indices max_pool3d avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
+_adaptive_avg_pool3d adaptive_avg_pool3d
+"""
+_LINALG = """
+linalg_lu_factor_ex linalg_solve_triangular linalg_cholesky_ex geqrf linalg_householder_product _linalg_eigh
+_linalg_svd linalg_matrix_exp lu_unpack
+"""
+_SPECIAL = """
+digamma erfinv i0 special_ndtri special_erfcx special_i0e special_i1 special_i1e special_modified_bessel_i0
+special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 special_scaled_modified_bessel_k0
+special_scaled_modified_bessel_k1 special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1
+special_spherical_bessel_j0 special_airy_ai igamma igammac special_zeta polygamma nextafter frexp angle signbit
+special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
+special_chebyshev_polynomial_w special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
+special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_hermite_polynomial_h
+special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p
+"""
+
 #: operators by name without overload
-KEPT = frozenset(" ".join((_POINTWISE, _VIEWS, _CREATION, _REDUCTIONS, _WHOLE, _ORDERED)).split())
+KEPT = frozenset(
+    " ".join(
+        (_POINTWISE, _VIEWS, _CREATION, _REDUCTIONS, _WHOLE, _ORDERED, _STRIDED, _WINDOWS, _LINALG, _SPECIAL)
+    ).split()
+)

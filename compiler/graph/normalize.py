@@ -260,7 +260,7 @@ def _convolution_padding(work: Work, node: Node) -> bool:
     """conv2d(.., "same" or "valid") with the amounts as numbers, where they are equal on both sides."""
     if node.target not in (aten.conv1d.padding, aten.conv2d.padding):
         return False
-    spatial = rank(node) - 2
+    spatial = rank(node.args[1]) - 2
     args: list[Any] = list(node.args)
     args += [None, [1] * spatial, "valid", [1] * spatial][len(args) - 2 :]
     reach = [d * (int(k) - 1) for d, k in zip(_pair(args[5], spatial), shape(node.args[1])[2:], strict=True)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...runtime.errors import CompileError
+
 if TYPE_CHECKING:
     import torch
 
@@ -52,13 +54,17 @@ _TORCH = {
 }
 
 
+class UnsupportedDtype(CompileError, KeyError):
+    """An element type that the IR does not have."""
+
+
 def from_torch(dtype: torch.dtype) -> str:
-    """The name of a torch dtype; KeyError when the IR has none for it (complex, quantised)."""
+    """The name of a torch dtype; UnsupportedDtype when the IR has none for it (complex, quantised)."""
     name = str(dtype).removeprefix("torch.")
     for ours, theirs in _TORCH.items():
         if theirs == name:
             return ours
-    raise KeyError(name)
+    raise UnsupportedDtype(f"{name} tensors are not supported")
 
 
 def to_torch(name: str) -> torch.dtype:

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...runtime.errors import CompileError
+from .special_ops import SPECIAL_FUNCTIONS
+
 if TYPE_CHECKING:
     import torch
 
@@ -70,6 +73,7 @@ class ScalarOp:
     ulps: tolerance in units in the last place of float32 against the reference in float64; 0 is exact, that is rounded
     correctly. It holds for the C++ spelling; Triton's functions have their own.
     domain: the interval where tests draw float operands; integers are drawn over their whole range.
+    header: of runtime/include/mycc/, for an operator that math.h does not have; its tests are in test_special.py.
     """
 
     name: str
@@ -82,6 +86,7 @@ class ScalarOp:
     ulps: float = 0.0
     domain: Domain = ANY
     to: str = ""
+    header: str = ""
 
     @property
     def cpp(self) -> str:
@@ -99,6 +104,8 @@ class ScalarOp:
 def spell(op: ScalarOp, language: Language, operands: Sequence[Printed]) -> Printed:
     """The operator applied to printed operands, with the parentheses it needs and no others."""
     spelling = op.cpp_spelling if language == "cpp" else op.triton_spelling
+    if not spelling.pattern:
+        raise CompileError(f"{op.name} is not supported on this target")
     if len(operands) != op.arity:
         raise ValueError(f"{op.name} takes {op.arity} operands, not {len(operands)}")
     pairs = zip(operands, spelling.operands, strict=True)
@@ -177,6 +184,7 @@ def _row(
     ulps: float = 0.0,
     domain: Domain = ANY,
     to: str = "",
+    header: str = "",
 ) -> ScalarOp:
     return ScalarOp(
         name=name,
@@ -189,6 +197,7 @@ def _row(
         ulps=ulps,
         domain=domain,
         to=to,
+        header=header,
     )
 
 
@@ -377,7 +386,12 @@ _CASTS = (
     _cast_row("f64", "float64", "float64"),
 )
 
-OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS))
+_SPECIAL = tuple(
+    _row(name, "f", "same", path, f"special_{name}", _text("", arity), arity=arity, ulps=8, header="math_special.h")
+    for name, arity, path in SPECIAL_FUNCTIONS
+)
+
+OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_SPECIAL))
 
 
 def cast_op(dtype: str) -> ScalarOp:

@@ -21,6 +21,7 @@ from ..tune.space import ALGORITHMS
 from .builder import call, number
 from .constants import ConvPanels, Layout, Taps, TapsLast, WinogradPanels
 from .context import ConstantRef, Context, ints
+from .direct_conv import direct_convolution
 from .registry import row
 from .tensor import Shape, Strided, Tensor, squeeze, unsqueeze
 
@@ -47,6 +48,9 @@ def conv(
     groups: int = 1,
 ) -> Tensor:
     spatial = weight.rank - 2
+    if not _packs(ctx, x):
+        own = ints(stride, spatial), _padding(padding, _kernel(ctx, weight), ints(dilation, spatial))[0]
+        return direct_convolution(ctx, x, weight, bias, *own, ints(dilation, spatial), groups, transposed=False)
     if x.rank == spatial + 1:
         return squeeze(conv(ctx, unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0)
     kernel = tuple(ctx.integer(n) for n in weight.shape[2:])
@@ -73,6 +77,17 @@ def convolution(
     if transposed:
         return conv_transpose(ctx, x, weight, bias, stride, padding, output_padding, groups, dilation)
     return conv(ctx, x, weight, bias, stride, padding, dilation, groups)
+
+
+def _packs(ctx: Context, x: Tensor) -> bool:
+    """Whether the weight is a constant of a type that has panels; GPUs take no other."""
+    ref = ctx.constant(1, "weight")
+    known = ref is not None and ctx.takes_product(from_torch(ref.tensor.dtype)) and ctx.takes_product(x.dtype)
+    return known or ctx.builder.family == "cuda"
+
+
+def _kernel(ctx: Context, weight: Tensor) -> tuple[int, ...]:
+    return tuple(ctx.integer(n) for n in weight.shape[2:])
 
 
 def _weight(ctx: Context) -> ConstantRef:
@@ -216,6 +231,9 @@ def conv_transpose(
     y[s * q + r] = sum of x[q + (r + p - k * d) / s] * w[k] over the taps k for which s divides r + p - k * d
     """
     spatial = weight.rank - 2
+    if not _packs(ctx, x):
+        own = ints(stride, spatial), ints(padding, spatial), ints(dilation, spatial)
+        return direct_convolution(ctx, x, weight, bias, *own, groups, transposed=True)
     if x.rank == spatial + 1:
         rest = (bias, stride, padding, output_padding, groups, dilation)
         return squeeze(conv_transpose(ctx, unsqueeze(x, 0), weight, *rest), 0)

@@ -37,6 +37,7 @@ from . import (  # noqa: F401
     scatter,
     sort,
     special,
+    strided,
     views,
 )  # fmt: skip
 from .builder import Builder, WinogradChoice

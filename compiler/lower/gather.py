@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.expr import Expr, IndexValue, Load, cast
 from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of
-from .builder import compare, number, where
+from .builder import call, compare, number, size_value, where
 from .constants import Panels
 from .context import Context
 from .registry import row
@@ -39,6 +39,8 @@ def embedding(ctx: Context, weight: Tensor, ids: Tensor, *_: Any) -> Tensor:
 
 @row("aten.index_select.default")
 def index_select(ctx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    if x.rank == 0:
+        return x
     axis = ctx.axis(dim, x.rank)
 
     def element(i: list[Index]) -> Expr:
@@ -50,6 +52,11 @@ def index_select(ctx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @row("aten.gather.default")
 def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor:
+    if x.rank == 0 or index.rank == 0:
+        x = unsqueeze(x, 0) if x.rank == 0 else x
+        return ctx.builder.map(
+            ctx.result_shape(), x.dtype, lambda i: x.at([indirect(index.at(i), x.shape[0], wrap=False)])
+        )
     axis = ctx.axis(dim, x.rank)
 
     def element(i: list[Index]) -> Expr:
@@ -186,6 +193,9 @@ def _count(x: Tensor) -> Index:
 
 
 def _rolled(ctx: Context, x: Tensor, shifts: Sequence[int], axes: Sequence[int]) -> Tensor:
+    if any(x.shape[d] == ZERO for d in axes):
+        return x
+
     def element(i: list[Index]) -> Expr:
         at = list(i)
         for shift, d in zip(shifts, axes, strict=True):
@@ -196,12 +206,29 @@ def _rolled(ctx: Context, x: Tensor, shifts: Sequence[int], axes: Sequence[int])
     return ctx.builder.map(x.shape, x.dtype, element)
 
 
-@row("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
-def upsample_nearest(ctx: Context, x: Tensor, *_: Any) -> Tensor:
+@row("aten.upsample_nearest2d.vec")
+def upsample_nearest_vec(ctx: Context, x: Tensor, _: Any = None, scales: Any = None) -> Tensor:
+    return _nearest(ctx, x, *(scales if scales else (None, None)))
+
+
+@row("aten.upsample_nearest2d.default")
+def upsample_nearest(ctx: Context, x: Tensor, _: Any, scale_h: Any = None, scale_w: Any = None) -> Tensor:
+    return _nearest(ctx, x, scale_h, scale_w)
+
+
+def _nearest(ctx: Context, x: Tensor, *scales: float | None) -> Tensor:
+    """Each output reads floor(place / scale); by whole numbers where the scale is exactly that of the sizes."""
     shape = ctx.result_shape()
 
+    def source(d: int, o: Index) -> Index:
+        size, out, scale = x.shape[d], shape[d], scales[d - 2]
+        if scale is None or size * int(scale) == out and scale == int(scale):
+            return (o * size) // out
+        place = call("mul", cast(IndexValue(o), "f32"), number(1.0 / scale, "f32"))
+        last = size_value(size - 1, "i64")
+        return indirect(call("minimum", cast(call("floor", place), "i64"), last), size, wrap=False)
+
     def element(i: list[Index]) -> Expr:
-        n, c, h, w = i
-        return x.at([n, c, (h * x.shape[2]) // shape[2], (w * x.shape[3]) // shape[3]])
+        return x.at([*i[:2], source(2, i[2]), source(3, i[3])])
 
     return ctx.builder.map(shape, x.dtype, element, x.memory_order())

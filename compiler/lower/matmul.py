@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.expr import Acc, Expr, cast
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Acc, Expr, Load, cast
 from ..ir.index import ONE, ZERO, Index, of, product
 from ..ir.nodes import Gemm, Operand, Store
 from .builder import call, number
@@ -141,7 +142,9 @@ def _last_dense(ctx: Context, t: Tensor, axes: Sequence[int]) -> Tensor:
 
 def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index, finish: Finish) -> Tensor:
     if not ctx.takes_product(a.dtype):
-        raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
+        if ctx.builder.family == "cuda" or packed:
+            raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
+        return _sums(ctx, a, b, n, k, finish)
     assert a.strided is not None
     builder = ctx.builder
     shape = (*a.shape[:-1], n)
@@ -157,4 +160,25 @@ def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index,
     store = Store(out.strided.buffer, flat, cast(finish(acc, indices), a.dtype))
     operand = Operand(a.strided.buffer, a.strided.offset, a.strided.strides)
     builder.add(Gemm(dims, (store,), builder.origin, k, operand, b, packed, acc))
+    return out
+
+
+def _sums(ctx: Context, a: Tensor, b: Operand, n: Index, k: Index, finish: Finish) -> Tensor:
+    """The product as sums of products: for types that the matrix kernels do not take."""
+    compute = DTYPES[a.dtype].compute
+    holder: list[list[Index]] = []
+
+    def term(i: list[Index]) -> Expr:
+        holder.append(i)
+        *lead, _, column, inner = i
+        place = b.offset
+        for at, stride in zip((*lead, inner, column), b.strides, strict=True):
+            place = place + at * stride
+        return call("mul", cast(a.at([*i[:-2], inner]), compute), cast(Load(b.buffer, place), compute))
+
+    def ended(accs: list[Expr]) -> Expr:
+        return finish(accs[0], holder[0][:-1])
+
+    shape = (*a.shape[:-1], n)
+    (out,) = ctx.builder.reduce((*shape, k), [len(shape)], [("sum", term)], [(a.dtype, ended)])
     return out

@@ -130,20 +130,29 @@ def batch_norm(
     var: Tensor | None,
     *rest: Any,
 ) -> Any:
-    """Batch norm in evaluation, where it was not folded into a convolution."""
+    """Batch norm in evaluation, where it was not folded into a convolution; with the batch's statistics if it has none."""
     many = isinstance(ctx.node.meta["val"], (tuple, list))
-    eps = float(rest[1] if many else rest[2])
-    if mean is None or var is None or (not many and rest[0]):
+    training = not many and bool(rest[0])
+    compute = DTYPES[x.dtype].compute
+    eps = number(float(rest[1] if many else rest[2]), compute)
+    axes = [d for d in range(x.rank) if d != 1]
+    if training and mean is None and var is None and x.rank > 1:
+        average, squares, _, variance = moments(ctx, x, axes)
+    elif training or mean is None or var is None:
         raise ctx.refuse("batch norm in training mode; call model.eval() before compiling")
 
-    def element(i: list[Index]) -> Expr:
-        c = [i[1]]
-        root = call("rsqrt", call("add", var.at(c), number(eps, "f32")))
-        y = call("mul", call("sub", cast(x.at(i), "f32"), mean.at(c)), root)
-        if weight is not None:
-            y = call("mul", y, weight.at(c))
-        return y if bias is None else call("add", y, bias.at(c))
+    def statistics(i: list[Index]) -> tuple[Expr, Expr]:
+        if mean is not None and var is not None:
+            return cast(mean.at([i[1]]), compute), cast(var.at([i[1]]), compute)
+        return average.at_broadcast(i), variance(squares.at_broadcast(i))
 
-    out = ctx.builder.map(x.shape, x.dtype, element, x.memory_order())
+    def element(i: list[Index]) -> Expr:
+        centre, spread = statistics(i)
+        y = call("mul", call("sub", cast(x.at(i), compute), centre), call("rsqrt", call("add", spread, eps)))
+        if weight is not None:
+            y = call("mul", y, cast(weight.at([i[1]]), compute))
+        return y if bias is None else call("add", y, cast(bias.at([i[1]]), compute))
+
+    out = ctx.builder.map(x.shape, x.dtype, element, x.memory_order()) if x.rank > 1 else x
     # in evaluation the saved statistics are empty
     return (out, *(filled(ctx.result_shape(k), "f32", 0) for k in (1, 2))) if many else out

@@ -315,6 +315,16 @@ def div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> 
     return apply(ctx, [a, b], _simple(op))
 
 
+@row("aten.max.other")
+def max_other(ctx: Context, a: Any, b: Any) -> Tensor:
+    return apply(ctx, [a, b], _simple("maximum"))
+
+
+@row("aten.min.other")
+def min_other(ctx: Context, a: Any, b: Any) -> Tensor:
+    return apply(ctx, [a, b], _simple("minimum"))
+
+
 @row("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default")
 def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     given = [v for v in (min, max) if v is not None]

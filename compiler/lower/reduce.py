@@ -201,10 +201,12 @@ def std(
     return _variance(ctx, x, dim, _correction(unbiased, correction), keepdim, True)[0]
 
 
-@row("aten.var_mean.correction", "aten.var_mean.dim")
+@row("aten.var_mean.correction", "aten.var_mean.dim", "aten.var_mean.default")
 def var_mean(
     ctx: Context, x: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
     return _variance(ctx, x, dim, _correction(unbiased, correction), keepdim, False, 0)
 
 

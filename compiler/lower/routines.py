@@ -29,6 +29,15 @@ class RoutineRow:
 ROUTINES: Mapping[str, RoutineRow] = {
     "sort": RoutineRow("sort_row", "sort.h"),
     "mode": RoutineRow("mode_row", "sort.h"),
+    "lu": RoutineRow("lu_block", "linalg.h"),
+    "pivot_order": RoutineRow("pivot_order_block", "linalg.h"),
+    "triangular": RoutineRow("triangular_block", "linalg.h"),
+    "cholesky": RoutineRow("cholesky_block", "linalg.h"),
+    "qr": RoutineRow("qr_block", "linalg.h"),
+    "reflectors": RoutineRow("reflectors_block", "linalg.h"),
+    "eigh": RoutineRow("eigh_block", "linalg.h"),
+    "svd": RoutineRow("svd_block", "linalg.h"),
+    "matrix_exp": RoutineRow("matrix_exp_block", "linalg.h"),
 }
 
 

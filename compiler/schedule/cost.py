@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..ir.expr import Call, Expr, Load
 from ..ir.index import Index, Size
+from ..ir.special_ops import SPECIAL_FUNCTIONS
 
 #: cost of one evaluation in additions; operators that are not listed cost 1
 OPERATOR_COST = {
@@ -11,6 +12,7 @@ OPERATOR_COST = {
     **dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "tanh", "sigmoid", "silu", "sin", "cos"), 12),
     **dict.fromkeys(("erf", "erfc", "gelu_erf", "gelu_tanh", "pow", "tan", "expm1", "log1p"), 16),
     **dict.fromkeys(("asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "lgamma"), 24),
+    **{name: 100 for name, *_ in SPECIAL_FUNCTIONS},
 }
 #: an expression is worth storing rather than computing again above this
 CHEAP = 6

@@ -105,13 +105,19 @@ def build_all(prepared: Sequence[Prepared], folder: Path, cache: Path) -> Iterat
         package = build(prepared, folder / f"{prepared[0].name}_{len(prepared)}.pkg", cache)
     except Exception as error:
         if len(prepared) == 1:
-            yield prepared[0], error if isinstance(error, CompileError) else Crash(_first_line(str(error)))
+            yield prepared[0], Crash(_compiler_message(error))
             return
         middle = len(prepared) // 2
         yield from build_all(prepared[:middle], folder, cache)
         yield from build_all(prepared[middle:], folder, cache)
         return
     yield from ((p, package) for p in prepared)
+
+
+def _compiler_message(error: Exception) -> str:
+    """What went wrong behind the schedule; of generated code that does not compile, the first error."""
+    lines = str(error).splitlines()
+    return next((line.strip() for line in lines if " error: " in line), _first_line(str(error)))
 
 
 def run(prepared: Prepared, package: Any) -> list[Any]:

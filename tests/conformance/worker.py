@@ -70,7 +70,7 @@ def work(batch: dict[str, Any], say: Say) -> None:
     for p, package in build_all(prepared, folder, cache):
         tally = owner[p.name]
         if isinstance(package, Exception):
-            tally.add("refused" if isinstance(package, CompileError) else "crash", reason(package))
+            tally.add("crash", str(package))
             continue
         say({"running": tally.entry.name})
         _compare(tally, p, package)
@@ -109,7 +109,7 @@ def _compare(tally: Tally, p: Prepared, package: Any) -> None:
     except Crash as error:
         tally.add("crash", str(error))
         return
-    problem = disagreement(tally.entry, got, tally.want[p.name])
+    problem = disagreement(tally.entry, p.call, got, tally.want[p.name])
     tally.add("wrong" if problem else "right", f"{p.name}: {problem}" if problem else "")
 
 

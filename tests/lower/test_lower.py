@@ -155,7 +155,6 @@ half = torch.randn(2, 3, 8, 8).half()
 kernel = torch.randn(4, 8, 3, 3)
 REFUSED: dict[str, tuple[Function, tuple[torch.Tensor, ...], str]] = {
     "boolean mask": (lambda a: a[a > 0], (x,), "depends on the data"),
-    "weight as an input": (lambda a, w: F.conv2d(a, w), (image, kernel), "float32 parameter of the model"),
     "half products": (lambda a: a @ a, (half,), "matrix products of f16 are not supported"),
     "half attention": (lambda q: F.scaled_dot_product_attention(q, q, q), (half,), "attention of f16 is not supported"),
 }

@@ -354,6 +354,29 @@ def convolutions() -> Iterator[Sample]:
     rest = ([1, 1], False, [0, 0], 1)
     yield sums("aten.convolution.default", T(B, 3, 9, 8), W(7, 3, 3, 3), W(7), [1, 1], [1, 1], *rest)
     yield sums("aten.convolution.default", T(2, 3, 9), W(7, 3, 3), None, [1], [1], [1], False, [0], 1)
+    deep = ([1, 2, 1], [1] * 3, [1] * 3, False, [0] * 3, 1)
+    yield sums("aten.convolution.default", T(2, 3, 4, 6, 5), W(7, 3, 2, 3, 3), W(7), *deep)
+    deep = ([1] * 3, [0] * 3, [2, 1, 1], False, [0] * 3, 2)
+    yield sums("aten.convolution.default", T(2, 4, 4, 6, 5), W(6, 2, 2, 3, 1), None, *deep)
+    yield sums("aten.conv2d.default", T(2, 32, 9, 12), W(40, 32, 3, 3), W(40), [1, 1], [1, 1])  # Winograd's
+    wide = (T(1, 48, B, 12), W(33, 48, 3, 3), None, [1, 1], [0, 2])
+    yield Sample("aten.conv2d.default", wide, ulps=16, sums=True, least=4)
+    yield sums("aten.conv2d.padding", T(B, 3, 9, 8), W(4, 3, 2, 4), W(4), [1, 1], "same")
+    yield sums("aten.conv1d.padding", T(B, 3, 19), W(4, 3, 4), None, [1], "same")
+    for kernel, stride, pad, dilation, more, groups in (
+        ([2, 2], [2, 2], [0, 0], [1, 1], [0, 0], 1),
+        ([4, 4], [2, 2], [1, 1], [1, 1], [0, 0], 1),
+        ([3, 3], [2, 1], [1, 0], [1, 2], [1, 0], 2),
+        ([3, 2], [3, 4], [0, 1], [2, 1], [0, 3], 1),
+        ([3, 3], [2, 2], [2, 2], [1, 1], [1, 1], 6),
+    ):
+        rest = (stride, pad, dilation, True, more, groups)
+        out = 6 // groups if groups < 6 else 1
+        yield sums("aten.convolution.default", T(2, 6, 5, 4), W(6, out, *kernel), W(out * groups), *rest)
+        yield sums("aten.convolution.default", T(1, 6, 5, 4), W(6, out, *kernel), None, *rest)
+    yield sums("aten.convolution.default", T(2, 4, 9), W(4, 3, 4), W(3), [2], [1], [1], True, [0], 1)
+    deep = ([2, 2, 1], [1, 0, 0], [1] * 3, True, [0] * 3, 1)
+    yield sums("aten.convolution.default", T(1, 4, 3, 4, 5), W(4, 3, 3, 2, 2), W(3), *deep)
 
 
 def reductions() -> Iterator[Sample]:

@@ -75,7 +75,7 @@ def sorts() -> Iterator[Sample]:
         yield Sample("aten.topk.default", (T(45, 2, special=True), 40, 0, descending), ulps=0)
     yield Sample("aten.argsort.stable", (T(3, 20, dtype="bool"),), {"stable": True})
     for dtype in ("f16", "bf16", "f64"):
-        yield Sample("aten.sort.default", (T(3, 20, dtype=dtype),), ulps=0)
+        yield Sample("aten.sort.stable", (T(3, 20, dtype=dtype),), {"stable": True}, ulps=0)
     yield Sample("aten.sort.default", (T(),), note="zero-dim")
     yield Sample("aten.topk.default", (T(), 1), note="zero-dim")
     yield Sample("aten.kthvalue.default", (T(B, 20), 4), ulps=0)

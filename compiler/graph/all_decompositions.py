@@ -1,0 +1,10 @@
+"""Our own decompositions, of all families."""
+
+from __future__ import annotations
+
+from . import decompositions_indexing, decompositions_layers, decompositions_linalg
+from .decompositions import DECOMPOSITIONS
+
+__all__ = ["DECOMPOSITIONS", "FAMILIES"]
+
+FAMILIES = (decompositions_indexing, decompositions_layers, decompositions_linalg)

@@ -1,0 +1,184 @@
+"""Selecting, scattering, searching and counting, in terms of gathers, scatters and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .decompositions import definition
+
+aten = torch.ops.aten
+
+
+def _ranks(mask: Tensor) -> Tensor:
+    """For each element of a flat mask, how many of those before it are set."""
+    return mask.to(torch.int64).cumsum(0) - mask.to(torch.int64)
+
+
+@definition("aten.masked_scatter")
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    shape = torch.broadcast_shapes(x.shape, mask.shape)
+    x, mask = x.expand(shape), mask.expand(shape)
+    if source.numel() == 0 or x.numel() == 0:
+        return x.clone()
+    flat = mask.reshape([-1])
+    picked = source.reshape([-1]).index_select(0, _ranks(flat).clamp_max(source.numel() - 1))
+    return torch.where(flat, picked, x.reshape([-1])).reshape(shape)
+
+
+@definition("aten.index_put", "aten._unsafe_index_put")
+def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """Only for one mask and no other index: its elements take the values in order, or all the same ones."""
+    used = [i for i, t in enumerate(indices) if t is not None]
+    mask = indices[used[0]] if used else None
+    if len(used) != 1 or mask is None or mask.dtype != torch.bool:
+        raise NotImplementedError("several indices with a mask among them")
+    first, rank = used[0], mask.dim()
+    lead, rest = list(x.shape[:first]), list(x.shape[first + rank :])
+    flat = x.reshape([*lead, mask.numel(), *rest])
+    chosen = mask.reshape([-1])
+    if values.dim() == len(lead) + 1 + len(rest) and values.shape[first] != 1:
+        values = values.index_select(first, _ranks(chosen).clamp_max(values.shape[first] - 1))
+    column = chosen.reshape([-1, *[1] * len(rest)])
+    new = values.to(x.dtype) + flat if accumulate else values.to(x.dtype).expand(flat.shape)
+    return torch.where(column, new, flat).reshape(x.shape)
+
+
+@definition("aten.take")
+def take(x: Tensor, index: Tensor) -> Tensor:
+    return aten.index.Tensor(x.reshape([-1]), [index])
+
+
+@definition("aten.diagonal_scatter")
+def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    moved = x.movedim([dim1, dim2], [0, 1])
+    rows, columns = moved.shape[:2]
+    above, left = max(offset, 0), max(-offset, 0)
+    index = torch.arange(max(min(rows - left, columns - above), 0))
+    out = aten.index_put.default(moved, [index + left, index + above], source.movedim(-1, 0))
+    return out.movedim([0, 1], [dim1, dim2])
+
+
+@definition("aten.nonzero_static")
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """Row r is where element r that is not zero lies; a row too many takes those that do not fit."""
+    mask = (x != 0).reshape([-1])
+    ranks = _ranks(mask)
+    row = torch.where(mask & (ranks < size), ranks, size)
+    place, columns = torch.arange(x.numel()), []
+    for n in reversed(x.shape):
+        columns.insert(0, place % n)
+        place = place // n
+    if not columns:
+        return torch.full([size, 0], fill_value)
+    out = torch.full([size + 1, len(columns)], fill_value)
+    return aten.index_put.default(out, [row], torch.stack(columns, -1))[:size]
+
+
+# searching -----------------------------------------------------------------------------------------------------------
+def _search(edges: Tensor, values: Tensor, out_int32: bool, right: bool) -> Tensor:
+    """How many of the sorted edges lie below each value (or at it, when `right`)."""
+    edges = edges if edges.dim() == 1 else edges.unsqueeze(-2)
+    below = ~(edges > values.unsqueeze(-1)) if right else ~(edges >= values.unsqueeze(-1))
+    return below.to(torch.int64).sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
+@definition("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
+def searchsorted(
+    edges: Tensor,
+    values: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    edges = edges if sorter is None else edges.gather(-1, sorter)
+    values = values if isinstance(values, Tensor) else torch.full([], values, dtype=edges.dtype)
+    return _search(edges, values, out_int32, right or side == "right")
+
+
+@definition("aten.bucketize.Tensor", "aten.bucketize.Scalar")
+def bucketize(values: Any, edges: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    values = values if isinstance(values, Tensor) else torch.full([], values, dtype=edges.dtype)
+    return _search(edges, values, out_int32, right)
+
+
+@definition("aten.isin.Tensor_Tensor", "aten.isin.Tensor_Scalar", "aten.isin.Scalar_Tensor")
+def isin(elements: Any, tests: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    tests = tests.reshape([-1]) if isinstance(tests, Tensor) else torch.full([1], tests)
+    elements = elements if isinstance(elements, Tensor) else torch.full([], elements)
+    found = (elements.unsqueeze(-1) == tests).any(-1)
+    return ~found if invert else found
+
+
+# counting ------------------------------------------------------------------------------------------------------------
+def _counted(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
+    """Weights of the elements in each bin; the last bin has its right edge."""
+    flat, bins = x.reshape([-1]), edges.shape[0] - 1
+    place = _search(edges, flat, False, True) - 1
+    place = torch.where(flat == edges[-1], bins - 1, place)
+    inside = (flat >= edges[0]) & (flat <= edges[-1])
+    weights = torch.ones_like(flat) if weight is None else weight.reshape([-1]).to(flat.dtype)
+    share = torch.where(inside, weights, torch.zeros_like(weights))
+    return aten.index_add.default(flat.new_zeros([bins]), 0, place.clamp(0, bins - 1), share)
+
+
+def _range(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor]:
+    """The range of a histogram; that of the data when none is given, and never empty."""
+    if low == high:
+        if x.numel() == 0:
+            first, last = x.new_full([], low), x.new_full([], high)
+        else:
+            first, last = x.min(), x.max()
+    else:
+        first, last = x.new_full([], low), x.new_full([], high)
+    same = first == last
+    return torch.where(same, first - 1, first), torch.where(same, last + 1, last)
+
+
+def _edges(first: Tensor, last: Tensor, bins: int) -> Tensor:
+    step = (last - first) / bins
+    index = torch.arange(bins + 1).to(first.dtype)
+    return torch.where(index < (bins + 1) / 2, first + step * index, last - step * (bins - index))
+
+
+@definition("aten.histc")
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    return _counted(x, _edges(*_range(x, min, max), bins), None)
+
+
+@definition("aten.histogram.bin_ct")
+def histogram(
+    x: Tensor, bins: int = 100, *, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    edges = _edges(*_range(x, *(range if range is not None else (0, 0))), bins)
+    return _density(_counted(x, edges, weight), edges, density), edges
+
+
+@definition("aten.histogram.bins_tensor")
+def histogram_edges(
+    x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    return _density(_counted(x, bins, weight), bins, density), bins.clone()
+
+
+def _density(counts: Tensor, edges: Tensor, density: bool) -> Tensor:
+    return counts / counts.sum() / (edges[1:] - edges[:-1]) if density else counts
+
+
+@definition("aten.linspace")
+def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """From both ends to the middle, so that the ends are exact."""
+    dtype = dtype or torch.get_default_dtype()
+    wide = dtype if dtype.is_floating_point else torch.float64
+    if steps <= 1:
+        first = start.to(dtype) if isinstance(start, Tensor) else torch.full([], start, dtype=dtype)
+        return first.reshape([1])[:steps] if steps else torch.zeros([0], dtype=dtype)
+    first, last = (v.to(wide) if isinstance(v, Tensor) else torch.full([], v, dtype=wide) for v in (start, end))
+    step = (last - first) / (steps - 1)
+    index = torch.arange(steps).to(wide)
+    return torch.where(index < steps // 2, first + step * index, last - step * (steps - 1 - index)).to(dtype)

@@ -1,0 +1,226 @@
+"""Layers and distances in terms of gathers, products and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .decompositions import definition, vector_norm
+
+aten = torch.ops.aten
+
+
+@definition("aten._cdist_forward")
+def cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    if a.shape[-1] == 0:
+        return a.new_zeros([*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]])
+    return vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, [-1])
+
+
+@definition("aten._pdist_forward")
+def pdist(x: Tensor, p: float = 2) -> Tensor:
+    n = x.shape[0]
+    if n < 2 or x.shape[1] == 0:
+        return x.new_zeros([max(n * (n - 1) // 2, 0)])
+    rows = [i for i in range(n) for _ in range(i + 1, n)]
+    columns = [j for i in range(n) for j in range(i + 1, n)]
+    return vector_norm(x[torch.tensor(rows)] - x[torch.tensor(columns)], p, [-1])
+
+
+@definition("aten._trilinear")
+def trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    operands = []
+    for t, dims in ((a, expand1), (b, expand2), (c, expand3)):
+        for d in sorted(dims):
+            t = t.unsqueeze(d)
+        operands.append(t)
+    return (operands[0] * operands[1] * operands[2]).sum(list(sumdim))
+
+
+@definition("aten.native_group_norm")
+def native_group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, area: int, group: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    grouped = x.reshape([n, group, -1]) if x.numel() else x.reshape([n, group, c // group * area])
+    variance, mean = torch.var_mean(grouped, [2], correction=0, keepdim=True)
+    root = torch.rsqrt(variance + eps)
+    y = ((grouped - mean) * root).reshape(x.shape)
+    column = [1, c, *[1] * (x.dim() - 2)]
+    y = y if weight is None else y * weight.reshape(column)
+    y = y if bias is None else y + bias.reshape(column)
+    return y, mean.squeeze(2), root.squeeze(2)
+
+
+@definition("aten._embedding_bag_forward_only", "aten._embedding_bag")
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums (0), means (1) or maxima (2) of bags of rows; bag b has the indices from offsets[b] on."""
+    bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
+    starts = offsets[:bags]
+    place = torch.arange(indices.shape[0]).to(offsets.dtype)
+    bag = (starts <= place.unsqueeze(1)).to(torch.int64).sum(1) - 1
+    rows = weight.index_select(0, indices.to(torch.int64))
+    counted = torch.ones_like(bag) if padding_idx < 0 else (indices != padding_idx).to(torch.int64)
+    sizes = aten.index_add.default(torch.zeros([bags], dtype=torch.int64), 0, bag, counted)
+    kept = (counted != 0).unsqueeze(1)
+    if mode == 2:
+        low = torch.where(kept, rows, torch.full_like(rows, -torch.inf))
+        start = weight.new_full([bags, weight.shape[1]], -torch.inf)
+        out = aten.index_reduce.default(start, 0, bag, low, "amax")
+        out = torch.where(sizes.unsqueeze(1) == 0, torch.zeros_like(out), out)
+    else:
+        rows = rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(1)
+        rows = torch.where(kept, rows, torch.zeros_like(rows))
+        out = aten.index_add.default(weight.new_zeros([bags, weight.shape[1]]), 0, bag, rows)
+        out = out if mode == 0 else out / sizes.clamp_min(1).unsqueeze(1)
+    return out, bag.to(indices.dtype), sizes.to(indices.dtype), sizes.to(indices.dtype)
+
+
+def _unnormalized(at: Tensor, size: int, align: bool) -> Tensor:
+    return (at + 1) / 2 * (size - 1) if align else ((at + 1) * size - 1) / 2
+
+
+def _reflected(at: Tensor, low: int, high: int) -> Tensor:
+    """Into [low / 2, high / 2] by reflection at the ends."""
+    if low == high:
+        return torch.zeros_like(at)
+    first, span = low / 2, (high - low) / 2
+    away = (at - first).abs()
+    turns, rest = torch.floor(away / span), torch.fmod(away, span)
+    return torch.where(torch.fmod(turns, 2) == 0, rest + first, span - rest + first)
+
+
+@definition("aten.grid_sampler_3d")
+def grid_sampler_3d(
+    x: Tensor, grid: Tensor, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: bool = False
+) -> Tensor:
+    """Trilinear (0) or nearest (1) samples of x [n, c, d, h, w] at grid [n, .., 3]; zeros, border or reflection around."""
+    n, c, *sizes = x.shape
+    spots = []
+    for k, size in enumerate(reversed(sizes)):
+        at = _unnormalized(grid[..., k], size, align_corners)
+        if padding_mode == 2:
+            at = _reflected(at, 0, 2 * (size - 1)) if align_corners else _reflected(at, -1, 2 * size - 1)
+        if padding_mode != 0:
+            at = at.clamp(0, size - 1)
+        spots.insert(0, at)
+    batch = torch.arange(n).reshape([n, 1, 1, 1])
+
+    def corner(places: Sequence[Tensor]) -> Tensor:
+        inside = torch.ones_like(places[0], dtype=torch.bool)
+        index: list[Tensor] = []
+        for place, size in zip(places, sizes, strict=True):
+            inside = inside & (place >= 0) & (place <= size - 1)
+            index.append(place.clamp(0, size - 1).to(torch.int64))
+        value = aten.index.Tensor(x.permute([0, 2, 3, 4, 1]), [batch, *index])
+        return torch.where(inside.unsqueeze(-1), value, torch.zeros_like(value))
+
+    if interpolation_mode == 1:
+        return corner([torch.round(s) for s in spots]).permute([0, 4, 1, 2, 3])
+    total: Any = None
+    for bits in range(8):
+        weight, places = torch.ones_like(spots[0]), []
+        for k, s in enumerate(spots):
+            base = torch.floor(s)
+            upper = bool(bits >> k & 1)
+            places.append(base + 1 if upper else base)
+            weight = weight * ((s - base) if upper else (base + 1 - s))
+        term = corner(places) * weight.unsqueeze(-1)
+        total = term if total is None else total + term
+    return total.permute([0, 4, 1, 2, 3])
+
+
+def _antialiased(size: int, out: int, align: bool, scale: float | None) -> Tensor:
+    """The matrix [out, size] of triangle filters as wide as a step of the output."""
+    if align:
+        step = (size - 1) / (out - 1) if out > 1 else 0.0
+    else:
+        step = 1 / scale if scale else size / out
+    support = max(step, 1.0)
+    rows = []
+    for i in range(out):
+        centre = step * (i + 0.5)
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), size)
+        weights = [max(0.0, 1 - abs((j - centre + 0.5) / support)) for j in range(first, last)]
+        total = sum(weights) or 1.0
+        rows.append([0.0] * first + [w / total for w in weights] + [0.0] * (size - last))
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@definition("aten._upsample_bilinear2d_aa")
+def upsample_bilinear2d_aa(
+    x: Tensor,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor:
+    height, width = x.shape[-2:]
+    if not all(isinstance(n, int) for n in (height, width, *output_size)):
+        raise NotImplementedError("dynamic sizes")
+    rows = _antialiased(height, output_size[0], align_corners, scales_h).to(x.dtype)
+    columns = _antialiased(width, output_size[1], align_corners, scales_w).to(x.dtype)
+    return torch.matmul(rows, torch.matmul(x, columns.mT))
+
+
+@definition("aten.segment_reduce")
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Tensor:
+    """Reductions of consecutive segments along `axis`; lengths (or offsets) may differ by the dimensions before it."""
+    if offsets is None:
+        assert lengths is not None
+        ends = lengths.cumsum(axis)
+        starts = ends - lengths
+    else:
+        starts, ends = (
+            offsets.narrow(axis, 0, offsets.shape[axis] - 1),
+            offsets.narrow(axis, 1, offsets.shape[axis] - 1),
+        )
+    place = torch.arange(data.shape[axis])
+    member = (place >= starts.unsqueeze(-1)) & (place < ends.unsqueeze(-1))  # [.., segment, place]
+    member = member.reshape([*member.shape, *[1] * (data.dim() - axis - 1)])
+    wide = data.unsqueeze(axis)
+    neutral = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -torch.inf, "min": torch.inf}[reduce]
+    terms = torch.where(member, wide, torch.full([], neutral, dtype=data.dtype))
+    start = neutral if initial is None else initial
+    if reduce == "prod":
+        return terms.prod(axis + 1) * start
+    if reduce in ("max", "min"):
+        found = terms.amax(axis + 1) if reduce == "max" else terms.amin(axis + 1)
+        return found.clamp_min(start) if reduce == "max" else found.clamp_max(start)
+    total = terms.sum(axis + 1) + start
+    if reduce == "sum":
+        return total
+    count = member.to(torch.int64).sum(axis + 1)
+    mean = total / count
+    return mean if initial is None else torch.where(count == 0, torch.full_like(mean, initial), mean)

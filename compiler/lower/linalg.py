@@ -1,0 +1,149 @@
+"""Factorisations of matrices: routines of mycc/linalg.h. All else of linear algebra is decomposed into them and
+products (graph/decompositions_linalg.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.index import Index, minimum
+from .context import Context
+from .registry import row
+from .routines import call_routine
+from .tensor import Shape, Tensor, expand, permute
+
+
+def _floats(ctx: Context, *tensors: Tensor) -> None:
+    for t in tensors:
+        if t.dtype not in ("f32", "f64"):
+            raise ctx.refuse(f"linear algebra in {t.dtype} is not supported")
+
+
+def _split(x: Tensor) -> tuple[Shape, Index, Index]:
+    return x.shape[:-2], x.shape[-2], x.shape[-1]
+
+
+def transposed(x: Tensor) -> Tensor:
+    order = list(range(x.rank))
+    return permute(x, [*order[:-2], order[-1], order[-2]])
+
+
+@row("aten.linalg_lu_factor_ex.default")
+def lu_factor(ctx: Context, a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
+    _floats(ctx, a)
+    if not pivot:
+        raise ctx.refuse("an LU factorisation without pivots is not supported")
+    batch, m, n = _split(a)
+    outputs: list[tuple[Shape, str]] = [((m, n), a.dtype), ((minimum(m, n),), "i32"), ((), "i32")]
+    return tuple(call_routine(ctx.builder, "lu", batch, [(a, 2)], outputs, [m, n]))
+
+
+@row("aten.linalg_solve_triangular.default")
+def solve_triangular(
+    ctx: Context, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """x with a x = b, or x a = b, which is a^T x^T = b^T."""
+    _floats(ctx, a, b)
+    if not left:
+        a, b, upper = transposed(a), transposed(b), not upper
+    shape = ctx.result_shape()
+    batch = shape[:-2]
+    a, b = expand(a, (*batch, *a.shape[-2:])), expand(b, (*batch, *b.shape[-2:]))
+    _, n, k = _split(b)
+    sizes = [n, k, int(upper), int(unitriangular)]
+    (x,) = call_routine(ctx.builder, "triangular", batch, [(a, 2), (b, 2)], [((n, k), a.dtype)], sizes)
+    return x if left else transposed(x)
+
+
+@row("aten.linalg_cholesky_ex.default")
+def cholesky_ex(ctx: Context, a: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, ...]:
+    _floats(ctx, a)
+    batch, n, _ = _split(a)
+    source = transposed(a) if upper else a
+    outputs: list[tuple[Shape, str]] = [((n, n), a.dtype), ((), "i32")]
+    lower, info = call_routine(ctx.builder, "cholesky", batch, [(source, 2)], outputs, [n])
+    return (transposed(lower) if upper else lower), info
+
+
+@row("aten.geqrf.default")
+def geqrf(ctx: Context, a: Tensor) -> tuple[Tensor, ...]:
+    _floats(ctx, a)
+    batch, m, n = _split(a)
+    outputs: list[tuple[Shape, str]] = [((m, n), a.dtype), ((minimum(m, n),), a.dtype)]
+    return tuple(call_routine(ctx.builder, "qr", batch, [(a, 2)], outputs, [m, n]))
+
+
+@row("aten.linalg_householder_product.default")
+def householder_product(ctx: Context, a: Tensor, tau: Tensor) -> Tensor:
+    _floats(ctx, a)
+    batch, m, n = _split(a)
+    inputs = [(a, 2), (tau, 1)]
+    return call_routine(ctx.builder, "reflectors", batch, inputs, [((m, n), a.dtype)], [m, n, tau.shape[-1]])[0]
+
+
+@row("aten._linalg_eigh.default")
+def eigh(ctx: Context, a: Tensor, uplo: str = "L", compute_v: bool = True) -> tuple[Tensor, ...]:
+    _floats(ctx, a)
+    batch, n, _ = _split(a)
+    source = a if uplo.upper() == "L" else transposed(a)
+    outputs: list[tuple[Shape, str]] = [((n,), a.dtype), ((n, n), a.dtype)]
+    return tuple(call_routine(ctx.builder, "eigh", batch, [(source, 2)], outputs, [n]))
+
+
+@row("aten._linalg_svd.default")
+def svd(
+    ctx: Context, a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None
+) -> tuple[Tensor, ...]:
+    _floats(ctx, a)
+    batch, m, n = _split(a)
+    wide = not (m - n).nonnegative()
+    if wide and not (n - m).nonnegative():
+        raise ctx.refuse("a singular value decomposition needs to know which of the two sizes is larger")
+    if wide:
+        m, n = n, m
+    columns = m if full_matrices and compute_uv else n
+    source = transposed(a) if wide else a
+    outputs: list[tuple[Shape, str]] = [((m, columns), a.dtype), ((n,), a.dtype), ((n, n), a.dtype)]
+    u, s, v = call_routine(ctx.builder, "svd", batch, [(source, 2)], outputs, [m, n, columns])
+    return (v, s, transposed(u)) if wide else (u, s, transposed(v))
+
+
+@row("aten.linalg_matrix_exp.default")
+def matrix_exp(ctx: Context, a: Tensor) -> Tensor:
+    _floats(ctx, a)
+    batch, n, _ = _split(a)
+    return call_routine(ctx.builder, "matrix_exp", batch, [(a, 2)], [((n, n), a.dtype)], [n])[0]
+
+
+@row("aten.lu_unpack.default")
+def lu_unpack(
+    ctx: Context, lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Tensor, ...]:
+    """P, L and U of a packed factorisation with a = P L U."""
+    from ..ir.expr import Expr, IndexValue, cast
+    from .builder import compare, number, where
+    from .create import filled
+
+    batch, m, n = _split(lu)
+    least = minimum(m, n)
+    builder = ctx.builder
+    empty = filled(ctx.result_shape(0), lu.dtype, 0)
+    lower, upper, permutation = empty, empty, filled(ctx.result_shape(0), lu.dtype, 0)
+    if unpack_data:
+
+        def below(i: list[Index]) -> Expr:
+            on, under = (compare(op, IndexValue(i[-2]), IndexValue(i[-1])) for op in ("eq", "gt"))
+            return where(on, number(1, lu.dtype), where(under, lu.at(i), number(0, lu.dtype)))
+
+        def above(i: list[Index]) -> Expr:
+            return where(compare("le", IndexValue(i[-2]), IndexValue(i[-1])), lu.at(i), number(0, lu.dtype))
+
+        lower = builder.map((*batch, m, least), lu.dtype, below)
+        upper = builder.map((*batch, least, n), lu.dtype, above)
+    if unpack_pivots:
+        (order,) = call_routine(builder, "pivot_order", batch, [(pivots, 1)], [((m,), "i64")], [m, pivots.shape[-1]])
+
+        def moved(i: list[Index]) -> Expr:
+            return cast(compare("eq", order.at([*i[:-2], i[-1]]), IndexValue(i[-2])), lu.dtype)
+
+        permutation = builder.map((*batch, m, m), lu.dtype, moved)
+    return permutation, lower, upper
