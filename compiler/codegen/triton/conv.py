@@ -50,7 +50,7 @@ class ConvView:
     order: str
     group: int
     batched: bool
-    kernel: tuple[int, int]
+    kernel: tuple[int, ...]
     pixel_lines: tuple[str, ...]
     x_base: str
     x_rows: str
