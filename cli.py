@@ -110,7 +110,12 @@ def compile_command(
         str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")
     ] = None,
     threads: Threads = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Measure kernel variants on this machine.")] = False,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Measure kernel variants here; keeps the choices in FILE.lock.")
+    ] = False,
+    lock: Annotated[
+        Path | None, typer.Option("--lock", metavar="FILE", help="Repeat the choices of a lock file.")
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare with the model in float64.")] = True,
     strict: Annotated[bool, typer.Option("--strict", help="Make an error of every warning.")] = False,
     settings: Annotated[
@@ -138,8 +143,8 @@ def compile_command(
     observers: list[Observer] = [timing] if as_json else [timing, _progress()]
     start = perf_counter()
     options = CompileOptions.of(
-        target=target, dtype=dtype, mode=mode.value, tune=tune, verify=verify, strict=strict, threads=threads,
-        options=settings, cache_dir=cache_dir, jobs=jobs, dump=dump,
+        target=target, dtype=dtype, mode=mode.value, tune=tune, lock=lock, verify=verify, strict=strict,
+        threads=threads, options=settings, cache_dir=cache_dir, jobs=jobs, dump=dump,
     )  # fmt: skip
     if out is not None:
         check_out(out)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import keyword
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CompileError
-from .observe import DumpObserver, Observer
+from .observe import DumpObserver, Observer, warn
 from .options import CompileOptions, Mode
 from .request import CompileRequest
 
@@ -32,6 +31,7 @@ def compile(
     dtype: Any = None,
     mode: Mode = "default",
     tune: bool = False,
+    lock: str | os.PathLike[str] | None = None,
     verify: bool = True,
     strict: bool = False,
     threads: int | None = None,
@@ -54,7 +54,8 @@ def compile(
         target: "cpu" (this machine's ISA level), "cpu:x86-64-v3", ...; several with commas between.
         dtype: the dtype to compute in; None: the model's own.
         mode: torch.compile's word: "default", "reduce-overhead" or "max-autotune".
-        tune: measure kernel variants on this machine.
+        tune: measure kernel variants on this machine, and keep the choices in a file beside the package: out + ".lock".
+        lock: repeat the choices of such a file, without measuring.
         verify: compare the package with the model in float64 before it is written.
         strict: make an error of every warning.
         threads: threads of a call of the package; None: one per core where it runs.
@@ -74,7 +75,7 @@ def compile(
     """
     require_torch()
     checked = CompileOptions.of(
-        target=target, dtype=dtype, mode=mode, tune=tune, verify=verify, strict=strict, threads=threads,
+        target=target, dtype=dtype, mode=mode, tune=tune, lock=lock, verify=verify, strict=strict, threads=threads,
         options=options, cache_dir=cache_dir, jobs=jobs, dump=dump,
     )  # fmt: skip
     entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)
@@ -95,10 +96,7 @@ def run_request(request: CompileRequest, observers: Sequence[Observer]) -> Path:
     from .pipeline import run
 
     for text in request.warnings:
-        for observer in observers:
-            observer.warning(text)
-        if not observers:
-            warnings.warn(text, stacklevel=3)
+        warn(observers, text)
     if request.options.dump is not None:
         observers = [*observers, DumpObserver(request.options.dump)]
     return Path(run(request, observers).path)

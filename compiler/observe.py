@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from time import perf_counter
 
 from ..runtime.errors import CompileError
 
-__all__ = ["DumpObserver", "Observer", "StageTime", "TimingObserver", "running_stage"]
+__all__ = ["DumpObserver", "Observer", "StageTime", "TimingObserver", "running_stage", "warn"]
 
 
 class Observer:
@@ -28,6 +29,14 @@ class Observer:
 
     def warning(self, text: str) -> None:
         """Something the user should know, that is no error."""
+
+
+def warn(observers: Sequence[Observer], text: str) -> None:
+    """Tells the observers, or without any Python's warnings."""
+    for observer in observers:
+        observer.warning(text)
+    if not observers:
+        warnings.warn(text, stacklevel=3)
 
 
 class StageResult:

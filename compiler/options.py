@@ -34,7 +34,6 @@ Mode = Literal["default", "reduce-overhead", "max-autotune"]
 
 #: what a model can be converted to before it is compiled
 DTYPE_CHOICES = ("f32", "f16", "bf16")
-_NO_EFFECT = {"default": "", "reduce-overhead": "CUDA graphs", "max-autotune": "CUDA graphs and tuning"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,8 @@ class CompileOptions:
         dtype: to compute in, "f32", "f16" or "bf16"; None: the model's own.
         mode: torch.compile's word.
         threads: default number of threads of the package, None: one per core where it runs.
-        tune: measure kernel variants on this machine.
+        tune: measure kernel variants on this machine; so does mode "max-autotune".
+        lock: file whose choices are repeated without measuring.
         verify: compare the package with the model before it is written.
         strict: warnings are errors.
         jobs: C++ compilers at once, None: one per core.
@@ -100,6 +100,7 @@ class CompileOptions:
     mode: Mode = "default"
     threads: int | None = None
     tune: bool = False
+    lock: Path | None = None
     verify: bool = True
     strict: bool = False
     jobs: int | None = None
@@ -122,6 +123,16 @@ class CompileOptions:
         if self.strict and (ineffective := self.ineffective()):
             raise CompileError(ineffective[0], details=ineffective[1:], hint="Without strict this is a warning.")
 
+        if self.lock is not None and self.tuning:
+            raise CompileError(
+                "a lock file repeats choices, tune and mode 'max-autotune' measure them anew: give one of them only"
+            )
+
+    @property
+    def tuning(self) -> bool:
+        """Whether kernel variants are to be measured."""
+        return self.tune or self.mode == "max-autotune"
+
     def fingerprint(self) -> str:
         """A hash of the options that alter generated code or objects."""
         altering = (self.dtype, self.mode, self.tune, self.graph, self.schedule, self.codegen, self.build)
@@ -130,12 +141,11 @@ class CompileOptions:
     def ineffective(self) -> list[str]:
         """What was asked for and has no effect on these targets, a sentence each."""
         found: list[str] = []
-        if any(t.family == "cuda" for t in self.targets):
-            return found
-        if _NO_EFFECT[self.mode]:
-            found.append(f"mode '{self.mode}' has no effect on target cpu ({_NO_EFFECT[self.mode]} are for GPUs)")
-        if self.tune:
-            found.append("tune has no effect on target cpu: its kernels are chosen by a cost model")
+        families = {target.family for target in self.targets}
+        if "cuda" not in families and self.mode == "reduce-overhead":
+            found.append("mode 'reduce-overhead' has no effect on target cpu (CUDA graphs are for GPUs)")
+        if "cpu" not in families and self.lock is not None:
+            found.append("the lock file has no effect: there is no target cpu")
         return found
 
     @classmethod
@@ -147,6 +157,7 @@ class CompileOptions:
         options: Mapping[str, object] | Sequence[str] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         dump: str | os.PathLike[str] | None = None,
+        lock: str | os.PathLike[str] | None = None,
         **others: Any,
     ) -> CompileOptions:
         """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown."""
@@ -155,6 +166,7 @@ class CompileOptions:
             dtype=_dtype_name(dtype),
             cache_dir=Path(cache_dir).expanduser() if cache_dir is not None else None,
             dump=Path(dump).expanduser() if dump is not None else None,
+            lock=Path(lock).expanduser() if lock is not None else None,
             **parse_settings(options or ()),
             **others,
         )

@@ -10,8 +10,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from ..runtime.errors import CompileError
 from .build.compile import BuildOptions, BuildResult, build
 from .build.device_build import PROGRAM, build_device
 from .build.targets import Family
@@ -25,13 +27,15 @@ from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
 from .lower.builder import WinogradChoice
 from .lower.driver import Lowered
-from .observe import Observer, running_stage
+from .observe import Observer, running_stage, warn
 from .options import CompileOptions, GraphOptions
 from .package.assemble import Assembled, assemble
 from .package.writer import PackageSummary
 from .request import CompileRequest
 from .schedule import Schedule, schedule
 from .summaries import summarise
+from .tune.choices import Choices
+from .tune.stage import Tuned, choose
 from .weights import Weights, collect_weights
 
 
@@ -51,7 +55,6 @@ class CompileResult:
 def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileResult:
     """Compiles the request's entry points into one package. Raises CompileError; then nothing is left behind."""
     options = request.options
-    families = tuple(dict.fromkeys(target.family for target in options.targets))
     with running_stage(observers, "capture") as stage:
         entries = in_dtype(request.entries, options.dtype)
         captured = stage.value = [capture_request(entry) for entry in entries]
@@ -59,8 +62,35 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     with running_stage(observers, "graph") as stage:
         graphs = stage.value = [run_graph_passes(graph, skip=_skipped(options.graph)) for graph in captured]
         stage.summary = summarise(graphs)
+    tuned = choose(request, captured, partial(_draft, captured, graphs), observers)
+    code = _code(graphs, options, tuned.choices, observers)
+    tuned, problems = tuned.fitting(code.schedules.get("cpu", ()), options)
+    if problems and options.strict:
+        raise CompileError(problems[0], details=problems[1:], hint="Without strict this is a warning.")
+    for text in problems:
+        warn(observers, text)
+    result = _package(request, observers, captured, code, tuned)
+    tuned.save(request.out)
+    return replace(result, warnings=(*result.warnings, *problems))
+
+
+@dataclass(frozen=True)
+class Code:
+    """What the stages between the graph and the package made, by family or target."""
+
+    schedules: Mapping[Family, Sequence[Schedule]]
+    weights: Weights
+    generated: Generated
+    built: Mapping[str, BuildResult]
+
+
+def _code(
+    graphs: Sequence[ModelGraph], options: CompileOptions, choices: Choices, observers: Sequence[Observer]
+) -> Code:
+    """Lowers, schedules, generates and builds."""
+    families = tuple(dict.fromkeys(target.family for target in options.targets))
     with running_stage(observers, "lower") as stage:
-        lowered = {family: _lower(graphs, family, options.codegen.winograd) for family in families}
+        lowered = {family: _lower(graphs, family, options.codegen.winograd, choices) for family in families}
         stage.value = [program for programs in lowered.values() for program in programs]
         stage.summary = summarise(stage.value)
     with running_stage(observers, "schedule") as stage:
@@ -69,18 +99,27 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         stage.summary = summarise(stage.value)
     with running_stage(observers, "codegen") as stage:
         weights = collect_weights(lowered.get("cpu", ()), lowered.get("cuda", ()))
-        generated = stage.value = _generate(graphs, schedules, weights, options)
+        generated = stage.value = _generate(graphs, schedules, weights, options, choices)
         stage.summary = summarise(generated)
     with running_stage(observers, "build") as stage:
         built, generated = _build(generated, weights, options)
         stage.value = "\n".join(line for result in built.values() for line in result.log)
         stage.summary = summarise(built)
-    return _package(request, observers, captured, schedules, weights, generated, built)
+    return Code(schedules, weights, generated, built)
 
 
-def _lower(graphs: Sequence[ModelGraph], family: Family, winograd: WinogradChoice) -> list[Lowered]:
+def _draft(
+    captured: Sequence[ModelGraph], graphs: Sequence[ModelGraph], request: CompileRequest, choices: Choices
+) -> Sequence[Schedule]:
+    """Writes a package to be measured; its CPU schedules."""
+    code = _code(graphs, request.options, choices, ())
+    assemble(request, captured, code.schedules, code.weights, code.generated, code.built).write(())
+    return code.schedules["cpu"]
+
+
+def _lower(graphs: Sequence[ModelGraph], family: Family, winograd: WinogradChoice, choices: Choices) -> list[Lowered]:
     layouts = shared_layouts(graphs, family)
-    return [lower(graph, own, family, winograd) for graph, own in zip(graphs, layouts, strict=True)]
+    return [lower(graph, own, family, winograd, choices) for graph, own in zip(graphs, layouts, strict=True)]
 
 
 def _generate(
@@ -88,10 +127,11 @@ def _generate(
     schedules: Mapping[Family, Sequence[Schedule]],
     weights: Weights,
     options: CompileOptions,
+    choices: Choices,
 ) -> Generated:
     """C++ for the CPU's targets, Triton kernels and their launches for each GPU."""
     cpu = [target for target in options.targets if target.family == "cpu"]
-    generated = generate(graphs, schedules["cpu"], weights, cpu) if cpu else Generated({}, (), ())
+    generated = generate(graphs, schedules["cpu"], weights, cpu, choices) if cpu else Generated({}, (), ())
     device = {
         target.name: generate_device(graphs, schedules["cuda"], device_for(target, options.codegen.tf32))
         for target in options.targets
@@ -129,20 +169,20 @@ def _build(generated: Generated, weights: Weights, options: CompileOptions) -> t
 def _package(
     request: CompileRequest,
     observers: Sequence[Observer],
-    captured: list[ModelGraph],
-    schedules: Mapping[Family, Sequence[Schedule]],
-    weights: Weights,
-    generated: Generated,
-    built: dict[str, BuildResult],
+    captured: Sequence[ModelGraph],
+    code: Code,
+    tuned: Tuned,
 ) -> CompileResult:
     """Writes the package beside its place, verifies it there, and moves it into place."""
-    assembled: Assembled = assemble(request, captured, schedules, weights, generated, built)
+    assembled: Assembled = assemble(
+        request, captured, code.schedules, code.weights, code.generated, code.built, tuned.manifest()
+    )
     summary = assembled.write(observers)
     return CompileResult(
         summary.path,
         summary,
-        sum(len(s.program.nodes) for s in next(iter(schedules.values()))),
-        tuple(built),
+        sum(len(s.program.nodes) for s in next(iter(code.schedules.values()))),
+        tuple(code.built),
         assembled.error,
         assembled.eager,
         request.warnings,

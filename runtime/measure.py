@@ -82,7 +82,8 @@ def bench_package(
         result["roof"] = roof.as_dict() if roof else None
         result["gflops"] = flops / 1e9
         result["percent"] = 1e5 * flops / 1e9 / result["median_ms"] / roof.gflops if roof else None
-        result["kernels"] = _kernel_rows(row["kernels"], nanoseconds, values, roof, weights)
+        choices = model.manifest.get("tuning", {}).get("targets", {}).get(model.target, {})
+        result["kernels"] = _kernel_rows(row["kernels"], nanoseconds, values, roof, weights, choices)
     return result
 
 
@@ -141,7 +142,12 @@ def _times(function: EntryPoint, tensors: Sequence[Any], runs: int | None) -> li
 
 
 def _kernel_rows(
-    rows: Sequence[Row], nanoseconds: Sequence[float], sizes: Mapping[str, int], roof: Roof | None, weights: int
+    rows: Sequence[Row],
+    nanoseconds: Sequence[float],
+    sizes: Mapping[str, int],
+    roof: Roof | None,
+    weights: int,
+    choices: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     total = sum(nanoseconds) or 1
     return [
@@ -150,7 +156,7 @@ def _kernel_rows(
             "kind": row.get("kind", ""),
             "ops": row["ops"],
             "sources": row["sources"],
-            "choice": row.get("choice", {}),
+            "choice": choices.get(row.get("key", ""), {}),
             "us": spent / 1e3,
             "share": spent / total,
             "gflops": _rate(row.get("flops"), sizes, spent),

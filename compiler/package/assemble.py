@@ -111,8 +111,9 @@ def assemble(
     weights: Weights,
     generated: Generated,
     built: Mapping[str, BuildResult],
+    tuning: Mapping[str, Any] | None = None,
 ) -> Assembled:
-    """The contents of the package."""
+    """The contents of the package. tuning: the manifest's row of that name."""
     shown = schedules.get("cpu") or schedules["cuda"]
     symbols = generated.symbols or tuple(schedule.names for schedule in shown)
     rows = [_entry_row(graph, s, names) for graph, s, names in zip(captured, shown, symbols, strict=True)]
@@ -134,6 +135,7 @@ def assemble(
         sources=_sources(generated) if request.options.codegen.sources else {},
         threads=request.options.threads or 0,
         versions=_versions(built),
+        tuning=tuning,
     )
     return Assembled(request, captured, contents)
 

@@ -46,6 +46,7 @@ class PackageContents:
         threads: of a call when the loader names none; 0: one per core.
         versions: of the compiler and its tools.
         check: the build's numerical check: "error", "eager", "shapes".
+        tuning: choices for kernels that were measured, and where: "machine", "threads", "targets".
     """
 
     name: str
@@ -62,6 +63,7 @@ class PackageContents:
     threads: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
     check: Mapping[str, Any] = field(default_factory=dict)
+    tuning: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,7 @@ def _manifest(
             **({"device": list(contents.device_weights)} if contents.images else {}),
         },
         "check": check,
+        **({"tuning": dict(contents.tuning)} if contents.tuning is not None else {}),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..ir.expr import Call
 from ..ir.index import Index, as_index, product
 from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Node, Reduce, Routine, Scan, Scatter
+from ..tune.keys import kernel_key
 from .cost import OPERATOR_COST
 from .schedule import Schedule
 from .traffic import traffic
@@ -23,6 +24,7 @@ def _row(node: AnyNode, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "kind": type(node).__name__.lower(),
+        "key": kernel_key(node) or "",
         "ops": list(node.origin.ops),
         "sources": list(node.origin.lines),
         "flops": str(flops(node)),

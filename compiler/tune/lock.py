@@ -10,8 +10,10 @@
   "cpu:x86-64-v3": {
    "gemm f32 m=128 n=3072 k=768": {
     "choice": {"depth": 256},
-    "tried": [{"choice": {}, "us": 331.0}, {"choice": {"depth": 256}, "us": 310.2}, ...]
-   }, ...
+    "tried": [
+     {"choice": {}, "us": 331.0},
+     {"choice": {"depth": 256}, "us": 310.2},
+     ...
 """
 
 from __future__ import annotations
@@ -65,21 +67,33 @@ class Lock:
 
 def write_lock(lock: Lock, path: Path) -> None:
     """Raises CompileError when the file cannot be written."""
-    value = {
-        "mycc_lock": FORMAT, "mycc": lock.version, "machine": dict(lock.machine), "threads": lock.threads,
-        "run_us": {name: round(us, 3) for name, us in lock.run_us.items()},
-        "targets": {
-            target: {
-                key: {"choice": row.choice.as_dict(), "tried": [trial.as_dict() for trial in row.tried]}
-                for key, row in sorted(rows.items())
-            }
-            for target, rows in sorted(lock.targets.items())
-        },
-    }  # fmt: skip
     try:
-        path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        path.write_text(format_lock(lock), encoding="utf-8")
     except OSError as error:
         raise CompileError(f"cannot write the lock file '{path}': {error.strerror}") from None
+
+
+def format_lock(lock: Lock) -> str:
+    """The lock as JSON, a line for each kernel's choice and for each trial."""
+    head = {
+        "mycc_lock": FORMAT, "mycc": lock.version, "machine": dict(lock.machine), "threads": lock.threads,
+        "run_us": {name: round(us, 3) for name, us in lock.run_us.items()},
+    }  # fmt: skip
+    lines = [f" {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
+    targets = ",\n".join(
+        f"  {json.dumps(target)}: {{\n{_format_kernels(rows)}\n  }}" for target, rows in sorted(lock.targets.items())
+    )
+    return "\n".join(("{", *lines, ' "targets": {', targets, " }", "}")) + "\n"
+
+
+def _format_kernels(rows: Mapping[str, LockedKernel]) -> str:
+    kernels = []
+    for key, row in sorted(rows.items()):
+        trials = ",\n".join(f"     {json.dumps(trial.as_dict())}" for trial in row.tried)
+        tried = f"[\n{trials}\n    ]" if trials else "[]"
+        choice = json.dumps(row.choice.as_dict())
+        kernels.append(f'   {json.dumps(key)}: {{\n    "choice": {choice},\n    "tried": {tried}\n   }}')
+    return ",\n".join(kernels)
 
 
 def read_lock(path: Path) -> Lock:

@@ -48,7 +48,11 @@ REFUSALS = [
     (["model.py", "--set", "schedule.fuze=1"], "Did you mean schedule.fuse?"),
     (["model.py", "--set", "schedule.fuse=maybe"], "error: option schedule.fuse is true or false, not 'maybe'"),
     (["model.py", "--threads", "0"], "error: threads has to be a number from 1, not 0"),
-    (["model.py", "--mode", "max-autotune", "--strict"], "error: mode 'max-autotune' has no effect on target cpu"),
+    (
+        ["model.py", "--mode", "reduce-overhead", "--strict"],
+        "error: mode 'reduce-overhead' has no effect on target cpu",
+    ),
+    (["model.py", "--lock", "no.lock"], "error: cannot read the lock file 'no.lock': No such file or directory"),
     (["model.py", "--out", "no/such/place.pkg"], "error: cannot write the package to 'no/such/place.pkg'"),
     (["model.py", "--input", "x"], "error: cannot read --input 'x'"),
     (["model.py", "--input", "input=f99[3]"], "unknown dtype 'f99'"),

@@ -54,8 +54,11 @@ def test_targets():
 
 def test_ineffective_options():
     assert CompileOptions.of(mode="reduce-overhead", tune=True).ineffective()[0].startswith("mode 'reduce-overhead'")
+    assert CompileOptions.of(mode="max-autotune", strict=True).tuning
     with pytest.raises(CompileError, match="Without strict this is a warning"):
-        CompileOptions.of(tune=True, strict=True)
+        CompileOptions.of(mode="reduce-overhead", strict=True)
+    with pytest.raises(CompileError, match="give one of them only"):
+        CompileOptions.of(tune=True, lock="model.pkg.lock")
 
 
 def test_observers_see_every_stage(tmp_path):
