@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,16 +12,29 @@ from rich.text import Text
 
 from .execute import RunResult
 from .inspect import describe, megabytes
+from .launches import launch_facts, typical_sizes
 from .verify import VerifyReport
 
 __all__ = ["render_bench", "render_inspection", "render_run", "render_verify"]
 
 
-def render_inspection(information: Mapping[str, Any], fusions: bool = False, members: bool = False) -> RenderableType:
-    """An inspection (inspect_package): the summary and a table of kernels; or of fusions; or of members."""
+def render_inspection(
+    information: Mapping[str, Any], fusions: bool = False, members: bool = False, sizes: Mapping[str, int] | None = None
+) -> RenderableType:
+    """An inspection (inspect_package): the summary and a table of kernels; or of fusions; or of members.
+
+    sizes: at which the launches of GPUs are described.
+    """
     parts: list[RenderableType] = [Text(describe(dict(information)))]
+    gpus = [target for target in information["targets"] if target.get("family") == "cuda"]
     for row in information["entry_points"]:
-        parts += [Text(""), _fusion_table(row) if fusions else _kernel_table(row)]
+        if fusions:
+            parts += [Text(""), _fusion_table(row)]
+            continue
+        if len(gpus) < len(information["targets"]):
+            parts += [Text(""), _kernel_table(row)]
+        for target in gpus:
+            parts += [Text(""), _launch_table(row, target, sizes or {})]
     if members:
         parts += [Text(""), _member_table(information["members"])]
     return Group(*parts)
@@ -71,10 +85,35 @@ def _table(*columns: tuple[str, str]) -> Table:
     return table
 
 
-def _kernel_table(row: Mapping[str, Any]) -> Table:
-    table = _table(("#", "right"), (f"kernels of {row['name']}", "left"), ("ops", "left"), ("source", "left"))
+def _kernel_table(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Table:
+    tuned = (("tuned", "left"),) if choices else ()
+    table = _table(("#", "right"), (f"kernels of {row['name']}", "left"), *tuned, ("ops", "left"), ("source", "left"))
     for index, kernel in enumerate(row["kernels"]):
-        table.add_row(str(index), Text(kernel["name"]), Text(_short(kernel["ops"])), Text(_short(kernel["sources"])))
+        choice = [choice_text(choices.get(kernel.get("key", ""), {}))] if choices else []
+        texts = (kernel["name"], *choice, _short(kernel["ops"]), _short(kernel["sources"]))
+        table.add_row(str(index), *map(Text, texts))
+    return table
+
+
+def _launch_table(row: Mapping[str, Any], target: Mapping[str, Any], sizes: Mapping[str, int]) -> Table:
+    """Launches on a GPU, those that are alike in one line."""
+    values = typical_sizes(row, sizes)
+    at = ", ".join(f"{name} {value}" for name, value in values.items())
+    facts = Counter(launch_facts(row, target, values))
+    title = f"{row['name']} on {target['target']}" + (f" at {at}" if at else "")
+    table = _table(("", "right"), (title, "left"), ("programs", "right"), ("warps", "right"), ("registers", "right"),
+                   ("spills", "right"), ("shared", "right"), ("bits", "right"), ("floor us", "right"),
+                   ("expected", "right"), ("ops", "left"), ("source", "left"))  # fmt: skip
+    for fact, count in facts.items():
+        numbers = [fact.programs, fact.warps, fact.registers, fact.spills, fact.shared, fact.loads or "bulk"]
+        times = [f"{fact.floor_us:.2f}", f"{fact.expected_us:.1f}"]
+        texts = map(Text, (_short(fact.ops), _short(fact.sources)))
+        table.add_row(f"{count} x", Text(fact.name), *map(str, numbers), *times, *texts)
+    total = sum(fact.floor_us * count for fact, count in facts.items())
+    expected = sum(fact.expected_us * count for fact, count in facts.items())
+    table.add_row(
+        f"{facts.total()}", Text("in all", style="bold"), *[""] * 6, f"{total:.1f}", f"{expected:.0f}", "", ""
+    )
     return table
 
 

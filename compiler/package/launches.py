@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..build.targets import Target
+from ..codegen.triton.device import device_of
 from ..schedule.report import kernel_rows
 
 if TYPE_CHECKING:
     from ..build.images import KernelImage
     from ..codegen.triton.generate import DeviceCode
 
-__all__ = ["launch_rows"]
+__all__ = ["launch_rows", "target_roof"]
 
 #: what a row takes over from the compiler's facts about its kernel
 FACTS = ("threads", "shared", "registers", "spills", "accesses")
 #: counted once, at the first launch of a node
 WORK = ("flops", "bytes", "writes", "weights")
+
+
+def target_roof(target: Target) -> dict[str, Any]:
+    """What a GPU can do at most, for its row of the manifest: bf16 products in TFLOP/s, memory in TB/s."""
+    if target.family != "cuda":
+        return {}
+    device = device_of(target.capability)
+    return {"roof": {"sms": device.sms, "tflops": device.tflops, "tbytes": device.bandwidth}}
 
 
 def launch_rows(code: DeviceCode, entry: int, images: Sequence[KernelImage]) -> list[dict[str, Any]]:

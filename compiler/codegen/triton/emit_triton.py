@@ -48,8 +48,10 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 @dataclass(frozen=True)
 class Place:
-    """The text of a loop variable: a tensor (or scalar) of integers, and the axes of the tile that it spans. counted: it
-    is the variable of a range(), which the interpreter has as a number of Python's."""
+    """The text of a loop variable: a tensor (or scalar) of integers, and the axes of the tile that it spans.
+
+    counted: it is the variable of a range(), which the interpreter has as a number of Python's.
+    """
 
     text: str
     axes: Axes = ()
