@@ -23,6 +23,16 @@ int64_t test_gemm(int threads, const mycc::GemmArgs *args, float *out, int32_t *
                 [&](const mycc_host *host, const Record &to) { mycc::gemm(host, *args, to); });
 }
 
+int64_t test_gemm_bf16(int threads, const mycc::GemmArgsBf16 *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, args->batch, args->m, args->n,
+                [&](const mycc_host *host, const Record &to) { mycc::gemm(host, *args, to); });
+}
+
+int64_t test_gemm_f16(int threads, const mycc::GemmArgsF16 *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, args->batch, args->m, args->n,
+                [&](const mycc_host *host, const Record &to) { mycc::gemm(host, *args, to); });
+}
+
 int64_t test_gemm_rows(int threads, const mycc::GemmArgs *args, float *out, int32_t *seen) {
   auto rows = [&](int64_t z, int64_t m, int64_t k0, int64_t count, float *to) {
     for (int64_t i = 0; i < count; ++i) to[i] = args->a[z * args->a_batch + m * args->a_row + k0 + i];

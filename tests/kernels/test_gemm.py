@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels
@@ -63,6 +64,47 @@ def test_gemm_of_models(isa: str, shape: tuple[int, int, int]) -> None:
     results = [call(isa, "test_gemm", args, (1, m, n), threads) for threads in (1, 2, 3)]
     check(results[0], a, b)
     assert len({r.tobytes() for r in results}) == 1
+
+
+def halves(b: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """b rounded to a 16-bit type: as float32, and as the bits of its panels."""
+    rounded = torch.from_numpy(b).to(getattr(torch, dtype))
+    packed = torch.from_numpy(pack_panels(b)).to(rounded.dtype).view(torch.int16).numpy()
+    raw = np.empty(packed.size + 32, np.int16)
+    start = -raw.ctypes.data % 64 // 2
+    raw[start : start + packed.size] = packed.ravel()
+    return rounded.float().numpy(), raw[start : start + packed.size]
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "shape", [(1, 768, 130), (3, 385, 64), (8, 64, 48), (16, 96, 200), (49, 1100, 33), (128, 768, 96), (300, 64, 16)]
+)
+def test_gemm_with_weights_of_16_bits(isa: str, dtype: str, shape: tuple[int, int, int]) -> None:
+    """Products of float32 rows with rounded weights, summed in float32: the rounding is that of the weights alone."""
+    m, k, n = shape
+    rng = np.random.default_rng(k)
+    a, b = random(rng, 1, m, k), random(rng, 1, k, n)
+    rounded, packed = halves(b, dtype)
+    function = "test_gemm_bf16" if dtype == "bfloat16" else "test_gemm_f16"
+    one, two = (call(isa, function, Gemm(1, m, n, k, a, 0, k, packed, 0), (1, m, n), threads) for threads in (1, 2))
+    check(one, a, rounded)
+    assert one.tobytes() == two.tobytes()
+    same = call(isa, "test_gemm", Gemm(1, m, n, k, a, 0, k, pack_panels(rounded), 0), (1, m, n))
+    assert one.tobytes() == same.tobytes(), "the bits of float32 weights of the same values"
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+def test_halves_that_are_not_finite_or_tiny(isa: str) -> None:
+    b = np.zeros((1, 6, 16), np.float32)
+    b[0, :, 0] = [np.nan, np.inf, -np.inf, 6e-8, -0.0, 65504]
+    a = np.eye(6, dtype=np.float32)[None]
+    for dtype, function in (("bfloat16", "test_gemm_bf16"), ("float16", "test_gemm_f16")):
+        rounded, packed = halves(b, dtype)
+        got = call(isa, function, Gemm(1, 6, 16, 6, a, 0, 6, packed, 0), (1, 6, 16))
+        with np.errstate(invalid="ignore"):
+            assert np.array_equal(got[0, :, 0], (a @ rounded)[0, :, 0], equal_nan=True)
 
 
 @pytest.mark.parametrize("isa", LEVELS)
@@ -165,7 +207,7 @@ def test_every_isa_has_tiles_of_all_row_counts() -> None:
         text = render_micro_kernels(isa)
         assert f"kTileRows = {len(tile_set.panels)};" in text
         for rows in range(1, len(tile_set.panels) + 1):
-            assert f"inline void tile_{rows}x16(" in text
+            assert f"template <class B> inline void tile_{rows}x16(" in text
 
 
 def test_an_unknown_isa_is_refused_with_the_known_ones() -> None:

@@ -18,13 +18,17 @@
 
 namespace mycc {
 
-struct GemmArgs {
+/* B: type of the packed weights, which become float32 in registers. */
+template <class B> struct GemmArgsOf {
   int64_t batch, m, n, k;
   const float *a;
   int64_t a_batch, a_row; /* strides in elements; that of k is 1 */
-  const float *b;         /* panels [ceil(n / 16)][k][16], aligned to 64 */
+  const B *b;             /* panels [ceil(n / 16)][k][16], aligned to 64 bytes */
   int64_t b_batch;        /* elements from one batch's panels to the next; 0: shared */
 };
+using GemmArgs = GemmArgsOf<float>;
+using GemmArgsBf16 = GemmArgsOf<bfloat>;
+using GemmArgsF16 = GemmArgsOf<half>;
 
 /* batch = batch0 * batch1; z = z0 * batch1 + z1. All strides in elements, 0 broadcasts; a's of k is 1, one of b_k and
  * b_n is 1. */
@@ -79,9 +83,9 @@ template <class RowSource> struct ComputedRows {
   void fill(int64_t z, int64_t m, float *to) const { rows(z, m, (int64_t)0, k, to); }
 };
 
-template <class Rows, class Epilogue> struct GemmLoop {
+template <class B, class Rows, class Epilogue> struct GemmLoop {
   const mycc_host *host;
-  const GemmArgs &args;
+  const GemmArgsOf<B> &args;
   const Rows &rows;
   const Epilogue &epilogue;
   DepthCut cut;
@@ -89,7 +93,7 @@ template <class Rows, class Epilogue> struct GemmLoop {
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const GemmLoop &loop = *(const GemmLoop *)arg;
-    const GemmArgs &args = loop.args;
+    const GemmArgsOf<B> &args = loop.args;
     const bool fills = loop.rows.fills();
     const int64_t copy_stride = fills ? round_up(args.k, kPanel) + kPanel : 0;
     const BlockPlan largest = plan_block(loop.cut, loop.plan.rows, loop.plan.panels);
@@ -115,27 +119,27 @@ template <class Rows, class Epilogue> struct GemmLoop {
       /* The next task has the next rows and the same panels, or else the next panels. Past the end of B nothing is
        * read: what lies there is fetched, often the weights of the next product. */
       const int64_t after = place.row + place.rows < args.m ? 0 : ceil_div(place.columns, kPanel);
-      PackedPanels panels = {args.b + place.z * args.b_batch + place.panel * panel_size, panel_size, after};
+      PackedPanels<B> panels = {args.b + place.z * args.b_batch + place.panel * panel_size, panel_size, after};
       const FinishRows<Epilogue> finish = {loop.epilogue, place.z, place.row, place.panel * kPanel};
       multiply_block(loop.cut, plan, {pointers, place.rows, place.rows, 0}, panels, place.columns, sums, finish);
     }
   }
 };
 
-template <class Rows, class Epilogue>
-inline void run_gemm(const mycc_host *host, const GemmArgs &args, const Rows &rows, const Epilogue &epilogue,
+template <class B, class Rows, class Epilogue>
+inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Rows &rows, const Epilogue &epilogue,
                      const GemmTuning &tuning) {
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
   const DepthCut cut = cut_depth(1, args.k, tuning);
   TaskLimits limits;
   if (rows.fills()) limits = {1024, 16, 8 * kTileRows};
   const TaskPlan plan = plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, limits);
-  GemmLoop<Rows, Epilogue> loop = {host, args, rows, epilogue, cut, plan};
-  host->parallel_for(host->ctx, plan.count, plan.grain, GemmLoop<Rows, Epilogue>::body, &loop);
+  GemmLoop<B, Rows, Epilogue> loop = {host, args, rows, epilogue, cut, plan};
+  host->parallel_for(host->ctx, plan.count, plan.grain, GemmLoop<B, Rows, Epilogue>::body, &loop);
 }
 
-template <class Epilogue>
-inline void gemm(const mycc_host *host, const GemmArgs &args, const Epilogue &epilogue,
+template <class B, class Epilogue>
+inline void gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue,
                  const GemmTuning &tuning = GemmTuning()) {
   run_gemm(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue, tuning);
 }

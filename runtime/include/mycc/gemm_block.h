@@ -110,28 +110,29 @@ struct BlockRows {
 
 /* Panels packed at compile time. A source of panels gives the first value of a depth block of a group of panels, and
  * says what to fetch ahead of its use (NULL: nothing). */
-struct PackedPanels {
-  const float *b;
+template <class B> struct PackedPanels {
+  typedef B Element;
+  const B *b;
   int64_t panel_size;
   int64_t after; /* the panel where the next block of this worker is likely to begin */
 
-  const float *get(const DepthBlock &block, int64_t panel, int64_t) const {
+  const B *get(const DepthBlock &block, int64_t panel, int64_t) const {
     return b + panel * panel_size + block.first * kPanel;
   }
-  const float *ahead(const DepthBlock &block, int64_t panel) const { return get(block, panel, 0); }
+  const B *ahead(const DepthBlock &block, int64_t panel) const { return get(block, panel, 0); }
 };
 
 /* A row tile times the panels of a group, in tiles as wide as there are. Four panels are 2 + 2 rather than 3 + 1, as
  * a single one has too few sums to keep the multiply-adds busy. */
-static inline void multiply_tile(Tile tile, int64_t rows, int64_t panels) {
-  const TileKernel *kernels = kTileKernels[rows - 1];
+template <class B> static inline void multiply_tile(TileOf<B> tile, int64_t rows, int64_t panels) {
+  const TileKernel<B> *kernels = tile_kernels<B>(rows);
   const int64_t widest = kTilePanels[rows - 1];
   while (panels > 0) {
     const bool whole = panels >= widest && !(widest == 3 && panels == 4);
     const int64_t width = whole ? widest : min64(panels, 2);
     kernels[min64(width, 3) - 1](tile);
     tile.b += width * tile.panel_size;
-    tile.next += width * tile.panel_size * (int64_t)sizeof(float);
+    tile.next += width * tile.panel_size * (int64_t)sizeof(B);
     tile.c += width * kPanel;
     panels -= width;
   }
@@ -144,7 +145,8 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
                            int64_t columns, float *sums, const Finish &finish) {
   const int64_t n_panels = ceil_div(columns, kPanel), stride = plan.group * kPanel;
   const int64_t steps = plan.groups * cut.count, narrow = n_panels / plan.groups;
-  Tile tile;
+  typedef typename Panels::Element B;
+  TileOf<B> tile;
   tile.row_step = rows.step;
   tile.c_stride = stride;
   tile.panel_size = panels.panel_size;
@@ -167,10 +169,10 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const int64_t next_depth = plan.depth_outer ? next / plan.groups : next % cut.count;
     const int64_t next_group = plan.depth_outer ? next % plan.groups : next / cut.count;
     const int64_t next_panel = next_group * narrow + min64(next_group, plan.wide_groups);
-    const float *ahead = panels.ahead(cut.block(next_depth), next > 0 ? next_panel : panels.after);
+    const B *ahead = panels.ahead(cut.block(next_depth), next > 0 ? next_panel : panels.after);
     if (ahead && rows.count > 1) { /* a single row reads as fast as memory gives */
       tile.next = (const char *)ahead;
-      tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), plan.tiles);
+      tile.next_step = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles);
     }
     const int64_t fetched = tile.next_step * block.segments * block.depth;
     const int64_t first_tile = plan.depth_outer ? group_index * plan.tiles : 0;
