@@ -16,6 +16,7 @@ from .statements import emit_stores, lanes_view
 from .tile_views import cross_loop, tile_view
 from .views import (
     ArgFold,
+    ColumnFold,
     FlatKernel,
     FoldView,
     KernelView,
@@ -29,7 +30,12 @@ from .views import (
     Stage,
 )
 
-UNROLL = 4  # accumulators of a row reduction
+#: elements of a row that its four accumulators fold in a run
+PIECE = 4096
+#: a reduction of fewer rows than this keeps its accumulators in registers
+LEAST_ROWS = 16
+#: accumulators of a block of columns, and rows after which they are folded into the result
+BLOCK_COLUMNS, BLOCK_ROWS = 1024, 256
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
@@ -58,6 +64,8 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     if isinstance(node, Map) and vector is not None and (cross := cross_loop(node, vector)) is not None:
         return tile_view(node, vector, cross, comment)
     kept = [v for v in node.dims if v is not vector]
+    if isinstance(node, Reduce) and vector is not None and _folds_columns(node, vector):
+        return _columns(node, vector, kept, scope, comment)
     parallel, inner = _split_rows(kept, vector in node.dims)
     rows = _loops(parallel, scope, Emitter(scope, None))
     stage = _stage(node, vector, inner, scope)
@@ -76,6 +84,28 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         (),
         scope.streams(),
     )
+
+
+def _folds_columns(node: Reduce, vector: Var | None) -> bool:
+    """Many rows of memory that lie across the lanes."""
+    rows = product(v.extent for v in node.rdims).constant
+    plain = not any(f.op in SCALAR_FOLDS for f in node.folds)
+    return plain and vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
+
+
+def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
+    """A kernel over blocks of columns."""
+    blocks = (vector.extent + (BLOCK_COLUMNS - 1)) // as_index(BLOCK_COLUMNS)
+    emitter = Emitter(scope, None)
+    rows = (*_loops(kept, scope, emitter), Loop("block", emitter.index(blocks)))
+    extent, start = emitter.index(vector.extent), f"block * {BLOCK_COLUMNS}"
+    stage = _column_fold(node, vector, (), scope, start, f"smaller({start} + {BLOCK_COLUMNS}, {extent})")
+    width = vector.extent if vector.extent.constant else as_index(BLOCK_COLUMNS)
+    width = as_index(min(width.constant or BLOCK_COLUMNS, BLOCK_COLUMNS))
+    work = width * product(v.extent for v in node.rdims)
+    count = emitter.index(product(v.extent for v in kept) * blocks)
+    texts = (rows, count, emitter.index(work), (stage,), (), scope.streams())
+    return LoopKernel("rows.cpp.j2", comment, scope.params(), *texts)
 
 
 def _split_rows(kept: Sequence[Var], vectorised: bool) -> tuple[list[Var], list[Var]]:
@@ -98,6 +128,8 @@ def _stage(node: Map | Reduce, vector: Var | None, inner: Sequence[Var], scope: 
         return _arg_fold(node, loops, scope)
     if vector in node.rdims:
         return _row_fold(node, vector, loops, scope)
+    if vector is not None and _folds_columns(node, vector):
+        return _column_fold(node, vector, loops, scope, "0", Emitter(scope, None).index(vector.extent))
     return _lane_fold(node, vector, loops, scope)
 
 
@@ -147,7 +179,10 @@ def _row_fold(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) 
         folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
     finish = Emitter(scope, None, accs=names)
     emit_stores(finish, node)
-    return RowFold(loops, outer, lanes_view(vector, scope, full, part), tuple(folds), (*finish.pre, *finish.body))
+    lanes = lanes_view(vector, scope, full, part)
+    extent = vector.extent.constant
+    piece = PIECE if extent is None or extent > PIECE else 0
+    return RowFold(loops, outer, lanes, tuple(folds), (*finish.pre, *finish.body), piece)
 
 
 def _lane_fold(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:
@@ -176,6 +211,33 @@ def _lane_fold(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope:
         tuple(full.body),
         tuple(part.body),
         (*end.pre, *end.body) if vector is None else (),
+    )
+
+
+def _column_fold(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, first: str, last: str) -> ColumnFold:
+    *outer, row = _loops(node.rdims, scope, Emitter(scope, None))
+    names = _acc_names(node)
+    scope.loop(vector)
+    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
+    for e in (full, part):
+        e.count_uses(f.value for f in node.folds)
+    values = [(f, full.lanes(f.value), part.lanes(f.value)) for f in node.folds]
+    folds = tuple(_fold_view(f, names[f.acc.name], value, tail) for f, value, tail in values)
+    end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
+    emit_stores(end, node)
+    emit_stores(end_part, node)
+    return ColumnFold(
+        loops,
+        tuple(outer),
+        row,
+        lanes_view(vector, scope, end, end_part),
+        folds,
+        (*full.pre, *full.body),
+        (*part.pre, *part.body),
+        first,
+        last,
+        BLOCK_COLUMNS,
+        BLOCK_ROWS,
     )
 
 

@@ -50,8 +50,9 @@ class FoldView:
     value_part: str
     across: str  # "reduce_max"
 
-    def fold(self, a: str, x: str) -> str:
-        return self.step.format(a=a, x=x)
+    def fold(self, a: str, x: str, nested: bool = False) -> str:
+        text = self.step.format(a=a, x=x)
+        return f"({text})" if nested and not self.step.endswith(")") else text
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class RowFold:
     lanes: Lanes
     folds: tuple[FoldView, ...]
     finish: tuple[str, ...]
+    piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
     form: str = "row_fold"
 
 
@@ -79,6 +81,28 @@ class LaneFold:
     part: tuple[str, ...]
     scalar: tuple[str, ...]  # the end without lanes
     form: str = "lane_fold"
+
+
+@dataclass(frozen=True)
+class ColumnFold:
+    """A long reduction with the lanes along a kept loop: rows of memory are added to a block of accumulators.
+
+    The lanes run from `first` to `last`, `columns` at a time; folds of `rows` rows are folded in their turn, so that
+    sums keep their digits.
+    """
+
+    loops: tuple[Loop, ...]
+    outer: tuple[Loop, ...]  # reduced loops around the rows
+    row: Loop
+    lanes: Lanes  # the kept vector loop: full and part finish the elements
+    folds: tuple[FoldView, ...]
+    full: tuple[str, ...]  # statements of a row's vector
+    part: tuple[str, ...]
+    first: str
+    last: str
+    columns: int
+    rows: int
+    form: str = "column_fold"
 
 
 @dataclass(frozen=True)
@@ -117,7 +141,7 @@ class ScanStage:
     form: str = "scan"
 
 
-Stage = MapStage | RowFold | LaneFold | ArgFold | ScanStage
+Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ScanStage
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "map_tiles": ("map_tiles", lambda a: a.transpose(1, 2) + 1, (x,), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (x,), (), False),
     "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),
+    "column_fold": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),
     "arg_fold": ("rows", lambda a: a.argmax(-1), (x,), (), False),
     "softmax": ("rows", lambda a: torch.softmax(a, -1), (x,), (), True),
     "layer_norm": ("rows", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),

@@ -28,6 +28,11 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
 /* Whether vectors at multiples of W elements from p are aligned, as stores past the caches need. */
 MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
 
+/* A block of accumulators: whole vectors, so that it may write up to W - 1 elements behind the n-th. */
+template <class T> MYCC_INLINE void fill(T *block, int64_t n, typename element<T>::scalar value) {
+  for (int64_t i = 0; i < n; i += W) store(block + i, splat(value));
+}
+
 MYCC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Memory of one row of intermediate results; NULL when there is none (the runtime has recorded the failure). */
