@@ -7,6 +7,7 @@ Needs a GPU and torch. Beside the packages stands what no caller can avoid: torc
 
 from __future__ import annotations
 
+import ctypes
 import json
 import statistics
 import sys
@@ -61,10 +62,33 @@ def result_us(call: Callable[[], Any]) -> float:
     return 1e6 * statistics.median(times)
 
 
+def driver_us() -> dict[str, float]:
+    """Microseconds of the driver's functions that a call uses, through ctypes (the first row is ctypes itself)."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    event, number, long = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_ulonglong()
+    cuda.cuEventCreate(ctypes.byref(event), 2)
+    stream = ctypes.c_void_p(None)
+    calls: dict[str, Callable[[], Any]] = {
+        "cuDriverGetVersion": lambda: cuda.cuDriverGetVersion(ctypes.byref(number)),
+        "cuCtxGetCurrent": lambda: cuda.cuCtxGetCurrent(ctypes.byref(event_of)),
+        "cuStreamIsCapturing": lambda: cuda.cuStreamIsCapturing(stream, ctypes.byref(number)),
+        "cuStreamGetId": lambda: cuda.cuStreamGetId(stream, ctypes.byref(long)),
+        "cuEventRecord": lambda: cuda.cuEventRecord(event, stream),
+        "cuEventQuery": lambda: cuda.cuEventQuery(event),
+    }
+    event_of = ctypes.c_void_p()
+    return {name: host_us(call) for name, call in calls.items()}
+
+
 def main() -> None:
+    end = time.perf_counter() + 1
+    spin = torch.randn(64, 64, device="cuda")
+    while time.perf_counter() < end:  # until the clocks are up
+        spin = spin @ spin
     x = torch.randn(4, 64, device="cuda")
     other = torch.randn(4, 64, device="cuda")
-    rows: dict[str, Any] = {
+    rows: dict[str, Any] = {f"driver {name}": {"host_us": us} for name, us in driver_us().items()}
+    rows |= {
         "torch.empty": {"host_us": host_us(lambda: torch.empty(4, 64, device="cuda"))},
         "x + 1": {"host_us": host_us(lambda: x + 1), "result_us": result_us(lambda: x + 1)},
     }
@@ -85,8 +109,10 @@ def main() -> None:
                     return model(x)
 
                 name = f"{layers} layers, {len(model.kernels)} launches, {launch}"
+                flat = model.run_flat
                 rows[name] = {
                     "host_us": host_us(steady),
+                    "flat_us": host_us(lambda flat=flat: flat((x,))),
                     "other_input_us": host_us(alternating),
                     "result_us": result_us(steady),
                 }

@@ -13,7 +13,6 @@ constexpr int32_t kMaxShapes = 16;                   // whose launches a call ke
 constexpr size_t kMaxPinned = size_t(8) << 20;       // larger copies go straight from the caller's memory
 constexpr size_t kLargeArena = size_t(256) << 20;    // given back when calls stop needing it
 constexpr int32_t kOversizedCalls = 16;              // after so many
-constexpr size_t kFewLaunches = 2;                   // cheaper one by one than as a graph
 
 size_t placed(size_t bytes) { return (bytes + kPlace - 1) & ~(kPlace - 1); }
 uintptr_t number(const void *address) { return reinterpret_cast<uintptr_t>(address); }
@@ -180,7 +179,7 @@ int GpuCall::run(mycc_model &model, Entry &entry, const mycc_tensor *inputs, int
     const cuda::Stream stream = static_cast<cuda::Stream>(options.stream);
     int capturing = 0;
     cuda::Result result = api.stream_capturing(stream, &capturing);
-    if (result == cuda::kSuccess) result = api.stream_id(stream, &stream_id);
+    if (result == cuda::kSuccess && !capturing) result = api.stream_id(stream, &stream_id);
     if (result != cuda::kSuccess) return gpu_fail(MYCC_ERROR_RUN, result, "%s: its stream", entry.info->name);
     if (capturing)
       return fail(MYCC_ERROR_RUN,
@@ -466,14 +465,14 @@ int GpuCall::list_launches(const Entry &entry) {
   return status;
 }
 
-// A few launches are cheapest one by one; more are a graph from the second call with the same sizes on, so that sizes
-// which come once cost no graph.
+// A graph from the second call with the same sizes on, so that sizes which come once cost no graph. Even one launch is
+// cheaper for the host as a graph (docs/decisions/0010-launches-as-graphs.md).
 int GpuCall::issue(const Entry &entry) {
   GpuLaunches &launches = shapes_->launches;
   if (launches.size() == 0) return MYCC_OK;
   const mycc_entry &code = *entry.code;
   bool graph = gpu_.mode == LaunchMode::graph;
-  if (gpu_.mode == LaunchMode::automatic) graph = launches.size() > kFewLaunches && shapes_->calls > 1;
+  if (gpu_.mode == LaunchMode::automatic) graph = shapes_->calls > 1;
   if (!graph) return launches.issue(stream_, code, gpu_.mode == LaunchMode::debug);
   if (!launches.has_graph())
     if (int status = launches.build_graph(code)) return status;

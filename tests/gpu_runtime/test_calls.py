@@ -162,18 +162,27 @@ def test_through_the_loader(driver_path: Path, gpu_package: bytes) -> None:
 
 
 @in_child
-def test_a_few_launches_go_one_by_one_and_more_as_a_graph(driver_path: Path, gpu_package: bytes) -> None:
+def test_sizes_that_come_again_become_a_graph(driver_path: Path, gpu_package: bytes) -> None:
     driver = Driver(driver_path)
     model = Loaded(gpu_package)
-    for _ in range(3):
-        model("affine", X.reshape(6, 4))
-    assert (driver.count("cuLaunchKernelEx"), driver.count("cuGraphLaunch")) == (3, 0)
     for _ in range(5):
         np.testing.assert_array_equal(model("chain", X), 120 * X)
-    assert driver.count("cuLaunchKernelEx") == 7  # the first call with new sizes makes no graph
+    assert driver.count("cuLaunchKernelEx") == 4
     assert driver.count("dependent launches") == 3
     assert (driver.count("cuGraphInstantiateWithFlags"), driver.count("cuGraphLaunch")) == (1, 4)
     assert driver.count("dependent edges") == 3
+
+
+@in_child
+def test_ways_to_launch(driver_path: Path, gpu_package: bytes) -> None:
+    driver = Driver(driver_path)
+    for launch, direct, graphs in (("direct", 12, 0), ("debug", 12, 0), ("graph", 0, 3), ("auto", 4, 2)):
+        before = driver.count("cuLaunchKernelEx"), driver.count("cuGraphLaunch")
+        model = Loaded(gpu_package, launch=launch)
+        for _ in range(3):
+            np.testing.assert_array_equal(model("chain", X), 120 * X)
+        after = driver.count("cuLaunchKernelEx"), driver.count("cuGraphLaunch")
+        assert (after[0] - before[0], after[1] - before[1]) == (direct, graphs)
 
 
 @in_child

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def model(stack_package: Path) -> Any:
 
 def reference(stack: Stack, x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
-        return stack.double()(x.detach().cpu().double()).float()
+        return copy.deepcopy(stack).double()(x.detach().cpu().double()).float()
 
 
 def check(y: Any, stack: Stack, x: torch.Tensor) -> None:
@@ -188,10 +189,17 @@ def test_refusals(model: Any) -> None:
         model(torch.randn(8, 64, device="cuda", dtype=torch.float64))
     with pytest.raises(InputError, match="dimension 1 is 65"):
         model(torch.randn(8, 65, device="cuda"))
+
+
+def test_a_capture_is_refused_and_goes_on(model: Any) -> None:
     graph = torch.cuda.CUDAGraph()
     x = torch.randn(8, 64, device="cuda")
-    with pytest.raises(RunError, match="is being captured"), torch.cuda.graph(graph):
-        model(x)
+    with torch.cuda.graph(graph):
+        y = x + 1
+        with pytest.raises(RunError, match="is being captured"):
+            model(x)
+    graph.replay()
+    assert torch.equal(y, x + 1)
 
 
 def test_out_of_memory_and_on(model: Any, stack: Stack) -> None:

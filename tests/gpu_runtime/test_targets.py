@@ -64,7 +64,7 @@ def test_which_code_runs_on_which_chip(
 
 
 @in_child
-def test_no_driver(program: bytes) -> None:
+def test_no_driver(no_driver: None, program: bytes) -> None:
     text = refused(LoadError, lambda: Loaded(package(program, "sm_90", "sm_100")))
     assert "has no code for this machine's GPUs; it holds cuda:sm_90, cuda:sm_100" in text
     assert "no NVIDIA driver (libcuda.so.1) is installed" in text
