@@ -9,7 +9,7 @@ from .errors import LoadError
 from .signature import Signature
 from .tensorfile import parse_header
 
-__all__ = ["accuracy_line", "describe", "inspect_package", "megabytes"]
+__all__ = ["accuracy_line", "choices_of", "describe", "inspect_package", "megabytes"]
 
 
 def inspect_package(path: PackageSource) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
         "python": sorted(manifest["python"]),
         "members": sizes,
         "check": manifest["check"],
+        "tuning": manifest.get("tuning"),
     }
 
 
@@ -70,6 +71,8 @@ def describe(information: dict[str, Any]) -> str:
         "memory": ", ".join(f"{memory_line(row['memory'])} in {row['name']}" for row in rows),
         "accuracy": accuracy_line(information["check"]),
     }
+    if information["tuning"]:
+        facts["tuned"] = tuning_line(information)
     return "\n".join([*lines, "", *(f"{name:<10} {text}" for name, text in facts.items())])
 
 
@@ -83,6 +86,23 @@ def memory_line(memory: dict[str, Any]) -> str:
     if memory.get("live"):
         text += f", {memory['arena'] / memory['live']:.2f} x live"
     return text
+
+
+def tuning_line(information: dict[str, Any]) -> str:
+    """Which kernels differ from the cost model's, and where that was measured."""
+    tuning, rows = information["tuning"], information["entry_points"]
+    keys = {kernel["key"] for row in rows for kernel in row["kernels"] if kernel.get("key")}
+    made = {key for choices in tuning["targets"].values() for key in choices}
+    where = f"measured on {tuning['machine'].get('cpu', 'a CPU')} with {tuning['threads']} threads"
+    return f"{len(made)} of {len(keys)} kinds of kernels differ from the cost model's choice; {where}"
+
+
+def choices_of(information: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Kernel key -> what was chosen, for the package's first target that has choices."""
+    tuning = information["tuning"] or {"targets": {}}
+    names = [row["target"] for row in information["targets"]]
+    found: dict[str, dict[str, Any]] = next((tuning["targets"][n] for n in names if n in tuning["targets"]), {})
+    return found
 
 
 def accuracy_line(check: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .execute import RunResult
-from .inspect import describe, megabytes
+from .inspect import choices_of, describe, megabytes
 from .launches import launch_facts, typical_sizes
 from .verify import VerifyReport
 
@@ -32,7 +32,7 @@ def render_inspection(
             parts += [Text(""), _fusion_table(row)]
             continue
         if len(gpus) < len(information["targets"]):
-            parts += [Text(""), _kernel_table(row)]
+            parts += [Text(""), _kernel_table(row, choices_of(dict(information)))]
         for target in gpus:
             parts += [Text(""), _launch_table(row, target, sizes or {})]
     if members:

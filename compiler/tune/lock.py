@@ -26,6 +26,7 @@ from typing import Any
 
 from ...runtime.errors import CompileError
 from .choices import SHARED, Choice, Choices
+from .space import unknown_part
 
 __all__ = ["FORMAT", "Lock", "LockedKernel", "Trial", "fit", "read_lock", "write_lock"]
 
@@ -133,8 +134,12 @@ def _choice(values: Mapping[str, Any]) -> Choice:
     return Choice.of(values)
 
 
-def fit(lock: Lock, path: Path, version: str, targets: Sequence[str], keys: Sequence[str]) -> tuple[Choices, list[str]]:
+def fit(
+    lock: Lock, path: Path, version: str, targets: Sequence[str], keys: Sequence[str], algorithms: Sequence[str]
+) -> tuple[Choices, list[str]]:
     """The choices of a lock for a compile with these targets and kernel keys, and what does not fit, a sentence each.
+
+    algorithms: those of convolutions that the options allow.
 
     Raises CompileError: nothing of it fits, so it is another model's or another target's.
     """
@@ -159,8 +164,20 @@ def fit(lock: Lock, path: Path, version: str, targets: Sequence[str], keys: Sequ
     if unknown := sorted(locked - wanted):
         what = f"{len(unknown)} kernels of the lock file '{path}' are not in this model"
         problems.append(f"{what}: {_some(unknown)}")
-    kept = {t: {key: row.choice for key, row in lock.targets[t].items() if key in wanted} for t in known}
-    return Choices(kept), problems
+    kept: dict[str, dict[str, Choice]] = {target: {} for target in known}
+    for target in known:
+        for key, row in lock.targets[target].items():
+            if wrong := _refused(row.choice, algorithms):
+                problems.append(f"the lock file '{path}' chooses {wrong} for {key}: unknown, or the options forbid it")
+            elif key in wanted:
+                kept[target][key] = row.choice
+    return Choices(kept), list(dict.fromkeys(problems))
+
+
+def _refused(choice: Choice, algorithms: Sequence[str]) -> str | None:
+    """The part of a choice that is unknown, or that the options do not allow."""
+    algorithm = choice.get("algorithm", "")
+    return unknown_part(choice) or (f"algorithm {algorithm}" if algorithm not in ("", *algorithms) else None)
 
 
 def _some(keys: Sequence[str]) -> str:

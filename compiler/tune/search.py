@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,10 +22,11 @@ from .choices import NO_CHOICES, SHARED, Choice, Choices
 from .lock import Lock, LockedKernel, Trial
 from .space import split
 
-__all__ = ["Build", "Draft", "search"]
+__all__ = ["Build", "Draft", "Runner", "search"]
 
 #: a candidate has to take at most this part of the cost model's time; together with the others at most CONFIRMED
 BETTER, CONFIRMED = 0.97, 0.99
+LEAST_GAIN = 0.2  # microseconds: below it a difference is noise
 PAIR_SECONDS, LEAST_RUNS, MOST_RUNS = 1.0, 5, 200
 
 
@@ -42,51 +44,57 @@ class Draft:
     inputs: Mapping[str, Sequence[Any]]
 
 
-#: builds the package of some choices
+#: builds the package of some choices; loads a draft
 Build = Callable[[Choices], Draft]
+Start = Callable[[Draft], "Runner"]
 
 
-def search(build: Build, target: str, threads: int, version: str) -> Lock:
-    """Measures the candidates of all kernels of a package on this machine, for one of its targets."""
+def search(build: Build, target: str, threads: int, version: str, start: Start | None = None) -> Lock:
+    """Measures the candidates of all kernels of a package on this machine, for one of its targets.
+
+    start: loads a draft; by default for `target` with `threads` threads.
+    """
+    run = start or partial(Runner, target=target, threads=threads)
     base = build(NO_CHOICES)
-    own = _Runner(base, target, threads)
+    own = run(base)
     names = sorted({key for keys in base.keys.values() for key in keys if key is not None})
     trials: dict[str, list[tuple[Choice, float]]] = {key: [] for key in names}  # with the share of the base's time
     times: dict[str, float] = {}
     for i in range(max((len(c) for c in base.candidates.values()), default=0)):
         tried = {key: c[i] for key, c in base.candidates.items() if i < len(c)}
         draft = build(_choices(target, tried))
-        for key, (plain, other) in own.beside(_Runner(draft, target, threads)).items():
+        for key, (plain, other) in own.beside(run(draft)).items():
             times[key] = min(plain, times.get(key, math.inf))
-            if key in tried:
+            if key in tried and plain > 0:
                 trials[key].append((tried[key], other / plain))
         draft.path.unlink()
     best = {key: min(found, key=lambda trial: trial[1]) for key, found in trials.items() if found}
-    won = {key: choice for key, (choice, share) in best.items() if share <= BETTER}
-    chosen, run = _confirmed(build, own, target, threads, won)
+    won = {
+        key: choice
+        for key, (choice, share) in best.items()
+        if share <= BETTER and times[key] * (1 - share) >= LEAST_GAIN
+    }
+    chosen, times_of_runs = _confirmed(build, run, own, target, won)
     rows = {key: _locked(chosen.get(key, Choice()), trials[key], times.get(key)) for key in names}
     base.path.unlink()
     shared = {key: row for key, row in rows.items() if split(row.choice, "lower")}
     targets = {target: rows, SHARED: shared} if shared else {target: rows}
-    return Lock(version, targets, machine_facts(), threads, run)
+    return Lock(version, targets, machine_facts(), threads, times_of_runs)
 
 
 def _confirmed(
-    build: Build, own: _Runner, target: str, threads: int, won: dict[str, Choice]
+    build: Build, run: Start, own: Runner, target: str, won: dict[str, Choice]
 ) -> tuple[dict[str, Choice], dict[str, float]]:
     """What still wins when it is built together, and the times of a run in microseconds."""
-    if not won:
-        plain, _ = own.runs_beside(own)
-        return {}, {"cost_model": plain, "chosen": plain}
     together = build(_choices(target, won))
-    shares = {key: other / plain for key, (plain, other) in own.beside(_Runner(together, target, threads)).items()}
-    kept = {key: choice for key, choice in won.items() if shares.get(key, 1.0) <= CONFIRMED}
+    pairs = own.beside(run(together))
+    kept = {key: choice for key, choice in won.items() if pairs[key][1] <= CONFIRMED * pairs[key][0]}
     if len(kept) < len(won):
         together.path.unlink()
         together = build(_choices(target, kept))
-    plain, chosen = own.runs_beside(_Runner(together, target, threads))
+    plain, chosen = own.runs_beside(run(together))
     together.path.unlink()
-    if chosen >= plain:  # faster kernels, slower runs: the cost model's package is the better one
+    if not kept or chosen >= plain:  # faster kernels, slower runs: the cost model's package is the better one
         return {}, {"cost_model": plain, "chosen": plain}
     return kept, {"cost_model": plain, "chosen": chosen}
 
@@ -103,7 +111,7 @@ def _locked(choice: Choice, trials: Sequence[tuple[Choice, float]], us: float | 
     return LockedKernel(choice, tuple(measured))
 
 
-class _Runner:
+class Runner:
     """A draft that is loaded and warm."""
 
     def __init__(self, draft: Draft, target: str, threads: int) -> None:
@@ -113,7 +121,7 @@ class _Runner:
         for entry, inputs in self.entries:
             entry.run_flat(inputs)
 
-    def beside(self, other: _Runner) -> dict[str, tuple[float, float]]:
+    def beside(self, other: Runner) -> dict[str, tuple[float, float]]:
         """Microseconds of all kernels of a key in a run of each entry point, of this and the other: medians."""
         found: dict[str, tuple[float, float]] = {}
         for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
@@ -130,7 +138,7 @@ class _Runner:
                 found[key] = before[0] + plain, before[1] + candidate
         return found
 
-    def runs_beside(self, other: _Runner) -> tuple[float, float]:
+    def runs_beside(self, other: Runner) -> tuple[float, float]:
         """Microseconds of a run of every entry point, of this and the other: medians."""
         total = [0.0, 0.0]
         for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):

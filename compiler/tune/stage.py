@@ -22,7 +22,7 @@ from .choices import NO_CHOICES, Choice, Choices
 from .keys import kernel_key
 from .lock import Lock, fit, read_lock, write_lock
 from .search import Draft, search
-from .space import Situation, candidates
+from .space import ALGORITHMS, Situation, candidates
 
 __all__ = ["Make", "Tuned", "choose", "keys_of", "lock_path"]
 
@@ -46,7 +46,7 @@ class Tuned:
             return self, []
         keys = sorted({key for s in schedules for key in keys_of(s) if key is not None})
         targets = [target.name for target in options.targets if target.family == "cpu"]
-        choices, problems = fit(self.lock, self.file, __version__, targets, keys)
+        choices, problems = fit(self.lock, self.file, __version__, targets, keys, ALGORITHMS[options.codegen.winograd])
         return replace(self, choices=choices), problems
 
     def manifest(self) -> dict[str, Any] | None:
