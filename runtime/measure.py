@@ -12,7 +12,7 @@ from .arrays import as_tensor
 from .errors import InputError
 from .execute import generated_inputs
 from .formula import evaluate
-from .loader import EntryPoint, load
+from .loader import EntryPoint, Model, load
 from .roof import Roof, measure_roof
 
 __all__ = ["Timing", "bench_package", "kernel_medians", "products", "time_runs", "timing"]
@@ -22,6 +22,7 @@ Row = Mapping[str, Any]
 
 _WARM_UP = 3
 _LEAST_RUNS, _MOST_RUNS, _LEAST_SECONDS = 10, 10_000, 1.0
+_ROW = 20  # runs on a GPU between two waits
 _PROFILES, _PROFILE_SECONDS = 200, 1.0  # of kernels: at most so many runs, and about so long
 #: kernels whose operations are multiply-adds; those of others are estimates
 PRODUCTS = ("gemm", "conv", "attention")
@@ -37,7 +38,8 @@ def bench_package(
     target: str | None = None,
     kernels: bool = False,
 ) -> dict[str, Any]:
-    """Measures a package on generated inputs, in this process.
+    """Measures a package on generated inputs, in this process. On a GPU the inputs lie on the device, and a run lasts
+    until its result is there.
 
     Args:
         threads: threads of a run; None: one per core.
@@ -46,7 +48,8 @@ def bench_package(
         kernels: also measure the machine's roof, and time each kernel beside it.
 
     Returns:
-        path, target, threads, entry, sizes, runs, load_ms, first_run_ms, median_ms, min_ms, p90_ms (milliseconds), and
+        path, target, device, threads, entry, sizes, runs, load_ms, first_run_ms, median_ms, min_ms, p90_ms
+        (milliseconds), on a GPU also host_ms (until the call returns) and stream_ms (a run in a row of them), and
         with `kernels`: roof (Roof.as_dict(); None where it cannot be measured), gflops (of all products, in a run),
         percent (share of the FMA roof over the whole run), and kernels, a list of name, kind, ops, sources, choice (the
         tuner's, {} without), us (median microseconds of a run), share (of all kernels), gflops, gbytes (per second;
@@ -64,26 +67,30 @@ def bench_package(
     function = model.entry(entry) if entry is not None else model
     arrays = generated_inputs(model, function, sizes)
     tensors = [as_tensor(a, port.dtype) for a, port in zip(arrays, function.signature.inputs, strict=True)]
-    first = _time_run(function, tensors)
-    times = _times(function, tensors, runs)
+    run = _runner(model, function, tensors)
+    first = _time_run(run)
+    times = _times(run, runs)
     values = function.sizes([array.shape for array in arrays])
     result: dict[str, Any] = {
-        "path": os.fspath(path), "target": model.target, "threads": model.threads, "entry": function.name,
+        "path": os.fspath(path), "target": model.target, "device": model.device, "threads": model.threads,
+        "entry": function.name,
         "sizes": values, "runs": len(times), "load_ms": 1e3 * (loaded - start), "first_run_ms": 1e3 * first,
         "median_ms": 1e3 * statistics.median(times), "min_ms": 1e3 * min(times),
         "p90_ms": 1e3 * sorted(times)[(len(times) * 9) // 10],
     }  # fmt: skip
+    if model.device != "cpu":
+        result |= _stream_times(model, function, tensors)
     if kernels:
-        row = next(row for row in model.manifest["entry_points"] if row["name"] == function.name)
+        rows = _manifest_rows(model, function)
         roof = measure_roof(model.threads) if model.target.startswith("cpu") else None
         nanoseconds = kernel_medians(function, tensors, runs)
         weights = model.manifest["weights"]["size"]
-        flops = products(row["kernels"], values)
+        flops = products(rows, values)
         result["roof"] = roof.as_dict() if roof else None
         result["gflops"] = flops / 1e9
         result["percent"] = 1e5 * flops / 1e9 / result["median_ms"] / roof.gflops if roof else None
         choices = model.manifest.get("tuning", {}).get("targets", {}).get(model.target, {})
-        result["kernels"] = _kernel_rows(row["kernels"], nanoseconds, values, roof, weights, choices)
+        result["kernels"] = _kernel_rows(rows, nanoseconds, values, roof, weights, choices)
     return result
 
 
@@ -124,18 +131,52 @@ def timing(times: Sequence[float]) -> Timing:
             "runs": len(ordered)}  # fmt: skip
 
 
-def _time_run(function: EntryPoint, tensors: Sequence[Any]) -> float:
+def _runner(model: Model, function: EntryPoint, tensors: list[Any]) -> Callable[[], Any]:
+    """A whole run. For a GPU the tensors are moved there."""
+    if model.device == "cpu":
+        return lambda: function.run_flat(tensors)
+    tensors[:] = map(model.to_device, tensors)
+
+    def run() -> None:
+        function.run_flat(tensors)
+        model.synchronize()
+
+    return run
+
+
+def _stream_times(model: Model, function: EntryPoint, tensors: Sequence[Any]) -> Timing:
+    """host_ms and stream_ms: runs in a row, until the calls have returned, and until the device is done."""
+    host, stream = [], []
+    end = time.perf_counter() + _LEAST_SECONDS
+    while len(host) < 3 or (time.perf_counter() < end and len(host) < _MOST_RUNS // _ROW):
+        start = time.perf_counter()
+        for _ in range(_ROW):
+            function.run_flat(tensors)
+        host.append(time.perf_counter() - start)
+        model.synchronize()
+        stream.append(time.perf_counter() - start)
+    return {"host_ms": 1e3 * statistics.median(host) / _ROW, "stream_ms": 1e3 * statistics.median(stream) / _ROW}
+
+
+def _manifest_rows(model: Model, function: EntryPoint) -> list[Row]:
+    """What the manifest says of the kernels that `function.profile` times."""
+    row = next(row for row in model.manifest["entry_points"] if row["name"] == function.name)
+    found: list[Row] = row["kernels"] if model.device == "cpu" else row["launches"][model.target]
+    return found
+
+
+def _time_run(run: Callable[[], Any]) -> float:
     start = time.perf_counter()
-    function.run_flat(tensors)
+    run()
     return time.perf_counter() - start
 
 
-def _times(function: EntryPoint, tensors: Sequence[Any], runs: int | None) -> list[float]:
+def _times(run: Callable[[], Any], runs: int | None) -> list[float]:
     for _ in range(_WARM_UP):
-        function.run_flat(tensors)
+        run()
     if runs is not None:
-        return [_time_run(function, tensors) for _ in range(runs)]
-    return time_runs(lambda: function.run_flat(tensors), _LEAST_SECONDS, _LEAST_RUNS, _MOST_RUNS)
+        return [_time_run(run) for _ in range(runs)]
+    return time_runs(run, _LEAST_SECONDS, _LEAST_RUNS, _MOST_RUNS)
 
 
 # -- kernels beside the roof ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from mycc.runtime.errors import InputError, RunError
 
-from .support import Driver, Loaded, in_child, refused
+from .support import ENTRIES, Driver, Loaded, in_child, package, refused
 
 X = np.arange(24, dtype=np.float32)
 
@@ -497,3 +497,27 @@ def test_a_forked_child_is_told(driver_path: Path, gpu_package: bytes) -> None:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
     np.testing.assert_array_equal(model("chain", X), 120 * X)
+
+
+# ---- commands
+
+
+@in_child
+def test_run_and_bench(driver_path: Path, program: bytes, tmp_path: Path) -> None:
+    from mycc.runtime.execute import run_package
+    from mycc.runtime.measure import bench_package
+
+    Driver(driver_path)
+    rows = [dict(row) for row in ENTRIES]
+    for row in rows:
+        kernels = [{**kernel, "flops": "2*n", "bytes": "8*n"} for kernel in row["kernels"]]
+        row["launches"] = {"cuda:sm_90": kernels}
+    path = tmp_path / "fake.pkg"
+    path.write_bytes(package(program, "sm_90", entry_points=rows))
+    result = run_package(path, entry="chain", sizes={"n": 8})
+    np.testing.assert_allclose(result.outputs["y"], 120 * result.inputs["x"], rtol=1e-6)
+    times = bench_package(path, sizes={"n": 1000}, runs=5, entry="chain", kernels=True)
+    assert (times["target"], times["device"], times["runs"]) == ("cuda:sm_90", "cuda:0", 5)
+    assert 0 < times["host_ms"] <= times["stream_ms"]
+    assert [round(row["us"], 2) for row in times["kernels"]] == [2.0] * 4
+    assert [round(row["gbytes"], 1) for row in times["kernels"]] == [4.0] * 4
