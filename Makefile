@@ -2,6 +2,7 @@
 # make demo      ResNet-50 and BERT-base through the compiler and back, with figures
 # make test      lint, types and the tests that take seconds
 # make test-all  every test that this machine can run
+# make conformance  torch's own list of operators, all of it, and docs/operators.md (an hour or so)
 # make lint | types | format | clean | distclean
 #
 # Every target sets up what it needs. PYTHON (3.11 or later) makes the environment, VENV is where it lies.
@@ -26,7 +27,7 @@ PACKAGE := compiler runtime templates cli.py __init__.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all lint types format clean distclean
+.PHONY: help venv demo test test-all conformance lint types format clean distclean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -41,6 +42,10 @@ test: $(VENV)/.installed-dev lint types
 
 test-all: $(VENV)/.installed-all lint types
 	$(PYTEST)
+
+conformance: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.conformance.run
+	$(BIN)/python -m tests.conformance.page
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

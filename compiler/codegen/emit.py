@@ -55,6 +55,11 @@ class Emitter:
             self._uses.update(e.children)
             stack.extend(e.children)
 
+    def behind(self, other: Emitter) -> Emitter:
+        """This emitter, its names going on where those of another one in the same block stop."""
+        self._names.update(other._names)
+        return self
+
     def value(self, e: Expr) -> str:
         """The text of an expression, as an argument."""
         return self._print(e).text

@@ -177,7 +177,7 @@ def _row_fold(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) 
     for fold in node.folds:
         value, tail = full.lanes(fold.value), part.lanes(fold.value)
         folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
-    finish = Emitter(scope, None, accs=names)
+    finish = Emitter(scope, None, accs=names).behind(full)
     emit_stores(finish, node)
     lanes = lanes_view(vector, scope, full, part)
     extent = vector.extent.constant

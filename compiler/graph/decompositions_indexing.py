@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompositions import definition
+from .decompositions import NoDecomposition, definition
 
 aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     used = [i for i, t in enumerate(indices) if t is not None]
     mask = indices[used[0]] if used else None
     if len(used) != 1 or mask is None or mask.dtype != torch.bool:
-        raise NotImplementedError("several indices with a mask among them")
+        raise NoDecomposition("several indices with a mask among them")
     first, rank = used[0], mask.dim()
     lead, rest = list(x.shape[:first]), list(x.shape[first + rank :])
     flat = x.reshape([*lead, mask.numel(), *rest])

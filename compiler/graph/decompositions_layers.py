@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompositions import definition, vector_norm
+from .decompositions import NoDecomposition, definition, vector_norm
 
 aten = torch.ops.aten
 
@@ -115,7 +115,7 @@ def _reflected(at: Tensor, low: int, high: int) -> Tensor:
 def grid_sampler_3d(
     x: Tensor, grid: Tensor, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: bool = False
 ) -> Tensor:
-    """Trilinear (0) or nearest (1) samples of x [n, c, d, h, w] at grid [n, .., 3]; zeros, border or reflection around."""
+    """Trilinear (0) or nearest (1) samples of x [n, c, d, h, w]; around it zeros (0), its border (1), its image (2)."""
     n, c, *sizes = x.shape
     spots = []
     for k, size in enumerate(reversed(sizes)):
@@ -168,7 +168,16 @@ def _antialiased(size: int, out: int, align: bool, scale: float | None) -> Tenso
     return torch.tensor(rows, dtype=torch.float64)
 
 
-@definition("aten._upsample_bilinear2d_aa")
+@definition("aten._upsample_bilinear2d_aa.vec")
+def upsample_bilinear2d_aa_vec(
+    x: Tensor, output_size: Sequence[int] | None, align_corners: bool, scale_factors: Sequence[float] | None
+) -> Tensor:
+    scales = list(scale_factors) if scale_factors else [None, None]
+    sizes = list(output_size or (int(n * (s or 1)) for n, s in zip(x.shape[-2:], scales, strict=True)))
+    return upsample_bilinear2d_aa(x, sizes, align_corners, *scales)
+
+
+@definition("aten._upsample_bilinear2d_aa.default")
 def upsample_bilinear2d_aa(
     x: Tensor,
     output_size: Sequence[int],
@@ -178,7 +187,7 @@ def upsample_bilinear2d_aa(
 ) -> Tensor:
     height, width = x.shape[-2:]
     if not all(isinstance(n, int) for n in (height, width, *output_size)):
-        raise NotImplementedError("dynamic sizes")
+        raise NoDecomposition("dynamic sizes")
     rows = _antialiased(height, output_size[0], align_corners, scales_h).to(x.dtype)
     columns = _antialiased(width, output_size[1], align_corners, scales_w).to(x.dtype)
     return torch.matmul(rows, torch.matmul(x, columns.mT))

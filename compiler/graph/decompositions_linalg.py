@@ -10,6 +10,10 @@ from .decompositions import definition
 aten = torch.ops.aten
 
 
+def _is_empty(a: Tensor) -> bool:
+    return any(isinstance(n, int) and n == 0 for n in a.shape)
+
+
 def _triangular(a: Tensor, b: Tensor, upper: bool, unit: bool = False) -> Tensor:
     return aten.linalg_solve_triangular.default(a, b, upper=upper, unitriangular=unit)
 
@@ -31,6 +35,8 @@ def _solved(lu: Tensor, pivots: Tensor, b: Tensor) -> Tensor:
 
 @definition("aten.linalg_inv_ex")
 def inv_ex(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    if _is_empty(a):
+        return a.clone(), a.new_zeros(a.shape[:-2], dtype=torch.int32)
     lu, pivots, info = aten.linalg_lu_factor_ex.default(a)
     unit = torch.eye(a.shape[-1], dtype=a.dtype).expand(a.shape)
     return _solved(lu, pivots, unit), info
@@ -129,6 +135,8 @@ def qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 @definition("aten.ormqr")
 def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     m, k = a.shape[-2:]
+    k = min(m, k)
+    a, tau = a[..., :k], tau[..., :k]
     q = aten.linalg_householder_product.default(torch.cat([a, a.new_zeros([*a.shape[:-1], m - k])], -1), tau)
     q = q.mT if transpose else q
     return torch.matmul(q, c) if left else torch.matmul(c, q)
@@ -137,7 +145,7 @@ def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool 
 @definition("aten.linalg_pinv.atol_rtol_tensor")
 def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Tensor:
     m, n = a.shape[-2:]
-    if m * n == 0 if isinstance(m, int) and isinstance(n, int) else False:
+    if _is_empty(a):
         return a.new_zeros([*a.shape[:-2], n, m])
     relative = rtol if rtol is not None else torch.full([], torch.finfo(a.dtype).eps * max(m, n), dtype=a.dtype)
     absolute = atol if atol is not None else torch.zeros([], dtype=a.dtype)

@@ -13,6 +13,7 @@ from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of
 from .builder import call, compare, number, size_value, where
 from .constants import Panels
 from .context import Context
+from .create import filled
 from .registry import row
 from .tensor import Tensor, slice_dim, unsqueeze
 
@@ -52,6 +53,8 @@ def index_select(ctx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @row("aten.gather.default")
 def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor:
+    if index.shape and ZERO in index.shape:
+        return filled(ctx.result_shape(), x.dtype, 0)
     if x.rank == 0 or index.rank == 0:
         x = unsqueeze(x, 0) if x.rank == 0 else x
         return ctx.builder.map(

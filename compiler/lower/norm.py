@@ -130,7 +130,7 @@ def batch_norm(
     var: Tensor | None,
     *rest: Any,
 ) -> Any:
-    """Batch norm in evaluation, where it was not folded into a convolution; with the batch's statistics if it has none."""
+    """Batch norm in evaluation, where it was not folded into a convolution; without statistics, with the batch's."""
     many = isinstance(ctx.node.meta["val"], (tuple, list))
     training = not many and bool(rest[0])
     compute = DTYPES[x.dtype].compute

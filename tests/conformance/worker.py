@@ -20,7 +20,7 @@ from typing import Any
 
 from mycc.runtime.errors import CompileError, RunError
 
-from .catalog import DTYPES, Entry, calls, disagreement, eager, entries
+from .catalog import DTYPES, SAMPLES, Entry, calls, disagreement, eager, entries
 from .compile import Crash, Prepared, build_all, prepare, reason, run
 
 Say = Callable[[dict[str, Any]], None]
@@ -61,7 +61,7 @@ def work(batch: dict[str, Any], say: Say) -> None:
     owner: dict[str, Tally] = {}
     start = time.monotonic()
     for tally in tallies:
-        for p in _prepare(tally):
+        for p in _prepare(tally, batch.get("samples", SAMPLES)):
             prepared.append(p)
             owner[p.name] = tally
     middle = time.monotonic()
@@ -79,11 +79,11 @@ def work(batch: dict[str, Any], say: Say) -> None:
     say({"done": True, "prepare": round(middle - start, 1), "build": round(time.monotonic() - middle, 1)})
 
 
-def _prepare(tally: Tally) -> list[Prepared]:
+def _prepare(tally: Tally, samples: int) -> list[Prepared]:
     """The calls of an entry that reach the schedule."""
     found = []
     stem = re.sub(r"\W", "_", tally.entry.name)
-    for i, call in enumerate(calls(tally.entry, DTYPES[tally.dtype])):
+    for i, call in enumerate(calls(tally.entry, DTYPES[tally.dtype], samples)):
         try:
             want = eager(call, tally.entry)
         except Exception:

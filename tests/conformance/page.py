@@ -1,0 +1,103 @@
+"""docs/operators.md from results.json: what is right, what is refused and why.
+
+python -m tests.conformance.page
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .run import RESULTS, Row
+
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+STATUSES = ("right", "refused", "wrong", "crash")
+MARKS = {"right": "yes", "refused": "no", "wrong": "WRONG", "crash": "CRASH", "none": ""}
+DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64")
+
+
+def page(rows: Sequence[Row], torch_version: str) -> str:
+    """The page as text."""
+    return "\n".join([*_head(torch_version), *_counts(rows), *_reasons(rows), *_entries(rows)]) + "\n"
+
+
+def _head(torch_version: str) -> Iterator[str]:
+    yield from (
+        "# Operators",
+        "",
+        "Which operators compile for the CPU, measured with torch's own list of them (`op_db`, torch "
+        f"{torch_version}): every entry and element type, up to six of torch's sample inputs each, exported, compiled, "
+        "run and compared with eager. Made by `make conformance`; do not edit.",
+        "",
+        "An entry is right when all of its samples are: within 1e-4 of eager in float32 (relative or absolute, or that "
+        "close to what eager computes in float64), torch's own tolerances in other floats, equal in integers. Results "
+        "that are random are compared by their statistics, uninitialised ones by shape. An entry is refused when one of "
+        "its samples is refused with an error that says why.",
+        "",
+    )
+
+
+def _counts(rows: Sequence[Row]) -> Iterator[str]:
+    yield from ("| type | " + " | ".join(STATUSES) + " | right |", "|---|" + "---|" * (len(STATUSES) + 1))
+    for dtype in DTYPES:
+        count = Counter(r["status"] for r in rows if r["dtype"] == dtype and r["status"] != "none")
+        total = sum(count.values())
+        if total:
+            share = f"{100 * count['right'] / total:.0f} %"
+            yield f"| {dtype} | " + " | ".join(str(count[s]) for s in STATUSES) + f" | {share} |"
+    yield ""
+
+
+def _reasons(rows: Sequence[Row]) -> Iterator[str]:
+    yield from (
+        "## Why entries are refused",
+        "",
+        "Counted over all element types.",
+        "",
+        "| reason | entries |",
+        "|---|---|",
+    )
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["status"] in ("refused", "wrong", "crash"):
+            found.setdefault(row["reason"], {})[row["entry"]] = None
+    for reason, names in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
+        shown = ", ".join(f"`{n}`" for n in list(names)[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        yield f"| {_cell(reason)} | {shown} |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _entries(rows: Sequence[Row]) -> Iterator[str]:
+    short = {
+        d: d.replace("float", "f").replace("uint", "u").replace("int", "i").replace("complex", "c") for d in DTYPES
+    }
+    yield from ("## All entries", "", "Empty: torch has none for this type. `3/6`: samples that are right.", "")
+    yield "| entry | " + " | ".join(short.values()) + " |"
+    yield "|---|" + "---|" * len(DTYPES)
+    table: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        table.setdefault(row["entry"], {})[row["dtype"]] = row
+    for name in sorted(table):
+        yield f"| `{name}` | " + " | ".join(_mark(table[name].get(d)) for d in DTYPES) + " |"
+
+
+def _mark(row: Row | None) -> str:
+    if row is None:
+        return ""
+    partly = row["status"] == "refused" and row["right"]
+    return f"{row['right']}/{row['samples']}" if partly else MARKS[row["status"]]
+
+
+def main() -> None:
+    data = json.loads(RESULTS.read_text())
+    PAGE.write_text(page(data["results"], data["torch"].partition("+")[0]))
+
+
+if __name__ == "__main__":
+    main()

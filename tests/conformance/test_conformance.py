@@ -1,0 +1,39 @@
+"""A fixed sample of the conformance suite: entries that results.json has as right are right, and none is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .catalog import DTYPES, entries
+from .run import RESULTS, read
+from .worker import work
+
+#: batches: dtype, every n-th entry, from which one on
+BATCHES = (("float32", 24, 3), ("float32", 24, 15), ("float64", 60, 7), ("bfloat16", 60, 31), ("int64", 60, 11))
+SAMPLES = 2
+KNOWN = {(row["entry"], row["dtype"]): row for row in read(RESULTS)}
+
+
+@pytest.mark.parametrize(("dtype", "step", "first"), BATCHES, ids=[f"{d}-{first}" for d, _, first in BATCHES])
+def test_a_sample_of_the_entries(dtype: str, step: int, first: int, tmp_path: Path) -> None:
+    names = [n for n, e in entries().items() if e.takes(DTYPES[dtype])][first::step]
+    said: list[dict[str, Any]] = []
+    batch = {"dtype": dtype, "entries": names, "samples": SAMPLES}
+    work({**batch, "folder": str(tmp_path), "cache": str(tmp_path / "cache")}, said.append)
+    rows = {message["entry"]: message for message in said if "status" in message}
+    assert set(rows) == set(names)
+    broken = {n: r["reason"] for n, r in rows.items() if r["status"] in ("wrong", "crash")}
+    assert not broken
+    right = [n for n in names if KNOWN.get((n, dtype), {}).get("status") == "right"]
+    lost = {n: rows[n]["reason"] for n in right if rows[n]["status"] == "refused"}
+    assert not lost
+
+
+def test_results_have_every_entry() -> None:
+    missing = [
+        f"{n} {d}" for d, t in DTYPES.items() for n, e in entries().items() if e.takes(t) and (n, d) not in KNOWN
+    ]
+    assert not missing, f"run make conformance: {missing[:5]}"
