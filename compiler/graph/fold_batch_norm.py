@@ -36,8 +36,8 @@ def fold_batch_norm(work: Work) -> dict[str, int]:
 
     In float64, rounded once to the weights' dtype. The product before is folded when nothing else reads it; its weight
     may have other readers (it is copied then). Weights of f16 and bf16 are not scaled, as that would round them again:
-    there the scale is float32 and works on the sums. Needs NORMAL; establishes NO_BATCH_NORM where statistics are
-    constants.
+    there the batch norm stays, and works on the sums. Needs NORMAL; establishes NO_BATCH_NORM where statistics are
+    constants of float32 or wider.
     """
     folded = kept = 0
     for node in work.nodes():
@@ -47,7 +47,7 @@ def fold_batch_norm(work: Work) -> dict[str, int]:
                 continue
             if _fold_into_product(work, node.args[0], node, result, scale):
                 folded += 1
-            else:
+            elif dtype(result) not in HALVES or not is_op(node, "batch_norm"):
                 _as_scale(work, node, result, scale)
                 kept += 1
         elif is_op(node, "mul", "add", "sub", "div"):
@@ -163,17 +163,13 @@ def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, sc
 
 def _as_scale(work: Work, node: Node, result: Node, scale: Scale) -> None:
     x: Node = node.args[0]
-    val = result.meta["val"]
-    to = torch.float32 if dtype(result) in HALVES else dtype(result)
-    between = val.to(to)
+    to = dtype(result)
     column = [-1] + [1] * (rank(x) - 2)
     factor = work.constant(f"{node.name}_scale", scale.scale.to(to).reshape(column), like=node)
     offset = work.constant(f"{node.name}_shift", scale.shift.to(to).reshape(column), like=node)
-    scaled = work.call(aten.mul.Tensor, (x, factor), like=node, val=between, covers=[node])
-    shifted = work.call(aten.add.Tensor, (scaled, offset), like=node, val=between, covers=[node])
-    if dtype(result) in HALVES:
-        kwargs = {"dtype": dtype(result)}
-        shifted = work.call(aten._to_copy.default, (shifted,), kwargs, like=node, val=val, covers=[node])
+    val = result.meta["val"]
+    scaled = work.call(aten.mul.Tensor, (x, factor), like=node, val=val, covers=[node])
+    shifted = work.call(aten.add.Tensor, (scaled, offset), like=node, val=val, covers=[node])
     result.replace_all_uses_with(shifted)
     for dead in dict.fromkeys((result, node)):
         work.graph.erase_node(dead)
