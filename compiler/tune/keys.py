@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.index import Index, product
+from ..ir.index import ONE, Index, product
 from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce, Window
 
 __all__ = ["conv_key", "kernel_key"]
@@ -51,7 +51,7 @@ def _sizes(node: Nest | Reduce | Map) -> str:
     if isinstance(node, Nest):
         rows = product(v.extent for v in node.dims)
         widest = [product(v.extent for v in stage.dims[len(node.dims) :]) for stage in node.stages]
-        return f"rows={rows} row={_by(dict.fromkeys(widest))}"
+        return f"rows={rows} row={_by(n for n in dict.fromkeys(widest) if n != ONE)}"
     if isinstance(node, Reduce):
         return f"rows={node.extent} row={product(v.extent for v in node.rdims)}"
     return f"elements={node.extent}"

@@ -157,10 +157,9 @@ def fit(
     if lock.version != version:
         problems.append(f"the lock file '{path}' was written by mycc {lock.version}; this is {version}")
     if absent := sorted(wanted - locked):
-        what = (
-            f"{len(absent)} of the model's kernels {'is' if len(absent) == 1 else 'are'} not in the lock file '{path}'"
-        )
-        problems.append(f"{what}, the cost model chooses for: {_some(absent)}")
+        are = "is" if len(absent) == 1 else "are"
+        what = f"{len(absent)} of the model's kernels {are} not in the lock file '{path}'"
+        problems.append(f"{what}; the cost model chooses for: {_some(absent)}")
     if unknown := sorted(locked - wanted):
         what = f"{len(unknown)} kernels of the lock file '{path}' are not in this model"
         problems.append(f"{what}: {_some(unknown)}")
