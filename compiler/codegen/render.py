@@ -17,7 +17,7 @@ from .layout_text import indent
 from .loop_views import loop_view
 from .ordered_views import routine_view, scan_view, scatter_view
 from .scope import Param
-from .structured_views import attention_view, conv_view, gemm_view
+from .structured_views import GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
 from .tuned import with_choice
 from .views import KernelView
 
@@ -136,11 +136,14 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     wanted = ["mycc/math.h", "mycc/loops.h"]
     if "Args args" in text:
         wanted.append("micro_kernels.h")
-    for args, header in (("GemmArgs", "gemm.h"), ("GemmFreeArgs", "gemm.h"), ("ConvArgs", "conv.h")):
+    products = ((args, "gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmFreeArgs"))
+    for args, header in (*products, ("ConvArgs", "conv.h")):
         if f"{args} args" in text and f"mycc/{header}" not in wanted:
             wanted.append(f"mycc/{header}")
     if "turn_block(" in text:
         wanted.append("mycc/transpose.h")
+    if "random_" in text:
+        wanted.append("mycc/random.h")
     if "special_" in text:
         wanted.append("mycc/math_special.h")
     for routine in ROUTINES.values():

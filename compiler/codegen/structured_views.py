@@ -17,6 +17,9 @@ Fields = tuple[tuple[str, str], ...]
 #: geometry that the convolution templates specialise on: stays a number in the kernel
 GEOMETRY = (*(f"{name}_{a}" for name in ("kernel", "stride", "pad", "dilation") for a in "dhw"), "groups")
 
+#: argument struct of a product by the type of its packed weights
+GEMM_ARGUMENTS = {"f32": "GemmArgs", "bf16": "GemmArgsBf16", "f16": "GemmArgsF16"}
+
 
 def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
@@ -30,7 +33,8 @@ def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
         fields = text.sizes({"batch": product(lead), **sizes}) + text.address("a", node.a)
         fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
         fields += (*text.address("b", node.b), ("b_batch", "0"))
-        return GemmKernel("gemm.cpp.j2", comment, text.params(), fields, epilogue)
+        arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]
+        return GemmKernel("gemm.cpp.j2", comment, text.params(), fields, epilogue, arguments=arguments)
     pad = [ONE] * (2 - len(lead)) + lead
     zeros = [ZERO] * (2 - len(lead))
     a = [*zeros, *strides[: len(lead)]]
@@ -62,7 +66,8 @@ def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     for name in ("kernel", "stride", "pad", "dilation"):
         sizes |= {f"{name}_{a}": n for a, n in zip(axes, getattr(win, name), strict=True)}
     fields = text.sizes({**sizes, "groups": win.groups}) + text.address("x", node.x)
-    fields += text.sizes(dict(zip(("x_batch", *(f"x_{a}" for a in axes)), node.x.strides, strict=True)))
+    steps = ("x_batch", *(f"x_{a}" for a in axes), "x_c")
+    fields += text.sizes(dict(zip(steps, node.x.strides, strict=False)))
     fields += text.address("w", Operand(node.w, node.w_offset, ()))
     direct = "conv_depthwise" if node.depthwise else "conv"
     template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"

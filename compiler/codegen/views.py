@@ -120,6 +120,32 @@ class ArgFold:
 
 
 @dataclass(frozen=True)
+class ArgRow:
+    """argmax or argmin of a row: its largest value by lanes, then the first place that holds it."""
+
+    loops: tuple[Loop, ...]
+    best: RowFold  # the folds, and those of the positions as NAME_best
+    lanes: Lanes
+    positions: tuple[FoldView, ...]
+    finish: tuple[str, ...]
+    form: str = "arg_row"
+
+
+@dataclass(frozen=True)
+class ArgColumns:
+    """argmax or argmin over rows of memory: every lane keeps its best value and its row."""
+
+    loops: tuple[Loop, ...]
+    row: Loop
+    lanes: Lanes  # the kept vector loop: full and part finish the elements
+    folds: tuple[FoldView, ...]
+    positions: tuple[FoldView, ...]
+    full: tuple[str, ...]
+    part: tuple[str, ...]
+    form: str = "arg_columns"
+
+
+@dataclass(frozen=True)
 class CarryView:
     """A value that goes from step to step."""
 
@@ -141,7 +167,7 @@ class ScanStage:
     form: str = "scan"
 
 
-Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ScanStage
+Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns | ScanStage
 
 
 @dataclass(frozen=True)
@@ -249,6 +275,7 @@ class GemmKernel:
     fields: tuple[tuple[str, str], ...]  # of the argument struct, in its order
     epilogue: Epilogue
     tuning: Tuning = COST_MODEL
+    arguments: str = "GemmArgs"  # the argument struct of a product with packed weights
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from ..ir.index import ONE, Index, exact_div, of
 from ..ir.nodes import Attention, Operand
 from .builder import call, number, where
 from .context import Context
+from .matmul import HALVES, widened
 from .registry import row
 from .tensor import Tensor, squeeze, unsqueeze
 
@@ -30,7 +31,7 @@ def attention(
     """q [b, h, m, d], k [b, g, n, d], v [b, g, n, e] -> [b, h, m, e], stored as [b, m, h, e]."""
     if dropout_p:
         raise ctx.refuse("attention with dropout; call model.eval() before compiling")
-    if not ctx.takes_product(q.dtype):
+    if not ctx.takes_product(q.dtype) and q.dtype not in HALVES:
         raise ctx.refuse(f"attention of {q.dtype} is not supported on this target")
     lifted = 4 - q.rank
     for _ in range(lifted):
@@ -73,7 +74,8 @@ def attention_4d(
     ctx: Context, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
 ) -> Tensor:
     builder = ctx.builder
-    q, k, v = (_dense_rows(ctx, t) for t in (q, k, v))
+    dtype = q.dtype
+    q, k, v = (_dense_rows(ctx, widened(ctx, t)) for t in (q, k, v))
     b, h, m, d = q.shape
     groups, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
     if exact_div(h, groups) is None:
@@ -101,7 +103,7 @@ def attention_4d(
         score,
     )
     builder.add(node)
-    return out
+    return out if dtype == q.dtype else builder.map(out.shape, dtype, out.at, order=(0, 2, 1, 3))
 
 
 def _score(mask: Tensor | None, at: list[Index]) -> Expr | None:

@@ -32,7 +32,7 @@ def choose_layouts(graph: torch.fx.Graph, constants: dict[str, torch.Tensor]) ->
         weight = node.args[position] if position < len(node.args) else None
         if isinstance(weight, torch.fx.Node) and weight.op == "get_attr":
             tensor = constants[str(weight.target)]
-            if tensor.dim() == 2 and tensor.dtype == torch.float32:
+            if tensor.dim() == 2 and tensor.dtype in (torch.float32, torch.float16, torch.bfloat16):
                 layouts.setdefault(str(weight.target), Panels(transposed))
     return layouts
 

@@ -15,6 +15,10 @@ from .context import ConstantRef, Context
 from .registry import row
 from .tensor import Shape, Tensor, expand, permute, reshape, squeeze, unsqueeze
 
+HALVES = ("f16", "bf16")
+#: types of weights that products read in panels; those of 16 bits become float32 in registers
+PACKED = ("f32", *HALVES)
+
 Finish = Any  # Callable[[Expr, Sequence[Index]], Expr]: the sum and the output's indices -> the stored value
 
 
@@ -86,16 +90,16 @@ def _product(
     """x [..., k] times weight ([n, k], or [k, n] when transposed)."""
     layout = ctx.layout_of(ref) if ref is not None else None
     k = x.shape[-1]
-    if not isinstance(layout, Panels) or layout.transposed != transposed or ref is None or x.dtype != "f32":
+    if not isinstance(layout, Panels) or layout.transposed != transposed or ref is None or x.dtype not in PACKED:
         matrix = weight if transposed else permute(weight, (1, 0))
         rows = ctx.builder.reshape(x, (product(x.shape[:-1]), k))
         out = _batched(ctx, rows, matrix, finish)
         return ctx.builder.reshape(out, (*x.shape[:-1], matrix.shape[1]))
     n = weight.shape[1] if transposed else weight.shape[0]
     packed = ctx.builder.constant(ref.target, ref.tensor, layout)
-    rows = _dense_rows(ctx, x, (product(x.shape[:-1]), k))
+    rows = _dense_rows(ctx, widened(ctx, x), (product(x.shape[:-1]), k))
     b = Operand(packed, ZERO, ())
-    out = _gemm(ctx, rows, b, True, n, k, finish)
+    out = _gemm(ctx, rows, b, True, n, k, finish, x.dtype)
     return ctx.builder.reshape(out, (*x.shape[:-1], n))
 
 
@@ -109,21 +113,22 @@ def _dense_rows(ctx: Context, x: Tensor, shape: Shape) -> Tensor:
     return view
 
 
-def _batched(ctx: Context, a: Tensor, b: Tensor, finish: Finish) -> Tensor:
-    """a [z..., m, k] times b [z..., k, n], both read in place where their strides allow."""
-    a = _last_dense(ctx, a, (a.rank - 1,))
-    b = _last_dense(ctx, b, (b.rank - 1, b.rank - 2))
+def _batched(ctx: Context, a: Tensor, b: Tensor, finish: Finish, dtype: str = "") -> Tensor:
+    """a [z..., m, k] times b [z..., k, n], both read in place where their strides allow. dtype: of the result."""
+    dtype = dtype or a.dtype
+    a = _last_dense(ctx, widened(ctx, a), (a.rank - 1,))
+    b = _last_dense(ctx, widened(ctx, b), (b.rank - 1, b.rank - 2))
     k = a.shape[-1]
     batch = a.shape[:-2]
     if len(batch) > 2:
         m, n = a.shape[-2], b.shape[-1]
         flat_a = ctx.builder.reshape(a, (product(batch), m, k))
         flat_b = ctx.builder.reshape(b, (product(batch), k, n))
-        out = _batched(ctx, flat_a, flat_b, _unflattened(finish, batch))
+        out = _batched(ctx, flat_a, flat_b, _unflattened(finish, batch), dtype)
         return ctx.builder.reshape(out, (*batch, m, n))
     assert b.strided is not None
     operand = Operand(b.strided.buffer, b.strided.offset, b.strided.strides)
-    return _gemm(ctx, a, operand, False, b.shape[-1], k, finish)
+    return _gemm(ctx, a, operand, False, b.shape[-1], k, finish, dtype)
 
 
 def _unflattened(finish: Finish, batch: Shape) -> Finish:
@@ -140,7 +145,15 @@ def _last_dense(ctx: Context, t: Tensor, axes: Sequence[int]) -> Tensor:
     return ctx.builder.map(t.shape, t.dtype, t.at)
 
 
-def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index, finish: Finish) -> Tensor:
+def widened(ctx: Context, x: Tensor) -> Tensor:
+    """x in float32 where it is of 16 bits and this target multiplies in float32 only."""
+    if x.dtype not in HALVES or ctx.takes_product(x.dtype):
+        return x
+    return ctx.builder.map(x.shape, "f32", x.at)
+
+
+def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index, finish: Finish, dtype: str) -> Tensor:
+    """dtype: of the result."""
     if not ctx.takes_product(a.dtype):
         if ctx.builder.family == "cuda" or packed:
             raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
@@ -148,7 +161,7 @@ def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index,
     assert a.strided is not None
     builder = ctx.builder
     shape = (*a.shape[:-1], n)
-    out = builder.temp(shape, a.dtype)
+    out = builder.temp(shape, dtype)
     assert out.strided is not None
     names = ("z", "y")[: len(shape) - 2]
     dims = tuple(builder.var(e, name) for e, name in zip(shape, (*names, "m", "n"), strict=True))
@@ -157,7 +170,7 @@ def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index,
     flat = out.strided.offset
     for i, stride in zip(indices, out.strided.strides, strict=True):
         flat = flat + i * stride
-    store = Store(out.strided.buffer, flat, cast(finish(acc, indices), a.dtype))
+    store = Store(out.strided.buffer, flat, cast(finish(acc, indices), dtype))
     operand = Operand(a.strided.buffer, a.strided.offset, a.strided.strides)
     builder.add(Gemm(dims, (store,), builder.origin, k, operand, b, packed, acc))
     return out
