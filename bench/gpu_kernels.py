@@ -1,6 +1,6 @@
 """The matrix kernels on a GPU: candidate tiles of each shape against cuBLAS, SDPA and cuDNN in one run, in CUDA graphs.
 
-    python gpu_kernels.py OUT [section ...]     # skinny gemm attention conv float; all by default
+    python gpu_kernels.py OUT [section ...]     # skinny gemm other slices attention conv float; all by default
 
 Weights are cold: a graph holds as many copies of a product as their weights need to fill the L2 cache twice; the time
 is that of the graph over its copies. Each candidate is compared with float64 before it is timed. OUT gets all that
@@ -167,6 +167,19 @@ def gemm_shape_of(m: int, n: int, k: int, tiles: tuple[Tile, ...], dtype: str = 
     return Shape("gemm", label, probe, key, peer, tiles, 2.0 * m * n * k, moved, float32)
 
 
+def sliced_shape_of(m: int, n: int, k: int, slices: int) -> Shape:
+    """Sums over parts of k, left to the reader; the peer is the whole product."""
+    probe = gemm_probe(m, n, k, "bf16", slices=slices, out_dtype="f32")
+
+    def peer(t: dict[str, torch.Tensor]) -> list[Callable[[], torch.Tensor]]:
+        return [lambda: F.linear(t["a"], t["b"])]
+
+    key = {"m": m, "n": n, "k": k // slices, "batch": slices, "dtype": "bf16"}
+    tiles = tuple(t for t in skinny_tiles(m, n, k // slices, slices) if t.split == 1)
+    moved = 2.0 * (m * k + n * k) + 4.0 * slices * m * n
+    return Shape("gemm", f"{m}x{n}x{k} in {slices} parts", probe, key, peer, tiles, 2.0 * m * n * k, moved)
+
+
 def attention_shape_of(
     batch: int, heads: int, queries: int, keys: int, head: int, causal: bool, tiles: tuple[Tile, ...], kv: int = 0
 ) -> Shape:
@@ -214,7 +227,7 @@ def conv_shape_of(batch: int, size: int, channels: int, out: int, kernel: int, s
     return Shape("conv", label, probe, key, peer, tiles, 2.0 * shape.m * shape.n * shape.k, moved)
 
 
-def skinny_tiles(m: int, n: int, k: int) -> Iterator[GemmTile]:
+def skinny_tiles(m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
     """Tiles of products with few rows."""
     if m == 1:
         for bn, bk, split in itertools.product((4, 8, 16), (256, 512, 1024), (1, 2, 4)):
@@ -223,9 +236,14 @@ def skinny_tiles(m: int, n: int, k: int) -> Iterator[GemmTile]:
     few = ((16, 32), (16, 64), (16, 128))
     blocks = few if m <= 16 else ((32, 64), (64, 32), (64, 64), (128, 32), (128, 64), (64, 128), (128, 128))
     for (bm, bn), bk, split in itertools.product(blocks, (64, 128), (1, 2, 3, 4, 6, 8)):
-        programs = -(-m // bm) * -(-n // bn) * split
+        programs = -(-m // bm) * -(-n // bn) * split * batch
         steps = -(-k // (split * bk))
-        if (programs < 72 and split < 8) or (programs > 400 and split > 1) or k % (split * bk) or steps < 2:
+        if (
+            (programs < 60 and split < 8)
+            or (programs > 400 and split > 1)
+            or k % (split * bk)
+            or (steps < 2 and split > 1)
+        ):
             continue
         stages = max(2, min(4, steps, int(220e3 // ((bm + bn) * bk * 2))))
         yield GemmTile(bm, bn, bk, 8 if bm * bn >= 128 * 128 else 4, stages, split)
@@ -243,17 +261,26 @@ def large_tiles(dtype: str = "bf16") -> Iterator[GemmTile]:
         ):
             yield GemmTile(bm, bn, bk, warps, 3)
         return
-    for bm, bn, warps, stages in ((128, 256, 8, 3), (128, 192, 8, 4), (128, 128, 8, 4), (128, 64, 4, 4)):
+    for bm, bn, warps, stages in (
+        (128, 256, 8, 3),
+        (128, 192, 8, 4),
+        (128, 128, 8, 4),
+        (128, 128, 8, 3),
+        (128, 64, 4, 4),
+    ):
         yield GemmTile(bm, bn, 64, warps, stages)
-    plain, flat, warp, half = {}, {"flatten": True}, {"specialize": True}, {"halves": True}
+    plain, flat, half = {}, {"flatten": True}, {"halves": True}
     for bm, bn, warps, stages, hints in (
-        *((128, 256, 8, 3, h) for h in (plain, flat, half, flat | half, warp | half)),
-        (128, 256, 8, 4, half),
-        *((128, 192, 8, 4, h) for h in (plain, flat, warp)),
-        *((128, 128, 8, 4, h) for h in (plain, flat)),
-        (128, 128, 4, 4, warp),
-        (128, 128, 4, 4, warp | half),
-        *((256, 128, 8, 3, h) for h in (plain, half)),
+        *((128, 256, 8, 3, h) for h in (plain, flat, half, flat | half)),
+        *((128, 192, 8, 4, h) for h in (plain, flat)),
+        *((128, 160, 8, 4, h) for h in (plain, flat)),
+        *((128, 128, 8, s, h) for s in (3, 4) for h in (plain, flat)),
+        *((128, 128, 8, 3, h | {"together": 2}) for h in (plain, flat, half)),
+        *((128, 128, 4, 3, h | {"together": 2}) for h in (plain, half)),
+        (128, 64, 4, 4, {"together": 2}),
+        (128, 64, 4, 4, {"together": 3}),
+        (128, 192, 8, 2, {"together": 2}),
+        (256, 128, 8, 3, plain),
     ):
         yield GemmTile(bm, bn, 64, warps, stages, descriptors=True, **hints)
 
@@ -270,10 +297,14 @@ def conv_tiles(node: Any, device: Device) -> tuple[GemmTile, ...]:
         stages = max(2, min(4, int(200e3 // ((bm + bn) * bk * 2))))
         found.append(GemmTile(bm, bn, bk, 8 if bm * bn >= 128 * 128 else 4, stages, split))
     found.sort(key=lambda tile: estimate(shape, "bf16", tile, device))
-    kept = found[:12]
+    kept = found[:14]
     if as_gemm(node) is not None and shape.m > 2048 and shape.k >= 64:
-        kept += [GemmTile(128, bn, 64, 8, 4, descriptors=True) for bn in (64, 128) if bn <= shape.n]
-    return tuple(kept)
+        kept += [GemmTile(128, bn, 64, 8, 4, descriptors=True) for bn in (64, 128, 256) if bn <= shape.n]
+    if shape.m > 1000:
+        sizes = ((64, 128), (128, 64), (64, 256), (128, 128), (64, 64))
+        kept += [GemmTile(m, n, k, 4, s) for m, n in sizes for k, s in ((64, 4), (128, 3)) if n <= max(shape.n, 64)]
+        kept += [GemmTile(128, n, 64, 8, 3) for n in (128, 256) if n <= shape.n]
+    return tuple(dict.fromkeys(kept))
 
 
 def attention_tiles(queries: int, keys: int, head: int, split: bool) -> Iterator[AttentionTile]:
@@ -283,12 +314,13 @@ def attention_tiles(queries: int, keys: int, head: int, split: bool) -> Iterator
         return
     for bm, bn, warps, stages in (
         *((16, 128, 4, 2), (32, 128, 4, 2), (64, 128, 4, 2), (32, 64, 4, 3), (64, 64, 4, 3), (64, 64, 4, 2)),
-        *((64, 128, 4, 3), (64, 32, 4, 4), (128, 64, 8, 3), (128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 8, 3)),
-        *((128, 32, 4, 3), (128, 64, 8, 4), (128, 64, 8, 2)),
+        *((64, 128, 4, 3), (128, 64, 8, 3), (128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 8, 3), (128, 64, 8, 4)),
     ):
-        if (bm < 64 and queries >= 512) or (bm == 128 and queries <= 128) or bm * head > 128 * 128 or bn * 2 > 3 * keys:
+        if (bm < 64 and queries >= 512) or (bm == 128 and queries <= 128) or bn * 2 > 3 * keys:
             continue
         yield AttentionTile(bm, bn, warps, stages)
+        if queries > 256:
+            yield AttentionTile(bm, bn, warps, stages, descriptors=True)
 
 
 def sections() -> dict[str, list[Shape]]:
@@ -327,9 +359,23 @@ def sections() -> dict[str, list[Shape]]:
         *((14, 1024, 2048, 1, 2), (7, 2048, 512, 1, 1), (7, 512, 512, 3, 1)),
     )
     floats = tuple(large_tiles("f32"))
+    other = (
+        *((197, 2304, 768), (197, 768, 768), (197, 3072, 768), (197, 768, 3072), (512, 2304, 768), (512, 768, 768)),
+        *((512, 3072, 768), (512, 768, 3072), (1024, 3072, 768), (1024, 768, 3072), (1, 1000, 2048), (16, 4096, 4096)),
+    )
+    many = ((6304, 2304, 768), (6304, 768, 768), (6304, 3072, 768), (6304, 768, 3072), (4096, 768, 2048))
+    parts = (
+        *((128, 768, 768, s) for s in (2, 3, 4, 6)),
+        *((128, 768, 3072, s) for s in (2, 3, 4, 6, 8, 12)),
+        *((128, 768, 2048, s) for s in (2, 4, 8)),
+        *((197, 768, 768, 2), (197, 768, 768, 3), (197, 768, 3072, 3), (197, 768, 3072, 4), (197, 768, 3072, 6)),
+    )
     return {
         "skinny": [gemm_shape_of(*s, tuple(skinny_tiles(*s))) for s in skinny],
         "gemm": [gemm_shape_of(*s, tuple(large_tiles())) for s in large],
+        "other": [gemm_shape_of(*s, tuple(skinny_tiles(*s))) for s in other]
+        + [gemm_shape_of(*s, tuple(large_tiles())) for s in many],
+        "slices": [sliced_shape_of(*s) for s in parts],
         "attention": [attention_shape_of(*s, tuple(attention_tiles(*s[2:5], s[2] < 16))) for s in heads],
         "conv": [conv_shape_of(b, *s) for b in (1, 32) for s in resnet],
         "float": [gemm_shape_of(4096, 3072, 768, floats, "f32", mode) for mode in ("ieee", "tf32x3", "tf32")],
@@ -361,7 +407,7 @@ def measure(shape: Shape, deadline: float) -> list[dict[str, Any]]:
             print(f"  peer: {str(error)[:100]}", flush=True)
     rows = [{"tile": "peer", "us": min(peers)}] if peers else []
     shared = {
-        "work": torch.empty(64 << 20, device="cuda"),
+        "work": torch.empty(512 << 20, device="cuda"),
         "zeros": torch.zeros(1 << 16, dtype=torch.int32, device="cuda"),
     }
     for tile in shape.tiles:

@@ -8,6 +8,7 @@ from ..ir.expr import Acc, Load, substitute
 from ..ir.index import Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Buffer, Fold, Reduce, Store
 from .graph import NodeGraph
+from .split_k import split_products
 
 #: rows of a reduction that are enough programs for a GPU
 ENOUGH_ROWS = 64
@@ -23,6 +24,7 @@ def device_rewrites(graph: NodeGraph) -> None:
     for node in list(graph.nodes):
         if isinstance(node, Reduce):
             _split_long_rows(graph, node)
+    split_products(graph)
 
 
 def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:

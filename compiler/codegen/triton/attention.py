@@ -30,8 +30,10 @@ class AttentionView:
     locate: tuple[str, ...]
     row_lines: tuple[str, ...]
     q_base: str
+    q_row: str
     q_rows: str
     q_mask: str
+    q_tiles: bool  # queries come through a descriptor too
     k_head: str
     k_row: str
     k_rows: str
@@ -45,6 +47,7 @@ class AttentionView:
     out_mask: str
     out_dtype: str
     dtype: str
+    queries: str
     keys: str
     head_size: str
     value_size: str
@@ -102,9 +105,12 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
         locate=rows.locate(),
         row_lines=rows.lines(),
         q_base=q[0],
+        q_row=scalar(scope, node.q.strides[2]),
         q_rows=q[1],
+        q_tiles=tile.descriptors and not rows.packed,
         q_mask=_loads(masks["d"], "[None, :]"),
         tile=tile,
+        queries=scalar(scope, node.dims[2].extent),
         head_size=scalar(scope, head["d"]),
         value_size=scalar(scope, head["e"]),
         k_head=rows.head(node.k),
@@ -150,7 +156,7 @@ def attention_misfit(node: Attention, tile: AttentionTile) -> str:
     if not tile.descriptors:
         return ""
     elements = ALIGNMENT // DTYPES[node.k.buffer.dtype].size
-    indices = [i for o in (node.k, node.v) for i in (o.offset, *o.strides)]
+    indices = [i for o in (node.q, node.k, node.v) for i in (o.offset, *o.strides)]
     if not all(divides(elements, i) for i in indices):
         return "descriptors need rows that start at multiples of 16 bytes"
     return ""

@@ -26,6 +26,13 @@ def measured_gemm(shape: Shape, dtype: str, device: Device) -> GemmTile | None:
     return GemmTile(**row["tile"]) if row else None
 
 
+def measured_time(shape: Shape, dtype: str, device: Device) -> float | None:
+    """Microseconds measured for products like this one, or None."""
+    sizes = (shape.m, shape.n, shape.k, shape.batch)
+    row = _nearest("gemm", ("m", "n", "k", "batch"), sizes, dtype, device)
+    return float(row["us"]) if row else None
+
+
 def measured_conv(shape: Shape, dtype: str, device: Device) -> GemmTile | None:
     """The tile measured for convolutions like this one (as products), or None."""
     sizes = (shape.m, shape.n, shape.k, shape.batch)
@@ -46,6 +53,7 @@ def _nearest(
     kind: str, names: tuple[str, ...], sizes: tuple[int, ...], dtype: str, device: Device, causal: bool = False
 ) -> dict[str, Any] | None:
     found, best = None, NEAR
+    dtype = "bf16" if dtype == "f16" else dtype
     for row in rows(device.capability):
         if row["kind"] != kind or row["dtype"] != dtype or row.get("causal", False) != causal:
             continue

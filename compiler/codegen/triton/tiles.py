@@ -6,6 +6,7 @@ model: how many rounds the multiprocessors need for all tiles, and how long the 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,9 +22,8 @@ class GemmTile:
     """How a matrix product is cut. m, n, k: the tile and the step; n is the sum of `parts` (192 = 128 + 64).
 
     split: programs that share a tile, each a run of k. group: rows of tiles that run together. descriptors: operands
-    come through tensor descriptors, and `together` programs of each multiprocessor walk over tiles; flatten,
-    specialize: hints for that walk. halves: the tile is finished in two halves. vector: one row of a, multiplied
-    without tensor cores.
+    come through tensor descriptors, and `together` programs of each multiprocessor walk over tiles; flatten: a hint
+    for that walk. halves: the tile is finished in two halves. vector: one row of a, multiplied without tensor cores.
     """
 
     m: int
@@ -36,7 +36,6 @@ class GemmTile:
     descriptors: bool = False
     together: int = 1
     flatten: bool = False
-    specialize: bool = False
     halves: bool = False
     vector: bool = False
 
@@ -55,7 +54,7 @@ class GemmTile:
 class AttentionTile:
     """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys.
 
-    descriptors: keys and values come through tensor descriptors; specialize: a hint for the walk over keys.
+    descriptors: queries, keys and values come through tensor descriptors.
     """
 
     m: int
@@ -64,7 +63,6 @@ class AttentionTile:
     stages: int = 2
     split: int = 1
     descriptors: bool = False
-    specialize: bool = False
 
     def __str__(self) -> str:
         split = f" split {self.split}" if self.split > 1 else ""
@@ -110,31 +108,35 @@ def conv_shape(node: Conv) -> Shape:
 
 
 # products ------------------------------------------------------------------------------------------------------------
-#: rows, columns, warps and part of the roof that the tensor cores reach on such a tile
-HALF_TILES = (
-    (128, 256, 8, 0.85),
-    (128, 192, 8, 0.80),
-    (128, 128, 8, 0.72),
-    (128, 64, 4, 0.60),
-    (64, 128, 4, 0.55),
-    (64, 64, 4, 0.42),
-    (64, 32, 4, 0.28),
-    (32, 64, 4, 0.28),
-    (32, 32, 4, 0.16),
-    (16, 64, 4, 0.14),
-    (16, 32, 4, 0.08),
-)
-#: the same for float32 products in multiply-adds
-FLOAT_TILES = (
-    (128, 128, 8, 0.060),
-    (128, 64, 8, 0.055),
-    (64, 64, 4, 0.050),
-    (64, 32, 4, 0.035),
-    (32, 32, 4, 0.025),
-    (16, 32, 4, 0.012),
-)
+#: rows and columns of a tile -> the part of the roof that tensor cores reach on it; fitted to tiles measured on sm_90
+HALF_TILES = {
+    (128, 256): 0.70,
+    (128, 128): 0.71,
+    (64, 256): 0.54,
+    (128, 64): 0.87,
+    (64, 128): 0.98,
+    (64, 64): 0.43,
+    (128, 32): 0.51,
+    (64, 32): 0.50,
+    (32, 128): 0.76,
+    (32, 64): 0.25,
+    (16, 64): 0.14,
+    (16, 32): 0.08,
+}
+#: the same for float32 in multiply-adds
+FLOAT_TILES = {
+    (128, 128): 0.060,
+    (128, 64): 0.055,
+    (64, 64): 0.050,
+    (64, 32): 0.035,
+    (32, 32): 0.025,
+    (16, 32): 0.012,
+}
 SPLITS = (1, 2, 3, 4, 6, 8)
-STARTUP, LATENCY, GATHER = 1.2, 0.55, 1.3  # us: to start a program; from memory to use; to add the parts of a tile
+#: microseconds, fitted likewise: to start a program; from memory to use; to add the parts of a tile, and for each part
+STARTUP, LATENCY, GATHER, GATHER_PART = 0.92, 0.70, 1.33, 0.40
+#: bandwidth of L2 in that of memory; traffic of an epilogue in bytes of its result
+L2, EPILOGUE = 2.6, 1.7
 
 
 def gemm_tile(node: Gemm, device: Device) -> GemmTile:
@@ -149,6 +151,17 @@ def gemm_tile(node: Gemm, device: Device) -> GemmTile:
     if shape.m == 1 and node.dims[-2].extent == ONE:
         return vector_tile(shape, device)
     return fastest(shape, node.b.buffer.dtype, device)
+
+
+def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = False) -> float:
+    """Microseconds that a product takes with its best tile: measured, else by the model."""
+    from .measured import measured_time
+
+    known = measured_time(shape, dtype, device)
+    if known is not None:
+        return known
+    tiles = (t for t in candidates(shape, dtype, device) if not unsplit or t.split == 1)
+    return min(estimate(shape, dtype, t, device) for t in tiles)
 
 
 def conv_tile(node: Conv, device: Device) -> GemmTile:
@@ -171,46 +184,52 @@ def fastest(shape: Shape, dtype: str, device: Device) -> GemmTile:
 
 def candidates(shape: Shape, dtype: str, device: Device) -> Iterator[GemmTile]:
     """Tiles that are worth a look for a shape."""
-    rows = HALF_TILES if uses_tensor_cores(dtype, device) else FLOAT_TILES
-    for m, n, warps, _ in rows:
-        if (m > 16 and m >= 2 * shape.m) or (n > 32 and n >= 2 * shape.n) or n & (n - 1):
+    half = uses_tensor_cores(dtype, device)
+    for m, n in HALF_TILES if half else FLOAT_TILES:
+        if (m > 16 and m >= 2 * shape.m) or (n > 32 and n >= 2 * shape.n) or (dtype == "f32" and m * n > 128 * 128):
             continue
-        k = step(m, n, shape, dtype, device)
-        stages = max(2, min(4, device.shared // ((m + n) * k * shape.size)))
-        for split in SPLITS:
+        for k, split in itertools.product(steps(m, n, shape, half), SPLITS):
             if split == 1 or (shape.fixed_k and shape.k >= split * k * 2):
-                yield GemmTile(m, n, k, warps, stages, split)
+                stages = max(2, min(4 if half else 3, int(device.shared * 0.9) // ((m + n) * k * shape.size)))
+                yield GemmTile(m, n, k, 8 if m * n >= 128 * (128 if shape.size == 2 else 64) else 4, stages, split)
 
 
 def uses_tensor_cores(dtype: str, device: Device) -> bool:
     return dtype != "f32" or device.float32 != "ieee"
 
 
-def step(m: int, n: int, shape: Shape, dtype: str, device: Device) -> int:
-    """Elements of k that a program takes at a time: 128 bytes of each row, less where k is short."""
-    wide = 128 // shape.size if uses_tensor_cores(dtype, device) else 16
-    if shape.size == 2 and m * n <= 64 * 64 and shape.k >= 256:
-        wide *= 2
-    return max(16, min(wide, 1 << max(shape.k - 1, 0).bit_length()))
+def steps(m: int, n: int, shape: Shape, half: bool) -> tuple[int, ...]:
+    """Elements of k that a program takes at a time: 128 bytes of each row or twice that, less where k is short."""
+    short = max(16, 1 << max(shape.k - 1, 0).bit_length())
+    if not half:
+        return (16,)
+    wide = 128 // shape.size
+    if shape.size == 2 and m * n <= 64 * 128 and shape.k >= 4 * wide:
+        return (wide, 2 * wide)
+    return (min(wide, short),)
 
 
 def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
     """Microseconds that a product takes, by the model."""
     rows = HALF_TILES if uses_tensor_cores(dtype, device) else FLOAT_TILES
-    part = next((p for m, n, _, p in rows if (m, n) == (tile.m, tile.n)), 0.5)
+    part = rows.get((tile.m, tile.n), 0.5)
     if dtype == "f32" and device.float32 != "ieee":
         part = part / (6 if device.float32 == "tf32x3" else 2)
+    threads = 32 * tile.warps
     programs = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch * tile.split
     shared = (tile.m + tile.n) * tile.k * shape.size * tile.stages
-    together = max(1, min(device.shared // max(shared, 1), 16 // tile.warps, -(-programs // device.sms)))
+    registers = (tile.m * tile.n // threads + 40) * threads
+    together = max(1, min(device.shared // shared, 65536 // registers, -(-programs // device.sms)))
     rounds = -(-programs // (device.sms * together))
-    steps = -(-shape.k // (tile.k * tile.split))
-    per_sm = device.tflops * 1e6 / device.sms  # operations in a microsecond
-    compute = 2 * tile.m * tile.n * tile.k / (per_sm * part) * together
-    loads = (tile.m + tile.n) * tile.k * shape.size * together / (device.bandwidth * 1.4e6 / device.sms)
-    program = STARTUP + LATENCY + steps * max(compute, loads, LATENCY / tile.stages)
+    count = -(-shape.k // (tile.k * tile.split))
+    roof, memory = device.tflops * 1e6 / device.sms, device.bandwidth * 1e6 / device.sms  # of one, in a microsecond
+    compute = 2 * tile.m * tile.n * tile.k / (roof * part) * together
+    loads = (tile.m + tile.n) * tile.k * shape.size * together / (memory * L2)
+    program = STARTUP + LATENCY + count * max(compute, loads, LATENCY / tile.stages)
+    program += tile.m * tile.n * shape.size * together / memory * EPILOGUE
     traffic = (shape.m * shape.k + shape.n * shape.k + shape.m * shape.n) * shape.batch * shape.size
-    return max(rounds * program, traffic / (device.bandwidth * 1e6)) + (GATHER if tile.split > 1 else 0.0)
+    gather = GATHER + GATHER_PART * tile.split if tile.split > 1 else 0.0
+    return max(rounds * program, traffic / (device.bandwidth * 1e6)) + gather
 
 
 def vector_tile(shape: Shape, device: Device) -> GemmTile:
