@@ -97,7 +97,7 @@ class Prepared:
         self.residual = floats(self.out.size)
         self.arguments = structure(
             case.batch, in_h, in_w, in_c, out_h, out_w, out_c, kernel_h, kernel_w, case.stride, case.stride, *case.pad,
-            1, 1, case.groups, self.x, in_h * in_w * in_c, in_w * in_c, in_c, self.w, 1, 1, 1, 1, 0, 1, 0,
+            1, 1, case.groups, self.x, in_h * in_w * in_c, in_w * in_c, in_c, self.w, 1, 1, 1, 1, 0, 1, 0, 1,
         )  # fmt: skip
         self.image = torch.from_numpy(self.x).view(case.batch, in_h, in_w, in_c).permute(0, 3, 1, 2)
         self.residual_image = torch.from_numpy(self.residual).view(case.batch, out_h, out_w, out_c).permute(0, 3, 1, 2)

@@ -180,7 +180,8 @@ Algorithm: TypeAlias = Literal["direct", "winograd2", "winograd4"]
 
 @dataclass(frozen=True, eq=False)
 class Conv(Node):
-    """Convolution in channels-last: dims = (n, h, w, c of the output); x.strides = (n, h, w) with dense channels.
+    """Convolution in channels-last: dims = (n, h, w, c of the output); x.strides = (n, h, w) with dense channels, or
+    (n, h, w, c).
 
     In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
     [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd

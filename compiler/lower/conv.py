@@ -27,6 +27,7 @@ from .tensor import Shape, Strided, Tensor, squeeze, unsqueeze
 
 #: least channels and output pixels for which Winograd's transforms pay
 WINOGRAD_CHANNELS, WINOGRAD_PIXELS, WINOGRAD4_PIXELS = 32, 36, 144
+PLANES = 4  # channels of an input that is read as it lies
 
 
 def channels_last(rank: int) -> tuple[int, ...]:
@@ -147,7 +148,8 @@ def convolve(
     if spatial == 1:
         x, window = unsqueeze(x, 2), window.lifted()
         shape = (*shape[:2], ONE, shape[2])
-    x = builder.realize(x, channels_last(x.rank))
+    planes = _takes_planes(ctx, x, window)
+    x = x if planes else builder.realize(x, channels_last(x.rank))
     assert x.strided is not None
     out = place.out if place is not None else builder.temp(out_shape, x.dtype, channels_last(spatial + 2))
     algorithm = _algorithm(ctx, x, window, shape) if layout is None and place is None else "direct"
@@ -158,7 +160,7 @@ def convolve(
     acc = Acc(builder.fresh("acc"), "f32")
     value: Expr = acc if bias is None else call("add", acc, cast(bias.at([of(dims[-1])]), "f32"))
     store = Store(*_target(out, [of(d) for d in dims], place, spatial), cast(value, x.dtype))
-    strides = tuple(x.strided.strides[d] for d in order[:-1])
+    strides = tuple(x.strided.strides[d] for d in (order if planes else order[:-1]))
     operand = Operand(x.strided.buffer, x.strided.offset, strides)
     in_shape = tuple(x.shape[d] for d in order)
     builder.add(Conv(dims, (store,), builder.origin, operand, packed, ZERO, in_shape, window, acc, algorithm))
@@ -176,6 +178,14 @@ def _target(out: Tensor, indices: Sequence[Index], place: Place | None, spatial:
     for i, stride in zip((n, c, *at), out.strided.strides, strict=True):
         flat = flat + i * stride
     return out.strided.buffer, flat
+
+
+def _takes_planes(ctx: Context, x: Tensor, window: Window) -> bool:
+    """Whether the kernel reads planes of channels as they are: it copies an input of few channels in any case."""
+    if x.strided is None or ctx.builder.family != "cpu" or x.strided.strides[1] == ONE:
+        return False
+    few = (x.shape[1].constant or PLANES + 1) <= PLANES
+    return few and window.groups == 1 and window.kernel[-1] > 1 and window.dilation[-1] == 1
 
 
 def _depthwise(x: Tensor, window: Window, shape: Shape) -> bool:

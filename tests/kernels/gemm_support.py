@@ -129,6 +129,7 @@ class Conv(_Arguments):
     pad_d: int = 0
     dilation_d: int = 1
     x_d: int = 0
+    x_c: int = 1
 
 
 def call(isa: str, function: str, args: _Arguments, shape: tuple[int, ...], threads: int = 1) -> np.ndarray:

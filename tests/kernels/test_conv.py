@@ -26,7 +26,7 @@ PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_winograd2": 4e-6, "conv
 class Case:
     """A convolution; sizes are (height, width) or (depth, height, width). `gap` floats lie between the input's pixels.
 
-    behind: zeros behind the input beyond those in front (below 0: fewer).
+    behind: zeros behind the input beyond those in front (below 0: fewer). planes: the input has channels first.
     """
 
     batch: int
@@ -39,6 +39,7 @@ class Case:
     groups: int = 1
     gap: int = 0
     behind: tuple[int, ...] = (0, 0, 0)
+    planes: bool = False
 
     @property
     def out_size(self) -> tuple[int, ...]:
@@ -68,10 +69,10 @@ def arguments(case: Case, x: np.ndarray, w: np.ndarray) -> Conv:
     values: dict[str, int] = {}
     for name, side in {**sides, "dilation": case.dilation}.items():
         values |= {f"{name}_{a}": n for a, n in zip("dhw"[-len(case.size) :], side, strict=False)}
-    steps = [s // 4 for s in x.strides]
-    strides = dict(zip(("x_w", "x_h", "x_d"), steps[-2:0:-1], strict=False))
+    batch, *steps = (s // 4 for s in (np.moveaxis(x, 1, -1) if case.planes else x).strides)
+    strides = dict(zip(("x_c", "x_w", "x_h", "x_d"), reversed(steps), strict=False))
     return Conv(
-        batch=case.batch, in_c=in_c, out_c=out_c, groups=case.groups, x=x, x_batch=steps[0], w=w, **values, **strides
+        batch=case.batch, in_c=in_c, out_c=out_c, groups=case.groups, x=x, x_batch=batch, w=w, **values, **strides
     )
 
 
@@ -79,10 +80,13 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
     rng = np.random.default_rng(1)
     (in_c, out_c), spatial = case.channels, len(case.size)
     x = rng.standard_normal((case.batch, *case.size, in_c + case.gap), np.float32)
+    if case.planes:
+        x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
     w = rng.standard_normal((out_c, in_c // case.groups, *case.kernel), np.float32)
     args = arguments(case, x, packed(case, function, w))
     results = [call(isa, f"test_{function}", args, (case.batch, *case.out_size, out_c), n) for n in threads]
-    image = torch.from_numpy(x[..., :in_c].astype(np.float64)).movedim(-1, 1)
+    image = torch.from_numpy(x.astype(np.float64))
+    image = (image if case.planes else image.movedim(-1, 1))[:, :in_c]
     sides = [(p, p + more) for p, more in zip(case.pad, case.behind, strict=False)][:spatial]
     image = torch.nn.functional.pad(image, [n for side in reversed(sides) for n in side])
     options = {"stride": case.stride[:spatial], "dilation": case.dilation[:spatial], "groups": case.groups}
@@ -190,6 +194,9 @@ def test_conv_winograd(isa: str, edge: int, case: Case) -> None:
 
 MODEL_CASES = {
     "resnet first": Case(1, (64, 64), (3, 64), (7, 7), (2, 2), (3, 3)),
+    "planes": Case(2, (33, 40), (3, 32), (3, 3), (2, 2), (1, 0), planes=True),
+    "planes of many channels": Case(1, (12, 9), (40, 8), (2, 3), (1, 1), (1, 1), planes=True, gap=2),
+    "planes of pixels": Case(1, (5, 6), (2, 8), (1, 1), planes=True),
     "patches": Case(2, (64, 48), (3, 70), (16, 16), (16, 16)),
     "audio": Case(1, (1, 600), (80, 96), (1, 3), (1, 1), (0, 1)),
     "wide audio": Case(2, (1, 1700), (1, 20), (1, 10), (1, 5), (0, 4)),

@@ -29,7 +29,7 @@ struct ConvTaps {
 
   explicit ConvTaps(const ConvArgs &a) {
     merged = a.groups == 1 && a.kernel_w > 1 && a.dilation_w == 1 && a.in_c < kMergedChannels;
-    strips = !a.inside() || (merged && a.x_w != a.in_c);
+    strips = !a.inside() || (merged && a.x_w != a.in_c) || a.x_c != 1;
     columns = merged ? 1 : a.kernel_w;
     depth = merged ? a.kernel_w * a.in_c : a.in_c / a.groups;
   }
@@ -56,7 +56,7 @@ struct ConvPlan {
     const int64_t per_group = ceil_div(a.out_c / a.groups, kPanel);
     const int64_t work = a.frames() * a.out_h * a.out_w * a.out_c * cut.segments * cut.depth;
     const int64_t wanted = workers > 1 ? min64(4 * workers, max64(work / kConvTaskWork, 1)) : 1;
-    fit(kConvPixels);
+    fit(taps.merged ? 4 * kConvPixels : kConvPixels); /* with few channels the strip is small */
     panels = per_group;
     if (blocks * a.groups < wanted) panels = max64(ceil_div(per_group, ceil_div(wanted, blocks * a.groups)), min64(4, per_group));
     panel_blocks = ceil_div(per_group, panels);
@@ -103,11 +103,28 @@ private:
   }
 };
 
+/* Pixels from planes of channels, `step` floats to the next pixel. */
+static inline void conv_interleave(const ConvArgs &args, const float *from, int64_t pixels, float *to) {
+  const int64_t step = args.x_w, plane = args.x_c, channels = args.in_c;
+  if (channels == 3) {
+    for (int64_t p = 0; p < pixels; ++p, from += step, to += 3) {
+      to[0] = from[0];
+      to[1] = from[plane];
+      to[2] = from[2 * plane];
+    }
+    return;
+  }
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t p = 0; p < pixels; ++p) to[p * channels + c] = from[p * step + c * plane];
+}
+
 /* Copies `pixels` input pixels from column `left` of a row into `to`; what is outside the input becomes zero. */
 static inline void conv_copy_row(const ConvArgs &args, const float *row, int64_t left, int64_t pixels, float *to) {
   const int64_t begin = min64(max64(-left, 0), pixels), end = max64(min64(args.in_w - left, pixels), begin);
   zero_floats(to, begin * args.in_c);
-  if (args.x_w == args.in_c) {
+  if (args.x_c != 1) {
+    conv_interleave(args, row + (left + begin) * args.x_w, end - begin, to + begin * args.in_c);
+  } else if (args.x_w == args.in_c) {
     copy_floats(to + begin * args.in_c, row + (left + begin) * args.in_c, (end - begin) * args.in_c);
   } else {
     for (int64_t p = begin; p < end; ++p) copy_floats(to + p * args.in_c, row + (left + p) * args.x_w, args.in_c);
@@ -229,7 +246,7 @@ template <class Epilogue> inline void run_conv(const mycc_host *host, const Conv
 template <class Epilogue> inline void conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
   const int64_t m = args.frames() * args.out_h * args.out_w;
   if (m <= 0 || args.out_c <= 0) return;
-  const bool pointwise = args.kernel_d == 1 && args.kernel_h == 1 && args.kernel_w == 1 && args.inside();
+  const bool pointwise = args.x_c == 1 && args.kernel_d == 1 && args.kernel_h == 1 && args.kernel_w == 1 && args.inside();
   const bool alike = args.stride_d == 1 && args.stride_h == 1 && args.stride_w == 1 && args.out_h == args.in_h &&
                      args.out_w == args.in_w && args.out_d == args.in_d;
   const bool dense = (args.in_h == 1 || args.x_h == args.in_w * args.x_w) &&

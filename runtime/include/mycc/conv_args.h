@@ -15,11 +15,12 @@ struct ConvArgs {
   int64_t batch, in_h, in_w, in_c, out_h, out_w, out_c;
   int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
   const float *x;
-  int64_t x_batch, x_h, x_w; /* strides in elements; that of channels is 1 */
+  int64_t x_batch, x_h, x_w; /* strides in elements */
   /* [groups][ceil(out_c / groups / 16)][taps][in_c / groups][16]; conv_depthwise: [taps][C];
    * conv_winograd: [points][ceil(out_c / 16)][in_c][16] */
   const float *w;
   int64_t in_d = 1, out_d = 1, kernel_d = 1, stride_d = 1, pad_d = 0, dilation_d = 1, x_d = 0; /* 3-d */
+  int64_t x_c = 1; /* conv alone takes another: planes of channels, as images come */
 
   int64_t frames() const { return batch * out_d; }
   /* Zeros that a window can reach along one dimension: none in front and none behind. */
