@@ -62,8 +62,16 @@ class Lock:
     threads: int = 1
     run_us: Mapping[str, float] = field(default_factory=dict)
 
-    def choices(self) -> Choices:
-        return Choices({t: {key: row.choice for key, row in rows.items()} for t, rows in self.targets.items()})
+    def choices(self, algorithms: Sequence[str] | None = None) -> Choices:
+        """All that it chooses; with `algorithms` only what is known, and of algorithms what is among them."""
+        return Choices({
+            target: {
+                key: row.choice
+                for key, row in rows.items()
+                if algorithms is None or not _refused(row.choice, algorithms)
+            }
+            for target, rows in self.targets.items()
+        })  # fmt: skip
 
 
 def write_lock(lock: Lock, path: Path) -> None:

@@ -83,7 +83,7 @@ def choose(request: CompileRequest, captured: Sequence[ModelGraph], make: Make, 
     options = request.options
     if options.lock is not None:
         lock = read_lock(options.lock)
-        return Tuned(lock.choices(), lock, options.lock)
+        return Tuned(lock.choices(ALGORITHMS[options.codegen.winograd]), lock, options.lock)
     if not options.tuning or all(target.family != "cpu" for target in options.targets):
         return Tuned()
     target = _measured_target(options.targets)
