@@ -207,9 +207,8 @@ def test_out_of_memory_and_on(model: Any, stack: Stack) -> None:
     check(model(small), stack, small)
     torch.cuda.synchronize()
     hog = torch.empty(torch.cuda.mem_get_info()[0] - (128 << 20), dtype=torch.uint8, device="cuda")
-    with pytest.raises(
-        RunError, match=r"out of memory on cuda:0 \(.*\): 268435456 bytes are needed, \d+ of \d+ are free"
-    ):
+    text = r"out of memory on cuda:0 \(.*\): \d+ bytes are needed, \d+ of \d+ are free"
+    with pytest.raises(RunError, match=text):
         model(np.zeros((1 << 20, 64), np.float32))
     check(model(small), stack, small)
     del hog
