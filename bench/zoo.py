@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 from torch.export import Dim
 
-__all__ = ["BATCHES", "MODELS", "SEQUENCES", "ZOO", "ZooModel", "grid"]
+__all__ = ["BATCHES", "MODELS", "SEQUENCES", "ZOO", "ZooModel", "decode_step", "grid"]
 
 BATCHES = (1, 2, 7, 16)
 SEQUENCES = (1, 17, 128, 300)
@@ -83,6 +83,32 @@ def _whisper_encoder() -> nn.Module:
         encoder_ffn_dim=1536, decoder_ffn_dim=1536, attn_implementation="sdpa",
     )  # fmt: skip
     return FirstOutput(transformers.WhisperModel(config).encoder, "last_hidden_state")
+
+
+class DecodeStep(nn.Module):
+    """GPT-2 on one token: ids i64[1, 1], past [layers, 2, 1, heads, positions, size] -> logits [1, 1, vocabulary]."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
+        cache = transformers.DynamicCache()
+        for layer, (keys, values) in enumerate(past):
+            cache.update(keys, values, layer)
+        position = torch.full_like(ids, past.shape[4])
+        result = self.network(ids, past_key_values=cache, use_cache=True, position_ids=position)
+        return result.logits  # type: ignore[no-any-return]
+
+
+def decode_step(positions: int = 128) -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
+    """GPT-2's step with so many cached positions, and its example inputs."""
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(attn_implementation="sdpa")
+    model = DecodeStep(transformers.GPT2LMHeadModel(config)).eval()
+    size = config.n_embd // config.n_head
+    past = torch.randn(config.n_layer, 2, 1, config.n_head, positions, size)
+    return model, (torch.randint(0, VOCABULARY, (1, 1)), past)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from .common import ROOT, WORKERS, Figure, Settings, at_most, build_c, worker
@@ -10,17 +11,18 @@ from .common import ROOT, WORKERS, Figure, Settings, at_most, build_c, worker
 PYTHON_US, C_US = 10.0, 2.0
 
 
-def run(settings: Settings) -> list[Figure]:
+def run(settings: Settings) -> Iterator[Figure]:
     package = _package(settings)
     facts = worker("call_small", package)
-    figures = [at_most("call", f"from Python, {kind}", 1e6 * value, PYTHON_US, "us") for kind, value in facts.items()]
+    for kind, value in facts.items():
+        yield at_most("call", f"from Python, {kind}", 1e6 * value, PYTHON_US, "us")
     library = _library(settings, package)
     program = build_c(
         WORKERS / "call_small.c", settings.folder / "call_small",
         f"-I{ROOT / 'runtime' / 'include'}", str(library), f"-Wl,-rpath,{library.parent}",
     )  # fmt: skip
     done = subprocess.run([program, package], check=True, capture_output=True, text=True)
-    return [*figures, at_most("call", "from C", float(done.stdout), C_US, "us")]
+    yield at_most("call", "from C", float(done.stdout), C_US, "us")
 
 
 def _library(settings: Settings, package: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from .common import Figure, Settings, at_most, holds
@@ -11,19 +12,17 @@ BERT_KERNELS, BERT_WRITES = 8, 12 * 768  # of a layer; floats per token
 _LAYER = re.compile(r"_layer_(\d+)_")
 
 
-def run(settings: Settings) -> list[Figure]:
+def run(settings: Settings) -> Iterator[Figure]:
     from mycc.runtime.inspect import inspect_package
 
-    figures: list[Figure] = []
     for model in settings.models:
         (entry,) = inspect_package(settings.package(model))["entry_points"]
         rows = entry["kernels"]
-        figures.append(Figure("kernels", f"{model}, kernels", len(rows), note=_kinds(rows)))
+        yield Figure("kernels", f"{model}, kernels", len(rows), note=_kinds(rows))
         if model == "bert":
-            figures += _layers(rows, tokens=128)
+            yield from _layers(rows, tokens=128)
         if model in ("resnet50", "mobilenetv2"):
-            figures.append(_convolutions(model, rows, settings.facts(model)["convolutions"]))
-    return figures
+            yield _convolutions(model, rows, settings.facts(model)["convolutions"])
 
 
 def _kinds(rows: list[dict[str, Any]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,13 @@ KNOWN_MS = {"ort": 240.0, "aoti": 8400.0}
 KNOWN_MB = {"ort": 59.0, "aoti": 373.0}
 
 
-def run(settings: Settings) -> list[Figure]:
-    figures: list[Figure] = []
+def run(settings: Settings) -> Iterator[Figure]:
     for model in settings.models:
         path = settings.package(model).resolve()
         rows = [worker("load_once", path) for _ in range(PROCESSES)]
-        figures += _figures(model, {key: median([row[key] for row in rows]) for key in rows[0]})
+        yield from _figures(model, {key: median([row[key] for row in rows]) for key in rows[0]})
         if path.stat().st_size > 2e7:
-            figures.append(_sharing(model, path))
-    return figures
+            yield _sharing(model, path)
 
 
 def _figures(model: str, facts: dict[str, float]) -> list[Figure]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from zoo import ZOO, grid
 
@@ -11,8 +12,10 @@ from .common import Figure, Settings, at_most, worker
 LIMIT = 1.15
 
 
-def run(settings: Settings) -> list[Figure]:
-    return [_model(settings, model, kind) for model in settings.models for kind in ("static", "dynamic")]
+def run(settings: Settings) -> Iterator[Figure]:
+    for model in settings.models:
+        for kind in ("static", "dynamic"):
+            yield _model(settings, model, kind)
 
 
 def _model(settings: Settings, model: str, kind: str) -> Figure:

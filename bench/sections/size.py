@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .common import Figure, Settings, at_most, holds
 
 OTHER_MB, WEIGHTS = 1.5, 1.02
 LIBC = {"libc.so.6", "libm.so.6"}
 
 
-def run(settings: Settings) -> list[Figure]:
-    return [figure for model in settings.models for figure in _model(settings, model)]
+def run(settings: Settings) -> Iterator[Figure]:
+    for model in settings.models:
+        yield from _model(settings, model)
 
 
 def _model(settings: Settings, model: str) -> list[Figure]:

@@ -171,16 +171,25 @@ def compare(
 
 
 def measure_cases(
-    request: BenchRequest, options: CompileOptions, folder: Path, observers: Sequence[Observer] = ()
+    request: BenchRequest,
+    options: CompileOptions,
+    folder: Path,
+    observers: Sequence[Observer] = (),
+    package: Path | None = None,
 ) -> Iterator[CaseResult]:
-    """The cases, one after another; files of the peers go to `folder`. Raises CompileError."""
+    """The cases, one after another; files of the peers go to `folder`, where a later call finds them again.
+
+    package: of the model at its examples' sizes, when there is one already; for requests without batches.
+
+    Raises CompileError.
+    """
     from .prepare import prepare
 
     roofs = {threads: measure_roof(threads) for threads in request.threads}
     for batch in request.batches or (None,):
         place = folder / f"batch-{batch}"
         place.mkdir(parents=True, exist_ok=True)
-        prepared = prepare(request.source, request.inputs, batch, place, options, observers)
+        prepared = prepare(request.source, request.inputs, batch, place, options, observers, package)
         for threads in request.threads:
             yield _measure(request, prepared, batch, threads, roofs[threads])
 

@@ -58,10 +58,12 @@ def _compile(job: PeerJob) -> Run:
 def _aoti(job: PeerJob, **options: Any) -> Run:
     import torch
 
-    program = torch.export.export(job.model, job.args, dict(job.kwargs), strict=False)
-    path = str(job.folder / f"aoti-{job.threads}.pt2")
-    torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs={"freezing": True, **options})
-    compiled = torch._inductor.aoti_load_package(path)
+    path = job.folder / f"{'aoti-max' if options else 'aoti'}-{job.threads}.pt2"
+    if not path.exists():  # its loops are cut for a number of threads
+        program = torch.export.export(job.model, job.args, dict(job.kwargs), strict=False)
+        configs = {"freezing": True, **options}
+        torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=configs)
+    compiled = torch._inductor.aoti_load_package(str(path))
     return lambda: compiled(*job.args, **job.kwargs)
 
 

@@ -19,7 +19,7 @@ from ...runtime.inspect import inspect_package
 from ...runtime.measure import products
 from ..api import compile_entries, compile_request, run_request
 from ..capture.examples import override_inputs
-from ..capture.export import forward_of
+from ..capture.export import capture, forward_of
 from ..capture.graph import ModelGraph
 from ..capture.source import Source, load_source
 from ..observe import Observer
@@ -111,6 +111,17 @@ class _Captured(Observer):
             (self.graph,) = value  # type: ignore[misc]
 
 
+def _compiled(
+    source: Source, options: CompileOptions, out: Path, observers: Sequence[Observer]
+) -> tuple[Path, ModelGraph]:
+    """The package and the graph that was captured for it."""
+    captured = _Captured()
+    request = compile_request(compile_entries(source.model, source.args, source.kwargs), options, out)
+    path = run_request(request, [*observers, captured])
+    assert captured.graph is not None
+    return path, captured.graph
+
+
 def prepare(
     source: str,
     inputs: Sequence[str],
@@ -118,16 +129,18 @@ def prepare(
     folder: Path,
     options: CompileOptions,
     observers: Sequence[Observer] = (),
+    package: Path | None = None,
 ) -> Prepared:
-    """Compiles the model of a SOURCE at a batch size, and computes its reference. Raises CompileError."""
+    """Compiles the model of a SOURCE at a batch size (unless there is a package), and computes its reference.
+
+    Raises CompileError.
+    """
     loaded = load_model(source, inputs, batch)
     with torch.no_grad():
-        captured = _Captured()
-        entries = compile_entries(loaded.model, loaded.args, loaded.kwargs)
-        request = compile_request(entries, options, folder / "model.pkg")
-        package = run_request(request, [*observers, captured])
-        graph = captured.graph
-        assert graph is not None
+        if package is None:
+            package, graph = _compiled(loaded, options, folder / "model.pkg", observers)
+        else:
+            graph = capture(loaded.model, loaded.args, loaded.kwargs)
         np.savez(folder / "inputs.npz", *(_array(example) for example in graph.examples))
         wanted = reference(graph, graph.examples)
         own = errors(eager(graph, graph.examples), wanted)
