@@ -47,6 +47,7 @@ struct Functions {
   MYCC_FUNCTION(cuda_count);
   MYCC_FUNCTION(cuda_problem);
   MYCC_FUNCTION(cuda_device_at);
+  MYCC_FUNCTION(cuda_copy_speed);
   MYCC_FUNCTION(profile);
   MYCC_FUNCTION(memory);
 #undef MYCC_FUNCTION
@@ -77,6 +78,7 @@ struct Functions {
     MYCC_FUNCTION(cuda_count);
     MYCC_FUNCTION(cuda_problem);
     MYCC_FUNCTION(cuda_device_at);
+    MYCC_FUNCTION(cuda_copy_speed);
     MYCC_FUNCTION(profile);
     MYCC_FUNCTION(memory);
 #undef MYCC_FUNCTION
@@ -230,6 +232,11 @@ class Library {
 
   std::string version() const { return functions_->version(); }
   std::string cuda_problem() const { return functions_->cuda_problem(); }
+  double cuda_copy_speed(int32_t device, size_t bytes) const {
+    double speed = 0;
+    functions_->check(functions_->cuda_copy_speed(device, bytes, &speed));
+    return speed;
+  }
   py::list cuda_devices() const {
     py::list rows;
     for (int32_t i = 0; i < functions_->cuda_count(); ++i) {
@@ -311,6 +318,7 @@ PYBIND11_MODULE(_binding, m) {
            py::arg("check_full") = false, py::arg("target") = py::none(), py::arg("device") = py::none(),
            py::arg("launch") = py::none())
       .def_property_readonly("cuda_problem", &Library::cuda_problem)
+      .def("cuda_copy_speed", &Library::cuda_copy_speed, py::arg("device"), py::arg("bytes"))
       .def("cuda_devices", &Library::cuda_devices,
            "(name, major, minor, multiprocessors, L2 bytes, shared bytes, memory) of every NVIDIA device.");
   py::class_<Model>(m, "Model", py::module_local(), "A loaded package: runs on flat sequences of tensors.")

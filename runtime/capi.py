@@ -118,6 +118,7 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mycc_cuda_count": (c_int32, ()),
     "mycc_cuda_problem": (c_char_p, ()),
     "mycc_cuda_device_at": (c_int, (c_int32, POINTER(_CudaDevice))),
+    "mycc_cuda_copy_speed": (c_int, (c_int32, c_size_t, POINTER(ctypes.c_double))),
     "mycc_profile": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, c_int32, POINTER(c_int64), c_int32)),
     "mycc_memory": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, POINTER(c_int64), POINTER(c_int64))),
 }
@@ -164,6 +165,12 @@ class Library:
     def cuda_problem(self) -> str:
         """Why this machine has no NVIDIA device; empty when it has one."""
         return str(self.c.mycc_cuda_problem().decode())
+
+    def cuda_copy_speed(self, device: int, bytes: int) -> float:
+        """Bytes a second of copies within a device's memory, each counted twice."""
+        speed = ctypes.c_double()
+        self.check(self.c.mycc_cuda_copy_speed(device, bytes, byref(speed)))
+        return speed.value
 
     def cuda_devices(self) -> list[tuple[Any, ...]]:
         """(name, major, minor, multiprocessors, L2 bytes, shared bytes, memory) of every NVIDIA device."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from .native import open_library
 
-__all__ = ["CudaDevice", "cuda_devices", "cuda_problem"]
+__all__ = ["CudaDevice", "DeviceRoof", "cuda_devices", "cuda_problem", "measure_device_roof"]
+
+_COPIED = 512 << 20  # bytes: far more than any cache of a GPU
 
 
 @dataclass(frozen=True)
@@ -30,3 +32,30 @@ def cuda_devices() -> tuple[CudaDevice, ...]:
 def cuda_problem() -> str:
     """Why there is no device: "no NVIDIA driver (libcuda.so.1) is installed" and the like; empty when there is one."""
     return str(open_library().cuda_problem)
+
+
+@dataclass(frozen=True)
+class DeviceRoof:
+    """What a device can do at most: tflops of dense 16-bit products by its data sheet, tbytes a second measured by
+    copies within its memory (a copied byte counts twice)."""
+
+    device: str
+    tflops: float
+    tbytes: float
+
+    @property
+    def gflops(self) -> float:
+        return 1e3 * self.tflops
+
+    def seconds(self, flops: float, read: float, written: float, weights: float, all_weights: float) -> float:
+        """The least time of a kernel: that of its arithmetic or that of its bytes, whichever is longer."""
+        return max(flops / self.tflops, (read + written + weights) / self.tbytes) / 1e12
+
+    def as_dict(self) -> dict[str, float | str]:
+        return asdict(self)
+
+
+def measure_device_roof(number: int, tflops: float) -> DeviceRoof:
+    """Measures the memory of device `number`. Raises RunError where it has no room for that."""
+    speed = open_library().cuda_copy_speed(number, _COPIED)
+    return DeviceRoof(cuda_devices()[number].name, tflops, speed / 1e12)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .arrays import as_tensor
+from .devices import DeviceRoof, measure_device_roof
 from .errors import InputError
 from .execute import generated_inputs
 from .formula import evaluate
@@ -82,13 +83,14 @@ def bench_package(
         result |= _stream_times(model, function, tensors)
     if kernels:
         rows = _manifest_rows(model, function)
-        roof = measure_roof(model.threads) if model.target.startswith("cpu") else None
+        roof = _roof(model)
         nanoseconds = kernel_medians(function, tensors, runs)
         weights = model.manifest["weights"]["size"]
         flops = products(rows, values)
         result["roof"] = roof.as_dict() if roof else None
         result["gflops"] = flops / 1e9
-        result["percent"] = 1e5 * flops / 1e9 / result["median_ms"] / roof.gflops if roof else None
+        busy = result.get("stream_ms", result["median_ms"])
+        result["percent"] = 1e5 * flops / 1e9 / busy / roof.gflops if roof else None
         choices = model.manifest.get("tuning", {}).get("targets", {}).get(model.target, {})
         result["kernels"] = _kernel_rows(rows, nanoseconds, values, roof, weights, choices)
     return result
@@ -146,7 +148,8 @@ def _runner(model: Model, function: EntryPoint, tensors: list[Any]) -> Callable[
 
 def _stream_times(model: Model, function: EntryPoint, tensors: Sequence[Any]) -> Timing:
     """host_ms and stream_ms: runs in a row, until the calls have returned, and until the device is done."""
-    host, stream = [], []
+    host: list[float] = []
+    stream: list[float] = []
     end = time.perf_counter() + _LEAST_SECONDS
     while len(host) < 3 or (time.perf_counter() < end and len(host) < _MOST_RUNS // _ROW):
         start = time.perf_counter()
@@ -156,6 +159,14 @@ def _stream_times(model: Model, function: EntryPoint, tensors: Sequence[Any]) ->
         model.synchronize()
         stream.append(time.perf_counter() - start)
     return {"host_ms": 1e3 * statistics.median(host) / _ROW, "stream_ms": 1e3 * statistics.median(stream) / _ROW}
+
+
+def _roof(model: Model) -> Roof | DeviceRoof | None:
+    """The limits of what the model runs on."""
+    if model.device == "cpu":
+        return measure_roof(model.threads)
+    row = next(row for row in model.manifest["targets"] if row["target"] == model.target)
+    return measure_device_roof(int(model.device.partition(":")[2]), row["roof"]["tflops"]) if "roof" in row else None
 
 
 def _manifest_rows(model: Model, function: EntryPoint) -> list[Row]:
@@ -186,7 +197,7 @@ def _kernel_rows(
     rows: Sequence[Row],
     nanoseconds: Sequence[float],
     sizes: Mapping[str, int],
-    roof: Roof | None,
+    roof: Roof | DeviceRoof | None,
     weights: int,
     choices: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
@@ -209,7 +220,7 @@ def _kernel_rows(
 
 
 def _beside_roof(
-    row: Row, sizes: Mapping[str, int], nanoseconds: float, roof: Roof | None, weights: int
+    row: Row, sizes: Mapping[str, int], nanoseconds: float, roof: Roof | DeviceRoof | None, weights: int
 ) -> dict[str, Any]:
     """percent and bound of one kernel."""
     if roof is None or nanoseconds <= 0 or "weights" not in row:

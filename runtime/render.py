@@ -54,25 +54,34 @@ def render_run(result: RunResult) -> RenderableType:
 def render_bench(result: Mapping[str, Any]) -> RenderableType:
     """The times of bench_package, and its kernels with the slowest first."""
     sizes = ", ".join(f"{name} {size}" for name, size in result["sizes"].items())
-    head = f"{result['entry']} on {result['target']}, {result['threads']} threads" + (f"; {sizes}" if sizes else "")
+    gpu = result["device"] != "cpu"
+    where = result["device"] if gpu else f"{result['threads']} threads"
+    head = f"{result['entry']} on {result['target']}, {where}" + (f"; {sizes}" if sizes else "")
     times = (
         f"load {result['load_ms']:.1f} ms, first run {result['first_run_ms']:.2f} ms, then median "
         f"{result['median_ms']:.3f} ms, min {result['min_ms']:.3f} ms, 90 % {result['p90_ms']:.3f} ms "
         f"({result['runs']} runs)"
     )
     parts: list[RenderableType] = [Text(head), Text(times)]
+    if gpu:
+        busy = f"{1e3 * result['host_ms']:.1f} us"
+        row = f"in a row: {result['stream_ms']:.3f} ms each, of which the caller is busy for {busy}"
+        parts.append(Text(row))
     if result.get("roof"):
         parts.append(Text(_roof_line(result)))
     if result.get("kernels"):
-        parts += [Text(""), _time_table(result["kernels"])]
+        parts += [Text(""), _time_table(result["kernels"], gpu)]
     return Group(*parts)
 
 
 def _roof_line(result: Mapping[str, Any]) -> str:
     """`roof of 2 threads 470 GFLOP/s, 41 GB/s from memory; the products of a run, 22.3 GFLOP, at 81 % of it`"""
     roof = result["roof"]
-    limits = f"{roof['gflops']:.0f} GFLOP/s, {roof['read'][-1][1]:.0f} GB/s from memory"
-    line = f"roof of {roof['threads']} thread{'s' if roof['threads'] > 1 else ''} {limits}"
+    if "device" in roof:
+        line = f"roof of {roof['device']} {roof['tflops']:.0f} TFLOP/s (data sheet), {roof['tbytes']:.2f} TB/s (copies)"
+    else:
+        limits = f"{roof['gflops']:.0f} GFLOP/s, {roof['read'][-1][1]:.0f} GB/s from memory"
+        line = f"roof of {roof['threads']} thread{'s' if roof['threads'] > 1 else ''} {limits}"
     if result["gflops"]:
         line += f"; the products of a run, {result['gflops']:.3g} GFLOP, at {result['percent']:.0f} % of it"
     return line
@@ -132,14 +141,23 @@ def _member_table(members: Mapping[str, int]) -> Table:
     return table
 
 
-def _time_table(kernels: Iterable[Mapping[str, Any]]) -> Table:
+def _rate(giga: float | None, tera: bool) -> str:
+    if giga is None:
+        return ""
+    return f"{giga / 1e3:.2f}" if tera else f"{giga:.1f}"
+
+
+def _time_table(kernels: Iterable[Mapping[str, Any]], tera: bool) -> Table:
+    """tera: rates in TFLOP/s and TB/s."""
     kernels = sorted(kernels, key=lambda kernel: -kernel["us"])
     tuned = any(kernel["choice"] for kernel in kernels)
-    table = _table(("us", "right"), ("share", "right"), ("GFLOP/s", "right"), ("GB/s", "right"), ("of roof", "right"),
+    unit = "T" if tera else "G"
+    table = _table(("us", "right"), ("share", "right"), (f"{unit}FLOP/s", "right"), (f"{unit}B/s", "right"),
+                   ("of roof", "right"),
                    ("bound by", "left"), ("kernel", "left"), *((("tuned", "left"),) if tuned else ()), ("ops", "left"),
                    ("source", "left"))  # fmt: skip
     for kernel in kernels:
-        rates = ["" if kernel[key] is None else f"{kernel[key]:.1f}" for key in ("gflops", "gbytes")]
+        rates = [_rate(kernel[key], tera) for key in ("gflops", "gbytes")]
         percent = "" if kernel["percent"] is None else f"{kernel['percent']:.0f} %"
         texts = [kernel["bound"] or "", kernel["name"], *([choice_text(kernel["choice"])] if tuned else [])]
         texts += [_short(kernel["ops"]), _short(kernel["sources"])]

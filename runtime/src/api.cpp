@@ -186,6 +186,12 @@ int mycc_tensor_to_host(const mycc_tensor *source, void *target, size_t bytes) {
 int32_t mycc_cuda_count(void) { return gpu_count(); }
 const char *mycc_cuda_problem(void) { return gpu_problem(); }
 
+int mycc_cuda_copy_speed(int32_t i, size_t bytes, double *bytes_per_second) {
+  if (!bytes_per_second || bytes == 0 || i < 0 || i >= gpu_count())
+    return fail(MYCC_ERROR_INPUT, "there is no device cuda:%d, or nothing to copy", i);
+  return gpu_copy_speed(gpu_device(i), bytes, bytes_per_second);
+}
+
 int mycc_cuda_device_at(int32_t i, mycc_cuda_device *device) {
   if (!device || i < 0 || i >= gpu_count()) return fail(MYCC_ERROR_INPUT, "there is no device cuda:%d", i);
   const GpuDevice &found = gpu_device(i);

@@ -95,6 +95,7 @@ class GpuCall : public Call {
 int gpu_tensor_wait(const mycc_tensor &tensor, cuda::Stream stream);
 int gpu_tensor_to_device(mycc_model &model, const mycc_tensor &source, mycc_tensor *target);
 int gpu_tensor_to_host(const mycc_tensor &source, void *target, size_t bytes);
+int gpu_copy_speed(GpuDevice &device, size_t bytes, double *bytes_per_second);
 // data, owner and device of the tensor; its shape is set. Its memory may be used in the order of the stream.
 int gpu_allocate_output(GpuDevice &device, size_t bytes, cuda::Stream stream, mycc_tensor *tensor);
 // The stream's work so far is what the output needs.

@@ -129,4 +129,32 @@ int gpu_tensor_to_host(const mycc_tensor &source, void *target, size_t bytes) {
   return gpu_fail(MYCC_ERROR_RUN, result, "a tensor does not get from cuda:%d", device.number);
 }
 
+int gpu_copy_speed(GpuDevice &device, size_t bytes, double *bytes_per_second) {
+  constexpr int kCopies = 10;
+  if (int status = gpu_usable()) return status;
+  if (int status = gpu_open(device)) return status;
+  CurrentDevice current(device);
+  if (current.status()) return current.status();
+  const cuda::Api &api = *gpu_driver();
+  DeviceMemory memory;
+  if (int status = memory.reserve(device, 2 * bytes)) return status;
+  cuda::Event begin = nullptr, end = nullptr;
+  float milliseconds = 0;
+  cuda::Result result = api.event_create(&begin, cuda::kEventDefault);
+  if (result == cuda::kSuccess) result = api.event_create(&end, cuda::kEventDefault);
+  for (int i = 0; i <= kCopies && result == cuda::kSuccess; ++i) {  // the first one warms up
+    result = api.copy_within(memory.address() + bytes, memory.address(), bytes, nullptr);
+    if (result == cuda::kSuccess && i == 0) result = api.event_record(begin, nullptr);
+  }
+  if (result == cuda::kSuccess) result = api.event_record(end, nullptr);
+  if (result == cuda::kSuccess) result = api.event_synchronize(end);
+  if (result == cuda::kSuccess) result = api.event_elapsed(&milliseconds, begin, end);
+  if (begin) api.event_destroy(begin);
+  if (end) api.event_destroy(end);
+  memory.release();
+  if (result != cuda::kSuccess) return gpu_fail(MYCC_ERROR_RUN, result, "copies on cuda:%d", device.number);
+  *bytes_per_second = 2.0 * double(bytes) * kCopies / (double(milliseconds) * 1e-3);
+  return MYCC_OK;
+}
+
 }  // namespace mycc::runtime

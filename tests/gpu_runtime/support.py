@@ -56,8 +56,13 @@ def build_driver(out: Path) -> Path:
     return out
 
 
-def package(program: bytes, *chips: str, cpu: bytes | None = None, image: bytes = IMAGE, **changes: Any) -> bytes:
-    """A package with code for these chips ("sm_90", "ptx"), and for this CPU when there is a program for it."""
+def package(
+    program: bytes, *chips: str, cpu: bytes | None = None, image: bytes = IMAGE, roof: int = 0, **changes: Any
+) -> bytes:
+    """A package with code for these chips ("sm_90", "ptx"), and for this CPU when there is a program for it.
+
+    roof: TFLOP/s that the manifest says of the chips.
+    """
     rows, members = [], {}
     for chip in chips:
         folder = f"lib/cuda-{chip}"
@@ -69,6 +74,8 @@ def package(program: bytes, *chips: str, cpu: bytes | None = None, image: bytes 
         rows.append(
             {"target": f"cuda:{chip}", "family": "cuda", "isa": f"cuda-{chip}", "arch": os.uname().machine, **names}
         )
+        if roof:
+            rows[-1]["roof"] = {"tflops": roof, "tbytes": 1}
     if cpu is not None:
         members[f"lib/{ISA}/model.so"] = cpu
         names = {"library": f"lib/{ISA}/model.so", "loader": "", "glibc": "2.17"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from pathlib import Path
@@ -504,16 +505,20 @@ def test_a_forked_child_is_told(driver_path: Path, gpu_package: bytes) -> None:
 
 @in_child
 def test_run_and_bench(driver_path: Path, program: bytes, tmp_path: Path) -> None:
+    from mycc.runtime.devices import DeviceRoof
     from mycc.runtime.execute import run_package
     from mycc.runtime.measure import bench_package
+    from mycc.runtime.render import render_bench
+    from rich.console import Console
 
-    Driver(driver_path)
+    Driver(driver_path, memory=2 << 30)
     rows = [dict(row) for row in ENTRIES]
     for row in rows:
-        kernels = [{**kernel, "flops": "2*n", "bytes": "8*n"} for kernel in row["kernels"]]
+        work = {"flops": "2*n", "bytes": "8*n", "writes": "4*n", "weights": "0"}
+        kernels = [{**kernel, **work} for kernel in row["kernels"]]
         row["launches"] = {"cuda:sm_90": kernels}
     path = tmp_path / "fake.pkg"
-    path.write_bytes(package(program, "sm_90", entry_points=rows))
+    path.write_bytes(package(program, "sm_90", roof=100, entry_points=rows))
     result = run_package(path, entry="chain", sizes={"n": 8})
     np.testing.assert_allclose(result.outputs["y"], 120 * result.inputs["x"], rtol=1e-6)
     times = bench_package(path, sizes={"n": 1000}, runs=5, entry="chain", kernels=True)
@@ -521,3 +526,12 @@ def test_run_and_bench(driver_path: Path, program: bytes, tmp_path: Path) -> Non
     assert 0 < times["host_ms"] <= times["stream_ms"]
     assert [round(row["us"], 2) for row in times["kernels"]] == [2.0] * 4
     assert [round(row["gbytes"], 1) for row in times["kernels"]] == [4.0] * 4
+    copies = DeviceRoof("fake", 100, times["roof"]["tbytes"])
+    least = copies.seconds(0, 4000, 4000, 0, 0)
+    assert [round(row["percent"], 3) for row in times["kernels"]] == [round(1e2 * least / 2e-6, 3)] * 4
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_bench(times))
+    text = console.export_text()
+    assert "in a row: " in text
+    assert "roof of NVIDIA Fake 90 100 TFLOP/s (data sheet), " in text
+    assert "TB/s" in text

@@ -146,6 +146,9 @@ typedef struct mycc_cuda_device {
 MYCC_API int32_t mycc_cuda_count(void);
 MYCC_API const char *mycc_cuda_problem(void);
 MYCC_API int mycc_cuda_device_at(int32_t i, mycc_cuda_device *device);
+/* Bytes a second that device i copies within its memory, each counted twice: it is read and written. Takes two pieces of
+ * `bytes` there for the time of the measurement. */
+MYCC_API int mycc_cuda_copy_speed(int32_t i, size_t bytes, double *bytes_per_second);
 
 #ifdef __cplusplus
 }
