@@ -175,7 +175,8 @@ def sliced_shape_of(m: int, n: int, k: int, slices: int) -> Shape:
         return [lambda: F.linear(t["a"], t["b"])]
 
     key = {"m": m, "n": n, "k": k // slices, "batch": slices, "dtype": "bf16"}
-    tiles = tuple(t for t in skinny_tiles(m, n, k // slices, slices) if t.split == 1)
+    every = (*skinny_tiles(m, n, k // slices, slices), *middle_tiles(m, n, k // slices, slices))
+    tiles = tuple(t for t in every if t.split == 1)
     moved = 2.0 * (m * k + n * k) + 4.0 * slices * m * n
     return Shape("gemm", f"{m}x{n}x{k} in {slices} parts", probe, key, peer, tiles, 2.0 * m * n * k, moved)
 
@@ -247,6 +248,19 @@ def skinny_tiles(m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
             continue
         stages = max(2, min(4, steps, int(220e3 // ((bm + bn) * bk * 2))))
         yield GemmTile(bm, bn, bk, 8 if bm * bn >= 128 * 128 else 4, stages, split)
+
+
+def middle_tiles(m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
+    """Tiles with descriptors for products of a few hundred rows."""
+    for (bm, bn), bk, split in itertools.product(
+        ((64, 64), (64, 128), (128, 64), (128, 128), (64, 256), (128, 256)), (64, 128), (1, 2, 3, 4)
+    ):
+        programs = -(-m // bm) * -(-n // bn) * split * batch
+        stages = min(4, int(215e3 // ((bm + bn) * bk * 2)))
+        if not 44 <= programs <= 300 or k % (split * bk) or stages < 2 or (split > 1 and k < split * bk * 3):
+            continue
+        warps = 8 if bm * bn >= 128 * 128 else 4
+        yield GemmTile(bm, bn, bk, warps, stages, split, descriptors=True, together=4)
 
 
 def large_tiles(dtype: str = "bf16") -> Iterator[GemmTile]:
@@ -371,9 +385,9 @@ def sections() -> dict[str, list[Shape]]:
         *((197, 768, 768, 2), (197, 768, 768, 3), (197, 768, 3072, 3), (197, 768, 3072, 4), (197, 768, 3072, 6)),
     )
     return {
-        "skinny": [gemm_shape_of(*s, tuple(skinny_tiles(*s))) for s in skinny],
+        "skinny": [gemm_shape_of(*s, (*skinny_tiles(*s), *middle_tiles(*s))) for s in skinny],
         "gemm": [gemm_shape_of(*s, tuple(large_tiles())) for s in large],
-        "other": [gemm_shape_of(*s, tuple(skinny_tiles(*s))) for s in other]
+        "other": [gemm_shape_of(*s, (*skinny_tiles(*s), *middle_tiles(*s))) for s in other]
         + [gemm_shape_of(*s, tuple(large_tiles())) for s in many],
         "slices": [sliced_shape_of(*s) for s in parts],
         "attention": [attention_shape_of(*s, tuple(attention_tiles(*s[2:5], s[2] < 16))) for s in heads],

@@ -65,6 +65,10 @@ def gemm_cases(dtype: str) -> list[Case]:
         Case("descriptors", g(64, 96, 64, dtype, bias=True), tile(32, 32, 32, descriptors=True)),
         Case("descriptors_edges", g(50, 80, 48, dtype, residual=True), tile(32, 64, 32, descriptors=True, halves=True)),
         Case("descriptors_two", g(70, 96, 64, dtype), tile(32, 96, 32, descriptors=True)),
+        Case("descriptors_split", g(50, 80, 200, dtype, bias=True), tile(32, 32, 32, 3, descriptors=True)),
+        Case(
+            "descriptors_slices", g(20, 40, 192, dtype, slices=3, out_dtype="f32"), tile(16, 32, 32, descriptors=True)
+        ),
         Case(
             "descriptors_rows", g(rows, 64, 64, dtype), tile(32, 32, 32, descriptors=True, flatten=True), {"rows": 45}
         ),

@@ -11,7 +11,19 @@ from ...ir.nodes import Attention, Operand
 from .device import Device
 from .emit_triton import Place, TritonEmitter, Value
 from .kernel import ALIGNMENT, Launch
-from .matrix import TL, Shared, blocks, count, divides, launch, parameters, precision_text, scalar, times
+from .matrix import (
+    TL,
+    Shared,
+    blocks,
+    count,
+    divides,
+    launch,
+    mask_text,
+    parameters,
+    precision_text,
+    scalar,
+    times,
+)
 from .scope import TritonScope
 from .tiles import AttentionTile
 
@@ -37,11 +49,11 @@ class AttentionView:
     k_head: str
     k_row: str
     k_rows: str
-    k_mask: str
+    k_mask: tuple[str, str]  # of a block, and of one with keys past the end
     v_head: str
     v_row: str
     v_rows: str
-    v_mask: str
+    v_mask: tuple[str, str]
     out_base: str
     out_rows: str
     out_mask: str
@@ -108,7 +120,7 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
         q_row=scalar(scope, node.q.strides[2]),
         q_rows=q[1],
         q_tiles=tile.descriptors and not rows.packed,
-        q_mask=_loads(masks["d"], "[None, :]"),
+        q_mask=mask_text([*row_mask, f"{masks['d']}[None, :]" if masks["d"] else ""]),
         tile=tile,
         queries=scalar(scope, node.dims[2].extent),
         head_size=scalar(scope, head["d"]),
@@ -116,11 +128,11 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
         k_head=rows.head(node.k),
         k_row=scalar(scope, node.k.strides[2]),
         k_rows=times("keys[None, :]", scope, node.k.strides[2]),
-        k_mask=_loads(masks["d"], "[:, None]"),
+        k_mask=_both(masks["d"], "[:, None]", "[None, :]"),
         v_head=rows.head(node.v),
         v_row=scalar(scope, node.v.strides[2]),
         v_rows=times("keys[:, None]", scope, node.v.strides[2]),
-        v_mask=_loads(masks["e"], "[None, :]"),
+        v_mask=_both(masks["e"], "[None, :]", "[:, None]"),
         out_base=out[0],
         out_rows=out[1],
         out_mask=f", mask={out_mask}" if out_mask else "",
@@ -244,8 +256,10 @@ class _Rows:
         return f"{self.scope.buffer(o.buffer)} + ({index}{'' if offset == '0' else f' + {offset}'})"
 
 
-def _loads(mask: str, axes: str) -> str:
-    return f", mask={mask}{axes}, other=0.0" if mask else ""
+def _both(mask: str, axes: str, keys: str) -> tuple[str, str]:
+    """The mask of a load of a block of keys, and with `valid` keys only."""
+    own = f"{mask}{axes}" if mask else ""
+    return mask_text([own]), mask_text([own, f"valid{keys}"])
 
 
 def _ranges(

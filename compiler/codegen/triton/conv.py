@@ -9,7 +9,7 @@ from ...ir.index import ONE, Index, as_index
 from ...ir.nodes import Buffer, Conv, Gemm, Operand
 from .device import Device
 from .emit_triton import Place, TritonEmitter
-from .gemm import lines_of, one_wave
+from .gemm import early, lines_of
 from .kernel import Launch
 from .matrix import (
     Axes,
@@ -20,6 +20,7 @@ from .matrix import (
     divides,
     finish_lines,
     launch,
+    mask_text,
     parameters,
     precision_text,
     scalar,
@@ -61,8 +62,8 @@ class ConvView:
     w_mask: str
     steps: str
     step_lines: tuple[str, ...]
-    clamp_m: bool
-    clamp_n: bool
+    edge_m: bool  # the last tile has rows past the end, which are masked
+    edge_n: bool
     precision: str
     finish: tuple[str, ...]
     pdl: bool
@@ -123,6 +124,8 @@ class _Conv:
         channels = node.in_shape[3].constant
         assert channels is not None
         self.channels = channels // groups  # that one output reads
+        self.edge_m = not divides(tile.m, axes.m.extent)
+        self.edge_n = not divides(tile.n, _columns(node, groups))
         self.taps = node.window.kernel[0] * node.window.kernel[1]
 
     def view(self, split: int) -> ConvView:
@@ -137,7 +140,7 @@ class _Conv:
         x_rows = times("batch", scope, node.x.strides[0])
         for name, stride in (("top", node.x.strides[1]), ("left", node.x.strides[2])):
             x_rows += f" + {times(name, scope, stride)}"
-        one = blocks(m, tile.m) * blocks(n, tile.n)
+        one = blocks(m, tile.m), blocks(n, tile.n)
         form = self._depthwise() if node.depthwise else self._flat(depth) if flat else self._taps()
         step_lines, x_place, x_mask, w_place, w_mask = form
         grouped = self.groups > 1
@@ -167,12 +170,12 @@ class _Conv:
             w_mask=w_mask,
             steps=str(steps),
             step_lines=step_lines,
-            clamp_m=not divides(tile.m, m),
-            clamp_n=not divides(tile.n, n),
+            edge_m=self.edge_m,
+            edge_n=self.edge_n,
             precision=precision_text(self.device.float32, {node.x.buffer.dtype}),
             finish=self._finish(n),
             pdl=self.device.pdl,
-            prefetch=self.device.pdl and not node.depthwise and one_wave(one, self.device) and (flat or dense),
+            prefetch=self.device.pdl and not node.depthwise and early(*one, self.device) and (flat or dense),
             w_lines=lines_of(
                 DTYPES[node.w.dtype].size, run * tile.k, f"begin * {tile.k}" if split > 1 else "", str(depth - 1)
             ),
@@ -254,14 +257,17 @@ class _Conv:
             lines += [f"i = tap // {kw}", f"j = tap % {kw}"]
         inside, offset = self._inside(i, j), self._offset(i, j)
         place = f"(x_rows + ({offset}))[:, None] + c[None, :]" if offset else "x_rows[:, None] + c[None, :]"
-        masks = []
+        rows = "in_rows" if self.edge_m else ""
         if inside:
-            lines.append(f"inside = {inside}")
-            masks.append("inside[:, None]")
+            lines.append(f"inside = {inside}{' & in_rows' if rows else ''}")
+            rows = "inside"
         tail = f"(c < {channels})" if channels % k else ""
-        x_mask = _mask([*masks, *([f"{tail}[None, :]"] if tail else [])])
+        x_mask = mask_text([f"{rows}[:, None]" if rows else "", f"{tail}[None, :]" if tail else ""])
         w_place = f"w_rows[None, :] + ({f'tap * {channels} + ' if self.taps > 1 else ''}c)[:, None]"
-        return tuple(lines), place, x_mask, w_place, _mask([f"{tail}[:, None]"] if tail else [])
+        return tuple(lines), place, x_mask, w_place, self._w_mask(f"{tail}[:, None]" if tail else "")
+
+    def _w_mask(self, tail: str) -> str:
+        return mask_text(["in_columns[None, :]" if self.edge_n else "", tail])
 
     def _flat(self, depth: int) -> tuple[tuple[str, ...], str, str, str, str]:
         """Steps over taps and channels together, each lane with a tap of its own."""
@@ -270,24 +276,21 @@ class _Conv:
         lines += [f"i = (tap // {kw})[None, :]", f"j = (tap % {kw})[None, :]"]
         inside = self._inside("i", "j").replace("top", "top[:, None]").replace("left", "left[:, None]")
         tail = f"(at < {depth})" if depth % self.tile.k else ""
-        masks = [inside, f"{tail}[None, :]" if tail else ""]
+        masks = [inside, f"{tail}[None, :]" if tail else "", "in_rows[:, None]" if self.edge_m else ""]
         offset = self._offset("i", "j")
         place = f"x_rows[:, None] + ({offset} + c[None, :])" if offset else "x_rows[:, None] + c[None, :]"
-        w_mask = _mask([f"{tail}[:, None]"] if tail else [])
-        return tuple(lines), place, _mask([m for m in masks if m]), "w_rows[None, :] + at[:, None]", w_mask
+        w_mask = self._w_mask(f"{tail}[:, None]" if tail else "")
+        return tuple(lines), place, mask_text(masks), "w_rows[None, :] + at[:, None]", w_mask
 
     def _depthwise(self) -> tuple[tuple[str, ...], str, str, str, str]:
         inside, offset = self._inside("i", "j"), self._offset("i", "j")
         lines = (f"inside = {inside}",) if inside else ()
         place = f"x_rows + ({offset})" if offset else "x_rows"
-        return lines, place, _mask(["inside[:, None]"] if inside else []), "", ""
+        rows, columns = "in_rows[:, None]" if self.edge_m else "", "in_columns[None, :]" if self.edge_n else ""
+        return lines, place, mask_text(["inside[:, None]" if inside else "", rows, columns]), "", ""
 
 
 def _plus(name: str, tap: str, dilation: int) -> str:
     if tap == "0":
         return name
     return f"{name} + {tap}" if dilation == 1 else f"{name} + {tap} * {dilation}"
-
-
-def _mask(masks: list[str]) -> str:
-    return f", mask={' & '.join(masks)}, other=0.0" if masks else ""

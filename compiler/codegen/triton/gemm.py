@@ -20,6 +20,7 @@ from .matrix import (
     divides,
     finish_lines,
     launch,
+    mask_text,
     parameters,
     pointer,
     precision_text,
@@ -46,6 +47,8 @@ class GemmView:
     m: str
     n: str
     k: str
+    whole_k: str  # of all batches, where they are parts of k
+    items: str  # tiles of all batches, for each of the programs that share one
     tiles: str
     tiles_m: str
     tiles_n: str
@@ -60,16 +63,17 @@ class GemmView:
     b_row: str
     b_depth: str
     b_step: str
-    clamp_m: bool
-    clamp_n: bool
+    edge_m: bool  # the last tile has rows past the end; they are masked, as copies of one row would all wait for it
+    edge_n: bool
     mask_k: bool
+    column_axes: str
     casts: tuple[str, ...]
     precision: str
     finish: tuple[str, ...]
     pdl: bool
     prefetch: bool
     split: int
-    split_run: int  # of k, for each of the programs that share a tile
+    begin: str  # of the run of k
     end: str
     wide: str
 
@@ -89,7 +93,9 @@ def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch
     shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
     view = _view(node, device, tile, scope, axes, shared)
     template = "gemm_persistent.py.j2" if tile.descriptors else "gemm_vector.py.j2" if tile.vector else "gemm.py.j2"
-    grid = (minimum(tiles, device.sms * tile.together) if tile.descriptors else tiles, as_index(tile.split), ONE)
+    grid = (tiles, as_index(tile.split), ONE)
+    if tile.descriptors:
+        grid = (minimum(tiles * tile.split, device.sms * tile.together), ONE, ONE)
     suffix = f"{tile.m}x{tile.n}x{tile.k}" + (f"_s{tile.split}" if tile.split > 1 else "")
     return launch(f"{name}_{suffix}", template, view, scope, node, grid, (tile.warps, tile.stages), device.pdl, shared)
 
@@ -102,14 +108,20 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
         return "the form for vectors has one row"
     if not tile.descriptors:
         return ""
-    if len(node.dims) > 2 or tile.split > 1:
-        return "descriptors are for one unsplit product"
+    if len(node.dims) > 2 and not _slices(node, tile):
+        return "descriptors are for one product, or for parts of k"
     b_k, b_n = unit_strides(node)
     if b_k != ONE or node.a.buffer.dtype != node.b.buffer.dtype:
         return "descriptors need a weight with dense k, of the dtype of the rows"
     if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
         return "descriptors need rows that start at multiples of 16 bytes"
-    return "" if not tile.halves or len(tile.parts) == 1 else "halves are of one accumulator"
+    return "" if not tile.halves or (len(tile.parts) == 1 and tile.split == 1) else "halves are of one accumulator"
+
+
+def _slices(node: Gemm, tile: GemmTile) -> bool:
+    """Whether the batch runs over parts of k of the same rows, which the steps divide."""
+    k = node.k
+    return len(node.dims) == 3 and node.a.strides[0] == node.b.strides[0] == k and divides(tile.k, k)
 
 
 def _aligned(operand: Operand, row: Index) -> bool:
@@ -132,14 +144,22 @@ def _view(
     b_k, b_n = unit_strides(node)
     whole_k = divides(tile.k * tile.split, k)
     run = -(-k.constant // (tile.k * tile.split)) * tile.k if k.constant is not None else 0
-    a_base = pointer(scope, axes, node.a, node.a.strides)
-    b_base = pointer(scope, axes, node.b, node.b.strides)
+    batched = axes.z.extent != ONE
+    slices = tile.descriptors and batched
+    a_base = pointer(scope, axes, node.a, () if slices else node.a.strides)
+    b_base = pointer(scope, axes, node.b, () if slices else node.b.strides)
     k_text = scalar(scope, k)
     end = k_text if tile.split == 1 else f"begin + {run}" if whole_k else f"tl.minimum(begin + {run}, {k_text})"
+    terms = [f"z * {k_text}"] if slices else []
+    if tile.split > 1:
+        terms.append(f"split * {run}")
+    if slices:
+        end = f"z * {k_text} + {k_text}" if tile.split == 1 else f"tl.minimum(begin + {run}, z * {k_text} + {k_text})"
     inside = not divides(tile.k, k)
     m_tiles, n_tiles = blocks(m, tile.m), blocks(n, tile.n)
     parts = _parts(node, tile, scope, run, inside)
     halves = tuple(Part(f"_{i}", i * tile.n // 2, tile.n // 2) for i in range(2))
+    edge_m = not divides(tile.m, m)
     a_lanes, b_lanes = ("", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
     return GemmView(
         tile=tile,
@@ -151,55 +171,58 @@ def _view(
         m=scalar(scope, m),
         n=scalar(scope, n),
         k=k_text,
+        whole_k=scalar(scope, k * axes.z.extent) if slices else k_text,
+        items=count(scope, (m, tile.m), (n, tile.n), (axes.z.extent * tile.split, 1)),
         tiles=count(scope, (m, tile.m), (n, tile.n)),
         tiles_m=count(scope, (m, tile.m)),
         tiles_n=count(scope, (n, tile.n)),
         order=tile_order(m_tiles, n_tiles),
         group=tile.group,
-        batched=axes.z.extent != ONE,
+        batched=batched,
         a_base=a_base,
         a_row=scalar(scope, node.a.strides[-2]),
         a_rows=times("rows[:, None]", scope, node.a.strides[-2]),
-        a_mask=f", mask=inside{a_lanes}, other=0.0" if inside else "",
+        a_mask=mask_text(["in_rows" if edge_m else "", f"inside{a_lanes}" if inside else ""]),
         b_base=b_base,
         b_row=scalar(scope, b_n),
         b_depth=times(f"depth{b_lanes}", scope, b_k),
         b_step=times(str(tile.k), scope, b_k),
-        clamp_m=not divides(tile.m, m),
-        clamp_n=not divides(tile.n, n) and b_k == ONE,
+        edge_m=edge_m,
+        edge_n=not divides(tile.n, n),
+        column_axes="[:, None]" if tile.vector else "[None, :]",
         mask_k=inside,
         casts=_casts(node),
         precision=precision_text(device.float32, {node.a.buffer.dtype, node.b.buffer.dtype}),
         finish=finish_lines(scope, axes, node, node.acc.name, (tile.m, tile.n)),
         pdl=device.pdl,
-        prefetch=device.pdl and node.b.buffer.kind == "const" and b_k == ONE and one_wave(m_tiles * n_tiles, device),
+        prefetch=device.pdl and node.b.buffer.kind == "const" and b_k == ONE and early(m_tiles, n_tiles, device),
         split=tile.split,
-        split_run=run,
+        begin=" + ".join(terms),
         end=end,
         wide=".to(tl.int64)" if scope.wide else "",
         params=", ".join(p.name for p in parameters(scope, shared)),
     )
 
 
-def one_wave(tiles: Index, device: Device) -> bool:
-    """Whether about all programs start at once, so that what they ask for early is early."""
-    return tiles.constant is not None and tiles.constant <= 2 * device.sms
+def early(m_tiles: Index, n_tiles: Index, device: Device) -> bool:
+    """Whether weights are worth asking for early: all programs start at once, and few ask for the same."""
+    m, tiles = m_tiles.constant, (m_tiles * n_tiles).constant
+    return m is not None and m <= 2 and tiles is not None and tiles <= 2 * device.sms
 
 
 def _parts(node: Gemm, tile: GemmTile, scope: TritonScope, run: int, inside: bool) -> tuple[Part, ...]:
-    b_k, b_n = unit_strides(node)
+    _, b_n = unit_strides(node)
     n, size = node.dims[-1].extent, DTYPES[node.b.buffer.dtype].size
     rows, lanes = ("[:, None]", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
     found, offset = [], 0
     for i, width in enumerate(tile.parts):
         suffix = "" if len(tile.parts) == 1 else f"_{i}"
         columns = f"columns{suffix}"
-        masks = [f"inside{lanes}"] if inside else []
-        if b_k != ONE and not divides(tile.n, n):
-            masks.append(f"({columns} < {scalar(scope, n)}){rows}")
-        mask = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
+        edge = not divides(tile.n, n)
+        mask = mask_text([f"in_columns{suffix}" if edge else "", f"inside{lanes}" if inside else ""])
         run_lines = lines_of(size, run, "begin", "end - 1") if tile.split > 1 else lines_of(size, run, "", str(run - 1))
-        lines = f"{times(f'{columns}[:, None]', scope, b_n)} + {run_lines}"
+        first = f"tl.minimum({columns}, {scalar(scope, n)} - 1)[:, None]" if edge else f"{columns}[:, None]"
+        lines = f"{times(first, scope, b_n)} + {run_lines}"
         found.append(Part(suffix, offset, width, times(f"{columns}{rows}", scope, b_n), mask, lines))
         offset += width
     return tuple(found)

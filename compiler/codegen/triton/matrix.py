@@ -150,6 +150,12 @@ def count(scope: TritonScope, *sizes: tuple[Index, int]) -> str:
     return factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
 
 
+def mask_text(masks: Sequence[str]) -> str:
+    """The mask of a load; empty texts do not count."""
+    needed = [m for m in masks if m]
+    return f", mask={' & '.join(needed)}, other=0.0" if needed else ""
+
+
 def tile_order(m_tiles: Index, n_tiles: Index, few: int = 8) -> str:
     """The order of tiles: one row or column of them, rows first where they are few, else in groups of rows."""
     if m_tiles == ONE or n_tiles == ONE:
