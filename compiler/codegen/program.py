@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..ir.dtypes import DTYPES
 from ..ir.index import Index
 from ..ir.nodes import Buffer
+from ..ir.random import CALL
 from ..schedule import Schedule
 from .emit import Emitter
 from .render import Kernel, KernelCall, environment, render_unit, split_units, unit_headers
@@ -50,6 +51,7 @@ class EntryView:
     arena: int
     pointers: tuple[PointerView, ...]
     calls: tuple[CallView, ...]
+    random: str = ""  # the variable for the number of the call, when a kernel draws random numbers
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def entry_view(entry: EntrySource, position: int, weights: Mapping[Buffer, int])
         memory.arena,
         _pointers(schedule),
         tuple(CallView(c.kernel.symbol, tuple(_argument(p, weights) for p in c.params)) for c in entry.calls),
+        next((p.size for c in entry.calls for p in c.params if p.size == size_name(CALL.name)), ""),
     )
 
 

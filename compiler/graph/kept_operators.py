@@ -36,6 +36,7 @@ scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce 
 sort argsort topk kthvalue median nanmedian mode
 """
 
+_RANDOM = "rand rand_like randn randn_like randint randint_like normal bernoulli multinomial"
 _STRIDED = "as_strided as_strided_copy as_strided_scatter"
 _WINDOWS = """
 max_pool2d_with_indices max_pool3d_with_indices max_pool3d avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
@@ -59,6 +60,6 @@ special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_pol
 #: operators by name without overload
 KEPT = frozenset(
     " ".join(
-        (_POINTWISE, _VIEWS, _CREATION, _REDUCTIONS, _WHOLE, _ORDERED, _STRIDED, _WINDOWS, _LINALG, _SPECIAL)
+        (_POINTWISE, _VIEWS, _CREATION, _REDUCTIONS, _WHOLE, _ORDERED, _RANDOM, _STRIDED, _WINDOWS, _LINALG, _SPECIAL)
     ).split()
 )

@@ -391,7 +391,18 @@ _SPECIAL = tuple(
     for name, arity, path in SPECIAL_FUNCTIONS
 )
 
-OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_SPECIAL))
+
+def _no_reference(*_: Any) -> Any:
+    raise TypeError("random numbers have no reference")
+
+
+#: (number of the call, number of the operator, element, ..) -> float64, or 63 bits in int64
+_RANDOM = tuple(
+    _row(name, "i", "same", _no_reference, name, _text("", arity), arity=arity, header="random.h")
+    for name, arity in (("random_uniform", 4), ("random_normal", 3), ("random_bits", 3))
+)
+
+OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_SPECIAL, *_RANDOM))
 
 
 def cast_op(dtype: str) -> ScalarOp:

@@ -32,6 +32,7 @@ from . import (  # noqa: F401
     pointwise,
     pool,
     pool_nd,
+    random,
     reduce,
     scan,
     scatter,

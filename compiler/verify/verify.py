@@ -99,6 +99,12 @@ def check_sizes(graph: ModelGraph) -> list[dict[str, int]]:
     return [example_sizes(graph), *([other] if other else [])]
 
 
+def draws_random_numbers(graph: ModelGraph) -> bool:
+    """Whether a graph has operators whose results differ from call to call."""
+    operators = (n.target for n in graph.module.graph.nodes if isinstance(n.target, torch._ops.OpOverload))
+    return any(torch.Tag.nondeterministic_seeded in op.tags for op in operators)
+
+
 def verify(
     graph: ModelGraph,
     run_package: Run,

@@ -189,8 +189,8 @@ def _statistics(got: torch.Tensor, want: torch.Tensor) -> str:
     a, b = got.double().flatten(), want.double().flatten()
     if not bool(torch.isfinite(a).all()):
         return "random values that are not finite"
-    if a.numel() < 2:
-        return ""
+    if a.numel() < 20:
+        return ""  # too few to say more
     spread = max(float(a.std()), float(b.std())) / a.numel() ** 0.5
     gap = abs(float(a.mean() - b.mean()))
     return f"means {a.mean():.3g} and {b.mean():.3g}" if gap > 6 * spread + 1e-6 else ""
