@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr
 from ..ir.index import ONE, Index, Var
 from ..ir.nodes import Map, Reduce
 
 #: folds that keep a position: one lane at a time
 SCALAR_FOLDS = ("argmax", "argmin")
+LEAST_LANES = 8
 
 
 def vector_loop(node: Map | Reduce) -> Var | None:
@@ -26,6 +28,22 @@ def vector_loop(node: Map | Reduce) -> Var | None:
         return None
     best = max(score for score, _ in scored)
     return next(v for score, v in reversed(scored) if score == best)
+
+
+def arg_loop(node: Map | Reduce) -> Var | None:
+    """The loop over the lanes of an argmax or argmin over one loop: that one, or the last kept one; None for others."""
+    if not isinstance(node, Reduce) or vector_loop(node) is not None or len(node.rdims) != 1:
+        return None
+    if any(DTYPES[f.value.dtype].compute == "bool" for f in node.folds):
+        return None
+    (reduced,) = node.rdims
+    for var in (reduced, *node.dims[-1:]):
+        places = _places(f.value for f in node.folds)
+        steps = [index.coefficient(var) for index in places]
+        dense = all(step is not None and (not step.terms or step == ONE) for step in steps) and ONE in steps
+        if dense and _store_allows(node, var) and (var.extent.constant or LEAST_LANES) >= LEAST_LANES:
+            return var
+    return None
 
 
 def reduces_contiguous(node: Reduce) -> bool:

@@ -33,6 +33,23 @@ template <class T> MYCC_INLINE void fill(T *block, int64_t n, typename element<T
   for (int64_t i = 0; i < n; i += W) store(block + i, splat(value));
 }
 
+/* Where lanes hold a value; NaN is held by NaN. */
+template <class V, class S> MYCC_INLINE vbool holds(V v, S value) { return value == value ? eq(v, value) : isnan(v); }
+
+/* The number of the first lane that is true; W when none is. */
+MYCC_INLINE int64_t first_lane(vbool c) {
+  int64_t i = 0;
+  while (i < W && !c[(int)i]) ++i;
+  return i;
+}
+
+/* Each lane's best value so far and its row: a better one takes their place, NaN for good. */
+template <class V> MYCC_INLINE void take_better(V &best, vi64 &place, V value, int64_t row, bool larger) {
+  const vbool better = (larger ? lt(best, value) : lt(value, best)) | (isnan(value) & ~isnan(best));
+  best = where(better, value, best);
+  place = where(better, splat(row), place);
+}
+
 MYCC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Memory of one row of intermediate results; NULL when there is none (the runtime has recorded the failure). */

@@ -1,0 +1,190 @@
+"""Views of reductions: along the lanes, across them, and those that keep a position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Const
+from ..ir.index import Var, as_index, of, product
+from ..ir.nodes import Fold, Reduce
+from ..schedule.loops import SCALAR_FOLDS
+from .emit import Emitter, literal
+from .scope import Scope
+from .statements import emit_stores, lanes_view
+from .views import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, Loop, RowFold
+
+#: elements of a row that its four accumulators fold in a run
+PIECE = 4096
+#: a reduction of fewer rows than this keeps its accumulators in registers
+LEAST_ROWS = 16
+#: accumulators of a block of columns, and rows after which they are folded into the result
+BLOCK_COLUMNS, BLOCK_ROWS = 1024, 256
+
+VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
+SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
+
+#: fold -> (step, across the lanes, start value by kind)
+FOLDS: dict[str, tuple[str, str, dict[str, float | int | bool]]] = {
+    "sum": ("{a} + {x}", "reduce_add", {"f": 0.0, "i": 0}),
+    "prod": ("{a} * {x}", "reduce_mul", {"f": 1.0, "i": 1}),
+    "max": ("maximum({a}, {x})", "reduce_max", {"f": float("-inf"), "i32": -(2**31), "i64": -(2**63), "b": False}),
+    "min": ("minimum({a}, {x})", "reduce_min", {"f": float("inf"), "i32": 2**31 - 1, "i64": 2**63 - 1, "b": True}),
+    "any": ("logical_or({a}, {x})", "reduce_or", {"b": False}),
+    "all": ("logical_and({a}, {x})", "reduce_and", {"b": True}),
+}
+
+
+def loops_of(loops: Sequence[Var], scope: Scope, emitter: Emitter) -> tuple[Loop, ...]:
+    return tuple(Loop(scope.loop(v), emitter.index(v.extent)) for v in loops)
+
+
+def folds_columns(node: Reduce, vector: Var | None) -> bool:
+    """Many rows of memory that lie across the lanes."""
+    rows = product(v.extent for v in node.rdims).constant
+    plain = not any(f.op in SCALAR_FOLDS for f in node.folds)
+    return plain and vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
+
+
+def _fold_view(fold: Fold, name: str, value: str, value_part: str) -> FoldView:
+    compute = DTYPES[fold.value.dtype].compute
+    base = {"argmax": "max", "argmin": "min"}.get(fold.op, fold.op)
+    step, across, identities = FOLDS[base]
+    if compute == "bool" and base in ("max", "min"):
+        step, across, _ = FOLDS["any" if base == "max" else "all"]
+    start = identities[compute] if compute in identities else identities[DTYPES[compute].kind]
+
+    identity = literal(Const(start, compute)).text
+    return FoldView(name, VECTORS[compute], SCALARS[compute], identity, step, value, value_part, across)
+
+
+def _acc_names(node: Reduce) -> dict[str, str]:
+    return {f.acc.name: f"acc{i}" for i, f in enumerate(node.folds)}
+
+
+def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) -> RowFold:
+    outer = loops_of([v for v in node.rdims if v is not vector], scope, Emitter(scope, None))
+    scope.loop(vector)
+    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
+    names = _acc_names(node)
+    folds = []
+    for e in (full, part):
+        e.count_uses(f.value for f in node.folds)
+    for fold in node.folds:
+        value, tail = full.lanes(fold.value), part.lanes(fold.value)
+        folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
+    finish = Emitter(scope, None, accs=names).behind(full)
+    emit_stores(finish, node)
+    lanes = lanes_view(vector, scope, full, part)
+    extent = vector.extent.constant
+    piece = PIECE if extent is None or extent > PIECE else 0
+    return RowFold(loops, outer, lanes, tuple(folds), (*finish.pre, *finish.body), piece)
+
+
+def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:
+    outer = loops_of(node.rdims, scope, Emitter(scope, None))
+    names = _acc_names(node)
+    if vector is not None:
+        scope.loop(vector)
+    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
+    for e in (full, part):
+        e.count_uses(f.value for f in node.folds)
+    folds = []
+    for fold in node.folds:
+        value, tail = full.lanes(fold.value), part.lanes(fold.value)
+        folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
+    moving = frozenset(f.acc.name for f in node.folds) if vector is not None else frozenset()
+    end, end_part = (Emitter(scope, vector, p, names, moving) for p in (False, True))
+    emit_stores(end, node)
+    emit_stores(end_part, node)
+    lanes = lanes_view(vector, scope, end, end_part) if vector is not None else None
+    return LaneFold(
+        loops,
+        outer,
+        lanes,
+        tuple(folds),
+        tuple(full.pre),
+        tuple(full.body),
+        tuple(part.body),
+        (*end.pre, *end.body) if vector is None else (),
+    )
+
+
+def column_fold_view(
+    node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, first: str, last: str
+) -> ColumnFold:
+    *outer, row = loops_of(node.rdims, scope, Emitter(scope, None))
+    names = _acc_names(node)
+    scope.loop(vector)
+    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
+    for e in (full, part):
+        e.count_uses(f.value for f in node.folds)
+    values = [(f, full.lanes(f.value), part.lanes(f.value)) for f in node.folds]
+    folds = tuple(_fold_view(f, names[f.acc.name], value, tail) for f, value, tail in values)
+    end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
+    emit_stores(end, node)
+    emit_stores(end_part, node)
+    return ColumnFold(
+        loops,
+        tuple(outer),
+        row,
+        lanes_view(vector, scope, end, end_part),
+        folds,
+        (*full.pre, *full.body),
+        (*part.pre, *part.body),
+        first,
+        last,
+        BLOCK_COLUMNS,
+        BLOCK_ROWS,
+    )
+
+
+def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFold:
+    emitter = Emitter(scope, None)
+    outer = loops_of(node.rdims, scope, emitter)
+    names = _acc_names(node)
+    emitter.count_uses(f.value for f in node.folds)
+    views = [(f, _fold_view(f, names[f.acc.name], emitter.value(f.value), "")) for f in node.folds]
+    place = as_index(0)
+    for v in node.rdims:
+        place = place * v.extent + of(v)
+    text = emitter.index(place)
+    finish = Emitter(scope, None, accs=names)
+    emit_stores(finish, node)
+    return ArgFold(
+        loops,
+        outer,
+        tuple(v for f, v in views if f.op not in SCALAR_FOLDS),
+        tuple(v for f, v in views if f.op in SCALAR_FOLDS),
+        text,
+        (*emitter.pre, *emitter.body),
+        (*finish.pre, *finish.body),
+    )
+
+
+def arg_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> ArgRow | ArgColumns | ArgFold:
+    """argmax and argmin, with the lanes along `vector`."""
+    if vector is None:
+        return arg_fold_view(node, loops, scope)
+    scope.loop(vector)
+    names = _acc_names(node)
+    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
+    for e in (full, part):
+        e.count_uses(f.value for f in node.folds)
+    values = [(f, full.lanes(f.value), part.lanes(f.value)) for f in node.folds]
+    views = [(f.op in SCALAR_FOLDS, _fold_view(f, names[f.acc.name], value, tail)) for f, value, tail in values]
+    folds, places = (tuple(v for kept, v in views if kept is which) for which in (False, True))
+    if vector in node.rdims:
+        finish = Emitter(scope, None, accs=names)
+        emit_stores(finish, node)
+        lanes = lanes_view(vector, scope, full, part)
+        best = (*folds, *(replace(v, name=f"{v.name}_best") for v in places))
+        return ArgRow(loops, RowFold((), (), lanes, best, (), 0), lanes, places, (*finish.pre, *finish.body))
+    (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
+    end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
+    emit_stores(end, node)
+    emit_stores(end_part, node)
+    lanes = lanes_view(vector, scope, end, end_part)
+    inside, inside_part = (*full.pre, *full.body), (*part.pre, *part.body)
+    return ArgColumns(loops, row, lanes, folds, places, inside, inside_part)
