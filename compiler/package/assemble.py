@@ -89,7 +89,10 @@ class Assembled:
                 self.results.append(verify(graph, _run_torch(entry), tolerance=tolerance, seed=numerics.seed))
             lines = [c.describe(i) for r in self.results for c in r.cases for i in range(len(c.errors))]
             stage.value = "\n".join(lines)
-            stage.summary = summarise(self.results)
+            left_out = [graph.name for graph in self.captured if draws_random_numbers(graph)]
+            stage.summary = summarise(self.results) if self.results else ""
+            if left_out:
+                stage.summary += f"{'; ' * bool(self.results)}not compared, random: {', '.join(left_out)}"
         certificate = make_certificate([case for r in self.results for case in r.references()])
         check = {
             "error": [max(c.errors[i] for c in r.cases) for r in self.results for i in range(len(r.cases[0].errors))],

@@ -16,6 +16,7 @@ from ...runtime.native import ABI_VERSION, LIBRARY
 from ..build.targets import Target, target_folder
 from .archive import PAGE, ArchiveWriter
 from .glibc import oldest_glibc
+from .launches import target_roof
 from .python_side import import_name, python_members
 from .replace import whole_file
 from .weights import WeightLayout, WeightTensor, layout, stream
@@ -44,6 +45,7 @@ class PackageContents:
         sources: path under src/ -> text.
         certificate: bytes of certificate.safetensors.
         threads: of a call when the loader names none; 0: one per core.
+        launch: how a GPU's kernels are launched when the loader does not say; "": the runtime's choice.
         versions: of the compiler and its tools.
         check: the build's numerical check: "error", "eager", "shapes".
         tuning: choices for kernels that were measured, and where: "machine", "threads", "targets".
@@ -61,6 +63,7 @@ class PackageContents:
     device_weights: tuple[int, int] = (0, 0)
     certificate: bytes | None = None
     threads: int = 0
+    launch: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     check: Mapping[str, Any] = field(default_factory=dict)
     tuning: Mapping[str, Any] | None = None
@@ -193,6 +196,7 @@ def _manifest(
         "abi": ABI_VERSION,
         "name": import_name(contents.name),
         "threads": contents.threads,
+        **({"launch": contents.launch} if contents.launch else {}),
         "versions": dict(contents.versions),
         "entry_points": list(contents.entry_points),
         "targets": [_target_row(contents, target) for target in contents.libraries],
@@ -213,10 +217,12 @@ def _manifest(
     }
 
 
-def _target_row(contents: PackageContents, target: str) -> dict[str, str]:
+def _target_row(contents: PackageContents, target: str) -> dict[str, Any]:
     known = {t.name: t for t in contents.targets}
     images = {"images": _images_member(target)} if target in contents.images else {}
-    about = {"family": known[target].family, "arch": known[target].arch} if target in known else {}
+    about: dict[str, Any] = {}
+    if target in known:
+        about = {"family": known[target].family, "arch": known[target].arch, **target_roof(known[target])}
     return {
         "target": target,
         "isa": target_folder(target),

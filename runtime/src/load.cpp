@@ -124,7 +124,8 @@ int open_on_gpu(mycc_model *model, const Archive &archive, const char *label, Gp
   gpu->api = gpu_driver();
   gpu->device = device;
   gpu->program = model->program->gpu;
-  if (int status = read_launch_mode(options.launch ? options.launch : "auto", &gpu->mode)) return status;
+  const char *launch = options.launch ? options.launch : model->manifest.launch;
+  if (int status = read_launch_mode(launch ? launch : "auto", &gpu->mode)) return status;
   const Member *weights = archive.find(model->manifest.weights_member);
   const size_t bytes = size_t(weights->offset + weights->size - model->manifest.weights_offset);
   return gpu_open_model(gpu, archive, label, model->manifest, *model->target, model->weights, bytes, &model->region);

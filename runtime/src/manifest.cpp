@@ -68,6 +68,8 @@ class Reader {
     const JsonValue *wanted = json_.get(&json_.root(), "threads");
     if (wanted && !integer_of(wanted, 0, INT32_MAX, &threads)) return damaged("its number of threads makes no sense");
     manifest_.threads = int32_t(threads);
+    Span launch;
+    if (text_of(json_.get(&json_.root(), "launch"), &launch)) manifest_.launch = launch.data;
     char *text = region_.array<char>(member->size + 1);
     if (!text) return out_of_memory(member->size);
     memcpy(text, data, member->size);

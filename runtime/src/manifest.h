@@ -50,6 +50,7 @@ struct Manifest {
   TargetInfo *targets;
   int32_t n_entries, n_targets;
   int32_t threads;  // of a call when the loader names none; 0: one per core
+  const char *launch;  // how a GPU's kernels are launched when the loader does not say; NULL: "auto"
   Span weights_member;
   uint64_t weights_offset;  // of the tensor data in the package
 };

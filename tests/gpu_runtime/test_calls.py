@@ -187,6 +187,17 @@ def test_ways_to_launch(driver_path: Path, gpu_package: bytes) -> None:
 
 
 @in_child
+def test_a_package_may_say_how_it_is_launched(driver_path: Path, program: bytes) -> None:
+    """What `mycc compile --mode reduce-overhead` writes; the one who loads it may say otherwise."""
+    driver = Driver(driver_path)
+    written = package(program, "sm_90", launch="graph")
+    Loaded(written)("chain", X)
+    assert (driver.count("cuLaunchKernelEx"), driver.count("cuGraphLaunch")) == (0, 1)
+    Loaded(written, launch="direct")("chain", X)
+    assert (driver.count("cuLaunchKernelEx"), driver.count("cuGraphLaunch")) == (4, 1)
+
+
+@in_child
 def test_only_changed_nodes_are_updated(driver_path: Path, gpu_package: bytes) -> None:
     driver = Driver(driver_path)
     model = Loaded(gpu_package, launch="graph")
