@@ -16,6 +16,7 @@ from mycc.compiler.codegen.generate import Generated, generate
 from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels, render_tile_set
 from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, view_of
 from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.ir.nodes import Conv
 from mycc.compiler.lower import lower
 from mycc.compiler.schedule import schedule
 from mycc.compiler.weights import collect_weights
@@ -28,6 +29,7 @@ from ..helpers.programs import BATCH, Call1, plain, scheduled
 Golden = Callable[[str], None]
 x = torch.randn(4, 6, 40)
 image = torch.randn(2, 8, 6, 6)
+wide = torch.randn(2, 32, 9, 12)
 depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
 mask = torch.ones(5, 5, dtype=torch.bool)
 q = torch.randn(2, 4, 5, 16)
@@ -50,6 +52,9 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
     "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (image,), (depthwise,), False),
+    "conv_planes": ("conv", lambda c, a: c(a), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False),
+    "conv_winograd2": ("conv_winograd2", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
+    "window": ("rows", lambda a: F.max_pool2d(a.permute(0, 3, 1, 2), 3, 2, 1).permute(0, 2, 3, 1), (wide,), (), True),
     "attention": ("attention", lambda a: F.scaled_dot_product_attention(a, a, a, is_causal=True), (q,), (), True),
     "attention_with_mask": (
         "attention", lambda a, m: F.scaled_dot_product_attention(a, a, a, m), (q, mask), (), False
@@ -72,6 +77,15 @@ def test_kernel(name: str, golden: Golden) -> None:
     golden(kernels(name))
 
 
+def test_winograd_of_larger_tiles_differs_in_the_function_alone() -> None:
+    _, function, inputs, parts, _ = KERNELS["conv_winograd2"]
+    s = scheduled(function, *inputs, parts=parts)
+    node = next(n for n in s.program.nodes if isinstance(n, Conv))
+    small, large = (KernelPool().call("k", replace(node, algorithm=f"winograd{e}")).kernel.source for e in (2, 4))
+    assert "conv_winograd<4>(host, args" in large
+    assert large.replace("conv_winograd<4>", "conv_winograd<2>") == small
+
+
 def test_rendering_is_the_same_twice() -> None:
     assert [kernels(name) for name in ("gemm", "softmax", "attention_with_mask")] == [
         kernels(name) for name in ("gemm", "softmax", "attention_with_mask")
@@ -80,6 +94,7 @@ def test_rendering_is_the_same_twice() -> None:
 
 def test_every_template_is_used_by_a_golden() -> None:
     shown = {f"{template}.cpp.j2" for template, *_ in KERNELS.values()} | set(MACROS)
+    shown |= {"conv_winograd4.cpp.j2"}  # as conv_winograd2.cpp.j2, see below
     tiles = {p.name for p in (TEMPLATES / "cpu").glob("*.h.j2")}  # see the register tiles below
     assert {p.name for p in (TEMPLATES / "cpu").glob("*.j2")} == shown | tiles
     # see test_host_program, and test_cuda_program.py
