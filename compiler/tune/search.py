@@ -8,7 +8,6 @@ is then built together and measured again; a kernel that does not win there too 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -122,29 +121,29 @@ class Runner:
             entry.run_flat(inputs)
 
     def beside(self, other: Runner) -> dict[str, tuple[float, float]]:
-        """Microseconds of all kernels of a key in a run of each entry point, of this and the other: medians."""
+        """Microseconds of all kernels of a key in a run of each entry point, of this and the other.
+
+        The fastest run of each kernel counts: what else runs on a machine only ever takes time.
+        """
         found: dict[str, tuple[float, float]] = {}
         for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
-            keys = self.draft.keys[entry.name]
-            mine, theirs = _in_turns(
-                lambda e=entry, i=inputs, k=keys: _profile(e, i, k),
-                lambda e=rival, i=rival_inputs, k=other.draft.keys[rival.name]: _profile(e, i, k),
+            pair = _in_turns(lambda e=entry, i=inputs: e.profile(i, 1), lambda e=rival, i=rival_inputs: e.profile(i, 1))
+            plain, candidate = (
+                _by_key(runner.draft.keys[entry.name], samples)
+                for runner, samples in zip((self, other), pair, strict=True)
             )
-            for key in mine[0]:
-                plain, candidate = (
-                    statistics.median(sample.get(key, math.inf) for sample in s) for s in (mine, theirs)
-                )
+            for key, us in plain.items():
                 before = found.get(key, (0.0, 0.0))
-                found[key] = before[0] + plain, before[1] + candidate
+                found[key] = before[0] + us, before[1] + candidate.get(key, math.inf)
         return found
 
     def runs_beside(self, other: Runner) -> tuple[float, float]:
-        """Microseconds of a run of every entry point, of this and the other: medians."""
+        """Microseconds of a run of every entry point, of this and the other: the best."""
         total = [0.0, 0.0]
         for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
             pair = _in_turns(lambda e=entry, i=inputs: _run(e, i), lambda e=rival, i=rival_inputs: _run(e, i))
             for side, samples in enumerate(pair):
-                total[side] += statistics.median(samples)
+                total[side] += min(samples)
         return total[0], total[1]
 
 
@@ -160,17 +159,13 @@ def _in_turns(mine: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[list[
     return samples
 
 
-def _profile(entry: EntryPoint, inputs: Sequence[Any], keys: Sequence[str | None]) -> dict[str, float]:
-    """Microseconds of one run, by key."""
+def _by_key(keys: Sequence[str | None], samples: Sequence[Sequence[int]]) -> dict[str, float]:
+    """The best time of each kernel in microseconds, summed by key. samples: nanoseconds of each kernel, by run."""
     total: dict[str, float] = {}
-    for key, nanoseconds in zip(keys, entry.profile(inputs, 1), strict=True):
+    for key, nanoseconds in zip(keys, map(min, zip(*samples, strict=True)), strict=True):
         if key is not None:
             total[key] = total.get(key, 0.0) + nanoseconds / 1e3
     return total
-
-
-def _middle(samples: Sequence[Mapping[str, float]], key: str) -> float:
-    return statistics.median(sample.get(key, math.inf) for sample in samples)
 
 
 def _run(entry: EntryPoint, inputs: Sequence[Any]) -> float:

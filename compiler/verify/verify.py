@@ -101,8 +101,22 @@ def check_sizes(graph: ModelGraph) -> list[dict[str, int]]:
 
 def draws_random_numbers(graph: ModelGraph) -> bool:
     """Whether a graph has operators whose results differ from call to call."""
-    operators = (n.target for n in graph.module.graph.nodes if isinstance(n.target, torch._ops.OpOverload))
-    return any(torch.Tag.nondeterministic_seeded in op.tags for op in operators)
+    return any(_draws(node) for node in graph.module.graph.nodes)
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    """Dropout that is off, alone or in an attention, draws nothing."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    values = {}
+    for i, argument in enumerate(node.target._schema.arguments):
+        given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+        values[argument.name] = given
+    off = values.get("train", True) is False or values.get("training", True) is False
+    dropout = values.get("dropout_p", values.get("p") if "train" in values else None)
+    return not off and dropout != 0
 
 
 def verify(

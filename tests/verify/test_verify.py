@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from mycc.compiler.capture import ModelGraph, capture
 from mycc.compiler.verify import eager, error, verify
 from mycc.compiler.verify.check_inputs import input_checks, make_input, other_sizes
-from mycc.compiler.verify.verify import check_sizes
+from mycc.compiler.verify.verify import check_sizes, draws_random_numbers
 from mycc.runtime.certificate import InputCheck, make_certificate, parse, serialize
 from mycc.runtime.errors import CompileError
 from mycc.runtime.generator import Fill, fill_tensor
@@ -161,3 +162,18 @@ def test_other_sizes_differ_from_the_examples(graph: ModelGraph) -> None:
     static = capture(nn.Linear(3, 3).eval(), (torch.rand(2, 3),))
     assert other_sizes(static) is None
     assert check_sizes(static) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("function", "random"),
+    [
+        (lambda x: nn.functional.dropout(x, 0.1, training=False), False),
+        (lambda x: nn.functional.scaled_dot_product_attention(x, x, x), False),
+        (lambda x: nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5), True),
+        (lambda x: x + torch.rand_like(x), True),
+        (lambda x: torch.bernoulli(x.sigmoid()), True),
+    ],
+)
+def test_what_draws_random_numbers_is_not_compared(function: Callable[..., Any], random: bool) -> None:
+    graph = capture(function, (torch.randn(1, 2, 4, 8),))
+    assert draws_random_numbers(graph) is random
