@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from ..ir.nodes import AnyNode
 
 
 @dataclass(frozen=True)
@@ -28,5 +31,16 @@ class Remarks:
         if not self._rows.get((producer, consumer), Remark("", "", False, "")).done:
             self._rows[producer, consumer] = Remark(producer, consumer, False, reason)
 
-    def rows(self) -> tuple[Remark, ...]:
-        return tuple(self._rows.values())
+    def rows(self, nodes: Sequence[AnyNode] | None = None) -> tuple[Remark, ...]:
+        """All remarks; of the refusals those that still stand in the scheduled `nodes`: a result that one kernel
+        writes and another reads. What a later fusion settled is left out."""
+        if nodes is None:
+            return tuple(self._rows.values())
+        writers = {b: node for node in nodes for b in node.writes()}
+        crossing = {b.name for node in nodes for b in node.reads() if writers.get(b, node) is not node}
+        return tuple(r for r in self._rows.values() if r.done or _buffer(r.producer) in crossing)
+
+
+def _buffer(label: str) -> str:
+    """The buffer in a label: "gelu (gelu_1)" names gelu_1."""
+    return label.rpartition("(")[2].rstrip(")")

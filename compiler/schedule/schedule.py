@@ -61,9 +61,8 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Fami
     if family == "cuda":
         separate_rows(graph, remarks)
     result = graph.result()
-    return Schedule(
-        result, tuple(kernel_name(n, family) for n in result.nodes), plan_memory(result.nodes), remarks.rows()
-    )
+    names = tuple(kernel_name(n, family) for n in result.nodes)
+    return Schedule(result, names, plan_memory(result.nodes), remarks.rows(result.nodes))
 
 
 def remove_dead(graph: NodeGraph) -> None:
