@@ -362,6 +362,7 @@ Result cuCtxGetCurrent(Context *context) {
 }
 static thread_local vector<Context> stack;
 Result cuCtxPushCurrent_v2(Context context) {
+  std::lock_guard<std::recursive_mutex> locked(guard);
   counts["cuCtxPushCurrent_v2"] += 1;
   stack.push_back(current);
   current = context;
