@@ -103,7 +103,7 @@ def compile_command(
         list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")
     ] = None,
     target: Annotated[
-        str, typer.Option("--target", help="cpu, or cpu:x86-64-v2|x86-64-v3|x86-64-v4|aarch64; several with commas.")
+        str, typer.Option("--target", help="cpu, cpu:x86-64-v3, cuda, cuda:sm_90, cuda:ptx, ...; several with commas.")
     ] = "cpu",
     mode: Annotated[ModeChoice, typer.Option("--mode", help="torch.compile's modes.")] = ModeChoice.default,
     dtype: Annotated[
@@ -264,10 +264,12 @@ def inspect_command(
     file: Package,
     fusions: Annotated[bool, typer.Option("--fusions", help="Which fusions were done, which not, and why.")] = False,
     members: Annotated[bool, typer.Option("--members", help="The members of the package and their sizes.")] = False,
+    sizes: Sizes = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Show what a package is: signature, targets, kernels with their source lines, memory, sizes."""
+    from .runtime.execute import parse_sizes
     from .runtime.inspect import inspect_package
 
     facts = inspect_package(os.fspath(file))
@@ -276,7 +278,7 @@ def inspect_command(
     else:
         from .runtime.render import render_inspection
 
-        _print_rich(render_inspection(facts, fusions=fusions, members=members or verbose))
+        _print_rich(render_inspection(facts, fusions, members or verbose, parse_sizes(sizes or [])))
 
 
 @app.command("verify")

@@ -35,6 +35,8 @@ def compile_task(task: dict) -> dict:
     from triton.compiler import compile as triton_compile
 
     spec = importlib.util.spec_from_file_location(Path(task["module"]).stem, task["module"])
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     function = getattr(module, task["symbol"])

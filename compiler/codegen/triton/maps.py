@@ -107,11 +107,21 @@ def _tile(node: Map, name: str, device: Device, x: Var, along_y: tuple[Var, ...]
     _emit(emit, node, values)
     plain = TritonEmitter(scope, {})
     tiles_x, tiles_y = blocks(size_x, block_x), blocks(size_y, block_y)
-    texts = [_operand(plain.index(e)) for e in (size_x, size_y, tiles_x, tiles_y)]
     view = MapTile(
-        "", _wide(scope), block_x, block_y, *texts, "x" in masks, "y" in masks, bool(others), tuple(emit.lines),
-        device.pdl,
-    )  # fmt: skip
+        params="",
+        wide=_wide(scope),
+        block_x=block_x,
+        block_y=block_y,
+        size_x=_operand(plain.index(size_x)),
+        size_y=_operand(plain.index(size_y)),
+        tiles_x=_operand(plain.index(tiles_x)),
+        tiles_y=_operand(plain.index(tiles_y)),
+        masked_x="x" in masks,
+        masked_y="y" in masks,
+        rest=bool(others),
+        body=tuple(emit.lines),
+        pdl=device.pdl,
+    )
     programs = grid(tiles_x * tiles_y * rest.extent)
     return finish("map_tile.py.j2", view, scope, name, programs, node, warps_for(block_x * block_y, most=8), device)
 
