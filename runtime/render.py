@@ -55,7 +55,7 @@ def render_bench(result: Mapping[str, Any]) -> RenderableType:
     """The times of bench_package, and its kernels with the slowest first."""
     sizes = ", ".join(f"{name} {size}" for name, size in result["sizes"].items())
     gpu = result["device"] != "cpu"
-    where = result["device"] if gpu else f"{result['threads']} threads"
+    where = result["device"] if gpu else f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
     head = f"{result['entry']} on {result['target']}, {where}" + (f"; {sizes}" if sizes else "")
     times = (
         f"load {result['load_ms']:.1f} ms, first run {result['first_run_ms']:.2f} ms, then median "

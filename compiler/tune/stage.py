@@ -134,7 +134,8 @@ def _summary(lock: Lock, target: str) -> str:
     changed = sum(bool(row.choice) for row in rows.values())
     share = lock.run_us["chosen"] / lock.run_us["cost_model"] if lock.run_us.get("cost_model") else 1.0
     speed = f"; a run takes {100 * share:.1f} % of the time" if changed else ""
-    return f"{changed} of {len(rows)} kernels differ from the cost model{speed}; {target}, {lock.threads} threads"
+    where = f"{target}, {lock.threads} thread{'s' if lock.threads > 1 else ''}"
+    return f"{changed} of {len(rows)} kernels differ from the cost model{speed}; {where}"
 
 
 def _text(lock: Lock, target: str) -> str:

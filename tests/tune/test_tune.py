@@ -368,7 +368,7 @@ def test_a_lock_that_does_not_fit_warns_and_with_strict_is_an_error(
     assert "chooses depth 7 for gemm" in str(caught.value)
     assert "Without strict this is a warning" in str(caught.value)
     assert not out.exists()
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="lock file") as told:
         mycc.compile(model, (image,), out=out, lock=tmp_path / "old.lock")
     assert ["was written by mycc 0.0.1" in str(told[0].message), "chooses depth 7" in str(told[1].message)] == [
         True
