@@ -169,11 +169,13 @@ int gpu_fail(int code, cuda::Result result, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(doing, sizeof doing, format, arguments);
   va_end(arguments);
-  const bool sticky = result >= cuda::kFirstSticky && result <= cuda::kLastSticky;
-  return fail(code, "%s: %s (%s)%s", doing, name_of(result), text_of(result),
-              sticky ? "\n  A kernel of this process has failed, and its context is lost: start the process again. "
-                       "Loaded with launch=\"debug\", the package says which kernel it was."
-                     : "");
+  const char *hint = "";
+  if (result >= cuda::kFirstSticky && result <= cuda::kLastSticky)
+    hint = "\n  A kernel of this process has failed, and its context is lost: start the process again. Loaded with "
+           "launch=\"debug\", the package says which kernel it was.";
+  if (result == cuda::kUnsupportedPtx)
+    hint = "\n  The driver is older than this PTX: update it, or compile the model for the device's own chip.";
+  return fail(code, "%s: %s (%s)%s", doing, name_of(result), text_of(result), hint);
 }
 
 int gpu_out_of_memory(const GpuDevice &device, size_t bytes) {

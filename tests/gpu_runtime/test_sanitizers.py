@@ -20,10 +20,11 @@ def test_many_callers_under_the_thread_sanitizer(no_driver: None, program: bytes
     include = [f"-I{ROOT}/runtime", f"-I{ROOT}/runtime/include"]
     sources = sorted(path for path in (ROOT / "runtime" / "src").glob("*.cpp") if path.name != "roof.cpp")
     stress, driver = tmp_path / "stress", tmp_path / "libcuda.so.1"
+    shared = ["-shared", "-Wl,-soname,libcuda.so.1"]
     commands = [
         ["g++", *FLAGS, *include, str(here / "stress.cpp"), *map(str, sources), "-o", str(stress), "-lpthread", "-ldl"],
-        ["g++", *FLAGS, *include, "-shared", str(here / "fake_driver.cpp"), f"-Wl,-soname,{driver.name}", "-o", str(driver)],
-    ]  # fmt: skip
+        ["g++", *FLAGS, *include, *shared, str(here / "fake_driver.cpp"), "-o", str(driver)],
+    ]
     for command in commands:
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         if "cannot find" in built.stderr:

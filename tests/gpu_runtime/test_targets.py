@@ -130,6 +130,14 @@ def test_damaged_kernels(driver_path: Path, program: bytes, tmp_path: Path) -> N
 
 
 @in_child
+def test_a_driver_that_is_older_than_the_ptx(driver_path: Path, program: bytes) -> None:
+    Driver(driver_path, (120,)).fail("cuModuleLoadData", 222)
+    text = refused(LoadError, lambda: Loaded(package(program, "ptx")))
+    assert "kernel scale cannot be loaded on cuda:0 (NVIDIA Fake, sm_120)" in text
+    assert "The driver is older than this PTX" in text
+
+
+@in_child
 def test_weights_that_do_not_fit(driver_path: Path, program: bytes) -> None:
     Driver(driver_path, memory=100)
     from mycc.runtime.errors import RunError
