@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DTYPES
+from ...ir.expr import Call
 from ...ir.index import ONE, Index, Size
 from ...ir.nodes import Attention, Conv, Gemm
 from .device import Device
@@ -132,6 +133,10 @@ FLOAT_TILES = {
     (32, 32): 0.025,
     (16, 32): 0.012,
 }
+#: functions of an epilogue that need many registers beside the sums
+FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
+#: the largest tile in one piece whose sums leave registers for a heavy epilogue
+HEAVY = 128 * 192
 SPLITS = (1, 2, 3, 4, 6, 8)
 #: microseconds, fitted likewise: to start a program; from memory to use; to add the parts of a tile, and for each part
 STARTUP, LATENCY, GATHER, GATHER_PART = 0.92, 0.70, 1.33, 0.40
@@ -144,13 +149,21 @@ def gemm_tile(node: Gemm, device: Device) -> GemmTile:
     from .gemm import misfit
     from .measured import measured_gemm
 
-    shape = gemm_shape(node)
+    shape, heavy = gemm_shape(node), is_heavy(node)
     known = measured_gemm(shape, node.b.buffer.dtype, device)
-    if known is not None and not misfit(node, known):
+    if known is not None and heavy and known.descriptors and known.m * known.n > HEAVY:
+        known = replace(known, halves=True)
+    if known is not None and not misfit(node, known) and not (heavy and known.m * known.n > HEAVY and not known.halves):
         return known
     if shape.m == 1 and node.dims[-2].extent == ONE:
         return vector_tile(shape, device)
-    return fastest(shape, node.b.buffer.dtype, device)
+    return fastest(shape, node.b.buffer.dtype, device, heavy)
+
+
+def is_heavy(node: Gemm | Conv) -> bool:
+    """Whether the epilogue has functions that need many registers beside the sums."""
+    calls = (e.op for s in node.stores for e in s.value.walk() if isinstance(e, Call))
+    return any(op in FUNCTIONS for op in calls)
 
 
 def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = False) -> float:
@@ -172,14 +185,16 @@ def conv_tile(node: Conv, device: Device) -> GemmTile:
     if node.depthwise:
         return depthwise_tile(node)
     known = measured_conv(shape, node.w.dtype, device)
-    if known is not None:
+    heavy = is_heavy(node)
+    if known is not None and not (heavy and known.m * known.n > HEAVY):
         return known
-    return replace(fastest(shape, node.w.dtype, device), group=8)
+    return fastest(shape, node.w.dtype, device, heavy)
 
 
-def fastest(shape: Shape, dtype: str, device: Device) -> GemmTile:
-    """The tile that the model of waves finds fastest; one accumulator, no descriptors."""
-    return min(candidates(shape, dtype, device), key=lambda t: (estimate(shape, dtype, t, device), t.m * t.n, t.split))
+def fastest(shape: Shape, dtype: str, device: Device, heavy: bool = False) -> GemmTile:
+    """The tile that the model of waves finds fastest; one accumulator, no descriptors. heavy: see is_heavy()."""
+    tiles = (t for t in candidates(shape, dtype, device) if not heavy or t.m * t.n <= HEAVY)
+    return min(tiles, key=lambda t: (estimate(shape, dtype, t, device), t.m * t.n, t.split))
 
 
 def candidates(shape: Shape, dtype: str, device: Device) -> Iterator[GemmTile]:
