@@ -89,6 +89,10 @@ def forward_of(model: Model) -> Callable[..., Any]:
         raise CompileError(
             f"cannot compile a {type(model).__name__}; it has to be an nn.Module, a function or an ExportedProgram"
         )
+    try:
+        inspect.signature(model)
+    except ValueError:  # torch's own functions, such as torch.linalg.inv, have none
+        return lambda *args, **kwargs: model(*args, **kwargs)
     return model
 
 

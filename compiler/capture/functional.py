@@ -111,6 +111,10 @@ def storages(value: object) -> set[int]:
     return set()
 
 
+def _is_sparse(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout != torch.strided
+
+
 class FunctionalCopy:
     """Copies graphs into `graph`, functional: `copy` gives the values of a graph's outputs for the given inputs."""
 
@@ -181,6 +185,8 @@ class FunctionalCopy:
     @staticmethod
     def _result(node: fx.Node, new: fx.Node, env: dict[fx.Node, Any]) -> Tensor:
         """The tensor that `new` makes, a view when torch.export saw it share memory with an argument."""
+        if _is_sparse(node.meta.get("val")):
+            raise RefusedNode(node, "the model makes a sparse tensor; only dense ones work")
         mine = storages(node.meta.get("val"))
         for source in node.all_input_nodes if mine else ():
             parent = env[source]

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ir.expr import Expr, IndexValue, cast
 from ..ir.index import Index, minimum
+from .builder import compare, number, where
 from .context import Context
+from .create import filled
 from .registry import row
 from .routines import call_routine
 from .tensor import Shape, Tensor, expand, permute
@@ -86,7 +89,8 @@ def eigh(ctx: Context, a: Tensor, uplo: str = "L", compute_v: bool = True) -> tu
     batch, n, _ = _split(a)
     source = a if uplo.upper() == "L" else transposed(a)
     outputs: list[tuple[Shape, str]] = [((n,), a.dtype), ((n, n), a.dtype)]
-    return tuple(call_routine(ctx.builder, "eigh", batch, [(source, 2)], outputs, [n]))
+    values, vectors = call_routine(ctx.builder, "eigh", batch, [(source, 2)], outputs, [n])
+    return values, (vectors if compute_v else filled(ctx.result_shape(1), a.dtype, 0))
 
 
 @row("aten._linalg_svd.default")
@@ -104,6 +108,8 @@ def svd(
     source = transposed(a) if wide else a
     outputs: list[tuple[Shape, str]] = [((m, columns), a.dtype), ((n,), a.dtype), ((n, n), a.dtype)]
     u, s, v = call_routine(ctx.builder, "svd", batch, [(source, 2)], outputs, [m, n, columns])
+    if not compute_uv:
+        return filled(ctx.result_shape(0), a.dtype, 0), s, filled(ctx.result_shape(2), a.dtype, 0)
     return (v, s, transposed(u)) if wide else (u, s, transposed(v))
 
 
@@ -119,10 +125,6 @@ def lu_unpack(
     ctx: Context, lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, ...]:
     """P, L and U of a packed factorisation with a = P L U."""
-    from ..ir.expr import Expr, IndexValue, cast
-    from .builder import compare, number, where
-    from .create import filled
-
     batch, m, n = _split(lu)
     least = minimum(m, n)
     builder = ctx.builder

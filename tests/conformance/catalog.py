@@ -20,7 +20,6 @@ DTYPES = {
         *(torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64),
     )
 }
-SAMPLES = 6
 _LOOKED_AT = 120  # samples of an entry that the six are taken from
 
 #: results are random: compared by shape, dtype and statistics
@@ -86,7 +85,7 @@ class Call(torch.nn.Module):
         return self._op(*args, **kwargs)
 
 
-def calls(entry: Entry, dtype: torch.dtype, count: int = SAMPLES) -> list[Call]:
+def calls(entry: Entry, dtype: torch.dtype, count: int) -> list[Call]:
     """`count` calls, spread evenly over torch's own samples; fewer when torch has fewer. The same ones every time."""
     torch.manual_seed(zlib.crc32(f"{entry.name} {dtype}".encode()))
     samples = list(itertools.islice(entry.op.sample_inputs("cpu", dtype, requires_grad=False), _LOOKED_AT))

@@ -26,6 +26,7 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results.json"
 ROOT = Path(__file__).parents[2]
 BATCH = 30  # entries of a package
+SAMPLES = 6  # of each entry
 Row = dict[str, Any]
 
 
@@ -35,6 +36,8 @@ class Batches:
 
     left: deque[tuple[str, list[str]]]
     cache: Path
+    samples: int = SAMPLES
+    done: Callable[[], None] = lambda: None  # told after every batch
     rows: list[Row] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     serial: int = 0
@@ -45,7 +48,7 @@ class Batches:
                 return None
             self.serial += 1
             dtype, names = self.left.popleft()
-        return {"dtype": dtype, "entries": names, "serial": self.serial}
+        return {"dtype": dtype, "entries": names, "serial": self.serial, "samples": self.samples}
 
     def put_back(self, dtype: str, names: Sequence[str]) -> None:
         with self.lock:
@@ -105,6 +108,8 @@ def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches,
             batches.add(message)
         else:
             tell(f"{batch['dtype']} {batch['entries'][0]} .. {batch['entries'][-1]}: {message}")
+            with batches.lock:
+                batches.done()
             return True
     if not running and len(left) == 1:
         running = left[0]
@@ -150,6 +155,7 @@ def main() -> int:
     parser.add_argument("--match", default="", help="a regular expression for names of entries")
     parser.add_argument("--status", default="", help="only entries that the results have with one of these statuses")
     parser.add_argument("--reason", default="", help="a regular expression for the reasons in the results")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="of each entry")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "conformance")
@@ -168,10 +174,15 @@ def main() -> int:
             names = [n for n in names if re.search(options.reason, known[n]["reason"])]
         left.extend((dtype, names[i : i + BATCH]) for i in range(0, len(names), BATCH))
     options.cache.mkdir(parents=True, exist_ok=True)
-    batches = Batches(left, options.cache)
+    batches = Batches(left, options.cache, options.samples)
+
+    def save() -> None:
+        after = {**before, **{(r["entry"], r["dtype"]): r for r in batches.rows}}
+        write(options.out, list(after.values()), list(entries()))
+
+    batches.done = save
     run_batches(batches, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
-    after = {**before, **{(r["entry"], r["dtype"]): r for r in batches.rows}}
-    write(options.out, list(after.values()), list(entries()))
+    save()
     for row in batches.rows:
         if row["status"] in ("wrong", "crash"):
             print(f"{row['status']} {row['entry']} {row['dtype']}: {row['reason']}")

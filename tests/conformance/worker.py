@@ -20,7 +20,7 @@ from typing import Any
 
 from mycc.runtime.errors import CompileError, RunError
 
-from .catalog import DTYPES, SAMPLES, Entry, calls, disagreement, eager, entries
+from .catalog import DTYPES, Entry, calls, disagreement, eager, entries
 from .compile import Crash, Prepared, build_all, prepare, reason, run
 
 Say = Callable[[dict[str, Any]], None]
@@ -61,7 +61,7 @@ def work(batch: dict[str, Any], say: Say) -> None:
     owner: dict[str, Tally] = {}
     start = time.monotonic()
     for tally in tallies:
-        for p in _prepare(tally, batch.get("samples", SAMPLES)):
+        for p in _prepare(tally, batch["samples"]):
             prepared.append(p)
             owner[p.name] = tally
     middle = time.monotonic()

@@ -10,7 +10,7 @@ import torch
 from mycc.compiler.lower.pointwise import BINARY
 
 from ..helpers.samples import BATCH, I, Operand, Sample, T, W
-from . import ordered_samples
+from . import ordered_samples, special_samples
 
 B = BATCH
 
@@ -656,6 +656,7 @@ def sizes_and_limits() -> Iterator[Sample]:
 FAMILIES = (
     unary, binary, arithmetic, selection, conversions, creation, indexing, products, convolutions, reductions, norms,
     pools, views, attentions, sizes_and_limits, ordered_samples.scans, ordered_samples.scatters, ordered_samples.sorts,
+    *special_samples.FAMILIES,
 )  # fmt: skip
 
 

@@ -1,0 +1,62 @@
+"""Linear algebra through the whole compiler: what determines a result, where factors have signs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mycc
+import pytest
+import torch
+
+A, B = torch.randn(2, 5, 5, dtype=torch.float64).float(), torch.randn(2, 5, 3)
+TALL, WIDE = torch.randn(6, 4), torch.randn(4, 6)
+EYE = torch.eye(5)
+
+
+def svd(x: torch.Tensor, full: bool) -> torch.Tensor:
+    u, s, vh = torch.linalg.svd(x, full_matrices=full)
+    n = s.shape[-1]
+    product = (u[..., :n] * s.unsqueeze(-2)) @ vh[..., :n, :]
+    return torch.cat([product.flatten(), (u.mT @ u).flatten(), (vh @ vh.mT).flatten(), s.flatten()])
+
+
+def eigh(x: torch.Tensor) -> torch.Tensor:
+    values, vectors = torch.linalg.eigh(x + x.mT)
+    product = (vectors * values.unsqueeze(-2)) @ vectors.mT
+    return torch.cat([product.flatten(), (vectors.mT @ vectors).flatten(), values.flatten()])
+
+
+CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = {
+    "svd": (lambda x: svd(x, False), (A,)),
+    "svd_tall": (lambda x: svd(x, True), (TALL,)),
+    "svd_wide": (lambda x: svd(x, True), (WIDE,)),
+    "svd_rank_one": (lambda x: svd(x, True), (TALL[:, :1] @ WIDE[:1, :4],)),
+    "eigh": (eigh, (A,)),
+    "qr": (lambda x: torch.cat([t.flatten() for t in torch.linalg.qr(x, mode="complete")]), (TALL,)),
+    "solve": (lambda a, b: torch.linalg.solve(a, b), (A + 3 * EYE, B)),
+    "solve_right": (lambda a, b: torch.linalg.solve(a, b.mT, left=False), (A + 3 * EYE, B)),
+    "inv": (lambda x: torch.linalg.inv(x), (A + 3 * EYE,)),
+    "det": (lambda x: torch.linalg.det(x), (A,)),
+    "slogdet": (lambda x: torch.stack(torch.linalg.slogdet(x)), (A,)),
+    "lu": (lambda x: torch.cat([t.flatten() for t in torch.linalg.lu(x)]), (A,)),
+    "lu_solve": (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, adjoint=True), (A + 3 * EYE, B)),
+    "cholesky": (lambda x: torch.linalg.cholesky(x @ x.mT + EYE), (A,)),
+    "cholesky_solve": (lambda x, b: torch.cholesky_solve(b, torch.linalg.cholesky(x @ x.mT + EYE)), (A, B)),
+    "pinv": (lambda x: torch.linalg.pinv(x), (TALL,)),
+    "matrix_exp": (lambda x: torch.linalg.matrix_exp(x), (A,)),
+}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("linalg")
+    entries = {name: (function, args) for name, (function, args) in CASES.items()}
+    return mycc.load(mycc.compile(entries, out=folder / "linalg.pkg", verify=False, cache_dir=folder / "cache"))
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_linear_algebra(name: str, package: Any) -> None:
+    function, args = CASES[name]
+    want = function(*(a.double() for a in args)).float()
+    torch.testing.assert_close(package.entry(name)(*args), want, rtol=1e-4, atol=1e-4)
