@@ -76,6 +76,12 @@ class NodeGraph:
         self.nodes[position : position + 1] = nodes
         self._index()
 
+    def replace_by(self, old: AnyNode, new: Sequence[AnyNode]) -> None:
+        """Puts nodes in another's place, in their order."""
+        position = self._position[old]
+        self.nodes[position : position + 1] = new
+        self._index()
+
     def remove(self, node: AnyNode) -> None:
         """Takes a node out; positions of the others keep their order."""
         self._leave(node)

@@ -15,6 +15,8 @@ from .inline import inline_maps
 from .memory import MemoryPlan, plan_memory
 from .names import kernel_name
 from .nest import MAX_LOCAL_BYTES, fuse_rows
+from .pairs import fuse_pairs
+from .pieces import split_at_pieces
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
 
@@ -56,6 +58,10 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Fami
         inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
         if options.epilogues:
             fuse_epilogues(graph, remarks)
+        if family == "cpu":
+            split_at_pieces(graph, remarks)
+        elif options.epilogues:
+            fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
         fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
     if family == "cuda":

@@ -107,9 +107,28 @@ def test_cheap_expressions_are_computed_again() -> None:
     assert kinds(s) == [Map]
 
 
-def test_a_buffer_of_several_writers_is_not_inlined() -> None:
+def test_readers_of_a_concatenation_compute_its_pieces() -> None:
     s = scheduled(lambda a, b: torch.exp(torch.cat([a, b], 1)), x, x)
-    assert len(s.program.nodes) == 3
+    assert kinds(s) == [Nest]
+    assert "computed where it is read, piece by piece" in [r.reason for r in s.remarks]
+
+
+def test_a_concatenation_that_is_read_twice_is_stored() -> None:
+    s = scheduled(lambda a, b: (lambda t: torch.exp(t) * t.flip(1))(torch.cat([a, b], 1)), x, x)
+    assert len(s.program.nodes) == 2
+
+
+def test_rope_is_one_kernel() -> None:
+    def rope(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        return q * cos + torch.cat([-q[..., 16:], q[..., :16]], -1) * sin
+
+    s = scheduled(rope, torch.randn(2, 4, 6, 32), torch.randn(6, 32), torch.randn(6, 32))
+    assert kinds(s) == [Nest]
+
+
+def test_pieces_without_a_common_loop_are_kernels() -> None:
+    s = scheduled(lambda a, b: torch.exp(torch.cat([a, b], 0)), x, x[:2])
+    assert kinds(s) == [Map, Map]
 
 
 def test_holes_are_not_inverted() -> None:
