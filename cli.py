@@ -69,6 +69,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Package = Annotated[Path, typer.Argument(metavar="FILE", help="A package (model.pkg).")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of a call. Default: one per core.")]
 Target = Annotated[str | None, typer.Option("--target", help="One of the package's targets. Default: the best here.")]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda or cuda:1. Default: a GPU that it has code for, else the CPU.")
+]
 Entry = Annotated[str | None, typer.Option("--entry", help="Which entry point. Default: the first.")]
 Sizes = Annotated[
     list[str] | None, typer.Option("--size", "--set", metavar="NAME=SIZE", help="A dynamic size: batch=4.")
@@ -229,6 +232,7 @@ def run_command(
     entry: Entry = None,
     threads: Threads = None,
     target: Target = None,
+    device: Device = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -237,7 +241,15 @@ def run_command(
 
     values = parse_sizes(sizes or [])
     result = run_package(
-        file, inputs or None, sizes=values, entry=entry, threads=threads, target=target, out=out, seed=seed
+        file,
+        inputs or None,
+        sizes=values,
+        entry=entry,
+        threads=threads,
+        target=target,
+        device=device,
+        out=out,
+        seed=seed,
     )
     if as_json:
         _print_json(_run_facts(result))
@@ -252,7 +264,8 @@ def _run_facts(result: Any) -> dict[str, Any]:
         return {"dtype": array.dtype.name, "shape": list(array.shape)}
 
     return {
-        "entry": result.entry, "target": result.target, "threads": result.threads, "generated": result.generated,
+        "entry": result.entry, "target": result.target, "device": result.device, "threads": result.threads,
+        "generated": result.generated,
         "inputs": {name: shape(array) for name, array in result.inputs.items()},
         "outputs": {name: shape(array) for name, array in result.outputs.items()},
         "seconds": result.seconds, "out": result.out,
@@ -283,12 +296,17 @@ def inspect_command(
 
 @app.command("verify")
 def verify_command(
-    file: Package, threads: Threads = None, target: Target = None, as_json: Json = False, verbose: Verbose = False
+    file: Package,
+    threads: Threads = None,
+    target: Target = None,
+    device: Device = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Check every hash of a package, then its results against its accuracy certificate. Exit code 1: not accurate."""
     from .runtime.verify import verify_package
 
-    report = verify_package(file, threads, target)
+    report = verify_package(file, threads, target, device)
     if as_json:
         _print_json(report.as_dict())
     else:
@@ -339,6 +357,7 @@ def bench_command(
     kernels: Annotated[bool, typer.Option("--kernels", help="Each kernel beside the machine's roof.")] = False,
     entry: Entry = None,
     target: Target = None,
+    device: Device = None,
     cache_dir: CacheDir = None,
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="[FILE]", help="Print the result as JSON, or write it to FILE.")
@@ -356,14 +375,14 @@ def bench_command(
         from .runtime.render import render_bench
 
         results = bench_packages(file, threads, sizes=parse_sizes(sizes or []), runs=runs, entry=entry, target=target,
-                                 kernels=kernels or verbose)  # fmt: skip
+                                 device=device, kernels=kernels or verbose)  # fmt: skip
         if json_file is None:
             for result in results:
                 _print_rich(render_bench(result))
         else:
             _write_json(results[0] if len(results) == 1 else results, json_file)
         return
-    own = {"--size": sizes, "--runs": runs, "--kernels": kernels, "--entry": entry}
+    own = {"--size": sizes, "--runs": runs, "--kernels": kernels, "--entry": entry, "--device": device}
     refuse(own, "a package, not for a model", "Compile the model first: mycc compile model.py --out model.pkg.")
     check_file(html)
     from .compiler.bench.page import html_page

@@ -28,12 +28,14 @@ Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
 class RunResult:
     """What a run took and gave.
 
+    `device` is where it ran: "cpu", "cuda:0".
     `outputs` are numpy arrays by the names of the signature (bf16 widened to float32); `out` is the file they were
     written to, or None; `seconds` is the time of the one run.
     """
 
     entry: str
     target: str
+    device: str
     threads: int
     generated: bool
     inputs: dict[str, NDArray[Any]]
@@ -44,7 +46,8 @@ class RunResult:
     def text(self) -> str:
         """Plain text: a line for each tensor with its range."""
         origin = "generated" if self.generated else "from files"
-        lines = [f"{self.entry} on {self.target}, {self.threads} threads: {1e3 * self.seconds:.2f} ms"]
+        where = f"{self.threads} threads" if self.device == "cpu" else self.device
+        lines = [f"{self.entry} on {self.target}, {where}: {1e3 * self.seconds:.2f} ms"]
         lines += [f"  in   {name}: {_summary(array)}  ({origin})" for name, array in self.inputs.items()]
         lines += [f"  out  {name}: {_summary(array)}" for name, array in self.outputs.items()]
         return "\n".join(lines + ([f"outputs written to {self.out}"] if self.out else []))
@@ -58,6 +61,7 @@ def run_package(
     entry: str | None = None,
     threads: int | None = None,
     target: str | None = None,
+    device: str | None = None,
     out: str | os.PathLike[str] | None = None,
     seed: int = 0,
 ) -> RunResult:
@@ -66,13 +70,14 @@ def run_package(
     Args:
         inputs: one .npz whose arrays are called as the inputs, or .npy files in their order; None: generated.
         sizes: values of the size symbols of generated inputs (default: those of the certificate).
+        target, device: as of mycc.load.
         out: .npz file to write the outputs to.
         seed: of the generated inputs.
 
     Raises:
         LoadError, InputError, RunError
     """
-    model = load(path, threads, target)
+    model = load(path, threads, target, device=device)
     function = model.entry(entry) if entry is not None else model
     paths = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs or ())
     if paths and sizes:
@@ -88,7 +93,9 @@ def run_package(
         _write_npz(os.fspath(out), outputs)
     given = {port.name: array for port, array in zip(ports, arrays, strict=True)}
     written = None if out is None else os.fspath(out)
-    return RunResult(function.name, model.target, model.threads, not paths, given, outputs, seconds, written)
+    return RunResult(
+        function.name, model.target, model.device, model.threads, not paths, given, outputs, seconds, written
+    )
 
 
 def parse_sizes(settings: Sequence[str]) -> dict[str, int]:

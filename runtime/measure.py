@@ -37,6 +37,7 @@ def bench_package(
     *,
     entry: str | None = None,
     target: str | None = None,
+    device: str | None = None,
     kernels: bool = False,
 ) -> dict[str, Any]:
     """Measures a package on generated inputs, in this process. On a GPU the inputs lie on the device, and a run lasts
@@ -45,6 +46,7 @@ def bench_package(
     Args:
         threads: threads of a run; None: one per core.
         sizes: values of the size symbols (default: those of the certificate).
+        target, device: as of mycc.load.
         runs: number of timed runs; None: at least 10 and at least one second.
         kernels: also measure the machine's roof, and time each kernel beside it.
 
@@ -63,7 +65,7 @@ def bench_package(
     if runs is not None and runs < 1:
         raise InputError(f"runs has to be at least 1, not {runs}")
     start = time.perf_counter()
-    model = load(path, threads, target)
+    model = load(path, threads, target, device=device)
     loaded = time.perf_counter()
     function = model.entry(entry) if entry is not None else model
     arrays = generated_inputs(model, function, sizes)

@@ -45,7 +45,9 @@ class VerifyReport:
         }  # fmt: skip
 
 
-def verify_package(path: str | os.PathLike[str], threads: int | None = None, target: str | None = None) -> VerifyReport:
+def verify_package(
+    path: str | os.PathLike[str], threads: int | None = None, target: str | None = None, device: str | None = None
+) -> VerifyReport:
     """Checks a package; an output that is not accurate enough makes the report not `ok`.
 
     Raises:
@@ -54,7 +56,7 @@ def verify_package(path: str | os.PathLike[str], threads: int | None = None, tar
     archive = Archive(path)
     members = archive.check_members()
     blocks = archive.check_weights()
-    model = load(path, threads, target)
+    model = load(path, threads, target, device=device)
     member = archive.manifest["check"].get("certificate")
     accuracy = None if member is None else check(model, parse(archive.read(member)))
     return VerifyReport(os.fspath(path), model.target, members, blocks, accuracy)

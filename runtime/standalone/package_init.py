@@ -11,9 +11,9 @@ from .runtime import Error, InputError, LoadError, RunError
 from .runtime import load as _load
 
 
-def load(threads=None, target=None, check="quick"):
+def load(threads=None, target=None, check="quick", *, device=None, launch=None):
     """Loads this package; see runtime.load."""
-    return _load(_path(), threads, target, check)
+    return _load(_path(), threads, target, check, device=device, launch=launch)
 
 
 def _path():

@@ -530,7 +530,8 @@ def test_run_and_bench(driver_path: Path, program: bytes, tmp_path: Path) -> Non
         row["launches"] = {"cuda:sm_90": kernels}
     path = tmp_path / "fake.pkg"
     path.write_bytes(package(program, "sm_90", roof=100, entry_points=rows))
-    result = run_package(path, entry="chain", sizes={"n": 8})
+    result = run_package(path, entry="chain", sizes={"n": 8}, device="cuda:0")
+    assert "chain on cuda:sm_90, cuda:0: " in result.text()
     np.testing.assert_allclose(result.outputs["y"], 120 * result.inputs["x"], rtol=1e-6)
     times = bench_package(path, sizes={"n": 1000}, runs=5, entry="chain", kernels=True)
     assert (times["target"], times["device"], times["runs"]) == ("cuda:sm_90", "cuda:0", 5)

@@ -140,7 +140,7 @@ def test_a_package_for_another_cpu_is_refused(
     contents = make_contents()
     changes = {
         "libraries": {"cpu:aarch64": contents.libraries["cpu:x86-64-v2"]},
-        "loaders": {"cpu:aarch64": b"\x7fELF"},
+        "loaders": {"cpu:aarch64": contents.loaders["cpu:x86-64-v2"]},
     }
     writer.write_package(tmp_path / "adder.pkg", make_contents(**changes))
     script = """
