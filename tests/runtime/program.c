@@ -143,7 +143,10 @@ static const mycc_entry entries[] = {
     {"weave", 1, 1, 1, 1, 1, weave_buffers, cover_in, cover_in, weave_sizes, 0, 0, weave_run, one_kernel},
     {"copies", 1, 1, 1, 0, 1, 0, copies_dims, copies_dims, 0, 0, 0, copies_run, one_kernel},
 };
-static const mycc_program program = {MYCC_ABI_VERSION, sizeof entries / sizeof *entries, entries, "cpu:test"};
+#ifndef PROGRAM_VERSION
+#define PROGRAM_VERSION MYCC_ABI_VERSION
+#endif
+static const mycc_program program = {PROGRAM_VERSION, sizeof entries / sizeof *entries, entries, "cpu:test"};
 
 const mycc_program *mycc_program_get(void) {
 #ifdef LOADED_MARK /* a file that shows that code of the package ran */
