@@ -138,6 +138,7 @@ class Gemm(Node):
     """acc[z, m, n] = sum over k of a[z, m, k] * b[z, k, n]; then stores. dims = (z..., m, n).
 
     a.strides = (z..., m, k) with k dense. b: panels [ceil(n/16)][k][16] when `packed`, else strides (z..., k, n).
+    also: more products of a, each with its sum, whose operands lie like b: a gate beside its value.
     """
 
     k: Index
@@ -145,9 +146,11 @@ class Gemm(Node):
     b: Operand
     packed: bool
     acc: Acc
+    also: tuple[tuple[Operand, Acc], ...] = ()
 
     def reads(self) -> tuple[Buffer, ...]:
-        return tuple(dict.fromkeys((self.a.buffer, self.b.buffer, *super().reads())))
+        others = (b.buffer for b, _ in self.also)
+        return tuple(dict.fromkeys((self.a.buffer, self.b.buffer, *others, *super().reads())))
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ def _body(node: AnyNode, indent: str) -> str:
         case Gemm():
             form = "packed " if node.packed else ""
             product = f"{node.acc} = {node.a.buffer} @ {form}{node.b.buffer}"
+            product += "".join(f", {acc} = {node.a.buffer} @ {b.buffer}[{b.offset}..]" for b, acc in node.also)
             return f"gemm[{_loops(node.dims)}; k:{node.k}] {product} -> {stores}"
         case Conv():
             w = node.window

@@ -68,6 +68,8 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
     match node:
         case Map() | Gemm() | Conv():
             accs = {node.acc} if isinstance(node, (Gemm, Conv)) else set()
+            if isinstance(node, Gemm):
+                accs |= {acc for _, acc in node.also}
             yield from _stores(node.stores, scope, accs)
         case Reduce():
             for fold in node.folds:

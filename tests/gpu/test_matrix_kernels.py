@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 import torch
 from mycc.compiler.codegen.triton.device import DEVICES, Device
-from mycc.compiler.codegen.triton.probe import Probe, attention_probe, conv_probe, gemm_probe
+from mycc.compiler.codegen.triton.probe import Probe, attention_probe, conv_probe, gemm_probe, pair_probe
 from mycc.compiler.codegen.triton.structured import launches_of
 from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile
 from mycc.compiler.ir.dtypes import to_torch
@@ -72,6 +72,10 @@ def gemm_cases(dtype: str) -> list[Case]:
         Case(
             "descriptors_rows", g(rows, 64, 64, dtype), tile(32, 32, 32, descriptors=True, flatten=True), {"rows": 45}
         ),
+        Case("pair", pair_probe(48, 64, 64, dtype), tile(16, 32, 32)),
+        Case("pair_edges", pair_probe(37, 40, 45, dtype), tile(16, 32, 16)),
+        Case("pair_descriptors", pair_probe(rows, 48, 64, dtype), tile(16, 32, 32, descriptors=True), {"rows": 45}),
+        Case("pair_chosen", pair_probe(100, 96, 80, dtype), None),
         Case("slices", g(20, 24, 96, dtype, slices=3, out_dtype="f32"), tile(16, 16, 16)),
         Case("wider_result", g(32, 32, 32, dtype, out_dtype="f32"), tile(16, 16, 16)),
         Case("chosen", g(200, 136, 72, dtype, bias=True), None),

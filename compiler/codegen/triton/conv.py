@@ -194,7 +194,9 @@ class _Conv:
 
     def _finish(self, columns: Index) -> tuple[str, ...]:
         """The epilogue; n becomes the channel of the whole output."""
-        lines = finish_lines(self.scope, self.axes, self.node, self.node.acc.name, (self.tile.m, self.tile.n), columns)
+        lines = finish_lines(
+            self.scope, self.axes, self.node, {self.node.acc.name: "acc"}, (self.tile.m, self.tile.n), columns
+        )
         if self.groups == 1:
             return lines
         n = scalar(self.scope, columns)

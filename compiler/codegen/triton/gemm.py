@@ -59,7 +59,6 @@ class GemmView:
     a_row: str
     a_rows: str
     a_mask: str
-    b_base: str
     b_row: str
     b_depth: str
     b_step: str
@@ -102,6 +101,8 @@ def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch
 
 def misfit(node: Gemm, tile: GemmTile) -> str:
     """Why a tile cannot cut a node; empty when it can."""
+    if node.also and (tile.split > 1 or tile.vector or tile.halves or len(tile.parts) > 1):
+        return "several products have one accumulator each, of an unsplit tile"
     if tile.split > 1 and node.k.constant is None:
         return "a split needs a fixed k"
     if tile.vector and node.dims[-2].extent != ONE:
@@ -147,7 +148,6 @@ def _view(
     batched = axes.z.extent != ONE
     slices = tile.descriptors and batched
     a_base = pointer(scope, axes, node.a, () if slices else node.a.strides)
-    b_base = pointer(scope, axes, node.b, () if slices else node.b.strides)
     k_text = scalar(scope, k)
     end = k_text if tile.split == 1 else f"begin + {run}" if whole_k else f"tl.minimum(begin + {run}, {k_text})"
     terms = [f"z * {k_text}"] if slices else []
@@ -157,7 +157,7 @@ def _view(
         end = f"z * {k_text} + {k_text}" if tile.split == 1 else f"tl.minimum(begin + {run}, z * {k_text} + {k_text})"
     inside = not divides(tile.k, k)
     m_tiles, n_tiles = blocks(m, tile.m), blocks(n, tile.n)
-    parts = _parts(node, tile, scope, run, inside)
+    parts = _parts(node, tile, scope, axes, run, inside)
     halves = tuple(Part(f"_{i}", i * tile.n // 2, tile.n // 2) for i in range(2))
     edge_m = not divides(tile.m, m)
     a_lanes, b_lanes = ("", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
@@ -167,7 +167,7 @@ def _view(
         block_n=tile.n,
         block_k=tile.k,
         parts=parts,
-        finish_parts=halves if tile.halves else parts,
+        finish_parts=halves if tile.halves else (Part("", 0, tile.n),) if node.also else parts,
         m=scalar(scope, m),
         n=scalar(scope, n),
         k=k_text,
@@ -183,7 +183,6 @@ def _view(
         a_row=scalar(scope, node.a.strides[-2]),
         a_rows=times("rows[:, None]", scope, node.a.strides[-2]),
         a_mask=mask_text(["in_rows" if edge_m else "", f"inside{a_lanes}" if inside else ""]),
-        b_base=b_base,
         b_row=scalar(scope, b_n),
         b_depth=times(f"depth{b_lanes}", scope, b_k),
         b_step=times(str(tile.k), scope, b_k),
@@ -193,7 +192,7 @@ def _view(
         mask_k=inside,
         casts=_casts(node),
         precision=precision_text(device.float32, {node.a.buffer.dtype, node.b.buffer.dtype}),
-        finish=finish_lines(scope, axes, node, node.acc.name, (tile.m, tile.n)),
+        finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
         pdl=device.pdl,
         prefetch=device.pdl and node.b.buffer.kind == "const" and b_k == ONE and early(m_tiles, n_tiles, device),
         split=tile.split,
@@ -210,21 +209,32 @@ def early(m_tiles: Index, n_tiles: Index, device: Device) -> bool:
     return m is not None and m <= 2 and tiles is not None and tiles <= 2 * device.sms
 
 
-def _parts(node: Gemm, tile: GemmTile, scope: TritonScope, run: int, inside: bool) -> tuple[Part, ...]:
+def _sums(node: Gemm) -> dict[str, str]:
+    """The sums of a node as the epilogue finds them."""
+    if not node.also:
+        return {node.acc.name: "acc"}
+    return {acc.name: f"acc_{i}" for i, acc in enumerate((node.acc, *(acc for _, acc in node.also)))}
+
+
+def _parts(node: Gemm, tile: GemmTile, scope: TritonScope, axes: Axes, run: int, inside: bool) -> tuple[Part, ...]:
+    """The accumulators: over parts of the columns, or one for each product."""
     _, b_n = unit_strides(node)
     n, size = node.dims[-1].extent, DTYPES[node.b.buffer.dtype].size
     rows, lanes = ("[:, None]", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
-    found, offset = [], 0
-    for i, width in enumerate(tile.parts):
-        suffix = "" if len(tile.parts) == 1 else f"_{i}"
+    edge = not divides(tile.n, n)
+    slices = tile.descriptors and axes.z.extent != ONE
+    cuts = [(node.b, sum(tile.parts[:i]), width) for i, width in enumerate(tile.parts)]
+    cuts += [(b, 0, tile.n) for b, _ in node.also]
+    found = []
+    for i, (operand, offset, width) in enumerate(cuts):
+        suffix = "" if len(cuts) == 1 else f"_{i}"
         columns = f"columns{suffix}"
-        edge = not divides(tile.n, n)
+        base = pointer(scope, axes, operand, () if slices else operand.strides)
         mask = mask_text([f"in_columns{suffix}" if edge else "", f"inside{lanes}" if inside else ""])
         run_lines = lines_of(size, run, "begin", "end - 1") if tile.split > 1 else lines_of(size, run, "", str(run - 1))
         first = f"tl.minimum({columns}, {scalar(scope, n)} - 1)[:, None]" if edge else f"{columns}[:, None]"
         lines = f"{times(first, scope, b_n)} + {run_lines}"
-        found.append(Part(suffix, offset, width, times(f"{columns}{rows}", scope, b_n), mask, lines))
-        offset += width
+        found.append(Part(suffix, offset, width, base, times(f"{columns}{rows}", scope, b_n), mask, lines))
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,6 +30,7 @@ class Part:
     suffix: str
     offset: int
     width: int
+    b_base: str = ""
     b_columns: str = ""
     b_mask: str = ""
     b_lines: str = ""
@@ -86,17 +87,23 @@ def digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
 
 
 def finish_lines(
-    scope: TritonScope, axes: Axes, node: Node, acc: str, block: tuple[int, int], columns: Index | None = None
+    scope: TritonScope,
+    axes: Axes,
+    node: Node,
+    sums: Mapping[str, str],
+    block: tuple[int, int],
+    columns: Index | None = None,
 ) -> tuple[str, ...]:
-    """The lines that finish a tile, in terms of z, m, n and acc; block: rows and columns of the tile.
+    """The lines that finish a tile, in terms of z, m, n and its sums; block: rows and columns of the tile.
 
+    sums: accumulators of the node by their names in the kernel.
     columns: of one group, where tiles do not cross groups; `inside` is then the mask of the columns.
     """
     masks = {} if divides(block[0], axes.m.extent) else {"m": f"(m < {scalar(scope, axes.m.extent)})"}
     if not divides(block[1], axes.n.extent if columns is None else columns):
         whole = columns is None or columns == axes.n.extent
         masks["n"] = f"(n < {scalar(scope, axes.n.extent)})" if whole else "inside"
-    emit = TritonEmitter(scope, axes.places, masks, {acc: Value("acc", ("m", "n"))})
+    emit = TritonEmitter(scope, axes.places, masks, {acc: Value(text, ("m", "n")) for acc, text in sums.items()})
     stores = axes.moved(node.stores)
     emit.count_uses(s.value for s in stores)
     for s in stores:
@@ -133,7 +140,8 @@ def pointer(scope: TritonScope, axes: Axes, operand: Operand, strides: Sequence[
     name, text = scope.buffer(operand.buffer), TritonEmitter(scope, axes.places).index(index)
     if text == "0":
         return name
-    return f"{name} + ({text}){'.to(tl.int64)' if scope.wide and 'z' in text else ''}"
+    text = text if text.isdigit() else f"({text})"
+    return f"{name} + {text}{'.to(tl.int64)' if scope.wide and 'z' in text else ''}"
 
 
 def count(scope: TritonScope, *sizes: tuple[Index, int]) -> str:

@@ -125,6 +125,36 @@ def gemm_probe(
     return Probe(node, make.buffers, make.shapes, reference)
 
 
+def pair_probe(m: IndexLike, n: int, k: int, dtype: str) -> Probe:
+    """y = silu(a b^T) * (a c^T), where b is the upper and c the lower half of w [2n, k]."""
+    make = _Builder(dtype)
+    rows = as_index(m)
+    a, w = make.buffer("a", rows, k), make.buffer("w", 2 * n, k, kind="const")
+    y = make.buffer("y", rows, n)
+    vm, vn = Var("m", rows), Var("n", as_index(n))
+    gate, value = Acc("acc", "f32"), Acc("acc1", "f32")
+    stored = Call("mul", (Call("silu", (gate,), "f32"), value), "f32")
+    node = Gemm(
+        (vm, vn),
+        (Store(y, of(vm) * n + of(vn), stored),),
+        Origin(("aten.linear", "aten.silu", "aten.mul"), ("model.py:1",)),
+        as_index(k),
+        Operand(a, ZERO, (as_index(k), ONE)),
+        Operand(w, ZERO, (ONE, as_index(k))),
+        False,
+        gate,
+        ((Operand(w, as_index(n * k), (ONE, as_index(k))), value),),
+    )
+
+    def reference(t: Tensors) -> torch.Tensor:
+        import torch
+
+        gate, value = (t["a"] @ t["w"].t()).chunk(2, -1)
+        return torch.nn.functional.silu(gate) * value
+
+    return Probe(node, make.buffers, make.shapes, reference)
+
+
 def _sliced(make: _Builder, m: Index, n: int, k: int, slices: int, out_dtype: str) -> Probe:
     part = k // slices
     y = make.buffer("y", slices, m, n, dtype=out_dtype)

@@ -97,7 +97,8 @@ def gemm_shape(node: Gemm) -> Shape:
     *batch, m, n = node.dims
     batches = math.prod(typical(v.extent) for v in batch)
     size = DTYPES[node.b.buffer.dtype].size
-    return Shape(typical(m.extent), typical(n.extent), typical(node.k), batches, size, node.k.constant is not None)
+    columns = typical(n.extent) * (1 + len(node.also))
+    return Shape(typical(m.extent), columns, typical(node.k), batches, size, node.k.constant is not None)
 
 
 def conv_shape(node: Conv) -> Shape:
@@ -146,18 +147,35 @@ L2, EPILOGUE = 2.6, 1.7
 
 def gemm_tile(node: Gemm, device: Device) -> GemmTile:
     """The tile of a matrix product on a device."""
-    from .gemm import misfit
-    from .measured import measured_gemm
-
-    shape, heavy = gemm_shape(node), is_heavy(node)
-    known = measured_gemm(shape, node.b.buffer.dtype, device)
-    if known is not None and heavy and known.descriptors and known.m * known.n > HEAVY:
-        known = replace(known, halves=True)
-    if known is not None and not misfit(node, known) and not (heavy and known.m * known.n > HEAVY and not known.halves):
+    shape, dtype, heavy = gemm_shape(node), node.b.buffer.dtype, is_heavy(node)
+    if node.also:
+        return _pair_tile(node, shape, dtype, device)
+    known = _measured_tile(node, shape, device)
+    if known is not None and heavy and known.m * known.n > HEAVY:
+        known = replace(known, halves=True) if known.descriptors and len(known.parts) == 1 else None
+    if known is not None:
         return known
     if shape.m == 1 and node.dims[-2].extent == ONE:
         return vector_tile(shape, device)
-    return fastest(shape, node.b.buffer.dtype, device, heavy)
+    return fastest(shape, dtype, device, heavy)
+
+
+def _measured_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
+    from .gemm import misfit
+    from .measured import measured_gemm
+
+    known = measured_gemm(shape, node.b.buffer.dtype, device)
+    return None if known is None or misfit(replace(node, also=()), known) else known
+
+
+def _pair_tile(node: Gemm, shape: Shape, dtype: str, device: Device) -> GemmTile:
+    """Several products in one tile: that of one product with all their columns, which they share."""
+    known = _measured_tile(node, shape, device)
+    if known is None or known.split > 1 or known.vector:
+        unsplit = (t for t in candidates(shape, dtype, device) if t.split == 1)
+        known = min(unsplit, key=lambda t: (estimate(shape, dtype, t, device), t.m * t.n))
+    width = known.parts[0] // (1 << len(node.also).bit_length())
+    return replace(known, n=max(16, width), flatten=False, halves=False)
 
 
 def is_heavy(node: Gemm | Conv) -> bool:
