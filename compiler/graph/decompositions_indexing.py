@@ -127,8 +127,8 @@ def _counted(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
     return aten.index_add.default(flat.new_zeros([bins]), 0, place.clamp(0, bins - 1), share)
 
 
-def _range(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor]:
-    """The range of a histogram; that of the data when none is given, and never empty."""
+def _range(x: Tensor, low: Any, high: Any, margin: float) -> tuple[Tensor, Tensor]:
+    """The range of a histogram; that of the data when none is given, and never empty: a margin on both sides."""
     if low == high:
         if x.numel() == 0:
             first, last = x.new_full([], low), x.new_full([], high)
@@ -137,7 +137,7 @@ def _range(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor]:
     else:
         first, last = x.new_full([], low), x.new_full([], high)
     same = first == last
-    return torch.where(same, first - 1, first), torch.where(same, last + 1, last)
+    return torch.where(same, first - margin, first), torch.where(same, last + margin, last)
 
 
 def _edges(first: Tensor, last: Tensor, bins: int) -> Tensor:
@@ -148,14 +148,14 @@ def _edges(first: Tensor, last: Tensor, bins: int) -> Tensor:
 
 @definition("aten.histc")
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    return _counted(x, _edges(*_range(x, min, max), bins), None)
+    return _counted(x, _edges(*_range(x, min, max, 1.0), bins), None)
 
 
 @definition("aten.histogram.bin_ct")
 def histogram(
     x: Tensor, bins: int = 100, *, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
-    edges = _edges(*_range(x, *(range if range is not None else (0, 0))), bins)
+    edges = _edges(*_range(x, *(range if range is not None else (0, 0)), 0.5), bins)
     return _density(_counted(x, edges, weight), edges, density), edges
 
 
@@ -171,7 +171,7 @@ def _density(counts: Tensor, edges: Tensor, density: bool) -> Tensor:
 
 
 @definition("aten.linspace")
-def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None) -> Tensor:
+def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
     """From both ends to the middle, so that the ends are exact."""
     dtype = dtype or torch.get_default_dtype()
     wide = dtype if dtype.is_floating_point else torch.float64

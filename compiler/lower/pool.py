@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, IndexValue
 from ..ir.index import ONE, ZERO, Index, as_index, maximum, minimum
 from .builder import call, compare, number, size_value, where
@@ -65,7 +66,7 @@ def adaptive_avg_pool2d(ctx: Context, x: Tensor, output_size: Sequence[Any]) -> 
     oh, ow = out_shape[-2:]
     if (h % oh) == ZERO and (w % ow) == ZERO:
         kernel = (h // oh, w // ow)
-        count = size_value(kernel[0] * kernel[1], "f32")
+        count = size_value(kernel[0] * kernel[1], DTYPES[x.dtype].compute)
         return _windows(
             ctx,
             x,
@@ -89,7 +90,7 @@ def adaptive_avg_pool2d(ctx: Context, x: Tensor, output_size: Sequence[Any]) -> 
 
     def finish(acc: Expr, at: Sequence[Index]) -> Expr:
         area = (end(0, at[0]) - start(0, at[0])) * (end(1, at[1]) - start(1, at[1]))
-        return call("div", acc, size_value(area, "f32"))
+        return call("div", acc, size_value(area, acc.dtype))
 
     def position(d: int, o: Index, k: Index) -> Index:
         return minimum(start(d, o) + k, as_index(fixed[d] - 1))
