@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.certificate import make_certificate, serialize
 from ...runtime.errors import CompileError
-from ...runtime.loader import EntryPoint, load
+from ...runtime.loader import EntryPoint, Model, load
 from ..build.linux import machine
 from ..build.runtime_library import runtime_library
 from ..build.targets import Family, Target, target_folder
@@ -74,6 +74,13 @@ class Assembled:
 
         return any(runs_here(target) for target in self.request.options.targets)
 
+    def _other_models(self, path: Path, model: Model) -> list[Model]:
+        """On a GPU: the package's code for the CPU, when this one runs it."""
+        from ..build.targets import runs_here
+
+        runs = any(target.family == "cpu" and runs_here(target) for target in self.request.options.targets)
+        return [load(path, self.request.options.threads, device="cpu")] if runs and model.device != "cpu" else []
+
     def _verify(self, path: Path, observers: Sequence[Observer]) -> Completion:
         from ..summaries import summarise
 
@@ -82,11 +89,14 @@ class Assembled:
         tolerance = Tolerance(max(numerics.factor, allowed), numerics.floor)
         with running_stage(observers, "verify") as stage:
             model = load(path, self.request.options.threads)
+            others = self._other_models(path, model)
             for graph in self.captured:
                 if draws_random_numbers(graph):
                     continue  # nothing to compare with: torch draws others
                 entry = model.entry(graph.name)
                 self.results.append(verify(graph, _run_torch(entry), tolerance=tolerance, seed=numerics.seed))
+                for other in others:  # they have to be right too
+                    verify(graph, _run_torch(other.entry(graph.name)), tolerance=tolerance, seed=numerics.seed)
             lines = [c.describe(i) for r in self.results for c in r.cases for i in range(len(c.errors))]
             stage.value = "\n".join(lines)
             left_out = [graph.name for graph in self.captured if draws_random_numbers(graph)]
