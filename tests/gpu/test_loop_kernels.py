@@ -121,6 +121,11 @@ CASES = [
     Case("sum_of_all", lambda x: x.sum(), floats((64, 1024)), ("rows",)),
     Case("mean_across", lambda x: x.mean(1), floats((3, 40, 50)), ("rows",)),
     Case("mean_across_long", lambda x: x.mean(0), floats((300, 40)), ("rows_walked",)),
+    Case(
+        "pooling", lambda x: F.max_pool2d(x.permute(0, 3, 1, 2) + 1, 3, 2, 1), floats((4, 24, 24, 64)),
+        ("rows_walked",),
+    ),
+    Case("mean_of_windows", lambda x: F.avg_pool2d(x, 5, 2), floats((4, 4, 99, 99)), ("rows_walked",)),
     Case("two_results", lambda x: torch.var_mean(x, -1), floats((6, 70)), ("rows",)),
     Case("maximum_with_nan", lambda x: x.amax(-1), with_ties, ("rows",)),
     Case("minimum_with_nan", lambda x: x.amin(0), with_ties, ("rows",)),
@@ -172,7 +177,7 @@ def _form(source: str) -> str:
         return "map_flat"
     if "    tile = tl.program_id(0)" in body:
         return "map_tile"
-    return "rows_walked" if "for begin in range" in body else "rows"
+    return "rows_walked" if "for begin in range" in body or "for j in" in body else "rows"
 
 
 def reference(function: Callable[..., Any], inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:

@@ -112,6 +112,11 @@ class TritonEmitter:
             text = name
         return Value(text, self.axes(e))
 
+    def load_early(self, e: Load) -> None:
+        """Loads an element now, under a name, for the expressions to come."""
+        if e not in self._done:
+            self._done[e] = self._name(self._load(e))
+
     def store(self, s: Store) -> None:
         """Adds the statement of a store."""
         copied = _copied(s)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr
-from ...ir.index import ONE, Index, Var
+from ...ir.index import ONE, Index, Indirect, Var
 from ...ir.nodes import Buffer, Fold, Nest, Reduce, Store
+from ...schedule.cost import number
 from ...schedule.row_form import RowForm, RowStage, row_form
 from .blocks import blocks, power_of_two, share, warps_for, whole
 from .device import Device
@@ -21,6 +22,11 @@ from .scope import TritonScope
 #: elements of a tile of several rows, and of a piece of a row that is walked through
 TILE = 2048
 PIECE = 4096
+#: steps that a lane takes by itself, and programs of 256 lanes that are enough for that
+FEW_STEPS = 64
+ENOUGH_LANES = 256
+#: steps whose loads are all begun at once
+UNROLLED = 16
 #: rows side by side in memory that a program takes, so that it reads whole lines
 NEIGHBOURS = 32
 
@@ -41,6 +47,7 @@ class Rows:
     rows: str
     masked: bool
     columns: tuple[ColumnView, ...]
+    early: tuple[str, ...]
     body: tuple[str, ...]
     pdl: bool
 
@@ -54,6 +61,7 @@ class WalkedStage:
     masked: bool
     body: tuple[str, ...]
     after: tuple[str, ...]
+    unrolled: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,20 +82,28 @@ def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
         raise ValueError(f"{name} has no row form")
     extent = form.row.extent if form.row is not None else ONE
     longest = max((_block(s.column) for s in form.stages if s.column is not None), default=1)
-    across = isinstance(node, Reduce) and bool(node.rdims) and not _along_rows(node)
+    across = isinstance(node, Reduce) and not _along_rows(form.stages[0])
+    if across and longest <= FEW_STEPS and number(extent) >= ENOUGH_LANES * device.sms:
+        # what is folded fits no vector, but neighbouring rows do: each lane takes the steps of its own row
+        lanes = share(extent, device, 128, 1024)
+        return _Printer(TritonScope.of(node), form, lanes).walked(node, name, device, piece=1)
     rows = min(_rows_at_once(extent, longest, across, device), power_of_two(extent.constant or TILE))
     printer = _Printer(TritonScope.of(node), form, rows)
     if form.whole and rows * longest <= max(TILE, longest):
         return printer.whole(node, name, device)
-    return printer.walked(node, name, device)
+    piece = PIECE if rows == 1 else max(TILE // rows, 1)
+    return printer.walked(node, name, device, piece)
 
 
-def _along_rows(node: Reduce) -> bool:
+def _along_rows(stage: RowStage) -> bool:
     """Whether neighbours in the reduced dimension are neighbours in memory in most of what is folded."""
+    node, column = stage.node, stage.column
+    if not isinstance(node, Reduce) or column is None:
+        return True
     loads = [load.index for f in node.folds for load in f.value.loads]
-    side_by_side = sum(index.coefficient(node.rdims[-1]) == ONE for index in loads)
+    side_by_side = sum(index.coefficient(column) == ONE for index in loads)
     across = sum(any(index.coefficient(v) == ONE for v in node.dims) for index in loads)
-    return side_by_side >= across
+    return side_by_side >= max(across, 1)
 
 
 def _rows_at_once(rows: Index, longest: int, across: bool, device: Device) -> int:
@@ -145,7 +161,7 @@ class _Printer:
         text = emit.value(e)
         if truth:
             text = f"({text}).to(tl.int32)"
-        wanted = {column.name, *(("r",) if self.rows > 1 else ())}
+        wanted = {*((column.name,) if block > 1 else ()), *(("r",) if self.rows > 1 else ())}
         if not wanted <= set(emit.axes(e)):
             text = f"tl.zeros({self.shape(block)}, {form.dtype}) + {text}"
         elif form.position and " " in text:
@@ -181,6 +197,7 @@ class _Printer:
         masked = {v: v.extent.constant != blocks_[v] for v in columns}
         emit = TritonEmitter(self.scope, self.places(), self.masks(list(masked.items())), self.accs, self.known)
         emit.count_uses(e for s in self.form.stages for e in s.node.expressions())
+        early = self.load_weights(emit) if device.pdl else 0
         for stage in self.form.stages:
             if isinstance(stage.node, Reduce):
                 for fold in stage.node.folds:
@@ -192,11 +209,20 @@ class _Printer:
         views = tuple(ColumnView(v.name, blocks_[v], plain.index(v.extent), masked[v]) for v in columns)
         view = Rows(
             "", self.wide, self.rows, plain.index(self.count) if self.form.row is not None else "", self.masked, views,
-            tuple(emit.lines), device.pdl,
+            tuple(emit.lines[:early]), tuple(emit.lines[early:]), device.pdl,
         )  # fmt: skip
         longest = max(blocks_.values(), default=1)
         warps = warps_for(self.rows * longest)
         return finish("rows.py.j2", view, self.scope, name, self.grid(), node, warps, device)
+
+    def load_weights(self, emit: TritonEmitter) -> int:
+        """Loads weights in front of the wait for the kernel before, which does not write them; how many lines it is."""
+        for stage in self.form.stages:
+            for e in stage.node.expressions():
+                for load in e.loads:
+                    if load.buffer.kind == "const" and not any(isinstance(a, Indirect) for a in load.index.atoms()):
+                        emit.load_early(load)
+        return len(emit.lines)
 
     def fold_whole(self, emit: TritonEmitter, fold: Fold, column: Var, block: int, masked: bool) -> None:
         form, acc = fold_form(fold), f"acc{len(self.accs)}"
@@ -210,8 +236,7 @@ class _Printer:
         self.acc(fold, acc)
 
     # rows walked through ---------------------------------------------------------------------------------------------
-    def walked(self, node: Reduce | Nest, name: str, device: Device) -> Launch:
-        piece = max(PIECE // self.rows, 1) if self.rows == 1 else max(TILE // self.rows, 1)
+    def walked(self, node: Reduce | Nest, name: str, device: Device, piece: int) -> Launch:
         views = []
         for stage in self.form.stages:
             views.append(self.walked_stage(stage, piece))
@@ -219,7 +244,8 @@ class _Printer:
         rows = plain.index(self.count) if self.form.row is not None else ""
         view = RowsWalked("", self.wide, self.rows, rows, self.masked, tuple(views), device.pdl)
         most = max(v.block for v in views) * self.rows
-        return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, warps_for(most, 16), device)
+        each = 8 if piece == 1 else 16
+        return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, warps_for(most, each), device)
 
     def walked_stage(self, stage: RowStage, piece: int) -> WalkedStage:
         column, places = stage.column, self.places()
@@ -232,6 +258,9 @@ class _Printer:
         block = min(_block(column), piece)
         masked = not whole(column.extent, block)
         extent = TritonEmitter(self.scope, {}).index(column.extent)
+        if block == 1:
+            places[column] = Place(column.name, counted=True)
+        unrolled = block == 1 and column.extent.constant is not None and column.extent.constant <= UNROLLED
         body = TritonEmitter(
             self.scope, places, self.masks([(column, masked)]), self.accs, self.known, stem=self.stem()
         )
@@ -239,8 +268,9 @@ class _Printer:
             body.count_uses(s.value for s in stage.node.stores)
             for s in stage.node.stores:
                 body.store(s)
-            return WalkedStage((), column.name, extent, block, masked, tuple(body.lines), ())
-        before, after = [], []
+            return WalkedStage((), column.name, extent, block, masked, tuple(body.lines), (), unrolled)
+        before: list[str] = []
+        after: list[str] = []
         body.count_uses(f.value for f in stage.node.folds)
         for fold in stage.node.folds:
             form, acc = fold_form(fold), f"acc{len(self.accs)}"
@@ -250,13 +280,16 @@ class _Printer:
             else:
                 before.append(f"{acc} = tl.full({self.shape(block)}, {form.start}, {form.dtype})")
                 body.lines.append(f"{acc} = {form.step.format(a=acc, x=tile)}")
-                after.append(f"{acc} = {self.across(form, acc)}{' != 0' if is_truth(fold) else ''}")
+                folded = self.across(form, acc) if block > 1 else acc
+                if folded != acc or is_truth(fold):
+                    after.append(f"{acc} = {folded}{' != 0' if is_truth(fold) else ''}")
             self.acc(fold, acc)
         end = TritonEmitter(self.scope, places, self.masks([]), self.accs, self.known, stem=self.stem())
         end.count_uses(s.value for s in stage.node.stores)
         for s in stage.node.stores:
             self.store(end, s)
-        return WalkedStage(tuple(before), column.name, extent, block, masked, tuple(body.lines), (*after, *end.lines))
+        lines = (*after, *end.lines)
+        return WalkedStage(tuple(before), column.name, extent, block, masked, tuple(body.lines), lines, unrolled)
 
     def walk_position(
         self, before: list[str], body: list[str], after: list[str], acc: str, form: FoldForm, tile: str, column: Var,
@@ -267,7 +300,8 @@ class _Printer:
         before.append(f"{acc} = tl.full({shape}, {2**31 - 1}, tl.int32)")
         body.append(f"{acc}_value, {acc} = {form.across}({acc}_value, {acc}, {tile}, {column.name})")
         axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
-        after.append(f"{acc}_value, {acc} = tl.reduce(({acc}_value, {acc}), {axis}, {form.across}{keep})")
+        if block > 1:
+            after.append(f"{acc}_value, {acc} = tl.reduce(({acc}_value, {acc}), {axis}, {form.across}{keep})")
 
     def stem(self) -> str:
         """A first letter for the names of another part of the kernel."""
