@@ -1,6 +1,7 @@
 /* The kernels of bench/kernels_conv.py: timed runs of the convolution headers. */
 #include "kernels_host.h"
 #include "mycc/conv.h"
+#include "mycc/conv_grouped.h"
 #include "mycc/conv_winograd.h"
 
 namespace {
@@ -47,6 +48,7 @@ extern "C" {
 MYCC_TIMED(bench_conv, mycc::conv)
 MYCC_TIMED(bench_winograd2, mycc::conv_winograd<2>)
 MYCC_TIMED(bench_winograd4, mycc::conv_winograd<4>)
+MYCC_TIMED(bench_grouped, mycc::conv_grouped)
 MYCC_TIMED(bench_depthwise, mycc::conv_depthwise)
 
 } // extern "C"

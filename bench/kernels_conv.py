@@ -68,8 +68,9 @@ def cases() -> Iterator[Case]:
     yield Case("1d k3 80-384", (1, 3000), (80, 384), (1, 3), 1, (0, 1))
     yield Case("1d k3 s2 384-384", (1, 3000), (384, 384), (1, 3), 2, (0, 1))
     yield Case("3x3 32 128-128", (32, 32), (128, 128), (3, 3), 1, (1, 1))
-    yield Case("grouped 32 28 256", (28, 28), (256, 256), (3, 3), 1, (1, 1), groups=32)
-    yield Case("grouped 32 56 128", (56, 56), (128, 128), (3, 3), 1, (1, 1), groups=32)
+    few = {"groups": 32, "function": "grouped"}
+    yield Case("grouped 32 28 256", (28, 28), (256, 256), (3, 3), 1, (1, 1), **few)
+    yield Case("grouped 32 56 128", (56, 56), (128, 128), (3, 3), 1, (1, 1), **few)
     yield Case("grouped 4 14 64", (14, 14), (64, 64), (3, 3), 1, (1, 1), groups=4)
     for size, channels, kernel, stride in (
         (112, 32, 3, 1), (112, 96, 3, 2), (56, 144, 3, 1), (28, 192, 3, 1), (14, 576, 3, 1), (7, 960, 3, 1),
@@ -89,7 +90,7 @@ class Prepared:
         in_c, out_c = case.channels
         group_in, group_out = in_c // case.groups, out_c // case.groups
         taps = WINOGRAD.get(case.function, kernel_h * kernel_w)
-        padded = group_out if case.function == "depthwise" else -(-group_out // PANEL) * PANEL
+        padded = group_out if case.function in ("depthwise", "grouped") else -(-group_out // PANEL) * PANEL
         self.stride = -(-case.groups * padded * group_in * taps // PANEL) * PANEL
         self.copies = max(1, min(64, -(-COLD_BYTES // (4 * self.stride))))
         self.x, self.w = floats(case.batch * in_h * in_w * in_c), floats(self.copies * self.stride)

@@ -177,8 +177,8 @@ class Window:
         return replace(self, **changed)
 
 
-#: how a convolution is computed; winogradE: by tiles of E x E outputs
-Algorithm: TypeAlias = Literal["direct", "winograd2", "winograd4"]
+#: how a convolution is computed; winogradE: by tiles of E x E outputs, grouped: for groups of few channels
+Algorithm: TypeAlias = Literal["direct", "winograd2", "winograd4", "grouped"]
 
 
 @dataclass(frozen=True, eq=False)

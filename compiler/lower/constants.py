@@ -102,6 +102,21 @@ class ConvPanels:
         return f"convolution panels of {PANEL}, {self.groups} groups"
 
 
+@dataclass(frozen=True)
+class GroupedTaps:
+    """Weights [out, in/groups, ...] of groups with as many inputs as outputs as [out/16][taps][in/groups][16]."""
+
+    def elements(self, shape: tuple[int, ...]) -> int:
+        return Dense().elements(shape)
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        w = tensor.reshape(tensor.shape[0] // PANEL, PANEL, tensor.shape[1], -1)
+        return w.permute(0, 3, 2, 1).contiguous().reshape(-1)
+
+    def __str__(self) -> str:
+        return "taps by inputs of a group"
+
+
 #: G of Winograd's F(E x E, 3 x 3), by E: a kernel g becomes G g G^T
 WINOGRAD = {
     2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
@@ -169,7 +184,7 @@ class TapsLast:
         return "channels last"
 
 
-Layout = Dense | Panels | ConvPanels | WinogradPanels | Taps | TapsLast
+Layout = Dense | Panels | ConvPanels | WinogradPanels | GroupedTaps | Taps | TapsLast
 
 
 @dataclass(frozen=True)

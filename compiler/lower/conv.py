@@ -19,7 +19,7 @@ from ..ir.nodes import Algorithm, Conv, Operand, Store, Window
 from ..tune.keys import conv_key
 from ..tune.space import ALGORITHMS
 from .builder import call, number
-from .constants import ConvPanels, Layout, Taps, TapsLast, WinogradPanels
+from .constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, TapsLast, WinogradPanels
 from .context import ConstantRef, Context, ints
 from .direct_conv import direct_convolution
 from .registry import row
@@ -27,6 +27,7 @@ from .tensor import Shape, Strided, Tensor, squeeze, unsqueeze
 
 #: least channels and output pixels for which Winograd's transforms pay
 WINOGRAD_CHANNELS, WINOGRAD_PIXELS, WINOGRAD4_PIXELS = 32, 36, 144
+GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that is read as it lies
 
 
@@ -198,6 +199,8 @@ def _layout(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Al
         return Taps()
     if ctx.builder.family == "cuda":
         return TapsLast()
+    if algorithm == "grouped":
+        return GroupedTaps()
     if algorithm != "direct":
         return WinogradPanels(int(algorithm[-1]))
     return ConvPanels(window.groups)
@@ -205,6 +208,10 @@ def _layout(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Al
 
 def _algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
     """Winograd's for 3x3 windows with stride 1, many channels and a map that is not tiny; or what was chosen."""
+    channels, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
+    few = channels == outputs and channels % PANEL == 0 and channels // window.groups in GROUPED
+    if few and ctx.builder.family == "cpu":
+        return "grouped"
     choice = ctx.builder.winograd
     plain = window.kernel == (3, 3) and window.stride == window.dilation == (1, 1) and window.groups == 1
     if choice == "off" or ctx.builder.family != "cpu" or not plain:
@@ -215,7 +222,7 @@ def _algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorit
     for algorithm in ALGORITHMS[choice]:
         if algorithm == chosen:
             return algorithm
-    if min(ctx.integer(x.shape[1]), ctx.integer(shape[1])) < WINOGRAD_CHANNELS:
+    if min(channels, outputs) < WINOGRAD_CHANNELS:
         return "direct"
     pixels = (shape[2] * shape[3]).constant
     if pixels is not None and pixels < WINOGRAD_PIXELS:

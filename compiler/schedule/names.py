@@ -58,7 +58,7 @@ def _tile(node: AnyNode) -> str:
             return "p16" if node.packed else "free"
         case Conv():
             direct = "taps" if node.depthwise else "p16"
-            return {"winograd2": "f23", "winograd4": "f43"}.get(node.algorithm, direct)
+            return {"winograd2": "f23", "winograd4": "f43", "grouped": "groups"}.get(node.algorithm, direct)
         case Attention():
             return "causal" if node.causal else "block"
     return ""

@@ -53,6 +53,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
     "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (image,), (depthwise,), False),
     "conv_planes": ("conv", lambda c, a: c(a), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False),
+    "conv_grouped": ("conv_grouped", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False),
     "conv_winograd2": ("conv_winograd2", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
     "window": ("rows", lambda a: F.max_pool2d(a.permute(0, 3, 1, 2), 3, 2, 1).permute(0, 2, 3, 1), (wide,), (), True),
     "attention": ("attention", lambda a: F.scaled_dot_product_attention(a, a, a, is_causal=True), (q,), (), True),

@@ -1,6 +1,7 @@
 /* The GEMM and convolution kernels behind plain functions for ctypes. Each returns how many elements were misplaced. */
 #include "gemm_host.h"
 #include "mycc/conv.h"
+#include "mycc/conv_grouped.h"
 #include "mycc/conv_winograd.h"
 #include "mycc/gemm.h"
 
@@ -49,6 +50,11 @@ int64_t test_gemm_free(int threads, const mycc::GemmFreeArgs *args, float *out, 
 int64_t test_conv(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, 1, args->frames() * args->out_h * args->out_w, args->out_c,
                 [&](const mycc_host *host, const Record &to) { mycc::conv(host, *args, to); });
+}
+
+int64_t test_conv_grouped(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, 1, args->frames() * args->out_h * args->out_w, args->out_c,
+                [&](const mycc_host *host, const Record &to) { mycc::conv_grouped(host, *args, to); });
 }
 
 #define MYCC_TEST_WINOGRAD(E)                                                                                      \

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from mycc.compiler.lower.constants import ConvPanels, Layout, Taps, WinogradPanels
+from mycc.compiler.lower.constants import ConvPanels, GroupedTaps, Layout, Taps, WinogradPanels
 
 from .gemm_support import Conv, aligned, call, cpu_levels
 
@@ -19,7 +19,7 @@ SLOW = settings(
     max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 #: error allowed, in parts of the sum of absolute products
-PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_winograd2": 4e-6, "conv_winograd4": 4e-5}
+PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6, "conv_winograd2": 4e-6, "conv_winograd4": 4e-5}
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ def packed(case: Case, function: str, w: np.ndarray) -> np.ndarray:
     layouts: dict[str, Layout] = {
         "conv": ConvPanels(case.groups),
         "conv_depthwise": Taps(),
+        "conv_grouped": GroupedTaps(),
         "conv_winograd2": WinogradPanels(2),
         "conv_winograd4": WinogradPanels(4),
     }
@@ -96,7 +97,7 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
         convolution(i, v, **options).movedim(1, -1).numpy() for i, v in ((image, weight), (image.abs(), weight.abs()))
     )
     assert (np.abs(results[0] - expected) <= PRECISION[function] * bound.max(initial=0) + 1e-30).all()
-    if function in ("conv", "conv_depthwise"):
+    if "winograd" not in function:
         assert (np.abs(results[0] - expected) <= PRECISION[function] * bound + 1e-30).all()
     assert all(r.tobytes() == results[0].tobytes() for r in results)
 
@@ -139,6 +140,24 @@ def winograd_cases(draw: st.DrawFn) -> Case:
         pad=draw(PAD),
         gap=draw(st.sampled_from([0, 0, 3])),
         behind=draw(st.sampled_from([(0, 0), (1, 0), (0, 2)])),
+    )
+    assume(min(case.out_size) >= 1)
+    return case
+
+
+@st.composite
+def grouped_cases(draw: st.DrawFn) -> Case:
+    channels = draw(st.sampled_from([16, 48, 64, 80, 144]))
+    case = Case(
+        batch=draw(st.integers(1, 2)),
+        size=draw(SIZE),
+        channels=(channels, channels),
+        kernel=draw(st.one_of(PAIR, st.sampled_from([(3, 3), (5, 5)]))),
+        stride=draw(PAIR),
+        pad=draw(PAD),
+        dilation=draw(PAIR),
+        groups=channels // draw(st.sampled_from([2, 4, 8])),
+        gap=draw(st.sampled_from([0, 3])),
     )
     assume(min(case.out_size) >= 1)
     return case
@@ -190,6 +209,13 @@ def test_conv_depthwise(isa: str, case: Case) -> None:
 @given(case=winograd_cases())
 def test_conv_winograd(isa: str, edge: int, case: Case) -> None:
     run(isa, case, f"conv_winograd{edge}")
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@SLOW
+@given(case=grouped_cases())
+def test_conv_grouped(isa: str, case: Case) -> None:
+    run(isa, case, "conv_grouped")
 
 
 MODEL_CASES = {
