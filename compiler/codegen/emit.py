@@ -21,6 +21,7 @@ from .scope import Scope
 MAX_INLINE = 72  # longer expressions get a name
 STREAMED_BYTES = 1 << 25  # results from here on are written past the caches
 ARITHMETIC = ("add", "sub", "mul", "div")
+DIVISIONS = ("floor_div", "remainder", "trunc_div", "fmod")
 
 
 @dataclass
@@ -182,7 +183,19 @@ class Emitter:
             if moving and not self.moves(arg) and e.op not in ARITHMETIC:
                 printed = Printed(f"splat({printed.text})")
             operands.append(printed)
+        if e.op in DIVISIONS and DTYPES[e.dtype].kind == "i":
+            self._check_divisor(e.args[1], operands[1])
         return spell(OPS[e.op], "cpp", operands)
+
+    def _check_divisor(self, divisor: Expr, printed: Printed) -> None:
+        """An integer division by zero fails the call, as it raises in torch."""
+        if isinstance(divisor, Const) and divisor.value != 0:
+            return
+        moving = self.moves(divisor)
+        place = f" in {self.scope.where}" if self.scope.where else ""
+        lanes = ", count" if moving and self.part else ""
+        target = self.body if moving or self.vector is None else self.pre
+        target.append(f'check_divisor(host, {printed.text}, "integer division by zero{place}"{lanes});')
 
     def _cast(self, e: Call) -> Printed:
         (source,) = e.args

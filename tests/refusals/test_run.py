@@ -135,3 +135,24 @@ def test_the_command_says_the_same(server: CommandServer, package: Path, tmp_pat
 @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
 def test_what_a_call_takes_it_gives_back(model: Any, convert: Callable[[Any], Any]) -> None:
     assert type(model(convert(IDS), convert(WEIGHT))) is type(convert(WEIGHT))
+
+
+class Divide(torch.nn.Module):
+    """a, b of integers -> their quotient and remainder, and the quotient of a and the first of b."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return a // b, a % b, torch.div(a, b[0], rounding_mode="trunc")
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_integer_division_by_zero_fails(dtype: torch.dtype, tmp_path: Path) -> None:
+    a, b = torch.arange(37).to(dtype), (torch.arange(37) % 5 + 1).to(dtype)
+    model = mycc.load(mycc.compile(Divide(), (a, b), out=tmp_path / "divide.pkg", verify=False))
+    for got, want in zip(model(a, b), Divide()(a, b), strict=True):
+        assert torch.equal(torch.as_tensor(got), want)
+    for place in (0, 20, 36):  # the first, one of a whole vector, the last of a partial one
+        zero = b.clone()
+        zero[place] = 0
+        with pytest.raises(mycc.RunError, match=r"integer division by zero in .*test_run\.py:\d+"):
+            model(a, zero)
+    assert torch.equal(torch.as_tensor(model(a, b)[0]), a // b)

@@ -95,6 +95,20 @@ MYCC_INLINE int64_t checked_index(const mycc_host *host, int64_t index, int64_t 
   return place;
 }
 
+/* The call fails with `what` when a divisor is 0; the quotient is 0 then. */
+template <class T> MYCC_INLINE void check_divisor(const mycc_host *host, T divisor, const char *what) {
+  if (__builtin_expect(!all(to_bool(divisor)), 0)) host->fail(host->ctx, MYCC_ERROR_RUN, what);
+}
+template <class T> MYCC_INLINE void check_divisor(const mycc_host *host, T divisor, const char *what, int lanes) {
+  if (__builtin_expect(any(~to_bool(divisor) & first_lanes(lanes)), 0)) host->fail(host->ctx, MYCC_ERROR_RUN, what);
+}
+MYCC_INLINE void check_divisor(const mycc_host *host, int32_t divisor, const char *what) {
+  if (__builtin_expect(divisor == 0, 0)) host->fail(host->ctx, MYCC_ERROR_RUN, what);
+}
+MYCC_INLINE void check_divisor(const mycc_host *host, int64_t divisor, const char *what) {
+  if (__builtin_expect(divisor == 0, 0)) host->fail(host->ctx, MYCC_ERROR_RUN, what);
+}
+
 inline vi64 checked_index(const mycc_host *host, vi64 index, int64_t extent, bool wrap, const char *what, int lanes = W) {
   int64_t values[W];
   store(values, index);
