@@ -62,6 +62,7 @@ class GpuLaunches {
   cuda::Result build_timed(cuda::Graph graph, const Array<cuda::Event> &events);
   cuda::Result sum_times(cuda::GraphExec exec, cuda::Stream stream, const Array<cuda::Event> &events, int32_t runs,
                          const mycc_entry &entry, int64_t *nanoseconds);
+  cuda::Result time_row(cuda::Stream stream, const Array<cuda::Event> &events, int32_t count, double *milliseconds);
   cuda::Result time_whole(cuda::Stream stream, const Array<cuda::Event> &events, int32_t runs, int64_t *nanoseconds);
 
   const GpuModel &model_;
