@@ -13,6 +13,7 @@ import platform
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,8 @@ def measure_roof(threads: int = 1, seconds: float = 0.1) -> Roof | None:
         return None
     gflops = _together(threads, lambda _: library.mycc_roof_fma(seconds))
     memory = [_buffers(threads, size) for size in WORKING_SETS]
-    read = [_together(threads, lambda i, b=b: library.mycc_roof_read(b[i].ctypes, b[i].size, seconds)) for b in memory]
-    copy = [_together(threads, lambda i, b=b: _copy(library, b[i], seconds)) for b in memory]
+    read = [_together(threads, partial(_read, library, seconds, buffers)) for buffers in memory]
+    copy = [_together(threads, partial(_copy, library, seconds, buffers)) for buffers in memory]
     sizes = WORKING_SETS
     return Roof(threads, gflops, tuple(zip(sizes, read, strict=True)), tuple(zip(sizes, copy, strict=True)))
 
@@ -105,7 +106,12 @@ def _buffers(threads: int, size: int) -> list[Any]:
     return [np.ones(size // 4 // threads, np.float32) for _ in range(threads)]
 
 
-def _copy(library: Any, buffer: Any, seconds: float) -> float:
+def _read(library: Any, seconds: float, buffers: list[Any], thread: int) -> float:
+    return float(library.mycc_roof_read(buffers[thread].ctypes, buffers[thread].size, seconds))
+
+
+def _copy(library: Any, seconds: float, buffers: list[Any], thread: int) -> float:
+    buffer = buffers[thread]
     half = buffer.size // 2
     return float(library.mycc_roof_copy(buffer[half:].ctypes, buffer.ctypes, half, seconds))
 

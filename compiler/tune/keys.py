@@ -21,9 +21,9 @@ def kernel_key(node: AnyNode) -> str | None:
     """The key of a scheduled node; None for one that has no parameters."""
     match node:
         case Gemm():
-            *batch, m, n = (v.extent for v in node.dims)
+            *outer, m, n = (v.extent for v in node.dims)
             kind = "gemm" if node.packed else "gemm-free"
-            lead = f"batch={product(batch)} " if batch else ""
+            lead = f"batch={product(outer)} " if outer else ""
             return f"{kind} {_dtype(node)} {lead}m={m} n={n} k={node.k}"
         case Conv():
             return conv_key(node.x.buffer.dtype, node.in_shape, tuple(v.extent for v in node.dims), node.window)

@@ -127,7 +127,7 @@ class Runner:
         """
         found: dict[str, tuple[float, float]] = {}
         for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
-            pair = _in_turns(lambda e=entry, i=inputs: e.profile(i, 1), lambda e=rival, i=rival_inputs: e.profile(i, 1))
+            pair = _in_turns(partial(entry.profile, inputs, 1), partial(rival.profile, rival_inputs, 1))
             plain, candidate = (
                 _by_key(runner.draft.keys[entry.name], samples)
                 for runner, samples in zip((self, other), pair, strict=True)
@@ -141,7 +141,7 @@ class Runner:
         """Microseconds of a run of every entry point, of this and the other: the best."""
         total = [0.0, 0.0]
         for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
-            pair = _in_turns(lambda e=entry, i=inputs: _run(e, i), lambda e=rival, i=rival_inputs: _run(e, i))
+            pair = _in_turns(partial(_run, entry, inputs), partial(_run, rival, rival_inputs))
             for side, samples in enumerate(pair):
                 total[side] += min(samples)
         return total[0], total[1]
