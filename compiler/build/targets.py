@@ -44,8 +44,9 @@ TARGETS: tuple[Target, ...] = (
     _x86("x86-64-v3", 8),
     # GCC keeps to 256 bits on generic AVX-512 machines unless told otherwise.
     _x86("x86-64-v4", 16, "-mprefer-vector-width=512"),
-    # Outlined atomics would call into libc to learn what the CPU has.
-    Target("cpu:aarch64", "aarch64", "aarch64", ("-march=armv8-a", "-mno-outline-atomics"), 4),
+    # Outlined atomics would call into libc to learn what the CPU has. Scheduling before registers are allocated makes
+    # GCC spill sums of the matrix tiles.
+    Target("cpu:aarch64", "aarch64", "aarch64", ("-march=armv8-a", "-mno-outline-atomics", "-fno-schedule-insns"), 4),
 )
 
 #: the host program of a GPU target runs on every CPU of the builder's architecture

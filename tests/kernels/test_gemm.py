@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels
 
-from .gemm_support import Gemm, GemmFree, call, cpu_levels, library, pack_panels
+from .gemm_support import Gemm, GemmFree, call, cpu_levels, pack_panels
 
 LEVELS = cpu_levels()
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
@@ -168,38 +165,6 @@ def test_no_scratch_memory_touches_nothing(isa: str) -> None:
         call(isa, function, Gemm(1, 30, 33, 20, a, 0, 20, packed, 0), (1, 30, 33), threads=-1)
     free = GemmFree(1, 1, 30, 33, 20, a, 0, 0, 20, b, 0, 0, 33, 1)
     call(isa, "test_gemm_free", free, (1, 30, 33), threads=-1)
-
-
-def inner_loop(assembly: str, function: str) -> list[str]:
-    """The instructions of a tile's loop over k: the shortest backward jump of the function that spans a vector load."""
-    body = re.search(rf"<[^>]*{function}[^>]*>:\n(.*?)\n\n", assembly + "\n\n", re.S)
-    assert body, f"{function} is not in the library"
-    lines = [(int(m[1], 16), m[2].strip()) for m in re.finditer(r"^\s*([0-9a-f]+):\s+(.*)$", body[1], re.M)]
-    loops = []
-    for address, text in lines:
-        jump = re.match(r"j\w+\s+([0-9a-f]+)", text)
-        if jump and int(jump[1], 16) < address:
-            span = [t for a, t in lines if int(jump[1], 16) <= a <= address]
-            if any("mulps" in t or "vfmadd" in t for t in span):
-                loops.append(span)
-    assert loops, f"{function} has no loop"
-    return min(loops, key=len)
-
-
-@pytest.mark.parametrize("isa", LEVELS)
-def test_the_loop_over_k_stays_in_registers(isa: str) -> None:
-    command = ["objdump", "-d", "--no-show-raw-insn", str(library(isa))]
-    assembly = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    tiles = sorted(set(re.findall(r"tile_\d+x\d+", assembly)))
-    assert len(tiles) >= 4
-    for tile in tiles:
-        loop = inner_loop(assembly, f"mycc\\d+{tile}")
-        stack = [line for line in loop if "(%rsp" in line or "(%rbp" in line]
-        assert not stack, f"{tile} for {isa} touches the stack: {stack}"
-        rows, columns = map(int, re.findall(r"\d+", tile))
-        lanes = {"x86-64-v2": 4, "x86-64-v3": 8, "x86-64-v4": 16}[isa]
-        products = sum("vfmadd" in line or "mulps" in line for line in loop)
-        assert products == rows * columns // lanes, f"{tile} for {isa} has {products} products in its loop"
 
 
 def test_every_isa_has_tiles_of_all_row_counts() -> None:

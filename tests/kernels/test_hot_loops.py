@@ -1,0 +1,110 @@
+"""The loops over k of the matrix and convolution tiles, as built for every CPU target: none touches the stack."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from mycc.compiler.build.compile import COMPILE_FLAGS
+from mycc.compiler.build.targets import TARGETS, Target
+from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels
+
+from .gemm_support import HERE, INCLUDE
+
+CPU = [target for target in TARGETS if target.family == "cpu"]
+#: tiles that take every register: a converted vector of 16-bit weights, which no instruction reads from memory, is one
+#: too many; so is the conversion of binary16 without an instruction for it
+FULL = {"x86-64-v2": r"tile_", "x86-64-v3": r"tile_3x32"}
+JUMP = re.compile(r"(?:j\w+|b(?:\.\w+)?|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#\d+,)\s+([0-9a-f]+)\b")
+MULTIPLY_ADD = re.compile(r"v?fmadd\d*ps|vfmadd\w+ps|v?mulps|fmla")
+
+
+def tool(target: Target, name: str) -> str | None:
+    return shutil.which(name if target.arch == "x86_64" else f"{target.arch}-linux-gnu-{name}")
+
+
+def disassembly(target: Target, folder: Path) -> str:
+    """The kernels of gemm_library.cpp, built with the flags of a package for `target`."""
+    compiler, objdump = tool(target, "g++"), tool(target, "objdump")
+    if compiler is None or objdump is None:
+        pytest.skip(f"no compiler for {target.arch}")
+    (folder / "micro_kernels.h").write_text(render_micro_kernels(target.isa))
+    out = folder / "kernels.so"
+    include = [f"-I{path}" for path in (folder, INCLUDE, HERE)]
+    flags = [flag for flag in COMPILE_FLAGS if flag != "-fvisibility=hidden"]  # names to find the tiles by
+    command = [compiler, *flags, *target.flags, *include, "-shared", str(HERE / "gemm_library.cpp")]
+    subprocess.run([*command, "-o", str(out)], check=True)
+    done = subprocess.run([objdump, "-dC", "--no-show-raw-insn", str(out)], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def functions(assembly: str, name: str) -> dict[str, list[tuple[int, str]]]:
+    """Address and text of the instructions of every function whose signature matches."""
+    found = {}
+    for match in re.finditer(rf"^[0-9a-f]+ <([^\n]*\b{name}[^\n]*)>:\n(.*?)(?=^\n|\Z)", assembly, re.M | re.S):
+        lines = re.finditer(r"^\s*([0-9a-f]+):\s+(.*)$", match[2], re.M)
+        found[match[1]] = [(int(line[1], 16), line[2].strip()) for line in lines]
+    return found
+
+
+def innermost_loops(lines: list[tuple[int, str]]) -> list[list[str]]:
+    """What each jump backwards spans, when no other such jump lies in between."""
+    place = {address: i for i, (address, _) in enumerate(lines)}
+    found: list[list[str]] = []
+    start = 0  # behind the last jump backwards
+    for i, (address, text) in enumerate(lines):
+        jump = JUMP.match(text)
+        first = place.get(int(jump[1], 16)) if jump else None
+        if first is None or lines[first][0] >= address:
+            continue
+        if first >= start:
+            found.append([text for _, text in lines[first : i + 1]])
+        start = i + 1
+    return found
+
+
+def multiply_adds(loop: list[str]) -> int:
+    return sum(bool(MULTIPLY_ADD.match(text)) for text in loop)
+
+
+def touches_stack(text: str) -> bool:
+    return bool(re.search(r"\(%rsp|-?0x[0-9a-f]+\(%rbp|\[(?:sp|x29)", text) or re.match(r"(?:push|pop|call)\b", text))
+
+
+@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
+    assembly = disassembly(target, tmp_path)
+    lanes, checked = TILE_SETS[target.isa].lanes, 0
+    for name, lines in functions(assembly, r"(?:tile|runs)_\d+x").items():
+        if re.search("half|bfloat", name) and target.isa in FULL and re.search(FULL[target.isa], name):
+            continue
+        sizes = [int(size) for size in re.findall(r"(?:tile|runs)_([\dx]+)", name)[0].split("x")]
+        products = 1
+        for size in sizes:
+            products *= size
+        loop = max(innermost_loops(lines), key=multiply_adds)
+        stack = [text for text in loop if touches_stack(text)]
+        assert not stack, f"{name} for {target.isa} touches the stack: {stack}"
+        assert multiply_adds(loop) == products // lanes, f"{name} for {target.isa} has another loop: {loop}"
+        checked += 1
+    assert checked > len(TILE_SETS[target.isa].tiles), "the tiles of products in float32 and 16 bits, of convolutions"
+
+
+def test_a_loop_that_spills_is_found() -> None:
+    assembly = """
+0000000000000010 <void mycc::tile_1x16<float>(x)>:
+  10:\tmov    (%rdi),%rax
+  14:\tvfmadd231ps %zmm0,%zmm1,%zmm2
+  18:\tvmovaps %zmm2,-0x40(%rsp)
+  1c:\tjne    14 <f+0x4>
+  20:\tjne    10 <f>
+
+"""
+    ((name, lines),) = functions(assembly, r"tile_\d+x").items()
+    (loop,) = innermost_loops(lines)
+    assert "tile_1x16" in name
+    assert multiply_adds(loop) == 1
+    assert any(map(touches_stack, loop))
