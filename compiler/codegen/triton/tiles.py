@@ -82,31 +82,37 @@ class Shape:
     fixed_k: bool = True
 
 
-def typical(index: Index) -> int:
-    """A size in the middle of its range, on the scale of factors."""
+def typical(index: Index, at: float = 0.5) -> int:
+    """A size within its range; at: 0 is the least, 1 the largest, on the scale of factors."""
     values: dict[str, int] = {}
     for atom in index.atoms():
         if isinstance(atom, Size):
             low = max(atom.lo, 1)
             high = atom.hi if atom.hi is not None else low * 4096
-            values[atom.name] = max(low, round(math.sqrt(low * high)))
+            values[atom.name] = max(low, round(low * (high / low) ** at))
     return max(index.evaluate(values), 1)
 
 
-def gemm_shape(node: Gemm) -> Shape:
+def gemm_shape(node: Gemm, at: float = 0.5) -> Shape:
     *batch, m, n = node.dims
-    batches = math.prod(typical(v.extent) for v in batch)
+    batches = math.prod(typical(v.extent, at) for v in batch)
     size = DTYPES[node.b.buffer.dtype].size
-    columns = typical(n.extent) * (1 + len(node.also))
-    return Shape(typical(m.extent), columns, typical(node.k), batches, size, node.k.constant is not None)
+    columns = typical(n.extent, at) * (1 + len(node.also))
+    return Shape(typical(m.extent, at), columns, typical(node.k, at), batches, size, node.k.constant is not None)
 
 
-def conv_shape(node: Conv) -> Shape:
+def conv_shape(node: Conv, at: float = 0.5) -> Shape:
     n, h, w, c = node.dims
     groups = node.window.groups
-    depth = node.window.kernel[0] * node.window.kernel[1] * typical(node.in_shape[3]) // groups
-    rows = typical(n.extent) * typical(h.extent) * typical(w.extent)
+    depth = math.prod(node.window.kernel) * typical(node.in_shape[-1]) // groups
+    rows = math.prod(typical(v.extent, at) for v in (n, h, w))
     return Shape(rows, typical(c.extent) // groups, depth, groups, DTYPES[node.w.dtype].size)
+
+
+def shapes(node: Gemm | Conv) -> tuple[Shape, ...]:
+    """The shape of a node; of a dynamic one, several within its range: its tile has to do for all."""
+    make = gemm_shape if isinstance(node, Gemm) else conv_shape
+    return tuple(dict.fromkeys(make(node, at) for at in (0.5, 0.75, 1.0)))  # type: ignore[operator]
 
 
 # products ------------------------------------------------------------------------------------------------------------
@@ -138,6 +144,14 @@ FLOAT_TILES = {
 FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
 #: the largest tile in one piece whose sums leave registers for a heavy epilogue
 HEAVY = 128 * 192
+#: tiles for programs that walk: microseconds for each tile, and for each step of k; measured on sm_90
+WALKS = {
+    GemmTile(128, 256, 64, 8, 3, descriptors=True, halves=True): (1.5, 0.68),
+    GemmTile(128, 192, 64, 8, 4, descriptors=True): (1.5, 0.54),
+    GemmTile(128, 128, 64, 8, 4, descriptors=True, flatten=True): (1.2, 0.37),
+}
+#: bytes of the parts of all tiles that programs share
+MAX_WORK = 64 << 20
 SPLITS = (1, 2, 3, 4, 6, 8)
 #: microseconds, fitted likewise: to start a program; from memory to use; to add the parts of a tile, and for each part
 STARTUP, LATENCY, GATHER, GATHER_PART = 0.92, 0.70, 1.33, 0.40
@@ -157,13 +171,33 @@ def gemm_tile(node: Gemm, device: Device) -> GemmTile:
         return known
     if shape.m == 1 and node.dims[-2].extent == ONE:
         return vector_tile(shape, device)
-    return fastest(shape, dtype, device, heavy)
+    walked = _walking_tile(node, shape, device)
+    return walked or fastest(shapes(node), dtype, device, heavy)
+
+
+def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
+    """The tile of programs that walk over many tiles; None where there are few, or no descriptors."""
+    from .gemm import misfit
+
+    enough = shape.m * shape.n >= device.sms * 128 * 64 and shape.k >= 256 and shape.m >= 1024
+    if not device.descriptors or not enough or len(shapes(node)) > 1 or DTYPES[node.b.buffer.dtype].size != 2:
+        return None
+
+    def time(tile: GemmTile) -> float:
+        start, step = WALKS[tile]
+        rounds = -(-(-(-shape.m // tile.m) * -(-shape.n // tile.n)) // device.sms)
+        return rounds * (start + step * -(-shape.k // tile.k))
+
+    fitting = [tile for tile in WALKS if not misfit(node, tile)]
+    return min(fitting, key=time, default=None)
 
 
 def _measured_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
     from .gemm import misfit
     from .measured import measured_gemm
 
+    if len(shapes(node)) > 1:
+        return None  # measured at one size
     known = measured_gemm(shape, node.b.buffer.dtype, device)
     return None if known is None or misfit(replace(node, also=()), known) else known
 
@@ -172,8 +206,7 @@ def _pair_tile(node: Gemm, shape: Shape, dtype: str, device: Device) -> GemmTile
     """Several products in one tile: that of one product with all their columns, which they share."""
     known = _measured_tile(node, shape, device)
     if known is None or known.split > 1 or known.vector:
-        unsplit = (t for t in candidates(shape, dtype, device) if t.split == 1)
-        known = min(unsplit, key=lambda t: (estimate(shape, dtype, t, device), t.m * t.n))
+        known = fastest(shapes(node), dtype, device, splits=(1,))
     width = known.parts[0] // (1 << len(node.also).bit_length())
     return replace(known, n=max(16, width), flatten=False, halves=False)
 
@@ -191,7 +224,7 @@ def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = Fals
     known = measured_time(shape, dtype, device)
     if known is not None:
         return known
-    tiles = (t for t in candidates(shape, dtype, device) if not unsplit or t.split == 1)
+    tiles = candidates(shape, dtype, device, (1,) if unsplit else SPLITS)
     return min(estimate(shape, dtype, t, device) for t in tiles)
 
 
@@ -202,26 +235,38 @@ def conv_tile(node: Conv, device: Device) -> GemmTile:
     shape = conv_shape(node)
     if node.depthwise:
         return depthwise_tile(node)
-    known = measured_conv(shape, node.w.dtype, device)
+    known = measured_conv(shape, node.w.dtype, device) if len(shapes(node)) == 1 else None
     heavy = is_heavy(node)
     if known is not None and not (heavy and known.m * known.n > HEAVY):
         return known
-    return fastest(shape, node.w.dtype, device, heavy)
+    return fastest(shapes(node), node.w.dtype, device, heavy)
 
 
-def fastest(shape: Shape, dtype: str, device: Device, heavy: bool = False) -> GemmTile:
-    """The tile that the model of waves finds fastest; one accumulator, no descriptors. heavy: see is_heavy()."""
-    tiles = (t for t in candidates(shape, dtype, device) if not heavy or t.m * t.n <= HEAVY)
-    return min(tiles, key=lambda t: (estimate(shape, dtype, t, device), t.m * t.n, t.split))
+def fastest(
+    of_shapes: tuple[Shape, ...], dtype: str, device: Device, heavy: bool = False, splits: tuple[int, ...] = SPLITS
+) -> GemmTile:
+    """The tile that the model of waves finds fastest over all shapes; one accumulator, no descriptors.
+
+    heavy: see is_heavy(); splits: those that are allowed.
+    """
+    tiles = dict.fromkeys(t for shape in of_shapes for t in candidates(shape, dtype, device, splits))
+
+    def cost(tile: GemmTile) -> tuple[float, int, int]:
+        times = [math.log(estimate(shape, dtype, tile, device)) for shape in of_shapes]
+        return sum(times), tile.m * tile.n, tile.split
+
+    most = max(s.m * s.n * s.batch for s in of_shapes) * 4
+    allowed = (t for t in tiles if t.split == 1 or most * t.split <= MAX_WORK)
+    return min((t for t in allowed if not heavy or t.m * t.n <= HEAVY), key=cost)
 
 
-def candidates(shape: Shape, dtype: str, device: Device) -> Iterator[GemmTile]:
+def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...] = SPLITS) -> Iterator[GemmTile]:
     """Tiles that are worth a look for a shape."""
     half = uses_tensor_cores(dtype, device)
     for m, n in HALF_TILES if half else FLOAT_TILES:
         if (m > 16 and m >= 2 * shape.m) or (n > 32 and n >= 2 * shape.n) or (dtype == "f32" and m * n > 128 * 128):
             continue
-        for k, split in itertools.product(steps(m, n, shape, half), SPLITS):
+        for k, split in itertools.product(steps(m, n, shape, half), splits):
             if split == 1 or (shape.fixed_k and shape.k >= split * k * 2):
                 stages = max(2, min(4 if half else 3, int(device.shared * 0.9) // ((m + n) * k * shape.size)))
                 yield GemmTile(m, n, k, 8 if m * n >= 128 * (128 if shape.size == 2 else 64) else 4, stages, split)
