@@ -133,8 +133,9 @@ class Model {
     const OutputKind kind(values.items(), values.size(), inputs, functions_->calls);
     const int32_t count = functions_->output_count(model_, entry);
     Outputs outputs(count, functions_->calls);
-    mycc_run_options options{sizeof(mycc_run_options), inputs.place().has_stream, inputs.place().stream, nullptr, nullptr};
-    if (inputs.on_device() && kind.api() && !inputs.place().given) outputs.allocate_by(kind.api(), &options);
+    const Place &where = inputs.place();
+    mycc_run_options options{sizeof(mycc_run_options), where.has_stream, where.stream, nullptr, nullptr};
+    if (inputs.on_device() && kind.api() && !where.given) outputs.allocate_by(kind.api(), &options);
     int status;
     {
       py::gil_scoped_release unlocked;
@@ -250,9 +251,10 @@ class Library {
   std::unique_ptr<Model> load_file(const py::object &path, int32_t threads, bool check_full, const py::object &target,
                                    const py::object &device, const py::object &launch) const {
     const std::string name = py::bytes(py::module_::import("os").attr("fsencode")(path));
-    return load(threads, check_full, target, device, launch, py::object(), [&](const mycc_load_options &options, mycc_model **model) {
+    auto load_file = [&](const mycc_load_options &options, mycc_model **model) {
       return functions_->load_file(name.c_str(), &options, model);
-    });
+    };
+    return load(threads, check_full, target, device, launch, py::object(), load_file);
   }
 
   std::unique_ptr<Model> load_memory(const py::object &data, int32_t threads, bool check_full, const py::object &target,
@@ -262,9 +264,10 @@ class Library {
     if (!view) throw py::error_already_set();
     const Py_buffer *buffer = PyMemoryView_GET_BUFFER(view.ptr());
     if (!PyBuffer_IsContiguous(buffer, 'C')) raise(MYCC_ERROR_LOAD, "the package's bytes have to be contiguous");
-    return load(threads, check_full, target, device, launch, view, [&](const mycc_load_options &options, mycc_model **model) {
+    auto load_memory = [&](const mycc_load_options &options, mycc_model **model) {
       return functions_->load_memory(buffer->buf ? buffer->buf : "", size_t(buffer->len), &options, model);
-    });
+    };
+    return load(threads, check_full, target, device, launch, view, load_memory);
   }
 
  private:

@@ -41,8 +41,8 @@ const char *text_of(cuda::Result result) {
 
 const char *find_functions(const CodeImage &library) {
   const char *missing = nullptr;
-#define MYCC_CUDA_FIND(name, symbol, parameters)                          \
-  *reinterpret_cast<void **>(&api.name) = find_symbol(library, symbol);         \
+#define MYCC_CUDA_FIND(name, symbol, parameters)                        \
+  *reinterpret_cast<void **>(&api.name) = find_symbol(library, symbol); \
   if (!api.name && !missing) missing = symbol;
   MYCC_CUDA_FUNCTIONS(MYCC_CUDA_FIND)
 #undef MYCC_CUDA_FIND
@@ -171,8 +171,9 @@ int gpu_fail(int code, cuda::Result result, const char *format, ...) {
   va_end(arguments);
   const char *hint = "";
   if (result >= cuda::kFirstSticky && result <= cuda::kLastSticky)
-    hint = "\n  A kernel of this process has failed, and its context is lost: start the process again. Loaded with "
-           "launch=\"debug\", the package says which kernel it was.";
+    hint =
+        "\n  A kernel of this process has failed, and its context is lost: start the process again. Loaded with "
+        "launch=\"debug\", the package says which kernel it was.";
   if (result == cuda::kUnsupportedPtx)
     hint = "\n  The driver is older than this PTX: update it, or compile the model for the device's own chip.";
   return fail(code, "%s: %s (%s)%s", doing, name_of(result), text_of(result), hint);

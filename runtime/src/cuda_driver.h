@@ -21,8 +21,8 @@ struct GpuDevice {
   // Filled by open_device().
   cuda::Device handle = 0;
   cuda::Context context = nullptr;
-  cuda::Pool pool = nullptr;      // of outputs; NULL: the device has none
-  cuda::Stream reclaim = nullptr; // on which outputs are given back
+  cuda::Pool pool = nullptr;       // of outputs; NULL: the device has none
+  cuda::Stream reclaim = nullptr;  // on which outputs are given back
 };
 
 // The functions of the driver; opens it at the first call. NULL: gpu_problem() says why.

@@ -155,8 +155,9 @@ constexpr unsigned char kEdgeDependent = 1, kPortDependent = 1;
      int, int))
 
 // Functions of later drivers; NULL where the driver has none.
-#define MYCC_CUDA_LATER_FUNCTIONS(X) \
-  X(graph_typed_edges, "cuGraphAddDependencies_v2", (Graph, const GraphNode *, const GraphNode *, const GraphEdge *, size_t))
+#define MYCC_CUDA_LATER_FUNCTIONS(X)                                  \
+  X(graph_typed_edges, "cuGraphAddDependencies_v2",                  \
+    (Graph, const GraphNode *, const GraphNode *, const GraphEdge *, size_t))
 
 struct Api {
 #define MYCC_CUDA_MEMBER(name, symbol, parameters) Result(*name) parameters;

@@ -73,22 +73,22 @@ class GpuCall : public Call {
   cuda::Stream own_stream_ = nullptr;  // of calls that name none
   cuda::Event done_ = nullptr;         // after the last work of this state
   unsigned long long last_stream_ = 0;
-  bool in_flight_ = false;             // the last work may not be done
+  bool in_flight_ = false;  // the last work may not be done
 
-  cuda::Stream stream_ = nullptr;      // of this call
+  cuda::Stream stream_ = nullptr;  // of this call
   bool outputs_on_host_ = false, copies_ = false;
   DeviceMemory arena_memory_, zeros_, scratch_memory_, dense_memory_;
-  size_t zeros_clean_ = 0;             // bytes of zeros_ that are zero
+  size_t zeros_clean_ = 0;  // bytes of zeros_ that are zero
   size_t dense_bytes_ = 0, staged_bytes_ = 0;
   size_t *input_places_ = nullptr, *output_places_ = nullptr;  // in dense_memory_; kNowhere: they are where they belong
   int64_t *output_bytes_ = nullptr;
-  void *pinned_ = nullptr;             // host memory for small copies
+  void *pinned_ = nullptr;  // host memory for small copies
   size_t pinned_bytes_ = 0;
-  int32_t *status_ = nullptr;          // a word for each entry point, in host memory that the device writes
+  int32_t *status_ = nullptr;  // a word for each entry point, in host memory that the device writes
   cuda::Address status_address_ = 0;
 
-  GpuShape *shapes_ = nullptr;         // the latest first
-  int32_t number_ = 0;                 // kernel of the entry point whose launches come
+  GpuShape *shapes_ = nullptr;  // the latest first
+  int32_t number_ = 0;          // kernel of the entry point whose launches come
 };
 
 // An output of the runtime in the memory of a device.

@@ -14,7 +14,8 @@ size_t aligned(size_t offset, size_t alignment) { return (offset + alignment - 1
 bool same_map(const mycc_tensor_map &a, const mycc_tensor_map &b) {
   if (a.address != b.address || a.element != b.element || a.swizzle != b.swizzle || a.rank != b.rank) return false;
   for (int32_t d = 0; d < a.rank; ++d)
-    if (a.box[d] != b.box[d] || a.sizes[d] != b.sizes[d] || (d + 1 < a.rank && a.strides[d] != b.strides[d])) return false;
+    if (a.box[d] != b.box[d] || a.sizes[d] != b.sizes[d] || (d + 1 < a.rank && a.strides[d] != b.strides[d]))
+      return false;
   return true;
 }
 
@@ -107,9 +108,9 @@ int GpuLaunches::tensor_map(void *map, const mycc_tensor_map &tensor) {
       if (d > 0) strides[d - 1] = uint64_t(tensor.strides[from]);
     }
     constexpr int kNoInterleave = 0, kPromote128 = 2, kZeros = 0;
-    cuda::Result result = model_.api->encode_tiled(map, tensor.element, uint32_t(rank),
-                                                   const_cast<void *>(tensor.address), sizes, strides, box, steps,
-                                                   kNoInterleave, tensor.swizzle, kPromote128, kZeros);
+    cuda::Result result =
+        model_.api->encode_tiled(map, tensor.element, uint32_t(rank), const_cast<void *>(tensor.address), sizes,
+                                 strides, box, steps, kNoInterleave, tensor.swizzle, kPromote128, kZeros);
     if (result != cuda::kSuccess) return gpu_fail(MYCC_ERROR_RUN, result, "a tensor map of %d dimensions", rank);
     known.tensor = tensor;
     memcpy(known.map, map, sizeof known.map);
@@ -129,7 +130,8 @@ int GpuLaunches::finish(cuda::Address scratch) {
       if (set_value(launch.values + code.offsets[code.row->n_params], &place, 8)) launch.changed = true;
     }
     if (recorded_) continue;
-    for (int32_t i = 0; i < code.n_values; ++i) params_[launch.params + size_t(i)] = &values_[launch.values + code.offsets[i]];
+    for (int32_t i = 0; i < code.n_values; ++i)
+      params_[launch.params + size_t(i)] = &values_[launch.values + code.offsets[i]];
   }
   recorded_ = true;
   return MYCC_OK;
@@ -152,7 +154,8 @@ int GpuLaunches::issue(cuda::Stream stream, const mycc_entry &entry, bool wait) 
                                     stream,
                                     early ? &dependent : nullptr,
                                     early ? 1u : 0u};
-    cuda::Result result = model_.api->launch(&config, model_.kernels[launch.kernel].function, &params_[launch.params], nullptr);
+    cuda::Result result =
+        model_.api->launch(&config, model_.kernels[launch.kernel].function, &params_[launch.params], nullptr);
     if (result == cuda::kSuccess && wait) result = model_.api->stream_synchronize(stream);
     if (result != cuda::kSuccess)
       return gpu_fail(MYCC_ERROR_RUN, result, "%s: kernel %d (%s)", entry.name, launch.number, row.name);
@@ -314,7 +317,8 @@ int GpuLaunches::profile(cuda::Stream stream, const mycc_entry &entry, int32_t r
   for (int32_t i = 0; i < entry.n_kernels; ++i) sum += nanoseconds[i];
   const int64_t surplus = whole > 0 && sum > whole ? (sum - whole) / int64_t(launches_.size()) : 0;
   for (int32_t i = 0; i < entry.n_kernels; ++i) {
-    const int64_t least = nanoseconds[i] / 8, shorter = nanoseconds[i] - surplus;  // of a short kernel something remains
+    const int64_t least = nanoseconds[i] / 8,
+                  shorter = nanoseconds[i] - surplus;  // of a short kernel something remains
     nanoseconds[i] = (shorter > least ? shorter : least) / runs;
   }
   return MYCC_OK;

@@ -9,12 +9,12 @@ namespace mycc::runtime {
 // A launch of the list. Its values lie in the list's memory.
 struct GpuLaunch {
   int32_t kernel;
-  int32_t number;           // kernel of the entry point, for messages and profiles
+  int32_t number;  // kernel of the entry point, for messages and profiles
   unsigned grid[3];
-  size_t values;            // where its values begin
-  size_t params;            // where its pointers to values begin
-  size_t scratch;           // where its scratch begins in the call's scratch memory
-  bool changed;             // its values differ from the executable graph's
+  size_t values;   // where its values begin
+  size_t params;   // where its pointers to values begin
+  size_t scratch;  // where its scratch begins in the call's scratch memory
+  bool changed;    // its values differ from the executable graph's
 };
 
 // A tensor map that was asked for, and the answer.
@@ -39,17 +39,17 @@ class GpuLaunches {
   int finish(cuda::Address scratch);
 
   size_t size() const { return launches_.size(); }
-  // Issue all launches to a stream. `entry` names the entry point in messages. issue(): one by one; with `wait`, each is
-  // waited for, so that a failure names its kernel.
+  // Issue all launches to a stream. `entry` names the entry point in messages. issue(): one by one; with `wait`, each
+  // is waited for, so that a failure names its kernel.
   int issue(cuda::Stream stream, const mycc_entry &entry, bool wait);
   int issue_graph(cuda::Stream stream, const mycc_entry &entry);
   bool has_graph() const { return exec_ != nullptr; }
   int build_graph(const mycc_entry &entry);
   int update_graph(const mycc_entry &entry);
 
-  // Nanoseconds of each kernel of the entry point, averaged over `runs` runs: events between the launches of a graph. An
-  // event takes time of its own and keeps kernels from overlapping; by what the times are too long in all, against the
-  // graph without events, each is made shorter.
+  // Nanoseconds of each kernel of the entry point, averaged over `runs` runs: events between the launches of a graph.
+  // An event takes time of its own and keeps kernels from overlapping; by what the times are too long in all, against
+  // the graph without events, each is made shorter.
   int profile(cuda::Stream stream, const mycc_entry &entry, int32_t runs, int64_t *nanoseconds);
 
  private:

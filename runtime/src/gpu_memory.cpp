@@ -82,7 +82,8 @@ int gpu_tensor_wait(const mycc_tensor &tensor, cuda::Stream stream) {
 
 int gpu_tensor_to_device(mycc_model &model, const mycc_tensor &source, mycc_tensor *target) {
   int64_t bytes;
-  if (!is_host(source) || !is_dense(source) || !dense_bytes(source.shape, source.ndim, dtype_bytes(source.dtype), &bytes))
+  if (!is_host(source) || !is_dense(source) ||
+      !dense_bytes(source.shape, source.ndim, dtype_bytes(source.dtype), &bytes))
     return fail(MYCC_ERROR_INPUT, "only a dense tensor in host memory is copied to a device");
   if (!model.gpu) {
     if (!allocate_output(source.dtype, source.shape, source.ndim, bytes, target)) return out_of_memory(size_t(bytes));

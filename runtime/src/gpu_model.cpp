@@ -76,7 +76,8 @@ int prepare_function(GpuModel *model, const mycc_gpu_kernel &row, const char *la
   api.function_cache(function, cuda::kCachePreferShared);  // a wish
   cuda::Result result = api.function_set(function, cuda::kFunctionDynamicShared, row.shared);
   if (result != cuda::kSuccess)
-    return gpu_fail(MYCC_ERROR_LOAD, result, "%s: kernel %s gets no %d bytes of shared memory", label, row.name, row.shared);
+    return gpu_fail(MYCC_ERROR_LOAD, result, "%s: kernel %s gets no %d bytes of shared memory", label, row.name,
+                    row.shared);
   return MYCC_OK;
 }
 
@@ -207,8 +208,8 @@ int gpu_rank(const char *target, const GpuDevice &device) {
 int gpu_open_model(GpuModel *model, const Archive &archive, const char *label, const Manifest &manifest,
                    const TargetInfo &target, const uint8_t *data, size_t size, Region *region) {
   const mycc_gpu_program &program = *model->program;
-  if (program.weights_begin < 0 || program.weights_begin > program.weights_end || uint64_t(program.weights_end) > size ||
-      program.weights_begin % 64)
+  if (program.weights_begin < 0 || program.weights_begin > program.weights_end ||
+      uint64_t(program.weights_end) > size || program.weights_begin % 64)
     return damaged(label, target.library.data, "its part of the weights makes no sense");
   if (int status = gpu_open(*model->device)) return status;
   CurrentDevice current(*model->device);

@@ -1,4 +1,5 @@
-// gpu_model.h: what a loaded package holds on a GPU: its kernels, and weights that all models of the same package share.
+// gpu_model.h: what a loaded package holds on a GPU: its kernels, and weights that all models of the same package
+// share.
 #pragma once
 
 #include "cuda_driver.h"
@@ -45,8 +46,8 @@ struct GpuModel {
 int gpu_rank(const char *target, const GpuDevice &device);
 bool is_gpu_target(const char *target);
 
-// Loads the kernels and the weights onto the device. `data`: the weights' tensor data, `size` bytes of it. On failure the
-// model is to be closed all the same.
+// Loads the kernels and the weights onto the device. `data`: the weights' tensor data, `size` bytes of it. On failure
+// the model is to be closed all the same.
 int gpu_open_model(GpuModel *model, const Archive &archive, const char *label, const Manifest &manifest,
                    const TargetInfo &target, const uint8_t *data, size_t size, Region *region);
 void gpu_close_model(GpuModel *model);

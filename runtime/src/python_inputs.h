@@ -133,7 +133,8 @@ inline void Inputs::import(PyObject *value, size_t index) {
     if (tensor.device_type != dlpack::kCuda && tensor.device_type != dlpack::kCudaManaged) return;
     if (place_.gpu && !place_.has_stream) {
       place_.has_stream = true;
-      if (type.api->current_stream(tensor.device_type, tensor.device_id, &place_.stream) != 0) throw py::error_already_set();
+      const int failed = type.api->current_stream(tensor.device_type, tensor.device_id, &place_.stream);
+      if (failed) throw py::error_already_set();
     }
     note_device(index);
     if (!dense(tensor)) make_contiguous(value, index);
@@ -154,8 +155,8 @@ inline void Inputs::note_device(size_t index) {
   on_device_ = true;
 }
 
-// A strided tensor on the device as a dense one, by its own framework on the stream of the call. False: it stays as it is,
-// and the runtime says what is wrong with it.
+// A strided tensor on the device as a dense one, by its own framework on the stream of the call. False: it stays as it
+// is, and the runtime says what is wrong with it.
 inline bool Inputs::make_contiguous(PyObject *value, size_t index) {
   py::handle object(value);
   if (!place_.gpu || place_.given || !py::hasattr(object, "contiguous")) return false;

@@ -50,7 +50,7 @@ Kind *export_tensor(mycc_tensor *source, decltype(&mycc_tensor_free) free_tensor
   return &made->managed;
 }
 
-// An array of the runtime for those who speak DLPack: other frameworks, bfloat16, which numpy lacks, and arrays on a GPU.
+// An array of the runtime for those who speak DLPack: other frameworks, bfloat16, which numpy lacks, arrays on a GPU.
 class DlpackOutput {
  public:
   DlpackOutput(mycc_tensor *tensor, const TensorCalls &calls) : shared_(new Shared{*tensor, calls}) {
@@ -215,8 +215,8 @@ class OutputKind {
   py::object importer_;
 };
 
-// The outputs of a run; those that no Python object took over are freed. On a GPU the framework of the inputs may allocate
-// them: then their memory is a part of its own, in the order of its stream.
+// The outputs of a run; those that no Python object took over are freed. On a GPU the framework of the inputs may
+// allocate them: then their memory is a part of its own, in the order of its stream.
 class Outputs {
  public:
   Outputs(int32_t count, const TensorCalls &calls) : count_(count), calls_(calls) {

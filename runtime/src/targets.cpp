@@ -104,17 +104,19 @@ class Chooser {
       return fail(MYCC_ERROR_LOAD, "%s: the target %s does not run here: this CPU runs code up to %s", label_,
                   wanted_.target, cpu_best_isa());
     if (named && named->gpu != wanted_.gpu)
-      return fail(MYCC_ERROR_LOAD, "%s: the target %s does not run on the device that was asked for", label_, wanted_.target);
+      return fail(MYCC_ERROR_LOAD, "%s: the target %s does not run on the device that was asked for", label_,
+                  wanted_.target);
     bool only_gpu = true, only_cpu = true;
-    for (int32_t i = 0; i < manifest_.n_targets; ++i)
-      (manifest_.targets[i].gpu ? only_cpu : only_gpu) = false;
+    for (int32_t i = 0; i < manifest_.n_targets; ++i) (manifest_.targets[i].gpu ? only_cpu : only_gpu) = false;
     if (!wanted_.gpu || only_cpu) {
       if (!wanted_.cpu)
-        return fail(MYCC_ERROR_LOAD, "%s has no code for a GPU; it holds %s\n  Compile the model with --target cuda.", label_,
-                    held_.text());
-      return fail(MYCC_ERROR_LOAD,
-                  "%s has no code for this CPU, which runs code up to %s; it holds %s\n  Compile the model with --target "
-                  "cpu:%s.", label_, cpu_best_isa(), held_.text(), cpu_best_isa());
+        return fail(MYCC_ERROR_LOAD, "%s has no code for a GPU; it holds %s\n  Compile the model with --target cuda.",
+                    label_, held_.text());
+      return fail(
+          MYCC_ERROR_LOAD,
+          "%s has no code for this CPU, which runs code up to %s; it holds %s\n  Compile the model with --target "
+          "cpu:%s.",
+          label_, cpu_best_isa(), held_.text(), cpu_best_isa());
     }
     Line there;
     if (gpu_count() == 0)
@@ -122,10 +124,10 @@ class Chooser {
     else
       list_devices(&there);
     if (only_gpu || !wanted_.cpu)
-      return fail(MYCC_ERROR_LOAD, "%s has no code for this machine's GPUs; it holds %s, and %s%s", label_, held_.text(),
-                  there.text(), hint());
-    return fail(MYCC_ERROR_LOAD, "%s has no code for this machine; it holds %s, this CPU runs code up to %s, and %s", label_,
-                held_.text(), cpu_best_isa(), there.text());
+      return fail(MYCC_ERROR_LOAD, "%s has no code for this machine's GPUs; it holds %s, and %s%s", label_,
+                  held_.text(), there.text(), hint());
+    return fail(MYCC_ERROR_LOAD, "%s has no code for this machine; it holds %s, this CPU runs code up to %s, and %s",
+                label_, held_.text(), cpu_best_isa(), there.text());
   }
 
   const char *hint() {

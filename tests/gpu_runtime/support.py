@@ -6,7 +6,6 @@ import ctypes
 import functools
 import os
 import subprocess
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +18,11 @@ from mycc.runtime.dlpack import DataType, ManagedTensor, _capsule_new, _Destruct
 from mycc.runtime.errors import InputError, LoadError, RunError
 
 from ..runtime.packages import ISA, ROOT, Draft, entry, symbol
-from ..runtime.packages import compile_program as compile_cpu_program
 
 HERE = Path(__file__).parent
 LIBRARY = Path(_binding.__file__).with_name("libmycc.so")
 IMAGE = b"fake sm_90 scale scale_dependent add gather count mapped crash scale_large\0"
+X = np.arange(24, dtype=np.float32)
 N = [symbol("n", 0, 1 << 20)]
 ENTRIES = [
     entry("affine", [("x", "f32", ["batch", 4])], [("y", "f32", ["batch", 4])], [symbol("batch", 0, 64)]),
@@ -81,11 +80,6 @@ def package(
         names = {"library": f"lib/{ISA}/model.so", "loader": "", "glibc": "2.17"}
         rows.append({"target": f"cpu:{ISA}", "family": "cpu", "isa": ISA, **names})
     return Draft(b"", isas=[], changes={"targets": rows, "entry_points": ENTRIES} | changes, extra=members).build()
-
-
-def compile_cpu(out: Path) -> bytes:
-    """A model.so with the same entry points for the CPU: gpu_program.c has no kernels there, only its sizes count."""
-    return compile_program(out)
 
 
 # ---- processes of their own: a driver is opened once
@@ -241,6 +235,16 @@ def refused(error: type[Exception], action: Callable[[], Any]) -> str:
 
 
 __all__ = [
-    "ENTRIES", "IMAGE", "NAMES", "DeviceArray", "Driver", "Loaded", "build_driver", "compile_cpu",
-    "compile_cpu_program", "compile_program", "in_child", "package", "refused", "sys",
+    "ENTRIES",
+    "IMAGE",
+    "NAMES",
+    "DeviceArray",
+    "Driver",
+    "Loaded",
+    "X",
+    "build_driver",
+    "compile_program",
+    "in_child",
+    "package",
+    "refused",
 ]  # fmt: skip
