@@ -204,7 +204,7 @@ def conv_probe(
     w_shape = (kh * kw, channels) if depthwise else (out, kh * kw, channels // window.groups)
     w = make.buffer("w", *w_shape, kind="const")
     y = make.buffer("y", n, oh, ow, out)
-    dims = tuple(Var(name, as_index(e)) for name, e in zip("nhwc", (n, oh, ow, out), strict=True))
+    dims = _loops(n=n, h=oh, w=ow, c=out)
     place = ZERO
     for v in dims:
         place = place * v.extent + of(v)
@@ -264,7 +264,7 @@ def attention_probe(
     k = make.buffer("k", b, n, groups, head)
     v = make.buffer("v", b, n, groups, value)
     y = make.buffer("y", b, m, heads, value)
-    dims = tuple(Var(name, as_index(e)) for name, e in zip("bhmd", (b, heads, m, value), strict=True))
+    dims = _loops(b=b, h=heads, m=m, d=value)
     key = Var("key", n)
     score: Expr | None = None
     if mask == "bool":
@@ -318,6 +318,10 @@ def _activation(name: str, value: Expr) -> Expr:
 
 def _f32(load: Load) -> Expr:
     return load if load.dtype == "f32" else Call("cast", (load,), "f32")
+
+
+def _loops(**extents: IndexLike) -> tuple[Var, ...]:
+    return tuple(Var(name, as_index(extent)) for name, extent in extents.items())
 
 
 def _dense(shape: tuple[Index, ...]) -> tuple[Index, ...]:

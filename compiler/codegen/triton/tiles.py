@@ -111,8 +111,8 @@ def conv_shape(node: Conv, at: float = 0.5) -> Shape:
 
 def shapes(node: Gemm | Conv) -> tuple[Shape, ...]:
     """The shape of a node; of a dynamic one, several within its range: its tile has to do for all."""
-    make = gemm_shape if isinstance(node, Gemm) else conv_shape
-    return tuple(dict.fromkeys(make(node, at) for at in (0.5, 0.75, 1.0)))  # type: ignore[operator]
+    found = (gemm_shape(node, at) if isinstance(node, Gemm) else conv_shape(node, at) for at in (0.5, 0.75, 1.0))
+    return tuple(dict.fromkeys(found))
 
 
 # products ------------------------------------------------------------------------------------------------------------
