@@ -9,13 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.expr import Expr, IndexValue, Load, cast
-from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of
+from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of, product
+from ..ir.nodes import Attention, Conv, Gemm
 from .builder import call, compare, number, size_value, where
 from .constants import Panels
 from .context import Context
 from .create import filled
 from .registry import row
 from .tensor import Tensor, slice_dim, unsqueeze
+
+#: parts of a concatenation that a GPU's kernel chooses between for each element
+MAX_CHOSEN = 4
 
 
 def indirect(value: Expr, extent: Index, wrap: bool) -> Index:
@@ -97,6 +101,8 @@ def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     parts = [t for t in tensors if not (t.rank == 1 and t.shape[0] == ZERO and len(shape) != 1)]
     axis = ctx.axis(dim, len(shape))
     first = max(parts, key=lambda t: t.strided is not None)
+    if ctx.builder.family == "cuda" and _chosen_by_place(ctx, parts, axis):
+        return ctx.builder.map(shape, dtype, lambda i: _part_at(parts, axis, i, dtype), first.memory_order())
     out = ctx.builder.temp(shape, dtype, first.memory_order())
     start = ZERO
     for t in parts:
@@ -104,6 +110,30 @@ def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         ctx.builder.map(piece.shape, dtype, _cast_reader(t, dtype), out=piece)
         start = start + t.shape[axis]
     return out
+
+
+def _chosen_by_place(ctx: Context, parts: Sequence[Tensor], axis: int) -> bool:
+    """Whether one kernel chooses the part of each element: few parts, none of which a matrix kernel stores in place."""
+    if not 1 < len(parts) <= MAX_CHOSEN or not all((t.shape[axis] - 1).nonnegative() for t in parts):
+        return False
+    stored = {b for node in ctx.builder.nodes if isinstance(node, (Gemm, Conv, Attention)) for b in node.writes()}
+    whole = [t.strided.buffer for t in parts if t.strided and t.strided.buffer.size == product(t.shape)]
+    return not any(buffer in stored for buffer in whole)
+
+
+def _part_at(parts: Sequence[Tensor], axis: int, i: list[Index], dtype: str) -> Expr:
+    """The element of a concatenation at i: of each part the nearest one, and the choice between them."""
+    end = sum((t.shape[axis] for t in parts), ZERO)
+    value: Expr | None = None
+    for t in reversed(parts):
+        n = t.shape[axis]
+        end = end - n
+        place = maximum(minimum(i[axis] - end, n - 1), ZERO)
+        own = cast(t.at([*i[:axis], place, *i[axis + 1 :]]), dtype)
+        inside = compare("lt", IndexValue(i[axis]), size_value(end + n, "i64"))
+        value = own if value is None else where(inside, own, value)
+    assert value is not None
+    return value
 
 
 def _cast_reader(t: Tensor, dtype: str) -> Any:

@@ -21,7 +21,7 @@ Arithmetic on f16 and bf16 is done in float32: loads widen, and a value is round
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.dtypes import DTYPES
@@ -29,6 +29,7 @@ from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load
 from ...ir.index import Atom, Binary, Index, Indirect, Size, Var
 from ...ir.nodes import Store
 from ...ir.ops import OPS, Precedence, Printed, Spelling, spell
+from .facts import facts, plain
 from .kernel import TL_DTYPE
 from .scope import LAUNCH, STATUS, TritonScope, fits_int32
 
@@ -85,6 +86,8 @@ class TritonEmitter:
     _axes: dict[Expr, Axes] = field(default_factory=dict)
     _indirect: dict[Indirect, str] = field(default_factory=dict)
     _names: int = 0
+    #: the branches of `where` around what is printed: facts, the condition's text and axes
+    _within: tuple[tuple[tuple[Index, ...], str, Axes], ...] = ()
 
     # entry points ----------------------------------------------------------------------------------------------------
     def count_uses(self, expressions: Iterable[Expr]) -> None:
@@ -216,7 +219,7 @@ class TritonEmitter:
         if e.op in COMPARISONS and (narrow := self._narrow_comparison(e)) is not None:
             return narrow
         row = OPS[e.op]
-        operands = [self._print(a) for a in e.args]
+        operands = self._branches(e) if e.op == "where" else [self._print(a) for a in e.args]
         spelling = row.triton_spelling
         if e.args and DTYPES[e.args[-1].dtype].kind == "f":
             spelling = FLOAT_FORMS.get(e.op, spelling)
@@ -230,6 +233,23 @@ class TritonEmitter:
         pairs = zip(operands, spelling.operands, strict=True)
         texts = [o.text if o.precedence >= needed else f"({o.text})" for o, needed in pairs]
         return Printed(spelling.pattern.format(*texts), spelling.precedence)
+
+    def _branches(self, e: Call) -> list[Printed]:
+        """The operands of `where`; loads that only one side wants are masked rather than clamped."""
+        condition = self._print(e.args[0])
+        printed = [condition]
+        for arg, holds in ((e.args[1], True), (e.args[2], False)):
+            known = facts(e.args[0], holds)
+            if not self.axes(e.args[0]) or not any(plain(load.index, known) != load.index for load in arg.loads):
+                printed.append(self._print(arg))
+                continue
+            condition = printed[0] = self._done[e.args[0]] = self._name(condition)
+            text = condition.text if holds else f"~{condition.text}"
+            before, done = self._within, dict(self._done)
+            self._within = (*before, (tuple(known), text, self.axes(e.args[0])))
+            printed.append(self._print(arg))
+            self._within, self._done = before, done
+        return printed
 
     def _narrow_comparison(self, e: Call) -> Printed | None:
         """Positions are compared as they are, without becoming 64-bit values."""
@@ -266,13 +286,19 @@ class TritonEmitter:
         known = self.known.get((e.buffer, e.index))
         if known is not None:
             return Printed(known.text)
-        pointer = _plus(self.scope.buffer(e.buffer), self.index(e.index))
-        text = f"tl.load({pointer}{self._mask(self.index_axes(e.index))})"
+        index, masks = e.index, []
+        for known, condition, axes in self._within:
+            moved = plain(index, known)
+            if moved != index and set(axes) <= set(self.index_axes(e.index)):
+                index = moved
+                masks.append(condition)
+        pointer = _plus(self.scope.buffer(e.buffer), self.index(index))
+        text = f"tl.load({pointer}{self._mask(self.index_axes(e.index), masks)})"
         compute = DTYPES[e.buffer.dtype].compute
         return Printed(text if compute == e.buffer.dtype else f"{text}.to({TL_DTYPE[compute]})")
 
-    def _mask(self, axes: Axes) -> str:
-        needed = [self.masks[a] for a in axes if self.masks.get(a)]
+    def _mask(self, axes: Axes, more: Sequence[str] = ()) -> str:
+        needed = [*(self.masks[a] for a in axes if self.masks.get(a)), *more]
         return f", mask={' & '.join(needed)}" if needed else ""
 
     # indices ---------------------------------------------------------------------------------------------------------
