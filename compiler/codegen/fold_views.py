@@ -16,11 +16,11 @@ from .statements import emit_stores, lanes_view
 from .views import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, Loop, RowFold
 
 #: elements of a row that its four accumulators fold in a run
-PIECE = 4096
+PIECE = 1024
 #: a reduction of fewer rows than this keeps its accumulators in registers
 LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
-BLOCK_COLUMNS, BLOCK_ROWS = 1024, 256
+BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}

@@ -16,6 +16,7 @@ from .memory import MemoryPlan, plan_memory
 from .names import kernel_name
 from .nest import MAX_LOCAL_BYTES, fuse_rows
 from .pairs import fuse_pairs
+from .partial import split_reductions
 from .pieces import split_at_pieces
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
@@ -60,6 +61,7 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Fami
             fuse_epilogues(graph, remarks)
         if family == "cpu":
             split_at_pieces(graph, remarks)
+            split_reductions(graph)
         elif options.epilogues:
             fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows

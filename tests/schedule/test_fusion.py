@@ -118,6 +118,13 @@ def test_a_concatenation_that_is_read_twice_is_stored() -> None:
     assert len(s.program.nodes) == 2
 
 
+def test_long_reductions_to_few_elements_are_split() -> None:
+    assert kinds(scheduled(lambda a: a.sum(), torch.randn(1024, 512))) == [Reduce, Reduce]
+    assert kinds(scheduled(lambda a: a.sum(0), torch.randn(65536, 8))) == [Reduce, Reduce]
+    assert kinds(scheduled(lambda a: a.sum(-1), torch.randn(1024, 512))) == [Reduce]  # rows enough for all threads
+    assert kinds(scheduled(lambda a: a.sum(), torch.randn(509, 521))) == [Reduce]  # no divisor fits
+
+
 def test_rope_is_one_kernel() -> None:
     def rope(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         return q * cos + torch.cat([-q[..., 16:], q[..., :16]], -1) * sin

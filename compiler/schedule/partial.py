@@ -1,0 +1,68 @@
+"""Long reductions to few elements: folded in pieces that run in parallel, and then over the pieces.
+
+    s = sum over i:I, j of x[i, j]      ->      p[k]  = sum over i:I/K, j of x[k*I/K + i, j]      k:K
+                                                s     = sum over k of p[k]
+
+The pieces depend on the sizes alone, so that the result has the same bits at any number of threads; and sums keep more
+of their digits. Sizes that are not known yet, or have no fitting divisor, are left as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.expr import Load, substitute
+from ..ir.index import Index, Var, as_index, of, product
+from ..ir.nodes import Buffer, Fold, Map, Origin, Reduce, Store
+from .graph import NodeGraph
+from .loops import SCALAR_FOLDS, vector_loop
+
+#: a reduction of at least so many elements is worth a second kernel
+LEAST_ELEMENTS = 1 << 18
+#: tasks that are enough, and pieces that are too many
+ENOUGH_TASKS, MOST_PIECES = 16, 64
+#: columns of a task that folds rows of memory (codegen/fold_views.py)
+COLUMNS = 1024
+
+
+def split_reductions(graph: NodeGraph) -> None:
+    for node in list(graph.nodes):
+        if isinstance(node, Reduce) and not any(f.op in SCALAR_FOLDS for f in node.folds):
+            pieces = _pieces(node)
+            if pieces > 1:
+                graph.replace_by(node, _split(graph, node, pieces))
+
+
+def _pieces(node: Reduce) -> int:
+    """How many pieces of the outermost reduced loop; 1: leave it whole."""
+    kept, reduced = node.extent.constant, product(v.extent for v in node.rdims).constant
+    first = node.rdims[0].extent.constant if node.rdims else None
+    if kept is None or reduced is None or first is None or kept * reduced < LEAST_ELEMENTS:
+        return 1
+    tasks, vector = kept, vector_loop(node)
+    if vector in node.dims and vector is not None:
+        width = vector.extent.constant or 1
+        tasks = kept // width * -(-width // COLUMNS)
+    if tasks >= ENOUGH_TASKS or kept * MOST_PIECES > reduced:
+        return 1
+    return max(d for d in range(1, MOST_PIECES // tasks + 1) if first % d == 0)
+
+
+def _split(graph: NodeGraph, node: Reduce, pieces: int) -> list[Reduce | Map]:
+    outer, rest = node.rdims[0], node.rdims[1:]
+    piece = Var(f"{outer.name}_piece", as_index(pieces))
+    inner = Var(f"{outer.name}_in", outer.extent // as_index(pieces))
+    moved = {outer: of(piece) * inner.extent + of(inner)}
+    place, stride = as_index(0), as_index(1)
+    for v in reversed(node.dims):
+        place, stride = place + of(v) * stride, stride * v.extent
+    at: Index = of(piece) * stride + place
+    folds = tuple(replace(f, value=substitute(f.value, moved)) for f in node.folds)
+    partial = [
+        Buffer(f"{node.stores[0].buffer.name}_pieces{i or ''}", f.acc.dtype, stride * pieces, "temp")
+        for i, f in enumerate(node.folds)
+    ]
+    stores = tuple(Store(b, at, f.acc) for b, f in zip(partial, node.folds, strict=True))
+    first = Reduce((piece, *node.dims), stores, node.origin, (inner, *rest), folds)
+    again = tuple(Fold(f.acc, f.op, Load(b, at)) for b, f in zip(partial, node.folds, strict=True))
+    return [first, Reduce(node.dims, node.stores, Origin(node.origin.ops, node.origin.lines), (piece,), again)]

@@ -1,0 +1,57 @@
+"""Reductions of many elements: as exact as torch's pairwise sums, the same bits at any number of threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mycc
+import numpy as np
+import pytest
+import torch
+
+
+class Sums(torch.nn.Module):
+    """Sums of long rows, of long columns, of all, over the middle, and a softmax over the middle."""
+
+    def forward(self, rows: torch.Tensor, columns: torch.Tensor, cube: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return rows.sum(-1), columns.sum(0), columns.sum(), cube.mean(1), cube.var(1), cube.sum()
+
+
+INPUTS = ((3, 70001), (65536, 5), (3, 700, 130))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return mycc.compile(Sums(), inputs(0), out=tmp_path_factory.mktemp("sums") / "sums.pkg", verify=False, target="cpu")
+
+
+def inputs(seed: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(*shape, generator=generator) for shape in INPUTS)
+
+
+def results(package: Path, threads: int, given: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
+    model: Any = mycc.load(package, threads=threads)
+    return [np.asarray(r) for r in model(*given)]
+
+
+def test_errors_of_long_sums(package: Path) -> None:
+    """Over several inputs the mean error is at most twice eager's, and a rounding."""
+    errors, others, sizes = [], [], []
+    for seed in range(6):
+        given = inputs(seed)
+        eager, want = Sums()(*given), [w.numpy() for w in Sums()(*(x.double() for x in given))]
+        errors.append([np.abs(g - w).max() for g, w in zip(results(package, 2, given), want, strict=True)])
+        others.append([np.abs(e.double().numpy() - w).max() for e, w in zip(eager, want, strict=True)])
+        sizes.append([np.abs(w).max() for w in want])
+    allowed = 2 * np.mean(others, 0) + 2e-7 * np.mean(sizes, 0)
+    assert (np.mean(errors, 0) <= allowed).all(), f"{np.mean(errors, 0)} > {allowed}"
+
+
+def test_bits_do_not_depend_on_threads(package: Path) -> None:
+    given = inputs(7)
+    one = results(package, 1, given)
+    for threads in (2, 3, 5):
+        for a, b in zip(one, results(package, threads, given), strict=True):
+            np.testing.assert_array_equal(a, b)
