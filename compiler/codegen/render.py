@@ -67,7 +67,7 @@ class KernelPool:
 
     def call(self, name: str, node: AnyNode, choice: Choice = COST_MODEL) -> KernelCall:
         """The kernel of a scheduled node with a choice, rendered when its text is new."""
-        view = with_choice(view_of(node), node, choice)
+        view = with_choice(view_of(node), choice)
         text = _render(view)
         if text not in self._by_text:
             symbol = self._unique(name)

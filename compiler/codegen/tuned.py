@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.nodes import AnyNode
 from ..tune.choices import Choice
-from ..tune.space import family_of, split
+from ..tune.space import split
 from .scope import Param
 from .views import AttentionKernel, FlatKernel, GemmKernel, KernelView, LoopKernel, Tuning
 
+TUNED = (GemmKernel, AttentionKernel, LoopKernel, FlatKernel)
+#: the struct that a template's kernels take their choices in; "": the template itself has them
+STRUCTS = {
+    "gemm.cpp.j2": "GemmTuning",
+    "gemm_free.cpp.j2": "GemmTuning",
+    "conv.cpp.j2": "ConvTuning",
+    "attention.cpp.j2": "AttentionTuning",
+    "rows.cpp.j2": "",
+    "map_flat.cpp.j2": "",
+}
 
-def with_choice(view: KernelView, node: AnyNode, choice: Choice) -> KernelView:
+
+def with_choice(view: KernelView, choice: Choice) -> KernelView:
     """The view with the parameters of a choice that code generation reads; the view itself when there are none."""
-    own, family = split(choice, "codegen"), family_of(node)
-    if not own or family is None or not isinstance(view, (GemmKernel, AttentionKernel, LoopKernel, FlatKernel)):
+    own = split(choice, "codegen")
+    if not own or not isinstance(view, TUNED) or view.template not in STRUCTS:
         return view
     params = tuple(Param(f"tuning_{name}", "int64_t", None, str(value)) for name, value in own.values)
     fields = tuple((name, f"tuning_{name}") for name, _ in own.values)
-    return replace(view, params=(*view.params, *params), tuning=Tuning(family.struct, fields))
+    return replace(view, params=(*view.params, *params), tuning=Tuning(STRUCTS[view.template], fields))

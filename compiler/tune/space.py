@@ -6,6 +6,7 @@ and of the row loops' task size; those of the lowering change the layout of weig
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -51,13 +52,12 @@ class Parameter:
 class Family:
     """A family of kernels.
 
-    nodes: the nodes that it is made of; struct: of its parameters in C++, "" when they are none;
+    name: the first word of its kernels' keys, up to a hyphen; nodes: the nodes that it is made of;
     tries: the values that are worth a measurement for a node.
     """
 
     name: str
     nodes: tuple[type, ...]
-    struct: str
     parameters: tuple[Parameter, ...]
     tries: Callable[[AnyNode, Situation], Iterator[dict[str, Value]]]
 
@@ -102,6 +102,10 @@ ALGORITHMS: dict[str, tuple[Algorithm, ...]] = {
     "f43": ("direct", "winograd2", "winograd4"),
 }
 
+CONV_DEPTHS = (256, 128, 384, 512)
+CONV_PANELS = (160 << 10, 80 << 10, 320 << 10)
+CONV_PIXELS = (256, 128, 512)
+
 
 def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     assert isinstance(node, Conv)
@@ -110,6 +114,16 @@ def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
         for algorithm in ALGORITHMS[situation.winograd]:
             if algorithm != node.algorithm:
                 yield {"algorithm": algorithm}
+    if node.algorithm != "direct" or node.depthwise:
+        return
+    taps, channels = math.prod(window.kernel), node.in_shape[-1].constant
+    for depth in CONV_DEPTHS[1:]:
+        if channels is None or taps * channels > min(depth, CONV_DEPTHS[0]):
+            yield {"depth": depth}
+    for size in CONV_PANELS[1:]:
+        yield {"panel_bytes": size}
+    for pixels in CONV_PIXELS[1:]:
+        yield {"pixels": pixels}
 
 
 # -- attention --------------------------------------------------------------------------------------------------------
@@ -144,19 +158,22 @@ def _rows(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
 
 
 FAMILIES = (
-    Family("gemm", (Gemm,), "GemmTuning", (
+    Family("gemm", (Gemm,), (
         Parameter("depth", "codegen", GEMM_DEPTHS, "longest block of k; sums of blocks are added up"),
         Parameter("group_bytes", "codegen", GEMM_GROUPS, "panels of a group, which stay in the first cache"),
         Parameter("block_bytes", "codegen", GEMM_BLOCKS, "rows of a block, which stay in the second cache"),
     ), _gemm),
-    Family("conv", (Conv,), "", (
+    Family("conv", (Conv,), (
         Parameter("algorithm", "lower", ALGORITHMS["f43"], "how a 3x3 convolution is computed"),
+        Parameter("depth", "codegen", CONV_DEPTHS, "longest block of taps x channels; sums of blocks are added up"),
+        Parameter("panel_bytes", "codegen", CONV_PANELS, "weights of a group, which stay in the second cache"),
+        Parameter("pixels", "codegen", CONV_PIXELS, "output pixels of a block"),
     ), _conv),
-    Family("attention", (Attention,), "AttentionTuning", (
+    Family("attention", (Attention,), (
         Parameter("key_block", "codegen", KEY_BLOCKS, "most keys of a block of the online softmax"),
         Parameter("chunk_floats", "codegen", CHUNKS, "queries of a task"),
     ), _attention),
-    Family("rows", (Nest, Reduce, Map), "", (
+    Family("rows", (Nest, Reduce, Map), (
         Parameter("task", "codegen", TASKS, "elements of a task that a thread takes"),
     ), _rows),
 )  # fmt: skip
@@ -178,8 +195,9 @@ def split(choice: Choice, stage: Stage) -> Choice:
     return Choice(tuple((name, value) for name, value in choice.values if name in names))
 
 
-def unknown_part(choice: Choice) -> str | None:
-    """The first part of a choice that is no parameter, or no value that it may have: `depth 7`; None: all is known."""
-    values = {p.name: p.values for family in FAMILIES for p in family.parameters}
+def unknown_part(key: str, choice: Choice) -> str | None:
+    """The first part of a choice that the kernel's family does not have: `depth 7`; None: all is known."""
+    name = key.partition(" ")[0].partition("-")[0]
+    values = {p.name: p.values for family in FAMILIES if family.name == name for p in family.parameters}
     wrong = (f"{name} {value}" for name, value in choice.values if value not in values.get(name, ()))
     return next(wrong, None)

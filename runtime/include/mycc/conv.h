@@ -1,10 +1,10 @@
 /* Convolutions on channels-last activations as implicit products, float32, with a fused epilogue.
  *
  * Rows of the product are output pixels, its depth is kernel taps x input channels of a group, its columns are the
- * output channels of a group. Pixels are taken in runs: neighbours of an output row, whose inputs are equally far apart.
- * Where the kernel reaches beyond the input, the input of a block is first copied into a padded strip. With few input
- * channels the taps of a kernel row are merged into one segment of kernel_w * in_c values. Without a window (1x1, dense)
- * all pixels are one row.
+ * output channels of a group. Pixels are taken in runs: neighbours of an output row, whose inputs are equally far
+ * apart. Where the kernel reaches beyond the input, the input of a block is first copied into a padded strip. With few
+ * input channels the taps of a kernel row are merged into one segment of kernel_w * in_c values. Without a window (1x1,
+ * dense) all pixels are one row.
  *
  * epilogue(0, m, n, acc, count): m = ((image * out_d + depth) * out_h + row) * out_w + column, n = output channel, over
  * all groups.
@@ -17,7 +17,6 @@
 namespace mycc {
 
 constexpr int64_t kMergedChannels = 32;       /* fewer input channels than this are merged */
-constexpr int64_t kConvPixels = 256;          /* output pixels of a block, about */
 constexpr int64_t kConvStripBytes = 512 << 10; /* padded input of a block, about */
 constexpr int64_t kConvTaskWork = 1 << 18;    /* multiply-adds below which a task is not worth a chunk of its own */
 
@@ -49,21 +48,23 @@ struct ConvPlan {
   int64_t across, down, blocks;            /* blocks of a row, of a frame, of all */
   int64_t panels, panel_blocks, group;     /* panels of a task, and those that are multiplied together */
   int64_t tasks, grain;
-  int64_t in_rows, in_columns, in_row, in_frame; /* of a strip: rows and pixels of a depth slice, floats of a row and frame */
+  int64_t in_rows, in_columns, in_row, in_frame; /* of a strip: rows and pixels of a slice, floats of a row and frame */
 
-  ConvPlan(const ConvArgs &a, int64_t workers)
-      : args(a), taps(a), cut(a.kernel_d * a.kernel_h * taps.columns, taps.depth), frames(1), rows(1), columns(a.out_w) {
+  ConvPlan(const ConvArgs &a, int64_t workers, const ConvTuning &tuning = ConvTuning())
+      : args(a), taps(a), cut(a.kernel_d * a.kernel_h * taps.columns, taps.depth, tuning), frames(1), rows(1),
+        columns(a.out_w) {
     const int64_t per_group = ceil_div(a.out_c / a.groups, kPanel);
     const int64_t work = a.frames() * a.out_h * a.out_w * a.out_c * cut.segments * cut.depth;
     const int64_t wanted = workers > 1 ? min64(4 * workers, max64(work / kConvTaskWork, 1)) : 1;
-    fit(taps.merged ? 4 * kConvPixels : kConvPixels); /* with few channels the strip is small */
-    panels = per_group;
-    if (blocks * a.groups < wanted) panels = max64(ceil_div(per_group, ceil_div(wanted, blocks * a.groups)), min64(4, per_group));
-    panel_blocks = ceil_div(per_group, panels);
+    fit(taps.merged ? 4 * tuning.pixels : tuning.pixels); /* with few channels the strip is small */
+    const int64_t pixels = a.frames() * a.out_h * a.out_w;
+    if (blocks >= wanted && blocks % workers != 0 && blocks < 8 * workers)
+      fit(ceil_div(pixels, round_up(blocks, workers)));
+    panel_blocks = even_blocks(per_group, blocks * a.groups, wanted, workers);
     panels = ceil_div(per_group, panel_blocks);
+    panel_blocks = ceil_div(per_group, panels);
     group = group_panels(cut, panels);
-    if (blocks * panel_blocks * a.groups < wanted) { /* too few channels to share out: smaller blocks of pixels */
-      const int64_t pixels = a.frames() * a.out_h * a.out_w;
+    if (blocks * panel_blocks * a.groups < wanted / 2) { /* too few channels to share out: smaller blocks of pixels */
       fit(max64(pixels / ceil_div(wanted, panel_blocks * a.groups), 2 * kRuns * kRunPixels));
     }
     tasks = blocks * panel_blocks * a.groups;
@@ -82,12 +83,23 @@ struct ConvPlan {
   int64_t strip_floats() const { return taps.strips ? frames * in_frame : 0; }
 
 private:
+  /* Blocks of panels for so many blocks of pixels, each of 4 panels at least: as keeps all workers equally busy. */
+  static int64_t even_blocks(int64_t panels, int64_t others, int64_t wanted, int64_t workers) {
+    if (others >= wanted) return 1;
+    const int64_t most = max64(panels / 4, 1), about = ceil_div(wanted, others);
+    int64_t best = min64(about, most), least = -1;
+    for (int64_t count = min64(max64(about / 2, 1), most); count <= min64(2 * about, most); ++count) {
+      const int64_t busiest = ceil_div(others * count, workers) * round_up(ceil_div(panels, count), 2);
+      if (least < 0 || busiest <= least) best = count, least = busiest;
+    }
+    return best;
+  }
   /* Blocks of about `pixels` output pixels, whose strips are not too large. */
   void fit(int64_t pixels) {
     const ConvArgs &a = args;
     if (taps.strips) { /* input floats of an output pixel */
-      const int64_t each = a.in_c * a.stride_w * (int64_t)sizeof(float);
-      pixels = max64(min64(pixels, kConvStripBytes / max64(each * min64(a.stride_h, a.kernel_h), 1)), kRuns * kRunPixels);
+      const int64_t each = a.in_c * a.stride_w * min64(a.stride_h, a.kernel_h) * (int64_t)sizeof(float);
+      pixels = max64(min64(pixels, kConvStripBytes / max64(each, 1)), kRuns * kRunPixels);
     }
     frames = rows = 1;
     columns = a.out_w;
@@ -195,9 +207,11 @@ struct ConvMemory {
     const int64_t pixel = a.stride_w * (strips ? a.in_c : a.x_w), line = a.stride_h * (strips ? plan.in_row : a.x_h);
     for (int64_t f = 0; f < block.frames; ++f) {
       const int64_t frame = block.frame + f;
-      const int64_t start = strips ? f * plan.in_frame
-                                   : frame / a.out_d * a.x_batch + frame % a.out_d * a.stride_d * a.x_d - a.pad_d * a.x_d +
-                                         (block.row * a.stride_h - a.pad_h) * a.x_h + (block.column * a.stride_w - a.pad_w) * a.x_w;
+      int64_t start = f * plan.in_frame;
+      if (!strips) {
+        start = frame / a.out_d * a.x_batch + (frame % a.out_d * a.stride_d - a.pad_d) * a.x_d;
+        start += (block.row * a.stride_h - a.pad_h) * a.x_h + (block.column * a.stride_w - a.pad_w) * a.x_w;
+      }
       for (int64_t r = 0; r < block.rows; ++r) {
         const int64_t m = (frame * a.out_h + block.row + r) * a.out_w + block.column;
         spans.add_row(start + r * line, pixel, m, block.columns);
@@ -215,7 +229,8 @@ template <class Epilogue> struct ConvLoop {
     const ConvLoop &loop = *(const ConvLoop *)arg;
     const ConvPlan &plan = loop.plan;
     const ConvArgs &a = plan.args;
-    const int64_t n = a.out_c / a.groups, depth = a.in_c / a.groups, panel_size = plan.cut.segments * plan.cut.depth * kPanel;
+    const int64_t n = a.out_c / a.groups, depth = a.in_c / a.groups;
+    const int64_t panel_size = plan.cut.segments * plan.cut.depth * kPanel;
     ConvMemory memory;
     if (!memory.take(plan, loop.host, worker)) return;
     const float *x = plan.taps.strips ? memory.strip : a.x;
@@ -237,16 +252,20 @@ template <class Epilogue> struct ConvLoop {
   }
 };
 
-template <class Epilogue> inline void run_conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
-  const ConvPlan plan(args, host->max_workers);
+template <class Epilogue>
+inline void run_conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue, const ConvTuning &tuning) {
+  const ConvPlan plan(args, host->max_workers, tuning);
   ConvLoop<Epilogue> loop = {host, plan, epilogue};
   host->parallel_for(host->ctx, plan.tasks, plan.grain, ConvLoop<Epilogue>::body, &loop);
 }
 
-template <class Epilogue> inline void conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
+template <class Epilogue>
+inline void conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue,
+                 const ConvTuning &tuning = ConvTuning()) {
   const int64_t m = args.frames() * args.out_h * args.out_w;
   if (m <= 0 || args.out_c <= 0) return;
-  const bool pointwise = args.x_c == 1 && args.kernel_d == 1 && args.kernel_h == 1 && args.kernel_w == 1 && args.inside();
+  const bool pointwise =
+      args.x_c == 1 && args.kernel_d == 1 && args.kernel_h == 1 && args.kernel_w == 1 && args.inside();
   const bool alike = args.stride_d == 1 && args.stride_h == 1 && args.stride_w == 1 && args.out_h == args.in_h &&
                      args.out_w == args.in_w && args.out_d == args.in_d;
   const bool dense = (args.in_h == 1 || args.x_h == args.in_w * args.x_w) &&
@@ -256,9 +275,9 @@ template <class Epilogue> inline void conv(const mycc_host *host, const ConvArgs
     ConvArgs flat = args;
     flat.batch = flat.in_d = flat.out_d = flat.in_h = flat.out_h = 1;
     flat.in_w = flat.out_w = m;
-    return run_conv(host, flat, epilogue);
+    return run_conv(host, flat, epilogue, tuning);
   }
-  run_conv(host, args, epilogue);
+  run_conv(host, args, epilogue, tuning);
 }
 
 } // namespace mycc

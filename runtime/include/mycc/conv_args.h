@@ -32,8 +32,13 @@ struct ConvArgs {
   }
 };
 
-constexpr int64_t kConvDepth = 256;           /* longest depth block, about */
-constexpr int64_t kConvPanelBytes = 160 << 10; /* weights of a depth block of a group of panels, in L2 */
+/* What a choice of the tuner may change; the values here are the cost model's. */
+struct ConvTuning {
+  int64_t depth = 256;             /* longest depth block, about */
+  int64_t panel_bytes = 160 << 10; /* weights of a depth block of a group of panels, in L2 */
+  int64_t pixels = 256;            /* output pixels of a block, about */
+};
+
 constexpr int64_t kConvMaxGroup = 16;         /* panels of a group */
 
 /* A part of the depth: whole segments (taps), or a piece of one. `first` is its first value, over all segments. */
@@ -41,19 +46,21 @@ struct ConvDepth {
   int64_t segment, segments, offset, depth, first;
 };
 
-/* The depth of a convolution, segments x depth values, cut into blocks by its size alone: the sums of a block start from
- * zero and are added to those before it, so an element has the same bits however the work is divided. */
+/* The depth of a convolution, segments x depth values, cut into blocks by its size alone: the sums of a block start
+ * from zero and are added to those before it, so an element has the same bits however the work is divided. */
 struct ConvCut {
   int64_t segments, depth;
   int64_t segments_step, depth_step, pieces, count;
+  int64_t panel_bytes;
 
-  ConvCut(int64_t s, int64_t d) : segments(s), depth(d), segments_step(1), depth_step(d), pieces(1), count(1) {
-    if (depth > kConvDepth) {
-      depth_step = ceil_div(depth, ceil_div(depth, kConvDepth));
+  ConvCut(int64_t s, int64_t d, const ConvTuning &tuning = ConvTuning())
+      : segments(s), depth(d), segments_step(1), depth_step(d), pieces(1), count(1), panel_bytes(tuning.panel_bytes) {
+    if (depth > tuning.depth) {
+      depth_step = ceil_div(depth, ceil_div(depth, tuning.depth));
       pieces = ceil_div(depth, depth_step);
       count = segments * pieces;
     } else {
-      const int64_t blocks = max64(ceil_div(segments * depth, kConvDepth), 1);
+      const int64_t blocks = max64(ceil_div(segments * depth, tuning.depth), 1);
       segments_step = max64(ceil_div(segments, blocks), 1);
       count = ceil_div(segments, segments_step);
     }
@@ -125,7 +132,7 @@ static inline void multiply_span(RunTile tile, const ConvSpan &span, int64_t pan
 
 /* Panels of a group, evenly. */
 static inline int64_t group_panels(const ConvCut &cut, int64_t panels) {
-  const int64_t fitting = kConvPanelBytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
+  const int64_t fitting = cut.panel_bytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
   const int64_t most = max64(min64(fitting, kConvMaxGroup), 2);
   return min64(round_up(ceil_div(panels, ceil_div(max64(panels, 1), most)), 2), max64(panels, 1));
 }
