@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..ir.dtypes import from_torch
@@ -22,6 +22,7 @@ from .builder import call, number
 from .constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, TapsLast, WinogradPanels
 from .context import ConstantRef, Context, ints
 from .direct_conv import direct_convolution
+from .matmul import HALVES, PACKED, widened
 from .registry import row
 from .tensor import Shape, Strided, Tensor, squeeze, unsqueeze
 
@@ -50,6 +51,8 @@ def conv(
     groups: int = 1,
 ) -> Tensor:
     spatial = weight.rank - 2
+    if _widens(ctx, x):
+        return _narrowed(ctx, conv(ctx, widened(ctx, x), weight, bias, stride, padding, dilation, groups), x.dtype)
     if not _packs(ctx, x):
         own = ints(stride, spatial), _padding(padding, _kernel(ctx, weight), ints(dilation, spatial))[0]
         return direct_convolution(ctx, x, weight, bias, *own, ints(dilation, spatial), groups, transposed=False)
@@ -84,8 +87,17 @@ def convolution(
 def _packs(ctx: Context, x: Tensor) -> bool:
     """Whether the weight is a constant of a type that has panels; GPUs take no other."""
     ref = ctx.constant(1, "weight")
-    known = ref is not None and ctx.takes_product(from_torch(ref.tensor.dtype)) and ctx.takes_product(x.dtype)
+    known = ref is not None and from_torch(ref.tensor.dtype) in PACKED and ctx.takes_product(x.dtype)
     return known or ctx.builder.family == "cuda"
+
+
+def _widens(ctx: Context, x: Tensor) -> bool:
+    """Whether the convolution runs in float32, with a weight that is a constant of 16 bits."""
+    return x.dtype in HALVES and not ctx.takes_product(x.dtype) and ctx.constant(1, "weight") is not None
+
+
+def _narrowed(ctx: Context, y: Tensor, dtype: str) -> Tensor:
+    return ctx.builder.map(y.shape, dtype, y.at, order=channels_last(y.rank))
 
 
 def _kernel(ctx: Context, weight: Tensor) -> tuple[int, ...]:
@@ -94,9 +106,9 @@ def _kernel(ctx: Context, weight: Tensor) -> tuple[int, ...]:
 
 def _weight(ctx: Context) -> ConstantRef:
     ref = ctx.constant(1, "weight")
-    if ref is None or not ctx.takes_product(from_torch(ref.tensor.dtype)):
-        raise ctx.refuse("the weight of a convolution must be a float32 parameter of the model")
-    return ref
+    if ref is None or from_torch(ref.tensor.dtype) not in PACKED:
+        raise ctx.refuse("the weight of a convolution must be a floating point parameter of the model")
+    return ref if ctx.takes_product(from_torch(ref.tensor.dtype)) else replace(ref, tensor=ref.tensor.float())
 
 
 def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[tuple[int, ...], list[int]]:
@@ -248,6 +260,9 @@ def conv_transpose(
     y[s * q + r] = sum of x[q + (r + p - k * d) / s] * w[k] over the taps k for which s divides r + p - k * d
     """
     spatial = weight.rank - 2
+    if _widens(ctx, x):
+        wide = conv_transpose(ctx, widened(ctx, x), weight, bias, stride, padding, output_padding, groups, dilation)
+        return _narrowed(ctx, wide, x.dtype)
     if not _packs(ctx, x):
         own = ints(stride, spatial), ints(padding, spatial), ints(dilation, spatial)
         return direct_convolution(ctx, x, weight, bias, *own, groups, transposed=True)

@@ -50,3 +50,20 @@ def test_a_block_of_halves(dtype: torch.dtype, tmp_path: Path) -> None:
     stored = sum(p.numel() for p in model.parameters())
     assert weights < 2.5 * stored, "two bytes a parameter, padding and names"
     assert (b"GemmArgsBf16 args" if dtype == torch.bfloat16 else b"GemmArgsF16 args") in sources
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_convolutions_of_halves(dtype: torch.dtype, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers = nn.Sequential(
+        nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1, groups=32),
+        nn.Conv2d(32, 48, 3, padding=1), nn.ConvTranspose2d(48, 16, 2, stride=2), nn.Conv2d(16, 8, 1, bias=False),
+    )  # fmt: skip
+    model = layers.eval().to(dtype)
+    image = torch.randn(1, 3, 24, 24, dtype=dtype)
+    got = mycc.load(mycc.compile(model, (image,), out=tmp_path / "conv.pkg"))(image)
+    with torch.no_grad():
+        eager, exact = model(image), model.double()(image.double())
+    error = (got.double() - exact).abs().max().item()
+    assert got.dtype == dtype
+    assert error <= 2 * (eager.double() - exact).abs().max().item() + 1e-7
