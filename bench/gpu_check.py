@@ -6,8 +6,9 @@
 
 Needs torch with CUDA and transformers beside mycc; no network. Packages are built first, side by side, without the GPU.
 Then a process each measures a package or a peer; references and peers are made side by side, but while one is timed
-nothing else works on the device. Every line says the error against float64 (weights as stored) beside eager's in the same dtype, the time of a call alone from
-the host, and the time of a call among many. The exit code is 1 when a package is wrong or slower than every peer.
+nothing else works on the device. Every line says the error against float64 (weights as stored) beside eager's in the
+same dtype, the time of a call alone from the host, and the time of a call among many. The exit code is 1 when a package
+is wrong or slower than every peer.
 """
 
 from __future__ import annotations
