@@ -112,8 +112,8 @@ template <class Epilogue> struct GroupedLoop {
   }
 };
 
-/* args.w: [C / 16][taps][S][16]: for each output its weights of the S inputs of its group. C = in_c = out_c is a multiple
- * of 16, S = C / groups is 2, 4 or 8. */
+/* args.w: [C / 16][taps][S][16]: for each output its weights of the S inputs of its group. C = in_c = out_c is a
+ * multiple of 16, S = C / groups is 2, 4 or 8. */
 template <class Epilogue>
 inline void conv_grouped(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
   if (args.frames() * args.out_h * args.out_w <= 0 || args.out_c <= 0) return;

@@ -1,4 +1,4 @@
-/* Winograd's convolution F(E x E, 3 x 3): stride 1, no dilation, one group, channels-last, float32, with a fused epilogue.
+/* Winograd's convolution F(E x E, 3 x 3): stride 1, no dilation, one group, channels-last, float32, fused epilogue.
  *
  * A tile of E x E outputs reads (E + 2) x (E + 2) inputs. Both are transformed by small matrices of constants, so that
  * a tile takes (E + 2)^2 products per pair of channels instead of 9 E^2: 2.25 times fewer for E = 2, 4 times for E = 4,
@@ -77,7 +77,8 @@ template <> struct Winograd<2> {
   /* A vector of channels of a tile of outputs, [E][E] at `to`, `next` floats between them. */
   static MYCC_INLINE void outputs(const float *m, int64_t step, float *to, int64_t next) {
     Points4 y0, y1;
-    output(row(m, step, W), row(m + 4 * step, step, W), row(m + 8 * step, step, W), row(m + 12 * step, step, W), y0, y1);
+    output(row(m, step, W), row(m + 4 * step, step, W), row(m + 8 * step, step, W), row(m + 12 * step, step, W), y0,
+           y1);
     finish(y0, to, next), finish(y1, to + 2 * next, next);
   }
 };
@@ -140,7 +141,8 @@ template <int E> struct WinogradPlan {
   int64_t stride, point_step, sum_step;   /* floats of a tile's sums, between points, between points of the sums */
 
   WinogradPlan(const ConvArgs &a, int64_t workers)
-      : args(a), cut(1, a.in_c), down(ceil_div(a.out_h, E)), across(ceil_div(a.out_w, E)), tiles(a.batch * down * across) {
+      : args(a), cut(1, a.in_c), down(ceil_div(a.out_h, E)), across(ceil_div(a.out_w, E)),
+        tiles(a.batch * down * across) {
     all_panels = ceil_div(a.out_c, kPanel);
     const int64_t weights = count * a.in_c * all_panels * kPanel * (int64_t)sizeof(float);
     const int64_t most = weights <= kWinogradWeights ? kWinogradTiles : kWinogradTiles * 5 / 4;
@@ -297,7 +299,8 @@ template <int E, class Epilogue> struct WinogradLoop {
     if (!memory.take(plan, loop.host, worker)) return;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task / plan.panel_blocks * plan.block, tiles = min64(plan.block, plan.tiles - first);
-      const int64_t panel = task % plan.panel_blocks * plan.panels, panels = min64(plan.panels, plan.all_panels - panel);
+      const int64_t panel = task % plan.panel_blocks * plan.panels;
+      const int64_t panels = min64(plan.panels, plan.all_panels - panel);
       if (tiles != memory.held_tiles) {
         memory.spans.count = 0;
         memory.spans.add_row(0, plan.args.in_c, 0, tiles);
