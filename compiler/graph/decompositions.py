@@ -32,6 +32,12 @@ def definition(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return add
 
 
+def widened(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """Half-precision tensors in float32, in which torch computes these operators; others as they are."""
+    halves = (torch.float16, torch.bfloat16)
+    return tuple(t.float() if t is not None and t.dtype in halves else t for t in tensors)
+
+
 @definition("aten.glu")
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     a, b = x.chunk(2, dim)
@@ -72,7 +78,8 @@ def instance_norm(
     cudnn_enabled: bool = False,
 ) -> Tensor:
     """Statistics over the spatial dimensions of each image and channel; or those given."""
-    column = [1, -1] + [1] * (x.dim() - 2)
+    column, dtype = [1, -1] + [1] * (x.dim() - 2), x.dtype
+    x, weight, bias, mean, var = widened(x, weight, bias, mean, var)
     if use_input_stats:
         variance, average = torch.var_mean(x, list(range(2, x.dim())), correction=0, keepdim=True)
     else:
@@ -82,7 +89,7 @@ def instance_norm(
     y = (x - average) * torch.rsqrt(variance + eps)
     if weight is not None:
         y = y * weight.reshape(column)
-    return y if bias is None else y + bias.reshape(column)
+    return (y if bias is None else y + bias.reshape(column)).to(dtype)
 
 
 @definition("aten.outer", "aten.ger")
@@ -100,21 +107,28 @@ def mv(a: Tensor, b: Tensor) -> Tensor:
     return aten.squeeze.dim(aten.mm.default(a, b.unsqueeze(1)), 1)
 
 
+def _factor(value: float, x: Tensor) -> float | int:
+    """A number as torch takes it in products with x: whole for integers."""
+    return value if x.dtype.is_floating_point else int(value)
+
+
 @definition("aten.addmv")
 def addmv(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    return beta * c + alpha * mv(a, b)
+    return _factor(beta, c) * c + _factor(alpha, c) * mv(a, b)
 
 
 @definition("aten.addbmm")
 def addbmm(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    return beta * c + alpha * aten.bmm.default(a, b).sum(0)
+    return _factor(beta, c) * c + _factor(alpha, c) * aten.bmm.default(a, b).sum(0, dtype=c.dtype)
 
 
 @definition("aten.cosine_similarity")
 def cosine_similarity(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    dtype = torch.promote_types(a.dtype, b.dtype)
+    a, b = widened(a, b)
     size_a = (a * a).sum(dim, keepdim=True).sqrt().clamp_min(eps)
     size_b = (b * b).sum(dim, keepdim=True).sqrt().clamp_min(eps)
-    return ((a / size_a) * (b / size_b)).sum(dim)
+    return ((a / size_a) * (b / size_b)).sum(dim).to(dtype)
 
 
 @definition("aten.linalg_vector_norm")

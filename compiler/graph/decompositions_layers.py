@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompositions import NoDecomposition, definition, vector_norm
+from .decompositions import NoDecomposition, definition, vector_norm, widened
 
 aten = torch.ops.aten
 
@@ -41,18 +41,20 @@ def trilinear(
     sumdim: Sequence[int],
     unroll_dim: int = 1,
 ) -> Tensor:
-    operands = []
-    for t, dims in ((a, expand1), (b, expand2), (c, expand3)):
+    operands, dtype = [], a.dtype
+    for t, dims in zip(widened(a, b, c), (expand1, expand2, expand3), strict=True):
         for d in sorted(dims):
             t = t.unsqueeze(d)
         operands.append(t)
-    return (operands[0] * operands[1] * operands[2]).sum(list(sumdim))
+    return (operands[0] * operands[1] * operands[2]).sum(list(sumdim)).to(dtype)
 
 
 @definition("aten.native_group_norm")
 def native_group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, area: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    dtype = x.dtype
+    x, weight, bias = widened(x, weight, bias)
     grouped = x.reshape([n, group, -1]) if x.numel() else x.reshape([n, group, c // group * area])
     variance, mean = torch.var_mean(grouped, [2], correction=0, keepdim=True)
     root = torch.rsqrt(variance + eps)
@@ -60,7 +62,7 @@ def native_group_norm(
     column = [1, c, *[1] * (x.dim() - 2)]
     y = y if weight is None else y * weight.reshape(column)
     y = y if bias is None else y + bias.reshape(column)
-    return y, mean.squeeze(2), root.squeeze(2)
+    return y.to(dtype), mean.squeeze(2).to(dtype), root.squeeze(2).to(dtype)
 
 
 @definition("aten._embedding_bag_forward_only", "aten._embedding_bag")
@@ -233,3 +235,35 @@ def segment_reduce(
     count = member.to(torch.int64).sum(axis + 1)
     mean = total / count
     return mean if initial is None else torch.where(count == 0, torch.full_like(mean, initial), mean)
+
+
+@definition("aten.scaled_dot_product_attention")
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """For types that the attention kernels do not take; a row without any key gives zeros."""
+    if dropout_p:
+        raise NoDecomposition("attention with dropout")
+    if enable_gqa:
+        repeats = q.shape[-3] // k.shape[-3]
+        k, v = k.repeat_interleave(repeats, -3), v.repeat_interleave(repeats, -3)
+    factor = scale if scale is not None else q.shape[-1] ** -0.5
+    scores = torch.matmul(q * factor, k.mT)
+    if is_causal:
+        attn_mask = torch.arange(k.shape[-2]) <= torch.arange(q.shape[-2]).unsqueeze(1)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = torch.where(attn_mask, scores, torch.full([], -torch.inf, dtype=q.dtype))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    top = scores.amax(-1, keepdim=True)
+    weights = torch.exp(scores - torch.where(torch.isfinite(top), top, torch.zeros_like(top)))
+    total = weights.sum(-1, keepdim=True)
+    return torch.matmul(weights / torch.where(total == 0, torch.ones_like(total), total), v)

@@ -391,6 +391,8 @@ _SPECIAL = tuple(
     for name, arity, path in SPECIAL_FUNCTIONS
 )
 
+_GCD = _row("gcd", "i", "same", "gcd", "special_gcd", _text("", 2), arity=2, header="math_special.h")
+
 
 def _no_reference(*_: Any) -> Any:
     raise TypeError("random numbers have no reference")
@@ -402,7 +404,7 @@ _RANDOM = tuple(
     for name, arity in (("random_uniform", 4), ("random_normal", 3), ("random_bits", 3))
 )
 
-OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_SPECIAL, *_RANDOM))
+OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_SPECIAL, _GCD, *_RANDOM))
 
 
 def cast_op(dtype: str) -> ScalarOp:

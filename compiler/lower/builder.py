@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from ..build.targets import Family
-from ..ir.dtypes import from_torch
+from ..ir.dtypes import DTYPES, from_torch
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, cast
 from ..ir.index import ONE, ZERO, Index, Var, as_index, of, product
 from ..ir.nodes import AnyNode, Buffer, Fold, Map, Origin, Reduce, Store
@@ -211,6 +211,11 @@ def call(op: str, *args: Expr) -> Expr:
 def compare(op: str, *args: Expr) -> Expr:
     """An operator whose result is a bool."""
     return Call(op, args, "bool")
+
+
+def quotient(a: Expr, b: Expr) -> Expr:
+    """a / b; of integers what C makes of it."""
+    return call("div" if DTYPES[a.dtype].kind == "f" else "trunc_div", a, b)
 
 
 def number(value: float | int | bool, dtype: str) -> Expr:

@@ -176,13 +176,24 @@ def _lower_node(
     args = [_operand(builder, a, values, constants) for a in node.args]
     kwargs = {k: _operand(builder, a, values, constants) for k, a in node.kwargs.items()}
     try:
-        return function(Context(builder, node, constants), *args, **kwargs)
+        result = function(Context(builder, node, constants), *args, **kwargs)
+        return _typed(builder, result, node.meta.get("val"))
     except CompileError as error:
         raise CompileError(
             f"cannot compile {_describe(node)}: {error.message}",
             details=[place for place in (_place(node),) if place],
             hint=error.hint,
         ) from error
+
+
+def _typed(builder: Builder, result: Any, val: Any) -> Any:
+    """The result in the types that torch gives it: a lowering may have computed in a wider one."""
+    if isinstance(result, (tuple, list)) and isinstance(val, (tuple, list)):
+        return tuple(_typed(builder, r, v) for r, v in zip(result, val, strict=False))
+    if not isinstance(result, Tensor) or not isinstance(val, torch.Tensor):
+        return result
+    dtype = from_torch(val.dtype)
+    return result if result.dtype == dtype else builder.map(result.shape, dtype, result.at)
 
 
 def _symbolic(builder: Builder, node: torch.fx.Node) -> Any:

@@ -45,6 +45,16 @@ def _float_test(op: str, of_integers: bool) -> Meaning:
     return lambda x: compare(op, x) if DTYPES[x.dtype].kind == "f" else Const(of_integers, "bool")
 
 
+def _rounding(op: str) -> Meaning:
+    """Integers are whole already."""
+    return lambda x: call(op, x) if DTYPES[x.dtype].kind == "f" else x
+
+
+def _of_numbers(op: str, of_integers: str) -> Meaning:
+    """An operator whose answer differs for floats, which may be NaN."""
+    return lambda a, b: call(op if DTYPES[a.dtype].kind == "f" else of_integers, a, b)
+
+
 def _scalar(x: Expr, value: float | int) -> Expr:
     return number(value, x.dtype)
 
@@ -133,7 +143,8 @@ def _nan_to_num(x: Expr, info: torch.finfo, nan: Any = None, posinf: Any = None,
 
 #: aten name without namespace (every overload that is listed) -> (computes in, meaning)
 UNARY: dict[str, tuple[Compute, Meaning]] = {
-    **{n: (SAME, _simple(n)) for n in ("abs", "neg", "floor", "ceil", "round", "trunc", "sign")},
+    **{n: (SAME, _simple(n)) for n in ("abs", "neg", "sign")},
+    **{n: (SAME, _rounding(n)) for n in ("floor", "ceil", "round", "trunc")},
     **{
         n: (FLOAT, _simple(n))
         for n in (
@@ -177,8 +188,8 @@ BINARY: dict[str, tuple[Compute, Meaning]] = {
     "pow": (SAME, _pow),
     "maximum": (SAME, _simple("maximum")),
     "minimum": (SAME, _simple("minimum")),
-    "fmax": (SAME, _simple("fmax")),
-    "fmin": (SAME, _simple("fmin")),
+    "fmax": (SAME, _of_numbers("fmax", "maximum")),
+    "fmin": (SAME, _of_numbers("fmin", "minimum")),
     "remainder": (SAME, _simple("remainder")),
     "fmod": (SAME, _simple("fmod")),
     "floor_divide": (SAME, _simple("floor_div")),

@@ -8,7 +8,7 @@ from typing import Any
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, IndexValue
 from ..ir.index import ONE, ZERO, Index, as_index, maximum, minimum
-from .builder import call, compare, number, size_value, where
+from .builder import compare, number, quotient, size_value, where
 from .context import Context, ints
 from .registry import row
 from .tensor import Tensor, squeeze, unsqueeze
@@ -74,7 +74,7 @@ def adaptive_avg_pool2d(ctx: Context, x: Tensor, output_size: Sequence[Any]) -> 
             kernel,
             lambda d, o, k: o * kernel[d] + k,
             lambda *_: None,
-            lambda acc, _: call("div", acc, count),
+            lambda acc, _: quotient(acc, count),
         )
     fixed = [ctx.integer(e) for e in (h, w, oh, ow)]
     widest = tuple(as_index(-(-fixed[d] // fixed[2 + d]) + 1) for d in (0, 1))
@@ -90,7 +90,7 @@ def adaptive_avg_pool2d(ctx: Context, x: Tensor, output_size: Sequence[Any]) -> 
 
     def finish(acc: Expr, at: Sequence[Index]) -> Expr:
         area = (end(0, at[0]) - start(0, at[0])) * (end(1, at[1]) - start(1, at[1]))
-        return call("div", acc, size_value(area, acc.dtype))
+        return quotient(acc, size_value(area, acc.dtype))
 
     def position(d: int, o: Index, k: Index) -> Index:
         return minimum(start(d, o) + k, as_index(fixed[d] - 1))
@@ -111,7 +111,7 @@ def _average(
 
     def finish(acc: Expr, at: Sequence[Index]) -> Expr:
         if divisor is not None:
-            return call("div", acc, number(float(divisor), acc.dtype))
+            return quotient(acc, number(float(divisor), acc.dtype))
         area = ONE
         for d in (0, 1):
             first = at[d] * stride[d] - pad[d]
@@ -120,7 +120,7 @@ def _average(
                 area = area * (minimum(last, size[d] + pad[d]) - first)
             else:
                 area = area * (minimum(last, size[d]) - maximum(first, ZERO))
-        return call("div", acc, size_value(area, acc.dtype))
+        return quotient(acc, size_value(area, acc.dtype))
 
     return finish
 

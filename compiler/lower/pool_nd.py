@@ -12,7 +12,7 @@ from typing import Any
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, IndexValue, cast
 from ..ir.index import ONE, ZERO, Index, as_index, maximum, minimum, product
-from .builder import call, compare, number, size_value, where
+from .builder import call, compare, number, quotient, size_value, where
 from .context import Context, ints
 from .registry import row
 from .scan import worst
@@ -163,7 +163,7 @@ def avg_pool3d(
 
     def average(accs: Sequence[Expr], o: list[Index]) -> Expr:
         if divisor is not None:
-            return call("div", accs[0], number(float(divisor), accs[0].dtype))
+            return quotient(accs[0], number(float(divisor), accs[0].dtype))
         count = ONE
         for d in range(3):
             first = o[d] * steps[d] - pad[d]
@@ -171,7 +171,7 @@ def avg_pool3d(
             if not count_include_pad:
                 first, last = maximum(first, ZERO), minimum(last, size[d])
             count = count * (last - first)
-        return call("div", accs[0], size_value(count, accs[0].dtype))
+        return quotient(accs[0], size_value(count, accs[0].dtype))
 
     windows = _sliding(size, taps, steps, pad, (1, 1, 1))
     return _folded(ctx, x, ctx.result_shape(), windows, ["sum"], [(x.dtype, average)])[0]
@@ -189,6 +189,6 @@ def adaptive_avg_pool3d(ctx: Context, x: Tensor, output_size: Any) -> Tensor:
 
     def average(accs: Sequence[Expr], o: list[Index]) -> Expr:
         count = product(windows.last(d, o[d]) - windows.first(d, o[d]) for d in range(3))
-        return call("div", accs[0], size_value(count, accs[0].dtype))
+        return quotient(accs[0], size_value(count, accs[0].dtype))
 
     return _folded(ctx, x, ctx.result_shape(), windows, ["sum"], [(x.dtype, average)])[0]

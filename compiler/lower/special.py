@@ -132,3 +132,19 @@ def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor:
         return call(back, call("round", call(there, e, scale)), scale)
 
     return apply(ctx, [x], meaning)
+
+
+@row("aten.gcd.default")
+def gcd(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    return apply(ctx, [a, b], lambda x, y: call("gcd", x, y))
+
+
+@row("aten.lcm.default")
+def lcm(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """|a / gcd(a, b) * b|, and 0 when one of them is."""
+
+    def meaning(x: Expr, y: Expr) -> Expr:
+        divisor = call("maximum", call("gcd", x, y), number(1, x.dtype))
+        return call("abs", call("mul", call("trunc_div", x, divisor), y))
+
+    return apply(ctx, [a, b], meaning)

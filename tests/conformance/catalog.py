@@ -110,6 +110,8 @@ def disagreement(entry: Entry, call: Call, got: Sequence[Any], want: Sequence[An
         return f"{len(got)} results instead of {len(want)}"
     if entry.name in FACTORS:
         got, want = FACTORS[entry.name](got), FACTORS[entry.name](want)
+    if entry.name in CHOICES and len(want) == 2 and not _first_problem(entry, got[:1], want[:1]):
+        return _chosen(call.inputs[0], *got, want[1])
     problem = _first_problem(entry, got, want)
     if problem and (wide := _in_float64(call)) is not None and len(wide) == len(got):
         exact = FACTORS[entry.name](wide) if entry.name in FACTORS else wide
@@ -135,6 +137,25 @@ def _in_float64(call: Call) -> list[Any] | None:
 
 def _first_problem(entry: Entry, got: Sequence[Any], want: Sequence[Any]) -> str:
     return next((problem for g, w in zip(got, want, strict=True) if (problem := _differs(entry, g, w))), "")
+
+
+#: the place of a result among equal elements is free
+CHOICES = frozenset("topk kthvalue mode median nanmedian".split())
+
+
+def _chosen(x: torch.Tensor, values: torch.Tensor, places: torch.Tensor, want: torch.Tensor) -> str:
+    """Whether the values lie at their places of x, along some dimension."""
+    if (places.dtype, places.shape) != (want.dtype, want.shape):
+        return f"places {places.dtype}{list(places.shape)} instead of {want.dtype}{list(want.shape)}"
+    x = x.reshape(1) if x.dim() == 0 else x
+    for d in range(x.dim()):
+        v, p = (t if t.dim() == x.dim() else t.unsqueeze(d) for t in (values, places))
+        fits = v.dim() == x.dim() and all(
+            a == b for k, (a, b) in enumerate(zip(v.shape, x.shape, strict=True)) if k != d
+        )
+        if fits and torch.equal(x.gather(d, p).nan_to_num(7.5), v.nan_to_num(7.5)):
+            return ""
+    return "the values do not lie at their places"
 
 
 def _svd(parts: Sequence[Any], adjoint: bool) -> list[Any]:

@@ -32,8 +32,8 @@ def _head(torch_version: str) -> Iterator[str]:
         "run and compared with eager. Made by `make conformance`; do not edit.",
         "",
         "An entry is right when all of its samples are: within 1e-4 of eager in float32 (relative or absolute, or as "
-        "close to what eager computes in float64), torch's tolerances in other floats, equal in integers. Results "
-        "that are random are compared by their statistics, uninitialised ones by shape. An entry is refused when one of "
+        "close to what eager computes in float64), torch's tolerances in other floats, equal in integers. Those "
+        "that are random are compared by statistics, uninitialised ones by shape. An entry is refused when one of "
         "its samples is refused with an error that says why.",
         "",
     )

@@ -53,6 +53,8 @@ def special_functions() -> Iterator[Sample]:
     yield Sample("aten.angle.default", (T(B, 19, special=True),), ulps=1)
     yield Sample("aten.signbit.default", (T(B, 19, special=True),))
     yield Sample("aten.signbit.default", (I(9),))
+    for name in ("gcd", "lcm"):
+        yield Sample(f"aten.{name}.default", (I(B, 9, low=-60, high=60), I(9, low=-60, high=60)))
     for decimals in (0, 2, -1):
         yield Sample("aten.round.decimals", (T(B, 19, low=-99, high=99),), {"decimals": decimals}, eager=True)
     for name in ("max.other", "min.other"):

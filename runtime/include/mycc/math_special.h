@@ -341,6 +341,22 @@ MYCC_SPECIAL2(legendre_p)
 #undef MYCC_SPECIAL1
 #undef MYCC_SPECIAL2
 
+/* Greatest common divisors, never negative. */
+template <class T> inline T special_gcd(T a, T b) {
+  while (b != 0) {
+    const T rest = b == -1 ? 0 : a % b;
+    a = b;
+    b = rest;
+  }
+  return a < 0 ? -a : a;
+}
+inline vi32 special_gcd(vi32 a, vi32 b) {
+  return build<vi32>([=](int i) MYCC_INLINED { return special_gcd((int32_t)a[i], (int32_t)b[i]); });
+}
+inline vi64 special_gcd(vi64 a, vi64 b) {
+  return build<vi64>([=](int i) MYCC_INLINED { return special_gcd((int64_t)a[i], (int64_t)b[i]); });
+}
+
 /* The neighbour of a towards b, in the type at hand. */
 inline double special_nextafter(double a, double b) { return __builtin_nextafter(a, b); }
 inline float special_nextafter(float a, float b) { return __builtin_nextafterf(a, b); }
