@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import zipfile
 from pathlib import Path
@@ -19,6 +20,10 @@ from mycc.compiler.codegen.triton.device import DEVICES
 from mycc.compiler.codegen.triton.generate import device_for
 from mycc.compiler.codegen.triton.kernel import KernelParam, TritonKernel
 from mycc.runtime.errors import CompileError
+from mycc.runtime.inspect import inspect_package
+from mycc.runtime.launches import launch_facts, typical_sizes
+from mycc.runtime.render import render_inspection
+from rich.console import Console
 from torch import nn
 from torch.nn import functional as F
 
@@ -88,6 +93,28 @@ def test_ptx_is_for_chips_that_have_no_code_of_their_own(tmp_path: Path, cache: 
     assert images.endswith(b"\0")
     assert b".version 8.0" in images
     assert b".target sm_80" in images
+
+
+def test_an_inspection_says_what_each_launch_takes(tmp_path: Path, cache: Path) -> None:
+    model = nn.Sequential(nn.Linear(64, 96), nn.LayerNorm(96)).eval()
+    rows = torch.export.Dim("rows", min=1, max=4096)
+    package = mycc.compile(
+        model, (torch.randn(4, 64),), out=tmp_path / "m.pkg", target="cuda:sm_90", dtype="bf16", cache_dir=cache,
+        dynamic_shapes=({0: rows},),
+    )  # fmt: skip
+    information = inspect_package(package)
+    (entry,), (target,) = information["entry_points"], information["targets"]
+    product, norm = launch_facts(entry, target, typical_sizes(entry, {"rows": 1000}))
+    assert product.name.startswith("gemm_bf16")
+    assert (norm.name, norm.programs * norm.warps > 0, norm.loads) == ("rows_layer_norm_bf16", True, 64)
+    moved = 2 * 1000 * 96 * 2 + 2 * 96 * 2
+    assert norm.floor_us == pytest.approx(moved / target["roof"]["tbytes"] / 1e6)
+    assert norm.expected_us > norm.floor_us
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_inspection(information, sizes={"rows": 1000}))
+    text = console.export_text()
+    assert "forward on cuda:sm_90 at rows 1000" in text
+    assert all(word in text for word in ("registers", "spills", "shared", "floor us", "rows_layer_norm_bf16"))
 
 
 FORMS = {
