@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import platform
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from mycc import Error
 from sections.common import Figure, Settings
 
 # In this order: compile makes the static packages that the others measure.
@@ -57,7 +57,7 @@ def measure(section: str, settings: Settings) -> list[Figure]:
         for figure in importlib.import_module(f"sections.{SECTIONS[section]}").run(settings):
             print(figure.line(), flush=True)
             figures.append(figure)
-    except RuntimeError as error:  # a compile or a process failed: the other sections still tell something
+    except (RuntimeError, Error) as error:  # a compile or a process failed: the other sections still tell something
         figures.append(Figure(section, f"{section} could not be measured further", None, met=False, note=str(error)))
         print(figures[-1].line(), flush=True)
     print(f"  ({time.perf_counter() - start:.0f} s)", flush=True)
@@ -67,19 +67,13 @@ def measure(section: str, settings: Settings) -> list[Figure]:
 def report(figures: list[Figure], settings: Settings) -> dict[str, object]:
     from importlib.metadata import version
 
-    machine = {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    from mycc.runtime.roof import machine_facts
+
     versions = {name: version(name) for name in ("mycc", "torch", "numpy")} | {"python": platform.python_version()}
     return {
-        "machine": machine, "versions": versions, "models": settings.models, "threads": settings.threads,
+        "machine": machine_facts(), "versions": versions, "models": settings.models, "threads": settings.threads,
         "figures": [figure.as_dict() for figure in figures],
     }  # fmt: skip
-
-
-def _cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def parse() -> argparse.Namespace:
