@@ -20,7 +20,7 @@ PIECE = 1024
 #: a reduction of fewer rows than this keeps its accumulators in registers
 LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
-BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
+BLOCK_COLUMNS, BLOCK_ROWS = 2048, 64
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}

@@ -21,8 +21,9 @@ from .loops import SCALAR_FOLDS, vector_loop
 LEAST_ELEMENTS = 1 << 18
 #: tasks that are enough, and pieces that are too many
 ENOUGH_TASKS, MOST_PIECES = 16, 64
+LEAST_ROWS = 64  # elements of a piece that make one: what is written and read again is little beside them
 #: columns of a task that folds rows of memory (codegen/fold_views.py)
-COLUMNS = 1024
+COLUMNS = 2048
 
 
 def split_reductions(graph: NodeGraph) -> None:
@@ -43,9 +44,10 @@ def _pieces(node: Reduce) -> int:
     if vector in node.dims and vector is not None:
         width = vector.extent.constant or 1
         tasks = kept // width * -(-width // COLUMNS)
-    if tasks >= ENOUGH_TASKS or kept * MOST_PIECES > reduced:
+    if tasks >= ENOUGH_TASKS:
         return 1
-    return max(d for d in range(1, MOST_PIECES // tasks + 1) if first % d == 0)
+    fitting = [d for d in range(1, MOST_PIECES // tasks + 1) if first % d == 0 and d * LEAST_ROWS <= reduced]
+    return max(fitting, default=1)
 
 
 def _split(graph: NodeGraph, node: Reduce, pieces: int) -> list[Reduce | Map]:
