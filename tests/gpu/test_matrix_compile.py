@@ -43,6 +43,8 @@ FORMS: dict[str, tuple[Probe, GemmTile | AttentionTile | None, str]] = {
     ),
     "gemm_pair": (pair_probe(4096, 2048, 768, "bf16"), None, ""),
     "gemm_pair_wide": (pair_probe(4096, 2048, 768, "bf16"), GemmTile(128, 128, 64, 8, 3, descriptors=True), ""),
+    "gemm_wide": (gemm_probe(70000, 32000, 768, "bf16", bias=True), None, ""),
+    "attention_wide": (attention_probe(2048, 32, 4096, 4096, 64, "bf16", causal=True), None, ""),
     "gemm_vector": (gemm_probe(1, 4096, 4096, "bf16"), None, ""),
     "gemm_tf32x3": (gemm_probe(512, 768, 768, "f32", bias=True), None, "tf32x3"),
     "gemm_tf32": (gemm_probe(512, 768, 768, "f32", bias=True), None, "tf32"),
@@ -128,6 +130,20 @@ def test_nothing_dependent_is_read_before_the_wait(form: str, cache: Path, tmp_p
     assert not [op for op in before if op.startswith(("LDG", "LDGSTS", "UTMALDG", "STG", "RED"))]
     assert "PREEXIT" in code
     assert any(op.startswith(("LDG", "LDGSTS", "UTMALDG")) for op in code)
+
+
+def test_descriptors_of_dynamic_memory_without_bounds_are_refused() -> None:
+    """Their coordinates are 32-bit numbers."""
+    long, many = of(Size("long", 1, 10**7)), of(Size("many", 1, 10**4))
+    gemm = gemm_probe(long, 768, 768, "bf16").node
+    attention = attention_probe(many, 12, long, long, 64, "bf16").node
+    for node, tile in (
+        (gemm, GemmTile(128, 128, 64, 8, 3, descriptors=True)),
+        (attention, AttentionTile(64, 64, 4, 3, descriptors=True)),
+    ):
+        with pytest.raises(ValueError, match="need fixed sizes"):
+            launches_of(node, DEVICES[90], "kernel", tile)
+        assert not launches_of(node, DEVICES[90], "kernel")[0].kernel.source.count("make_tensor_descriptor")
 
 
 def test_the_matrix_units_are_used(cache: Path, tmp_path: Path) -> None:

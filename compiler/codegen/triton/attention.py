@@ -17,6 +17,7 @@ from .matrix import (
     blocks,
     count,
     divides,
+    dynamic_and_wide,
     launch,
     mask_text,
     parameters,
@@ -78,6 +79,7 @@ class AttentionView:
     score: tuple[str, ...]
     precision: str
     pdl: bool
+    wide: bool
     split: int
     part: int  # floats that one of the programs that share a tile leaves: maximum, sum and values of each row
 
@@ -105,6 +107,8 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
     dtype = node.v.buffer.dtype
     single = keys.constant is not None and keys.constant <= tile.n and tile.split == 1
     begin, whole, end, range_lines = _ranges(node, tile, scope, rows)
+    if single:  # the one block may reach past the keys, whatever the rows see of them
+        end = scalar(scope, keys)
     q, out = rows.texts(node.q), rows.texts(node.out)
     row_mask = [] if divides(tile.m, rows.count) else [f"(rows < {scalar(scope, rows.count)})[:, None]"]
     out_mask = " & ".join([*row_mask, *([f"{masks['e']}[None, :]"] if masks["e"] else [])])
@@ -153,6 +157,7 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
         score=score,
         precision=precision_text(device.float32, {dtype}),
         pdl=device.pdl,
+        wide=scope.wide,
         split=tile.split,
         part=part,
         params=", ".join(p.name for p in parameters(scope, shared)),
@@ -167,6 +172,8 @@ def attention_misfit(node: Attention, tile: AttentionTile) -> str:
     """Why a tile cannot cut a node; empty when it can."""
     if not tile.descriptors:
         return ""
+    if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.keys)):
+        return "descriptors of memory that may pass 2^31 elements need fixed sizes"
     elements = ALIGNMENT // DTYPES[node.k.buffer.dtype].size
     indices = [i for o in (node.q, node.k, node.v) for i in (o.offset, *o.strides)]
     if not all(divides(elements, i) for i in indices):
@@ -220,14 +227,17 @@ class _Rows:
         if self.tile.split > 1:
             lines.append("split = tl.program_id(1)")
         lines.append(f"b = (z // {heads}){wide}" if wide else f"b = z // {heads}")
+        at = f"(z % {heads}){wide}" if wide else f"z % {heads}"
         if self.packed:
-            return (*lines, f"g = z % {heads}")
-        return (*lines, f"h = z % {heads}", f"g = h // {self.group}" if self.group > 1 else "g = h")
+            return (*lines, f"g = {at}")
+        return (*lines, f"h = {at}", f"g = h // {self.group}" if self.group > 1 else "g = h")
 
     def lines(self) -> tuple[str, ...]:
         """The rows of the tile and where they lie: m, and h where it differs by row."""
         rows, scope = self.count, self.scope
         lines = [f"rows = tile * {self.tile.m} + tl.arange(0, {self.tile.m})"]
+        if scope.wide:
+            lines.append("rows = rows.to(tl.int64)")
         at = "rows"
         if not divides(self.tile.m, rows):
             at = f"tl.minimum(rows, {scalar(scope, rows)} - 1)"

@@ -18,6 +18,7 @@ from .matrix import (
     blocks,
     count,
     divides,
+    dynamic_and_wide,
     finish_lines,
     launch,
     mask_text,
@@ -111,6 +112,8 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
         return ""
     if len(node.dims) > 2 and not _slices(node, tile):
         return "descriptors are for one product, or for parts of k"
+    if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.k)):
+        return "descriptors of memory that may pass 2^31 elements need fixed sizes"
     b_k, b_n = unit_strides(node)
     if b_k != ONE or node.a.buffer.dtype != node.b.buffer.dtype:
         return "descriptors need a weight with dense k, of the dtype of the rows"

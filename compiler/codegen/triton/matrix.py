@@ -158,6 +158,11 @@ def count(scope: TritonScope, *sizes: tuple[Index, int]) -> str:
     return factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
 
 
+def dynamic_and_wide(node: Node, sizes: Sequence[Index]) -> bool:
+    """Whether sizes are 64-bit numbers at run time, which coordinates of descriptors cannot be."""
+    return any(size.constant is None for size in sizes) and TritonScope.of(node).wide
+
+
 def mask_text(masks: Sequence[str]) -> str:
     """The mask of a load; empty texts do not count."""
     needed = [m for m in masks if m]
