@@ -62,8 +62,10 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Fami
         if family == "cpu":
             split_at_pieces(graph, remarks)
             split_reductions(graph)
-        elif options.epilogues:
-            fuse_pairs(graph, remarks)
+        else:
+            inline_maps(graph, remarks, recompute=True)  # chains that grew in the pass before
+            if options.epilogues:
+                fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
         fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
     if family == "cuda":
