@@ -33,6 +33,7 @@ wide = torch.randn(2, 32, 9, 12)
 depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
 mask = torch.ones(5, 5, dtype=torch.bool)
 q = torch.randn(2, 4, 5, 16)
+rows = torch.tensor([0, 3, 3, 8, 1])
 
 #: golden -> (templates that it shows, function, inputs, modules, dynamic batch)
 KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Module, ...], bool]] = {
@@ -55,6 +56,8 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "conv_planes": ("conv", lambda c, a: c(a), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False),
     "conv_grouped": ("conv_grouped", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False),
     "conv_winograd2": ("conv_winograd2", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
+    "scatter": ("scatter", lambda a, i: torch.zeros(9, 24).index_add(0, i, a), (torch.randn(5, 24), rows), (), False),
+    "routine": ("routine", lambda a: torch.sort(a, -1).values, (x,), (), True),
     "window": ("rows", lambda a: F.max_pool2d(a.permute(0, 3, 1, 2), 3, 2, 1).permute(0, 2, 3, 1), (wide,), (), True),
     "attention": ("attention", lambda a: F.scaled_dot_product_attention(a, a, a, is_causal=True), (q,), (), True),
     "attention_with_mask": (
