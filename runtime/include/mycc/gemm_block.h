@@ -25,6 +25,7 @@ namespace mycc {
 constexpr int64_t kPanel = 16;              /* columns of a panel */
 constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the next depth block, in L2 */
 constexpr int64_t kMaxGroup = 8;            /* panels */
+constexpr int64_t kRowAhead = 2 << 10;      /* bytes of a panel that a single row fetches ahead */
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
@@ -170,7 +171,10 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const int64_t next_group = plan.depth_outer ? next % plan.groups : next / cut.count;
     const int64_t next_panel = next_group * narrow + min64(next_group, plan.wide_groups);
     const B *ahead = panels.ahead(cut.block(next_depth), next > 0 ? next_panel : panels.after);
-    if (ahead && rows.count > 1) { /* a single row reads as fast as memory gives */
+    if (rows.count == 1) { /* as fast as memory gives: what is fetched is a little ahead in the same panels */
+      tile.next = (const char *)tile.b + kRowAhead;
+      tile.next_step = kPanel * (int64_t)sizeof(B);
+    } else if (ahead) {
       tile.next = (const char *)ahead;
       tile.next_step = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles);
     }
