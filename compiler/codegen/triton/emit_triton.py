@@ -287,8 +287,8 @@ class TritonEmitter:
         if known is not None:
             return Printed(known.text)
         index, masks = e.index, []
-        for known, condition, axes in self._within:
-            moved = plain(index, known)
+        for true, condition, axes in self._within:
+            moved = plain(index, true)
             if moved != index and set(axes) <= set(self.index_axes(e.index)):
                 index = moved
                 masks.append(condition)
