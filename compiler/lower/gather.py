@@ -255,7 +255,7 @@ def _nearest(ctx: Context, x: Tensor, *scales: float | None) -> Tensor:
 
     def source(d: int, o: Index) -> Index:
         size, out, scale = x.shape[d], shape[d], scales[d - 2]
-        if scale is None or size * int(scale) == out and scale == int(scale):
+        if scale is None or (size * int(scale) == out and scale == int(scale)):
             return (o * size) // out
         place = call("mul", cast(IndexValue(o), "f32"), number(1.0 / scale, "f32"))
         last = size_value(size - 1, "i64")
