@@ -187,8 +187,15 @@ def cast(e: Expr, dtype: str) -> Expr:
         if kind == "f":
             return Const(float(e.value), dtype)
         if DTYPES[e.dtype].kind != "f":
-            return Const(int(e.value), dtype)
+            return Const(_wrapped(int(e.value), dtype), dtype)
     return Call("cast", (e,), dtype)
+
+
+def _wrapped(value: int, dtype: str) -> int:
+    """An integer as its type holds it: 300 is 44 as u8, which is what torch makes of it."""
+    bits = 8 * DTYPES[dtype].size
+    low = value & ((1 << bits) - 1)
+    return low if dtype.startswith("u") or low < 1 << (bits - 1) else low - (1 << bits)
 
 
 def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], indices: Mapping[Atom, Index] | None = None) -> Expr:

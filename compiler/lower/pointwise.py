@@ -241,11 +241,23 @@ def apply(
     """A map of `meaning` over broadcast operands (tensors, numbers, sizes); the layout follows the largest operand."""
     shape = ctx.result_shape()
     compute = dtype or compute_dtype(ctx, kind, operands)
+    held = [_held(o, operands, compute) for o in operands]
 
     def element(indices: list[Index]) -> Expr:
-        return meaning(*(_element(o, indices, compute) for o in operands))
+        return meaning(*(_element(o, indices, compute) for o in held))
 
     return ctx.builder.map(shape, ctx.result_dtype(), element, _layout_order(shape, operands))
+
+
+def _held(operand: Any, operands: Sequence[Any], compute: str) -> Any:
+    """A whole number beside narrow integers as torch takes it: as one of them, 300 as the 44 of a u8."""
+    types = {o.dtype for o in operands if isinstance(o, Tensor)}
+    whole = isinstance(operand, int) and not isinstance(operand, bool)
+    if not whole or compute != "i32" or len(types) != 1 or not types <= {"u8", "i8", "i16"}:
+        return operand
+    number_of_type = number(operand, types.pop())
+    assert isinstance(number_of_type, Const)
+    return number_of_type.value
 
 
 def _element(operand: Any, indices: list[Index], dtype: str) -> Expr:
