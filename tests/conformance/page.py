@@ -77,14 +77,15 @@ def _entries(rows: Sequence[Row]) -> Iterator[str]:
     short = {
         d: d.replace("float", "f").replace("uint", "u").replace("int", "i").replace("complex", "c") for d in DTYPES
     }
+    measured = [d for d in DTYPES if any(r["dtype"] == d for r in rows)]
     yield from ("## All entries", "", "Empty: torch has none for this type. `3/6`: samples that are right.", "")
-    yield "| entry | " + " | ".join(short.values()) + " |"
-    yield "|---|" + "---|" * len(DTYPES)
+    yield "| entry | " + " | ".join(short[d] for d in measured) + " |"
+    yield "|---|" + "---|" * len(measured)
     table: dict[str, dict[str, Row]] = {}
     for row in rows:
         table.setdefault(row["entry"], {})[row["dtype"]] = row
     for name in sorted(table):
-        yield f"| `{name}` | " + " | ".join(_mark(table[name].get(d)) for d in DTYPES) + " |"
+        yield f"| `{name}` | " + " | ".join(_mark(table[name].get(d)) for d in measured) + " |"
 
 
 def _mark(row: Row | None) -> str:

@@ -152,7 +152,6 @@ def test_unsupported_operators_are_told_all_at_once() -> None:
     assert error.hint
 
 
-kernel = torch.randn(4, 8, 3, 3)
 REFUSED: dict[str, tuple[Function, tuple[torch.Tensor, ...], str]] = {
     "boolean mask": (lambda a: a[a > 0], (x,), "depends on the data"),
     "attention in training": (
