@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.expr import Load, substitute
-from ..ir.index import Index, Var, as_index, of, product
+from ..ir.index import Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Buffer, Fold, Map, Origin, Reduce, Store
 from .graph import NodeGraph
 from .loops import SCALAR_FOLDS, vector_loop
@@ -54,7 +54,7 @@ def _split(graph: NodeGraph, node: Reduce, pieces: int) -> list[Reduce | Map]:
     outer, rest = node.rdims[0], node.rdims[1:]
     piece = Var(f"{outer.name}_piece", as_index(pieces))
     inner = Var(f"{outer.name}_in", outer.extent // as_index(pieces))
-    moved = {outer: of(piece) * inner.extent + of(inner)}
+    moved: dict[Atom, Index] = {outer: of(piece) * inner.extent + of(inner)}
     place, stride = as_index(0), as_index(1)
     for v in reversed(node.dims):
         place, stride = place + of(v) * stride, stride * v.extent
