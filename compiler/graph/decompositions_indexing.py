@@ -68,7 +68,8 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     mask = (x != 0).reshape([-1])
     ranks = _ranks(mask)
     row = torch.where(mask & (ranks < size), ranks, size)
-    place, columns = torch.arange(x.numel()), []
+    place = torch.arange(x.numel())
+    columns: list[Tensor] = []
     for n in reversed(x.shape):
         columns.insert(0, place % n)
         place = place // n
@@ -155,7 +156,8 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
 def histogram(
     x: Tensor, bins: int = 100, *, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
-    edges = _edges(*_range(x, *(range if range is not None else (0, 0)), 0.5), bins)
+    low, high = range if range is not None else (0, 0)
+    edges = _edges(*_range(x, low, high, 0.5), bins)
     return _density(_counted(x, edges, weight), edges, density), edges
 
 

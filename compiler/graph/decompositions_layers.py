@@ -119,7 +119,7 @@ def grid_sampler_3d(
 ) -> Tensor:
     """Trilinear (0) or nearest (1) samples of x [n, c, d, h, w]; around it zeros (0), its border (1), its image (2)."""
     n, c, *sizes = x.shape
-    spots = []
+    spots: list[Tensor] = []
     for k, size in enumerate(reversed(sizes)):
         at = _unnormalized(grid[..., k], size, align_corners)
         if padding_mode == 2:

@@ -52,7 +52,7 @@ def solve_triangular(
     batch = shape[:-2]
     a, b = expand(a, (*batch, *a.shape[-2:])), expand(b, (*batch, *b.shape[-2:]))
     _, n, k = _split(b)
-    sizes = [n, k, int(upper), int(unitriangular)]
+    sizes: list[Index | int] = [n, k, int(upper), int(unitriangular)]
     (x,) = call_routine(ctx.builder, "triangular", batch, [(a, 2), (b, 2)], [((n, k), a.dtype)], sizes)
     return x if left else transposed(x)
 

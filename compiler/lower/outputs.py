@@ -80,7 +80,7 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
             return replace(changed, updates=tuple(_renamed(u, names, expr) for u in changed.updates))
         case Routine():
             sides = {"inputs": changed.inputs, "outputs": changed.outputs}
-            renamed = {
+            renamed: dict[str, Any] = {
                 name: tuple(replace(b, buffer=names.get(b.buffer, b.buffer)) for b in side)
                 for name, side in sides.items()
             }

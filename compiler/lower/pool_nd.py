@@ -112,7 +112,7 @@ def _max_with_places(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor,
     def place(accs: Sequence[Expr], o: list[Index]) -> Expr:
         flat: Expr = number(0, "i64")
         rest = accs[1]
-        digits = []
+        digits: list[Expr] = []
         for taps in reversed(windows.taps):
             digits.insert(0, call("remainder", rest, number(taps, "i64")))
             rest = call("floor_div", rest, number(taps, "i64"))

@@ -18,7 +18,9 @@ def _memory(ctx: Context, x: Tensor) -> Tensor:
     """x as torch has it in memory: only where that is dense, for else it would show what lies around a view."""
     node = ctx.operand_node(0)
     val = node.meta["val"] if node is not None else None
-    whole = isinstance(val, torch.Tensor) and val.untyped_storage().nbytes() == val.numel() * val.element_size()
+    if not isinstance(val, torch.Tensor):
+        raise ctx.refuse("strides of something that is no tensor")
+    whole = val.untyped_storage().nbytes() == val.numel() * val.element_size()
     if not whole or not val.is_contiguous() or val.storage_offset() != 0:
         raise ctx.refuse("strides of a tensor that is a view; make it contiguous")
     dense = ctx.builder.dense(x)
