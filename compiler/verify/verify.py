@@ -116,7 +116,7 @@ def _draws(node: torch.fx.Node) -> bool:
         values[argument.name] = given
     off = values.get("train", True) is False or values.get("training", True) is False
     dropout = values.get("dropout_p", values.get("p") if "train" in values else None)
-    return not off and dropout != 0
+    return bool(not off and dropout != 0)
 
 
 def verify(
