@@ -44,7 +44,7 @@ class KernelCall:
 
 @cache
 def environment(folder: str) -> jinja2.Environment:
-    """The templates of a folder; an undefined name is an error. In host/ and cuda/ block tags are lines of their own."""
+    """The templates of a folder; an undefined name is an error. In host/ and cuda/ block tags stand alone."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader([TEMPLATES / folder]),
         undefined=jinja2.StrictUndefined,

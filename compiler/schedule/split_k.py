@@ -7,7 +7,7 @@
 
 A product of 128 rows has fewer tiles than a GPU has multiprocessors, and each walks over all of k. With S times as many
 programs the walks are shorter; the sum, in a fixed order, costs almost nothing where a kernel over the rows (a norm, a
-softmax) reads y anyway, because it joins that kernel. Measured in docs/decisions/0010-split-products.md.
+softmax) reads y anyway, because it joins that kernel. Measured in docs/decisions/0015-split-products.md.
 """
 
 from __future__ import annotations
