@@ -118,7 +118,7 @@ def grid_sampler_3d(
     x: Tensor, grid: Tensor, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: bool = False
 ) -> Tensor:
     """Trilinear (0) or nearest (1) samples of x [n, c, d, h, w]; around it zeros (0), its border (1), its image (2)."""
-    n, c, *sizes = x.shape
+    n, _, *sizes = x.shape
     spots: list[Tensor] = []
     for k, size in enumerate(reversed(sizes)):
         at = _unnormalized(grid[..., k], size, align_corners)
@@ -155,10 +155,9 @@ def grid_sampler_3d(
 
 def _antialiased(size: int, out: int, align: bool, scale: float | None) -> Tensor:
     """The matrix [out, size] of triangle filters as wide as a step of the output."""
+    step = 1 / scale if scale else size / out
     if align:
         step = (size - 1) / (out - 1) if out > 1 else 0.0
-    else:
-        step = 1 / scale if scale else size / out
     support = max(step, 1.0)
     rows = []
     for i in range(out):
