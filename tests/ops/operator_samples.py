@@ -379,6 +379,11 @@ def convolutions() -> Iterator[Sample]:
     yield sums("aten.convolution.default", T(2, 4, 9), W(4, 3, 4), W(3), [2], [1], [1], True, [0], 1)
     deep = ([2, 2, 1], [1, 0, 0], [1] * 3, True, [0] * 3, 1)
     yield sums("aten.convolution.default", T(1, 4, 3, 4, 5), W(4, 3, 3, 2, 2), W(3), *deep)
+    yield sums("aten.conv3d.default", T(B, 3, 4, 6, 5), W(7, 3, 2, 3, 3), W(7), [1, 2, 1], [1, 1, 0])
+    yield sums("aten.conv3d.padding", T(2, 3, 4, 6, 5), W(4, 3, 3, 3, 2), None, [1, 1, 1], "same")
+    yield sums("aten.conv_transpose1d.default", T(B, 4, 9), W(4, 3, 4), W(3), [2], [1])
+    yield sums("aten.conv_transpose2d.input", T(B, 6, 5, 4), W(6, 2, 3, 3), W(4), [2, 2], [1, 1], [1, 0], 2)
+    yield sums("aten.conv_transpose3d.input", T(1, 4, 3, 4, 5), W(4, 3, 3, 2, 2), None, [2, 2, 1], [1, 0, 0])
 
 
 def reductions() -> Iterator[Sample]:

@@ -102,6 +102,27 @@ def test_refusal_names_the_output_and_how_far(graph: ModelGraph) -> None:
     assert "--no-verify" in str(refusal.value)
 
 
+def test_a_small_output_is_judged_by_several_inputs(graph: ModelGraph) -> None:
+    calls = []
+
+    def off_by(factor: float, times: int) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+        def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            calls.append(inputs[0])
+            scale = 1 + (factor if len(calls) <= times else 0.0)
+            return [y * scale if y.is_floating_point() else y for y in eager(graph, inputs)]
+
+        return run
+
+    (case,) = verify(graph, off_by(4e-7, times=1), shapes=[{"batch": 4}]).cases
+    assert len(calls) == 16
+    assert len({x.sum().item() for x in calls}) == 16
+    assert case.single[0] > 3e-7 > case.errors[0]
+    assert case.as_reference("forward").tolerances[0] > case.single[0]
+    calls.clear()
+    with pytest.raises(CompileError, match="not as accurate"):
+        verify(graph, off_by(4e-6, times=16), shapes=[{"batch": 4}])
+
+
 def test_nan_is_refused(graph: ModelGraph) -> None:
     with pytest.raises(CompileError, match="error inf"):
         verify(graph, lambda inputs: [y * math.nan if y.is_floating_point() else y for y in eager(graph, inputs)])
