@@ -29,9 +29,8 @@ def _model(settings: Settings, model: str) -> list[Figure]:
     foreign = [f"{symbol} of {library or '?'}" for symbol, library in program.imports if library != "libm.so.6"]
     needed = [name for name in loader.libraries if name not in LIBC and not name.startswith("ld-linux")]
     ratio = facts["weights"]["size"] / settings.facts(model)["parameter_bytes"]
-    winograd = any(
-        kernel["name"].endswith(("_f23", "_f43")) for entry in facts["entry_points"] for kernel in entry["kernels"]
-    )
+    kernels = [kernel["name"] for entry in facts["entry_points"] for kernel in entry["kernels"]]
+    winograd = any(name.endswith(("_f23", "_f43")) for name in kernels)
     return [
         at_most("size", f"{model}, all but the weights", facts["other"] / 1e6, OTHER_MB, "MB"),
         at_most("size", f"{model}, weights / unique parameter bytes", ratio, WINOGRAD if winograd else WEIGHTS),
