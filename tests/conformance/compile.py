@@ -48,27 +48,27 @@ class Prepared:
 
 def prepare(name: str, call: Call) -> Prepared:
     """Capture, graph passes, lowering, schedule. Raises CompileError for a refusal, Crash for all else."""
-    with _time_limit(SECONDS):
-        captured = _stage(lambda: capture_request(CaptureRequest(call, call.inputs, name=name)))
-        graph = _stage(lambda: run_graph_passes(captured))
-        lowered = _stage(lambda: lower(graph))
-        _stage(lambda: verify_program(lowered.program, "lower"))
-        planned = _stage(lambda: schedule(lowered.program))
-        _stage(lambda: verify_program(planned.program, "schedule"))
+    with time_limit(SECONDS):
+        captured = stage(lambda: capture_request(CaptureRequest(call, call.inputs, name=name)))
+        graph = stage(lambda: run_graph_passes(captured))
+        lowered = stage(lambda: lower(graph))
+        stage(lambda: verify_program(lowered.program, "lower"))
+        planned = stage(lambda: schedule(lowered.program))
+        stage(lambda: verify_program(planned.program, "schedule"))
     return Prepared(name, call, captured, graph, lowered, planned)
 
 
-def _stage(run: Callable[[], T]) -> T:
+def stage(run: Callable[[], T]) -> T:
     try:
         return run()
     except (CompileError, Crash):
         raise
     except Exception as error:
-        raise Crash(f"{type(error).__name__}: {_first_line(str(error))}") from error
+        raise Crash(f"{type(error).__name__}: {first_line(str(error))}") from error
 
 
 @contextmanager
-def _time_limit(seconds: int) -> Iterator[None]:
+def time_limit(seconds: int) -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise Crash(f"compiling takes longer than {seconds} s")
 
@@ -117,7 +117,7 @@ def build_all(prepared: Sequence[Prepared], folder: Path, cache: Path) -> Iterat
 def _compiler_message(error: Exception) -> str:
     """What went wrong behind the schedule; of generated code that does not compile, the first error."""
     lines = str(error).splitlines()
-    return next((line.strip() for line in lines if " error: " in line), _first_line(str(error)))
+    return next((line.strip() for line in lines if " error: " in line), first_line(str(error)))
 
 
 def run(prepared: Prepared, package: Any) -> list[Any]:
@@ -127,7 +127,7 @@ def run(prepared: Prepared, package: Any) -> list[Any]:
     except RunError:
         raise
     except Exception as error:
-        raise Crash(f"run: {type(error).__name__}: {_first_line(str(error))}") from error
+        raise Crash(f"run: {type(error).__name__}: {first_line(str(error))}") from error
     return list(_flat(result))
 
 
@@ -145,7 +145,7 @@ def _flat(value: Any) -> Iterator[Any]:
 
 def reason(error: Exception) -> str:
     """A refusal in one line, without places and sizes, so that equal ones are counted together."""
-    text = _first_line(str(error))
+    text = first_line(str(error))
     details = getattr(error, "details", [])
     named = [m.group(1) for d in details if (m := re.match(r"\s*([\w:.]+::[\w.]+|[\w.]+)\(?", d))]
     if re.match(r"cannot compile \d+ operator", text) and named:
@@ -154,7 +154,7 @@ def reason(error: Exception) -> str:
     return re.sub(r"\s+", " ", text)[:200]
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:300]
 
 

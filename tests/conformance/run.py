@@ -3,6 +3,7 @@
     python -m tests.conformance.run                                     all of it, into tests/conformance/results.json
     python -m tests.conformance.run --dtype float32 --status refused    again what was refused
     python -m tests.conformance.run --dtype float32 --match "^linalg"   entries by name
+    python -m tests.conformance.run --family cuda --dtype float32       GPU kernels, through Triton's interpreter
 
 Rows of entries that did not run stay as they are. The exit code is 1 when an entry that ran is wrong or crashes.
 """
@@ -24,8 +25,10 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results.json"
+#: of the family cuda: Triton's interpreter runs the kernels
+RESULTS_CUDA = Path(__file__).parent / "results_cuda.json"
 ROOT = Path(__file__).parents[2]
-BATCH = 30  # entries of a package
+BATCH = 30  # entries of a package, or of a process of the interpreter
 SAMPLES = 6  # of each entry
 Row = dict[str, Any]
 
@@ -37,6 +40,7 @@ class Batches:
     left: deque[tuple[str, list[str]]]
     cache: Path
     samples: int = SAMPLES
+    family: str = "cpu"
     done: Callable[[], None] = lambda: None  # told after every batch
     rows: list[Row] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -48,7 +52,10 @@ class Batches:
                 return None
             self.serial += 1
             dtype, names = self.left.popleft()
-        return {"dtype": dtype, "entries": names, "serial": self.serial, "samples": self.samples}
+            serial = self.serial
+        return {
+            "dtype": dtype, "entries": names, "serial": serial, "samples": self.samples, "family": self.family
+        }  # fmt: skip
 
     def put_back(self, dtype: str, names: Sequence[str]) -> None:
         with self.lock:
@@ -156,14 +163,16 @@ def main() -> int:
     parser.add_argument("--status", default="", help="only entries that the results have with one of these statuses")
     parser.add_argument("--reason", default="", help="a regular expression for the reasons in the results")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of each entry")
+    parser.add_argument("--family", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help="results.json, of the family cuda results_cuda.json")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "conformance")
     options = parser.parse_args()
+    out = options.out or (RESULTS if options.family == "cpu" else RESULTS_CUDA)
 
     from .catalog import DTYPES, entries
 
-    before = {(r["entry"], r["dtype"]): r for r in read(options.out)}
+    before = {(r["entry"], r["dtype"]): r for r in read(out)}
     left: deque[tuple[str, list[str]]] = deque()
     for dtype in options.dtype.split(",") if options.dtype else DTYPES:
         names = [n for n, e in entries().items() if e.takes(DTYPES[dtype]) and re.search(options.match, n)]
@@ -174,11 +183,11 @@ def main() -> int:
             names = [n for n in names if re.search(options.reason, known[n]["reason"])]
         left.extend((dtype, names[i : i + BATCH]) for i in range(0, len(names), BATCH))
     options.cache.mkdir(parents=True, exist_ok=True)
-    batches = Batches(left, options.cache, options.samples)
+    batches = Batches(left, options.cache, options.samples, options.family)
 
     def save() -> None:
         after = {**before, **{(r["entry"], r["dtype"]): r for r in batches.rows}}
-        write(options.out, list(after.values()), list(entries()))
+        write(out, list(after.values()), list(entries()))
 
     batches.done = save
     run_batches(batches, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))

@@ -14,16 +14,19 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mycc.runtime.errors import CompileError, RunError
 
-from .catalog import DTYPES, Entry, calls, disagreement, eager, entries
+from . import device
+from .catalog import DTYPES, Call, Entry, calls, disagreement, eager, entries
 from .compile import Crash, Prepared, build_all, prepare, reason, run
 
 Say = Callable[[dict[str, Any]], None]
+P = TypeVar("P", Prepared, device.Launches)
 
 
 class Tally:
@@ -60,8 +63,12 @@ def work(batch: dict[str, Any], say: Say) -> None:
     prepared: list[Prepared] = []
     owner: dict[str, Tally] = {}
     start = time.monotonic()
+    if batch.get("family") == "cuda":
+        _interpret(tallies, batch["samples"], say)
+        say({"done": True, "interpreted": round(time.monotonic() - start, 1)})
+        return
     for tally in tallies:
-        for p in _prepare(tally, batch["samples"]):
+        for p in _prepare(tally, batch["samples"], prepare):
             prepared.append(p)
             owner[p.name] = tally
     middle = time.monotonic()
@@ -73,14 +80,24 @@ def work(batch: dict[str, Any], say: Say) -> None:
             tally.add("crash", str(package))
             continue
         say({"running": tally.entry.name})
-        _compare(tally, p, package)
+        _compare(tally, p, partial(run, p, package))
     for tally in tallies:
         say(tally.row())
     say({"done": True, "prepare": round(middle - start, 1), "build": round(time.monotonic() - middle, 1)})
 
 
-def _prepare(tally: Tally, samples: int) -> list[Prepared]:
-    """The calls of an entry that reach the schedule."""
+def _interpret(tallies: Sequence[Tally], samples: int, say: Say) -> None:
+    """The kernels of every call, one call after the other, through Triton's interpreter."""
+    runner = device.Runner()
+    for tally in tallies:
+        for p in _prepare(tally, samples, device.prepare):
+            _compare(tally, p, partial(runner.run, p))
+        say(tally.row())
+    runner.close()
+
+
+def _prepare(tally: Tally, samples: int, prepare: Callable[[str, Call], P]) -> list[P]:
+    """The calls of an entry that compile."""
     found = []
     stem = re.sub(r"\W", "_", tally.entry.name)
     for i, call in enumerate(calls(tally.entry, DTYPES[tally.dtype], samples)):
@@ -100,9 +117,9 @@ def _prepare(tally: Tally, samples: int) -> list[Prepared]:
     return found
 
 
-def _compare(tally: Tally, p: Prepared, package: Any) -> None:
+def _compare(tally: Tally, p: Prepared | device.Launches, run: Callable[[], list[Any]]) -> None:
     try:
-        got = run(p, package)
+        got = run()
     except RunError as error:
         tally.add("wrong", f"run: {reason(error)}")
         return

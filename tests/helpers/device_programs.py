@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,7 +50,11 @@ def device_program(
     """The program of a model, verified after lowering and after scheduling."""
     request = CaptureRequest(model, tuple(inputs), {}, dynamic_shapes)
     (request,) = in_dtype([request], dtype)
-    graph = capture_request(request)
+    return program_of(capture_request(request), device, options)
+
+
+def program_of(graph: ModelGraph, device: Device = DEVICE, options: ScheduleOptions = DEFAULTS) -> DeviceProgram:
+    """The program of a captured model."""
     result = lower(run_graph_passes(graph), None, "cuda")
     verify_program(result.program, "lowering")
     planned = schedule(result.program, options, "cuda")
@@ -79,7 +84,8 @@ def run_interpreted(
     after = interpreter.run(entry.launches, given, sizes)
     outputs = []
     for buffer, shape in zip(program.schedule.program.outputs, entry.output_shapes, strict=True):
-        outputs.append(after[buffer].reshape([extent.evaluate(sizes) for extent in shape]))
+        extents = [extent.evaluate(sizes) for extent in shape]
+        outputs.append(after[buffer][: math.prod(extents)].reshape(extents))
     return outputs
 
 

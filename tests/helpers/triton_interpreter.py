@@ -4,14 +4,18 @@ process of its own. As a program it serves requests from stdin; TritonInterprete
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import linecache
 import os
 import pickle
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +29,9 @@ class IndexOutOfRange(Exception):
 class TritonInterpreter:
     """Launches on CPU memory: interpreter.run(launches, memory, sizes) -> the memory after them."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
+        """seconds: how long a run may take before the process is given up."""
+        self._seconds = seconds
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
@@ -40,16 +46,35 @@ class TritonInterpreter:
         steps = [_step(launch, i, buffers, sizes) for i, launch in enumerate(launches)]
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        _write(self._process.stdin, (steps, [memory[b] for b in buffers]))
-        failure, tensors = _read(self._process.stdout)
+        with self._limit():
+            _write(self._process.stdin, (steps, [memory[b] for b in buffers]))
+            answer = _read(self._process.stdout)
+        if answer is None:
+            raise RuntimeError(f"the interpreter died or took too long, with code {self._process.wait()}")
+        failure, tensors = answer
         if failure.startswith(OUT_OF_RANGE):
             raise IndexOutOfRange(failure)
         if failure:
             raise RuntimeError(failure)
         return dict(zip(buffers, tensors, strict=True))
 
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
     def close(self) -> None:
         self._process.communicate()
+
+    @contextlib.contextmanager
+    def _limit(self) -> Iterator[None]:
+        timer = threading.Timer(self._seconds, self._process.kill) if self._seconds else None
+        if timer is not None:
+            timer.start()
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, int]) -> Any:
@@ -133,19 +158,27 @@ def _launch(step: Any, tensors: Sequence[Any]) -> None:
             values.append(status)
         else:
             values.append(value)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{symbol}.py"
-        path.write_text(source, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location(symbol, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        getattr(module, symbol)[grid](*values)
+    if all(grid):
+        _kernel(source, symbol)[grid](*values)
     if any(c.any() for c in counters):
         raise AssertionError("a counter is not zero after the launch")
     if status.any():
         raise AssertionError(f"{OUT_OF_RANGE} in launch {int(status)}")
+
+
+@cache
+def _kernel(source: str, symbol: str) -> Any:
+    """The function of a module. Triton reads its text from a file."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False, encoding="utf-8") as file:
+        file.write(source)
+    spec = importlib.util.spec_from_file_location(symbol, file.name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    linecache.getlines(file.name, vars(module))  # for the interpreter, which reads it at the first launch
+    Path(file.name).unlink()
+    return getattr(module, symbol)
 
 
 def _write(stream: BinaryIO, value: Any) -> None:
