@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -91,7 +92,18 @@ class ModeChoice(StrEnum):
 # -- compile ----------------------------------------------------------------------------------------------------------
 
 
-@app.command("compile")
+class _CompileCommand(TyperCommand):
+    """A command whose `--specialize` takes all the sizes that follow: --specialize batch=1,8 seq=128."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for i, word in enumerate(args):
+            follows = i >= 2 and words[-2] == "--specialize"
+            words += ["--specialize", word] if follows and re.fullmatch(r"\w+=[\d,]+", word) else [word]
+        return super().parse_args(ctx, words)
+
+
+@app.command("compile", cls=_CompileCommand)
 def compile_command(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory or program.pt2.")
@@ -104,6 +116,12 @@ def compile_command(
     ] = None,
     dynamic: Annotated[
         list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")
+    ] = None,
+    specialize: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--specialize", metavar="NAME=N,N ...", help="Variants for these dynamic sizes: batch=1,8 seq=128."
+        ),
     ] = None,
     target: Annotated[
         str, typer.Option("--target", help="cpu, cpu:x86-64-v3, cuda, cuda:sm_90, cuda:ptx, ...; several with commas.")
@@ -147,7 +165,7 @@ def compile_command(
     start = perf_counter()
     options = CompileOptions.of(
         target=target, dtype=dtype, mode=mode.value, tune=tune, lock=lock, verify=verify, strict=strict,
-        threads=threads, options=settings, cache_dir=cache_dir, jobs=jobs, dump=dump,
+        threads=threads, options=settings, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize or (),
     )  # fmt: skip
     if out is not None:
         check_out(out)

@@ -42,6 +42,7 @@ def compile(
     dump: str | os.PathLike[str] | None = None,
     progress: bool | Observer | None = None,
     dynamic: Sequence[str] = (),
+    specialize: str | Sequence[str] | Mapping[str, Any] = (),
 ) -> Path:
     """Compiles a model to a package that runs without torch.
 
@@ -66,6 +67,8 @@ def compile(
         dump: directory for a text file per stage.
         progress: True to show the stages on standard error, or an Observer of one's own.
         dynamic: sizes that change in the command line's form: ["x:0=batch(1..64)"].
+        specialize: dynamic sizes for which the package holds variants of its own, "batch=1,8 seq=128" or
+            {"batch": (1, 8)}: a call of such sizes runs code that was compiled for them.
 
     Returns:
         The package's path.
@@ -76,7 +79,7 @@ def compile(
     require_torch()
     checked = CompileOptions.of(
         target=target, dtype=dtype, mode=mode, tune=tune, lock=lock, verify=verify, strict=strict, threads=threads,
-        options=options, cache_dir=cache_dir, jobs=jobs, dump=dump,
+        options=options, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize,
     )  # fmt: skip
     entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)
     return run_request(compile_request(entries, checked, out, name), _observers(progress))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -27,6 +28,7 @@ __all__ = [
     "ScheduleOptions",
     "VerifyOptions",
     "parse_settings",
+    "parse_sizes",
     "parse_targets",
 ]
 
@@ -89,6 +91,7 @@ class CompileOptions:
         tune: measure kernel variants on this machine; so does mode "max-autotune".
         lock: file whose choices are repeated without measuring.
         verify: compare the package with the model before it is written.
+        specialize: name of a dynamic size -> values for which the package holds variants of its own.
         strict: warnings are errors.
         jobs: C++ compilers at once, None: one per core.
         cache_dir: None for the user's cache directory.
@@ -102,6 +105,7 @@ class CompileOptions:
     tune: bool = False
     lock: Path | None = None
     verify: bool = True
+    specialize: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     strict: bool = False
     jobs: int | None = None
     cache_dir: Path | None = None
@@ -158,6 +162,7 @@ class CompileOptions:
         cache_dir: str | os.PathLike[str] | None = None,
         dump: str | os.PathLike[str] | None = None,
         lock: str | os.PathLike[str] | None = None,
+        specialize: str | Sequence[str] | Mapping[str, Any] = (),
         **others: Any,
     ) -> CompileOptions:
         """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown."""
@@ -167,6 +172,7 @@ class CompileOptions:
             cache_dir=Path(cache_dir).expanduser() if cache_dir is not None else None,
             dump=Path(dump).expanduser() if dump is not None else None,
             lock=Path(lock).expanduser() if lock is not None else None,
+            specialize=parse_sizes(specialize),
             **parse_settings(options or ()),
             **others,
         )
@@ -196,6 +202,32 @@ def parse_targets(target: str | Sequence[str]) -> tuple[Target, ...]:
         if name not in known and (near := difflib.get_close_matches(name, known, 1, 0.4)):
             raise CompileError(f"unknown target '{name}'", hint=f"Did you mean {near[0]}? Targets: {', '.join(known)}.")
     return named_targets(",".join(names))
+
+
+# -- sizes to specialise for -----------------------------------------------------------------------------------------
+
+
+def parse_sizes(texts: str | Iterable[str] | Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Values by name from texts such as "batch=1,8 seq=128", or from {"batch": (1, 8)}. Raises CompileError."""
+    if isinstance(texts, Mapping):
+        pairs = [(str(name), values) for name, values in texts.items()]
+    else:
+        words = [word for text in ([texts] if isinstance(texts, str) else texts) for word in text.split()]
+        pairs = [_size_list(word) for word in words]
+    found: dict[str, tuple[int, ...]] = {}
+    for name, values in pairs:
+        given = [values] if isinstance(values, int) else list(values)
+        if not given or any(not isinstance(v, int) or isinstance(v, bool) or v < 0 for v in given):
+            raise CompileError(f"cannot specialise {name} for {values!r}: sizes are whole numbers")
+        found[name] = tuple(dict.fromkeys((*found.get(name, ()), *given)))
+    return found
+
+
+def _size_list(word: str) -> tuple[str, list[int]]:
+    match = re.fullmatch(r"(\w+)=(\d+(?:,\d+)*)", word)
+    if match is None:
+        raise CompileError(f"cannot read '{word}'", hint="Sizes to specialise for look like batch=1,8 seq=128.")
+    return match[1], [int(v) for v in match[2].split(",")]
 
 
 # -- group.option=value ---------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from .build.targets import Family
 from .capture.export import capture_request
 from .capture.graph import ModelGraph
 from .capture.precision import in_dtype
+from .capture.specialise import variant_requests
 from .codegen.generate import Generated, generate
 from .codegen.program import Sources
 from .codegen.triton.generate import device_for, generate_device
@@ -57,7 +58,9 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     options = request.options
     with running_stage(observers, "capture") as stage:
         entries = in_dtype(request.entries, options.dtype)
-        captured = stage.value = [capture_request(entry) for entry in entries]
+        captured = [capture_request(entry) for entry in entries]
+        captured += [capture_request(v) for v in variant_requests(entries, captured, options.specialize)]
+        stage.value = captured
         stage.summary = summarise(captured)
     with running_stage(observers, "graph") as stage:
         graphs = stage.value = [run_graph_passes(graph, skip=_skipped(options.graph)) for graph in captured]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import InputError, LoadError
@@ -150,7 +150,7 @@ class Model(EntryPoint):
         path: the package's path; None when it was loaded from bytes.
     """
 
-    __slots__ = ("__weakref__", "_others", "device", "manifest", "path", "target", "threads")
+    __slots__ = ("__weakref__", "_others", "_variants", "device", "manifest", "path", "target", "threads")
 
     def __init__(self, native: Any, path: str | None = None) -> None:
         import json
@@ -162,7 +162,9 @@ class Model(EntryPoint):
         self.path = path
         rows = self.manifest["entry_points"]
         super().__init__(native, 0, rows[0])
-        self._others = tuple(EntryPoint(native, index, row) for index, row in enumerate(rows) if index > 0)
+        points = [(EntryPoint(native, index, row), row) for index, row in enumerate(rows) if index > 0]
+        self._others = tuple(point for point, row in points if "variant_of" not in row)
+        self._variants = tuple((point, row["variant_of"], row["fixed"]) for point, row in points if "variant_of" in row)
 
     @property
     def entries(self) -> dict[str, EntryPoint]:
@@ -170,12 +172,20 @@ class Model(EntryPoint):
         return {entry.name: entry for entry in (self, *self._others)}
 
     def entry(self, name: str) -> EntryPoint:
-        """The entry point of this name."""
+        """The entry point of this name, or one compiled for some sizes alone, such as forward_batch1."""
+        entries = {point.name: point for point, _, _ in self._variants} | self.entries
         try:
-            return self.entries[name]
+            return entries[name]
         except KeyError:
             names = ", ".join(self.entries)
             raise InputError(f"the package has no entry point '{name}'", hint=f"It has: {names}.") from None
+
+    def variant(self, entry: EntryPoint, sizes: Mapping[str, int]) -> EntryPoint:
+        """The one that a call of `entry` at these sizes runs: compiled for them alone, or `entry` itself."""
+        for point, general, fixed in self._variants:
+            if general == entry.name and all(sizes.get(name) == size for name, size in fixed.items()):
+                return point
+        return entry
 
     def to_device(self, array: Any) -> Any:
         """A copy of a host array where the model runs: on a GPU an array with DLPack and numpy(), which calls take

@@ -84,6 +84,7 @@ def bench_package(
     if model.device != "cpu":
         result |= _stream_times(model, function, tensors)
     if kernels:
+        function = model.variant(function, values)
         rows = _manifest_rows(model, function)
         roof = _roof(model)
         nanoseconds = kernel_medians(function, tensors, runs)

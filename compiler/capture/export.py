@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from .leaves import Dims, Leaf, bind, leaves_of, shapes_by_leaf
 from .program import ProgramInputs, check_tensor, import_program, state_error, user_name
 from .sizes import resize_examples
 from .source_lines import ROOT, recording_lines
+from .specialise import fix_sizes
 from .trees import LEAF, constant, structure
 
 __all__ = ["CaptureRequest", "capture", "capture_request", "forward_of"]
@@ -38,6 +39,7 @@ class CaptureRequest:
         dynamic_shapes: in torch.export's form, or None.
         dynamic: dimensions in the command line's form ("x:0=batch(1..64)"), added to dynamic_shapes.
         name: the entry point's name.
+        fixed: dynamic sizes by name that this variant of the entry point `variant_of` has as constants.
     """
 
     model: Model
@@ -46,6 +48,8 @@ class CaptureRequest:
     dynamic_shapes: Any = None
     dynamic: tuple[str, ...] = ()
     name: str = "forward"
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    variant_of: str = ""
 
 
 def capture(
@@ -69,6 +73,8 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     dims = shapes_by_leaf(arguments, _collected(request))
     dims = dynamic_dims(arguments, dims, request.dynamic) if request.dynamic else dims
     values = resize_examples(leaves, dims)
+    if request.fixed:
+        values, dims = fix_sizes(leaves, values, dims, request.fixed)
     _, spec = pytree.tree_flatten((request.args, dict(request.kwargs)))
 
     tensors = [i for i, leaf in enumerate(leaves) if leaf.is_tensor]
@@ -78,7 +84,7 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     program = _export(call, examples, [dims[i] for i in tensors], names)
     in_leaves = iter([LEAF if leaf.is_tensor else constant(leaf.value, f"input '{leaf.name}'") for leaf in leaves])
     inputs = ProgramInputs(names, examples, [dims[i] for i in tensors], structure(spec, lambda: next(in_leaves)))
-    return import_program(request.name, program, inputs)
+    return replace(import_program(request.name, program, inputs), variant_of=request.variant_of, fixed=request.fixed)
 
 
 def forward_of(model: Model) -> Callable[..., Any]:
@@ -217,7 +223,7 @@ def _export(
 
 
 def _from_program(request: CaptureRequest, program: ExportedProgram) -> ModelGraph:
-    if request.dynamic_shapes or request.dynamic:
+    if request.dynamic_shapes or request.dynamic or request.fixed:
         raise CompileError(
             "the sizes of an exported program are fixed by its export",
             hint="Export it again with other dynamic_shapes.",

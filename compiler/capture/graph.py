@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import sympy
 import torch
@@ -76,6 +76,7 @@ class ModelGraph:
         symbols: the dynamic sizes.
         in_tree, out_tree: the Python structure of inputs and outputs, as in the manifest.
         examples: one tensor per input, those the export was made with.
+        variant_of, fixed: of a variant for some sizes: the general entry point's name, and those sizes by name.
     """
 
     name: str
@@ -87,6 +88,8 @@ class ModelGraph:
     in_tree: object
     out_tree: object
     examples: tuple[torch.Tensor, ...]
+    variant_of: str = ""
+    fixed: Mapping[str, int] = field(default_factory=dict)
 
     def format(self) -> str:
         return format_graph(self)

@@ -15,7 +15,7 @@ import torch
 from ...runtime.errors import CompileError
 from .leaves import Dims, Leaf
 
-__all__ = ["DimTerm", "dim_term", "resize_examples"]
+__all__ = ["DimTerm", "dim_term", "resize", "resize_examples"]
 
 NO_MAX = 2**31 - 1
 
@@ -71,7 +71,7 @@ def resize_examples(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[Any]:
     values = [leaf.value for leaf in leaves]
     for (i, axis), term in terms.items():
         size = term.scale * roots[term.root] + term.offset
-        values[i] = _resize(values[i], axis, size, leaves[i].name)
+        values[i] = resize(values[i], axis, size, leaves[i].name)
     return values
 
 
@@ -126,7 +126,8 @@ def _free(wanted: int, terms: Sequence[DimTerm], taken: set[int]) -> int:
     return next((value for value in near if fits(value, taken)), alone)
 
 
-def _resize(value: torch.Tensor, axis: int, size: int, name: str) -> torch.Tensor:
+def resize(value: torch.Tensor, axis: int, size: int, name: str) -> torch.Tensor:
+    """An example input cut or repeated along one axis, so that integers keep their range. name: for the message."""
     old = value.shape[axis]
     if old == size:
         return value

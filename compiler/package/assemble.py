@@ -93,10 +93,10 @@ class Assembled:
             for graph in self.captured:
                 if draws_random_numbers(graph):
                     continue  # nothing to compare with: torch draws others
-                entry = model.entry(graph.name)
+                entry = model.entry(graph.variant_of or graph.name)  # which hands calls of its sizes over
                 self.results.append(verify(graph, _run_torch(entry), tolerance=tolerance, seed=numerics.seed))
-                for other in others:  # they have to be right too
-                    verify(graph, _run_torch(other.entry(graph.name)), tolerance=tolerance, seed=numerics.seed)
+                for other in (m.entry(entry.name) for m in others):  # they have to be right too
+                    verify(graph, _run_torch(other), tolerance=tolerance, seed=numerics.seed)
             lines = [c.describe(i) for r in self.results for c in r.cases for i in range(len(c.errors))]
             stage.value = "\n".join(lines)
             left_out = [graph.name for graph in self.captured if draws_random_numbers(graph)]
@@ -202,6 +202,7 @@ def _entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) 
             {name: getattr(s, name) for name in ("name", "min", "max", "input", "dim", "scale", "offset")}
             for s in graph.symbols
         ],
+        **({"variant_of": graph.variant_of, "fixed": dict(graph.fixed)} if graph.variant_of else {}),
         "in_tree": graph.in_tree,
         "out_tree": graph.out_tree,
         "kernels": kernel_rows(schedule, symbols),

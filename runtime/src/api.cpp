@@ -24,10 +24,8 @@ int find_entry(mycc_model *model, int32_t index, Entry **entry) {
 
 bool missing(const void *tensors, int32_t count) { return !tensors && count > 0; }
 
-// Everything up to the run itself, in `call`.
-int prepare(Call &call, Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
-            int32_t n_outputs) {
-  if (int status = call.bind(entry, inputs, n_inputs, true)) return status;
+// Memory for a run of `entry` in a call whose inputs are bound.
+int prepare(Call &call, Entry &entry, mycc_tensor *outputs, int32_t n_outputs) {
   if (int status = call.place(entry)) return status;
   if (int status = call.reserve_arena()) return status;
   return call.bind_outputs(entry, outputs, n_outputs);
@@ -43,7 +41,8 @@ int with_outputs(Call &call, Entry &entry, const mycc_tensor *inputs, int32_t n_
   int32_t count = entry.info->n_outputs;
   mycc_tensor *outputs = static_cast<mycc_tensor *>(calloc(size_t(count) + 1, sizeof(mycc_tensor)));
   if (!outputs) return out_of_memory(size_t(count) * sizeof(mycc_tensor));
-  int status = prepare(call, entry, inputs, n_inputs, outputs, count);
+  int status = call.bind(entry, inputs, n_inputs, true);
+  if (status == MYCC_OK) status = prepare(call, entry, outputs, count);
   if (status == MYCC_OK) {
     status = work();
     free_outputs(outputs, count);
@@ -151,7 +150,11 @@ int mycc_run_with(mycc_model *model, int32_t index, const mycc_tensor *inputs, i
   }
   Call *call = Call::acquire(*model);
   if (!call) return MYCC_ERROR_RUN;
-  int status = prepare(*call, *entry, inputs, n_inputs, outputs, n_outputs);
+  int status = call->bind(*entry, inputs, n_inputs, true);
+  if (status == MYCC_OK) {
+    entry = &call->variant(*entry);
+    status = prepare(*call, *entry, outputs, n_outputs);
+  }
   if (status == MYCC_OK) {
     status = call->execute(*entry);
     if (status != MYCC_OK) free_outputs(outputs, n_outputs);

@@ -133,6 +133,21 @@ int Call::bind(const Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, 
   return data ? make_dense(entry, inputs) : MYCC_OK;
 }
 
+Entry &Call::variant(Entry &entry) {
+  const EntryInfo &info = *entry.info;
+  for (int32_t v = 0; v < info.n_variants; ++v) {
+    const int64_t *fixed = info.variants[v].fixed;
+    bool fits = true;
+    for (int32_t i = 0; fits && i < info.n_symbols; ++i) fits = fixed[i] == kFree || fixed[i] == symbols_[i];
+    if (!fits) continue;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < info.n_symbols; ++i)
+      if (fixed[i] == kFree) symbols_[kept++] = symbols_[i];
+    return model_.entries[info.variants[v].entry];
+  }
+  return entry;
+}
+
 int Call::read_symbols(const Entry &entry, const mycc_tensor *inputs) {
   for (int32_t i = 0; i < entry.info->n_symbols; ++i) {
     const SizeSymbol &symbol = entry.info->symbols[i];

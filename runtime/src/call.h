@@ -21,6 +21,8 @@ class Call {
   // Checks the inputs against the signature and finds the values of the size symbols. With `data`, also makes the
   // inputs dense. bind.cpp.
   int bind(const Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, bool data);
+  // The entry point to run for the sizes that bind() found: a variant with its own symbols' values, or the same one.
+  Entry &variant(Entry &entry);
   // Checks the outputs that the caller gave and allocates the others; undoes the latter when it fails. bind.cpp.
   int bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outputs);
   // Finds the place of the arena's buffers for these sizes. call.cpp.

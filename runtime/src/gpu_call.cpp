@@ -45,11 +45,13 @@ int GpuCall::run(mycc_model &model, Entry &entry, const mycc_tensor *inputs, int
   call->last_stream_ = stream_id;
   call->outputs_on_host_ = !on_device;
   int status = waited == cuda::kSuccess ? call->earlier_failure() : gpu_fail(MYCC_ERROR_RUN, waited, "an earlier call");
-  if (status == MYCC_OK) status = call->prepare(entry, inputs, n_inputs, outputs, n_outputs, options);
+  if (status == MYCC_OK) status = call->bind(entry, inputs, n_inputs, false);
+  Entry &chosen = status == MYCC_OK ? call->variant(entry) : entry;
+  if (status == MYCC_OK) status = call->prepare(chosen, inputs, outputs, n_outputs, options);
   if (status == MYCC_OK) {
-    status = call->issue(entry);
+    status = call->issue(chosen);
     if (status == MYCC_OK)
-      status = call->finish(entry, outputs);
+      status = call->finish(chosen, outputs);
     else
       call->mark_done();
     if (status != MYCC_OK)
@@ -59,9 +61,8 @@ int GpuCall::run(mycc_model &model, Entry &entry, const mycc_tensor *inputs, int
   return status;
 }
 
-int GpuCall::prepare(Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs, int32_t n_outputs,
+int GpuCall::prepare(Entry &entry, const mycc_tensor *inputs, mycc_tensor *outputs, int32_t n_outputs,
                      const mycc_run_options &options) {
-  if (int status = bind(entry, inputs, n_inputs, false)) return status;
   if (int status = place(entry)) return status;
   if (int status = place_inputs(entry, inputs)) return status;
   if (int status = place_outputs(entry, outputs, n_outputs, options)) return status;
@@ -225,7 +226,8 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
     cuda::Result result =
         any_on_device(inputs, n_inputs) ? model.gpu->api->stream_synchronize(nullptr) : cuda::kSuccess;
     if (result != cuda::kSuccess) status = gpu_fail(MYCC_ERROR_RUN, result, "%s: profiling", entry.info->name);
-    if (status == MYCC_OK) status = call->prepare(entry, inputs, n_inputs, outputs, count, mycc_run_options{});
+    if (status == MYCC_OK) status = call->bind(entry, inputs, n_inputs, false);
+    if (status == MYCC_OK) status = call->prepare(entry, inputs, outputs, count, mycc_run_options{});
   }
   if (status == MYCC_OK) {
     status = call->shapes_->launches.profile(call->stream_, *entry.code, runs, nanoseconds);

@@ -41,8 +41,7 @@ class GpuCall : public Call {
   bool prepare_state();
   bool idle() const;
 
-  int enter(const mycc_tensor *inputs, int32_t n_inputs, const mycc_run_options &options);
-  int prepare(Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs, int32_t n_outputs,
+  int prepare(Entry &entry, const mycc_tensor *inputs, mycc_tensor *outputs, int32_t n_outputs,
               const mycc_run_options &options);
   int place_inputs(const Entry &entry, const mycc_tensor *inputs);
   int copy_inputs(const Entry &entry, const mycc_tensor *inputs);

@@ -212,6 +212,43 @@ class Reader {
     if (!manifest_.entries) return out_of_memory(rows->count * sizeof(EntryInfo));
     for (const JsonValue *row = json_.first(rows); row; row = json_.next(row))
       if (int status = read_entry(row, &manifest_.entries[manifest_.n_entries++])) return status;
+    int32_t number = 0;
+    for (const JsonValue *row = json_.first(rows); row; row = json_.next(row), ++number)
+      if (const JsonValue *general = json_.get(row, "variant_of"))
+        if (int status = read_variant(*general, json_.get(row, "fixed"), number)) return status;
+    return MYCC_OK;
+  }
+
+  EntryInfo *find_entry(Span name) {
+    for (int32_t i = 0; i < manifest_.n_entries; ++i)
+      if (name == manifest_.entries[i].name) return &manifest_.entries[i];
+    return nullptr;
+  }
+
+  // A variant has the symbols of its general entry point that are not fixed, in the same order.
+  int read_variant(const JsonValue &name, const JsonValue *sizes, int32_t number) {
+    Span text;
+    EntryInfo *general = text_of(&name, &text) ? find_entry(text) : nullptr;
+    const EntryInfo &own = manifest_.entries[number];
+    if (!general || general == &own || !sizes || sizes->kind != JsonKind::object || general->n_inputs != own.n_inputs ||
+        general->n_outputs != own.n_outputs)
+      return damaged("a variant is incomplete");
+    if (!general->variants) general->variants = region_.array<VariantInfo>(size_t(manifest_.n_entries));
+    int64_t *fixed = region_.array<int64_t>(size_t(general->n_symbols));
+    if (!general->variants || !fixed) return out_of_memory(kMaxSymbols);
+    int32_t free_symbols = 0;
+    for (int32_t i = 0; i < general->n_symbols; ++i) {
+      const char *symbol = general->symbols[i].named.name;
+      const JsonValue *size = json_.get(sizes, symbol);
+      fixed[i] = kFree;
+      if (size && !integer_of(size, 0, INT64_MAX, &fixed[i])) return damaged("a variant's size makes no sense");
+      if (size) continue;
+      if (free_symbols == own.n_symbols || strcmp(own.symbols[free_symbols].named.name, symbol) != 0)
+        return damaged("a variant has other sizes than its entry point");
+      free_symbols += 1;
+    }
+    if (free_symbols != own.n_symbols) return damaged("a variant has other sizes than its entry point");
+    general->variants[general->n_variants++] = {number, fixed};
     return MYCC_OK;
   }
 

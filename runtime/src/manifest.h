@@ -26,12 +26,22 @@ struct SizeSymbol {
   int64_t scale, offset;
 };
 
+// The entry point that runs in place of a general one when some of its symbols have these values.
+struct VariantInfo {
+  int32_t entry;
+  const int64_t *fixed;  // a value for each symbol of the general entry point; kFree: any
+};
+
+constexpr int64_t kFree = -1;
+
 struct EntryInfo {
   const char *name;
   mycc_port *inputs, *outputs;
   SizeSymbol *symbols;
   int32_t n_inputs, n_outputs, n_symbols, n_kernels;
   int32_t input_dims, output_dims;  // dimensions of all inputs (of all outputs)
+  VariantInfo *variants;
+  int32_t n_variants;
 };
 
 struct TargetInfo {
