@@ -9,14 +9,36 @@
 
 namespace mycc::runtime {
 
+// The chunks of a loop that are still to do for one of its threads: `first` and `end` in one word. Its own thread takes
+// them from the front; others that have nothing left take from the back, far from what it works on.
+struct alignas(64) Share {
+  std::atomic<uint64_t> chunks;  // first | end << 32
+
+  void set(uint32_t first, uint32_t end) { chunks.store(first | uint64_t(end) << 32, std::memory_order_relaxed); }
+  // The chunk, or -1.
+  int64_t take(bool front) {
+    uint64_t now = chunks.load(std::memory_order_relaxed);
+    for (;;) {
+      uint32_t first = uint32_t(now), end = uint32_t(now >> 32);
+      if (first >= end) return -1;
+      uint64_t next = front ? now + 1 : now - (uint64_t(1) << 32);
+      if (chunks.compare_exchange_weak(now, next, std::memory_order_relaxed)) return front ? first : end - 1;
+    }
+  }
+};
+
+constexpr int32_t kShares = 32;             // more threads than that have shares in common
+constexpr int64_t kMostChunks = INT32_MAX;  // a loop of more is run by its caller alone
+
 // The gate says whether a loop is open, how many helpers are inside and how many may come; joining, leaving and closing
 // are one atomic step each. The other fields belong to the caller while nobody is inside.
 struct alignas(64) Slot {
   std::atomic<uint32_t> gate;
+  int32_t shares;
   mycc_body body;
   void *argument;
-  int64_t n, grain, chunks;
-  alignas(64) std::atomic<int64_t> next;
+  int64_t n, grain;
+  Share share[kShares];
 };
 
 namespace {
@@ -24,7 +46,9 @@ namespace {
 constexpr uint32_t kInside = 0x3FF, kLimitShift = 10, kLimit = 0x3FFu << kLimitShift;
 constexpr uint32_t kOwnerSleeps = 1u << 30, kOpen = 1u << 31;
 constexpr int kSlots = 64;
-constexpr int64_t kSpin = 50000, kBusySpin = 10000;  // ns: before sleeping; before giving the core away in between
+// ns: before sleeping, when nothing runs that could open a loop and when something does; before giving the core away in
+// between. A sleeper comes back in 5 us on bare metal, in 50 us on a virtual machine.
+constexpr int64_t kIdleSpin = 100000, kCallSpin = 1000000, kBusySpin = 20000;
 
 struct Pool {
   Slot slots[kSlots];
@@ -33,7 +57,7 @@ struct Pool {
   alignas(64) std::atomic<int32_t> in_flight;  // calls
   std::atomic<int32_t> workers;                // threads that exist
   std::atomic<int32_t> awake;                  // of them, not asleep
-  std::atomic<int32_t> idle;                   // of the awake, looking for work
+  alignas(64) std::atomic<int32_t> idle;       // of the awake, looking for work
   alignas(64) std::atomic<int32_t> sleepers;   // asleep, nobody has called them yet
   std::atomic<uint32_t> tokens;                // sleepers that were called, and have not yet woken up
   std::atomic<int32_t> cores;
@@ -69,24 +93,29 @@ class Spinner {
   int64_t start_ = 0;
 };
 
-void run_chunks(Slot &slot, int32_t worker) {
-  int64_t chunks = slot.chunks, n = slot.n, grain = slot.grain;
-  for (;;) {
-    int64_t i = slot.next.fetch_add(1, std::memory_order_relaxed);
-    if (i >= chunks) return;
-    int64_t begin = i * grain, end = n - begin < grain ? n : begin + grain;
-    slot.body(slot.argument, begin, end, worker);
+// Thread `home` first has its own share, the same part of the loop each time: what it wrote in the loop before is in its
+// caches. Then it helps the others.
+void run_chunks(Slot &slot, int32_t home, int32_t worker) {
+  int64_t n = slot.n, grain = slot.grain;
+  int32_t shares = slot.shares;
+  for (int32_t i = 0; i < shares; ++i) {
+    Share &share = slot.share[(home + i) % shares];
+    for (int64_t chunk; (chunk = share.take(i == 0)) >= 0;) {
+      int64_t begin = chunk * grain, end = n - begin < grain ? n : begin + grain;
+      slot.body(slot.argument, begin, end, worker);
+    }
   }
 }
 
 // Helpers leave only when no chunk is left, so the number at joining is unique among those that still get chunks.
-bool join(Slot &slot) {
+bool join(Slot &slot, int32_t self) {
   uint32_t gate = slot.gate.load(std::memory_order_relaxed);
   do {
     if (!(gate & kOpen) || (gate & kInside) >= (gate & kLimit) >> kLimitShift) return false;
   } while (!slot.gate.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire, std::memory_order_relaxed));
   pool.idle.fetch_sub(1, std::memory_order_relaxed);
-  run_chunks(slot, int32_t(gate & kInside) + 1);
+  int32_t number = int32_t(gate & kInside) + 1, own = self % slot.shares;  // the first share is the caller's
+  run_chunks(slot, own ? own : number % slot.shares, number);
   uint64_t bit = uint64_t(1) << (&slot - pool.slots);  // while we are inside, the bit stands for this loop
   if (pool.open.load(std::memory_order_relaxed) & bit) pool.open.fetch_and(~bit, std::memory_order_relaxed);
   pool.idle.fetch_add(1, std::memory_order_relaxed);
@@ -95,16 +124,16 @@ bool join(Slot &slot) {
   return true;
 }
 
-bool join_any() {
+bool join_any(int32_t self) {
   for (uint64_t open = pool.open.load(std::memory_order_seq_cst); open; open &= open - 1)
-    if (join(pool.slots[__builtin_ctzll(open)])) return true;
+    if (join(pool.slots[__builtin_ctzll(open)], self)) return true;
   return false;
 }
 
 // Spinning is for calls that are likely to come back soon, on cores that nobody else of this process wants.
 bool cores_to_spare() {
   return pool.awake.load(std::memory_order_relaxed) + pool.in_flight.load(std::memory_order_relaxed) <=
-         pool.cores.load(std::memory_order_relaxed);
+         available_threads();
 }
 
 // Takes one of the tokens that callers left for sleepers.
@@ -119,11 +148,11 @@ void take_token() {
 }
 
 // Every sleeper is either counted in `sleepers` or has a token waiting for it.
-void sleep_until_called() {
+void sleep_until_called(int32_t self) {
   pool.idle.fetch_sub(1, std::memory_order_relaxed);
   pool.awake.fetch_sub(1, std::memory_order_relaxed);
   pool.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  bool worked = join_any();  // a loop may have opened before its caller could see this sleeper
+  bool worked = join_any(self);  // a loop may have opened before its caller could see this sleeper
   int32_t sleepers = pool.sleepers.load(std::memory_order_relaxed);
   bool cancelled = false;
   while (worked && sleepers > 0 && !cancelled)
@@ -133,20 +162,23 @@ void sleep_until_called() {
   pool.idle.fetch_add(1, std::memory_order_relaxed);
 }
 
-void *worker_main(void *) {
+int64_t spin_limit() { return pool.in_flight.load(std::memory_order_relaxed) ? kCallSpin : kIdleSpin; }
+
+void *worker_main(void *argument) {
 #if defined(__linux__)
   prctl(PR_SET_NAME, "mycc-worker");
 #endif
+  int32_t self = int32_t(reinterpret_cast<intptr_t>(argument));
   for (;;) {
     Spinner spinner;
     bool waiting = true;
     while (waiting) {
-      if (join_any())
+      if (join_any(self))
         spinner = Spinner();
       else
-        waiting = cores_to_spare() && spinner.pause(kSpin);
+        waiting = cores_to_spare() && spinner.pause(spin_limit());
     }
-    sleep_until_called();
+    sleep_until_called(self);
   }
 }
 
@@ -156,7 +188,7 @@ void grow(int32_t count) {
   while (pool.workers.load() < count) {
     pool.awake.fetch_add(1);
     pool.idle.fetch_add(1);
-    if (!start_thread(worker_main, nullptr)) {
+    if (!start_thread(worker_main, reinterpret_cast<void *>(intptr_t(pool.workers.load()) + 1))) {
       pool.awake.fetch_sub(1);
       pool.idle.fetch_sub(1);
       return;
@@ -166,8 +198,9 @@ void grow(int32_t count) {
 }
 
 void call_sleepers(int32_t wanted) {
-  int32_t missing = wanted - pool.idle.load(std::memory_order_relaxed);
   int32_t sleepers = pool.sleepers.load(std::memory_order_seq_cst);
+  if (sleepers == 0) return;
+  int32_t missing = wanted - pool.idle.load(std::memory_order_relaxed);
   while (missing > 0 && sleepers > 0) {
     int32_t called = missing < sleepers ? missing : sleepers;
     if (!pool.sleepers.compare_exchange_weak(sleepers, sleepers - called, std::memory_order_seq_cst)) continue;
@@ -217,7 +250,7 @@ int32_t CallInFlight::helpers_wanted() const {
 void CallInFlight::parallel_for(int64_t n, int64_t grain, mycc_body body, void *argument) {
   if (grain < 1) grain = 1;
   int64_t chunks = n / grain + (n % grain != 0);
-  int32_t helpers = threads_ > 1 && chunks > 1 ? helpers_wanted() : 0;
+  int32_t helpers = threads_ > 1 && chunks > 1 && chunks <= kMostChunks ? helpers_wanted() : 0;
   if (helpers > 0 && !slot_) slot_ = take_slot();
   if (helpers > 0 && slot_) {
     run_shared(*slot_, chunks - 1 < helpers ? int32_t(chunks - 1) : helpers, chunks, n, grain, body, argument);
@@ -231,17 +264,19 @@ void CallInFlight::run_shared(Slot &slot, int32_t helpers, int64_t chunks, int64
   if (pool.workers.load(std::memory_order_relaxed) < helpers) grow(helpers);
   uint64_t bit = uint64_t(1) << (&slot - pool.slots);
   slot.body = body, slot.argument = argument;
-  slot.n = n, slot.grain = grain, slot.chunks = chunks;
-  slot.next.store(0, std::memory_order_relaxed);
+  slot.n = n, slot.grain = grain;
+  slot.shares = helpers + 1 < kShares ? helpers + 1 : kShares;
+  for (int32_t i = 0; i < slot.shares; ++i)
+    slot.share[i].set(uint32_t(chunks * i / slot.shares), uint32_t(chunks * (i + 1) / slot.shares));
   slot.gate.store(kOpen | uint32_t(helpers) << kLimitShift, std::memory_order_release);
   pool.open.fetch_or(bit, std::memory_order_seq_cst);
   call_sleepers(helpers);
-  run_chunks(slot, 0);
+  run_chunks(slot, 0, 0);
   pool.open.fetch_and(~bit, std::memory_order_relaxed);
   uint32_t gate = slot.gate.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
   Spinner spinner;
   while (gate & kInside) {
-    if (!spinner.pause(kSpin) &&
+    if (!spinner.pause(kCallSpin) &&
         (gate & kOwnerSleeps || slot.gate.compare_exchange_strong(gate, gate | kOwnerSleeps)))
       wait_on(&slot.gate, gate | kOwnerSleeps);
     gate = slot.gate.load(std::memory_order_acquire);

@@ -1,8 +1,9 @@
 // pool.h: the threads of this process that help calls with their parallel loops, shared by all models.
 //
-// A call opens a loop in its slot; idle workers join open slots, take chunks by an atomic counter and leave when none
-// is left. The caller takes chunks too, so a loop is done even when no worker comes: nothing here can deadlock, and a
-// loop without help costs as much as a plain one. When more calls are in flight than there are cores, each runs alone.
+// A call opens a loop in its slot; idle workers join open slots and leave when no chunk is left. Each thread has a share
+// of the chunks, the same part of every loop, and takes from the others' when its own is done. The caller takes chunks
+// too, so a loop is done even when no worker comes: nothing here can deadlock, and a loop without help costs as much as
+// a plain one. When more calls are in flight than there are cores, each runs alone.
 // Chunks depend on n and grain only, so results do not depend on who ran them.
 #pragma once
 
