@@ -69,6 +69,8 @@ def entries() -> dict[str, Entry]:
 class Call(torch.nn.Module):
     """One call of an operator as a module: its tensors are the inputs, all else is constant."""
 
+    dynamic_shapes = None
+
     def __init__(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         super().__init__()
         leaves, self._spec = pytree.tree_flatten((tuple(args), kwargs))
@@ -76,6 +78,10 @@ class Call(torch.nn.Module):
         self._tensors = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
         self._leaves = [None if i in self._tensors else leaf for i, leaf in enumerate(leaves)]
         self.inputs = tuple(leaves[i].detach() for i in self._tensors)
+
+    @property
+    def module(self) -> torch.nn.Module:
+        return self
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         leaves = list(self._leaves)

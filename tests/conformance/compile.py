@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from unittest import mock
 
 import mycc
@@ -23,11 +23,21 @@ from mycc.compiler.request import CompileRequest
 from mycc.compiler.schedule import schedule
 from mycc.runtime.errors import CompileError, RunError
 
-from .catalog import Call
-
 SECONDS = 60  # for one call, from capture to schedule
 FLAGS = "-O1"
 T = TypeVar("T")
+
+
+class Call(Protocol):
+    """What is compiled: a module, its example inputs, and which of their sizes are dynamic."""
+
+    inputs: tuple[torch.Tensor, ...]
+
+    @property
+    def module(self) -> torch.nn.Module: ...
+
+    @property
+    def dynamic_shapes(self) -> Any: ...
 
 
 class Crash(Exception):
@@ -49,13 +59,17 @@ class Prepared:
 def prepare(name: str, call: Call) -> Prepared:
     """Capture, graph passes, lowering, schedule. Raises CompileError for a refusal, Crash for all else."""
     with time_limit(SECONDS):
-        captured = stage(lambda: capture_request(CaptureRequest(call, call.inputs, name=name)))
+        captured = stage(lambda: capture_request(request(name, call)))
         graph = stage(lambda: run_graph_passes(captured))
         lowered = stage(lambda: lower(graph))
         stage(lambda: verify_program(lowered.program, "lower"))
         planned = stage(lambda: schedule(lowered.program))
         stage(lambda: verify_program(planned.program, "schedule"))
     return Prepared(name, call, captured, graph, lowered, planned)
+
+
+def request(name: str, call: Call) -> CaptureRequest:
+    return CaptureRequest(call.module, call.inputs, dynamic_shapes=call.dynamic_shapes, name=name)
 
 
 def stage(run: Callable[[], T]) -> T:
@@ -85,9 +99,9 @@ def build(prepared: Sequence[Prepared], out: Path, cache: Path) -> Any:
     """The loaded package whose entry points are these calls."""
     options = CompileOptions.of(target="cpu", options={"build.flags": FLAGS}, verify=False, jobs=1, cache_dir=cache)
     by_name = {p.name: p for p in prepared}
-    entries = tuple(CaptureRequest(p.call, p.call.inputs, name=p.name) for p in prepared)
+    entries = tuple(request(p.name, p.call) for p in prepared)
     stages = {
-        "capture_request": lambda request: by_name[request.name].captured,
+        "capture_request": lambda wanted: by_name[wanted.name].captured,
         "run_graph_passes": lambda graph, **_: by_name[graph.name].graph,
         "lower": lambda graph, *_: by_name[graph.name].lowered,
         "schedule": lambda program, *_: by_name[program.name].schedule,

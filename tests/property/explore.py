@@ -1,0 +1,129 @@
+"""Random programs in rounds: each is drawn by hypothesis, compiled together, judged, and a failure shrunk.
+
+    python -m tests.property.explore --programs 2000 [--seed 1]      nightly; the exit code is 1 when one is wrong
+
+A round visits the same programs twice: first to collect and compile them together, then with their verdicts, so that
+hypothesis shrinks what failed, a program at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from .judge import Verdict, judge
+from .programs import Program, programs
+
+ROUND = 100  # programs that are compiled together
+
+
+class Wrong(AssertionError):
+    """A program whose package disagrees with eager; its text is the model file."""
+
+
+@dataclass
+class Found:
+    """What became of the programs of some rounds."""
+
+    right: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return self.right + sum(self.refused.values()) + len(self.failures)
+
+
+def _visit(number: int, count: int, visit: Callable[[Program], None]) -> None:
+    """The programs of a round, always the same; raises what `visit` raises for the smallest that it raises it for."""
+
+    @seed(number)
+    @settings(
+        max_examples=count, database=None, deadline=None, report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck), phases=(Phase.generate, Phase.shrink), print_blob=False,
+    )  # fmt: skip
+    @given(programs())
+    def each(program: Program) -> None:
+        visit(program)
+
+    each()
+
+
+def run_round(number: int, count: int, cache: Path, shrink: bool = True) -> Found:
+    """Draws, compiles and judges a round; the first failure is shrunk."""
+    drawn: list[Program] = []
+    _visit(number, count, drawn.append)
+    drawn = list(dict.fromkeys(drawn))
+    verdicts = judge(drawn, cache)
+    found = Found()
+    for program in drawn:
+        verdict = verdicts[program]
+        if verdict.refused:
+            found.refused[verdict.refused] += 1
+        elif not verdict.problem:
+            found.right += 1
+        else:
+            found.failures.append(_text(program, verdict))
+    if found.failures and shrink:
+        found.failures[0] = _smallest(number, count, verdicts, cache) or found.failures[0]
+    return found
+
+
+def _smallest(number: int, count: int, verdicts: dict[Program, Verdict], cache: Path) -> str:
+    def visit(program: Program) -> None:
+        if program not in verdicts:
+            verdicts.update(judge([program], cache))
+        if verdicts[program].problem:
+            raise Wrong(_text(program, verdicts[program]))
+
+    try:
+        _visit(number, count, visit)
+    except Wrong as wrong:
+        return str(wrong)
+    return ""
+
+
+def _text(program: Program, verdict: Verdict) -> str:
+    return f"# {verdict.problem}\n{program.source()}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="random programs through the compiler")
+    parser.add_argument("--programs", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first round; the others count on")
+    parser.add_argument("--round", type=int, default=ROUND)
+    parser.add_argument("--no-shrink", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    total, number, start = Found(), options.seed, time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="explore") as folder:
+        while total.count < options.programs:
+            found = run_round(number, options.round, Path(folder), not options.no_shrink)
+            total.right += found.right
+            total.refused += found.refused
+            total.failures += found.failures
+            for failure in found.failures:
+                print(f"# seed {number}\n{failure}\n", flush=True)
+            print(
+                f"round {number}: {found.right} right, {found.refused.total()} refused, {len(found.failures)} wrong; "
+                f"{total.count} programs, {time.monotonic() - start:.0f} s",
+                flush=True,
+            )
+            number += 1
+    for reason, count in total.refused.most_common():
+        print(f"{count:5} refused: {reason}")
+    print(f"{total.right} of {total.count} programs are right, {len(total.failures)} are wrong")
+    return 1 if total.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
