@@ -39,6 +39,7 @@ struct Functions {
   MYCC_FUNCTION(kernel_count);
   MYCC_FUNCTION(kernel_name);
   MYCC_FUNCTION(run_with);
+  MYCC_FUNCTION(seed);
   MYCC_FUNCTION(synchronize);
   MYCC_FUNCTION(tensor_free);
   MYCC_FUNCTION(tensor_wait);
@@ -70,6 +71,7 @@ struct Functions {
     MYCC_FUNCTION(kernel_count);
     MYCC_FUNCTION(kernel_name);
     MYCC_FUNCTION(run_with);
+    MYCC_FUNCTION(seed);
     MYCC_FUNCTION(synchronize);
     MYCC_FUNCTION(tensor_free);
     MYCC_FUNCTION(tensor_wait);
@@ -127,14 +129,15 @@ class Model {
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
 
-  py::list run(int32_t entry, const py::handle &tensors, const py::handle &stream) const {
+  py::list run(int32_t entry, const py::handle &tensors, const py::handle &stream, const py::handle &seed) const {
     const Sequence values(tensors);
     const Inputs inputs(values.items(), values.size(), place(stream));
     const OutputKind kind(values.items(), values.size(), inputs, functions_->calls);
     const int32_t count = functions_->output_count(model_, entry);
     Outputs outputs(count, functions_->calls);
     const Place &where = inputs.place();
-    mycc_run_options options{sizeof(mycc_run_options), where.has_stream, where.stream, nullptr, nullptr};
+    mycc_run_options options{sizeof(mycc_run_options), where.has_stream, where.stream, nullptr, nullptr, 0, 0};
+    if (!seed.is_none()) options.has_seed = 1, options.seed = seed_of(seed);
     if (inputs.on_device() && kind.api() && !where.given) outputs.allocate_by(kind.api(), &options);
     int status;
     {
@@ -195,12 +198,21 @@ class Model {
     return DlpackOutput(&made, functions_->calls);
   }
 
+  void seed(const py::handle &value) const { functions_->seed(model_, seed_of(value)); }
   std::string device() const { return place_.gpu ? "cuda:" + std::to_string(place_.device) : "cpu"; }
   std::string manifest() const { return functions_->model_manifest(model_); }
   std::string target() const { return functions_->model_target(model_); }
   int32_t threads() const { return functions_->model_threads(model_); }
 
  private:
+  // A whole number of any sign; its lowest 64 bits count.
+  static uint64_t seed_of(const py::handle &value) {
+    if (!PyLong_Check(value.ptr())) raise_input("seed has to be a whole number, not a " + name_of(value.ptr()));
+    const unsigned long long bits = PyLong_AsUnsignedLongLongMask(value.ptr());
+    if (PyErr_Occurred()) throw py::error_already_set();
+    return bits;
+  }
+
   // The caller's stream: None, a number, or an object that has one: torch's, cupy's, or of the __cuda_stream__ protocol.
   Place place(const py::handle &stream) const {
     Place place = place_;
@@ -326,7 +338,8 @@ PYBIND11_MODULE(_binding, m) {
            "(name, major, minor, multiprocessors, L2 bytes, shared bytes, memory) of every NVIDIA device.");
   py::class_<Model>(m, "Model", py::module_local(), "A loaded package: runs on flat sequences of tensors.")
       .def("run", &Model::run, py::arg("entry"), py::arg("tensors"), py::arg("stream") = py::none(),
-           "The list of an entry point's outputs, of the kind of the first input.")
+           py::arg("seed") = py::none(), "The list of an entry point's outputs, of the kind of the first input.")
+      .def("seed", &Model::seed, py::arg("value"), "The seed of the next call that names none.")
       .def("profile", &Model::profile, py::arg("entry"), py::arg("tensors"), py::arg("runs") = 1,
            "Nanoseconds of each kernel, averaged over the runs.")
       .def("memory", &Model::memory, py::arg("entry"), py::arg("tensors"),

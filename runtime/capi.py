@@ -74,6 +74,8 @@ class _RunOptions(ctypes.Structure):
         ("stream", c_void_p),
         ("allocate", c_void_p),
         ("ctx", c_void_p),
+        ("has_seed", c_int32),
+        ("seed", ctypes.c_uint64),
     ]
 
 
@@ -110,6 +112,7 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mycc_kernel_count": (c_int32, (_HANDLE, c_int32)),
     "mycc_kernel_name": (c_char_p, (_HANDLE, c_int32, c_int32)),
     "mycc_run_with": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, _TENSORS, c_int32, POINTER(_RunOptions))),
+    "mycc_seed": (None, (_HANDLE, ctypes.c_uint64)),
     "mycc_synchronize": (c_int, (_HANDLE,)),
     "mycc_tensor_free": (None, (_TENSORS,)),
     "mycc_tensor_wait": (c_int, (_TENSORS, c_void_p)),
@@ -205,13 +208,16 @@ class Model:
         if getattr(self, "_handle", None):
             self._c.mycc_unload(self._handle)
 
-    def run(self, entry: int, tensors: Sequence[Any], stream: Any = None) -> list[Any]:
+    def run(self, entry: int, tensors: Sequence[Any], stream: Any = None, seed: int | None = None) -> list[Any]:
         """Outputs of an entry point, of the kind of the first input, or of the first on a GPU."""
         place = _Place(self.device != "cpu", stream)
         inputs, _keep = self._import(entry, tensors, place)
         outputs = (_Tensor * max(1, self._c.mycc_output_count(self._handle, entry)))()
         count = self._c.mycc_output_count(self._handle, entry)
-        options = _RunOptions(ctypes.sizeof(_RunOptions), int(place.has_stream), place.stream, None, None)
+        number = 0 if seed is None else _seed(seed)
+        options = _RunOptions(
+            ctypes.sizeof(_RunOptions), int(place.has_stream), place.stream, None, None, int(seed is not None), number
+        )
         status = self._c.mycc_run_with(self._handle, entry, inputs, len(tensors), outputs, count, byref(options))
         self._library.check(status)
         arrays = [_adopt(self._library, outputs[i]) for i in range(count)]
@@ -256,6 +262,10 @@ class Model:
         self._library.check(status)
         return arena.value, live.value
 
+    def seed(self, value: int) -> None:
+        """The seed of the next call that names none."""
+        self._c.mycc_seed(self._handle, _seed(value))
+
     def synchronize(self) -> None:
         """Waits for all calls on a GPU; raises what failed there."""
         self._library.check(self._c.mycc_synchronize(self._handle))
@@ -266,6 +276,13 @@ class Model:
         _keep = _import(source, array, _Place(False))
         self._library.check(self._c.mycc_tensor_to_device(self._handle, byref(source), byref(target)))
         return _adopt(self._library, target)
+
+
+def _seed(value: object) -> int:
+    """A whole number of any sign; its lowest 64 bits count."""
+    if not isinstance(value, int):
+        raise InputError(f"seed has to be a whole number, not a {type(value).__name__}")
+    return value & (2**64 - 1)
 
 
 class _Place:

@@ -66,12 +66,17 @@ class EntryPoint:
     the call returns while the device works. It works in the order of torch's current stream, of the default stream, or
     of `stream=`: a CUDA stream of torch or cupy, or its address. Host arrays are copied there and the result back.
 
+    Random operators draw the numbers of `seed=`, a whole number; without it each call takes the model's next seed
+    (`Model.seed`).
+
     Raises (on a call):
         InputError: arguments that do not fit the signature.
         RunError: the run itself failed: an index out of range, out of memory.
     """
 
-    __slots__ = ("_arguments", "_build", "_index", "_native", "_plain", "_run", "_streams", "_symbol_rows", "signature")
+    __slots__ = (
+        "_arguments", "_build", "_index", "_native", "_plain", "_run", "_seeds", "_streams", "_symbol_rows", "signature",
+    )  # fmt: skip
 
     def __init__(self, native: Any, index: int, row: dict[str, Any]) -> None:
         self.signature = Signature.from_manifest(row)
@@ -81,16 +86,18 @@ class EntryPoint:
         self._symbol_rows = row["symbols"]
         self._arguments = Arguments(row["in_tree"], [port.name for port in self.signature.inputs], row["name"])
         self._plain = self._arguments.plain
-        # the word belongs to the model where it has an argument of that name
-        self._streams = native.device != "cpu" and all(port.name != "stream" for port in self.signature.inputs)
+        # the words belong to the model where it has an argument of that name
+        self._streams = native.device != "cpu" and not self._arguments.has("stream")
+        self._seeds = not self._arguments.has("seed")
         self._build = plan_output(row["out_tree"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         stream = kwargs.pop("stream", None) if kwargs and self._streams else None
+        seed = kwargs.pop("seed", None) if kwargs and self._seeds else None
         try:
             if len(args) != self._plain or kwargs:
-                return self._build(self._run(self._index, self._arguments.flatten(args, kwargs), stream))
-            return self._build(self._run(self._index, args, stream))
+                return self._build(self._run(self._index, self._arguments.flatten(args, kwargs), stream, seed))
+            return self._build(self._run(self._index, args, stream, seed))
         except InputError as error:
             self._arguments.flatten(args, kwargs)  # names an argument that is no tensor at all
             raise self._named(error) from None
@@ -109,9 +116,9 @@ class EntryPoint:
     def name(self) -> str:
         return self.signature.name
 
-    def run_flat(self, tensors: Sequence[Any], stream: Any = None) -> list[Any]:
+    def run_flat(self, tensors: Sequence[Any], stream: Any = None, seed: int | None = None) -> list[Any]:
         """Runs on the tensors of the flattened inputs; returns the flat list of outputs."""
-        outputs: list[Any] = self._run(self._index, tensors, stream)
+        outputs: list[Any] = self._run(self._index, tensors, stream, seed)
         return outputs
 
     @property
@@ -186,6 +193,11 @@ class Model(EntryPoint):
             if general == entry.name and all(sizes.get(name) == size for name, size in fixed.items()):
                 return point
         return entry
+
+    def seed(self, value: int) -> None:
+        """The seed of the next call of any entry point that names none; the call after it takes the next number, and so
+        on. A loaded model starts at 0."""
+        self._native.seed(value)
 
     def to_device(self, array: Any) -> Any:
         """A copy of a host array where the model runs: on a GPU an array with DLPack and numpy(), which calls take

@@ -128,6 +128,10 @@ class Arguments:
             parameter.flatten(values[parameter.name], parameter.name, leaves)
         return leaves
 
+    def has(self, name: str) -> bool:
+        """Whether a parameter has this name."""
+        return name in self._by_name
+
     def _count(self) -> str:
         count = len(self._parameters)
         return "1 argument" if count == 1 else f"{count} arguments"

@@ -14,24 +14,39 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from .expr import Acc, Expr, Load
-from .index import Index, Var, product
+from .index import Index, Size, Var, product
 
 _ids = itertools.count()
 
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """Flat memory of `size` elements. kind: input, output, const (weights) or temp (arena)."""
+    """Flat memory of `size` elements.
+
+    kind: input, output, const (weights), temp (arena), local (to a row); of memory that is written in place: state (of
+    the model), inout (an input that is written to), carry (arena: what a loop hands on).
+    of: the buffer in whose memory this one lies: it is a later value of it, written over it in part or as a whole.
+    """
 
     name: str
     dtype: str
     size: Index
     kind: str
-    slot: int = -1  # which input or output; -1 otherwise
+    slot: int = -1  # which input, output or tensor of the state; -1 otherwise
+    of: Buffer | None = None
     ident: int = field(default_factory=lambda: next(_ids))
+
+    @property
+    def root(self) -> Buffer:
+        """The first value in its memory."""
+        return self if self.of is None else self.of
 
     def __str__(self) -> str:
         return self.name
+
+
+#: kinds of buffers that have several values, one after the other
+IN_PLACE = ("state", "inout", "carry")
 
 
 @dataclass(frozen=True)
@@ -292,7 +307,8 @@ class Scatter(Node):
     """for dims: stores; then for udims, in order: updates, at places that may be read from memory.
 
     An update may read the buffers that the node fills, but only the element that it writes. The first `parallel` of
-    udims lead to places of their own.
+    udims lead to places of their own. Over a value that is written in place (Buffer.of) there are updates alone: what
+    they do not touch stays.
     """
 
     udims: tuple[Var, ...]
@@ -308,6 +324,9 @@ class Scatter(Node):
         found = dict.fromkeys(super().reads())
         found |= dict.fromkeys(load.buffer for u in self.updates for load in _index_loads(u.index))
         return tuple(b for b in found if b not in self.writes())
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys(s.buffer for s in (*self.stores, *self.updates)))
 
 
 @dataclass(frozen=True)
@@ -338,15 +357,46 @@ class Routine(Node):
 AnyNode: TypeAlias = Map | Reduce | Gemm | Conv | Attention | Nest | Scan | Scatter | Routine
 
 
+@dataclass(frozen=True)
+class Define:
+    """A size that the run finds: element 0 of `buffer` (i64), read by the host when the first `after` nodes have run.
+
+    A value outside of size.lo..size.hi fails the call; `where` is the place in the user's model.
+    """
+
+    size: Size
+    buffer: Buffer
+    after: int
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the model asks of sizes that the run finds: a `op` b (eq, ne, lt or le), tested when the first `defined` of
+    them are known; else the call fails with `text`."""
+
+    op: str
+    a: Index
+    b: Index
+    defined: int
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
-    """One entry point: its buffers by role and its nodes in order."""
+    """One entry point: its buffers by role and its nodes in order.
+
+    Sizes that the run finds are defined between nodes, in the order of `defines`; no node moves across one.
+    """
 
     name: str
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
-    sizes: tuple[str, ...]  # names of the size symbols, in the order of mycc_call.symbols
+    sizes: tuple[str, ...]  # names of the size symbols of the inputs, in the order of mycc_call.symbols
     nodes: tuple[AnyNode, ...]
+    defines: tuple[Define, ...] = ()
+    checks: tuple[Check, ...] = ()
+    state: tuple[Buffer, ...] = ()  # what the program reads or changes of the model's state
 
     def with_nodes(self, nodes: tuple[AnyNode, ...]) -> Program:
         return replace(self, nodes=nodes)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from .index import Var
-from .nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Program, Reduce, Routine, Scan, Scatter
+from .nodes import AnyNode, Attention, Conv, Define, Gemm, Map, Nest, Program, Reduce, Routine, Scan, Scatter
 
 
 def print_program(program: Program) -> str:
     """One node per line (nests over several), with the user's source lines behind it."""
     lines = [f"program {program.name}({', '.join(program.sizes)})"]
-    for role, buffers in (("input", program.inputs), ("output", program.outputs)):
+    for role, buffers in (("input", program.inputs), ("state", program.state), ("output", program.outputs)):
         lines += [f"  {role} {b.name}: {b.dtype}[{b.size}]" for b in buffers]
-    lines += [print_node(node) for node in program.nodes]
+    for i in range(len(program.nodes) + 1):
+        lines += ["  " + print_define(d) for d in program.defines if d.after == i]
+        lines += [print_node(node) for node in program.nodes[i : i + 1]]
+    lines += [f"  check {c.a} {c.op} {c.b}   # {c.text}" for c in program.checks]
     return "\n".join(lines) + "\n"
+
+
+def print_define(define: Define) -> str:
+    """`size u0 = nonzero1[0], 0..   # model.py:12`: a size that the host reads."""
+    size = define.size
+    text = f"size {size.name} = {define.buffer}[0], {size.lo}..{'' if size.hi is None else size.hi}"
+    return f"{text}   # {define.where}" if define.where else text
 
 
 def print_node(node: AnyNode, indent: str = "  ") -> str:
@@ -54,7 +64,8 @@ def _body(node: AnyNode, indent: str) -> str:
             return f"scan[{_loops(node.dims)}; {_loops((node.step,))}] {carries} -> {stores}"
         case Scatter():
             updates = "; ".join(str(u) for u in node.updates)
-            return f"scatter[{_loops(node.dims)}] {stores}; then [{_loops(node.udims)}] {updates}"
+            fill = f"[{_loops(node.dims)}] {stores}; then " if stores else ""
+            return f"scatter{fill}[{_loops(node.udims)}] {updates}"
         case Routine():
             results, operands = (", ".join(str(b.buffer) for b in side) for side in (node.outputs, node.inputs))
             sizes = "".join(f", {s}" for s in node.sizes)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import Index
-from ..ir.nodes import AnyNode, Buffer
+from ..ir.nodes import AnyNode, Buffer, Define
 
 ALIGNMENT = 64
 
@@ -43,14 +43,21 @@ class MemoryPlan:
         return next(i for i, t in enumerate(self.lifetimes) if t.buffer is buffer)
 
 
-def plan_memory(nodes: Sequence[AnyNode]) -> MemoryPlan:
-    """Lifetimes of all temporaries of a program, and their places when the sizes are numbers."""
+def plan_memory(nodes: Sequence[AnyNode], defines: Sequence[Define] = ()) -> MemoryPlan:
+    """Lifetimes of all temporaries of a program, and their places when the sizes are numbers.
+
+    A buffer that the host reads a size from lives until the last kernel in front of that.
+    """
     spans: dict[Buffer, tuple[int, int]] = {}
     for i, node in enumerate(nodes):
         for buffer in (*node.writes(), *node.reads()):
             if buffer.kind == "temp":
                 first = spans.get(buffer, (i, i))[0]
                 spans[buffer] = (first, i)
+    for define in defines:
+        if define.buffer in spans:
+            first, last = spans[define.buffer]
+            spans[define.buffer] = (first, max(last, define.after - 1))
     lifetimes = tuple(Lifetime(b, first, last) for b, (first, last) in spans.items())
     sizes = [t.bytes.constant for t in lifetimes]
     if any(s is None for s in sizes):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..build.targets import Family
-from ..ir.nodes import Program
-from ..ir.printer import print_node
+from ..ir.nodes import AnyNode, Program
+from ..ir.printer import print_define, print_node
 from ..options import ScheduleOptions
+from .barriers import in_pieces
 from .device import device_rewrites
 from .epilogue import fuse_epilogues
 from .graph import NodeGraph
@@ -20,23 +21,31 @@ from .partial import split_reductions
 from .pieces import split_at_pieces
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
+from .steps import Step, steps_of
 
 DEFAULTS = ScheduleOptions()
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What code generation renders: nodes of `program` are kernels, in order of execution."""
+    """What code generation renders: nodes of `program` are kernels, `steps` says when each runs."""
 
     program: Program
     names: tuple[str, ...]
     memory: MemoryPlan
     remarks: tuple[Remark, ...]
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return steps_of(len(self.names), self.program.defines)
+
     def __str__(self) -> str:
         lines = []
-        for name, node in zip(self.names, self.program.nodes, strict=True):
-            lines.append(f"kernel {name}\n{print_node(node)}")
+        for step in self.steps:
+            if isinstance(step, int):
+                lines.append(f"kernel {self.names[step]}\n{print_node(self.program.nodes[step])}")
+            else:
+                lines.append(print_define(step))
         for i, t in enumerate(self.memory.lifetimes):
             offset = f" @ arena+{self.memory.offsets[i]}" if self.memory.offsets is not None else ""
             lines.append(
@@ -48,6 +57,12 @@ class Schedule:
 def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Family = "cpu") -> Schedule:
     """Fuses and orders a program; without `options.fuse` every node is a kernel (to find what a fusion breaks)."""
     remarks = Remarks()
+    result = in_pieces(program, lambda piece: _scheduled(piece, remarks, options, family))
+    names = tuple(kernel_name(n, family) for n in result.nodes)
+    return Schedule(result, names, plan_memory(result.nodes, result.defines), remarks.rows(result.nodes))
+
+
+def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, family: Family) -> tuple[AnyNode, ...]:
     graph = NodeGraph(program)
     remove_dead(graph)
     if family == "cuda":
@@ -70,9 +85,7 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Fami
         fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
     if family == "cuda":
         separate_rows(graph, remarks)
-    result = graph.result()
-    names = tuple(kernel_name(n, family) for n in result.nodes)
-    return Schedule(result, names, plan_memory(result.nodes), remarks.rows(result.nodes))
+    return tuple(graph.nodes)
 
 
 def remove_dead(graph: NodeGraph) -> None:

@@ -143,13 +143,12 @@ int mycc_run_with(mycc_model *model, int32_t index, const mycc_tensor *inputs, i
   if (int status = find_entry(model, index, &entry)) return status;
   if (missing(inputs, n_inputs) || missing(outputs, n_outputs))
     return fail(MYCC_ERROR_INPUT, "the inputs or outputs are NULL");
-  if (model->gpu) {
-    mycc_run_options options{};
-    if (given) memcpy(&options, given, given->struct_size < sizeof options ? given->struct_size : sizeof options);
-    return GpuCall::run(*model, *entry, inputs, n_inputs, outputs, n_outputs, options);
-  }
+  mycc_run_options options{};
+  if (given) memcpy(&options, given, given->struct_size < sizeof options ? given->struct_size : sizeof options);
+  if (model->gpu) return GpuCall::run(*model, *entry, inputs, n_inputs, outputs, n_outputs, options);
   Call *call = Call::acquire(*model);
   if (!call) return MYCC_ERROR_RUN;
+  call->set_seed(options.has_seed ? options.seed : model->next_seed.fetch_add(1));
   int status = call->bind(*entry, inputs, n_inputs, true);
   if (status == MYCC_OK) {
     entry = &call->variant(*entry);
@@ -165,6 +164,10 @@ int mycc_run_with(mycc_model *model, int32_t index, const mycc_tensor *inputs, i
 
 void mycc_tensor_free(mycc_tensor *tensor) {
   if (tensor) free_output(tensor);
+}
+
+void mycc_seed(mycc_model *model, uint64_t seed) {
+  if (model) model->next_seed.store(seed);
 }
 
 int mycc_synchronize(mycc_model *model) {

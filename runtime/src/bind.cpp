@@ -6,7 +6,6 @@ namespace mycc::runtime {
 
 namespace {
 
-constexpr int64_t kUnbounded = int64_t(1) << 60;
 constexpr size_t kLine = 64;
 
 const char *device_name(int32_t type) {
@@ -207,28 +206,28 @@ int Call::make_dense(const Entry &entry, const mycc_tensor *inputs) {
 int Call::bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outputs) {
   const EntryInfo &info = *entry.info;
   if (int status = check_count(entry, n_outputs, info.outputs, info.n_outputs, "output")) return status;
-  entry.code->output_dims(symbols_, output_dims_);
-  const int64_t *dims = output_dims_;
-  int status = MYCC_OK;
-  int32_t done = 0;
-  for (; done < n_outputs && status == MYCC_OK; ++done) {
-    const mycc_port &port = info.outputs[done];
-    mycc_tensor &tensor = outputs[done];
-    int64_t bytes;
-    if (!dense_bytes(dims, port.ndim, dtype_bytes(port.dtype), &bytes)) {
-      status = fail(MYCC_ERROR_RUN, "out of memory: the output %s is too large", port.name);
-    } else if (tensor.data) {
-      status = check_output(port, tensor, dims);
-      if (status == MYCC_OK) status = check_overlap(entry, outputs, done);
-    } else {
-      tensor.owner = nullptr;
-      if (!allocate_output(port.dtype, dims, port.ndim, bytes, &tensor)) status = out_of_memory(size_t(bytes));
-    }
-    outputs_[done] = tensor.data;
-    dims += port.ndim;
-  }
-  for (int32_t i = 0; status != MYCC_OK && i < done; ++i) free_output(&outputs[i]);
+  bound_outputs_ = outputs;
+  for (int32_t i = 0; i < n_outputs; ++i)
+    if (!outputs[i].data) outputs[i].owner = nullptr;
+  int status = bind_known_outputs(entry, 0);
+  for (int32_t i = 0; status != MYCC_OK && i < n_outputs; ++i) free_output(&outputs[i]);
   return status;
+}
+
+int Call::bind_output(const Entry &entry, int32_t output, const int64_t *dims) {
+  const mycc_port &port = entry.info->outputs[output];
+  mycc_tensor &tensor = bound_outputs_[output];
+  int64_t bytes;
+  if (!dense_bytes(dims, port.ndim, dtype_bytes(port.dtype), &bytes))
+    return fail(MYCC_ERROR_RUN, "out of memory: the output %s is too large", port.name);
+  if (tensor.data) {
+    if (int status = check_output(port, tensor, dims)) return status;
+    if (int status = check_overlap(entry, bound_outputs_, output)) return status;
+  } else if (!allocate_output(port.dtype, dims, port.ndim, bytes, &tensor)) {
+    return out_of_memory(size_t(bytes));
+  }
+  outputs_[output] = tensor.data;
+  return MYCC_OK;
 }
 
 int Call::check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims) {

@@ -27,18 +27,23 @@ bool same(const int64_t *a, const int64_t *b, int32_t n) {
 // ---- life
 
 Call::Call(mycc_model &model) : model_(model) {
-  host_ = {this, host_parallel_for, host_scratch, host_fail, nullptr, model.threads, nullptr, nullptr};
+  host_ = {this,    host_parallel_for, host_scratch, host_fail,  nullptr, model.threads,
+           nullptr, nullptr,           host_define};
 }
 
 bool Call::allocate() {
-  int32_t inputs = 0, outputs = 0, symbols = 0, buffers = 0, input_dims = 0, output_dims = 0;
+  int32_t inputs = 0, outputs = 0, symbols = 0, buffers = 0, input_dims = 0, output_dims = 0, computed = 0;
   for (int32_t i = 0; i < model_.manifest.n_entries; ++i) {
     const EntryInfo &info = *model_.entries[i].info;
     inputs = most(inputs, info.n_inputs), outputs = most(outputs, info.n_outputs);
+    const mycc_computed *found = model_.entries[i].computed;
+    computed = most(computed, found ? found->n_sizes : 0);
     symbols = most(symbols, info.n_symbols), buffers = most(buffers, model_.entries[i].code->n_buffers);
     input_dims = most(input_dims, info.input_dims), output_dims = most(output_dims, info.output_dims);
   }
-  symbols_ = region_.array<int64_t>(size_t(symbols));
+  symbols_ = region_.array<int64_t>(size_t(symbols) + size_t(computed));
+  buffers_ = region_.array<uint8_t *>(computed ? size_t(buffers) : 0);
+  known_offsets_ = region_.array<int64_t>(computed ? size_t(buffers) : 0);
   planned_symbols_ = region_.array<int64_t>(size_t(symbols));
   dims_ = region_.array<int64_t>(size_t(input_dims));
   output_dims_ = region_.array<int64_t>(size_t(output_dims));
@@ -50,7 +55,9 @@ bool Call::allocate() {
   void *scratch = calloc(size_t(model_.threads), sizeof(Memory));
   scratch_ = static_cast<Memory *>(scratch);
   for (int32_t i = 0; scratch_ && i < model_.threads; ++i) new (&scratch_[i]) Memory();
-  return symbols_ && planned_symbols_ && dims_ && output_dims_ && sizes_ && offsets_ && inputs_ && input_bytes_ &&
+  known_arenas_ = static_cast<Memory *>(calloc(size_t(computed) + 1, sizeof(Memory)));
+  for (int32_t i = 0; known_arenas_ && i < computed; ++i) new (&known_arenas_[n_known_arenas_++]) Memory();
+  return buffers_ && known_offsets_ && known_arenas_ && symbols_ && planned_symbols_ && dims_ && output_dims_ && sizes_ && offsets_ && inputs_ && input_bytes_ &&
          outputs_ && scratch_;
 }
 
@@ -102,6 +109,8 @@ void Call::release(Call *call) {
 void Call::destroy(Call *call) {
   for (int32_t i = 0; call->scratch_ && i < call->model_.threads; ++i) call->scratch_[i].~Memory();
   free(call->scratch_);
+  for (int32_t i = 0; i < call->n_known_arenas_; ++i) call->known_arenas_[i].~Memory();
+  free(call->known_arenas_);
   call->~Call();
   free(call);
 }
@@ -109,6 +118,7 @@ void Call::destroy(Call *call) {
 size_t Call::held_bytes() const {
   size_t bytes = arena_.capacity() + dense_.capacity();
   for (int32_t i = 0; i < model_.threads; ++i) bytes += scratch_[i].capacity();
+  for (int32_t i = 0; i < n_known_arenas_; ++i) bytes += known_arenas_[i].capacity();
   return bytes;
 }
 
@@ -118,6 +128,8 @@ void Call::trim() {
   oversized_calls_ = oversized ? oversized_calls_ + 1 : 0;
   if (oversized_calls_ >= kOversizedCalls) arena_.release();
   if (dense_.capacity() > kLargeArena) dense_.release();
+  for (int32_t i = 0; i < n_known_arenas_; ++i)
+    if (known_arenas_[i].capacity() > kLargeArena) known_arenas_[i].release();
 }
 
 // ---- memory
@@ -145,11 +157,7 @@ int Call::place(Entry &entry) {
 
 int Call::make_plan(const Entry &entry) {
   const mycc_entry &code = *entry.code;
-  code.buffer_sizes(symbols_, sizes_);
-  int64_t total = 0;
-  for (int32_t i = 0; i < code.n_buffers; ++i)
-    if (sizes_[i] < 0 || __builtin_add_overflow(total, sizes_[i], &total))
-      return fail(MYCC_ERROR_RUN, "out of memory: the intermediate tensors of %s are too large", code.name);
+  if (int status = find_known_sizes(entry, 0)) return status;
   if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, offsets_, &arena_bytes_, &live_bytes_))
     return out_of_memory(size_t(code.n_buffers) * 64);
   return MYCC_OK;
@@ -205,8 +213,9 @@ int Call::execute(const Entry &entry) {
   CallInFlight flight(model_.threads);
   flight_ = &flight;
   failed_.store(0, std::memory_order_relaxed);
-  mycc_call call{&host_,   model_.weights, arena_.reserve(0), placed_, inputs_,
-                 outputs_, symbols_,       nullptr,           nullptr};
+  running_ = &entry;
+  mycc_call call{&host_,   model_.weights, arena_.reserve(0), placed_,  inputs_, outputs_,
+                 symbols_, nullptr,        nullptr,           buffers_, seed_,   nullptr};
   entry.code->run(&call);
   flight_ = nullptr;
   if (failed_.load(std::memory_order_acquire)) return fail(failure_code_, "%s", failure_);

@@ -10,6 +10,8 @@
 
 namespace mycc::runtime {
 
+constexpr int64_t kUnbounded = int64_t(1) << 60;  // sizes up to here and above have no bound
+
 class Call {
  public:
   // A state from the model's free ones, or a new one; NULL: out of memory (the error is stored).
@@ -23,13 +25,15 @@ class Call {
   int bind(const Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, bool data);
   // The entry point to run for the sizes that bind() found: a variant with its own symbols' values, or the same one.
   Entry &variant(Entry &entry);
-  // Checks the outputs that the caller gave and allocates the others; undoes the latter when it fails. bind.cpp.
+  // Checks the outputs that the caller gave and allocates the others, as far as their sizes are known before the run;
+  // undoes the latter when it fails. The outputs have to stay where they are until the run ends. bind.cpp.
   int bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outputs);
   // Finds the place of the arena's buffers for these sizes. call.cpp.
   int place(Entry &entry);
   int reserve_arena();
   // Finds live_bytes() where the compiler placed the buffers.
   int sum_live(const Entry &entry);
+  void set_seed(uint64_t seed) { seed_ = seed; }
   int execute(const Entry &entry);
   int profile(const Entry &entry, int32_t runs, int64_t *nanoseconds);
 
@@ -45,6 +49,12 @@ class Call {
   int check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims);
   int check_overlap(const Entry &entry, const mycc_tensor *outputs, int32_t output);
   int measure_inputs(const Entry &entry, const mycc_tensor *inputs);
+  int bind_output(const Entry &entry, int32_t output, const int64_t *dims);
+  // The outputs and buffers whose sizes are known when the first `known` computed ones are. computed.cpp.
+  int bind_known_outputs(const Entry &entry, int32_t known);
+  int place_known_buffers(const Entry &entry, int32_t known);
+  int find_known_sizes(const Entry &entry, int32_t known);
+  int define(const Entry &entry, int32_t i, int64_t value);
   int make_plan(const Entry &entry);
   bool find_plan(Entry &entry);
   void keep_plan(Entry &entry);
@@ -55,6 +65,7 @@ class Call {
   static void *host_scratch(void *ctx, int32_t worker, size_t bytes);
   static void host_fail(void *ctx, int32_t code, const char *text);
   static void host_trace(void *ctx, int32_t kernel);
+  static int32_t host_define(void *ctx, int32_t i, int64_t value);
 
   mycc_model &model_;
   mycc_host host_;
@@ -67,6 +78,15 @@ class Call {
   const void **inputs_ = nullptr;
   int64_t *input_bytes_ = nullptr;
   void **outputs_ = nullptr;
+
+  // Of sizes that the run finds.
+  const Entry *running_ = nullptr;
+  mycc_tensor *bound_outputs_ = nullptr;  // of the caller of the run
+  uint8_t **buffers_ = nullptr;
+  int64_t *known_offsets_ = nullptr;
+  Memory *known_arenas_ = nullptr;  // one for each computed size
+  int32_t n_known_arenas_ = 0;
+  uint64_t seed_ = 0;
 
   const Entry *planned_ = nullptr;  // whose plan offsets_ holds, for the symbols
   int64_t *planned_symbols_ = nullptr;

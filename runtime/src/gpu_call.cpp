@@ -126,7 +126,10 @@ int GpuCall::list_launches(const Entry &entry) {
                  outputs_,
                  symbols_,
                  reinterpret_cast<uint8_t *>(zeros_.address()),
-                 reinterpret_cast<int32_t *>(status_address_) + index};
+                 reinterpret_cast<int32_t *>(status_address_) + index,
+                 nullptr,
+                 seed_,
+                 nullptr};
   entry.code->run(&call);
   int status = failed_.load(std::memory_order_acquire) ? fail(failure_code_, "%s", failure_) : int(MYCC_OK);
   const size_t scratch = shape->launches.scratch_bytes();

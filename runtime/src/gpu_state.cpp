@@ -17,7 +17,7 @@ constexpr int32_t kOversizedCalls = 16;            // after so many
 // ---- life
 
 GpuCall::GpuCall(mycc_model &model) : Call(model), gpu_(*model.gpu), api_(*model.gpu->api) {
-  host_ = {this, nullptr, nullptr, host_fail, host_number, 1, host_launch, host_tensor_map};
+  host_ = {this, nullptr, nullptr, host_fail, host_number, 1, host_launch, host_tensor_map, nullptr};
 }
 
 bool GpuCall::prepare_state() {

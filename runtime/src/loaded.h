@@ -1,6 +1,8 @@
 // loaded.h: a loaded package (mycc_model of the C API).
 #pragma once
 
+#include <atomic>
+
 #include "gpu_model.h"
 #include "json.h"
 #include "lock.h"
@@ -26,6 +28,7 @@ struct Plan {
 struct Entry {
   const EntryInfo *info;
   const mycc_entry *code;
+  const mycc_computed *computed;  // NULL: all sizes are known before the run
   Array<Plan> plans;  // the latest ones; guarded by the model's lock
   uint64_t plan_uses;
 };
@@ -46,6 +49,7 @@ struct mycc_model {
   mycc::runtime::Entry *entries = nullptr;
   int32_t threads = 1;
 
+  std::atomic<uint64_t> next_seed{0};    // of the calls that name none
   mycc::runtime::Lock lock;              // guards what follows, and the plans
   mycc::runtime::Call *free_calls = nullptr;
   int32_t n_free_calls = 0;

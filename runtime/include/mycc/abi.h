@@ -15,7 +15,8 @@
 extern "C" {
 #endif
 
-#define MYCC_ABI_VERSION 2u /* version 1 knew CPU programs alone; the runtime runs those as they are */
+#define MYCC_ABI_VERSION 3u /* the runtime runs programs of earlier versions as they are: 1 knew CPU programs alone, 2 no
+                               state, no random numbers of a seed and no sizes that the run finds */
 
 /* Codes of mycc_host.fail and of the C API (model.h). */
 enum mycc_status {
@@ -62,6 +63,10 @@ typedef struct mycc_host {
   void (*launch)(void *ctx, int32_t kernel, int64_t grid_x, int64_t grid_y, int64_t grid_z, const void *const *args);
   /* Writes the CUtensorMap (128 bytes at `map`, aligned to 64) of `tensor`: a value for a parameter of 128 bytes. */
   void (*tensor_map)(void *ctx, void *map, const mycc_tensor_map *tensor);
+  /* Version 3. The run has found computed size `i` (of mycc_computed): it becomes symbols[n_symbols + i], and the arena
+   * buffers and outputs whose sizes are known from now on get their memory (mycc_call.buffers and .outputs). 0: go on;
+   * else the call has failed, this time or before, and run() returns. */
+  int32_t (*define)(void *ctx, int32_t i, int64_t value);
 } mycc_host;
 
 /* Addresses are of the memory that the program runs on: for a GPU they are device addresses, which run() adds to and
@@ -78,6 +83,10 @@ typedef struct mycc_call {
   uint8_t *zeros;               /* memory of this call alone: zeros when it is new; every kernel leaves it zero behind */
   int32_t *status;              /* a word, zero; kernel i of the entry point stores i + 1 there when an index is out of
                                    range (it reads and writes nothing there) */
+  /* Version 3. */
+  uint8_t *const *buffers;      /* the arena buffers that mycc_host.define places, by number; the others are not in it */
+  uint64_t seed;                /* of the call's random numbers */
+  void *const *state;           /* tensors that live from call to call, dense, in the order of the manifest's states */
 } mycc_call;
 
 typedef struct mycc_buffer {    /* an arena buffer: alive from kernel `first` to kernel `last`, both included */
@@ -132,12 +141,29 @@ typedef struct mycc_gpu_program {
   int64_t weights_begin, weights_end; /* the part of the tensor data that the kernels read; begin is a multiple of 64 */
 } mycc_gpu_program;
 
+typedef struct mycc_size {      /* a size that the run finds */
+  const char *name;
+  int64_t min, max;             /* both included: another value fails the call */
+  const char *what;             /* whose value it is, for that message: "nonzero (model.py:12)" */
+} mycc_size;
+
+/* What the run of an entry point finds out about sizes. A buffer or output is placed when the first `known` of its sizes
+ * are defined; 0: before the run. The formulas for the others are asked with the sizes not yet defined as 0. */
+typedef struct mycc_computed {
+  int32_t n_sizes;
+  const mycc_size *sizes;       /* in the order in which the run defines them */
+  const int32_t *buffers;       /* known, of every arena buffer */
+  const int32_t *outputs;       /* known, of every output */
+} mycc_computed;
+
 typedef struct mycc_program {
   uint32_t abi_version;         /* MYCC_ABI_VERSION of the build */
   int32_t n_entries;
   const mycc_entry *entries;
   const char *target;           /* "cpu:x86-64-v3", "cuda:sm_90" */
   const mycc_gpu_program *gpu;  /* version 2: NULL for a CPU */
+  const mycc_computed *computed; /* version 3: one for each of entries; NULL: no entry point has computed sizes */
+  int32_t n_state;              /* version 3: tensors of mycc_call.state */
 } mycc_program;
 
 /* The one exported symbol of model.so. */

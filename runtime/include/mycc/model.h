@@ -116,10 +116,15 @@ typedef struct mycc_run_options {
    * or returns another value. The memory may be used in the order of the stream. */
   int (*allocate)(void *ctx, int32_t output, mycc_tensor *tensor);
   void *ctx;
+  /* 1: random operators of this call draw the numbers of `seed`; else those of the model's next seed. */
+  int32_t has_seed;
+  uint64_t seed;
 } mycc_run_options;
 
 MYCC_API int mycc_run_with(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
                            int32_t n_outputs, const mycc_run_options *options);
+/* The seed of the model's next call that names none; every such call takes it and leaves the next number. 0 at first. */
+MYCC_API void mycc_seed(mycc_model *model, uint64_t seed);
 /* Waits until all calls have ended on the device; reports the first failure of a kernel. */
 MYCC_API int mycc_synchronize(mycc_model *model);
 /* Makes `stream` wait until an output that the runtime allocated on a device is written. */
