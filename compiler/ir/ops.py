@@ -73,7 +73,8 @@ class ScalarOp:
     ulps: tolerance in units in the last place of float32 against the reference in float64; 0 is exact, that is rounded
     correctly. It holds for the C++ spelling; Triton's functions have their own.
     domain: the interval where tests draw float operands; integers are drawn over their whole range.
-    header: of runtime/include/mycc/, for an operator that math.h does not have; its tests are in test_special.py.
+    header: of runtime/include/mycc/, for an operator that math.h does not have; in Triton it is a function of
+    templates/cuda/special.py.j2, whose operands are tensors. Its tests are in test_special.py.
     """
 
     name: str
@@ -387,11 +388,11 @@ _CASTS = (
 )
 
 _SPECIAL = tuple(
-    _row(name, "f", "same", path, f"special_{name}", _text("", arity), arity=arity, ulps=8, header="math_special.h")
+    _row(name, "f", "same", path, f"special_{name}", f"special_{name}", arity=arity, ulps=8, header="math_special.h")
     for name, arity, path in SPECIAL_FUNCTIONS
 )
 
-_GCD = _row("gcd", "i", "same", "gcd", "special_gcd", _text("", 2), arity=2, header="math_special.h")
+_GCD = _row("gcd", "i", "same", "gcd", "special_gcd", "special_gcd", arity=2, header="math_special.h")
 
 
 def _no_reference(*_: Any) -> Any:
@@ -400,7 +401,7 @@ def _no_reference(*_: Any) -> Any:
 
 #: (number of the call, number of the operator, element, ..) -> float64, or 63 bits in int64
 _RANDOM = tuple(
-    _row(name, "i", "same", _no_reference, name, _text("", arity), arity=arity, header="random.h")
+    _row(name, "i", "same", _no_reference, name, name, arity=arity, header="random.h")
     for name, arity in (("random_uniform", 4), ("random_normal", 3), ("random_bits", 3))
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, exact_div
@@ -165,11 +165,16 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
     suffix = f"{tile.m}x{tile.n}" + (f"_s{tile.split}" if tile.split > 1 else "")
     grid = (tiles, as_index(tile.split), ONE)
     options = (tile.warps, tile.stages)
-    return launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, options, device.pdl, shared)
+    made = launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, options, device.pdl, shared)
+    return replace(made, kernel=replace(made.kernel, flush=True))  # a weight below 2^-126 is none
 
 
 def attention_misfit(node: Attention, tile: AttentionTile) -> str:
     """Why a tile cannot cut a node; empty when it can."""
+    if tile.specialize and (not tile.descriptors or tile.split > 1 or tile.m < 128 or tile.warps != 4):
+        return "specialized warps share 128 rows that come through descriptors"
+    if tile.specialize and (node.causal or node.score is not None or not divides(tile.n, node.keys)):
+        return "specialized warps take whole blocks of keys, all of which count"
     if not tile.descriptors:
         return ""
     if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.keys)):

@@ -225,9 +225,13 @@ class TritonEmitter:
             spelling = FLOAT_FORMS.get(e.op, spelling)
         if any(spelling.pattern.count(f"{{{i}}}") > 1 for i in range(row.arity)):
             operands = [self._name(p) if p.precedence < _ATOM or "(" in p.text else p for p in operands]
-        if all(isinstance(a, Const) for a in e.args):  # Triton's functions want a tensor
-            first = e.args[0]
-            operands[0] = Printed(f"tl.full([], {operands[0].text}, {TL_DTYPE[DTYPES[first.dtype].compute]})")
+        if row.header:
+            operands = [_tensor(a, p) for a, p in zip(e.args, operands, strict=True)]
+            if e.dtype == "f32" and e.op != "nextafter":  # computed in float64
+                operands = [Printed(f"{_atom(p)}.to(tl.float64)") for p in operands]
+                return Printed(f"{spell(row, 'triton', operands).text}.to(tl.float32)")
+        elif all(isinstance(a, Const) for a in e.args):  # Triton's functions want a tensor
+            operands[0] = _tensor(e.args[0], operands[0])
         if spelling is row.triton_spelling:
             return spell(row, "triton", operands)
         pairs = zip(operands, spelling.operands, strict=True)
@@ -395,6 +399,13 @@ def _copied(s: Store) -> Load | None:
 
 def _plus(name: str, index: str) -> str:
     return name if index == "0" else f"{name} + {index}"
+
+
+def _tensor(e: Expr, printed: Printed) -> Printed:
+    """A number as a tensor; all else is one."""
+    if not isinstance(e, Const):
+        return printed
+    return Printed(f"tl.full([], {printed.text}, {TL_DTYPE[DTYPES[e.dtype].compute]})")
 
 
 def _atom(printed: Printed) -> str:

@@ -34,7 +34,8 @@ class TritonKernel:
 
     symbol: name of the function. source: text of the module. params: its run-time parameters in order.
     constants: constexpr parameters behind them, by name. num_warps, num_stages, maxnreg: of the compiled kernel;
-    pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor has ended.
+    pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor has ended. flush: functions of
+    libdevice take subnormal numbers for zero.
     """
 
     symbol: str
@@ -46,6 +47,7 @@ class TritonKernel:
     num_ctas: int = 1
     maxnreg: int | None = None
     pdl: bool = False
+    flush: bool = False
 
     def named(self, symbol: str) -> TritonKernel:
         """The kernel under its own name."""

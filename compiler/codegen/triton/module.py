@@ -8,7 +8,7 @@ from functools import cache
 from ..render import environment
 from .kernel import PLACEHOLDER
 
-FUNCTIONS = "functions.py.j2"
+FUNCTIONS = ("functions.py.j2", "special.py.j2")
 
 
 def render(template: str, view: object) -> str:
@@ -18,20 +18,35 @@ def render(template: str, view: object) -> str:
 
 def module_text(body: str) -> str:
     """The module around the text of a kernel."""
-    functions = [text for name, text in device_functions().items() if re.search(rf"\b{name}\b", body)]
-    code = "\n\n\n".join((*functions, _tidy(body)))
+    code = "\n\n\n".join((*_functions_of(body), _tidy(body)))
     imports = ["import triton", "import triton.language as tl"]
     if "libdevice." in code:
         imports.append("from triton.language.extra import libdevice")
     return "\n".join((*imports, "", "", code)).rstrip() + "\n"
 
 
+def _functions_of(body: str) -> tuple[str, ...]:
+    """The device functions that a text names, and those that they name."""
+    wanted: set[str] = set()
+    texts = [body]
+    while texts:
+        named = set(re.findall(r"\w+", texts.pop())) & device_functions().keys()
+        texts += [device_functions()[name] for name in named - wanted]
+        wanted |= named
+    return tuple(text for name, text in device_functions().items() if name in wanted)
+
+
 @cache
 def device_functions() -> dict[str, str]:
     """The functions of FUNCTIONS by name."""
-    text = environment("cuda").get_template(FUNCTIONS).render()
-    parts = [part.strip() for part in text.split("\n\n\n")]
-    return {re.search(r"def (\w+)\(", part)[1]: part for part in parts if part}  # type: ignore[index]
+    found = {}
+    for template in FUNCTIONS:
+        text = environment("cuda").get_template(template).render()
+        for part in text.split("@triton.jit\n")[1:]:
+            name = re.match(r"def (\w+)\(", part)
+            assert name is not None
+            found[name[1]] = f"@triton.jit\n{part.strip()}"
+    return found
 
 
 def _tidy(body: str) -> str:

@@ -161,7 +161,7 @@ class _Printer:
         text = emit.value(e)
         if truth:
             text = f"({text}).to(tl.int32)"
-        wanted = {*((column.name,) if block > 1 else ()), *(("r",) if self.rows > 1 else ())}
+        wanted = {*(() if emit.places[column].counted else (column.name,)), *(("r",) if self.rows > 1 else ())}
         if not wanted <= set(emit.axes(e)):
             text = f"tl.zeros({self.shape(block)}, {form.dtype}) + {text}"
         elif form.position and " " in text:

@@ -38,7 +38,11 @@ class TritonScope:
         buffers = (*node.reads(), *node.writes())
         return cls(frozenset(node.writes()), wide=any(not fits_int32(b.size) for b in buffers))
 
+    def __post_init__(self) -> None:
+        self.written = frozenset(b.root for b in self.written)
+
     def buffer(self, buffer: Buffer) -> str:
+        buffer = buffer.root  # later values lie in the same memory
         if buffer not in self.buffers:
             stem = "y" if buffer in self.written else "w" if buffer.kind == "const" else "x"
             count = sum(n.startswith(stem) for n in self.buffers.values())

@@ -24,7 +24,9 @@ class GemmTile:
 
     split: programs that share a tile, each a run of k. group: rows of tiles that run together. descriptors: operands
     come through tensor descriptors, and `together` programs of each multiprocessor walk over tiles; flatten: a hint
-    for that walk. halves: the tile is finished in two halves. vector: one row of a, multiplied without tensor cores.
+    for that walk. specialize: some warps of the walk load, the others multiply, each half of the rows. tail: programs
+    that share each tile of the last round, which would leave the others idle. halves: the tile is finished in two
+    halves. vector: one row of a, multiplied without tensor cores.
     """
 
     m: int
@@ -37,6 +39,8 @@ class GemmTile:
     descriptors: bool = False
     together: int = 1
     flatten: bool = False
+    specialize: bool = False
+    tail: int = 1
     halves: bool = False
     vector: bool = False
 
@@ -47,15 +51,17 @@ class GemmTile:
 
     def __str__(self) -> str:
         split = f" split {self.split}" if self.split > 1 else ""
+        split += f" tail {self.tail}" if self.tail > 1 else ""
         kind = " descriptors" if self.descriptors else " vector" if self.vector else ""
-        return f"{self.m}x{self.n}x{self.k}{split}{kind}"
+        return f"{self.m}x{self.n}x{self.k}{split}{kind}{' specialize' if self.specialize else ''}"
 
 
 @dataclass(frozen=True)
 class AttentionTile:
     """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys.
 
-    descriptors: queries, keys and values come through tensor descriptors.
+    descriptors: queries, keys and values come through tensor descriptors. specialize: some warps load, the others work,
+    each on half of the rows.
     """
 
     m: int
@@ -64,10 +70,12 @@ class AttentionTile:
     stages: int = 2
     split: int = 1
     descriptors: bool = False
+    specialize: bool = False
 
     def __str__(self) -> str:
         split = f" split {self.split}" if self.split > 1 else ""
-        return f"{self.m}x{self.n}{split}" + (" descriptors" if self.descriptors else "")
+        kind = " descriptors" if self.descriptors else ""
+        return f"{self.m}x{self.n}{split}{kind}{' specialize' if self.specialize else ''}"
 
 
 @dataclass(frozen=True)
