@@ -22,7 +22,7 @@ BUILD_TOOLS := scikit-build-core pybind11 cmake ninja
 INSTALLED := pyproject.toml CMakeLists.txt constraints.txt $(wildcard runtime/*.cpp runtime/src/*) runtime/include/mycc/abi.h runtime/include/mycc/model.h
 # By itself pytest passes by every folder that is called build, tests/build among them.
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) -q -ra -o "norecursedirs=.*"
-PACKAGE := compiler runtime templates cli.py __init__.py
+PACKAGE := compiler runtime templates cli.py console.py __init__.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

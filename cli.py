@@ -5,26 +5,20 @@ Only `compile` needs torch; it is imported when that command runs.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import platform
-import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter, strftime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from . import __version__
-from .runtime.errors import Error
+from .console import CompileCommand, ErrorGroup, JsonFileCommand, print_json, print_rich, stdout_to_stderr, write_json
 
 if TYPE_CHECKING:
-    from .compiler.capture.source import Source
+    from .compiler.capture.source import Source as LoadedSource
     from .compiler.observe import Observer
     from .compiler.request import CompileRequest
 
@@ -34,32 +28,8 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 _Result = TypeVar("_Result")
 
 
-class _ErrorGroup(TyperGroup):
-    """Turns exceptions into a message and an exit code: 2 for the user's errors, 3 for our own. Never a traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except Error as error:
-            _print_error(error)
-            if _verbose():
-                _print_traceback()
-            raise typer.Exit(2) from None
-        except BrokenPipeError:  # the reader of a pipe has had enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            raise typer.Exit(130) from None
-        except Exception as error:
-            if type(error).__module__.startswith(("click", "typer")):
-                raise
-            _print_internal_error(error)
-            raise typer.Exit(3) from None
-
-
 app = typer.Typer(
-    name="mycc", cls=_ErrorGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+    name="mycc", cls=ErrorGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
     context_settings=_CONTEXT, pretty_exceptions_enable=False,
     help="Ahead-of-time compiler for PyTorch models: PyTorch in, one small native package out.",
 )  # fmt: skip
@@ -78,6 +48,26 @@ Sizes = Annotated[
     list[str] | None, typer.Option("--size", "--set", metavar="NAME=SIZE", help="A dynamic size: batch=4.")
 ]
 CacheDir = Annotated[Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where compiled objects are kept.")]
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory or program.pt2.")
+]
+Examples = Annotated[
+    list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example: x=f32[1,3,224,224].")
+]
+Dynamic = Annotated[
+    list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")
+]
+Specialize = Annotated[
+    list[str] | None,
+    typer.Option("--specialize", metavar="NAME=N,N ...", help="Variants for these dynamic sizes: batch=1,8 seq=128."),
+]
+Targets = Annotated[
+    str, typer.Option("--target", help="cpu, cpu:x86-64-v3, cuda, cuda:sm_90, cuda:ptx, ...; several with commas.")
+]
+Dtype = Annotated[str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="GROUP.OPTION=VALUE", help="Any option of compiler/options.py.")
+]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail; tracebacks of internal errors.")]
 
 
@@ -92,44 +82,18 @@ class ModeChoice(StrEnum):
 # -- compile ----------------------------------------------------------------------------------------------------------
 
 
-class _CompileCommand(TyperCommand):
-    """A command whose `--specialize` takes all the sizes that follow: --specialize batch=1,8 seq=128."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words: list[str] = []
-        for i, word in enumerate(args):
-            follows = i >= 2 and words[-2] == "--specialize"
-            words += ["--specialize", word] if follows and re.fullmatch(r"\w+=[\d,]+", word) else [word]
-        return super().parse_args(ctx, words)
-
-
-@app.command("compile", cls=_CompileCommand)
+@app.command("compile", cls=CompileCommand)
 def compile_command(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory or program.pt2.")
-    ],
+    source: Source,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The package. Default: NAME.pkg here.")
     ] = None,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example: x=f32[1,3,224,224].")
-    ] = None,
-    dynamic: Annotated[
-        list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")
-    ] = None,
-    specialize: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--specialize", metavar="NAME=N,N ...", help="Variants for these dynamic sizes: batch=1,8 seq=128."
-        ),
-    ] = None,
-    target: Annotated[
-        str, typer.Option("--target", help="cpu, cpu:x86-64-v3, cuda, cuda:sm_90, cuda:ptx, ...; several with commas.")
-    ] = "cpu",
+    inputs: Examples = None,
+    dynamic: Dynamic = None,
+    specialize: Specialize = None,
+    target: Targets = "cpu",
     mode: Annotated[ModeChoice, typer.Option("--mode", help="torch.compile's modes.")] = ModeChoice.default,
-    dtype: Annotated[
-        str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")
-    ] = None,
+    dtype: Dtype = None,
     threads: Threads = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Measure kernel variants here; keeps the choices in FILE.lock.")
@@ -139,9 +103,7 @@ def compile_command(
     ] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare with the model in float64.")] = True,
     strict: Annotated[bool, typer.Option("--strict", help="Make an error of every warning.")] = False,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="GROUP.OPTION=VALUE", help="Any option of compiler/options.py.")
-    ] = None,
+    settings: Settings = None,
     name: Annotated[
         str | None, typer.Option("--name", help="The package's name in Python. Default: from the file.")
     ] = None,
@@ -169,7 +131,7 @@ def compile_command(
     )  # fmt: skip
     if out is not None:
         check_out(out)
-    with _stdout_to_stderr(as_json):
+    with stdout_to_stderr(as_json):
         with running_stage(observers, "load") as stage:
             require_torch()
             loaded = _load(source, inputs or [])
@@ -180,7 +142,44 @@ def compile_command(
     _report_compile(request, path, timing, perf_counter() - start, as_json)
 
 
-def _load(source: str, inputs: Sequence[str]) -> Source:
+@app.command("check", cls=CompileCommand)
+def check_command(
+    source: Source,
+    inputs: Examples = None,
+    dynamic: Dynamic = None,
+    specialize: Specialize = None,
+    target: Targets = "cpu",
+    dtype: Dtype = None,
+    settings: Settings = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Make an error of every warning.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Say in seconds whether a model would compile, and to which kernels. Exit code 1: it would not."""
+    from .compiler.api import compile_entries, require_torch
+    from .compiler.options import CompileOptions
+
+    options = CompileOptions.of(
+        target=target, dtype=dtype, strict=strict, options=settings, specialize=specialize or ()
+    )
+    with stdout_to_stderr(as_json):
+        require_torch()
+        from .compiler.check import check
+
+        loaded = _load(source, inputs or [])
+        entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
+        report = check(entries, options)
+    if as_json:
+        print_json({"source": source, **report.as_dict()})
+    else:
+        from .compiler.check_text import render_check
+
+        print_rich(render_check(report, source))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _load(source: str, inputs: Sequence[str]) -> LoadedSource:
     from dataclasses import replace
 
     from .compiler.capture.source import load_source
@@ -195,7 +194,7 @@ def _load(source: str, inputs: Sequence[str]) -> Source:
     return replace(loaded, args=args, kwargs=kwargs)
 
 
-def _describe(source: Source) -> str:
+def _describe(source: LoadedSource) -> str:
     """`BertModel, 109.5 M parameters`"""
     parameters = getattr(source.model, "parameters", None)
     kind = getattr(source.model, "__name__", type(source.model).__name__)
@@ -221,7 +220,7 @@ def _report_compile(request: CompileRequest, path: Path, timing: Any, seconds: f
         entries = [{"name": row["name"], "signature": row["signature"], "kernels": len(row["kernels"])}
                    for row in facts["entry_points"]]  # fmt: skip
         result = {**kept, "entry_points": entries, "seconds": round(seconds, 3), "stages": stages}
-        _print_json({**result, "warnings": timing.warnings})
+        print_json({**result, "warnings": timing.warnings})
         return
     kernels = sum(len(row["kernels"]) for row in facts["entry_points"])
     targets = ", ".join(row["target"] for row in facts["targets"])
@@ -270,11 +269,11 @@ def run_command(
         seed=seed,
     )
     if as_json:
-        _print_json(_run_facts(result))
+        print_json(_run_facts(result))
     else:
         from .runtime.render import render_run
 
-        _print_rich(render_run(result))
+        print_rich(render_run(result))
 
 
 def _run_facts(result: Any) -> dict[str, Any]:
@@ -305,11 +304,11 @@ def inspect_command(
 
     facts = inspect_package(os.fspath(file))
     if as_json:
-        _print_json(facts)
+        print_json(facts)
     else:
         from .runtime.render import render_inspection
 
-        _print_rich(render_inspection(facts, fusions, members or verbose, parse_sizes(sizes or [])))
+        print_rich(render_inspection(facts, fusions, members or verbose, parse_sizes(sizes or [])))
 
 
 @app.command("verify")
@@ -326,28 +325,16 @@ def verify_command(
 
     report = verify_package(file, threads, target, device)
     if as_json:
-        _print_json(report.as_dict())
+        print_json(report.as_dict())
     else:
         from .runtime.render import render_verify
 
-        _print_rich(render_verify(report))
+        print_rich(render_verify(report))
     if not report.ok:
         raise typer.Exit(1)
 
 
-class _JsonFileCommand(TyperCommand):
-    """A command whose `--json` alone prints, and whose `--json FILE` writes to a file."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = list(args)
-        for i in reversed(range(len(words))):
-            alone = i + 1 == len(words) or (words[i + 1].startswith("-") and words[i + 1] != "-")
-            if words[i] == "--json" and alone:
-                words.insert(i + 1, "-")
-        return super().parse_args(ctx, words)
-
-
-@app.command("bench", cls=_JsonFileCommand)
+@app.command("bench", cls=JsonFileCommand)
 def bench_command(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="A package; or a model to compare: model.py, model.py:factory.")
@@ -396,9 +383,9 @@ def bench_command(
                                  device=device, kernels=kernels or verbose)  # fmt: skip
         if json_file is None:
             for result in results:
-                _print_rich(render_bench(result))
+                print_rich(render_bench(result))
         else:
-            _write_json(results[0] if len(results) == 1 else results, json_file)
+            write_json(results[0] if len(results) == 1 else results, json_file)
         return
     own = {"--size": sizes, "--runs": runs, "--kernels": kernels, "--entry": entry, "--device": device}
     refuse(own, "a package, not for a model", "Compile the model first: mycc compile model.py --out model.pkg.")
@@ -406,15 +393,15 @@ def bench_command(
     from .compiler.bench.page import html_page
     from .compiler.bench.report import render_case, render_summary, write_text
 
-    with _stdout_to_stderr(json_file == "-"):
+    with stdout_to_stderr(json_file == "-"):
         comparison = bench_source(
             file, against, threads, batch, inputs=tuple(inputs or ()), seconds=seconds, turns=turns,
-            tolerance=tolerance, show=lambda case: _print_rich(render_case(case)), observers=[_progress()],
+            tolerance=tolerance, show=lambda case: print_rich(render_case(case)), observers=[_progress()],
             compile_options={"target": target or "cpu", "cache_dir": cache_dir},
         )  # fmt: skip
-        _print_rich(render_summary(comparison))
+        print_rich(render_summary(comparison))
     if json_file is not None:
-        _write_json(comparison.as_dict(), json_file)
+        write_json(comparison.as_dict(), json_file)
     if html is not None:
         write_text(html, html_page(comparison, strftime("%Y-%m-%d %H:%M")))
     if not comparison.accurate:
@@ -431,7 +418,7 @@ def cache_info_command(cache_dir: CacheDir = None, as_json: Json = False) -> Non
 
     facts = info(cache_dir)
     if as_json:
-        _print_json({"path": facts.path, "entries": facts.entries, "bytes": facts.bytes})
+        print_json({"path": facts.path, "entries": facts.entries, "bytes": facts.bytes})
     else:
         print(f"{facts.path}: {facts.entries} objects, {facts.bytes / 1e6:.1f} MB")
 
@@ -443,7 +430,7 @@ def cache_clear_command(cache_dir: CacheDir = None, as_json: Json = False) -> No
 
     removed = clear(cache_dir)
     if as_json:
-        _print_json({"removed": removed})
+        print_json({"removed": removed})
     else:
         print(f"removed {removed} objects")
 
@@ -464,66 +451,6 @@ def main(
     ] = False,
 ) -> None:
     pass
-
-
-@contextlib.contextmanager
-def _stdout_to_stderr(wanted: bool) -> Iterator[None]:
-    """With --json standard output is the JSON's alone: what the user's model prints goes to standard error."""
-    with contextlib.redirect_stdout(sys.stderr) if wanted else contextlib.nullcontext():
-        yield
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, default=str))
-
-
-def _write_json(value: object, file: str) -> None:
-    """To a file, or with "-" to standard output."""
-    if file == "-":
-        _print_json(value)
-        return
-    from .runtime.errors import InputError
-
-    try:
-        Path(file).write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write '{file}': {error.strerror}") from None
-
-
-def _print_rich(renderable: Any) -> None:
-    from rich.console import Console
-
-    wide = None if sys.stdout.isatty() else 10_000  # into a file or pipe: never cut a line
-    Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide).print(renderable)
-
-
-def _verbose() -> bool:
-    return "-v" in sys.argv or "--verbose" in sys.argv
-
-
-def _print_error(error: Error) -> None:
-    label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
-    print(f"{label} {error}", file=sys.stderr)
-
-
-def _print_traceback() -> None:
-    import traceback
-
-    traceback.print_exc()
-
-
-def _print_internal_error(error: Exception) -> None:
-    import traceback
-
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    text = str(error).strip().splitlines()
-    print(f"internal error: {type(error).__name__}: {text[0] if text else ''}", file=sys.stderr)
-    print(f"  at {Path(frame.filename).name}:{frame.lineno} in {frame.name}", file=sys.stderr)
-    print(f"  mycc {__version__}, Python {platform.python_version()}, {platform.machine()}", file=sys.stderr)
-    if _verbose():
-        _print_traceback()
-    else:
-        print("  A fault of mycc, not of your model: run again with -v and report what it prints.", file=sys.stderr)
 
 
 if __name__ == "__main__":

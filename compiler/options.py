@@ -45,6 +45,12 @@ class GraphOptions:
     fold_constants: bool = True  # compute what depends on weights alone at compile time
     fold_batch_norm: bool = True  # put batch norm's scale into the convolution's weights
 
+    @property
+    def skipped_passes(self) -> tuple[str, ...]:
+        """Names of the graph passes that are turned off."""
+        switches = {"fold-constants": self.fold_constants, "fold-batch-norm": self.fold_batch_norm}
+        return tuple(name for name, on in switches.items() if not on)
+
 
 @dataclass(frozen=True)
 class ScheduleOptions:

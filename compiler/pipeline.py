@@ -29,7 +29,7 @@ from .lower import lower, shared_layouts
 from .lower.builder import WinogradChoice
 from .lower.driver import Lowered
 from .observe import Observer, running_stage, warn
-from .options import CompileOptions, GraphOptions
+from .options import CompileOptions
 from .package.assemble import Assembled, assemble
 from .package.writer import PackageSummary
 from .request import CompileRequest
@@ -63,7 +63,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         stage.value = captured
         stage.summary = summarise(captured)
     with running_stage(observers, "graph") as stage:
-        graphs = stage.value = [run_graph_passes(graph, skip=_skipped(options.graph)) for graph in captured]
+        graphs = stage.value = [run_graph_passes(graph, skip=options.graph.skipped_passes) for graph in captured]
         stage.summary = summarise(graphs)
     tuned = choose(request, captured, partial(_draft, captured, graphs), observers)
     code = _code(graphs, options, tuned.choices, observers)
@@ -141,12 +141,6 @@ def _generate(
         if target.family == "cuda"
     }
     return replace(generated, device=device)
-
-
-def _skipped(options: GraphOptions) -> tuple[str, ...]:
-    """Names of the graph passes that the options turn off."""
-    switches = {"fold-constants": options.fold_constants, "fold-batch-norm": options.fold_batch_norm}
-    return tuple(name for name, on in switches.items() if not on)
 
 
 def _build(generated: Generated, weights: Weights, options: CompileOptions) -> tuple[dict[str, BuildResult], Generated]:

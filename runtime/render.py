@@ -15,7 +15,7 @@ from .inspect import choices_of, describe, megabytes
 from .launches import launch_facts, typical_sizes
 from .verify import VerifyReport
 
-__all__ = ["render_bench", "render_inspection", "render_run", "render_verify"]
+__all__ = ["kernel_table", "render_bench", "render_inspection", "render_run", "render_verify"]
 
 
 def render_inspection(
@@ -32,7 +32,7 @@ def render_inspection(
             parts += [Text(""), _fusion_table(row)]
             continue
         if len(gpus) < len(information["targets"]):
-            parts += [Text(""), _kernel_table(row, choices_of(dict(information)))]
+            parts += [Text(""), kernel_table(row, choices_of(dict(information)))]
         for target in gpus:
             parts += [Text(""), _launch_table(row, target, sizes or {})]
     if members:
@@ -94,7 +94,8 @@ def _table(*columns: tuple[str, str]) -> Table:
     return table
 
 
-def _kernel_table(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Table:
+def kernel_table(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Table:
+    """The kernels of an entry point's row of the manifest, in order, with the operators and lines they come from."""
     tuned = (("tuned", "left"),) if choices else ()
     table = _table(("#", "right"), (f"kernels of {row['name']}", "left"), *tuned, ("ops", "left"), ("source", "left"))
     for index, kernel in enumerate(row["kernels"]):

@@ -131,7 +131,7 @@ def assemble(
     """The contents of the package. tuning: the manifest's row of that name."""
     shown = schedules.get("cpu") or schedules["cuda"]
     symbols = generated.symbols or tuple(schedule.names for schedule in shown)
-    rows = [_entry_row(graph, s, names) for graph, s, names in zip(captured, shown, symbols, strict=True)]
+    rows = [entry_row(graph, s, names) for graph, s, names in zip(captured, shown, symbols, strict=True)]
     for i, row in enumerate(rows):
         if generated.device:
             row["launches"] = {
@@ -190,7 +190,7 @@ def _sources(generated: Generated) -> dict[str, str]:
     return files
 
 
-def _entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -> dict[str, Any]:
+def entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -> dict[str, Any]:
     """The manifest's row of an entry point."""
     names = {s.symbol: s.name for s in graph.symbols}
     memory = schedule.memory

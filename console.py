@@ -1,0 +1,142 @@
+"""What the commands of cli.py share: errors and exit codes, arguments that typer cannot read by itself, printing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from . import __version__
+from .runtime.errors import Error
+
+__all__ = [
+    "CompileCommand",
+    "ErrorGroup",
+    "JsonFileCommand",
+    "print_json",
+    "print_rich",
+    "stdout_to_stderr",
+    "write_json",
+]
+
+
+class ErrorGroup(TyperGroup):
+    """Turns exceptions into a message and an exit code: 2 for the user's errors, 3 for our own. Never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Error as error:
+            _print_error(error)
+            if _verbose():
+                _print_traceback()
+            raise typer.Exit(2) from None
+        except BrokenPipeError:  # the reader of a pipe has had enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if type(error).__module__.startswith(("click", "typer")):
+                raise
+            _print_internal_error(error)
+            raise typer.Exit(3) from None
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+
+class CompileCommand(TyperCommand):
+    """A command whose `--specialize` takes all the sizes that follow: --specialize batch=1,8 seq=128."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for i, word in enumerate(args):
+            follows = i >= 2 and words[-2] == "--specialize"
+            words += ["--specialize", word] if follows and re.fullmatch(r"\w+=[\d,]+", word) else [word]
+        return super().parse_args(ctx, words)
+
+
+class JsonFileCommand(TyperCommand):
+    """A command whose `--json` alone prints, and whose `--json FILE` writes to a file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)
+        for i in reversed(range(len(words))):
+            alone = i + 1 == len(words) or (words[i + 1].startswith("-") and words[i + 1] != "-")
+            if words[i] == "--json" and alone:
+                words.insert(i + 1, "-")
+        return super().parse_args(ctx, words)
+
+
+# -- printing ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def stdout_to_stderr(wanted: bool) -> Iterator[None]:
+    """With --json standard output is the JSON's alone: what the user's model prints goes to standard error."""
+    with contextlib.redirect_stdout(sys.stderr) if wanted else contextlib.nullcontext():
+        yield
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, default=str))
+
+
+def write_json(value: object, file: str) -> None:
+    """To a file, or with "-" to standard output."""
+    if file == "-":
+        print_json(value)
+        return
+    from .runtime.errors import InputError
+
+    try:
+        Path(file).write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write '{file}': {error.strerror}") from None
+
+
+def print_rich(renderable: Any) -> None:
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 10_000  # into a file or pipe: never cut a line
+    Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide).print(renderable)
+
+
+def _verbose() -> bool:
+    return "-v" in sys.argv or "--verbose" in sys.argv
+
+
+def _print_error(error: Error) -> None:
+    label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
+    print(f"{label} {error}", file=sys.stderr)
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()
+
+
+def _print_internal_error(error: Exception) -> None:
+    import traceback
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = str(error).strip().splitlines()
+    print(f"internal error: {type(error).__name__}: {text[0] if text else ''}", file=sys.stderr)
+    print(f"  at {Path(frame.filename).name}:{frame.lineno} in {frame.name}", file=sys.stderr)
+    print(f"  mycc {__version__}, Python {platform.python_version()}, {platform.machine()}", file=sys.stderr)
+    if _verbose():
+        _print_traceback()
+    else:
+        print("  A fault of mycc, not of your model: run again with -v and report what it prints.", file=sys.stderr)
