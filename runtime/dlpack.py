@@ -21,7 +21,8 @@ CPU, CUDA, CUDA_MANAGED = 1, 2, 13  # kDLCPU, kDLCUDA, kDLCUDAManaged
 
 
 class DataType(ctypes.Structure):
-    """DLDataType and mycc_dtype: kind of number (kDLInt 0, UInt 1, Float 2, Bfloat 4, Bool 6), bits, lanes."""
+    """DLDataType and mycc_dtype: kind of number (kDLInt 0, UInt 1, Float 2, Bfloat 4, Complex 5, Bool 6), bits,
+    lanes."""
 
     _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
 
@@ -129,7 +130,7 @@ def array_of(value: Any) -> NDArray[Any]:
     """A copy of any CPU tensor with DLPack as numpy; bfloat16 as its bits in uint16."""
     managed, _capsule = managed_tensor(value)
     tensor = managed.tensor
-    kind = {0: "i", 1: "u", 2: "f", 4: "u", 6: "b"}[tensor.dtype.code]
+    kind = {0: "i", 1: "u", 2: "f", 4: "u", 5: "c", 6: "b"}[tensor.dtype.code]
     dtype = np.dtype(f"{kind}{tensor.dtype.bits // 8}")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     if 0 in shape:

@@ -193,6 +193,8 @@ def _summary(array: NDArray[Any]) -> str:
     text = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
     if array.size == 0:
         return f"{text} empty"
+    if array.dtype.kind == "c":
+        return f"{text} sizes {_summary(np.abs(array)).partition(']')[2].strip()}"
     if array.dtype.kind == "f":
         values = array.astype(np.float64)
         wrong = int(np.count_nonzero(~np.isfinite(values)))

@@ -27,6 +27,8 @@ _NUMPY_DTYPES = {
     "bool": "?", "u8": "u1", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "f16": "f2", "f32": "f4", "f64": "f8",
 }  # fmt: skip
 
+_COMPLEX = {"c64": ("f32", "c8"), "c128": ("f64", "c16")}  # either part is filled as a float
+
 
 class Fill(NamedTuple):
     """How a tensor is filled: a seed, and a float's (mean, standard deviation) or an integer's (lowest, highest).
@@ -55,12 +57,15 @@ def fill(
     """A dense array of the manifest's dtype. bf16, which numpy lacks, comes as its bits in uint16.
 
     Args:
-        dtype: bool u8 i8 i16 i32 i64 f16 bf16 f32 f64.
+        dtype: bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128.
         shape: sizes.
         seed: any integer; different seeds give unrelated values.
         spread: mean and standard deviation of a float dtype.
         limits: lowest and highest value of an integer dtype, both included.
     """
+    if dtype in _COMPLEX:
+        part, whole = _COMPLEX[dtype]
+        return fill(part, (*shape, 2), seed, spread=spread, limits=limits).view(whole).reshape(tuple(shape))
     integer = dtype[0] in "bui" and dtype != "bf16"
     if (spread is not None and integer) or (limits is not None and not integer):
         raise ValueError(f"{dtype} takes {'limits' if integer else 'a spread'}")
@@ -82,6 +87,8 @@ def example_fill(values: NDArray[np.generic], seed: int) -> Fill:
     """The Fill that resembles an example: its mean and deviation, or its lowest and highest integer."""
     if values.dtype.kind in "bui":
         return Fill(seed, limits=(int(values.min()), int(values.max())) if values.size else (0, 0))
+    if values.dtype.kind == "c":
+        values = np.stack([values.real, values.imag])
     finite = values[np.isfinite(values)].astype(np.float64)
     spread = (float(finite.mean()), float(finite.std())) if finite.size else (0.0, 1.0)
     return Fill(seed, spread=spread)

@@ -12,7 +12,8 @@ UNBOUNDED = 1 << 60  # a maximum from here on says nothing
 class Port(NamedTuple):
     """An input or output tensor.
 
-    `dtype` is a short name (bool u8 i8 i16 i32 i64 f16 bf16 f32 f64); a dimension is a size or a formula over symbols.
+    `dtype` is a short name (bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128); a dimension is a size or a formula
+    over symbols.
     """
 
     name: str

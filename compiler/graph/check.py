@@ -73,8 +73,16 @@ def _problems(graph: ModelGraph) -> Iterator[tuple[Node, str]]:
             yield output, f"nothing reads the constant {name}"
     for spec, result in zip(graph.outputs, output.args[0], strict=True):
         val = result.meta["val"]
+        val = _whole(val, spec.dtype)
         if val.dtype != spec.dtype or [expr(n) for n in val.shape] != [expr(n) for n in spec.shape]:
             yield result, f"output {spec.name} has {_text(val)}, the signature says {spec.dtype} {list(spec.shape)}"
+
+
+def _whole(val: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A complex output that the graph has as real and imaginary part, as the complex tensor that it stands for."""
+    if not dtype.is_complex or val.dtype.is_complex or val.shape[-1] != 2:
+        return val
+    return torch.empty_like(val.select(-1, 0), dtype=val.dtype.to_complex())
 
 
 def _constant_problem(graph: ModelGraph, node: Node) -> str | None:

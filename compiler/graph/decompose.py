@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,9 +16,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ...runtime.errors import CompileError
 from ..capture.source_lines import origin
 from .all_decompositions import DECOMPOSITIONS
+from .complex.parts import has_rule
 from .decompositions import NoDecomposition
 from .node import Node
 from .patterns import arg, op
+from .updates import MARK
 from .work import Work
 
 #: identities and casts, which the normalising pass behind this one takes care of
@@ -43,7 +45,7 @@ def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
     count = 0
     for _ in range(_ROUNDS):
         nodes = [n for n in work.graph.nodes if _wanted(n, kept)]
-        done = sum(_decompose_node(work, node) for node in nodes)
+        done = sum(decompose_node(work, node) for node in nodes)
         count += done
         if not done:
             break
@@ -53,12 +55,16 @@ def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
 def _wanted(node: Node, kept: Collection[str]) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload) or not node.users:
         return False
+    if node.meta.get(MARK):
+        return False
     if op(node) in ("index_put", "_unsafe_index_put") and any(_is_mask(i) for i in node.args[1]):
         return True
     if op(node) == "scaled_dot_product_attention" and node.meta["val"].dtype == torch.float64:
         return True
     if op(node) == "pad" and arg(node, 2, "mode", "constant") != "constant":
         return True
+    if has_rule(node):
+        return False
     return op(node) not in kept and op(node) not in _NORMALIZED and str(node.target) not in kept
 
 
@@ -82,19 +88,20 @@ def _definition(target: OpOverload) -> Callable[..., Any] | None:
     return _torch_table().get(target)
 
 
-def _decompose_node(work: Work, node: Node) -> bool:
+def decompose_node(work: Work, node: Node) -> bool:
+    """Puts the definition of an operator in its place; False when none is known."""
     target: OpOverload = node.target
     definition = _definition(target)
     if definition is None:
         return False
-    body = _trace(work, node, definition)
+    body = _trace_definition(work, node, definition)
     if body is None:
         return False
     _splice(work, node, body)
     return True
 
 
-def _trace(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.GraphModule | None:
+def _trace_definition(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.GraphModule | None:
     """The definition on the node's fake arguments, as a graph whose placeholders are its argument nodes."""
     nodes = list(dict.fromkeys(node.all_input_nodes))
 
@@ -104,14 +111,23 @@ def _trace(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.G
         result = definition(*_plain(args), **_plain(kwargs))
         return tuple(result) if isinstance(result, tuple) else result
 
-    fakes = [n.meta["val"] for n in nodes]
+    body = trace(work, node, run, [n.meta["val"] for n in nodes])
+    return None if body is None or _is_no_progress(body, node) else body
+
+
+def trace(work: Work, node: Node, run: Callable[..., Any], values: Sequence[Any]) -> torch.fx.GraphModule | None:
+    """The torch operators that `run` calls on fake values, as a functional graph; None: it does not take them.
+
+    Raises:
+        CompileError: it is right for the example's sizes only; the message names `node`.
+    """
     mode = work.fake_mode()
     before = _fixed_symbols(mode)
     try:
         with torch.no_grad(), mode:
-            body = make_fx(run, tracing_mode="real")(*fakes)
+            body = make_fx(run, tracing_mode="real")(*values)
             if _writes(body):
-                body = make_fx(dispatch_functionalize(run), tracing_mode="real")(*fakes)
+                body = make_fx(dispatch_functionalize(run), tracing_mode="real")(*values)
     except (NoDecomposition, NotImplementedError):  # the second: torch's own say it so
         return None
     if _fixed_symbols(mode) != before:
@@ -121,7 +137,7 @@ def _trace(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.G
             details=[str(where)] if where else [],
             hint="Compile with fixed sizes, or rewrite this line of the model.",
         )
-    return None if _is_no_progress(body, node) else body
+    return body
 
 
 def _plain(value: Any) -> Any:
@@ -151,8 +167,8 @@ def _is_no_progress(body: torch.fx.GraphModule, node: Node) -> bool:
     return node.target in overloads or any(o._opname == "as_strided" for o in overloads) or any(strange)
 
 
-def _splice(work: Work, node: Node, body: torch.fx.GraphModule) -> None:
-    inputs = list(dict.fromkeys(node.all_input_nodes))
+def insert(work: Work, node: Node, body: torch.fx.GraphModule, inputs: Sequence[Node]) -> Any:
+    """Copies a traced graph in front of `node`, its placeholders bound to `inputs`; returns its results."""
     env: dict[Any, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), inputs, strict=True))
     result: Any = None
     for inner in body.graph.nodes:
@@ -164,6 +180,11 @@ def _splice(work: Work, node: Node, body: torch.fx.GraphModule) -> None:
             args, kwargs = torch.fx.node.map_arg((inner.args, inner.kwargs), lambda n: env[n])
             val = inner.meta.get("val")
             env[inner] = work.call(inner.target, args, kwargs, like=node, val=val, covers=[node])
+    return result
+
+
+def _splice(work: Work, node: Node, body: torch.fx.GraphModule) -> None:
+    result = insert(work, node, body, list(dict.fromkeys(node.all_input_nodes)))
     if isinstance(result, Node):
         work.replace(node, result)
         return

@@ -14,6 +14,7 @@ import torch.fx
 
 from ..capture.graph import ModelGraph
 from .attention_operands import attention_operands
+from .complex.rewrite import complex_parts
 from .cse import common_subexpressions
 from .dead_code import dead_code
 from .decompose import decompose
@@ -85,6 +86,13 @@ _DECOMPOSE = GraphPass(
     undoes=frozenset({"NORMAL", "SIMPLE", "UNIQUE"}),
 )
 
+_COMPLEX = GraphPass(
+    "complex-parts",
+    lambda work, c: complex_parts(work, c.kept),
+    needs=frozenset({"KEPT_ONLY"}),
+    establishes=frozenset({"REAL"}),
+    undoes=frozenset({"NORMAL", "SIMPLE", "UNIQUE"}),
+)
 PASSES: tuple[GraphPass, ...] = (
     _INLINE,
     _row("dead-code", dead_code, establishes="LIVE"),
@@ -94,6 +102,7 @@ PASSES: tuple[GraphPass, ...] = (
     _row("dead-code", dead_code, establishes="LIVE"),
     _DECOMPOSE,
     _row("normalize", normalize, needs="FLAT", establishes="NORMAL"),
+    _COMPLEX,
     # before folding, which would put the statistics' arithmetic into constants of their own
     _row("fold-batch-norm", fold_batch_norm, needs="NORMAL", establishes="NO_BATCH_NORM", undoes="LIVE"),
     _row("fold-constants", fold_constants, needs="NORMAL KEPT_ONLY", establishes="FOLDED", undoes="LIVE"),

@@ -25,6 +25,7 @@ from . import (  # noqa: F401
     conv,
     create,
     gather,
+    fourier,
     layout,
     linalg,
     matmul,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.index import Index, as_index, product
+from ..ir.index import ZERO, Index, as_index, product
 from ..ir.nodes import Blocks, Routine
 from .builder import Builder
 from .tensor import Shape, Tensor, dense_strides
@@ -38,6 +38,10 @@ ROUTINES: Mapping[str, RoutineRow] = {
     "eigh": RoutineRow("eigh_block", "linalg.h"),
     "svd": RoutineRow("svd_block", "linalg.h"),
     "matrix_exp": RoutineRow("matrix_exp_block", "linalg.h"),
+    "fft": RoutineRow("fft_row", "fft.h"),
+    "rfft": RoutineRow("rfft_row", "fft.h"),
+    "irfft": RoutineRow("irfft_row", "fft.h"),
+    "fft_table": RoutineRow("fft_table_block", "fft.h"),
 }
 
 
@@ -52,13 +56,15 @@ def call_routine(
     """The results of a routine for every element of `batch`.
 
     inputs: dense row-major tensors, each with the number of its last dimensions that make up a block (those in front
-    are `batch`). outputs: shape of a block and dtype of each result; the results have the batch in front.
+    are `batch`; a tensor with none in front is shared by all). outputs: shape of a block and dtype of each result; the
+    results have the batch in front.
     """
     blocks = []
     for t, rank in inputs:
         dense = builder.dense(t)
         assert dense.strided is not None
-        blocks.append(Blocks(dense.strided.buffer, product(t.shape[t.rank - rank :])))
+        stride = product(t.shape[t.rank - rank :]) if t.rank > rank else ZERO
+        blocks.append(Blocks(dense.strided.buffer, stride))
     results = [builder.temp((*batch, *shape), dtype) for shape, dtype in outputs]
     ends = []
     for t, (shape, _) in zip(results, outputs, strict=True):

@@ -6,7 +6,7 @@ Sums and products of float32 are carried in float64, and those of the narrow typ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..ir.dtypes import DTYPES
@@ -24,21 +24,30 @@ CARRIED_IN = {"f16": "f32", "bf16": "f32", "f32": "f64", "f64": "f64"}
 
 @dataclass(frozen=True)
 class Running:
-    """A carried value: dtype, where it starts, and its next value from all carried ones, the element and its place."""
+    """A carried value: dtype, where it starts, and its next value from all carried ones, the element (of several
+    tensors: the elements) and its place."""
 
     dtype: str
     start: float | int | bool
-    next: Callable[[Sequence[Expr], Expr, Index], Expr]
+    next: Callable[[Sequence[Expr], Any, Index], Expr]
 
 
 def scan(ctx: Context, x: Tensor, dim: int, carried: Sequence[Running], results: Sequence[str]) -> list[Tensor]:
     """Runs along `dim` of x; result i, of dtype results[i], is carried value i after each step."""
-    builder = ctx.builder
+    single = [replace(r, next=lambda accs, e, step, of=r.next: of(accs, e[0], step)) for r in carried]
+    return scan_together(ctx, (x,), dim, single, results)
+
+
+def scan_together(
+    ctx: Context, xs: Sequence[Tensor], dim: int, carried: Sequence[Running], results: Sequence[str]
+) -> list[Tensor]:
+    """As `scan`, over several tensors of one shape: `next` gets an element of each."""
+    builder, x = ctx.builder, xs[0]
     axis = ctx.axis(dim, x.rank) if x.rank else None
     step = builder.var(x.shape[axis] if axis is not None else ONE, "s")
     loops = [builder.var(n) if n != ONE and d != axis else None for d, n in enumerate(x.shape)]
     indices = [of(step) if d == axis else ZERO if v is None else of(v) for d, v in enumerate(loops)]
-    element = x.at(indices)
+    element = [t.at(indices) for t in xs]
     accs = [Acc(builder.fresh("acc"), r.dtype) for r in carried]
     carries = tuple(
         Carry(acc, number(r.start, r.dtype), cast(r.next(accs, element, of(step)), r.dtype))
@@ -69,6 +78,23 @@ def cumsum(ctx: Context, x: Tensor, dim: int, **_: Any) -> Tensor:
 @row("aten.cumprod.default")
 def cumprod(ctx: Context, x: Tensor, dim: int, **_: Any) -> Tensor:
     return _folded(ctx, x, dim, "mul", 1)
+
+
+@row("mycc.complex_cumprod.default")
+def complex_cumprod(ctx: Context, re: Tensor, im: Tensor, dim: int) -> tuple[Tensor, ...]:
+    """Running products of complex numbers, both parts carried."""
+    carried = CARRIED_IN[re.dtype]
+
+    def real(a: Sequence[Expr], b: Sequence[Expr], _: Index) -> Expr:
+        x, y = (cast(e, carried) for e in b)
+        return call("sub", call("mul", a[0], x), call("mul", a[1], y))
+
+    def imaginary(a: Sequence[Expr], b: Sequence[Expr], _: Index) -> Expr:
+        x, y = (cast(e, carried) for e in b)
+        return call("add", call("mul", a[0], y), call("mul", a[1], x))
+
+    parts = [Running(carried, 1, real), Running(carried, 0, imaginary)]
+    return tuple(scan_together(ctx, (re, im), dim, parts, [re.dtype, im.dtype]))
 
 
 @row("aten.cummax.default")

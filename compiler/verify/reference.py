@@ -94,7 +94,7 @@ def _is_float(node: Node) -> bool:
 def _holds_float(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_holds_float(v) for v in value)
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def _with_float_result(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

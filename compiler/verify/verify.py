@@ -198,9 +198,9 @@ def _case(
 ) -> CaseResult:
     checks = input_checks(graph, sizes, index)
     inputs = [make_input(check) for check in checks]
-    wanted = reference(graph, inputs)
-    own = list(run_eager([t.clone() for t in inputs]) if run_eager is not None else eager(graph, inputs))
-    found = list(run_package([t.clone() for t in inputs]))
+    wanted = _real(reference(graph, inputs))
+    own = _real(run_eager([t.clone() for t in inputs]) if run_eager is not None else eager(graph, inputs))
+    found = _real(run_package([t.clone() for t in inputs]))
     if len(found) != len(wanted):
         raise CompileError(f"entry point '{graph.name}': {len(found)} outputs, the model has {len(wanted)}")
     outputs = [r if r.is_floating_point() else y for y, r in zip(found, wanted, strict=True)]
@@ -214,6 +214,11 @@ def _case(
         tuple(_sampled_error(y, r) for y, r in zip(own, wanted, strict=True)),
         tolerance,
     )
+
+
+def _real(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Complex tensors as their parts, in a last dimension of two."""
+    return [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in tensors]
 
 
 def _sampled_error(found: torch.Tensor, wanted: torch.Tensor) -> float:

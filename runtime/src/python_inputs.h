@@ -30,6 +30,8 @@ struct Place {
   void *stream = nullptr;
 };
 
+struct TensorType;
+
 // The tensors of a call; few of them need no allocation. What keeps borrowed memory alive is dropped with it.
 class Inputs {
  public:
@@ -54,6 +56,7 @@ class Inputs {
   void import(PyObject *value, size_t index);
   void import_ours(const mycc_tensor &tensor, size_t index);
   bool make_contiguous(PyObject *value, size_t index);
+  bool resolve_conj(const TensorType &type, PyObject *value);
   void note_device(size_t index);
   void import_array(PyObject *array, size_t index);
   void import_object(PyObject *value, size_t index);
@@ -129,6 +132,7 @@ inline void Inputs::import(PyObject *value, size_t index) {
   }
   dlpack::Tensor tensor;
   if (type.api->tensor_from_object(value, &tensor) == 0) {
+    if (tensor.dtype.code == kComplex && resolve_conj(type, value)) return import(kept_.back().ptr(), index);
     fill(tensor, index);
     if (tensor.device_type != dlpack::kCuda && tensor.device_type != dlpack::kCudaManaged) return;
     if (place_.gpu && !place_.has_stream) {
@@ -144,6 +148,13 @@ inline void Inputs::import(PyObject *value, size_t index) {
   std::string reason = py::str(error.value());
   reason.resize(std::min(reason.size(), reason.find('\n')));  // a stack trace may follow
   raise_input(input_name(index) + ", a " + name_of(value) + ", cannot be read: " + reason);
+}
+
+// torch's lazy conjugation, of which DLPack knows nothing: true when the last of kept_ is the tensor without it.
+inline bool Inputs::resolve_conj(const TensorType &type, PyObject *value) {
+  if (!type.negates || py::handle(value).attr("is_conj")().ptr() != Py_True) return false;
+  kept_.push_back(py::handle(value).attr("resolve_conj")());
+  return true;
 }
 
 // The memory of an array that the runtime has made (python_outputs.h); NULL: the value is none.

@@ -1,0 +1,1 @@
+"""Rules: linear algebra."""

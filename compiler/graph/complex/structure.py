@@ -1,0 +1,104 @@
+"""Rules: operators that treat both parts alike (views, selections, sums), and those that make tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .parts import RULES, Call, Complex, Refused, cast, is_complex_dtype, parts, rule, zip_parts
+
+#: operators that are applied to either part by itself
+EACH = """
+view reshape permute transpose t expand squeeze unsqueeze slice select split split_with_sizes chunk unbind tensor_split
+repeat narrow unflatten flatten as_strided as_strided_copy flip roll tril triu pixel_shuffle pixel_unshuffle
+channel_shuffle diagonal diagonal_copy movedim unfold cat stack constant_pad_nd _reshape_copy _unsafe_view
+index_select gather index _unsafe_index take embedding
+scatter scatter_add index_add index_copy index_fill index_put _unsafe_index_put put masked_fill where as_strided_scatter
+select_scatter slice_scatter diagonal_scatter masked_scatter copy fill
+sum cumsum mean nansum trace diff
+full scalar_tensor zeros zeros_like new_zeros empty empty_like new_empty new_full full_like empty_strided
+new_empty_strided empty_permuted rand rand_like pad replication_pad1d replication_pad2d replication_pad3d
+reflection_pad1d reflection_pad2d reflection_pad3d
+"""
+#: arguments that hold elements: of these, either part goes into its own call
+_DATA = frozenset("self input tensors tensor src source values value other fill_value s mat".split())
+
+
+def each(call: Call, *args: Any, **kwargs: Any) -> Any:
+    """f(a, i) -> (f(re a, i), f(im a, i)); real operands beside complex ones have an imaginary zero."""
+    schema = call.target._schema.arguments
+    real = call.real
+
+    def side(part: int) -> Any:
+        own = [_part(a, part, real) if s.name in _DATA else a for a, s in zip(args, schema, strict=False)]
+        named = {k: _part(v, part, real) if k in _DATA else v for k, v in kwargs.items()}
+        named.update({k: v.to_real() for k, v in kwargs.items() if is_complex_dtype(v)})
+        own = [a.to_real() if is_complex_dtype(a) else a for a in own]
+        if any(s.name == "dtype" for s in schema) and "fill_value" in {s.name for s in schema} | {"s"}:
+            named.setdefault("dtype", real)
+        return call.target(*own, **named)
+
+    return zip_parts(side(0), side(1))
+
+
+def _part(value: Any, part: int, dtype: torch.dtype) -> Any:
+    if isinstance(value, Complex):
+        return parts(value, dtype)[part]
+    if isinstance(value, Tensor):
+        return cast(value, dtype) if part == 0 else torch.zeros_like(value, dtype=dtype)
+    if isinstance(value, (tuple, list)):
+        return [_part(v, part, dtype) for v in value]
+    if isinstance(value, (int, float, complex)):
+        return parts(value, dtype)[part]
+    return value
+
+
+rule(EACH)(each)
+
+
+@rule("clone contiguous alias detach lift lift_fresh lift_fresh_copy positive resolve_conj resolve_neg alias_copy")
+def same(call: Call, a: Complex, *_: Any, **__: Any) -> Complex:
+    return a
+
+
+@rule("ones ones_like new_ones eye")
+def ones(call: Call, *args: Any, **kwargs: Any) -> Complex:
+    args = tuple(a.re if isinstance(a, Complex) else a for a in args)
+    made = call.target(*args, **{**kwargs, "dtype": call.real})
+    return Complex(made, torch.zeros_like(made))
+
+
+@rule("randn randn_like normal_functional")
+def randn(call: Call, *args: Any, **kwargs: Any) -> Complex:
+    """Half of the variance in either part."""
+    re, im = each(call, *args, **kwargs)
+    return Complex(re * 0.5**0.5, im * 0.5**0.5)
+
+
+@rule("where.ScalarOther where.ScalarSelf where.Scalar")
+def where_number(call: Call, condition: Tensor, a: Any, b: Any) -> Complex:
+    x, y = parts(a, call.real), parts(b, call.real)
+    return Complex(*(torch.where(condition, u, v).to(call.real) for u, v in zip(x, y, strict=True)))
+
+
+@rule("linspace linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor")
+def linspace(call: Call, start: Any, end: Any, steps: Any, **_: Any) -> Complex:
+    """Each part walks evenly from start to end."""
+    return Complex(
+        *(
+            torch.linspace(a, b, steps, dtype=call.real)
+            if not (isinstance(a, Tensor) or isinstance(b, Tensor))
+            else a + (b - a) * torch.linspace(0, 1, steps, dtype=call.real)
+            for a, b in zip(parts(start, call.real), parts(end, call.real), strict=True)
+        )
+    )
+
+
+@rule("scatter_reduce index_reduce scatter.reduce scatter.value_reduce")
+def reduced(call: Call, *_: Any, **__: Any) -> Any:
+    raise Refused("scattering complex numbers with a reduction other than the sum is not supported")
+
+
+__all__ = ["RULES", "each"]
