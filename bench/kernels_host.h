@@ -32,7 +32,7 @@ struct Host {
   std::thread helpers[16];
 
   explicit Host(int count) : threads(count) {
-    table = {this, parallel_for, scratch, [](void *, int32_t, const char *) {}, nullptr, count, nullptr, nullptr};
+    table = {this, parallel_for, scratch, [](void *, int32_t, const char *) {}, nullptr, count, nullptr, nullptr, nullptr};
     for (int i = 1; i < threads; ++i) helpers[i] = std::thread([this, i] { help(i); });
   }
   ~Host() {

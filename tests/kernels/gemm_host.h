@@ -17,7 +17,7 @@ struct TestHost {
   mycc_host table;
 
   explicit TestHost(int n, bool fails = false) : threads(n), no_scratch(fails), memory(n, nullptr) {
-    table = {this, parallel_for, scratch, [](void *, int32_t, const char *) {}, nullptr, n, nullptr, nullptr};
+    table = {this, parallel_for, scratch, [](void *, int32_t, const char *) {}, nullptr, n, nullptr, nullptr, nullptr};
   }
   ~TestHost() {
     for (void *p : memory) free(p);

@@ -171,7 +171,7 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const int64_t next_group = plan.depth_outer ? next % plan.groups : next / cut.count;
     const int64_t next_panel = next_group * narrow + min64(next_group, plan.wide_groups);
     const B *ahead = panels.ahead(cut.block(next_depth), next > 0 ? next_panel : panels.after);
-    if (rows.count == 1) { /* as fast as memory gives: what is fetched is a little ahead in the same panels */
+    if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead in the same panels */
       tile.next = (const char *)tile.b + kRowAhead;
       tile.next_step = kPanel * (int64_t)sizeof(B);
     } else if (ahead) {
@@ -204,6 +204,7 @@ struct TaskPlan {
 };
 
 constexpr int64_t kTaskWork = 1 << 18; /* multiply-adds below which a task is not worth a chunk of its own */
+constexpr int64_t kReadRows = 8;       /* reading B takes as long as multiplying so many rows, at least */
 
 /* What a kind of product asks of its tasks. */
 struct TaskLimits {
@@ -217,7 +218,8 @@ struct TaskLimits {
  * a part of K. */
 static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
                                   const TaskLimits &limits) {
-  const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel), work = max64(m * n * k, 1);
+  const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel);
+  const int64_t work = max64(max64(m, kReadRows) * n * k, 1);
   const int64_t fitting = cut.tuning.block_bytes / max64(cut.longest() * (int64_t)sizeof(float), 1);
   const int64_t max_rows = min64(max64(fitting, 8 * kTileRows), limits.max_rows);
   int64_t row_blocks = max64(ceil_div(m, max_rows), 1), panel_blocks = 1;
