@@ -346,8 +346,9 @@ def literal(c: Const) -> Printed:
         return Printed("true" if value else "false")
     if dtype in ("i32", "i64"):
         number = int(value)
-        wide = "INT64_MIN" if number == -(2**63) else f"(int64_t){number}"
-        text = wide if dtype == "i64" else str(number)
+        if number == (-(2**63) if dtype == "i64" else -(2**31)):  # C++ has no literals of these
+            return Printed("INT64_MIN" if dtype == "i64" else "INT32_MIN")
+        text = f"(int64_t){number}" if dtype == "i64" else str(number)
         return Printed(text, Precedence.ATOM if number >= 0 else Precedence.UNARY)
     suffix = "f" if dtype == "f32" else ""
     real = float(value)

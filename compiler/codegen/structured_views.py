@@ -58,8 +58,10 @@ def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     *rows, c = node.dims
-    epilogue = _epilogue(text, node.stores, [], rows, c, node.acc.name)
     win, axes = node.window, "dhw"[-len(node.window.kernel) :]
+    by_group = node.algorithm == "direct" and not node.depthwise  # a run of channels ends with its group
+    run = as_index(_channels(c) // win.groups) if by_group and win.groups > 1 else c.extent
+    epilogue = _epilogue(text, node.stores, [], rows, c, node.acc.name, run)
     sizes: dict[str, Index | int] = {"batch": node.in_shape[0], "in_c": node.in_shape[-1], "out_c": c.extent}
     sizes |= {f"in_{a}": n for a, n in zip(axes, node.in_shape[1:-1], strict=True)}
     sizes |= {f"out_{a}": v.extent for a, v in zip(axes, rows[1:], strict=True)}
@@ -118,10 +120,25 @@ class FieldPrinter:
 
 
 # epilogues -----------------------------------------------------------------------------------------------------------
+def _channels(c: Var) -> int:
+    count = c.extent.constant
+    assert count is not None, "convolutions have a fixed number of channels"
+    return count
+
+
 def _epilogue(
-    text: FieldPrinter, stores: Sequence[Store], batch: Sequence[Var], rows: Sequence[Var], n: Var, acc: str
+    text: FieldPrinter,
+    stores: Sequence[Store],
+    batch: Sequence[Var],
+    rows: Sequence[Var],
+    n: Var,
+    acc: str,
+    run: Index | None = None,
 ) -> Epilogue:
-    """The stores in terms of z (all batch loops), m (all row loops) and the vector loop n."""
+    """The stores in terms of z (all batch loops), m (all row loops) and the vector loop n.
+
+    run: columns that a call of the epilogue finishes are a multiple of what this is a multiple of; None: of all.
+    """
     z, m = Var("z", product(v.extent for v in batch)), Var("m", product(v.extent for v in rows))
     values: dict[Atom, Index] = {**_digits(z, batch), **_digits(m, rows)}
     column = Var("column", n.extent)
@@ -133,7 +150,7 @@ def _epilogue(
     moved = [text.lifted.store(s) for s in moved]
     for var, name in ((z, "z"), (m, "m"), (column, "column")):
         scope.loop(var, name)
-    return Epilogue((), _segment(scope, moved, column, {acc: "acc"}))
+    return Epilogue((), _segment(scope, moved, column, {acc: "acc"}, run or n.extent))
 
 
 def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
@@ -147,7 +164,7 @@ def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
     return values
 
 
-def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str, str]) -> Lanes:
+def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str, str], run: Index) -> Lanes:
     names = {name: f"{text}_" for name, text in accs.items()}
     emitters = [Emitter(scope, column, p, names, frozenset(accs)) for p in (False, True)]
     for e in emitters:
@@ -155,7 +172,7 @@ def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str,
         for s in stores:
             e.store(s)
     full, part = emitters
-    whole = column.extent.constant is not None and column.extent.constant % LONGEST_VECTOR == 0
+    whole = run.constant is not None and run.constant % LONGEST_VECTOR == 0
     return Lanes("column", full.index(column.extent), tuple(full.pre), tuple(full.body), tuple(part.body), whole)
 
 

@@ -360,6 +360,7 @@ def convolutions() -> Iterator[Sample]:
     yield sums("aten.convolution.default", T(2, 4, 4, 6, 5), W(6, 2, 2, 3, 1), None, *deep)
     yield sums("aten.conv2d.default", T(2, 32, 9, 12), W(40, 32, 3, 3), W(40), [1, 1], [1, 1])  # Winograd's
     yield sums("aten.conv2d.default", T(2, 32, 7, 7), W(32, 4, 3, 3), W(32), [1, 2], [1, 1], [1, 1], 8)
+    yield sums("aten.conv2d.default", T(2, 4, 5, 7), W(16, 1, 3, 3), W(16), [1, 1], [1, 1], [1, 1], 4)
     yield sums("aten.conv1d.default", T(2, 16, 19), W(16, 8, 3), None, [2], [1], [1], 2)
     wide = (T(1, 48, B, 12), W(33, 48, 3, 3), None, [1, 1], [0, 2])
     yield Sample("aten.conv2d.default", wide, ulps=16, sums=True, least=4)
