@@ -10,6 +10,7 @@ expressions that are cheap to compute again.
 from __future__ import annotations
 
 from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.in_place import over_own_elements, overwrites, shared_roots
 from ..ir.index import product
 from ..ir.nodes import AnyNode, Attention, Map, Reduce, Scan, Scatter, Store
 from .cost import CHEAP, number, work
@@ -21,19 +22,21 @@ from .remarks import Remarks
 def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool) -> None:
     """Inlines every map that pays, producers before consumers.
 
-    recompute=False: only where no element is computed more often than before.
+    recompute=False: only into other maps, where no element is computed more often than before; what reads a product
+    may become its epilogue then, and is not lost to the reduction behind it.
     """
-    for node in list(graph.nodes):
-        if isinstance(node, Map) and len(node.stores) == 1 and node.stores[0].buffer.kind == "temp":
+    for buffer in [b for node in graph.nodes for b in node.writes() if b.kind == "temp"]:
+        node = graph.producer(buffer)  # of now: it may have taken in others
+        if not isinstance(node, Map) or len(node.stores) != 1:
+            continue
+        if recompute or all(isinstance(reader, Map) for reader in graph.readers(buffer)):
             _consider(graph, node, remarks, CHEAP if recompute else 0)
 
 
 def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int) -> None:
     store = node.stores[0]
-    if graph.producer(store.buffer) is not node:
-        return
     readers = list(graph.readers(store.buffer))
-    reason = _refusal(node, store, readers, budget)
+    reason = _refusal(node, store, readers, budget) or _overwritten(graph, node, store, readers)
     for reader in readers:
         if reason:
             remarks.refused(label(node), label(reader), reason)
@@ -59,6 +62,16 @@ def _refusal(node: Map, store: Store, readers: list[AnyNode], budget: int) -> st
     cost = work(store.value)
     if cost > budget and evaluations > own:
         return f"would be computed {evaluations / max(own, 1):.3g} times, at {cost} operations each"
+    return ""
+
+
+def _overwritten(graph: NodeGraph, node: Map, store: Store, readers: list[AnyNode]) -> str:
+    """Whether what the map reads is written over before a reader reads the map."""
+    for reader in readers:
+        if graph.crosses(node.reads(), node, reader) or (
+            shared_roots(node.reads()) & overwrites(reader) and not over_own_elements(inlined(reader, node, store))
+        ):
+            return "what it reads is written over in place before it is read"
     return ""
 
 
