@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from . import __version__
-from .console import CompileCommand, ErrorGroup, JsonFileCommand, print_json, print_rich, stdout_to_stderr, write_json
+from .console import (
+    BisectCommand,
+    CompileCommand,
+    ErrorGroup,
+    JsonFileCommand,
+    print_json,
+    print_rich,
+    stdout_to_stderr,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from .compiler.capture.source import Source as LoadedSource
@@ -311,25 +320,70 @@ def inspect_command(
         print_rich(render_inspection(facts, fusions, members or verbose, parse_sizes(sizes or [])))
 
 
-@app.command("verify")
+@app.command("verify", cls=BisectCommand)
 def verify_command(
-    file: Package,
+    files: Annotated[
+        list[str], typer.Argument(metavar="[SOURCE] FILE", help="A package; before it the model to compare it with.")
+    ],
+    bisect: Annotated[
+        Path | None,
+        typer.Option("--bisect", metavar="[DIR]", help="Find the first wrong kernel; a reproducer goes to DIR."),
+    ] = None,
+    inputs: Examples = None,
+    dynamic: Dynamic = None,
+    dtype: Dtype = None,
+    settings: Settings = None,
+    entry: Entry = None,
     threads: Threads = None,
     target: Target = None,
     device: Device = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check every hash of a package, then its results against its accuracy certificate. Exit code 1: not accurate."""
+    """Check every hash of a package, then its results against its accuracy certificate, or with SOURCE against the
+    model itself in float64. Exit code 1: not accurate."""
+    if len(files) > 1 or bisect is not None:
+        _verify_model(files, bisect, inputs, dynamic, dtype, settings, entry, threads, as_json)
+        return
     from .runtime.verify import verify_package
 
-    report = verify_package(file, threads, target, device)
+    report = verify_package(files[0], threads, target, device)
     if as_json:
         print_json(report.as_dict())
     else:
         from .runtime.render import render_verify
 
         print_rich(render_verify(report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _verify_model(
+    files: Sequence[str],
+    bisect: Path | None,
+    inputs: Sequence[str] | None,
+    dynamic: Sequence[str] | None,
+    dtype: str | None,
+    settings: Sequence[str] | None,
+    entry: str | None,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    from .compiler.api import compile_entries, require_torch
+    from .compiler.options import CompileOptions
+    from .runtime.errors import InputError
+
+    if len(files) != 2:
+        raise InputError("comparing with the model takes its source and the package: mycc verify model.py model.pkg")
+    options = CompileOptions.of(dtype=dtype, options=settings, threads=threads)
+    with stdout_to_stderr(as_json):
+        require_torch()
+        from .compiler.verify.command import verify_model
+
+        loaded = _load(files[0], inputs or [])
+        entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
+        report = verify_model(entries, Path(files[1]), options, entry, bisect)
+    print_json(report.as_dict()) if as_json else print(report.text())
     if not report.ok:
         raise typer.Exit(1)
 

@@ -19,6 +19,7 @@ from . import __version__
 from .runtime.errors import Error
 
 __all__ = [
+    "BisectCommand",
     "CompileCommand",
     "ErrorGroup",
     "JsonFileCommand",
@@ -67,16 +68,30 @@ class CompileCommand(TyperCommand):
         return super().parse_args(ctx, words)
 
 
-class JsonFileCommand(TyperCommand):
-    """A command whose `--json` alone prints, and whose `--json FILE` writes to a file."""
+class FileOptionCommand(TyperCommand):
+    """A command with an option that may stand alone, where it means `alone`."""
+
+    option, alone = "", ""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = list(args)
         for i in reversed(range(len(words))):
-            alone = i + 1 == len(words) or (words[i + 1].startswith("-") and words[i + 1] != "-")
-            if words[i] == "--json" and alone:
-                words.insert(i + 1, "-")
+            last = i + 1 == len(words) or (words[i + 1].startswith("-") and words[i + 1] != "-")
+            if words[i] == self.option and last:
+                words.insert(i + 1, self.alone)
         return super().parse_args(ctx, words)
+
+
+class JsonFileCommand(FileOptionCommand):
+    """`--json` alone prints, `--json FILE` writes to a file."""
+
+    option, alone = "--json", "-"
+
+
+class BisectCommand(FileOptionCommand):
+    """`--bisect` alone writes its reproducer to ./repro."""
+
+    option, alone = "--bisect", "repro"
 
 
 # -- printing ---------------------------------------------------------------------------------------------------------

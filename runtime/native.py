@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .archive import Archive
 
-__all__ = ["ABI_VERSION", "LIBRARY", "installed_file", "interface_name", "open_library", "wrapper_tag"]
+__all__ = ["ABI_VERSION", "LIBRARY", "code_file", "installed_file", "interface_name", "open_library", "wrapper_tag"]
 
 ABI_VERSION = 3
 LIBRARY = "libmycc.so"
@@ -132,7 +132,7 @@ def _packaged_wrapper(archive: Archive) -> Any:
         return None
     archive.check(member)
     try:
-        return _import_extension(f"{__package__}._binding", _code_file(archive.read(member), "_binding.so"))
+        return _import_extension(f"{__package__}._binding", code_file(archive.read(member), "_binding.so"))
     except ImportError:
         return None  # a C library older than the wrapper's: ctypes needs libmycc.so alone
 
@@ -157,14 +157,14 @@ def _packaged_library(archive: Archive) -> str:
         gpu = row["target"].startswith("cuda:")  # its host program runs on every CPU of the kind
         if row["arch"] == machine if gpu else row["isa"].startswith(prefix):
             archive.check(row["loader"])
-            return _code_file(archive.read(row["loader"]), LIBRARY)
+            return code_file(archive.read(row["loader"]), LIBRARY)
     names = ", ".join(row["target"] for row in targets)
     raise LoadError(
         f"{archive.label} has no code for this CPU ({machine})", hint=f"It holds {names}; compile it for {prefix} too."
     )
 
 
-def _code_file(data: memoryview, name: str) -> str:
+def code_file(data: memoryview, name: str) -> str:
     """A path from which the dynamic linker can load `data`. The descriptor stays open: the path must not be reused."""
     folders = filter(None, [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"])
     ways: list[Callable[[str], int]] = [_memory_file, *(partial(_unnamed_file, folder) for folder in folders)]

@@ -37,8 +37,8 @@ def reference(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.T
         return _Lazy(graph.constants[name])
 
     return [
-        _double(t) if isinstance(t, (torch.Tensor, _Lazy)) else t
-        for t in run_graph(graph.module.graph, [_double(t) for t in inputs], constant, _call_double)
+        widened(t) if isinstance(t, (torch.Tensor, _Lazy)) else t
+        for t in run_graph(graph.module.graph, [widened(t) for t in inputs], constant, reference_call)
     ]
 
 
@@ -54,7 +54,7 @@ class _Lazy:
         self.tensor = tensor.detach()
 
 
-def _double(value: Any) -> Any:
+def widened(value: Any) -> Any:
     """A tensor with narrow floats widened; dtypes likewise; containers element by element."""
     if isinstance(value, _Lazy):
         value = value.tensor
@@ -63,17 +63,18 @@ def _double(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return _WIDE.get(value, value)
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return type(value)(_double(v) for v in value)
+        return type(value)(widened(v) for v in value)
     return value
 
 
-def _call_double(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A node of the captured graph in float64, from the values of its arguments."""
     if node.target is aten.embedding.default:
-        rows = aten.embedding.default(args[0].tensor if isinstance(args[0], _Lazy) else args[0], _double(args[1]))
-        return _double(rows)
+        rows = aten.embedding.default(args[0].tensor if isinstance(args[0], _Lazy) else args[0], widened(args[1]))
+        return widened(rows)
     if node.target is aten.view.dtype:
         raise TypeError(f"{node.name}: reinterpreting the bits of a tensor has no float64 reference")
-    args, kwargs = _double(args), {k: _double(v) for k, v in kwargs.items()}
+    args, kwargs = widened(args), {k: widened(v) for k, v in kwargs.items()}
     if node.target in _WHERE and _is_float(node):
         return aten.where.self(args[0], *(torch.as_tensor(a, dtype=torch.float64) for a in args[1:]))
     if _is_float(node) and not any(_holds_float(a) for a in (*args, *kwargs.values())):
@@ -83,7 +84,7 @@ def _call_double(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         result = fast(*args, **kwargs)
         if result is not None:
             return result
-    return _double(node.target(*args, **kwargs))  # type: ignore[operator]
+    return widened(node.target(*args, **kwargs))  # type: ignore[operator]
 
 
 def _is_float(node: Node) -> bool:

@@ -1,0 +1,126 @@
+"""`mycc verify SOURCE FILE [--bisect DIR]`: a package beside the model that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...runtime.archive import Archive
+from ...runtime.errors import CompileError
+from ...runtime.loader import EntryPoint, load
+from ..capture.export import capture_request
+from ..capture.precision import in_dtype
+from .bisect import Finding, find_fault
+from .check_inputs import input_checks, make_input
+from .reproducer import write_reproducer
+from .verify import Tolerance, check_sizes, verify
+
+if TYPE_CHECKING:
+    from ..capture.export import CaptureRequest
+    from ..capture.graph import ModelGraph
+    from ..options import CompileOptions
+
+__all__ = ["EntryResult", "ModelReport", "verify_model"]
+
+
+@dataclass(frozen=True)
+class EntryResult:
+    """One entry point: the problems (none: as right as eager), and where they come from, when that was asked."""
+
+    entry: str
+    error: float | None
+    eager: float | None
+    problems: tuple[str, ...] = ()
+    finding: Finding | None = None
+    reproducer: Path | None = None
+
+    def lines(self) -> list[str]:
+        if not self.problems:
+            text = f"{self.entry}: error {self.error:.1e} against float64 (eager {self.eager:.1e})"
+        else:
+            text = f"{self.entry}: NOT as accurate as eager torch"
+        found = [f"first fault: {self.finding}"] if self.finding else []
+        wrote = [f"reproducer: {self.reproducer}"] if self.reproducer else []
+        return [text, *(f"  {line}" for line in (*self.problems, *found, *wrote))]
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """All entry points."""
+
+    results: tuple[EntryResult, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(not r.problems for r in self.results)
+
+    def text(self) -> str:
+        return "\n".join(line for r in self.results for line in r.lines())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {"ok": self.ok, "entry_points": [_row(r) for r in self.results]}
+
+
+def _row(result: EntryResult) -> dict[str, Any]:
+    keys = ("stage", "name", "number", "node", "lines", "error", "eager")
+    fault = result.finding and {key: getattr(result.finding, key) for key in keys}
+    return {
+        "entry": result.entry, "error": result.error, "eager": result.eager, "problems": list(result.problems),
+        "fault": fault, "reproducer": result.reproducer and str(result.reproducer),
+    }  # fmt: skip
+
+
+def verify_model(
+    entries: Sequence[CaptureRequest], path: Path, options: CompileOptions, only: str | None, bisect: Path | None
+) -> ModelReport:
+    """Compares a package with its model in float64, like the end of a compile does.
+
+    Args:
+        options: those of the compile, as far as they alter the graph: dtype and settings.
+        only: name of the one entry point to compare; None: all.
+        bisect: folder for a reproducer; not None: the first wrong kernel of a wrong entry point is looked for.
+
+    Raises:
+        CompileError: the package has no such entry point, or was not made from this model.
+        LoadError: the package cannot be loaded.
+    """
+    archive = Archive(path)
+    model = load(path, options.threads, device="cpu")
+    results = []
+    for request in in_dtype(entries, options.dtype):
+        if only in (None, request.name):
+            graph = capture_request(request)
+            results.append(_compare(graph, model.entry(request.name), archive, options, bisect))
+    if not results:
+        raise CompileError(f"the model has no entry point '{only}'")
+    return ModelReport(tuple(results))
+
+
+def _compare(
+    graph: ModelGraph, entry: EntryPoint, archive: Archive, options: CompileOptions, bisect: Path | None
+) -> EntryResult:
+    def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [torch.as_tensor(y) for y in entry.run_flat(inputs)]
+
+    numerics = options.numerics
+    try:
+        result = verify(graph, run, tolerance=Tolerance(numerics.factor, numerics.floor), seed=numerics.seed)
+        return EntryResult(graph.name, result.error, result.eager)
+    except CompileError as error:
+        problems = tuple(error.details) or (error.message,)
+    if bisect is None:
+        return EntryResult(graph.name, None, None, problems)
+    index = [row["name"] for row in archive.manifest["entry_points"]].index(graph.name)
+    finding = Finding("")
+    for case, sizes in enumerate(check_sizes(graph)):
+        inputs = [make_input(check) for check in input_checks(graph, sizes, case + 1000 * numerics.seed)]
+        finding = find_fault(graph, archive, index, inputs, options)
+        if finding.stage:
+            break
+    written = write_reproducer(finding, bisect) if finding.stage == "kernel" else None
+    return EntryResult(graph.name, None, None, problems, finding, written)
