@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import torch
+
 OUT_OF_RANGE = "index out of range"
 
 
@@ -80,15 +82,15 @@ class TritonInterpreter:
 
 def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, int]) -> Any:
     """A launch in plain values."""
-    args: list[tuple[str, int, int]] = []
-    for arg in launch.args:
+    args: list[tuple[str, Any, Any]] = []
+    for arg, param in zip(launch.args, launch.kernel.params, strict=True):
         kind = type(arg).__name__
         if kind == "BufferArg":
             args.append((kind, buffers.index(arg.buffer), arg.offset.evaluate(sizes)))
         elif kind == "SizeArg":
             args.append((kind, arg.value.evaluate(sizes), 0))
         elif kind in ("WorkArg", "ZerosArg"):
-            args.append((kind, arg.bytes.evaluate(sizes), 0))
+            args.append((kind, arg.bytes.evaluate(sizes), param.type))
         elif kind in ("StatusArg", "LaunchArg"):
             args.append((kind, number + 1, 0))
         else:
@@ -99,6 +101,7 @@ def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, 
 
 
 def _serve() -> None:
+    _patch_once()
     _teach_libdevice()
     warnings.simplefilter("ignore")  # numpy tells of every NaN
     answers = os.fdopen(os.dup(1), "wb")
@@ -109,8 +112,9 @@ def _serve() -> None:
             return
         steps, tensors = request
         try:
+            work = _work(steps)
             for step in steps:
-                _launch(step, tensors)
+                _launch((*step, work), tensors)
             _write(answers, ("", tensors))
         except Exception as error:
             import traceback
@@ -119,9 +123,19 @@ def _serve() -> None:
             _write(answers, (own or f"{error}\n{traceback.format_exc()}\n{step[0]}", []))
 
 
+def _patch_once() -> None:
+    """The interpreter puts its functions in place for every call of a function, which takes longer than the call."""
+    import types
+
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    interpreter._patch_lang(types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
+    interpreter._patch_lang = lambda _: types.SimpleNamespace(restore=lambda: None)
+
+
 def _teach_libdevice() -> None:
     """The interpreter has no libdevice: its functions are torch's."""
-    import torch
     import triton.language as tl
     from triton.language.extra import libdevice
     from triton.runtime.interpreter import TensorHandle
@@ -150,10 +164,18 @@ def _teach_libdevice() -> None:
         setattr(libdevice, name, function(name))
 
 
-def _launch(step: Any, tensors: Sequence[Any]) -> None:
-    import torch
+#: element types of scratch memory, by their names in signatures
+_WORK = {"*fp32": torch.float32, "*fp64": torch.float64, "*i32": torch.int32}
 
-    source, symbol, grid, args = step
+
+def _work(steps: Sequence[Any]) -> torch.Tensor:
+    """The scratch memory that all launches share, as bytes: all NaN."""
+    sizes = [value for *_, args in steps for kind, value, _ in args if kind == "WorkArg"]
+    return torch.full((max(sizes, default=0) // 8 + 1,), float("nan"), dtype=torch.float64).view(torch.uint8)
+
+
+def _launch(step: Any, tensors: Sequence[Any]) -> None:
+    source, symbol, grid, args, work = step
     values: list[Any] = []
     counters = []
     status = torch.zeros(1, dtype=torch.int32)
@@ -161,7 +183,7 @@ def _launch(step: Any, tensors: Sequence[Any]) -> None:
         if kind == "BufferArg":
             values.append(tensors[value][offset:])
         elif kind == "WorkArg":
-            values.append(torch.full((value // 4,), float("nan")))
+            values.append(work[:value].view(_WORK[offset]))
         elif kind == "ZerosArg":
             counters.append(torch.zeros(value // 4, dtype=torch.int32))
             values.append(counters[-1])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ....runtime.errors import CompileError
 from ...build.targets import Target
@@ -13,13 +14,16 @@ from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Reduc
 from ...lower.shapes import Sizes
 from ...schedule import Schedule
 from ...schedule.memory import ALIGNMENT, Lifetime, MemoryPlan
+from ...tune.keys import kernel_key
 from ..cuda_program import WORK, CudaEntrySource
 from .device import Device, device_of
 from .kernel import Launch, TritonKernel, TritonPool, WorkArg
 from .maps import map_launch
 from .ordered import scan_launch, scatter_launches
+from .routines import routine_launches
 from .rows import rows_launch
 from .structured import launches_of
+from .tiles import Tile
 
 __all__ = ["DeviceCode", "device_for", "generate_device"]
 
@@ -45,44 +49,59 @@ def device_for(target: Target, tf32: bool = False) -> Device:
     return replace(device, float32="tf32") if tf32 else device
 
 
-def generate_device(graphs: Sequence[ModelGraph], schedules: Sequence[Schedule], device: Device) -> DeviceCode:
-    """Kernels that render alike are shared by all entry points."""
+def generate_device(
+    graphs: Sequence[ModelGraph],
+    schedules: Sequence[Schedule],
+    device: Device,
+    tiles: Mapping[str, Tile] = MappingProxyType({}),
+) -> DeviceCode:
+    """Kernels that render alike are shared by all entry points. tiles: what was chosen for kernels, by key."""
     pool = TritonPool()
     entries, nodes = [], []
     for graph, schedule in zip(graphs, schedules, strict=True):
         launches: list[Launch] = []
         owners: list[int] = []
         for i, (name, node) in enumerate(zip(schedule.names, schedule.program.nodes, strict=True)):
-            own = [pool.named(launch) for launch in node_launches(node, name, device)]
+            tile = tiles.get(kernel_key(node) or "")
+            try:
+                own = [pool.named(launch) for launch in node_launches(node, name, device, tile)]
+            except ValueError as error:
+                if tile is None:
+                    raise
+                raise CompileError(
+                    f"the tile that the lock chooses for {node.origin.describe()} does not fit: {error}",
+                    hint="Tune the model again with --tune.",
+                ) from None
             launches += own
             owners += [i] * len(own)
         sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
-        inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs)
-        outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs)
+        inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs[: graph.n_arguments])
+        outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs[: graph.n_results])
         planned = replace(schedule, memory=with_work(schedule.memory, launches, len(schedule.program.nodes)))
         entries.append(CudaEntrySource(planned, tuple(launches), inputs, outputs))
         nodes.append(tuple(owners))
     return DeviceCode(pool.kernels(), tuple(entries), tuple(nodes))
 
 
-def node_launches(node: AnyNode, name: str, device: Device) -> tuple[Launch, ...]:
-    """The launches of one node; the name is that of a new kernel."""
+def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = None) -> tuple[Launch, ...]:
+    """The launches of one node; the name is that of a new kernel. tile: of a matrix node, in place of the cost model's.
+
+    Raises:
+        ValueError: the tile does not fit the node.
+    """
     match node:
         case Map():
             return (map_launch(node, name, device),)
         case Reduce() | Nest():
             return (rows_launch(node, name, device),)
         case Gemm() | Conv() | Attention():
-            return launches_of(node, device, name)
+            return launches_of(node, device, name, tile)
         case Scan():
             return (scan_launch(node, name, device),)
         case Scatter():
             return scatter_launches(node, name, device)
         case Routine():
-            raise CompileError(
-                f"cannot compile {node.origin.describe()} for a GPU: mycc has no kernel for it there",
-                hint="Compute it outside of the model, or compile for the CPU.",
-            )
+            return routine_launches(node, name, device)
     raise TypeError(type(node).__name__)
 
 

@@ -112,10 +112,10 @@ def _tile(node: Map, name: str, device: Device, x: Var, along_y: tuple[Var, ...]
         wide=_wide(scope),
         block_x=block_x,
         block_y=block_y,
-        size_x=_operand(plain.index(size_x)),
-        size_y=_operand(plain.index(size_y)),
-        tiles_x=_operand(plain.index(tiles_x)),
-        tiles_y=_operand(plain.index(tiles_y)),
+        size_x=operand(plain.index(size_x)),
+        size_y=operand(plain.index(size_y)),
+        tiles_x=operand(plain.index(tiles_x)),
+        tiles_y=operand(plain.index(tiles_y)),
         masked_x="x" in masks,
         masked_y="y" in masks,
         rest=bool(others),
@@ -171,7 +171,8 @@ def _rows_pay(node: Map, x: Var) -> bool:
     return bool(indirect) and all(x not in a.value.vars() for a in indirect)  # type: ignore[attr-defined]
 
 
-def _operand(text: str) -> str:
+def operand(text: str) -> str:
+    """A text that any operator may take."""
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 

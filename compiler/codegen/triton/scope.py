@@ -9,12 +9,12 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import Index, Size, Var
 from ...ir.nodes import Buffer, Node
 from ..scope import size_name
-from .kernel import ALIGNMENT, SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg
+from .kernel import ALIGNMENT, SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg
 
 INT32_MAX = 2**31 - 1
 #: indices of lanes that the masks switch off may run past the end by this much
 SLACK = 1 << 20
-STATUS, LAUNCH = "status", "launch"
+STATUS, LAUNCH, WORK = "status", "launch", "work"
 
 
 @dataclass
@@ -31,6 +31,8 @@ class TritonScope:
     sizes: dict[Size, str] = field(default_factory=dict)
     locals: dict[Buffer, str] = field(default_factory=dict)
     checks: bool = False
+    #: element type (of Triton's signatures) and bytes of the scratch memory that the kernel calls `work`
+    scratch: tuple[str, Index] | None = None
 
     @classmethod
     def of(cls, node: Node) -> TritonScope:
@@ -55,6 +57,8 @@ class TritonScope:
     def params(self) -> tuple[KernelParam, ...]:
         rows = [KernelParam(name, f"*{SIGNATURE[b.dtype]}", ALIGNMENT) for b, name in self.buffers.items()]
         rows += [KernelParam(name, "i64" if self.wide else "i32") for name in self.sizes.values()]
+        if self.scratch is not None:
+            rows.append(KernelParam(WORK, f"*{self.scratch[0]}", ALIGNMENT))
         if self.checks:
             rows += [KernelParam(STATUS, "*i32", 4), KernelParam(LAUNCH, "i32")]
         return tuple(rows)
@@ -63,6 +67,8 @@ class TritonScope:
         """What a launch passes, in the order of `params`."""
         rows: list[LaunchArgument] = [BufferArg(b) for b in self.buffers]
         rows += [SizeArg(Index({(size,): 1})) for size in self.sizes]
+        if self.scratch is not None:
+            rows.append(WorkArg(self.scratch[1]))
         return (*rows, StatusArg(), LaunchArg()) if self.checks else tuple(rows)
 
 
