@@ -9,23 +9,14 @@ rows show GB/s: the bytes of K and V, each read once.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import subprocess
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from mycc.compiler.codegen.micro import render_micro_kernels
+from kernel_cases import Libraries, arguments, build, header, repeats_for, row, take_turns, wanted
 
-ROOT = Path(__file__).resolve().parents[1]
-FLAGS = [
-    *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"),
-    *("-shared", "-fPIC", "-pthread"),
-]
-ROUNDS = 4
+SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 @dataclass(frozen=True)
@@ -86,17 +77,6 @@ class AttentionArgs(ctypes.Structure):
     )
 
 
-def build(isa: str, folder: Path) -> ctypes.CDLL:
-    folder.mkdir()
-    (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
-    include = ["-I", str(folder), "-I", str(ROOT / "runtime" / "include")]
-    source, out = str(Path(__file__).with_suffix(".cpp")), str(folder / "bench.so")
-    subprocess.run(["g++", *FLAGS, f"-march={isa}", *include, source, "-o", out], check=True)
-    library = ctypes.CDLL(out)
-    library.bench_attention.restype = library.bench_roof.restype = ctypes.c_double
-    return library
-
-
 def tensor(case: Case, heads: int, length: int, layout: str) -> torch.Tensor:
     """Random (batch, heads, length, size), in memory as `layout` says."""
     if layout == "bshd":
@@ -104,18 +84,7 @@ def tensor(case: Case, heads: int, length: int, layout: str) -> torch.Tensor:
     return torch.randn(case.batch, heads, length, case.size)
 
 
-def time_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: Case, repeats: int) -> float:
-    least = float("inf")
-    for _ in range(repeats + 2):
-        begin = time.perf_counter()
-        torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=case.causal, enable_gqa=case.heads != case.kv_heads
-        )
-        least = min(least, time.perf_counter() - begin)
-    return least
-
-
-def measure(case: Case, libraries: dict[str, ctypes.CDLL], threads: int, seconds: float, layout: str) -> str:
+def measure(case: Case, libraries: Libraries, threads: int, seconds: float, layout: str) -> str:
     """A row of the table. The kernel's first results are compared with torch's."""
     q = tensor(case, case.heads, case.queries, layout)
     k, v = (tensor(case, case.kv_heads, case.keys, layout) for _ in range(2))
@@ -125,43 +94,36 @@ def measure(case: Case, libraries: dict[str, ctypes.CDLL], threads: int, seconds
         case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.size, case.size,
         *(t.data_ptr() for t in (q, k, v, out)), *strides, case.size**-0.5, case.causal, 0,
     )  # fmt: skip
-    repeats = max(2, min(500, int(seconds / ROUNDS / max(case.flops / 60e9 / threads, 1e-6))))
-    best = dict.fromkeys([*libraries, "torch"], float("inf"))
-    roof = dict.fromkeys(libraries, 0.0)
-    for _ in range(ROUNDS):
-        best["torch"] = min(best["torch"], time_torch(q, k, v, case, repeats))
-        for isa, library in libraries.items():
-            roof[isa] = max(roof[isa], library.bench_roof())
-            best[isa] = min(best[isa], library.bench_attention(ctypes.byref(args), threads, repeats))
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, is_causal=case.causal, enable_gqa=case.heads != case.kv_heads
-    )
+
+    def eager(_: int) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=case.causal, enable_gqa=case.heads != case.kv_heads
+        )
+
+    def run(library: ctypes.CDLL, _: ctypes.c_void_p, repeats: int) -> float:
+        return float(library.bench_attention(ctypes.byref(args), threads, repeats))
+
+    times = take_turns(libraries, threads, run, eager, repeats_for(case.flops, threads, seconds, least=4))
+    expected = eager(0)
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
-    cells = [f"{case.name:26}"]
-    for isa in libraries:
-        rate = case.flops / best[isa]
-        speed = f"{rate / 1e9:6.1f} {100 * rate / roof[isa] / threads:4.0f} %"
-        if case.queries == 1:
-            speed = f"{case.bytes / best[isa] / 1e9:6.1f} GB/s"
-        cells.append(f"{best[isa] * 1e6:9.1f} us {speed:>13}  x{best['torch'] / best[isa]:5.2f}")
-    return " | ".join([*cells, f"torch {best['torch'] * 1e6:9.1f} us {case.flops / best['torch'] / 1e9:6.1f}"])
+    line = row(case.name, case.flops, times, threads)
+    if case.queries == 1:
+        line += "   " + ", ".join(f"{isa} {case.bytes / times.best[isa] / 1e9:.1f} GB/s" for isa in libraries)
+    return line
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--isa", default="x86-64-v3,x86-64-v4")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser = arguments(__doc__)
     parser.add_argument("--layout", choices=["bshd", "bhsd"], default="bshd")
-    parser.add_argument("--seconds", type=float, default=0.4, help="time spent on a case, about")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    with tempfile.TemporaryDirectory(prefix="mycc-bench-") as folder:
-        libraries = {isa: build(isa, Path(folder) / isa) for isa in options.isa.split(",")}
-    print(f"{'':26} | " + " | ".join(f"{isa:>12} GFLOP/s  roof  vs torch" for isa in libraries))
+    libraries = {isa: build(isa, SOURCE) for isa in options.isa.split(",")}
+    for library in libraries.values():
+        library.bench_attention.restype = ctypes.c_double
+    print(header(libraries))
     with torch.inference_mode():
         for case in CASES:
-            if options.only in case.name:
+            if wanted(case.name, options.only):
                 print(measure(case, libraries, options.threads, options.seconds, options.layout), flush=True)
 
 

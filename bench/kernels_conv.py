@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from kernels_gemm import COLD_BYTES, PANEL, build, floats, structure
+from kernel_cases import Libraries, arguments, build, header, repeats_for, row, take_turns, wanted
+from kernels_gemm import COLD_BYTES, PANEL, floats, structure
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 WINOGRAD = {"winograd2": 16, "winograd4": 36}  # points of a tile
@@ -116,59 +117,32 @@ class Prepared:
         sizes = [ctypes.c_int(repeats), ctypes.c_int64(self.copies), ctypes.c_int64(self.stride)]
         return function(host, ctypes.byref(self.arguments), *pointers, *sizes)
 
-    def eager(self, repeats: int) -> float:
-        import time
-
-        case, least = self.case, float("inf")
-        for i in range(repeats):
-            begin = time.perf_counter()
-            weight = self.weights[i % self.copies]
-            y = torch.conv2d(self.image, weight, self.add, case.stride, case.pad, 1, case.groups)
-            if case.add:
-                y += self.residual_image
-            torch.relu_(y)
-            least = min(least, time.perf_counter() - begin)
-        return least
+    def eager(self, i: int) -> None:
+        case = self.case
+        weight = self.weights[i % self.copies]
+        y = torch.conv2d(self.image, weight, self.add, case.stride, case.pad, 1, case.groups)
+        if case.add:
+            y += self.residual_image
+        torch.relu_(y)
 
 
-def measure(case: Case, libraries: dict[str, ctypes.CDLL], threads: int, seconds: float, eager: bool) -> str:
+def measure(case: Case, libraries: Libraries, threads: int, seconds: float, eager: bool) -> str:
     prepared = Prepared(case)
-    hosts = {isa: ctypes.c_void_p(library.bench_host(threads)) for isa, library in libraries.items()}
-    repeats = max(3, min(500, int(seconds / 4 / max(case.flops / 100e9 / threads, 1e-6))))
-    best = dict.fromkeys([*libraries, "torch"], float("inf"))
-    roof = dict.fromkeys(libraries, 0.0)
-    for _ in range(4):
-        if eager:
-            best["torch"] = min(best["torch"], prepared.eager(repeats))
-        for isa, library in libraries.items():
-            roof[isa] = max(roof[isa], library.bench_roof())
-            best[isa] = min(best[isa], prepared.run(library, hosts[isa], repeats))
-    for isa, library in libraries.items():
-        library.bench_host_free(hosts[isa])
-    rate = {name: case.flops / seconds / 1e9 for name, seconds in best.items()}
-    share = {isa: 100 * rate[isa] * 1e9 / (roof[isa] * threads) for isa in libraries}
-    cells = [
-        f"{best[isa] * 1e6:9.1f} us {rate[isa]:6.1f} {share[isa]:4.0f} %"
-        + (f"  x{best['torch'] / best[isa]:5.2f}" if eager else "")
-        for isa in libraries
-    ]
-    return f"{case.name:28}" + " |".join(cells) + (f" | torch {rate['torch']:6.1f}" if eager else "")
+    repeats = repeats_for(case.flops, threads, seconds)
+    times = take_turns(libraries, threads, prepared.run, prepared.eager if eager else None, repeats)
+    return row(case.name, case.flops, times, threads)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--isa", default="x86-64-v3,x86-64-v4")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="cases whose name contains this; several with commas between")
-    parser.add_argument("--seconds", type=float, default=0.4, help="time spent on a case, about")
+    parser = arguments(__doc__)
     parser.add_argument("--torch", action=argparse.BooleanOptionalAction, default=True, help="torch eager beside it")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     libraries = {isa: build(isa, SOURCE) for isa in options.isa.split(",")}
-    print(f"{'':28}" + " |".join(f"{isa:>12} GFLOP/s  roof  vs torch" for isa in libraries))
+    print(header(libraries))
     with torch.inference_mode():
         for case in cases():
-            if any(text in case.name for text in options.only.split(",")):
+            if wanted(case.name, options.only):
                 print(measure(case, libraries, options.threads, options.seconds, options.torch), flush=True)
 
 

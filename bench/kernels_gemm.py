@@ -9,21 +9,15 @@ one core, times the threads.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import subprocess
-import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from mycc.compiler.codegen.micro import render_micro_kernels
+from kernel_cases import Libraries, arguments, build, header, repeats_for, row, take_turns, wanted
 
-ROOT = Path(__file__).resolve().parents[1]
-FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi".split()
 PANEL = 16
 COLD_BYTES = 96 << 20
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -66,21 +60,6 @@ CASES: list[Product] = [
     Product("free 8 nk", 8, 1024, 64, batch=12, free="nk"),
     Product("free 1 kn wide", 1, 1024, 1024, free="kn"),
 ]
-
-
-def build(isa: str, source: Path = SOURCE) -> ctypes.CDLL:
-    """The compiled benchmark library `source` for an ISA level."""
-    folder = Path(tempfile.mkdtemp(prefix="mycc-bench-"))
-    (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
-    out = str(folder / "bench.so")
-    include = ["-I", str(folder), "-I", str(ROOT / "runtime" / "include")]
-    subprocess.run(
-        ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", f"-march={isa}", *include, str(source), "-o", out], check=True
-    )
-    library = ctypes.CDLL(out)
-    library.bench_roof.restype = ctypes.c_double
-    library.bench_host.restype = ctypes.c_void_p
-    return library
 
 
 def floats(count: int) -> np.ndarray:
@@ -143,50 +122,21 @@ def prepare_product(case: Product) -> Prepared:
     return Prepared("bench_gemm", arguments, out, bias, copies, stride, eager, (a, b))
 
 
-def time_torch(prepared: Prepared, repeats: int) -> float:
-    least = float("inf")
-    for i in range(repeats):
-        begin = time.perf_counter()
-        prepared.torch(i)
-        least = min(least, time.perf_counter() - begin)
-    return least
-
-
-def measure(case: Product, libraries: dict[str, ctypes.CDLL], threads: int, seconds: float) -> str:
+def measure(case: Product, libraries: Libraries, threads: int, seconds: float) -> str:
     prepared = prepare_product(case)
-    hosts = {isa: ctypes.c_void_p(library.bench_host(threads)) for isa, library in libraries.items()}
-    repeats = max(3, min(500, int(seconds / 4 / max(case.flops / 100e9 / threads, 1e-6))))
-    best = dict.fromkeys([*libraries, "torch"], float("inf"))
-    roof = dict.fromkeys(libraries, 0.0)
-    for _ in range(4):
-        best["torch"] = min(best["torch"], time_torch(prepared, repeats))
-        for isa, library in libraries.items():
-            roof[isa] = max(roof[isa], library.bench_roof())
-            best[isa] = min(best[isa], prepared.run(library, hosts[isa], repeats))
-    for isa, library in libraries.items():
-        library.bench_host_free(hosts[isa])
-    rate = {name: case.flops / seconds / 1e9 for name, seconds in best.items()}
-    share = {isa: 100 * rate[isa] * 1e9 / (roof[isa] * threads) for isa in libraries}
-    cells = [
-        f"{best[isa] * 1e6:9.1f} us {rate[isa]:6.1f} {share[isa]:4.0f} %  x{best['torch'] / best[isa]:5.2f}"
-        for isa in libraries
-    ]
-    return f"{case.name:26}" + " |".join(cells) + f" | torch {rate['torch']:6.1f}"
+    repeats = repeats_for(case.flops, threads, seconds)
+    times = take_turns(libraries, threads, prepared.run, prepared.torch, repeats)
+    return row(case.name, case.flops, times, threads)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--isa", default="x86-64-v3,x86-64-v4")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--seconds", type=float, default=0.4, help="time spent on a case, about")
-    options = parser.parse_args()
+    options = arguments(__doc__).parse_args()
     torch.set_num_threads(options.threads)
-    libraries = {isa: build(isa) for isa in options.isa.split(",")}
-    print(f"{'':26}" + " |".join(f"{isa:>12} GFLOP/s  roof  vs torch" for isa in libraries))
+    libraries = {isa: build(isa, SOURCE) for isa in options.isa.split(",")}
+    print(header(libraries))
     with torch.inference_mode():
         for case in CASES:
-            if options.only in case.name:
+            if wanted(case.name, options.only):
                 print(measure(case, libraries, options.threads, options.seconds), flush=True)
 
 

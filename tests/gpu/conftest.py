@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ..helpers.fixtures import zoo  # noqa: F401
 from ..helpers.triton_interpreter import TritonInterpreter
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,21 +11,10 @@ import mycc
 import pytest
 
 from ..models import small_zoo
-from ..models.support import ROOT
 
 pytestmark = pytest.mark.slow
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_100")
 LARGEST = 5e6  # bytes of everything but the weights, for each target
-
-
-@pytest.fixture(scope="module")
-def zoo() -> Any:
-    spec = importlib.util.spec_from_file_location("mycc_bench_zoo_gpu", ROOT / "bench" / "zoo.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["mycc_bench_zoo_gpu"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("name", small_zoo.NAMES)

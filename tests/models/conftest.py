@@ -8,7 +8,7 @@ import mycc
 import pytest
 from torch.export import Dim
 
-from ..helpers.fixtures import server  # noqa: F401
+from ..helpers.fixtures import server, zoo  # noqa: F401
 from . import feature_models
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +13,9 @@ from mycc.compiler.verify.compare import errors
 from mycc.compiler.verify.reference import reference
 
 from . import small_zoo
-from .support import ROOT, tolerance
+from .support import tolerance
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def zoo() -> Any:
-    spec = importlib.util.spec_from_file_location("mycc_bench_zoo", ROOT / "bench" / "zoo.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["mycc_bench_zoo"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("name", small_zoo.NAMES)
