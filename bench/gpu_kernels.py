@@ -14,13 +14,12 @@ import argparse
 import contextlib
 import hashlib
 import importlib.util
-import itertools
 import json
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -29,11 +28,17 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from mycc.compiler.codegen.triton.conv import as_gemm
+from mycc.compiler.codegen.triton.candidates import (
+    attention_tiles,
+    conv_tiles,
+    large_tiles,
+    middle_tiles,
+    skinny_tiles,
+)
 from mycc.compiler.codegen.triton.device import Device, device_of
 from mycc.compiler.codegen.triton.probe import Probe, attention_probe, conv_probe, gemm_probe
 from mycc.compiler.codegen.triton.structured import launches_of
-from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile, conv_shape, estimate
+from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile, conv_shape
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.nodes import Window
 
@@ -226,115 +231,6 @@ def conv_shape_of(batch: int, size: int, channels: int, out: int, kernel: int, s
     tiles = conv_tiles(node, device_of(CAPABILITY))
     label = f"b{batch} {size}x{size} {channels}->{out} {kernel}x{kernel}/{stride}"
     return Shape("conv", label, probe, key, peer, tiles, 2.0 * shape.m * shape.n * shape.k, moved)
-
-
-def skinny_tiles(m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
-    """Tiles of products with few rows."""
-    if m == 1:
-        for bn, bk, split in itertools.product((4, 8, 16), (256, 512, 1024), (1, 2, 4)):
-            if k >= split * bk and 128 <= n // bn * split <= 4096 and 2048 <= bn * bk <= 8192:
-                yield GemmTile(1, bn, bk, 4, 3, split, vector=True)
-    few = ((16, 32), (16, 64), (16, 128))
-    blocks = few if m <= 16 else ((32, 64), (64, 32), (64, 64), (128, 32), (128, 64), (64, 128), (128, 128))
-    for (bm, bn), bk, split in itertools.product(blocks, (64, 128), (1, 2, 3, 4, 6, 8)):
-        programs = -(-m // bm) * -(-n // bn) * split * batch
-        steps = -(-k // (split * bk))
-        if (
-            (programs < 60 and split < 8)
-            or (programs > 400 and split > 1)
-            or k % (split * bk)
-            or (steps < 2 and split > 1)
-        ):
-            continue
-        stages = max(2, min(4, steps, int(220e3 // ((bm + bn) * bk * 2))))
-        yield GemmTile(bm, bn, bk, 8 if bm * bn >= 128 * 128 else 4, stages, split)
-
-
-def middle_tiles(m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
-    """Tiles with descriptors for products of a few hundred rows."""
-    for (bm, bn), bk, split in itertools.product(
-        ((64, 64), (64, 128), (128, 64), (128, 128), (64, 256), (128, 256)), (64, 128), (1, 2, 3, 4)
-    ):
-        programs = -(-m // bm) * -(-n // bn) * split * batch
-        stages = min(4, int(215e3 // ((bm + bn) * bk * 2)))
-        if not 44 <= programs <= 300 or k % (split * bk) or stages < 2 or (split > 1 and k < split * bk * 3):
-            continue
-        warps = 8 if bm * bn >= 128 * 128 else 4
-        yield GemmTile(bm, bn, bk, warps, stages, split, descriptors=True, together=4)
-
-
-def large_tiles(dtype: str = "bf16") -> Iterator[GemmTile]:
-    """Tiles of products with many rows."""
-    if dtype == "f32":
-        for bm, bn, bk, warps in (
-            (128, 128, 16, 8),
-            (128, 64, 16, 8),
-            (64, 64, 16, 4),
-            (64, 64, 32, 4),
-            (128, 64, 32, 8),
-        ):
-            yield GemmTile(bm, bn, bk, warps, 3)
-        return
-    for bm, bn, warps, stages in (
-        (128, 256, 8, 3),
-        (128, 192, 8, 4),
-        (128, 128, 8, 4),
-        (128, 128, 8, 3),
-        (128, 64, 4, 4),
-    ):
-        yield GemmTile(bm, bn, 64, warps, stages)
-    plain, flat, half = {}, {"flatten": True}, {"halves": True}
-    for bm, bn, warps, stages, hints in (
-        *((128, 256, 8, 3, h) for h in (plain, flat, half, flat | half)),
-        *((128, 192, 8, 4, h) for h in (plain, flat)),
-        *((128, 160, 8, 4, h) for h in (plain, flat)),
-        *((128, 128, 8, s, h) for s in (3, 4) for h in (plain, flat)),
-        *((128, 128, 8, 3, h | {"together": 2}) for h in (plain, flat, half)),
-        *((128, 128, 4, 3, h | {"together": 2}) for h in (plain, half)),
-        (128, 64, 4, 4, {"together": 2}),
-        (128, 64, 4, 4, {"together": 3}),
-        (128, 192, 8, 2, {"together": 2}),
-        (256, 128, 8, 3, plain),
-    ):
-        yield GemmTile(bm, bn, 64, warps, stages, descriptors=True, **hints)
-
-
-def conv_tiles(node: Any, device: Device) -> tuple[GemmTile, ...]:
-    """The tiles that the model of waves ranks first; window of one pixel with many pixels: descriptors too."""
-    shape = conv_shape(node)
-    found = []
-    for bm, bn, bk, split in itertools.product((32, 64, 128), (32, 64, 128, 256), (32, 64, 128), (1, 2, 3, 4, 6, 8)):
-        steps = -(-shape.k // (bk * split))
-        fits = bn <= max(shape.n, 32) and (bm == 32 or bm < 2 * shape.m) and 32 * 32 < bm * bn <= 128 * 256
-        if not fits or (split > 1 and steps < 2) or (bk == 32 and shape.k >= 256) or (bk == 128 and bm * bn > 64 * 128):
-            continue
-        stages = max(2, min(4, int(200e3 // ((bm + bn) * bk * 2))))
-        found.append(GemmTile(bm, bn, bk, 8 if bm * bn >= 128 * 128 else 4, stages, split))
-    found.sort(key=lambda tile: estimate(shape, "bf16", tile, device))
-    kept = found[:14]
-    if as_gemm(node) is not None and shape.m > 2048 and shape.k >= 64:
-        kept += [GemmTile(128, bn, 64, 8, 4, descriptors=True) for bn in (64, 128, 256) if bn <= shape.n]
-    if shape.m > 1000:
-        sizes = ((64, 128), (128, 64), (64, 256), (128, 128), (64, 64))
-        kept += [GemmTile(m, n, k, 4, s) for m, n in sizes for k, s in ((64, 4), (128, 3)) if n <= max(shape.n, 64)]
-        kept += [GemmTile(128, n, 64, 8, 3) for n in (128, 256) if n <= shape.n]
-    return tuple(dict.fromkeys(kept))
-
-
-def attention_tiles(queries: int, keys: int, head: int, split: bool) -> Iterator[AttentionTile]:
-    if split:
-        for bn, stages, s in itertools.product((64, 128), (2, 3), (1, 4, 8)):
-            yield AttentionTile(16, bn, 4, stages, s)
-        return
-    for bm, bn, warps, stages in (
-        *((16, 128, 4, 2), (32, 128, 4, 2), (64, 128, 4, 2), (32, 64, 4, 3), (64, 64, 4, 3), (64, 64, 4, 2)),
-        *((64, 128, 4, 3), (128, 64, 8, 3), (128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 8, 3), (128, 64, 8, 4)),
-    ):
-        if (bm < 64 and queries >= 512) or (bm == 128 and queries <= 128) or bn * 2 > 3 * keys:
-            continue
-        yield AttentionTile(bm, bn, warps, stages)
-        if queries > 256:
-            yield AttentionTile(bm, bn, warps, stages, descriptors=True)
 
 
 def sections() -> dict[str, list[Shape]]:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -49,8 +50,10 @@ class CompiledKernels:
     log: tuple[str, ...]
 
 
-def compile_kernels(kernels: Sequence[TritonKernel], target: Target, options: BuildOptions) -> CompiledKernels:
-    """Compiles the kernels for a target of the family cuda.
+def compile_kernels(
+    kernels: Sequence[TritonKernel], target: Target, options: BuildOptions, optional: AbstractSet[str] = frozenset()
+) -> CompiledKernels:
+    """Compiles the kernels for a target of the family cuda. optional: symbols of those that may fail; they are left out.
 
     Raises:
         CompileError: Triton is not installed, or does not compile a kernel (a fault of mycc); a full disk.
@@ -70,7 +73,7 @@ def compile_kernels(kernels: Sequence[TritonKernel], target: Target, options: Bu
     if missing:
         with workspace(cache.folder) as folder:
             try:
-                for image, line in _Workers(folder, target, options).run(missing):
+                for image, line in _Workers(folder, target, options, optional).run(missing):
                     found[image.symbol] = image
                     cache.put(keys[image.symbol], _encode(image))
                     log.append(line)
@@ -79,7 +82,7 @@ def compile_kernels(kernels: Sequence[TritonKernel], target: Target, options: Bu
             except _Failed as failed:
                 raise _explain(failed, folder, cache.folder) from None
         cache.trim()
-    images = tuple(found[k.symbol] for k in kernels)
+    images = tuple(found[k.symbol] for k in kernels if k.symbol in found)
     seconds = time.perf_counter() - start
     return CompiledKernels(images, len(missing), len(kernels) - len(missing), seconds, tuple(log))
 
@@ -105,7 +108,7 @@ def kernel_options(kernel: TritonKernel, target: Target) -> dict[str, Any]:
         "ptx_options": None,
         "ir_override": None,
         "enable_fp_fusion": True,
-        "enable_reflect_ftz": False,  # functions of libdevice keep subnormal numbers, as torch's do
+        "enable_reflect_ftz": kernel.flush,  # else functions of libdevice keep subnormal numbers, as torch's do
         "launch_cooperative_grid": False,
         "launch_pdl": kernel.pdl and target.capability >= 90,
         "default_dot_input_precision": "ieee",
@@ -163,8 +166,8 @@ class _Failed(Exception):
 class _Workers:
     """Worker processes over one folder; a thread each hands out the kernels, the longest first."""
 
-    def __init__(self, folder: Path, target: Target, options: BuildOptions) -> None:
-        self.folder, self.target = folder, target
+    def __init__(self, folder: Path, target: Target, options: BuildOptions, optional: AbstractSet[str]) -> None:
+        self.folder, self.target, self.optional = folder, target, optional
         self.jobs = options.jobs or available_cores()
         self.waiting: queue.SimpleQueue[TritonKernel] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[KernelImage, str] | BaseException] = queue.SimpleQueue()
@@ -183,6 +186,8 @@ class _Workers:
             results = []
             for _ in kernels:
                 result = self.done.get()
+                if isinstance(result, _Failed) and result.kernel.symbol in self.optional:
+                    continue
                 if isinstance(result, BaseException):
                     raise result
                 results.append(result)
@@ -214,7 +219,10 @@ class _Workers:
                 self.done.put(self._compile(process, kernel))
             except BaseException as error:  # handed over to the thread that waits
                 self.done.put(error)
-                return
+                if kernel.symbol not in self.optional:
+                    return
+                process.kill()
+                process = self._start()
 
     def _compile(self, process: subprocess.Popen[str], kernel: TritonKernel) -> tuple[KernelImage, str]:
         start = time.perf_counter()

@@ -26,6 +26,7 @@ from typing import Any
 
 from ...runtime.errors import CompileError
 from .choices import SHARED, Choice, Choices
+from .gpu_space import tile_of
 from .space import unknown_part
 
 __all__ = ["FORMAT", "Lock", "LockedKernel", "Trial", "fit", "read_lock", "write_lock"]
@@ -68,7 +69,7 @@ class Lock:
             target: {
                 key: row.choice
                 for key, row in rows.items()
-                if algorithms is None or not _refused(key, row.choice, algorithms)
+                if algorithms is None or not _refused(target, key, row.choice, algorithms)
             }
             for target, rows in self.targets.items()
         })  # fmt: skip
@@ -174,15 +175,21 @@ def fit(
     kept: dict[str, dict[str, Choice]] = {target: {} for target in known}
     for target in known:
         for key, row in lock.targets[target].items():
-            if wrong := _refused(key, row.choice, algorithms):
+            if wrong := _refused(target, key, row.choice, algorithms):
                 problems.append(f"the lock file '{path}' chooses {wrong} for {key}: unknown, or the options forbid it")
             elif key in wanted:
                 kept[target][key] = row.choice
     return Choices(kept), list(dict.fromkeys(problems))
 
 
-def _refused(key: str, choice: Choice, algorithms: Sequence[str]) -> str | None:
+def _refused(target: str, key: str, choice: Choice, algorithms: Sequence[str]) -> str | None:
     """The part of a choice that is unknown, or that the options do not allow."""
+    if target.startswith("cuda"):
+        try:
+            tile_of(key, choice)
+        except ValueError:
+            return str(choice)
+        return None
     algorithm = choice.get("algorithm", "")
     return unknown_part(key, choice) or (f"algorithm {algorithm}" if algorithm not in ("", *algorithms) else None)
 

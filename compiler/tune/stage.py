@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CompileError
-from ..build.targets import Target, runs_here, runs_on
+from ..build.targets import Family, Target, runs_here, runs_on
 from ..capture.graph import ModelGraph
+from ..ir.nodes import Attention, Conv, Gemm
 from ..observe import Observer, running_stage
 from ..options import CompileOptions
 from ..request import CompileRequest
@@ -24,10 +25,12 @@ from .lock import Lock, fit, read_lock, write_lock
 from .search import Draft, search
 from .space import ALGORITHMS, Situation, candidates
 
-__all__ = ["Make", "Tuned", "choose", "keys_of", "lock_path"]
+__all__ = ["Make", "MeasureGpu", "Tuned", "choose", "keys_of", "lock_path"]
 
 #: writes the package of a request with these choices; returns its CPU schedules, one per entry point
 Make = Callable[[CompileRequest, Choices], Sequence[Schedule]]
+#: measures the kernels of a target on the GPU of this machine
+MeasureGpu = Callable[[Sequence[ModelGraph], Target], Lock]
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,18 @@ class Tuned:
     lock: Lock | None = None
     file: Path | None = None
 
-    def fitting(self, schedules: Sequence[Schedule], options: CompileOptions) -> tuple[Tuned, list[str]]:
+    def fitting(
+        self, schedules: Mapping[Family, Sequence[Schedule]], options: CompileOptions
+    ) -> tuple[Tuned, list[str]]:
         """The part that fits the compile's kernels, and what does not fit, a sentence each. Raises CompileError."""
         from ... import __version__
 
         if self.lock is None or self.file is None:
             return self, []
-        keys = sorted({key for s in schedules for key in keys_of(s) if key is not None})
-        targets = [target.name for target in options.targets if target.family == "cpu"]
+        families = {t.family for t in options.targets if t.name in self.lock.targets}
+        every = (key for family in families for s in schedules.get(family, ()) for key in keys_of(s, family))
+        keys = sorted({key for key in every if key is not None})
+        targets = [target.name for target in options.targets]
         choices, problems = fit(self.lock, self.file, __version__, targets, keys, ALGORITHMS[options.codegen.winograd])
         return replace(self, choices=choices), problems
 
@@ -70,13 +77,20 @@ def lock_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.lock")
 
 
-def keys_of(schedule: Schedule) -> tuple[str | None, ...]:
-    """The key of every kernel in order."""
-    return tuple(kernel_key(node) for node in schedule.program.nodes)
+def keys_of(schedule: Schedule, family: Family = "cpu") -> tuple[str | None, ...]:
+    """The key of every kernel in order; None for one without a choice."""
+    tuned = (Gemm, Conv, Attention) if family == "cuda" else object
+    return tuple(kernel_key(node) if isinstance(node, tuned) else None for node in schedule.program.nodes)
 
 
-def choose(request: CompileRequest, captured: Sequence[ModelGraph], make: Make, observers: Sequence[Observer]) -> Tuned:
-    """The choices of a request: of its lock file, or measured with `make`, or none.
+def choose(
+    request: CompileRequest,
+    captured: Sequence[ModelGraph],
+    make: Make,
+    measure_gpu: MeasureGpu,
+    observers: Sequence[Observer],
+) -> Tuned:
+    """The choices of a request: of its lock file, or measured with `make` and `measure_gpu`, or none.
 
     Raises CompileError: the lock cannot be read; no target of the request runs on this machine.
     """
@@ -84,24 +98,38 @@ def choose(request: CompileRequest, captured: Sequence[ModelGraph], make: Make, 
     if options.lock is not None:
         lock = read_lock(options.lock)
         return Tuned(lock.choices(ALGORITHMS[options.codegen.winograd]), lock, options.lock)
-    if not options.tuning or all(target.family != "cpu" for target in options.targets):
+    if not options.tuning:
         return Tuned()
-    target = _measured_target(options.targets)
+    targets = _measured_targets(options.targets)
     with running_stage(observers, "tune") as stage:
-        lock = _measure(request, captured, make, target)
-        stage.value, stage.summary = _text(lock, target.name), _summary(lock, target.name)
+        locks = [
+            _measure(request, captured, make, t) if t.family == "cpu" else measure_gpu(captured, t) for t in targets
+        ]
+        lock = reduce(_merged, locks)
+        stage.value = "\n".join(_text(lock, target.name) for target in targets)
+        stage.summary = "; ".join(_summary(own, t.name) for own, t in zip(locks, targets, strict=True))
     return Tuned(lock.choices(), lock)
 
 
-def _measured_target(targets: Sequence[Target]) -> Target:
-    """The best CPU target that runs on this machine."""
-    running = [target for target in targets if target.family == "cpu" and runs_here(target)]
+def _measured_targets(targets: Sequence[Target]) -> list[Target]:
+    """The best CPU target that runs on this machine, and the GPU's."""
+    running = [target for target in targets if runs_here(target)]
     if not running:
         raise CompileError(
             f"cannot tune: this machine runs none of {', '.join(target.name for target in targets)}",
             hint="Tune on a machine that runs it, then compile here with --lock model.pkg.lock.",
         )
-    return reduce(lambda best, other: other if runs_on(best.name, other) else best, running)
+    cpu = [target for target in running if target.family == "cpu"]
+    best = [reduce(lambda best, other: other if runs_on(best.name, other) else best, cpu)] if cpu else []
+    return best + [target for target in running if target.family == "cuda" and not target.ptx]
+
+
+def _merged(lock: Lock, other: Lock) -> Lock:
+    """The locks of two targets as one; the times of the second carry its name."""
+    (name,) = other.targets
+    times = {f"{name} {what}": us for what, us in other.run_us.items()}
+    machine = {**other.machine, **lock.machine}
+    return replace(lock, targets={**lock.targets, **other.targets}, machine=machine, run_us={**lock.run_us, **times})
 
 
 def _measure(request: CompileRequest, captured: Sequence[ModelGraph], make: Make, target: Target) -> Lock:

@@ -8,11 +8,11 @@ from .conv import as_gemm, conv_launch
 from .device import Device
 from .gemm import gemm_launch
 from .kernel import Launch
-from .tiles import AttentionTile, GemmTile, attention_tile, conv_tile, gemm_tile
+from .tiles import AttentionTile, GemmTile, Tile, attention_tile, conv_tile, gemm_tile
 
 
 def launches_of(
-    node: Gemm | Conv | Attention, device: Device, name: str, tile: GemmTile | AttentionTile | None = None
+    node: Gemm | Conv | Attention, device: Device, name: str, tile: Tile | None = None
 ) -> tuple[Launch, ...]:
     """The launches that compute a node, in order; `tile` overrules the choice of tiles.py.
 

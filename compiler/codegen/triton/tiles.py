@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call
@@ -76,6 +77,9 @@ class AttentionTile:
         split = f" split {self.split}" if self.split > 1 else ""
         kind = " descriptors" if self.descriptors else ""
         return f"{self.m}x{self.n}{split}{kind}{' specialize' if self.specialize else ''}"
+
+
+Tile: TypeAlias = GemmTile | AttentionTile
 
 
 @dataclass(frozen=True)
