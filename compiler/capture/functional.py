@@ -69,7 +69,7 @@ class RefusedNode(Exception):
 
 
 class InputWrite(RefusedNode):
-    """An in-place operator writes to an input, a parameter or a buffer: `target` is its node in the new graph."""
+    """An operator in a branch or a loop writes to a tensor from outside: `target` is its node in the new graph."""
 
     def __init__(self, node: fx.Node, target: fx.Node) -> None:
         super().__init__(node, f"writes to {target.name}")
@@ -83,7 +83,7 @@ class Tensor:
     Attributes:
         node: its value, out of date when `stale`.
         parent, taken_by: the tensor this is a view of, and the node that took the view.
-        outside: an input, parameter or buffer, which must not be written.
+        outside: an input, parameter or buffer: whoever copies the graph asks for its value at the end.
     """
 
     node: fx.Node
@@ -118,8 +118,10 @@ def _is_sparse(value: object) -> bool:
 class FunctionalCopy:
     """Copies graphs into `graph`, functional: `copy` gives the values of a graph's outputs for the given inputs."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: fx.Graph, may_write: bool = True) -> None:
+        """may_write: whether in-place operators may write to tensors from outside."""
+        self.graph, self.may_write = graph, may_write
+        self.assertions: list[tuple[fx.Node, Any]] = []  # the nodes that assert, with their conditions
 
     def value(self, tensor: Tensor) -> fx.Node:
         """The node that holds a tensor's value at this point; a view of memory written since is taken again."""
@@ -163,6 +165,8 @@ class FunctionalCopy:
     def _call(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
         target = node.target
         if target in _ASSERTIONS:
+            conditions = self._nodes(_bind(node.args[:1], env))
+            self.assertions += [(node, condition) for condition in conditions]
             return None
         if isinstance(target, HigherOrderOperator):
             return self._region(node, env, constant)
@@ -178,6 +182,10 @@ class FunctionalCopy:
         kwargs = {key: self._nodes(_bind(value, env)) for key, value in node.kwargs.items()}
         if isinstance(target, OpOverload) and target._schema.is_mutable:
             return self._write(node, args, kwargs)
+        if target is aten.batch_norm.default and node.args[5] and isinstance(args[3], Tensor):
+            return self._batch_norm(node, args)
+        if getattr(target, "__module__", "") == "torch._functorch.predispatch":
+            raise NeedsRetrace("a function that torch.vmap maps")
         new = self.graph.create_node("call_function", target, self._nodes(args), kwargs, name=node.name)
         new.meta = dict(node.meta)
         return self._result(node, new, env)
@@ -227,7 +235,7 @@ class FunctionalCopy:
         if not isinstance(old, Tensor) or not _writes_first_only(target):
             raise NeedsRetrace(f"{target} writes to more than its first argument")
         reshapes = torch.Tag.inplace_view in target.tags  # transpose_ and its like change the shape, no values
-        if old.root().outside and not reshapes:
+        if old.root().outside and not reshapes and not self.may_write:
             raise InputWrite(node, old.root().node)
         new = functional_form(self.graph, node, self._nodes(args), kwargs)
         if new is None:
@@ -238,6 +246,26 @@ class FunctionalCopy:
             return view
         self._update(old, new)
         return old
+
+    def _batch_norm(self, node: fx.Node, args: Any) -> Tensor:
+        """Batch norm in training mode, which also writes to its running statistics."""
+        x, weight, bias, mean, variance, _, momentum, eps, _ = args
+        operands = self._nodes((x, weight, bias, mean, variance))
+        statistics = [operands[3].meta["val"], operands[4].meta["val"]]
+        target = aten._native_batch_norm_legit_functional.default
+        with statistics[0].fake_mode:
+            fakes = [n.meta["val"] if n is not None else None for n in operands]
+            values = target(*fakes, True, momentum, eps)
+        new = self.graph.call_function(target, (*operands, True, momentum, eps))
+        new.meta = {**node.meta, "val": values}
+        parts = []
+        for i in (0, 3, 4):
+            part = self.graph.call_function(operator.getitem, (new, i))
+            part.meta = {**node.meta, "val": values[i]}
+            parts.append(part)
+        self._update(mean, parts[1])
+        self._update(variance, parts[2])
+        return Tensor(parts[0])
 
     def _update(self, tensor: Tensor, new: fx.Node) -> None:
         """Gives a tensor a new value, and with it everything that it is a view of; its other views become stale."""

@@ -9,9 +9,10 @@ import sympy
 import torch
 from torch import fx
 
+from .computed import ComputedSize, SizeCheck
 from .source_lines import origin
 
-__all__ = ["ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph"]
+__all__ = ["InPlace", "ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph"]
 
 DTYPE_NAMES = {
     torch.bool: "bool",
@@ -63,6 +64,25 @@ class SizeSymbol:
     offset: int = 0
 
 
+@dataclass(frozen=True)
+class InPlace:
+    """An input whose memory is part of what a call changes: a buffer of the model, or an argument that is written to.
+
+    Attributes:
+        input: its position in the inputs.
+        output: the position in the outputs of the value that it has after the call; None: this entry point reads it.
+        name: of the buffer ("layers.0.cache"); "" for an argument of the caller.
+        initial: a buffer's value when the package is loaded; None for an argument.
+        slot: its place in the state of the package.
+    """
+
+    input: int
+    output: int | None
+    name: str = ""
+    initial: torch.Tensor | None = None
+    slot: int = -1
+
+
 @dataclass
 class ModelGraph:
     """One entry point: a functional FX graph of aten operators and all that belongs to it.
@@ -73,9 +93,11 @@ class ModelGraph:
             nodes (flat names) are constants; the output is a flat tuple of tensor nodes.
         constants: get_attr target -> tensor. Memory of the user's model, never copied; tied weights share a target.
         inputs, outputs: in the order of the placeholders and of the output tuple.
-        symbols: the dynamic sizes.
+        symbols: the dynamic sizes of the inputs.
+        computed, checks: sizes that the run finds, and what the model asks of them.
         in_tree, out_tree: the Python structure of inputs and outputs, as in the manifest.
         examples: one tensor per input, those the export was made with.
+        in_place: inputs that calls change. Inputs and outputs for the state stand behind the caller's.
         variant_of, fixed: of a variant for some sizes: the general entry point's name, and those sizes by name.
     """
 
@@ -88,8 +110,21 @@ class ModelGraph:
     in_tree: object
     out_tree: object
     examples: tuple[torch.Tensor, ...]
+    in_place: tuple[InPlace, ...] = ()
+    computed: tuple[ComputedSize, ...] = ()
+    checks: tuple[SizeCheck, ...] = ()
     variant_of: str = ""
     fixed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def n_arguments(self) -> int:
+        """How many of the inputs the caller gives; the others are state."""
+        return len(self.inputs) - sum(change.initial is not None for change in self.in_place)
+
+    @property
+    def n_results(self) -> int:
+        """How many of the outputs the caller gets; the others are new values of what is changed in place."""
+        return len(self.outputs) - sum(change.output is not None for change in self.in_place)
 
     def format(self) -> str:
         return format_graph(self)
@@ -144,11 +179,16 @@ def format_graph(graph: ModelGraph) -> str:
         source = f"{graph.inputs[s.input].name}.shape[{s.dim}]"
         define = "" if (s.scale, s.offset) == (1, 0) else f" = {s.scale}*{s.name} + {s.offset}"
         lines.append(f"  symbol {s.name} in {s.min}..{s.max} from {source}{define}")
+    for c in graph.computed:
+        lines.append(f"  symbol {c.name} in {c.min}..{c.max} found by the run  # {c.where}")
+    lines += [f"  check {check}  # {check.where}" for check in graph.checks]
     lines += [f"  input {printer.spec(spec)}" for spec in graph.inputs]
     for node in graph.module.graph.nodes:
         if node.op not in ("placeholder", "output"):
             lines.append(f"  {printer.node(node)}")
     results = graph.module.graph.output_node().args[0]
-    for spec, result in zip(graph.outputs, results, strict=True):  # type: ignore[arg-type]
-        lines.append(f"  output {printer.spec(spec)} = {printer.argument(result)}")
+    changed = {change.output: change for change in graph.in_place}
+    for i, (spec, result) in enumerate(zip(graph.outputs, results, strict=True)):  # type: ignore[arg-type]
+        role = "output" if i not in changed else "state" if changed[i].name else "argument"
+        lines.append(f"  {role} {printer.spec(spec)} = {printer.argument(result)}")
     return "\n".join(lines) + "\n"

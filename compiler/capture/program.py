@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
@@ -19,21 +18,42 @@ from torch.export.graph_signature import (
     InputSpec,
     OutputKind,
     OutputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
     SymIntArgument,
     TensorArgument,
 )
 
 from ...runtime.errors import CompileError
+from .computed import KEPT, checks_of, computed_sizes, keep_definers, scalar_tensor, size_checks
 from .failures import quiet_export
 from .functional import INLINED, FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, Tensor
 from .graph import ModelGraph, TensorSpec
 from .leaves import Dims
 from .smallest import check_smallest
 from .source_lines import ROOT, place_of
+from .state import Changed, memory_key, with_changes
 from .symbols import size_of, size_symbols
 from .trees import LEAF, constant, leaf_names, structure
 
-__all__ = ["ProgramInputs", "check_tensor", "import_program", "state_error", "user_name"]
+__all__ = ["ProgramInputs", "check_tensor", "import_program", "replaced_error", "user_name"]
+
+
+#: numbers that the model returns, each as a tensor of one element
+_NUMBERS: dict[type, tuple[str, torch.dtype]] = {
+    SymIntArgument: ("int", torch.int64),
+    SymFloatArgument: ("float", torch.float64),
+    SymBoolArgument: ("bool", torch.bool),
+}
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """A tensor from outside of the graph: its node, its name, and of a constant its value."""
+
+    node: fx.Node
+    name: str
+    initial: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,8 @@ class _Importer:
         self.constants: dict[str, torch.Tensor] = {}
         self._nodes: dict[object, Tensor] = {}  # identity of the memory -> its get_attr
         self._labels: dict[fx.Node, str] = {}  # "parameter 'x'" of an input or constant, for messages
+        self._outside: dict[Tensor, _Outside] = {}
+        self._by_target: dict[str, Tensor] = {}
 
     def run(self) -> ModelGraph:
         signature = self.program.graph_signature
@@ -87,7 +109,14 @@ class _Importer:
         except RefusedNode as refused:
             raise self._refusal(refused) from None
         out_tree, nodes = self._outputs(copier, results)
+        changes = self._changes(copier)
+        nodes += [change.after for change in changes]
+        if not nodes:
+            raise CompileError("the model returns no tensor and changes none")
+        names = [*leaf_names(out_tree, "output"), *(change.name for change in changes)]
         self.graph.output(tuple(nodes))
+        keep_definers(self.graph, copier.assertions)
+        checks = size_checks(copier.assertions)
         _remove_dead(self.graph)
         _order_inputs(self.graph)
         module = fx.GraphModule(self._root(), self.graph, class_name="Model")
@@ -97,7 +126,7 @@ class _Importer:
             module=module,
             constants={target: tensor for target, tensor in self.constants.items() if target in used},
             inputs=self._specs(self._placeholders(), self.inputs.names),
-            outputs=self._specs(nodes, list(leaf_names(out_tree, "output"))),
+            outputs=self._specs(nodes, names),
             symbols=(),
             in_tree=self.inputs.tree,
             out_tree=out_tree,
@@ -105,9 +134,11 @@ class _Importer:
         )
         shapes = [spec.shape for spec in graph.inputs]
         graph.symbols = size_symbols(shapes, self.inputs.names, self.inputs.dims, self.program.range_constraints)
-        _check_sizes(graph)
+        known = {s.symbol for s in graph.symbols}
+        graph.computed = computed_sizes(list(self.graph.nodes), known, self.program.range_constraints)
+        graph.checks = checks_of(checks, graph.computed)
         check_smallest(graph, _asked_for_one(self.inputs.dims))
-        return graph
+        return with_changes(graph, changes)
 
     # -- inputs and constants ---------------------------------------------------------------------------------------
 
@@ -118,7 +149,9 @@ class _Importer:
         if spec.kind == InputKind.USER_INPUT:
             return self._user_input(spec, node)
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-            return self._constant(str(spec.target), self._tensor(spec), node.meta, spec.kind.name.lower())
+            tensor = self._constant(str(spec.target), self._tensor(spec), node.meta, spec.kind.name.lower())
+            self._by_target[str(spec.target)] = tensor
+            return tensor
         raise CompileError(f"the model holds '{spec.target}', a {spec.kind.name.lower()}, which a package cannot hold")
 
     def _user_input(self, spec: InputSpec, node: fx.Node) -> Any:
@@ -130,7 +163,9 @@ class _Importer:
         new = self.graph.placeholder(name)
         new.meta = dict(node.meta)
         self._labels[new] = f"input '{name}'"
-        return Tensor(new, outside=True)
+        tensor = self._by_target[spec.arg.name] = Tensor(new, outside=True)
+        self._outside[tensor] = _Outside(new, name)
+        return tensor
 
     def _tensor(self, spec: InputSpec) -> torch.Tensor:
         target = str(spec.target)
@@ -141,14 +176,15 @@ class _Importer:
 
     def _constant(self, name: str, tensor: torch.Tensor, meta: Mapping[str, Any], kind: str) -> Tensor:
         check_tensor(tensor, f"'{name}'")
-        key = _memory_key(tensor)
+        key = memory_key(tensor)
         if key not in self._nodes:
             target = _flat_name(name, self.constants)
             self.constants[target] = tensor.detach()
             node = self.graph.get_attr(target)
             node.meta = dict(meta)
             self._labels[node] = f"{kind.replace('constant_tensor', 'constant')} '{user_name(name)}'"
-            self._nodes[key] = Tensor(node, outside=True)
+            self._nodes[key] = outside = Tensor(node, outside=True)
+            self._outside[outside] = _Outside(node, user_name(name), tensor.detach())
         return self._nodes[key]
 
     def _attribute(self, name: str) -> Tensor:
@@ -171,39 +207,45 @@ class _Importer:
         nodes: list[fx.Node] = []
         for spec, result in zip(self.program.graph_signature.output_specs, results, strict=True):
             if spec.kind != OutputKind.USER_OUTPUT:
-                self._refuse_mutation(spec, result, copier)
-            if isinstance(spec.arg, TensorArgument) and isinstance(result, Tensor):
+                self._note_change(spec, result)
+            elif isinstance(spec.arg, TensorArgument) and isinstance(result, Tensor):
                 leaves.append(LEAF)
                 nodes.append(copier.value(result))
-            elif isinstance(spec.arg, SymIntArgument) and isinstance(result, Tensor):
-                raise CompileError(
-                    "the model returns a size that changes from call to call as a Python int",
-                    details=[where] if (where := place_of(result.node)) else [],
-                    hint="Return a tensor, or leave it out: the caller knows the shapes of the outputs.",
-                )
+            elif isinstance(spec.arg, tuple(_NUMBERS)) and isinstance(result, Tensor):
+                name, dtype = _NUMBERS[type(spec.arg)]
+                leaves.append({"scalar": name})
+                nodes.append(scalar_tensor(self.graph, result.node, dtype))
             else:
                 value = spec.arg.value if isinstance(spec.arg, ConstantArgument) else result
                 leaves.append(constant(value, "an output"))
-        if not nodes:
-            raise CompileError("the model returns no tensor")
         remaining = iter(leaves)
         out_spec = self.program.call_spec.out_spec
         assert out_spec is not None
         return structure(out_spec, lambda: next(remaining)), nodes
 
-    def _refuse_mutation(self, spec: OutputSpec, result: Any, copier: FunctionalCopy) -> None:
-        where = place_of(result.node) if isinstance(result, Tensor) else ""
-        if spec.kind == OutputKind.BUFFER_MUTATION:
-            raise state_error(f"buffer '{user_name(str(spec.target))}'", where)
-        if spec.kind == OutputKind.USER_INPUT_MUTATION:
-            raise state_error(f"input '{spec.target}'", where)
-        kind = spec.kind.name.lower()
-        raise CompileError(f"the exported program has an output of kind {kind}: export it for inference")
+    def _note_change(self, spec: OutputSpec, result: Any) -> None:
+        """torch's own functionalisation returns what the program changes as further results."""
+        changed = self._by_target.get(str(spec.target))
+        if changed is None or not isinstance(result, Tensor):
+            kind = spec.kind.name.lower()
+            raise CompileError(f"the exported program has an output of kind {kind}: export it for inference")
+        changed.node, changed.stale = result.node, False
+
+    def _changes(self, copier: FunctionalCopy) -> list[Changed]:
+        """What a call changes, in the order of inputs and constants."""
+        found = []
+        for tensor, own in self._outside.items():
+            after = copier.value(tensor)
+            if after is not own.node:
+                found.append(Changed(own.node, after, own.name, own.initial))
+        return sorted(found, key=lambda change: change.initial is not None)  # arguments first
 
     def _refusal(self, refused: RefusedNode) -> CompileError:
         where = place_of(refused.node)
         if isinstance(refused, InputWrite):
-            return state_error(self._labels.get(refused.target, refused.target.name), where)
+            what = self._labels.get(refused.target, refused.target.name)
+            message = f"a branch or the body of a loop changes the {what}"
+            return CompileError(message, details=[where] if where else [], hint="Return the new value from it instead.")
         return CompileError(refused.message, details=[where] if where else [], hint=refused.hint)
 
     def _specs(self, nodes: Sequence[fx.Node], names: Sequence[str]) -> tuple[TensorSpec, ...]:
@@ -220,26 +262,17 @@ def _asked_for_one(dims: Sequence[Dims]) -> set[str]:
     return {root.__name__ for root in roots if hasattr(root, "__name__") and root.min == 1}
 
 
-def state_error(what: str, where: str) -> CompileError:
-    """The refusal of a model that changes a buffer, a parameter or an input."""
-    hint = "A package has no state: return the new value instead."
-    if what.startswith("input"):
-        hint = "Work on a copy: x = x.clone() before the change, or the operator without the trailing underscore."
-    elif re.search(r"running_|num_batches", what):
-        hint = "This is a norm in training mode: call model.eval() before compiling it."
-    return CompileError(f"the model changes its {what}", details=[where] if where else [], hint=hint)
+def replaced_error(name: str) -> CompileError:
+    """The refusal of a model that puts a tensor of another kind in the place of a buffer."""
+    return CompileError(
+        f"the model replaces its buffer '{name}' by a tensor of another shape or dtype",
+        hint="State has one shape: register the buffer at its full size, and write to a part of it.",
+    )
 
 
 def user_name(name: str) -> str:
     """A parameter's name in the user's model."""
     return name.removeprefix(f"{ROOT}.")
-
-
-def _memory_key(tensor: torch.Tensor) -> object:
-    """Equal for tensors of the same memory, shape and dtype; empty tensors have no memory to share."""
-    if tensor.numel() == 0:
-        return id(tensor)
-    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 def _flat_name(name: str, taken: Mapping[str, object]) -> str:
@@ -253,7 +286,7 @@ def _flat_name(name: str, taken: Mapping[str, object]) -> str:
 
 def _remove_dead(graph: fx.Graph) -> None:
     for node in reversed(list(graph.nodes)):
-        if not node.users and node.op in ("call_function", "get_attr"):
+        if not node.users and node.op in ("call_function", "get_attr") and not node.meta.get(KEPT):
             graph.erase_node(node)
 
 
@@ -265,35 +298,6 @@ def _order_inputs(graph: fx.Graph) -> None:
             first = first.next
         else:
             first.prepend(node)
-
-
-def _check_sizes(graph: ModelGraph) -> None:
-    """Refuses sizes that depend on the values of tensors: they are known only while the package runs."""
-    known = {s.symbol for s in graph.symbols}
-    bad: dict[str, None] = {}
-    for node in graph.module.graph.nodes:
-        for size in _sizes(node.meta.get("val")):
-            if size.free_symbols - known:
-                bad.setdefault(place_of(node) or node.name)
-                known |= size.free_symbols
-    if bad:
-        raise CompileError(
-            "the size of a tensor depends on the values of another",
-            details=list(bad),
-            hint="Operators such as nonzero, unique and boolean indexing have no fixed output size; use torch.where.",
-        )
-
-
-def _sizes(value: object) -> Iterator[sympy.Expr]:
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        yield value.node.expr
-    elif isinstance(value, torch.Tensor):
-        for size in value.shape:
-            if isinstance(size, torch.SymInt):
-                yield size.node.expr
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _sizes(part)
 
 
 def check_tensor(tensor: torch.Tensor, what: str) -> None:

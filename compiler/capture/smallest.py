@@ -18,6 +18,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ...runtime.errors import CompileError
+from .computed import is_definer
 from .graph import ModelGraph, SizeSymbol
 from .source_lines import place_of
 
@@ -56,9 +57,10 @@ def _from_two(symbol: SizeSymbol) -> SizeSymbol:
 def _first_wrong(graph: ModelGraph, sizes: Sizes) -> fx.Node | None:
     """The first node whose operator, on the shapes that its arguments have for these sizes, fails or gives others."""
     known: dict[str, bool] = {}
+    sizes = {**{c.symbol: min(max(c.min, 2), c.max) for c in graph.computed}, **sizes}
     with FakeTensorMode(allow_non_fake_inputs=True):
         for node in graph.module.graph.nodes:
-            if not isinstance(node.target, OpOverload) or not _has_tensor(node):
+            if not isinstance(node.target, OpOverload) or not _has_tensor(node) or is_definer(node):
                 continue
             expected = _shapes(node.meta.get("val"), sizes)
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: _concrete(n.meta.get("val"), sizes))
@@ -106,7 +108,9 @@ def _concrete(value: Any, sizes: Sizes) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(_concrete(v, sizes) for v in value)
     if isinstance(value, torch.SymInt):
-        return _number(value, sizes)
+        return _number(value, sizes) if value.node.expr.free_symbols <= sizes.keys() else 1
+    if isinstance(value, (torch.SymFloat, torch.SymBool)):  # a number of a tensor: any will do
+        return 1.0 if isinstance(value, torch.SymFloat) else True
     return value
 
 

@@ -88,7 +88,7 @@ def leaf_names(tree: Any, base: str) -> Iterator[str]:
 
 
 def _leaf_paths(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    if tree == LEAF:
+    if tree == LEAF or "scalar" in tree:
         yield path
         return
     for name, child in tree_children(tree):

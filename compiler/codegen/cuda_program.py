@@ -85,6 +85,10 @@ class CudaEntryView:
     zero_bytes: str  # "" when no kernel counts
     failures: tuple[str, ...]  # C++ string literals; empty when no kernel can fail
 
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        return self.symbols
+
 
 @dataclass(frozen=True)
 class KernelView:
@@ -118,6 +122,7 @@ def render_cuda_program(
     target: str,
     weights: Mapping[Buffer, int],
     device_weights: tuple[int, int],
+    n_state: int = 0,
 ) -> str:
     """The text of the host program.
 
@@ -130,7 +135,7 @@ def render_cuda_program(
     _, offsets = pack_images(kernels)
     rows = [_kernel_view(k, offset, launched[k.symbol]) for k, offset in zip(kernels, offsets, strict=True)]
     template = environment("host").get_template("cuda_program.cpp.j2")
-    return template.render(target=target, entries=views, kernels=rows, weights=device_weights)
+    return template.render(target=target, entries=views, kernels=rows, weights=device_weights, n_state=n_state)
 
 
 def cuda_entry_view(
@@ -180,10 +185,11 @@ def _kernel_view(kernel: CompiledKernel, offset: int, launch: Launch) -> KernelV
 def _pointers(entry: CudaEntrySource) -> tuple[PointerView, ...]:
     """Addresses of the buffers that launches name."""
     program = entry.schedule.program
-    used = {a.buffer for launch in entry.launches for a in launch.args if isinstance(a, BufferArg)}
+    used = {a.buffer.root for launch in entry.launches for a in launch.args if isinstance(a, BufferArg)}
     if any(isinstance(a, WorkArg) for launch in entry.launches for a in launch.args):
         used |= {t.buffer for t in entry.schedule.memory.lifetimes if t.buffer.kind == WORK}
     rows = [(b, "const uint8_t *", f"call->inputs[{i}]") for i, b in enumerate(program.inputs)]
+    rows += [(b, "uint8_t *", f"call->state[{b.slot}]") for b in program.state]
     rows += [(b, "uint8_t *", f"call->outputs[{i}]") for i, b in enumerate(program.outputs)]
     for i, t in enumerate(entry.schedule.memory.lifetimes):
         rows.append((t.buffer, "uint8_t *", f"(call->arena + call->offsets[{i}])"))
@@ -191,6 +197,7 @@ def _pointers(entry: CudaEntrySource) -> tuple[PointerView, ...]:
 
 
 def _name(buffer: Buffer) -> str:
+    buffer = buffer.root
     if buffer.kind == WORK:
         return WORK
     return f"{buffer.kind}_{''.join(ch if ch.isalnum() else '_' for ch in buffer.name)}"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..build.targets import Target
 from ..capture.graph import ModelGraph
-from ..ir.index import Size
+from ..capture.state import state_of
 from ..ir.nodes import AnyNode
-from ..lower.shapes import Sizes
+from ..lower.shapes import sizes_of
 from ..schedule import Schedule
 from ..tune.choices import COST_MODEL, NO_CHOICES, Choice, Choices
 from ..tune.keys import kernel_key
@@ -61,7 +61,8 @@ def generate(
         own = rendered[target.name]
         views = [entry_view(entry, i, weights.offsets) for i, entry in enumerate(own.entries)]
         micro, units = render_micro_kernels(target.isa), unit_count(own.kernels)
-        sources[target.name] = render_sources(views, own.kernels, target.name, micro, units)
+        n_state = len(state_of(graphs))
+        sources[target.name] = render_sources(views, own.kernels, target.name, micro, units, n_state)
     first = rendered[targets[0].name]
     return Generated(sources, first.kernels, tuple(tuple(c.kernel.symbol for c in e.calls) for e in first.entries))
 
@@ -81,9 +82,9 @@ def _render(graphs: Sequence[ModelGraph], schedules: Sequence[Schedule], target:
 
     pool, entries = KernelPool(), []
     for graph, schedule in zip(graphs, schedules, strict=True):
-        sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
-        inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs)
-        outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs)
+        sizes = sizes_of(graph)
+        inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs[: graph.n_arguments])
+        outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs[: graph.n_results])
         entries.append(EntrySource(schedule, calls_of(schedule, pool, choose), inputs, outputs))
     return Rendered(pool.kernels(), tuple(entries))
 

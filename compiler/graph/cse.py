@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..capture.computed import free_symbols, is_definer
 from .node import Node
 from .work import Work, merged_origins
 
@@ -18,12 +19,13 @@ def common_subexpressions(work: Work) -> dict[str, int]:
        z = add(a, b)
 
     Needs nothing (NORMAL finds more); establishes UNIQUE: no two nodes with equal operator and arguments. Numbers are
-    compared with their type and sign (1 is not 1.0, 0.0 is not -0.0). Random operators are kept apart.
+    compared with their type and sign (1 is not 1.0, 0.0 is not -0.0). Random operators are kept apart,
+    and so are those that find a size.
     """
     seen: dict[Any, Node] = {}
     count = 0
     for node in work.nodes():
-        if node.op not in ("call_function", "get_attr") or _is_random(node):
+        if node.op not in ("call_function", "get_attr") or _is_random(node) or _finds_size(node):
             continue
         key = (node.op, node.target, _key(node.args), _key(node.kwargs))
         first = seen.setdefault(key, node)
@@ -37,6 +39,11 @@ def common_subexpressions(work: Work) -> dict[str, int]:
 
 def _is_random(node: Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and _RANDOM in node.target.tags
+
+
+def _finds_size(node: Node) -> bool:
+    """Two that find the same size find it under two names."""
+    return is_definer(node) and bool(free_symbols(node.meta.get("val")))
 
 
 def _key(value: Any) -> Any:

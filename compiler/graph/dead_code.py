@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..capture.computed import KEPT
 from .work import Work
 
 
@@ -13,7 +14,7 @@ def dead_code(work: Work) -> dict[str, int]:
     """
     count = 0
     for node in work.nodes(backwards=True):
-        if node.op in ("call_function", "get_attr") and not node.users:
+        if node.op in ("call_function", "get_attr") and not node.users and not node.meta.get(KEPT):
             work.graph.erase_node(node)
             count += 1
     used = {str(node.target) for node in work.graph.nodes if node.op == "get_attr"}

@@ -40,8 +40,12 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     lead, rest = list(x.shape[:first]), list(x.shape[first + rank :])
     flat = x.reshape([*lead, mask.numel(), *rest])
     chosen = mask.reshape([-1])
-    if values.dim() == len(lead) + 1 + len(rest) and values.shape[first] != 1:
-        values = values.index_select(first, _ranks(chosen).clamp_max(values.shape[first] - 1))
+    count = values.shape[first] if values.dim() == len(lead) + 1 + len(rest) else 1
+    if not isinstance(count, int):  # found by the run, perhaps 0: then nothing is chosen, but something is read
+        values = torch.cat([values, values.new_zeros([*values.shape[:first], 1, *values.shape[first + 1 :]])], first)
+        values = values.index_select(first, _ranks(chosen).clamp_max(count))
+    elif count != 1:
+        values = values.index_select(first, _ranks(chosen).clamp_max(count - 1))
     column = chosen.reshape([-1, *[1] * len(rest)])
     new = values.to(x.dtype) + flat if accumulate else values.to(x.dtype).expand(flat.shape)
     return torch.where(column, new, flat).reshape(x.shape)

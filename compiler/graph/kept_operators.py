@@ -36,6 +36,11 @@ scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce 
 sort argsort topk kthvalue median nanmedian mode
 """
 
+_DATA_SIZES = """
+nonzero argwhere nonzero_numpy aten.where.default masked_select _unique2 unique_consecutive unique_dim
+unique_dim_consecutive bincount aten.repeat_interleave.Tensor aten.repeat_interleave.self_Tensor item
+_local_scalar_dense
+"""
 _RANDOM = "rand rand_like randn randn_like randint randint_like normal bernoulli multinomial"
 _STRIDED = "as_strided as_strided_copy as_strided_scatter"
 _WINDOWS = """
@@ -60,6 +65,19 @@ special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_pol
 #: operators by name without overload
 KEPT = frozenset(
     " ".join(
-        (_POINTWISE, _VIEWS, _CREATION, _REDUCTIONS, _WHOLE, _ORDERED, _RANDOM, _STRIDED, _WINDOWS, _LINALG, _SPECIAL)
+        (
+            _POINTWISE,
+            _VIEWS,
+            _CREATION,
+            _REDUCTIONS,
+            _WHOLE,
+            _ORDERED,
+            _DATA_SIZES,
+            _RANDOM,
+            _STRIDED,
+            _WINDOWS,
+            _LINALG,
+            _SPECIAL,
+        )
     ).split()
 )

@@ -18,6 +18,7 @@ import torch.fx
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 from ...runtime.errors import CompileError
+from ..capture.computed import KEPT, free_symbols, is_definer, raw
 from .node import Node
 from .sizes import Size, SymbolRange, expr
 
@@ -114,7 +115,7 @@ class Work:
         pending = [node]
         while pending:
             n = pending.pop()
-            if is_erased(n) or n.users or n.op not in ("call_function", "get_attr"):
+            if is_erased(n) or n.users or n.op not in ("call_function", "get_attr") or n.meta.get(KEPT):
                 continue
             pending.extend(n.all_input_nodes)
             self.graph.erase_node(n)
@@ -187,13 +188,26 @@ class Work:
 
     def _symbol_node(self, symbol: sympy.Symbol) -> Node:
         if symbol not in self.ranges:
-            raise UnknownSize(symbol)
+            return self._computed_node(symbol)
         source = self.ranges[symbol]
         placeholder = [n for n in self.graph.nodes if n.op == "placeholder"][source.input]
         node = self._arithmetic(aten.sym_size.int, placeholder, source.dim)
         if source.offset:
             node = self._arithmetic(operator.sub, node, source.offset)
         return node if source.scale == 1 else self._arithmetic(operator.floordiv, node, source.scale)
+
+    def _computed_node(self, symbol: sympy.Symbol) -> Node:
+        """The number of a size that the graph finds: the operator's own result, or a size of it."""
+        for node in self.graph.nodes:
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymInt) and raw(value) == symbol and is_definer(node):
+                return node
+            if not isinstance(value, torch.Tensor) or symbol not in free_symbols(value):
+                continue
+            for d, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and raw(size) == symbol:
+                    return self._arithmetic(aten.sym_size.int, node, d)
+        raise UnknownSize(symbol)
 
     def _fold_sizes(self, function: Any, operands: Sequence[Any]) -> Node:
         total = operands[0]
@@ -203,8 +217,14 @@ class Work:
 
     def _arithmetic(self, function: Any, *operands: Any) -> Node:
         """A size computation behind the placeholders and all earlier ones, so that every node may use it."""
+        late = [n for n in operands if isinstance(n, Node) and (n.op != "placeholder" and not n.meta.get("mycc_size"))]
+        late += [n for n in operands if isinstance(n, Node) and n.meta.get("mycc_late")]
         anchor = next(n for n in self.graph.nodes if n.op != "placeholder" and not n.meta.get("mycc_size"))
-        with self.graph.inserting_before(anchor):
+        with (
+            self.graph.inserting_after(max(late, key=lambda n: n._sort_key))
+            if late
+            else self.graph.inserting_before(anchor)
+        ):
             node: Any = self.graph.call_function(function, tuple(operands))
         values = torch.fx.node.map_arg(operands, lambda n: n.meta["val"])
         if function is aten.sym_size.int:
@@ -212,6 +232,7 @@ class Work:
         else:
             node.meta["val"] = function(*values)
         node.meta["mycc_size"] = True
+        node.meta["mycc_late"] = bool(late)  # of a size that the graph finds: it stands behind what finds it
         return node
 
 

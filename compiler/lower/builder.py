@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -11,8 +11,8 @@ import torch
 from ..build.targets import Family
 from ..ir.dtypes import DTYPES, from_torch
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, cast
-from ..ir.index import ONE, ZERO, Index, Var, as_index, of, product
-from ..ir.nodes import AnyNode, Buffer, Fold, Map, Origin, Reduce, Store
+from ..ir.index import ONE, ZERO, Index, Size, Var, as_index, of, product
+from ..ir.nodes import AnyNode, Buffer, Define, Fold, Map, Origin, Reduce, Store
 from ..tune.choices import NO_CHOICES, Choices
 from .constants import Constant, Dense, Layout
 from .shapes import Sizes
@@ -37,6 +37,12 @@ class Builder:
     packed: dict[str, Layout] = field(default_factory=dict)
     winograd: WinogradChoice = "f23"
     choices: Choices = NO_CHOICES
+    #: sizes that the run finds, in the order in which it does; `places` says for a message where the model asks for one
+    defines: list[Define] = field(default_factory=list)
+    places: Mapping[str, str] = field(default_factory=dict)
+    #: operators that may write into the memory of their first operand
+    updates: dict[torch.fx.Node, None] = field(default_factory=dict)
+    _latest: dict[Buffer, Buffer] = field(default_factory=dict)
     #: buffers that are a tensor with zeros around it: both, and how many zeros are in front of each dimension
     _padded: dict[Buffer, tuple[Tensor, Tensor, tuple[int, ...]]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
@@ -63,6 +69,17 @@ class Builder:
         buffer = Buffer(self.fresh(self.hint), dtype, product(shape), "temp")
         return Tensor(shape, dtype, Strided(buffer, dense_strides(shape, order)))
 
+    def latest(self, root: Buffer) -> Buffer:
+        """The last value in memory that is written in place."""
+        return self._latest.get(root, root)
+
+    def later(self, buffer: Buffer) -> Buffer:
+        """The next value in that memory: what no node writes is as in the one before."""
+        root = buffer.root
+        made = Buffer(self.fresh(root.name), root.dtype, root.size, root.kind, root.slot, root)
+        self._latest[root] = made
+        return made
+
     def constant(self, target: str, tensor: torch.Tensor, layout: Layout | None = None) -> Buffer:
         key = Constant(target, tensor, layout or Dense())
         if key not in self.constants:
@@ -70,6 +87,21 @@ class Builder:
                 self.fresh("w_" + target.replace(".", "_")), from_torch(tensor.dtype), as_index(key.elements), "const"
             )
         return self.constants[key]
+
+    # sizes that the run finds --------------------------------------------------------------------------------------
+    def finds(self, value: int | torch.SymInt) -> Size | None:
+        """The size symbol that `value` is and that the run has yet to find; None for any other size."""
+        size = self.sizes.own(value)
+        return None if size is None or size.name not in self.places else size
+
+    def define(self, value: int | torch.SymInt, t: Tensor) -> Index:
+        """The size `value`, which the host reads from a tensor of one element where no node before has found it."""
+        size = self.finds(value)
+        if size is not None and all(d.size != size for d in self.defines):
+            line = self.realize(self.map((), "i64", t.at) if t.dtype != "i64" or not is_dense(t) else t)
+            assert line.strided is not None
+            self.defines.append(Define(size, line.strided.buffer, len(self.nodes), self.places[size.name]))
+        return self.sizes.index(value)
 
     # nodes -----------------------------------------------------------------------------------------------------------
     def add(self, node: AnyNode) -> None:
@@ -219,6 +251,8 @@ def quotient(a: Expr, b: Expr) -> Expr:
 
 
 def number(value: float | int | bool, dtype: str) -> Expr:
+    if isinstance(value, Tensor):
+        value = float(value)  # refuses it
     return cast(
         Const(value, "f64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "i64"), dtype
     )

@@ -12,7 +12,7 @@ from ..ir.dtypes import from_torch
 from ..ir.index import ZERO, Index
 from .builder import Builder
 from .constants import Layout
-from .tensor import Shape
+from .tensor import Shape, Tensor
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,14 @@ class Context:
 
     def result_shape(self, index: int | None = None) -> Shape:
         return self.builder.sizes.shape(self._val(index).shape)
+
+    def value(self, index: int | None = None) -> torch.Tensor:
+        """The fake tensor of the node's result: its sizes are those of the capture."""
+        return self._val(index)
+
+    def define(self, size: int | torch.SymInt, count: Tensor) -> Index:
+        """A size of the result that the run finds in `count`, a tensor of one element."""
+        return self.builder.define(size, count)
 
     def _val(self, index: int | None) -> torch.Tensor:
         val = self.node.meta["val"]

@@ -13,6 +13,8 @@ from .tensor import Tensor
 
 
 def filled(shape: tuple[Index, ...], dtype: str, value: Any) -> Tensor:
+    if isinstance(value, Tensor):  # a number that the run finds
+        return Tensor(shape, dtype, make=lambda _: cast(value.at([]), dtype))
     element = size_value(value, dtype) if isinstance(value, Index) else number(value, dtype)
     return Tensor(shape, dtype, make=lambda _: element)
 

@@ -5,8 +5,8 @@ All operators without a lowering are collected and reported at once, with shapes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,18 +14,21 @@ import torch.fx
 
 from ...runtime.errors import CompileError
 from ..build.targets import Family
+from ..capture.computed import KEPT, is_definer
 from ..capture.graph import ModelGraph
 from ..capture.source_lines import origin as source_origin
+from ..graph.updates import updates_of
 from ..ir.dtypes import from_torch
-from ..ir.index import Size, product
-from ..ir.nodes import Buffer, Origin, Program
+from ..ir.index import product
+from ..ir.nodes import Buffer, Check, Origin, Program
 from ..tune.choices import NO_CHOICES, Choices
 from . import (  # noqa: F401
     attention,
     conv,
     create,
-    gather,
+    data_sizes,
     fourier,
+    gather,
     layout,
     linalg,
     matmul,
@@ -45,10 +48,12 @@ from . import (  # noqa: F401
 from .builder import Builder, WinogradChoice
 from .constants import Constant, Layout
 from .context import Context
+from .in_place import keep_old_values
 from .outputs import bind_outputs
 from .registry import REGISTRY
-from .shapes import Sizes
-from .tensor import Strided, Tensor, dense_strides
+from .scalars import computed_number
+from .shapes import sizes_of
+from .tensor import Strided, Tensor, dense_strides, is_dense
 
 #: what the graph computes about sizes: read from the nodes' own values
 SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat, int, bool, float)
@@ -56,10 +61,12 @@ SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat, int, bool, float)
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program of the loop IR and the constants that its const buffers stand for."""
+    """A program of the loop IR, the constants that its const buffers stand for, and where the values of the graph's
+    nodes lie, by name: those that have memory of their own."""
 
     program: Program
     constants: dict[Constant, Buffer]
+    places: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from ..ir.printer import print_program
@@ -88,21 +95,77 @@ def lower(
             details=missing,
             hint="Rewrite these lines with operators that mycc knows (docs/architecture.md lists the families).",
         )
-    sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
-    builder = Builder(sizes, family, winograd=winograd, choices=choices)
+    if family == "cuda":
+        _refuse_computed(graph)
+    builder = Builder(sizes_of(graph), family, winograd=winograd, choices=choices)
+    builder.places = {c.name: c.where for c in graph.computed}
     builder.packed.update(layout.shared_layouts([graph], family)[0] if layouts is None else layouts)
     values: dict[torch.fx.Node, Any] = {}
-    inputs: list[Buffer] = []
-    for node in graph.module.graph.nodes:
-        if node.op == "placeholder":
-            values[node] = _input(builder, node, inputs)
-        elif node.op == "call_function":
+    inputs = _inputs(builder, graph, values)
+    results = _lower_nodes(builder, graph, values)
+    targets = [(inputs[c.input], results[c.output]) for c in graph.in_place if c.output is not None]
+    outputs = bind_outputs(builder, results[: graph.n_results], targets)
+    program = Program(
+        graph.name,
+        tuple(inputs[: graph.n_arguments]),
+        outputs,
+        tuple(s.name for s in graph.symbols),
+        tuple(builder.nodes),
+        tuple(builder.defines),
+        _checks(builder, graph),
+        state=tuple(inputs[graph.n_arguments :]),
+    )
+    return Lowered(program, builder.constants, _places(values, results, outputs))
+
+
+def _places(
+    values: Mapping[torch.fx.Node, Any], results: Sequence[Tensor], outputs: Sequence[Buffer]
+) -> dict[str, Tensor]:
+    """The nodes' tensors that lie in memory; a temporary that became an output is said to lie there."""
+    became = {
+        t.strided.buffer: out for t, out in zip(reversed(results[: len(outputs)]), reversed(outputs), strict=True)
+        if t.strided is not None and t.strided.buffer.kind == "temp" and is_dense(t)
+    }  # fmt: skip
+    found: dict[str, Tensor] = {}
+    for node, value in values.items():
+        if isinstance(value, Tensor) and value.strided is not None:
+            buffer = became.get(value.strided.buffer, value.strided.buffer)
+            found[node.name] = replace(value, strided=replace(value.strided, buffer=buffer))
+    return found
+
+
+def _refuse_computed(graph: ModelGraph) -> None:
+    if graph.computed:
+        raise CompileError(
+            "a size depends on the values of a tensor: packages for GPUs cannot hold that",
+            details=[c.where for c in graph.computed],
+            hint="Compile for the CPU (--target cpu), or use operators of a fixed size such as torch.where.",
+        )
+
+
+def _checks(builder: Builder, graph: ModelGraph) -> tuple[Check, ...]:
+    """What the model asks of the sizes that the run finds."""
+    order = {d.size.name: i + 1 for i, d in enumerate(builder.defines)}
+    checks = []
+    for check in graph.checks:
+        a, b = builder.sizes.index(check.a), builder.sizes.index(check.b)
+        defined = max((order.get(size.name, 0) for size in a.sizes() | b.sizes()), default=0)
+        checks.append(Check(check.op, a, b, defined, f"{check.where}: {check} does not hold"))
+    return tuple(checks)
+
+
+def _lower_nodes(builder: Builder, graph: ModelGraph, values: dict[torch.fx.Node, Any]) -> list[Tensor]:
+    """The values of the graph's outputs, given those of its placeholders."""
+    nodes = list(graph.module.graph.nodes)
+    builder.updates |= updates_of(graph, nodes)
+    for node in nodes:
+        if node in builder.updates:
+            keep_old_values(builder, node, values)
+        if node.op == "call_function":
             values[node] = _lower_node(builder, node, values, graph.constants)
         elif node.op == "output":
-            flat = list(node.args[0])
-            outputs = bind_outputs(builder, [_operand(builder, n, values, graph.constants) for n in flat])
-    program = Program(graph.name, tuple(inputs), outputs, tuple(s.name for s in graph.symbols), tuple(builder.nodes))
-    return Lowered(program, builder.constants)
+            return [_operand(builder, n, values, graph.constants) for n in node.args[0]]
+    raise ValueError("a graph without an output")
 
 
 def unsupported(graph: ModelGraph) -> list[str]:
@@ -112,7 +175,7 @@ def unsupported(graph: ModelGraph) -> list[str]:
         if node.op != "call_function":
             continue
         if isinstance(node.target, torch._ops.OpOverload):
-            wanted = node.users and not isinstance(node.meta.get("val"), SYMBOLIC)
+            wanted = node.users and (not isinstance(node.meta.get("val"), SYMBOLIC) or is_definer(node))
             if wanted and REGISTRY.find(str(node.target)) is None:
                 lines.append(f"{_describe(node)}   {_place(node)}")
         elif _is_tensor_function(node):
@@ -151,12 +214,20 @@ def _place(node: torch.fx.Node) -> str:
     return f"{where.file}:{where.line}  {where.text}".rstrip()
 
 
-def _input(builder: Builder, node: torch.fx.Node, inputs: list[Buffer]) -> Tensor:
-    val = node.meta["val"]
-    shape = builder.sizes.shape(val.shape)
-    buffer = Buffer(builder.fresh(node.name), from_torch(val.dtype), product(shape), "input", len(inputs))
-    inputs.append(buffer)
-    return Tensor(shape, buffer.dtype, Strided(buffer, dense_strides(shape)))
+def _inputs(builder: Builder, graph: ModelGraph, values: dict[torch.fx.Node, Any]) -> list[Buffer]:
+    """A buffer for every input, the caller's and the state's; enters the values of the placeholders."""
+    changed = {change.input: change for change in graph.in_place}
+    found: list[Buffer] = []
+    for i, node in enumerate(graph.module.graph.find_nodes(op="placeholder")):
+        change, val = changed.get(i), node.meta["val"]
+        kind, slot = "input", i
+        if change is not None:
+            kind, slot = ("inout", i) if change.initial is None else ("state", change.slot)
+        shape = builder.sizes.shape(val.shape)
+        buffer = Buffer(builder.fresh(node.name), from_torch(val.dtype), product(shape), kind, slot)
+        found.append(buffer)
+        values[node] = Tensor(shape, buffer.dtype, Strided(buffer, dense_strides(shape)))
+    return found
 
 
 def _lower_node(
@@ -166,9 +237,10 @@ def _lower_node(
 
     if node.target is operator.getitem:
         return values[node.args[0]][node.args[1]]  # type: ignore[index]
-    if not isinstance(node.target, torch._ops.OpOverload) or isinstance(node.meta.get("val"), SYMBOLIC):
-        return _symbolic(builder, node)
-    if not node.users:
+    symbolic = isinstance(node.meta.get("val"), SYMBOLIC) and not is_definer(node)
+    if not isinstance(node.target, torch._ops.OpOverload) or symbolic:
+        return _symbolic(builder, node, values)
+    if not node.users and not node.meta.get(KEPT):
         return None
     function = REGISTRY.find(str(node.target))
     assert function is not None, node.target
@@ -197,19 +269,27 @@ def _typed(builder: Builder, result: Any, val: Any) -> Any:
     return result if result.dtype == dtype else builder.map(result.shape, dtype, result.at)
 
 
-def _symbolic(builder: Builder, node: torch.fx.Node) -> Any:
-    """Size arithmetic in the graph: the value is what torch recorded."""
+def _symbolic(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
+    """Size arithmetic in the graph: the value is what torch recorded; with numbers that the run finds, a number."""
     val = node.meta.get("val")
+    if any(isinstance(values.get(n), Tensor) for n in _numbers(node)):
+        return computed_number(builder, node, [_operand(builder, a, values, {}) for a in node.args])
     if isinstance(val, torch.SymInt):
         return builder.sizes.index(val)
     return val
+
+
+def _numbers(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The operands of a node that are numbers, not tensors."""
+    symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    return [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), symbolic)]
 
 
 def _operand(builder: Builder, arg: Any, values: dict[torch.fx.Node, Any], constants: dict[str, torch.Tensor]) -> Any:
     if isinstance(arg, torch.fx.Node):
         if arg.op == "get_attr":
             return _constant(builder, str(arg.target), constants[str(arg.target)])
-        if isinstance(arg.meta.get("val"), torch.SymInt):
+        if isinstance(arg.meta.get("val"), torch.SymInt) and not isinstance(values.get(arg), Tensor):
             return builder.sizes.index(arg.meta["val"])
         return values[arg]
     if isinstance(arg, (list, tuple)):

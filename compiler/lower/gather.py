@@ -75,10 +75,12 @@ def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor
 
 @row("aten.index.Tensor")
 def index_tensor(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    from .data_sizes import mask_indices
+
+    if any(t is not None and t.dtype in ("bool", "u8") for t in indices):
+        indices = mask_indices(ctx, indices)
     used = [d for d, t in enumerate(indices) if t is not None]
     tensors = [t for t in indices if t is not None]
-    if any(t.dtype == "bool" for t in tensors):
-        raise ctx.refuse("indexing with a boolean mask gives a size that depends on the data")
     rank = max(t.rank for t in tensors)
     adjacent = used == list(range(used[0], used[-1] + 1))
     start = used[0] if adjacent else 0

@@ -23,11 +23,18 @@ from ..ir.nodes import (
     Store,
 )
 from .builder import Builder
+from .in_place import settled, store_over
 from .tensor import Tensor, is_dense
 
 
-def bind_outputs(builder: Builder, tensors: Sequence[Tensor]) -> tuple[Buffer, ...]:
-    """Makes every output a buffer of its own, row-major; returns them in order."""
+def bind_outputs(
+    builder: Builder, tensors: Sequence[Tensor], targets: Sequence[tuple[Buffer, Tensor]] = ()
+) -> tuple[Buffer, ...]:
+    """Makes every output a buffer of its own, row-major; returns them in order.
+
+    targets: memory and its value after the call, stored there when the outputs are done.
+    """
+    targets = settled(builder, targets)
     outputs: list[Buffer] = []
     renamed: dict[Buffer, Buffer] = {}
     for slot, t in enumerate(tensors):
@@ -42,7 +49,10 @@ def bind_outputs(builder: Builder, tensors: Sequence[Tensor]) -> tuple[Buffer, .
             assert copy.strided is not None
             renamed[copy.strided.buffer] = target
         outputs.append(target)
+    for root, t in targets:
+        store_over(builder, root, t)
     builder.nodes[:] = [rename_buffers(n, renamed) for n in builder.nodes]
+    builder.defines[:] = [replace(d, buffer=renamed.get(d.buffer, d.buffer)) for d in builder.defines]
     return tuple(outputs)
 
 

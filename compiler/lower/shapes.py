@@ -8,7 +8,16 @@ import sympy
 import torch
 
 from ...runtime.errors import CompileError
+from ..capture.computed import NO_BOUND, raw
+from ..capture.graph import ModelGraph
 from ..ir.index import Index, Size, as_index, maximum, minimum, of
+
+
+def sizes_of(graph: ModelGraph) -> Sizes:
+    """The size symbols of an entry point: those of its inputs, and those that its run finds."""
+    known = {s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols}
+    found = {c.symbol: Size(c.name, c.min, None if c.max == NO_BOUND else c.max) for c in graph.computed}
+    return Sizes({**known, **found})
 
 
 class Sizes:
@@ -28,6 +37,10 @@ class Sizes:
         if expr not in self._known:
             self._known[expr] = self._convert(expr)
         return self._known[expr]
+
+    def own(self, value: int | torch.SymInt) -> Size | None:
+        """The symbol that a size is by itself, as it was traced; None when it is none or a formula."""
+        return self.symbols.get(raw(value)) if isinstance(value, torch.SymInt) else None
 
     def shape(self, values: Sequence[int | torch.SymInt]) -> tuple[Index, ...]:
         return tuple(self.index(v) for v in values)

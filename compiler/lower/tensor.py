@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...runtime.errors import CompileError
 from ..ir.expr import Expr, Load
 from ..ir.index import ONE, ZERO, Index, as_index, product
 from ..ir.nodes import Buffer
@@ -36,6 +37,11 @@ class Tensor:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    def __float__(self) -> float:
+        raise CompileError("a number that the run finds is an argument that has to be known when it is compiled")
+
+    __int__ = __float__  # type: ignore[assignment]
 
     def at(self, indices: Sequence[Index]) -> Expr:
         """The expression of element `indices`."""

@@ -16,6 +16,7 @@ from ..build.linux import machine
 from ..build.runtime_library import runtime_library
 from ..build.targets import Family, Target, target_folder
 from ..capture.graph import ModelGraph, dtype_name
+from ..capture.state import state_of
 from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
@@ -116,7 +117,14 @@ def _run_torch(entry: EntryPoint) -> Callable[[list[torch.Tensor]], list[torch.T
     """The entry point on torch tensors; one without inputs gives numpy arrays, which become tensors here."""
     import torch
 
-    return lambda inputs: [torch.as_tensor(y) for y in entry.run_flat(inputs)]
+    def as_torch(value: Any) -> torch.Tensor:
+        if isinstance(value, torch.Tensor):
+            return value
+        if getattr(value, "dtype", None) == "bfloat16":
+            return torch.from_numpy(value.view("int16")).view(torch.bfloat16)
+        return torch.as_tensor(value) if hasattr(value, "__array__") else torch.from_dlpack(value)
+
+    return lambda inputs: [as_torch(y) for y in entry.run_whole(inputs)]
 
 
 def assemble(
@@ -140,6 +148,7 @@ def assemble(
     contents = PackageContents(
         name=request.name,
         entry_points=rows,
+        state=_state_rows(captured, weights),
         weights=weights.tensors,
         libraries={name: b.library for name, b in built.items()},
         targets=request.options.targets,
@@ -192,17 +201,19 @@ def _sources(generated: Generated) -> dict[str, str]:
 
 def entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -> dict[str, Any]:
     """The manifest's row of an entry point."""
-    names = {s.symbol: s.name for s in graph.symbols}
+    names = {s.symbol: s.name for s in (*graph.symbols, *graph.computed)}
     memory = schedule.memory
     return {
         "name": graph.name,
-        "inputs": [_port(spec, names) for spec in graph.inputs],
-        "outputs": [_port(spec, names) for spec in graph.outputs],
+        "inputs": [_port(spec, names) for spec in graph.inputs[: graph.n_arguments]],
+        "outputs": [_port(spec, names) for spec in graph.outputs[: graph.n_results]],
         "symbols": [
             {name: getattr(s, name) for name in ("name", "min", "max", "input", "dim", "scale", "offset")}
             for s in graph.symbols
         ],
         **({"variant_of": graph.variant_of, "fixed": dict(graph.fixed)} if graph.variant_of else {}),
+        **_in_place_rows(graph),
+        "computed": [{"name": c.name, "min": c.min, "max": c.max, "where": c.where} for c in graph.computed],
         "in_tree": graph.in_tree,
         "out_tree": graph.out_tree,
         "kernels": kernel_rows(schedule, symbols),
@@ -217,6 +228,27 @@ def entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -
             "dynamic": memory.offsets is None,
         },
     }
+
+
+def _in_place_rows(graph: ModelGraph) -> dict[str, Any]:
+    """What a call reads and changes beside its results: tensors of the state by number, inputs by position."""
+    state = [change for change in graph.in_place if change.initial is not None]
+    rows = {
+        "state": [change.slot for change in state],
+        "changes": [change.slot for change in state if change.output is not None],
+        "writes": [change.input for change in graph.in_place if change.initial is None],
+    }
+    return {name: row for name, row in rows.items() if row}
+
+
+def _state_rows(captured: Sequence[ModelGraph], weights: Weights) -> list[dict[str, Any]]:
+    """The tensors of the state; `offset` of the first value in the data of the weights, without one it is zero."""
+    rows = []
+    for change, offset in zip(state_of(captured), weights.state, strict=True):
+        assert change.initial is not None
+        row = {"name": change.name, "dtype": dtype_name(change.initial.dtype), "shape": list(change.initial.shape)}
+        rows.append(row | ({} if offset is None else {"offset": offset}))
+    return rows
 
 
 def _port(spec: Any, names: Mapping[sympy.Symbol, str]) -> dict[str, Any]:

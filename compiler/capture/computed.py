@@ -1,0 +1,220 @@
+"""Sizes and numbers that depend on the values of tensors: found while the package runs.
+
+i = nonzero(x)            u0 = size(i, 0): a size that the run finds, 0..numel(x)
+k = n.item()              u1 = a number of a tensor; a size where the model says that it is one
+torch._check(k <= 5)      u1 in 0..5: a range; relations between sizes become checks
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from ...runtime.errors import CompileError
+from .source_lines import place_of
+
+__all__ = [
+    "KEPT", "ComputedSize", "SizeCheck", "checks_of", "computed_sizes", "free_symbols", "is_definer", "keep_definers",
+    "raw", "scalar_tensor", "size_checks",
+]  # fmt: skip
+
+NO_BOUND = 2**63 - 1
+KEPT = "mycc_kept"  # in a node's meta: it stays though nobody reads its result
+_RELATIONS: dict[Any, str] = {operator.eq: "eq", operator.ne: "ne", operator.le: "le", operator.lt: "lt"}
+_TURNED: dict[Any, str] = {operator.ge: "le", operator.gt: "lt"}
+_COMPOSITE = (
+    torch.ops.aten.item.default,
+    torch.ops.aten.repeat_interleave.self_Tensor,
+    torch.ops.aten.where.default,
+    torch.ops.aten.nonzero_numpy.default,
+)
+_MASKS = (torch.bool, torch.uint8)
+_SYMPY: dict[type, str] = {
+    sympy.Eq: "eq", sympy.Ne: "ne", sympy.Le: "le", sympy.Lt: "lt", sympy.Ge: "ge", sympy.Gt: "gt",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ComputedSize:
+    """A size that the run finds, in the order of their definitions: bounds (both included) and the line that makes it.
+
+    A number that may be negative is no size: `min` is 0 or more.
+    """
+
+    name: str
+    symbol: sympy.Symbol
+    min: int
+    max: int
+    where: str
+
+
+@dataclass(frozen=True)
+class SizeCheck:
+    """a `op` b (eq, ne, le, lt) has to hold, says the model (torch._check) at `where`."""
+
+    op: str
+    a: sympy.Expr
+    b: sympy.Expr
+    where: str
+
+    @property
+    def symbols(self) -> set[sympy.Symbol]:
+        return set(self.a.free_symbols | self.b.free_symbols)
+
+    def __str__(self) -> str:
+        sign = {"eq": "==", "ne": "!=", "le": "<=", "lt": "<"}[self.op]
+        return f"{self.a} {sign} {self.b}"
+
+
+def raw(value: object) -> sympy.Expr:
+    """The formula of a size or number as it was traced, before torch put what it learned later in its place."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return value.node._expr
+    return sympy.sympify(value)
+
+
+def free_symbols(value: object) -> set[sympy.Symbol]:
+    """The symbols of a node's value: of a number, of a tensor's sizes, of all in a tuple."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return set(value.node.expr.free_symbols)
+    if isinstance(value, torch.Tensor):
+        return {s for size in value.shape if isinstance(size, torch.SymInt) for s in size.node.expr.free_symbols}
+    if isinstance(value, (tuple, list)):
+        return {s for part in value for s in free_symbols(part)}
+    return set()
+
+
+def _own_symbols(value: object) -> Iterator[sympy.Symbol]:
+    """Symbols that stand alone as a size or number of a value."""
+    if isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _own_symbols(part)
+    sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+    for size in sizes:
+        if isinstance(size, (torch.SymInt, torch.SymFloat)) and isinstance(raw(size), sympy.Symbol):
+            yield raw(size)
+        if isinstance(size, torch.SymBool) and isinstance(raw(size), sympy.Eq):  # item() of a bool
+            yield from raw(size).free_symbols
+
+
+def is_definer(node: fx.Node) -> bool:
+    """Whether the values of tensors decide about a size or a number that an operator gives."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target is torch.ops.aten.index.Tensor:
+        return any(isinstance(i, fx.Node) and i.meta["val"].dtype in _MASKS for i in node.args[1])  # type: ignore[union-attr]
+    dynamic = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(target.tags)
+    return bool(dynamic) or target in _COMPOSITE
+
+
+def computed_sizes(
+    nodes: Sequence[fx.Node], known: set[sympy.Symbol], ranges: Mapping[Any, Any]
+) -> tuple[ComputedSize, ...]:
+    """The sizes that the graph finds, in order. ranges: torch.export's range constraints.
+
+    Raises CompileError for a size that no operator of the graph defines.
+    """
+    found: dict[sympy.Symbol, ComputedSize] = {}
+    numbers: set[sympy.Symbol] = set()
+    bad: dict[str, None] = {}
+    for node in nodes:
+        value = node.meta.get("val")
+        for symbol in _own_symbols(value) if is_definer(node) else ():
+            if symbol in known or symbol in found or symbol in numbers:
+                continue
+            low, high = _bounds(ranges.get(symbol))
+            if _equal_to_others(value, symbol):  # a check says so; torch's range is that of the others
+                low, high = 0, NO_BOUND
+            if low < 0 or not symbol.is_integer or isinstance(value, torch.SymBool):
+                numbers.add(symbol)
+                continue
+            found[symbol] = ComputedSize(str(symbol), symbol, low, high, place_of(node) or node.name)
+        if free_symbols(value) - known - found.keys() - numbers:
+            bad.setdefault(place_of(node) or node.name)
+    if bad:
+        raise CompileError(
+            "the size of a tensor depends on the values of another in a way that cannot be followed", details=list(bad)
+        )
+    return tuple(found.values())
+
+
+def _equal_to_others(value: object, symbol: sympy.Symbol) -> bool:
+    """Whether torch has put a formula of other sizes in the place of a symbol."""
+    sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+    return any(isinstance(s, torch.SymInt) and raw(s) == symbol and s.node.expr.free_symbols - {symbol} for s in sizes)
+
+
+def _bounds(found: Any) -> tuple[int, int]:
+    if found is None:
+        return -NO_BOUND, NO_BOUND
+
+    def finite(bound: Any, default: int) -> int:
+        return int(bound) if getattr(bound, "is_Integer", False) or isinstance(bound, int) else default
+
+    return finite(found.lower, -NO_BOUND), finite(found.upper, NO_BOUND)
+
+
+def size_checks(assertions: Sequence[tuple[fx.Node, Any]]) -> tuple[SizeCheck, ...]:
+    """What the model asks of sizes beyond the range of a single one. assertions: nodes, each with its condition."""
+    checks: dict[SizeCheck, None] = {}
+    for node, condition in assertions:
+        where = place_of(node) or (place_of(condition) if isinstance(condition, fx.Node) else "")
+        for op, a, b in _relations(condition):
+            alone = {isinstance(a, sympy.Symbol), isinstance(b, sympy.Symbol)} == {True, False}
+            in_range = alone and (a.is_number or b.is_number) and op != "ne"
+            if not in_range:
+                checks.setdefault(SizeCheck(op, a, b, where))
+    return tuple(checks)
+
+
+def checks_of(checks: Sequence[SizeCheck], computed: Sequence[ComputedSize]) -> tuple[SizeCheck, ...]:
+    """Those about sizes that the run finds; torch.export has settled the others."""
+    symbols = {c.symbol for c in computed}
+    return tuple(check for check in checks if check.symbols & symbols)
+
+
+def keep_definers(graph: fx.Graph, assertions: Sequence[tuple[fx.Node, Any]]) -> None:
+    """Marks what has to stay even if nobody reads its result: items, whose range is checked, and what checks ask."""
+    asked = {s for check in size_checks(assertions) for s in check.symbols}
+    for node in graph.nodes:
+        if is_definer(node):
+            own = set(_own_symbols(node.meta.get("val")))
+            if own & asked or (own and not isinstance(node.meta["val"], (torch.Tensor, tuple, list))):
+                node.meta[KEPT] = True
+
+
+def scalar_tensor(graph: fx.Graph, number: fx.Node, dtype: torch.dtype) -> fx.Node:
+    """A tensor of one element of a number that the graph computes; at the graph's end."""
+    mode = next(v.fake_mode for n in graph.nodes if isinstance(v := n.meta.get("val"), torch._subclasses.FakeTensor))
+    node = graph.call_function(torch.ops.aten.scalar_tensor.default, (number,), {"dtype": dtype})
+    node.meta = {key: number.meta[key] for key in ("stack_trace", "nn_module_stack") if key in number.meta}
+    with mode:
+        node.meta["val"] = torch.empty((), dtype=dtype)
+    return node
+
+
+def _relations(condition: Any) -> Iterator[tuple[str, sympy.Expr, sympy.Expr]]:
+    """The comparisons that all have to hold. What is no comparison of sizes is left out: torch has decided about it."""
+    if not isinstance(condition, fx.Node):
+        return
+    target, args = condition.target, condition.args
+    if target is operator.and_:
+        for part in args:
+            yield from _relations(part)
+    elif target in _RELATIONS or target in _TURNED:
+        a, b = (raw(x.meta["val"]) if isinstance(x, fx.Node) else sympy.sympify(x) for x in args)
+        yield (_RELATIONS[target], a, b) if target in _RELATIONS else (_TURNED[target], b, a)
+    elif isinstance(condition.meta.get("val"), torch.SymBool):
+        relation = raw(condition.meta["val"])
+        op = _SYMPY.get(type(relation))
+        if op in ("ge", "gt"):
+            yield ("le" if op == "ge" else "lt"), relation.rhs, relation.lhs
+        elif op is not None:
+            yield op, relation.lhs, relation.rhs

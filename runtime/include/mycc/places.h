@@ -1,0 +1,79 @@
+/* places.h: which elements are set, and how often each is repeated: what sizes that a run finds are made from.
+ *
+ * Routines of lower/routines.py.
+ */
+#ifndef MYCC_PLACES_H
+#define MYCC_PLACES_H
+
+#include "loops.h"
+
+namespace mycc {
+
+/* places[0, count): where the mask is true, in order. Behind them places has what it had. */
+inline void true_places(
+    const mycc_host *, int32_t, int64_t *places, int64_t *count, const bool *mask, int64_t n) {
+  int64_t found = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    places[found] = i; /* found <= i: overwritten when the next one is the first that is set */
+    found += mask[i];
+  }
+  *count = found;
+}
+
+/* The sum of the n repeats; a negative one fails the call. */
+inline void repeats_total(const mycc_host *host, int32_t, int64_t *total, const int64_t *repeats, int64_t n) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (repeats[i] < 0) {
+      host->fail(host->ctx, MYCC_ERROR_RUN, "repeats of repeat_interleave must not be negative");
+      *total = 0;
+      return;
+    }
+    sum += repeats[i];
+  }
+  *total = sum;
+}
+
+/* places[0, total): i, repeats[i] times, in order. */
+inline void repeated_places(
+    const mycc_host *, int32_t, int64_t *places, const int64_t *repeats, int64_t n, int64_t total) {
+  int64_t at = 0;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < repeats[i] && at < total; ++j) places[at++] = i;
+  while (at < total) places[at++] = 0; /* the sizes were given by the caller and do not add up */
+}
+
+/* order[0, n): the rows of x (n by m) in lexicographic order, stable: a bottom-up merge sort of their numbers. */
+template <class T>
+inline void row_order(const mycc_host *host, int32_t worker, int64_t *order, const T *x, int64_t n, int64_t m) {
+  int64_t *spare = row_scratch<int64_t>(host, worker, n);
+  if (!spare) return;
+  const auto before = [=](int64_t a, int64_t b) {
+    for (int64_t j = 0; j < m; ++j) {
+      const auto p = load_scalar(x + a * m + j), q = load_scalar(x + b * m + j);
+      if (p < q) return true;
+      if (q < p) return false;
+    }
+    return false;
+  };
+  for (int64_t i = 0; i < n; ++i) order[i] = i;
+  int64_t *from = order, *to = spare;
+  for (int64_t run = 1; run < n; run *= 2) {
+    for (int64_t begin = 0; begin < n; begin += 2 * run) {
+      const int64_t middle = begin + run < n ? begin + run : n, end = begin + 2 * run < n ? begin + 2 * run : n;
+      int64_t left = begin, right = middle;
+      for (int64_t at = begin; at < end; ++at) {
+        const bool take_right = left >= middle || (right < end && before(from[right], from[left]));
+        to[at] = take_right ? from[right++] : from[left++];
+      }
+    }
+    int64_t *sorted = to;
+    to = from;
+    from = sorted;
+  }
+  if (from != order)
+    for (int64_t i = 0; i < n; ++i) order[i] = from[i];
+}
+
+} /* namespace mycc */
+#endif /* MYCC_PLACES_H */

@@ -1,0 +1,169 @@
+"""Operators whose results have as many rows as the values of a tensor say; numbers that models read from tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mycc
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+X = torch.tensor([[0.0, 1.5, -2.0, 0.0], [3.0, 0.0, 1.5, -2.0], [0.0, 0.0, 0.0, 0.0]])
+I = torch.tensor([3, 1, 1, 0, 3, 3, 2])  # noqa: E741
+NAN = torch.tensor([1.0, float("nan"), 1.0, float("inf"), float("nan"), -0.0, 0.0])
+EMPTY = torch.empty(0, 3)
+ROWS = {"dynamic_shapes": ({0: torch.export.Dim("rows", max=64)},)}
+
+
+def _last(n: Any, top: int) -> int:
+    k = n.item()
+    torch._check(k >= 0)
+    torch._check(k <= top)
+    return k
+
+
+def _scaled(x: torch.Tensor, s: torch.Tensor) -> Any:
+    f = s.item()
+    return x * f + f, torch.full((2, 3), f), x.clamp(max=f).masked_fill(x > 1, f / 2), torch.where(x > 0, f, 1.0)
+
+
+def _put(x: torch.Tensor) -> torch.Tensor:
+    y, mask = x.clone(), x > 0
+    y[mask] = y[mask] * 2 + 1
+    return y
+
+
+def _chain(x: torch.Tensor) -> Any:
+    kept = x[x.sum(1) > 0]
+    again = kept[kept[:, 0] >= 0]
+    return kept.softmax(-1) @ torch.ones(4, 3), again.sum(0), torch.cat([kept, x]), kept.shape[0], again.numel()
+
+
+#: name -> (function, example arguments)
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "nonzero": (lambda x: x.nonzero(), (X,)),
+    "nonzero of a vector": (lambda x: x.nonzero() * 2, (I,)),
+    "nonzero of a number": (lambda x: x.nonzero(), (torch.tensor(2.0),)),
+    "nonzero of nothing": (lambda x: x.nonzero(), (EMPTY,)),
+    "argwhere": (lambda x: torch.argwhere(x > 0), (X,)),
+    "where": (lambda x: torch.where(x != 0), (X,)),
+    "masked_select": (lambda x: torch.masked_select(x, x < 1), (X,)),
+    "masked_select broadcast": (lambda x, m: torch.masked_select(x, m), (X, torch.tensor([True, False, True, True]))),
+    "mask of all dimensions": (lambda x: x[x > 0], (X,)),
+    "mask of rows": (lambda x, m: x[m], (X, torch.tensor([True, False, True]))),
+    "mask of columns": (lambda x, m: x[:, m], (X, torch.tensor([True, False, True, False]))),
+    "mask of nothing": (lambda x, m: x[m], (X, torch.tensor([False, False, False]))),
+    "mask beside an index": (lambda x, m: x[m, torch.tensor([1])], (X, torch.tensor([True, False, True]))),
+    "write through a mask": (_put, (X,)),
+    "write of nothing": (_put, (-X.abs(),)),
+    "unique": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (I,)),
+    "unique of numbers and NaN": (lambda x: torch.unique(x, return_counts=True)[1], (NAN,)),
+    "unique values": (lambda x: torch.unique(x), (X,)),
+    "unique rows": (lambda x: torch.unique(x, dim=0, return_inverse=True, return_counts=True), (X[[0, 2, 1, 0]],)),
+    "unique columns": (lambda x: torch.unique(x, dim=1), (X,)),
+    "unique of nothing": (lambda x: torch.unique(x, return_counts=True), (torch.empty(0, dtype=torch.int32),)),
+    "unique_consecutive": (lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True), (I,)),
+    "unique_consecutive rows": (lambda x: torch.unique_consecutive(x, dim=0), (X[[0, 0, 1, 0]],)),
+    "bincount": (lambda x: torch.bincount(x), (I,)),
+    "bincount with weights": (lambda x, w: torch.bincount(x, w, minlength=9), (I, torch.rand(7))),
+    "repeat_interleave": (lambda x, r: torch.repeat_interleave(x, r, dim=0), (X, torch.tensor([2, 0, 3]))),
+    "repeat_interleave flat": (lambda x, r: torch.repeat_interleave(x, r), (I, torch.tensor([2]))),
+    "repeats alone": (lambda r: torch.repeat_interleave(r), (torch.tensor([2, 0, 3]),)),
+    "item as a size": (lambda x, n: x[: _last(n, 3)].sum(0) * n, (X, torch.tensor(2))),
+    "item as a start": (lambda x, n: x[_last(n, 3) :], (X, torch.tensor(1))),
+    "item in creation": (lambda n: (torch.arange(_last(n, 9)), torch.zeros(_last(n, 9) * 2 + 1)), (torch.tensor(4),)),
+    "item as a number": (_scaled, (X, torch.tensor(1.25))),
+    "negative item": (lambda x, n: x * n.item() - n.item() // 2, (X, torch.tensor(-7))),
+    "numbers as results": (
+        lambda x: (x.sum().item() * 2, x.argmax().item(), x.any().item(), x.shape[0], 3),
+        (X,),
+    ),
+    "sizes of sizes": (_chain, (X,)),
+}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> mycc.Model:
+    """All cases as the entry points of one package."""
+    path = tmp_path_factory.mktemp("data_sizes") / "model.pkg"
+    mycc.compile({f"case{i}": case for i, case in enumerate(CASES.values())}, out=path)
+    return mycc.load(path)
+
+
+def _compiled(function: Callable[..., Any], arguments: tuple[Any, ...], folder: Path, **options: Any) -> mycc.Model:
+    path = folder / "model.pkg"
+    mycc.compile(function, arguments, out=path, **options)
+    return mycc.load(path)
+
+
+def _compare(found: Any, wanted: Any) -> None:
+    left, right = pytree.tree_leaves(found), pytree.tree_leaves(wanted)
+    assert len(left) == len(right)
+    for y, r in zip(left, right, strict=True):
+        if isinstance(r, torch.Tensor):
+            torch.testing.assert_close(y, r, equal_nan=True)
+        else:
+            assert type(y) is type(r)
+            assert y == pytest.approx(r)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_torch(name: str, package: mycc.Model) -> None:
+    function, arguments = CASES[name]
+    model = package.entry(f"case{list(CASES).index(name)}")
+    _compare(model(*arguments), function(*arguments))
+
+
+def test_results_have_the_size_of_the_call(tmp_path: Path) -> None:
+    model = _compiled(lambda x: (x[x.sum(1) > 0], torch.unique(x)), (X,), tmp_path, **ROWS)
+    for x in (X, X[:1], -X, torch.randn(33, 4), torch.ones(64, 4)):
+        _compare(model(x), (x[x.sum(1) > 0], torch.unique(x)))
+    out = model(X.numpy())
+    assert [y.shape for y in out] == [(1, 4), (4,)]
+    assert model.signature.outputs[0].shape == ("u0", 4)
+
+
+def test_same_on_any_number_of_threads(tmp_path: Path) -> None:
+    _compiled(_chain, (X,), tmp_path)
+    x = torch.randn(3, 4)
+    results = [mycc.load(tmp_path / "model.pkg", threads=n)(x) for n in (1, 2, 4)]
+    for result in results[1:]:
+        assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(result, results[0], strict=True))
+
+
+def test_a_range_is_checked(tmp_path: Path) -> None:
+    def model(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        k = n.item()
+        torch._check(k >= 1)
+        torch._check(k <= 3)
+        return x[:k]
+
+    loaded = _compiled(model, (X, torch.tensor(2)), tmp_path)
+    assert loaded(X, torch.tensor(3)).shape == (3, 4)
+    for wrong in (0, 4, -1):
+        with pytest.raises(mycc.RunError, match=rf"test_data_sizes.py:\d+  k = n.item\(\).* {wrong}, .* 1\.\.3"):
+            loaded(X, torch.tensor(wrong))
+    assert loaded(X, torch.tensor(1)).shape == (1, 4)
+
+
+def test_a_relation_is_checked(tmp_path: Path) -> None:
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        places = x.nonzero().squeeze(1)
+        torch._check(places.shape[0] == y.shape[0])
+        return places + y
+
+    rows = {0: torch.export.Dim("a", max=50)}, {0: torch.export.Dim("b", max=50)}
+    x, y = torch.tensor([1, 0, 2, 0, 5]), torch.tensor([10, 20, 30])
+    loaded = _compiled(model, (x, y), tmp_path, dynamic_shapes=rows)
+    assert loaded(x, y).tolist() == [10, 22, 34]
+    with pytest.raises(mycc.RunError, match=r"does not hold"):
+        loaded(x, y[:2])
+
+
+def test_negative_repeats(tmp_path: Path) -> None:
+    loaded = _compiled(lambda x, r: torch.repeat_interleave(x, r), (I, torch.ones(7, dtype=torch.int64)), tmp_path)
+    with pytest.raises(mycc.RunError, match="repeats of repeat_interleave must not be negative"):
+        loaded(I, torch.tensor([1, 1, -1, 1, 1, 1, 1]))
