@@ -50,6 +50,11 @@ class FoldView:
     value_part: str
     across: str  # "reduce_max"
 
+    @property
+    def largest(self) -> bool:
+        """Of an argmax: whether it is one, and no argmin."""
+        return self.across in ("reduce_max", "reduce_or")
+
     def fold(self, a: str, x: str, nested: bool = False) -> str:
         text = self.step.format(a=a, x=x)
         return f"({text})" if nested and not self.step.endswith(")") else text

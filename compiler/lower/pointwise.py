@@ -50,6 +50,11 @@ def _rounding(op: str) -> Meaning:
     return lambda x: call(op, x) if DTYPES[x.dtype].kind == "f" else x
 
 
+def _of_bools(op: str) -> Meaning:
+    """A truth value is its own sign and magnitude."""
+    return lambda x: x if x.dtype == "bool" else call(op, x)
+
+
 def _of_numbers(op: str, of_integers: str) -> Meaning:
     """An operator whose answer differs for floats, which may be NaN."""
     return lambda a, b: call(op if DTYPES[a.dtype].kind == "f" else of_integers, a, b)
@@ -143,7 +148,7 @@ def _nan_to_num(x: Expr, info: torch.finfo, nan: Any = None, posinf: Any = None,
 
 #: aten name without namespace (every overload that is listed) -> (computes in, meaning)
 UNARY: dict[str, tuple[Compute, Meaning]] = {
-    **{n: (SAME, _simple(n)) for n in ("abs", "neg", "sign")},
+    **{n: (SAME, _of_bools(n)) for n in ("abs", "neg", "sign")},
     **{n: (SAME, _rounding(n)) for n in ("floor", "ceil", "round", "trunc")},
     **{
         n: (FLOAT, _simple(n))
@@ -322,7 +327,7 @@ def rsub(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
 
 
 def _scaled(e: Expr, alpha: float | int) -> Expr:
-    return e if alpha == 1 else call("mul", e, number(alpha, e.dtype))
+    return e if alpha == 1 else _mul(e, number(alpha, e.dtype))
 
 
 @row("aten.div.Tensor", "aten.div.Scalar")

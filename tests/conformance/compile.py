@@ -23,6 +23,8 @@ from mycc.compiler.request import CompileRequest
 from mycc.compiler.schedule import schedule
 from mycc.runtime.errors import CompileError, RunError
 
+from .catalog import Together
+
 SECONDS = 60  # for one call, from capture to schedule
 FLAGS = "-O1"
 T = TypeVar("T")
@@ -134,15 +136,15 @@ def _compiler_message(error: Exception) -> str:
     return next((line.strip() for line in lines if " error: " in line), first_line(str(error)))
 
 
-def run(prepared: Prepared, package: Any) -> list[Any]:
-    """The package's results for the call's own inputs, flat. Raises RunError, or Crash."""
+def run(prepared: Prepared, package: Any) -> list[list[Any]]:
+    """The package's results for each call's own inputs, flat. Raises RunError, or Crash."""
     try:
         result = package.entry(prepared.name)(*(x.clone() for x in prepared.call.inputs))
     except RunError:
         raise
     except Exception as error:
         raise Crash(f"run: {type(error).__name__}: {first_line(str(error))}") from error
-    return list(_flat(result))
+    return [list(_flat(r)) for r in (result if isinstance(prepared.call, Together) else [result])]
 
 
 def _flat(value: Any) -> Iterator[Any]:

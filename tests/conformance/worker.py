@@ -14,19 +14,18 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mycc.runtime.errors import CompileError, RunError
 
 from . import device
-from .catalog import DTYPES, Call, Entry, calls, disagreement, eager, entries
+from .catalog import DTYPES, Call, Entry, Together, calls, disagreement, eager, entries
 from .compile import Crash, Prepared, build_all, prepare, reason, run
 
 Say = Callable[[dict[str, Any]], None]
-P = TypeVar("P", Prepared, device.Launches)
 
 
 class Tally:
@@ -36,7 +35,6 @@ class Tally:
         self.entry, self.dtype = entry, dtype
         self.counts = {"right": 0, "refused": 0, "wrong": 0, "crash": 0}
         self.reasons: dict[str, str] = {}
-        self.want: dict[str, list[Any]] = {}
 
     def add(self, status: str, reason: str = "") -> None:
         self.counts[status] += 1
@@ -58,76 +56,114 @@ class Tally:
 
 def work(batch: dict[str, Any], say: Say) -> None:
     """One batch: everything that compiles goes into one package."""
-    dtype = batch["dtype"]
-    tallies = [Tally(entries()[name], dtype) for name in batch["entries"]]
-    prepared: list[Prepared] = []
-    owner: dict[str, Tally] = {}
+    tallies = [Tally(entries()[name], batch["dtype"]) for name in batch["entries"]]
     start = time.monotonic()
     if batch.get("family") == "cuda":
         _interpret(tallies, batch["samples"], say)
         say({"done": True, "interpreted": round(time.monotonic() - start, 1)})
         return
-    for tally in tallies:
-        for p in _prepare(tally, batch["samples"], prepare):
-            prepared.append(p)
-            owner[p.name] = tally
-    middle = time.monotonic()
-    folder, cache = Path(batch["folder"]), Path(batch["cache"])
-    folder.mkdir(parents=True, exist_ok=True)
-    for p, package in build_all(prepared, folder, cache):
-        tally = owner[p.name]
-        if isinstance(package, Exception):
-            tally.add("crash", str(package))
-            continue
-        say({"running": tally.entry.name})
-        _compare(tally, p, partial(run, p, package))
+    groups = [g for tally in tallies for g in _groups(tally, batch["samples"])]
+    spent = {"prepare": 0.0, "build": 0.0}
+    for round_ in range(2):  # what does not work together is tried one by one
+        groups = _through(groups, batch, round_, say, spent)
     for tally in tallies:
         say(tally.row())
-    say({"done": True, "prepare": round(middle - start, 1), "build": round(time.monotonic() - middle, 1)})
+    say({"done": True, **{name: round(seconds, 1) for name, seconds in spent.items()}})
+
+
+@dataclass(frozen=True)
+class Group:
+    """Calls of one entry that are compiled as one."""
+
+    tally: Tally
+    calls: tuple[Call, ...]
+    wants: tuple[list[Any], ...]
+    first: int  # number of the first call
+
+    @property
+    def name(self) -> str:
+        return f"{re.sub(r'[^A-Za-z0-9]', '_', self.tally.entry.name)}_{self.first}"
+
+    def alone(self) -> list[Group]:
+        pairs = enumerate(zip(self.calls, self.wants, strict=True), self.first)
+        return [Group(self.tally, (call,), (want,), i) for i, (call, want) in pairs]
+
+
+def _groups(tally: Tally, samples: int) -> list[Group]:
+    """The calls that torch itself takes, as one group."""
+    found = list(_taken(tally, samples))
+    return [Group(tally, tuple(c for c, _ in found), tuple(w for _, w in found), 0)] if found else []
+
+
+def _taken(tally: Tally, samples: int) -> Iterator[tuple[Call, list[Any]]]:
+    """Calls with the results of eager; those that torch itself refuses are left out."""
+    for call in calls(tally.entry, DTYPES[tally.dtype], samples):
+        try:
+            want = eager(call, tally.entry)
+        except Exception:
+            continue
+        yield call, want
+
+
+def _through(
+    groups: Sequence[Group], batch: dict[str, Any], round_: int, say: Say, spent: dict[str, float]
+) -> list[Group]:
+    """Compiles, runs and compares groups; those calls of which one fails for whatever reason, to try them alone."""
+    start = time.monotonic()
+    again: list[Group] = []
+    ready: dict[str, tuple[Group, Prepared]] = {}
+    for group in groups:
+        try:
+            call = Together(group.calls) if len(group.calls) > 1 else group.calls[0]
+            ready[group.name] = group, prepare(group.name, call)
+        except (CompileError, Crash) as error:
+            _failed(group, error, again)
+    middle = time.monotonic()
+    folder, cache = Path(batch["folder"]) / str(round_), Path(batch["cache"])
+    folder.mkdir(parents=True, exist_ok=True)
+    for p, package in build_all([p for _, p in ready.values()], folder, cache):
+        group = ready[p.name][0]
+        say({"running": group.tally.entry.name})
+        try:
+            if isinstance(package, Exception):
+                raise package
+            found = run(p, package)
+        except (RunError, Crash) as error:
+            _failed(group, error, again)
+            continue
+        for i, (call, got, want) in enumerate(zip(group.calls, found, group.wants, strict=True), group.first):
+            problem = disagreement(group.tally.entry, call, got, want)
+            group.tally.add("wrong" if problem else "right", f"sample {i}: {problem}" if problem else "")
+    spent["prepare"] += middle - start
+    spent["build"] += time.monotonic() - middle
+    return again
+
+
+def _failed(group: Group, error: Exception, again: list[Group]) -> None:
+    if len(group.calls) > 1:
+        again.extend(group.alone())
+    elif isinstance(error, CompileError):
+        group.tally.add("refused", reason(error))
+    elif isinstance(error, RunError):
+        group.tally.add("wrong", f"run: {reason(error)}")
+    else:
+        group.tally.add("crash", str(error))
 
 
 def _interpret(tallies: Sequence[Tally], samples: int, say: Say) -> None:
     """The kernels of every call, one call after the other, through Triton's interpreter."""
     runner = device.Runner()
     for tally in tallies:
-        for p in _prepare(tally, samples, device.prepare):
-            _compare(tally, p, partial(runner.run, p))
+        for group in (one for g in _groups(tally, samples) for one in g.alone()):
+            try:
+                got = runner.run(device.prepare(group.name, group.calls[0]))
+            except (CompileError, RunError, Crash) as error:
+                _failed(group, error, [])
+                continue
+            problem = disagreement(tally.entry, group.calls[0], got, group.wants[0])
+            tally.add("wrong" if problem else "right", f"sample {group.first}: {problem}" if problem else "")
         say(tally.row())
     runner.close()
-
-
-def _prepare(tally: Tally, samples: int, prepare: Callable[[str, Call], P]) -> list[P]:
-    """The calls of an entry that compile."""
-    found = []
-    stem = re.sub(r"\W", "_", tally.entry.name)
-    for i, call in enumerate(calls(tally.entry, DTYPES[tally.dtype], samples)):
-        try:
-            want = eager(call, tally.entry)
-        except Exception:
-            continue  # torch itself refuses this sample
-        try:
-            p = prepare(f"{stem}_{i}", call)
-        except CompileError as error:
-            tally.add("refused", reason(error))
-        except Crash as error:
-            tally.add("crash", str(error))
-        else:
-            tally.want[p.name] = want
-            found.append(p)
-    return found
-
-
-def _compare(tally: Tally, p: Prepared | device.Launches, run: Callable[[], list[Any]]) -> None:
-    try:
-        got = run()
-    except RunError as error:
-        tally.add("wrong", f"run: {reason(error)}")
-        return
-    except Crash as error:
-        tally.add("crash", str(error))
-        return
-    problem = disagreement(tally.entry, p.call, got, tally.want[p.name])
-    tally.add("wrong" if problem else "right", f"{p.name}: {problem}" if problem else "")
 
 
 def main() -> None:
