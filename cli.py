@@ -17,9 +17,25 @@ import typer
 from . import __version__
 from .console import (
     BisectCommand,
+    CacheDir,
     CompileCommand,
+    Device,
+    Dtype,
+    Dynamic,
+    Entry,
     ErrorGroup,
+    Examples,
+    Json,
     JsonFileCommand,
+    Package,
+    Settings,
+    Sizes,
+    Source,
+    Specialize,
+    Target,
+    Targets,
+    Threads,
+    Verbose,
     print_json,
     print_rich,
     stdout_to_stderr,
@@ -44,40 +60,6 @@ app = typer.Typer(
 )  # fmt: skip
 cache_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The cache of compiled objects.")
 app.add_typer(cache_app, name="cache")
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Package = Annotated[Path, typer.Argument(metavar="FILE", help="A package (model.pkg).")]
-Threads = Annotated[int | None, typer.Option("--threads", help="Threads of a call. Default: one per core.")]
-Target = Annotated[str | None, typer.Option("--target", help="One of the package's targets. Default: the best here.")]
-Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda or cuda:1. Default: a GPU that it has code for, else the CPU.")
-]
-Entry = Annotated[str | None, typer.Option("--entry", help="Which entry point. Default: the first.")]
-Sizes = Annotated[
-    list[str] | None, typer.Option("--size", "--set", metavar="NAME=SIZE", help="A dynamic size: batch=4.")
-]
-CacheDir = Annotated[Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where compiled objects are kept.")]
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory or program.pt2.")
-]
-Examples = Annotated[
-    list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example: x=f32[1,3,224,224].")
-]
-Dynamic = Annotated[
-    list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")
-]
-Specialize = Annotated[
-    list[str] | None,
-    typer.Option("--specialize", metavar="NAME=N,N ...", help="Variants for these dynamic sizes: batch=1,8 seq=128."),
-]
-Targets = Annotated[
-    str, typer.Option("--target", help="cpu, cpu:x86-64-v3, cuda, cuda:sm_90, cuda:ptx, ...; several with commas.")
-]
-Dtype = Annotated[str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="GROUP.OPTION=VALUE", help="Any option of compiler/options.py.")
-]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail; tracebacks of internal errors.")]
 
 
 class ModeChoice(StrEnum):

@@ -114,7 +114,8 @@ def find_fault(
 
 
 def _results(graph: ModelGraph) -> list[str]:
-    return [node.name for node in graph.module.graph.output_node().args[0]]  # type: ignore[union-attr]
+    results: Any = graph.module.graph.output_node().args[0]
+    return [str(node.name) for node in results]
 
 
 # -- graph passes -----------------------------------------------------------------------------------------------------
