@@ -16,11 +16,12 @@ from pathlib import Path
 from ..runtime.errors import CompileError
 from .build.compile import BuildOptions, BuildResult, build
 from .build.device_build import PROGRAM, build_device
-from .build.targets import Family
+from .build.targets import Family, Target
 from .capture.export import capture_request
 from .capture.graph import ModelGraph
 from .capture.precision import in_dtype
 from .capture.specialise import variant_requests
+from .capture.state import share_state, state_of, training_notes
 from .codegen.generate import Generated, generate
 from .codegen.program import Sources
 from .codegen.triton.generate import device_for, generate_device
@@ -35,7 +36,10 @@ from .package.writer import PackageSummary
 from .request import CompileRequest
 from .schedule import Schedule, schedule
 from .summaries import summarise
-from .tune.choices import Choices
+from .tune.choices import NO_CHOICES, Choices
+from .tune.gpu_search import search_gpu
+from .tune.gpu_space import tiles_of
+from .tune.lock import Lock
 from .tune.stage import Tuned, choose
 from .weights import Weights, collect_weights
 
@@ -60,21 +64,25 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         entries = in_dtype(request.entries, options.dtype)
         captured = [capture_request(entry) for entry in entries]
         captured += [capture_request(v) for v in variant_requests(entries, captured, options.specialize)]
-        stage.value = captured
+        captured = stage.value = share_state(captured)
         stage.summary = summarise(captured)
+    notes = training_notes(captured)
+    for text in notes:
+        warn(observers, text)
     with running_stage(observers, "graph") as stage:
         graphs = stage.value = [run_graph_passes(graph, skip=options.graph.skipped_passes) for graph in captured]
         stage.summary = summarise(graphs)
-    tuned = choose(request, captured, partial(_draft, captured, graphs), observers)
+    measure_gpu = partial(_measure_gpu, graphs, options)
+    tuned = choose(request, captured, partial(_draft, captured, graphs), measure_gpu, observers)
     code = _code(graphs, options, tuned.choices, observers)
-    tuned, problems = tuned.fitting(code.schedules.get("cpu", ()), options)
+    tuned, problems = tuned.fitting(code.schedules, options)
     if problems and options.strict:
         raise CompileError(problems[0], details=problems[1:], hint="Without strict this is a warning.")
     for text in problems:
         warn(observers, text)
     result = _package(request, observers, captured, code, tuned)
     tuned.save(request.out)
-    return replace(result, warnings=(*result.warnings, *problems))
+    return replace(result, warnings=(*result.warnings, *notes, *problems))
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ def _code(
         stage.value = [s for family in schedules.values() for s in family]
         stage.summary = summarise(stage.value)
     with running_stage(observers, "codegen") as stage:
-        weights = collect_weights(lowered.get("cpu", ()), lowered.get("cuda", ()))
+        weights = collect_weights(lowered.get("cpu", ()), lowered.get("cuda", ()), state_of(graphs))
         generated = stage.value = _generate(graphs, schedules, weights, options, choices)
         stage.summary = summarise(generated)
     with running_stage(observers, "build") as stage:
@@ -120,6 +128,17 @@ def _draft(
     return code.schedules["cpu"]
 
 
+def _measure_gpu(
+    graphs: Sequence[ModelGraph], options: CompileOptions, captured: Sequence[ModelGraph], target: Target
+) -> Lock:
+    """The lock of a GPU's target, measured on this machine."""
+    lowered = _lower(graphs, "cuda", options.codegen.winograd, NO_CHOICES)
+    schedules = [schedule(entry.program, options.schedule, "cuda") for entry in lowered]
+    weights = collect_weights((), lowered)
+    device = device_for(target, options.codegen.tf32)
+    return search_gpu(captured, schedules, weights, target, device, _settings(options))
+
+
 def _lower(graphs: Sequence[ModelGraph], family: Family, winograd: WinogradChoice, choices: Choices) -> list[Lowered]:
     layouts = shared_layouts(graphs, family)
     return [lower(graph, own, family, winograd, choices) for graph, own in zip(graphs, layouts, strict=True)]
@@ -136,7 +155,9 @@ def _generate(
     cpu = [target for target in options.targets if target.family == "cpu"]
     generated = generate(graphs, schedules["cpu"], weights, cpu, choices) if cpu else Generated({}, (), ())
     device = {
-        target.name: generate_device(graphs, schedules["cuda"], device_for(target, options.codegen.tf32))
+        target.name: generate_device(
+            graphs, schedules["cuda"], device_for(target, options.codegen.tf32), tiles_of(choices, target.name)
+        )
         for target in options.targets
         if target.family == "cuda"
     }
@@ -145,10 +166,7 @@ def _generate(
 
 def _build(generated: Generated, weights: Weights, options: CompileOptions) -> tuple[dict[str, BuildResult], Generated]:
     """model.so of every target; for a GPU with its kernels, whose images its host program is made from."""
-    from .. import __version__
-
-    flags = tuple(shlex.split(options.build.flags))
-    settings = BuildOptions(options.jobs or 0, options.cache_dir, version=__version__, flags=flags)
+    settings = _settings(options)
     built: dict[str, BuildResult] = {}
     sources = dict(generated.sources)
     for target in options.targets:
@@ -161,6 +179,13 @@ def _build(generated: Generated, weights: Weights, options: CompileOptions) -> t
             own = sources[target.name]
             built[target.name] = build(own.units, own.headers, target, settings)
     return built, replace(generated, sources=sources)
+
+
+def _settings(options: CompileOptions) -> BuildOptions:
+    from .. import __version__
+
+    flags = tuple(shlex.split(options.build.flags))
+    return BuildOptions(options.jobs or 0, options.cache_dir, version=__version__, flags=flags)
 
 
 def _package(

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from .capture.graph import InPlace
 from .ir.dtypes import DTYPES, from_torch
 from .ir.nodes import Buffer
-from .lower.constants import Constant
+from .lower.constants import Constant, Dense
 from .lower.driver import Lowered
 from .package.weights import WeightTensor, layout
 
@@ -20,12 +21,14 @@ class Weights:
     """The tensors in file order, and the byte offset of every const buffer in the file's data.
 
     device: the part of the data, in bytes, that programs for GPUs read; what they share with the CPU's lies there too.
+    state: where the first value of each tensor of the state lies; None: it is zero and takes no place.
     """
 
     tensors: list[WeightTensor] = field(default_factory=list)
     offsets: dict[Buffer, int] = field(default_factory=dict)
     parameter_bytes: int = 0
     device: tuple[int, int] = (0, 0)
+    state: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ class Packed:
         return memoryview(raw.numpy())  # type: ignore[arg-type]
 
 
-def collect_weights(programs: Sequence[Lowered], device_programs: Sequence[Lowered] = ()) -> Weights:
+def collect_weights(
+    programs: Sequence[Lowered], device_programs: Sequence[Lowered] = (), state: Sequence[InPlace] = ()
+) -> Weights:
     """Every constant that some kernel reads; equal tensors of several entry points are stored once.
 
     device_programs: the entry points as GPUs run them; their constants lie together, at the end.
@@ -61,13 +66,24 @@ def collect_weights(programs: Sequence[Lowered], device_programs: Sequence[Lower
     device_buffers = {b for lowered in device_programs for b in lowered.constants.values()}
     rows = sorted(found.values(), key=lambda row: row[1][0] in device_buffers)  # stable: their order stays
     names: set[str] = set()
-    weights.tensors.extend(_tensor(constant, names) for constant, _ in rows)
+    first = [_first_value(change) for change in state]
+    stored = [constant for constant in first if constant is not None]
+    weights.tensors.extend(_tensor(constant, names) for constant in (*stored, *(constant for constant, _ in rows)))
     placed = layout(weights.tensors)
-    for place, (_, buffers) in zip(placed.offsets, rows, strict=True):
+    places = iter(placed.offsets)
+    weights.state = tuple(None if constant is None else next(places) for constant in first)
+    for place, (_, buffers) in zip(places, rows, strict=True):
         weights.offsets.update(dict.fromkeys(buffers, place))
     begins = [place for b, place in weights.offsets.items() if b in device_buffers]
     weights.device = (min(begins), placed.size) if begins else (0, 0)
     return weights
+
+
+def _first_value(change: InPlace) -> Constant | None:
+    assert change.initial is not None, "an argument is no state"
+    tensor = change.initial.detach()
+    raw = tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor
+    return Constant(change.name, tensor, Dense()) if bool(raw.any()) else None
 
 
 def _tensor(constant: Constant, names: set[str]) -> WeightTensor:

@@ -49,6 +49,13 @@ struct Functions {
   MYCC_FUNCTION(cuda_problem);
   MYCC_FUNCTION(cuda_device_at);
   MYCC_FUNCTION(cuda_copy_speed);
+  MYCC_FUNCTION(state_new);
+  MYCC_FUNCTION(state_free);
+  MYCC_FUNCTION(state_reset);
+  MYCC_FUNCTION(state_read);
+  MYCC_FUNCTION(state_write);
+  MYCC_FUNCTION(state_view);
+  MYCC_FUNCTION(input_written);
   MYCC_FUNCTION(profile);
   MYCC_FUNCTION(memory);
 #undef MYCC_FUNCTION
@@ -81,6 +88,13 @@ struct Functions {
     MYCC_FUNCTION(cuda_problem);
     MYCC_FUNCTION(cuda_device_at);
     MYCC_FUNCTION(cuda_copy_speed);
+    MYCC_FUNCTION(state_new);
+    MYCC_FUNCTION(state_free);
+    MYCC_FUNCTION(state_reset);
+    MYCC_FUNCTION(state_read);
+    MYCC_FUNCTION(state_write);
+    MYCC_FUNCTION(state_view);
+    MYCC_FUNCTION(input_written);
     MYCC_FUNCTION(profile);
     MYCC_FUNCTION(memory);
 #undef MYCC_FUNCTION
@@ -117,6 +131,24 @@ class Sequence {
 
 // ---- models
 
+// A state of a model, beside its own.
+class State {
+ public:
+  State(std::shared_ptr<const Functions> functions, mycc_state *state)
+      : functions_(std::move(functions)), state_(state) {}
+  ~State() { functions_->state_free(state_); }
+  State(const State &) = delete;
+  State &operator=(const State &) = delete;
+  mycc_state *get() const { return state_; }
+
+ private:
+  std::shared_ptr<const Functions> functions_;
+  mycc_state *state_;
+};
+
+// NULL: the model's own.
+mycc_state *state_of(const py::handle &state) { return state.is_none() ? nullptr : state.cast<const State &>().get(); }
+
 class Model {
  public:
   Model(std::shared_ptr<const Functions> functions, mycc_model *model, py::object memory)
@@ -129,14 +161,17 @@ class Model {
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
 
-  py::list run(int32_t entry, const py::handle &tensors, const py::handle &stream, const py::handle &seed) const {
+  py::list run(int32_t entry, const py::handle &tensors, const py::handle &stream, const py::handle &seed,
+               const py::handle &state) const {
     const Sequence values(tensors);
     const Inputs inputs(values.items(), values.size(), place(stream));
+    for (int32_t i = 0; i < inputs.count(); ++i)
+      if (functions_->input_written(model_, entry, i)) inputs.check_writable(values.items()[i], size_t(i));
     const OutputKind kind(values.items(), values.size(), inputs, functions_->calls);
     const int32_t count = functions_->output_count(model_, entry);
     Outputs outputs(count, functions_->calls);
     const Place &where = inputs.place();
-    mycc_run_options options{sizeof(mycc_run_options), where.has_stream, where.stream, nullptr, nullptr, 0, 0};
+    mycc_run_options options{sizeof(mycc_run_options), where.has_stream, where.stream, nullptr, nullptr, 0, 0, state_of(state)};
     if (!seed.is_none()) options.has_seed = 1, options.seed = seed_of(seed);
     if (inputs.on_device() && kind.api() && !where.given) outputs.allocate_by(kind.api(), &options);
     int status;
@@ -148,6 +183,31 @@ class Model {
     py::list result{size_t(count)};
     for (int32_t i = 0; i < count; ++i) PyList_SET_ITEM(result.ptr(), i, outputs.take(i, kind).release().ptr());
     return result;
+  }
+
+  std::unique_ptr<State> new_state() const {
+    mycc_state *made = nullptr;
+    functions_->check(functions_->state_new(model_, &made));
+    return std::make_unique<State>(functions_, made);
+  }
+  void state_reset(const py::handle &state) const {
+    functions_->check(unlocked([&, own = state_of(state)] { return functions_->state_reset(model_, own); }));
+  }
+  py::object state_read(const py::handle &state, int32_t i) const {
+    return state_tensor([&, own = state_of(state)](mycc_tensor *made) {
+      return functions_->state_read(model_, own, i, made);
+    });
+  }
+  py::object state_view(const py::handle &state, int32_t i) const {
+    return state_tensor([&, own = state_of(state)](mycc_tensor *made) {
+      return functions_->state_view(model_, own, i, made);
+    });
+  }
+  void state_write(const py::handle &state, int32_t i, const py::handle &value) const {
+    PyObject *const values[] = {value.ptr()};
+    const Inputs inputs(values, 1, place(py::none()));
+    auto write = [&, own = state_of(state)] { return functions_->state_write(model_, own, i, inputs.data()); };
+    functions_->check(unlocked(write));
   }
 
   py::list profile(int32_t entry, const py::handle &tensors, int32_t runs) const {
@@ -205,6 +265,19 @@ class Model {
   int32_t threads() const { return functions_->model_threads(model_); }
 
  private:
+  template <class Work>
+  static int unlocked(Work work) {
+    py::gil_scoped_release released;
+    return work();
+  }
+  template <class Make>
+  py::object state_tensor(Make make) const {
+    Outputs made(1, functions_->calls);
+    functions_->check(unlocked([&] { return make(made.data()); }));
+    const Inputs none(nullptr, 0, place_);
+    return made.take(0, OutputKind(nullptr, 0, none, functions_->calls));
+  }
+
   // A whole number of any sign; its lowest 64 bits count.
   static uint64_t seed_of(const py::handle &value) {
     if (!PyLong_Check(value.ptr())) raise_input("seed has to be a whole number, not a " + name_of(value.ptr()));
@@ -336,12 +409,18 @@ PYBIND11_MODULE(_binding, m) {
       .def("cuda_copy_speed", &Library::cuda_copy_speed, py::arg("device"), py::arg("bytes"))
       .def("cuda_devices", &Library::cuda_devices,
            "(name, major, minor, multiprocessors, L2 bytes, shared bytes, memory) of every NVIDIA device.");
+  py::class_<State>(m, "State", py::module_local(), "Tensors that live from call to call.");
   py::class_<Model>(m, "Model", py::module_local(), "A loaded package: runs on flat sequences of tensors.")
       .def("run", &Model::run, py::arg("entry"), py::arg("tensors"), py::arg("stream") = py::none(),
-           py::arg("seed") = py::none(), "The list of an entry point's outputs, of the kind of the first input.")
+           py::arg("seed") = py::none(), py::arg("state") = py::none(), "The list of an entry point's outputs, of the kind of the first input.")
       .def("seed", &Model::seed, py::arg("value"), "The seed of the next call that names none.")
       .def("profile", &Model::profile, py::arg("entry"), py::arg("tensors"), py::arg("runs") = 1,
            "Nanoseconds of each kernel, averaged over the runs.")
+      .def("new_state", &Model::new_state, "A state with the first values.")
+      .def("state_reset", &Model::state_reset, py::arg("state"), "Back to the first values; None: the model's own.")
+      .def("state_read", &Model::state_read, py::arg("state"), py::arg("index"), "A copy of a tensor of a state.")
+      .def("state_write", &Model::state_write, py::arg("state"), py::arg("index"), py::arg("array"))
+      .def("state_view", &Model::state_view, py::arg("state"), py::arg("index"), "The tensor itself.")
       .def("memory", &Model::memory, py::arg("entry"), py::arg("tensors"),
            "Bytes of the arena for these inputs, and the largest sum of live bytes.")
       .def("kernels", &Model::kernels, py::arg("entry"), "Names of the kernels, in the order of their times.")

@@ -76,6 +76,7 @@ class _RunOptions(ctypes.Structure):
         ("ctx", c_void_p),
         ("has_seed", c_int32),
         ("seed", ctypes.c_uint64),
+        ("state", c_void_p),
     ]
 
 
@@ -114,6 +115,13 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mycc_run_with": (c_int, (_HANDLE, c_int32, _TENSORS, c_int32, _TENSORS, c_int32, POINTER(_RunOptions))),
     "mycc_seed": (None, (_HANDLE, ctypes.c_uint64)),
     "mycc_synchronize": (c_int, (_HANDLE,)),
+    "mycc_state_new": (c_int, (_HANDLE, POINTER(c_void_p))),
+    "mycc_state_free": (None, (c_void_p,)),
+    "mycc_state_reset": (c_int, (_HANDLE, c_void_p)),
+    "mycc_state_read": (c_int, (_HANDLE, c_void_p, c_int32, _TENSORS)),
+    "mycc_state_write": (c_int, (_HANDLE, c_void_p, c_int32, _TENSORS)),
+    "mycc_state_view": (c_int, (_HANDLE, c_void_p, c_int32, _TENSORS)),
+    "mycc_input_written": (c_int32, (_HANDLE, c_int32, c_int32)),
     "mycc_tensor_free": (None, (_TENSORS,)),
     "mycc_tensor_wait": (c_int, (_TENSORS, c_void_p)),
     "mycc_tensor_to_device": (c_int, (_HANDLE, _TENSORS, _TENSORS)),
@@ -208,16 +216,22 @@ class Model:
         if getattr(self, "_handle", None):
             self._c.mycc_unload(self._handle)
 
-    def run(self, entry: int, tensors: Sequence[Any], stream: Any = None, seed: int | None = None) -> list[Any]:
+    def run(
+        self, entry: int, tensors: Sequence[Any], stream: Any = None, seed: int | None = None, state: Any = None
+    ) -> list[Any]:
         """Outputs of an entry point, of the kind of the first input, or of the first on a GPU."""
         place = _Place(self.device != "cpu", stream)
         inputs, _keep = self._import(entry, tensors, place)
+        for index, value in enumerate(tensors):
+            if self._c.mycc_input_written(self._handle, entry, index):
+                _check_writable(value, index)
         outputs = (_Tensor * max(1, self._c.mycc_output_count(self._handle, entry)))()
         count = self._c.mycc_output_count(self._handle, entry)
         number = 0 if seed is None else _seed(seed)
         options = _RunOptions(
-            ctypes.sizeof(_RunOptions), int(place.has_stream), place.stream, None, None, int(seed is not None), number
-        )
+            ctypes.sizeof(_RunOptions), int(place.has_stream), place.stream, None, None, int(seed is not None), number,
+            _state_handle(state),
+        )  # fmt: skip
         status = self._c.mycc_run_with(self._handle, entry, inputs, len(tensors), outputs, count, byref(options))
         self._library.check(status)
         arrays = [_adopt(self._library, outputs[i]) for i in range(count)]
@@ -266,6 +280,37 @@ class Model:
         """The seed of the next call that names none."""
         self._c.mycc_seed(self._handle, _seed(value))
 
+    def new_state(self) -> StateHandle:
+        """A state with the first values."""
+        handle = c_void_p()
+        self._library.check(self._c.mycc_state_new(self._handle, byref(handle)))
+        return StateHandle(self, handle)
+
+    def state_reset(self, state: StateHandle | None) -> None:
+        """Back to the first values; None: the model's own."""
+        self._library.check(self._c.mycc_state_reset(self._handle, _state_handle(state)))
+
+    def state_read(self, state: StateHandle | None, index: int) -> Any:
+        """A copy of a tensor of a state."""
+        made = _Tensor()
+        self._library.check(self._c.mycc_state_read(self._handle, _state_handle(state), index, byref(made)))
+        return _adopt(self._library, made)
+
+    def state_write(self, state: StateHandle | None, index: int, array: Any) -> None:
+        """Sets a tensor of a state."""
+        source = _Tensor()
+        try:
+            _keep = _import(source, array, _Place(self.device != "cpu"))
+        except _Unfit as reason:
+            raise InputError(f"the new value: {reason}") from reason.__cause__
+        self._library.check(self._c.mycc_state_write(self._handle, _state_handle(state), index, byref(source)))
+
+    def state_view(self, state: StateHandle | None, index: int) -> Any:
+        """The tensor itself."""
+        made = _Tensor()
+        self._library.check(self._c.mycc_state_view(self._handle, _state_handle(state), index, byref(made)))
+        return _adopt(self._library, made)
+
     def synchronize(self) -> None:
         """Waits for all calls on a GPU; raises what failed there."""
         self._library.check(self._c.mycc_synchronize(self._handle))
@@ -283,6 +328,36 @@ def _seed(value: object) -> int:
     if not isinstance(value, int):
         raise InputError(f"seed has to be a whole number, not a {type(value).__name__}")
     return value & (2**64 - 1)
+
+
+class StateHandle:
+    """A state of a model, beside its own."""
+
+    __slots__ = ("_model", "handle")
+
+    def __init__(self, model: Model, handle: c_void_p) -> None:
+        self._model, self.handle = model, handle
+
+    def __del__(self) -> None:
+        self._model._c.mycc_state_free(self.handle)
+
+
+def _state_handle(state: StateHandle | None) -> c_void_p | None:
+    return None if state is None else state.handle
+
+
+def _check_writable(value: Any, index: int) -> None:
+    """Raises unless a call may change the value's memory."""
+    why = ""
+    if isinstance(value, np.generic):
+        why = "is a number, not an array"
+    elif isinstance(value, np.ndarray):
+        if any(stride % value.dtype.itemsize for stride in value.strides):
+            why = "is a field of a structured array"
+        elif not value.flags.writeable:
+            why = "is read-only"
+    if why:
+        raise InputError(f"input {index} {why}, but the model writes to it", hint="Give it a copy.")
 
 
 class _Place:

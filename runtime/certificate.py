@@ -252,8 +252,8 @@ def _check_case(model: Model, certificate: Certificate, index: int) -> CaseRepor
     case = certificate.cases[index]
     entry = model.entry(case.entry)
     arrays = check_inputs(certificate, index)
-    outputs = entry.run_flat([as_tensor(a, c.dtype) for a, c in zip(arrays, case.inputs, strict=True)])
-    ports = entry.signature.outputs
+    outputs = entry.run_whole([as_tensor(a, c.dtype) for a, c in zip(arrays, case.inputs, strict=True)])
+    ports = entry.all_outputs(model.manifest)
     reports = tuple(
         _compare(port.name, as_array(output, port.dtype), expected)
         for port, output, expected in zip(ports, outputs, case.outputs, strict=True)

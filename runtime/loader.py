@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import InputError, LoadError
 from .native import open_library
-from .signature import Signature
+from .signature import Port, Signature
+from .state import State
 from .tree import Arguments, plan_output
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class EntryPoint:
     the call returns while the device works. It works in the order of torch's current stream, of the default stream, or
     of `stream=`: a CUDA stream of torch or cupy, or its address. Host arrays are copied there and the result back.
 
+    An entry point that reads or changes buffers of the model works on the model's own state, or on `state=`, one of
+    `Model.new_state()`. Arguments that the model writes to are changed.
+
     Random operators draw the numbers of `seed=`, a whole number; without it each call takes the model's next seed
     (`Model.seed`).
 
@@ -75,7 +79,8 @@ class EntryPoint:
     """
 
     __slots__ = (
-        "_arguments", "_build", "_index", "_native", "_plain", "_run", "_seeds", "_streams", "_symbol_rows", "signature",
+        "_arguments", "_build", "_in_place", "_index", "_native", "_plain", "_run", "_seeds", "_states", "_streams",
+        "_symbol_rows", "signature",
     )  # fmt: skip
 
     def __init__(self, native: Any, index: int, row: dict[str, Any]) -> None:
@@ -89,15 +94,19 @@ class EntryPoint:
         # the words belong to the model where it has an argument of that name
         self._streams = native.device != "cpu" and not self._arguments.has("stream")
         self._seeds = not self._arguments.has("seed")
+        self._states = "state" in row and not self._arguments.has("state")
+        self._in_place = tuple(row.get(name, ()) for name in ("state", "writes", "changes"))
         self._build = plan_output(row["out_tree"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         stream = kwargs.pop("stream", None) if kwargs and self._streams else None
         seed = kwargs.pop("seed", None) if kwargs and self._seeds else None
+        state = kwargs.pop("state", None) if kwargs and self._states else None
+        own = None if state is None else state.handle
         try:
             if len(args) != self._plain or kwargs:
-                return self._build(self._run(self._index, self._arguments.flatten(args, kwargs), stream, seed))
-            return self._build(self._run(self._index, args, stream, seed))
+                return self._build(self._run(self._index, self._arguments.flatten(args, kwargs), stream, seed, own))
+            return self._build(self._run(self._index, args, stream, seed, own))
         except InputError as error:
             self._arguments.flatten(args, kwargs)  # names an argument that is no tensor at all
             raise self._named(error) from None
@@ -120,6 +129,31 @@ class EntryPoint:
         """Runs on the tensors of the flattened inputs; returns the flat list of outputs."""
         outputs: list[Any] = self._run(self._index, tensors, stream, seed)
         return outputs
+
+    def all_outputs(self, manifest: Mapping[str, Any]) -> tuple[Port, ...]:
+        """The outputs of `run_whole`."""
+        _, writes, changes = self._in_place
+        state = [Port(row["name"], row["dtype"], tuple(row["shape"])) for row in manifest.get("state", ())]
+        return (*self.signature.outputs, *(self.signature.inputs[i] for i in writes), *(state[i] for i in changes))
+
+    def run_whole(self, tensors: Sequence[Any]) -> list[Any]:
+        """A call as a function of all that it reads, on a state of its own.
+
+        Args:
+            tensors: of the flattened inputs, then this entry point's share of the state ("state" of the manifest).
+
+        Returns:
+            The flat outputs, then the new values of the arguments that it writes to, and of the state that it changes.
+        """
+        slots, writes, changes = self._in_place
+        count = len(self.signature.inputs)
+        if not slots:
+            return [*self.run_flat(tensors), *(tensors[i] for i in writes)]
+        handle = self._native.new_state()
+        for slot, tensor in zip(slots, tensors[count:], strict=True):
+            self._native.state_write(handle, slot, tensor)
+        outputs = self._run(self._index, tensors[:count], None, None, handle)
+        return [*outputs, *(tensors[i] for i in writes), *(self._native.state_read(handle, slot) for slot in changes)]
 
     @property
     def kernels(self) -> list[str]:
@@ -193,6 +227,23 @@ class Model(EntryPoint):
             if general == entry.name and all(sizes.get(name) == size for name, size in fixed.items()):
                 return point
         return entry
+
+    @property
+    def state(self) -> State:
+        """The tensors that the model keeps from call to call, by name: `m.state["cache"]`, `m.state["count"] = 0`."""
+        return State(self._native, self.manifest.get("state", ()))
+
+    @state.setter
+    def state(self, values: Mapping[str, Any]) -> None:
+        self.state.update(values)
+
+    def reset_state(self) -> None:
+        """Back to the values that the buffers had when the model was compiled."""
+        self.state.reset()
+
+    def new_state(self) -> State:
+        """Another state with the buffers' first values, for a caller of its own: `m(x, state=s)`."""
+        return State(self._native, self.manifest.get("state", ()), self._native.new_state())
 
     def seed(self, value: int) -> None:
         """The seed of the next call of any entry point that names none; the call after it takes the next number, and so

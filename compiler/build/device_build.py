@@ -49,7 +49,7 @@ def host_program(code: DeviceCode, images: tuple[KernelImage, ...], target: Targ
     from ..codegen.cuda_program import render_cuda_program
 
     compiled = [_compiled(image) for image in images]
-    return render_cuda_program(code.entries, compiled, target.name, weights.offsets, weights.device)
+    return render_cuda_program(code.entries, compiled, target.name, weights.offsets, weights.device, len(weights.state))
 
 
 def _compiled(image: KernelImage) -> CompiledKernel:

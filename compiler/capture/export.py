@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from .examples import dynamic_dims
 from .failures import export_failure, quiet_export
 from .graph import ModelGraph
 from .leaves import Dims, Leaf, bind, leaves_of, shapes_by_leaf
-from .program import ProgramInputs, check_tensor, import_program, state_error, user_name
+from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
 from .sizes import resize_examples
 from .source_lines import ROOT, recording_lines
 from .specialise import fix_sizes
@@ -81,7 +82,8 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     names = _unique([leaves[i].name for i in tensors])
     call = _Call(request.model, values, spec, tensors, _Notes())
     examples = tuple(values[i] for i in tensors)
-    program = _export(call, examples, [dims[i] for i in tensors], names)
+    with _unchanged(call.plain_tensors()):
+        program = _export(call, examples, [dims[i] for i in tensors], names)
     in_leaves = iter([LEAF if leaf.is_tensor else constant(leaf.value, f"input '{leaf.name}'") for leaf in leaves])
     inputs = ProgramInputs(names, examples, [dims[i] for i in tensors], structure(spec, lambda: next(in_leaves)))
     return replace(import_program(request.name, program, inputs), variant_of=request.variant_of, fixed=request.fixed)
@@ -133,10 +135,25 @@ class _Call(torch.nn.Module):
         before = self._state()
         result = self._call[0](*args, **kwargs)
         for name, (owner, attribute, value) in before.items():
-            if getattr(owner, attribute, None) is not value:
-                setattr(owner, attribute, value)
+            new = getattr(owner, attribute, None)
+            if new is value:
+                continue
+            setattr(owner, attribute, value)
+            if _fits(new, value):
+                value.copy_(new)  # from then on it is state like a buffer that is changed in place
+            else:
                 self.notes.assigned.append(name)
         return result
+
+    def plain_tensors(self) -> list[torch.Tensor]:
+        """Tensors that modules hold as attributes, neither parameters nor buffers."""
+        return [
+            value
+            for module in self.modules()
+            if module is not self
+            for value in module.__dict__.values()
+            if isinstance(value, torch.Tensor)
+        ]
 
     def _state(self) -> dict[str, tuple[torch.nn.Module, str, Any]]:
         """Everything that forward could keep a tensor in: torch.export sees this only in the outermost module."""
@@ -147,6 +164,25 @@ class _Call(torch.nn.Module):
             for name, value in (*module._buffers.items(), *module.__dict__.items())
             if isinstance(value, torch.Tensor)
         }
+
+
+@contextmanager
+def _unchanged(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """torch.export runs what changes tensors that are no buffers; here they get their values back."""
+    kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, version, value in kept:
+            if tensor._version != version:
+                tensor.detach().copy_(value)
+
+
+def _fits(new: object, old: torch.Tensor) -> bool:
+    """Whether a tensor that forward assigned can lie in the memory of the one before it."""
+    if not isinstance(new, torch.Tensor) or new.dtype != old.dtype or new.dim() != old.dim():
+        return False
+    return all(isinstance(n, int) and n == m for n, m in zip(new.shape, old.shape, strict=True))
 
 
 def _modules_of(function: Any) -> list[torch.nn.Module]:
@@ -217,7 +253,7 @@ def _export(
         failure = export_failure(error, names, export)
     else:
         if call.notes.assigned:
-            raise state_error(f"buffer '{user_name(call.notes.assigned[0])}'", "")
+            raise replaced_error(user_name(call.notes.assigned[0]))
         return program
     raise failure
 

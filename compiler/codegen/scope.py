@@ -50,9 +50,13 @@ class Scope:
     may_stream: bool = False  # the template knows of `streams`
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
 
+    def __post_init__(self) -> None:
+        self.written = frozenset(b.root for b in self.written)
+
     def buffer(self, buffer: Buffer) -> str:
         if buffer in self.locals:
             return self.locals[buffer]
+        buffer = buffer.root  # later values lie in the same memory
         if buffer not in self.buffers:
             stem = "y" if buffer in self.written else "w" if buffer.kind == "const" else "x"
             count = sum(n.startswith(stem) for n in self.buffers.values())
@@ -61,7 +65,7 @@ class Scope:
 
     def streams(self) -> tuple[str, ...]:
         """The results that are written past the caches."""
-        return tuple(self.buffers[b] for b in self.streamed)
+        return tuple(self.buffers[b.root] for b in self.streamed)
 
     def size(self, size: Size) -> str:
         return self.sizes.setdefault(size, size.name if isinstance(size, Argument) else size_name(size.name))

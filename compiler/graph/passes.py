@@ -32,6 +32,7 @@ from .recognize_attention import recognize_attention
 from .recognize_norms import recognize_norms
 from .simplify import simplify
 from .sizes import SymbolRange
+from .updates import mark_updates
 from .work import Work
 
 
@@ -85,7 +86,6 @@ _DECOMPOSE = GraphPass(
     establishes=frozenset({"KEPT_ONLY"}),
     undoes=frozenset({"NORMAL", "SIMPLE", "UNIQUE"}),
 )
-
 _COMPLEX = GraphPass(
     "complex-parts",
     lambda work, c: complex_parts(work, c.kept),
@@ -93,6 +93,7 @@ _COMPLEX = GraphPass(
     establishes=frozenset({"REAL"}),
     undoes=frozenset({"NORMAL", "SIMPLE", "UNIQUE"}),
 )
+
 PASSES: tuple[GraphPass, ...] = (
     _INLINE,
     _row("dead-code", dead_code, establishes="LIVE"),
@@ -101,8 +102,8 @@ PASSES: tuple[GraphPass, ...] = (
     _row("known-values", known_values, needs="NORMAL", establishes="KNOWN", undoes="LIVE SIMPLE"),
     _row("dead-code", dead_code, establishes="LIVE"),
     _DECOMPOSE,
-    _row("normalize", normalize, needs="FLAT", establishes="NORMAL"),
     _COMPLEX,
+    _row("normalize", normalize, needs="FLAT", establishes="NORMAL"),
     # before folding, which would put the statistics' arithmetic into constants of their own
     _row("fold-batch-norm", fold_batch_norm, needs="NORMAL", establishes="NO_BATCH_NORM", undoes="LIVE"),
     _row("fold-constants", fold_constants, needs="NORMAL KEPT_ONLY", establishes="FOLDED", undoes="LIVE"),
@@ -167,6 +168,7 @@ def _work(graph: ModelGraph) -> Work:
     env: dict[torch.fx.Node, torch.fx.Node] = {}
     output = copy.graph_copy(graph.module.graph, env)
     copy.output(output)
+    mark_updates(graph, list(copy.nodes))
     ranges = {s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in graph.symbols}
     return Work(copy, dict(graph.constants), ranges)
 

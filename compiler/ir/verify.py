@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from .dtypes import DTYPES
 from .expr import Acc, Call, Const, Expr, IndexValue, Load
+from .in_place import over_own_elements
 from .index import Binary, Index, Indirect, Var
 from .nodes import (
+    IN_PLACE,
     AnyNode,
     Attention,
     Buffer,
@@ -33,11 +35,13 @@ class BrokenLaw(AssertionError):
 
 def verify_program(program: Program, after: str = "") -> None:
     """Raises BrokenLaw with the neighbourhood of the first node that breaks a law; `after` names the pass that ran."""
-    written: set[Buffer] = set(program.inputs)
+    written: set[Buffer] = {*program.inputs, *program.state}
+    latest: dict[Buffer, Buffer] = {}
     for position, node in enumerate(program.nodes):
-        for problem in (*_order(node, written), *_node(node, ())):
+        for problem in (*_order(node, written), *_in_place(node, latest), *_node(node, ())):
             raise BrokenLaw(_report(program, position, problem, after))
         written.update(node.writes())
+        latest.update({b.root: b for b in node.writes()})
     for output in program.outputs:
         if output not in written:
             raise BrokenLaw(f"output {output.name} is never written" + (f" (after {after})" if after else ""))
@@ -58,6 +62,15 @@ def _order(node: AnyNode, written: set[Buffer]) -> Iterator[str]:
     for buffer in node.writes():
         if buffer.kind in ("input", "const"):
             yield f"{buffer.name} is an {buffer.kind} and is written"
+
+
+def _in_place(node: AnyNode, latest: dict[Buffer, Buffer]) -> Iterator[str]:
+    """A value is read only as long as nothing is written over it."""
+    for buffer in node.reads():
+        if buffer.kind in IN_PLACE and latest.get(buffer.root, buffer.root) is not buffer:
+            yield f"{buffer.name} is read after {latest[buffer.root].name} was written over it"
+    if not over_own_elements(node):
+        yield "elements are read that the node writes over at another turn"
 
 
 def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
@@ -90,7 +103,8 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
                     )
             yield from _stores(node.stores, scope | {node.step}, accs)
         case Scatter():
-            yield from _stores(node.stores, scope, set())
+            if node.stores:
+                yield from _stores(node.stores, scope, set())
             yield from _stores(node.updates, set(node.udims), set())
             yield from _own_elements(node)
         case Routine():
@@ -107,10 +121,10 @@ def _own_elements(node: Scatter) -> Iterator[str]:
     """An update reads of what the node fills only the element that it writes."""
     filled = {s.buffer for s in node.stores}
     for update in node.updates:
-        if update.buffer not in filled:
+        if update.buffer not in filled and update.buffer.of is None:
             yield f"{update.buffer.name} is updated and was not filled"
         for load in update.value.loads:
-            if load.buffer in filled and (load.buffer, load.index) != (update.buffer, update.index):
+            if load.buffer in (*filled, update.buffer) and (load.buffer, load.index) != (update.buffer, update.index):
                 yield f"an update of {update.buffer.name}[{update.index}] reads {load}"
 
 

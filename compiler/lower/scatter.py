@@ -13,6 +13,7 @@ from .builder import call, compare, number, where
 from .context import Context
 from .create import filled
 from .gather import indirect
+from .in_place import target_of
 from .registry import row
 from .scan import worst
 from .tensor import Shape, Tensor, reshape, split_index
@@ -47,15 +48,14 @@ def scatter_into(
     how: str,
     ordered: Sequence[int],
 ) -> Tensor:
-    """x with x[place(i)] = combine(x[place(i)], value(i)) for every i of `updates`.
+    """x with x[place(i)] = combine(x[place(i)], value(i)) for every i of `updates`; in the memory of x where it may be.
 
     ordered: the dimensions of `updates` along which several updates may meet one element; they run innermost.
     """
     builder = ctx.builder
-    out = builder.temp(x.shape, x.dtype)
-    dims, indices = builder.loops(x.shape)
-    start = out.at(indices)
-    assert isinstance(start, Load)
+    own = target_of(ctx, x)
+    out = builder.temp(x.shape, x.dtype) if own is None else own
+    dims, indices = builder.loops(x.shape) if own is None else ((), [])
     loops = [builder.var(n, "u") if n != ONE else None for n in updates]
     at = [ZERO if v is None else of(v) for v in loops]
     target = out.at(place(at))
@@ -65,9 +65,15 @@ def scatter_into(
     update = Store(target.buffer, target.index, cast(COMBINE[how](cast(target, compute), new), x.dtype))
     free = [v for d, v in enumerate(loops) if v is not None and d not in ordered]
     late = [v for d, v in enumerate(loops) if v is not None and d in ordered]
-    fill = Store(start.buffer, start.index, x.at(indices))
-    builder.add(Scatter(dims, (fill,), builder.origin, (*free, *late), (update,), len(free)))
+    fill = () if own is not None else (_store(out, indices, x.at(indices)),)
+    builder.add(Scatter(dims, fill, builder.origin, (*free, *late), (update,), len(free)))
     return out
+
+
+def _store(out: Tensor, indices: list[Index], value: Expr) -> Store:
+    place = out.at(indices)
+    assert isinstance(place, Load)
+    return Store(place.buffer, place.index, value)
 
 
 def _reduced(

@@ -35,6 +35,7 @@ class PackageContents:
     Attributes:
         name: of the model; the package is imported by it (`import_name` makes an identifier of it).
         entry_points: rows of the manifest.
+        state: rows of the manifest, for what lives from call to call.
         weights: constants, in the order of `layout`.
         libraries: target ("cpu:x86-64-v3") -> bytes of its model.so, the target to prefer first.
         targets: the same targets, as the builder knows them.
@@ -67,6 +68,7 @@ class PackageContents:
     versions: Mapping[str, str] = field(default_factory=dict)
     check: Mapping[str, Any] = field(default_factory=dict)
     tuning: Mapping[str, Any] | None = None
+    state: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,7 @@ def _manifest(
         **({"launch": contents.launch} if contents.launch else {}),
         "versions": dict(contents.versions),
         "entry_points": list(contents.entry_points),
+        **({"state": list(contents.state)} if contents.state else {}),
         "targets": [_target_row(contents, target) for target in contents.libraries],
         "python": {tag: _wrapper_member(tag) for tag in contents.wrappers},
         "members": {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.in_place import over_own_elements
 from ..ir.index import Index
 from ..ir.nodes import AnyNode, Conv, Gemm, Map, Reduce, Store
 from .graph import NodeGraph, label
@@ -36,6 +37,9 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks) -> None:
     reason, fused = _fuse(last, store, consumer)
     if fused is None:
         remarks.refused(label(last), label(consumer), reason)
+        return
+    if graph.meets_readers(consumer, last) or not over_own_elements(fused):
+        remarks.refused(label(last), label(consumer), "writes in place what others still read")
         return
     if store.buffer.kind == "temp" and graph.readers(store.buffer) == [consumer]:
         fused = replace(fused, stores=tuple(s for s in fused.stores if s.buffer is not store.buffer))

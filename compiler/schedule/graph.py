@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from ..ir.expr import Expr, Load
+from ..ir.in_place import overwrites, shared_roots
 from ..ir.index import Index
 from ..ir.nodes import (
     AnyNode,
@@ -99,6 +100,26 @@ class NodeGraph:
         self.nodes.remove(node)
         self.nodes.insert(position, node)
         self._position = {n: i for i, n in enumerate(self.nodes)}
+
+    def crosses(self, buffers: Iterable[Buffer], first: AnyNode, last: AnyNode) -> bool:
+        """Whether a node between two others writes over the memory that one of the buffers lies in: then nothing that
+        reads them there may move from one to the other."""
+        roots = shared_roots(buffers)
+        if not roots:
+            return False
+        low, high = sorted((self.position(first), self.position(last)))
+        return any(roots & overwrites(node) for node in self._between(low, high))
+
+    def meets_readers(self, node: AnyNode, other: AnyNode) -> bool:
+        """Whether a node between the two reads what `node` writes over: then it may not move there."""
+        roots = overwrites(node)
+        if not roots:
+            return False
+        low, high = sorted((self.position(node), self.position(other)))
+        return any(b.root in roots for n in self._between(low, high) for b in (*n.reads(), *n.writes()))
+
+    def _between(self, low: int, high: int) -> list[AnyNode]:
+        return [n for n in self.nodes if low < self.position(n) < high]
 
     def result(self) -> Program:
         return self.program.with_nodes(tuple(self.nodes))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.in_place import overwrites
 from ..ir.index import ZERO, Atom, Index, Var, of, product
 from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Reduce, Store
 from .graph import NodeGraph, label, map_expressions
@@ -136,6 +137,8 @@ def _as_prologue(
         return None, "no reader in the rows"
     if any(r not in members and graph.position(r) < _last(graph, members) for r in readers):
         return None, "another kernel reads it in between"
+    if not _stays_in_place(graph, {*members, maker}):
+        return None, "what it reads is written over in place"
     renamed = _rename(maker, names, rows)
     assert isinstance(renamed, Map)
     return renamed, ""
@@ -153,12 +156,20 @@ def _order_allows(graph: NodeGraph, members: dict[AnyNode, Map | Reduce], node: 
     """The nest runs where its last member stands: nothing outside it may need a member's result before that."""
     last = max(_last(graph, members), graph.position(node))
     inside = {*members, node}
+    if not _stays_in_place(graph, inside):
+        return False
     for member in inside:
         for buffer in member.writes():
             for reader in graph.readers(buffer):
                 if reader not in inside and graph.position(reader) < last:
                     return False
     return True
+
+
+def _stays_in_place(graph: NodeGraph, inside: set[AnyNode]) -> bool:
+    """Members may run where the last one stands: nobody writes over what they read, nor do they themselves."""
+    last = max(inside, key=graph.position)
+    return not any(overwrites(m) or graph.crosses(m.reads(), m, last) for m in inside)
 
 
 def _rename(node: Map | Reduce, names: dict[Var, Var], rows: tuple[Var, ...]) -> Map | Reduce:

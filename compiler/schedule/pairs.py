@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.expr import Acc, Expr, Load, rewrite, substitute
+from ..ir.in_place import over_own_elements
 from ..ir.index import ONE, Atom, Index, Var, of, product
 from ..ir.nodes import Gemm, Map, Operand, Store
 from .graph import NodeGraph, label
@@ -29,7 +30,7 @@ def fuse_pairs(graph: NodeGraph, remarks: Remarks) -> None:
             continue
         reader = readers[0]
         fused = _fuse(node, reader)
-        if fused is not None:
+        if fused is not None and not graph.meets_readers(reader, node) and over_own_elements(fused):
             remarks.fused(label(node), label(reader), "both halves of a product meet in its epilogue")
             graph.replace(node, fused)
             graph.remove(reader)

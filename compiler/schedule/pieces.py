@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.in_place import overwrites, shared_roots
 from ..ir.index import ONE, ZERO, Atom, Index, Var, of
 from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Store
 from .graph import NodeGraph, label, loads_of
@@ -26,7 +27,8 @@ def split_at_pieces(graph: NodeGraph, remarks: Remarks) -> None:
         if len(pieces) < 2 or len(pieces) != len(graph.writers(buffer)):
             continue
         readers = graph.readers(buffer)
-        parts = _parts(buffer, pieces, readers[0]) if buffer.kind == "temp" and len(readers) == 1 else None
+        whole = buffer.kind == "temp" and len(readers) == 1 and not _overwritten(graph, pieces, readers[0])
+        parts = _parts(buffer, pieces, readers[0]) if whole else None
         if parts is not None:
             reader = readers[0]
             for piece in pieces:
@@ -40,6 +42,11 @@ def split_at_pieces(graph: NodeGraph, remarks: Remarks) -> None:
                     remarks.fused(label(pieces[0]), label(piece), "one kernel over the pieces")
                     graph.remove(piece)
                 graph.replace_by(pieces[0], joined)
+
+
+def _overwritten(graph: NodeGraph, pieces: Sequence[Map], reader: AnyNode) -> bool:
+    """Whether what the pieces read is written over before their reader is done."""
+    return any(graph.crosses(p.reads(), p, reader) or shared_roots(p.reads()) & overwrites(reader) for p in pieces)
 
 
 def _adjacent(graph: NodeGraph, pieces: Sequence[Map]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import ONE, ZERO, Index, as_index, product
-from ..ir.nodes import Attention, Buffer, Conv, Gemm, Nest, Node, Operand
+from ..ir.nodes import Attention, Buffer, Conv, Gemm, Nest, Node, Operand, Scatter
 
 Access = tuple[Buffer, str, Index]  # buffer, where in it (text), elements
 
@@ -70,6 +70,10 @@ def _stores(node: Node) -> Iterator[Access]:
     if isinstance(node, Attention):
         yield _operand(node.out, [v.extent for v in node.dims[:3]], node.dims[3].extent)
         return
+    if isinstance(node, Scatter):
+        for update in node.updates:
+            if update.buffer.of is not None:  # written in place: nothing else of it is touched
+                yield update.buffer, str(update.index), product(v.extent for v in node.udims)
     nodes: Sequence[Node] = node.stages if isinstance(node, Nest) else (node,)
     kept = node.locals if isinstance(node, Nest) else ()
     for part in nodes:

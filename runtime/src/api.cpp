@@ -4,6 +4,7 @@
 #include "errors.h"
 #include "gpu_call.h"
 #include "loaded.h"
+#include "state.h"
 
 using namespace mycc::runtime;
 
@@ -35,18 +36,33 @@ void free_outputs(mycc_tensor *outputs, int32_t count) {
   for (int32_t i = 0; i < count; ++i) free_output(&outputs[i]);
 }
 
+template <class Work>
+int with_state(mycc_model *model, mycc_state *given, Work work) {
+  if (!model) return fail(MYCC_ERROR_INPUT, "the model is NULL");
+  if (given && given->model != model) return fail(MYCC_ERROR_INPUT, "the state belongs to another model");
+  mycc_state *state = state_for(*model, given);
+  return state ? work(*state) : int(MYCC_ERROR_RUN);
+}
+
 // Runs `work(call)` with outputs of the runtime, which are thrown away.
 template <class Work>
 int with_outputs(Call &call, Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, Work work) {
   int32_t count = entry.info->n_outputs;
   mycc_tensor *outputs = static_cast<mycc_tensor *>(calloc(size_t(count) + 1, sizeof(mycc_tensor)));
   if (!outputs) return out_of_memory(size_t(count) * sizeof(mycc_tensor));
-  int status = call.bind(entry, inputs, n_inputs, true);
+  mycc_state *state = nullptr;  // the caller's own is left as it is
+  int status = entry.info->n_state ? make_state(*call.model(), &state) : int(MYCC_OK);
+  if (status == MYCC_OK) status = call.use_state(entry, state);
+  call.spare_inputs(true);
+  if (status == MYCC_OK) status = call.bind(entry, inputs, n_inputs, true);
   if (status == MYCC_OK) status = prepare(call, entry, outputs, count);
   if (status == MYCC_OK) {
     status = work();
     free_outputs(outputs, count);
   }
+  call.spare_inputs(false);
+  call.drop_state();
+  release_state(state);
   free(outputs);
   return status;
 }
@@ -149,14 +165,19 @@ int mycc_run_with(mycc_model *model, int32_t index, const mycc_tensor *inputs, i
   Call *call = Call::acquire(*model);
   if (!call) return MYCC_ERROR_RUN;
   call->set_seed(options.has_seed ? options.seed : model->next_seed.fetch_add(1));
-  int status = call->bind(*entry, inputs, n_inputs, true);
+  int status = call->use_state(*entry, options.state);
+  if (status == MYCC_OK) status = call->bind(*entry, inputs, n_inputs, true);
   if (status == MYCC_OK) {
     entry = &call->variant(*entry);
     status = prepare(*call, *entry, outputs, n_outputs);
   }
   if (status == MYCC_OK) {
     status = call->execute(*entry);
-    if (status != MYCC_OK) free_outputs(outputs, n_outputs);
+    call->write_back(*entry, inputs);
+    if (status != MYCC_OK) {
+      failed_in_place(status, *entry->info);
+      free_outputs(outputs, n_outputs);
+    }
   }
   Call::release(call);
   return status;
@@ -168,6 +189,45 @@ void mycc_tensor_free(mycc_tensor *tensor) {
 
 void mycc_seed(mycc_model *model, uint64_t seed) {
   if (model) model->next_seed.store(seed);
+}
+
+int32_t mycc_state_count(const mycc_model *model) { return model ? model->manifest.n_state : 0; }
+
+const mycc_port *mycc_state_port(const mycc_model *model, int32_t i) {
+  return i >= 0 && i < mycc_state_count(model) ? &model->manifest.state[i].port : nullptr;
+}
+
+int mycc_state_new(mycc_model *model, mycc_state **state) {
+  if (!model || !state) return fail(MYCC_ERROR_INPUT, "the model or the place for the state is NULL");
+  return make_state(*model, state);
+}
+
+void mycc_state_free(mycc_state *state) { release_state(state); }
+
+int mycc_state_reset(mycc_model *model, mycc_state *state) {
+  return with_state(model, state, [](mycc_state &found) { return reset_state(found); });
+}
+
+int mycc_state_read(mycc_model *model, mycc_state *state, int32_t i, mycc_tensor *copy) {
+  if (!copy) return fail(MYCC_ERROR_INPUT, "the tensor is NULL");
+  return with_state(model, state, [&](mycc_state &found) { return read_state(found, i, copy); });
+}
+
+int mycc_state_write(mycc_model *model, mycc_state *state, int32_t i, const mycc_tensor *source) {
+  if (!source) return fail(MYCC_ERROR_INPUT, "the tensor is NULL");
+  return with_state(model, state, [&](mycc_state &found) { return write_state(found, i, *source); });
+}
+
+int mycc_state_view(mycc_model *model, mycc_state *state, int32_t i, mycc_tensor *view) {
+  if (!view) return fail(MYCC_ERROR_INPUT, "the tensor is NULL");
+  return with_state(model, state, [&](mycc_state &found) { return view_state(found, i, view); });
+}
+
+int32_t mycc_input_written(const mycc_model *model, int32_t entry, int32_t i) {
+  const EntryInfo *info = info_of(model, entry);
+  for (int32_t k = 0; info && k < info->n_writes; ++k)
+    if (info->writes[k] == i) return 1;
+  return 0;
 }
 
 int mycc_synchronize(mycc_model *model) {

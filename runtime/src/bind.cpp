@@ -48,6 +48,23 @@ bool mentions(const char *formula, const char *name) {
   return false;
 }
 
+struct Extent {
+  uintptr_t begin, end;
+};
+
+// The memory from a tensor's first byte to the one behind its last.
+Extent extent_of(const mycc_tensor &tensor) {
+  const int64_t element = int64_t(dtype_bytes(tensor.dtype));
+  const uintptr_t at = reinterpret_cast<uintptr_t>(tensor.data);
+  int64_t low = 0, high = element;
+  for (int32_t d = 0; d < tensor.ndim; ++d) {
+    if (tensor.shape[d] == 0) return {at, at};
+    const int64_t reach = (tensor.shape[d] - 1) * tensor.strides[d] * element;
+    (reach < 0 ? low : high) += reach;
+  }
+  return {at + uintptr_t(low), at + uintptr_t(high)};
+}
+
 int check_count(const Entry &entry, int32_t given, const mycc_port *ports, int32_t count, const char *what) {
   if (given == count) return MYCC_OK;
   Line names;
@@ -129,6 +146,7 @@ int Call::bind(const Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, 
     if (int status = check_tensor(model_, info.inputs[i], inputs[i])) return status;
   if (int status = read_symbols(entry, inputs)) return status;
   if (int status = check_dims(entry, inputs)) return status;
+  if (int status = check_written(entry, inputs)) return status;
   return data ? make_dense(entry, inputs) : MYCC_OK;
 }
 
@@ -169,6 +187,35 @@ int Call::check_dims(const Entry &entry, const mycc_tensor *inputs) {
   return MYCC_OK;
 }
 
+// An input that the run writes to must not lie over another one.
+int Call::check_written(const Entry &entry, const mycc_tensor *inputs) {
+  const EntryInfo &info = *entry.info;
+  for (int32_t k = 0; k < info.n_writes; ++k) {
+    const int32_t written = info.writes[k];
+    const Extent own = extent_of(inputs[written]);
+    for (int32_t i = 0; i < info.n_inputs; ++i) {
+      const Extent other = extent_of(inputs[i]);
+      if (i != written && own.begin < other.end && other.begin < own.end)
+        return fail(MYCC_ERROR_INPUT, "%s: the model writes to it, so it must not share memory with %s",
+                    info.inputs[written].name, info.inputs[i].name);
+    }
+  }
+  return MYCC_OK;
+}
+
+bool Call::is_written(const Entry &entry, int32_t input) const {
+  for (int32_t k = 0; k < entry.info->n_writes; ++k)
+    if (entry.info->writes[k] == input) return true;
+  return false;
+}
+
+void Call::write_back(const Entry &entry, const mycc_tensor *inputs) {
+  for (int32_t k = 0; k < entry.info->n_writes; ++k) {
+    const int32_t i = entry.info->writes[k];
+    if (input_bytes_[i] && inputs_[i] != inputs[i].data) copy_strided(inputs_[i], inputs[i]);
+  }
+}
+
 int Call::measure_inputs(const Entry &entry, const mycc_tensor *inputs) {
   for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
     const mycc_tensor &tensor = inputs[i];
@@ -187,7 +234,7 @@ int Call::make_dense(const Entry &entry, const mycc_tensor *inputs) {
   size_t copied = 0;
   for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
     const mycc_tensor &tensor = inputs[i];
-    if (is_dense(tensor) && is_aligned(tensor)) continue;
+    if (is_dense(tensor) && is_aligned(tensor) && !(spares_inputs_ && is_written(entry, i))) continue;
     inputs_[i] = nullptr;
     copied += (size_t(input_bytes_[i]) + kLine - 1) & ~(kLine - 1);
   }

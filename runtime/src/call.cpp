@@ -4,6 +4,7 @@
 
 #include "os.h"
 #include "planner.h"
+#include "state.h"
 
 namespace mycc::runtime {
 
@@ -90,6 +91,7 @@ Call *Call::acquire(mycc_model &model) {
 void Call::release(Call *call) {
   mycc_model &model = call->model_;
   call->trim();
+  call->drop_state();
   {
     Locked locked(model.lock);
     size_t bytes = call->held_bytes();
@@ -207,6 +209,22 @@ void Call::keep_plan(Entry &entry) {
 
 int Call::reserve_arena() { return arena_.reserve(size_t(arena_bytes_)) ? MYCC_OK : out_of_memory(size_t(arena_bytes_)); }
 
+// ---- state
+
+int Call::use_state(const Entry &entry, mycc_state *given) {
+  if (!entry.info->n_state && !given) return MYCC_OK;
+  if (given && given->model != &model_) return fail(MYCC_ERROR_INPUT, "the state belongs to another model");
+  state_ = state_for(model_, given);
+  if (!state_) return MYCC_ERROR_RUN;
+  state_->busy.acquire();
+  return MYCC_OK;
+}
+
+void Call::drop_state() {
+  if (state_) state_->busy.release();
+  state_ = nullptr;
+}
+
 // ---- running
 
 int Call::execute(const Entry &entry) {
@@ -215,7 +233,7 @@ int Call::execute(const Entry &entry) {
   failed_.store(0, std::memory_order_relaxed);
   running_ = &entry;
   mycc_call call{&host_,   model_.weights, arena_.reserve(0), placed_,  inputs_, outputs_,
-                 symbols_, nullptr,        nullptr,           buffers_, seed_,   nullptr};
+                 symbols_, nullptr,        nullptr,           buffers_, seed_,   state_ ? state_->tensors : nullptr};
   entry.code->run(&call);
   flight_ = nullptr;
   if (failed_.load(std::memory_order_acquire)) return fail(failure_code_, "%s", failure_);

@@ -20,6 +20,14 @@ class Call {
   static Call *take_free(mycc_model &model);  // NULL: none. Not locked.
   static void destroy(Call *call);
 
+  // Takes hold of the state that the run works on, until the call is released. Without one given it is the model's.
+  int use_state(const Entry &entry, mycc_state *given);
+  void drop_state();
+  // Copies what the run wrote to dense copies of inputs to the inputs themselves.
+  void write_back(const Entry &entry, const mycc_tensor *inputs);
+  // Inputs that the run writes to are copied and keep their values.
+  void spare_inputs(bool spare) { spares_inputs_ = spare; }
+  mycc_model *model() { return &model_; }
   // Checks the inputs against the signature and finds the values of the size symbols. With `data`, also makes the
   // inputs dense. bind.cpp.
   int bind(const Entry &entry, const mycc_tensor *inputs, int32_t n_inputs, bool data);
@@ -46,6 +54,8 @@ class Call {
   int read_symbols(const Entry &entry, const mycc_tensor *inputs);
   int check_dims(const Entry &entry, const mycc_tensor *inputs);
   int make_dense(const Entry &entry, const mycc_tensor *inputs);
+  bool is_written(const Entry &entry, int32_t input) const;
+  int check_written(const Entry &entry, const mycc_tensor *inputs);
   int check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims);
   int check_overlap(const Entry &entry, const mycc_tensor *outputs, int32_t output);
   int measure_inputs(const Entry &entry, const mycc_tensor *inputs);
@@ -78,6 +88,9 @@ class Call {
   const void **inputs_ = nullptr;
   int64_t *input_bytes_ = nullptr;
   void **outputs_ = nullptr;
+
+  mycc_state *state_ = nullptr;
+  bool spares_inputs_ = false;
 
   // Of sizes that the run finds.
   const Entry *running_ = nullptr;

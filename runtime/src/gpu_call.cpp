@@ -1,6 +1,8 @@
 // gpu_call.cpp: the steps of a call on a GPU, from the caller's tensors to its result or failure.
 #include "gpu_call.h"
 
+#include "state.h"
+
 namespace mycc::runtime {
 
 namespace {
@@ -45,17 +47,23 @@ int GpuCall::run(mycc_model &model, Entry &entry, const mycc_tensor *inputs, int
   call->last_stream_ = stream_id;
   call->outputs_on_host_ = !on_device;
   int status = waited == cuda::kSuccess ? call->earlier_failure() : gpu_fail(MYCC_ERROR_RUN, waited, "an earlier call");
+  if (status == MYCC_OK) status = call->use_state(entry, options.state);
+  if (status == MYCC_OK) status = call->wait_for_state(stream_id);
   if (status == MYCC_OK) status = call->bind(entry, inputs, n_inputs, false);
   Entry &chosen = status == MYCC_OK ? call->variant(entry) : entry;
   if (status == MYCC_OK) status = call->prepare(chosen, inputs, outputs, n_outputs, options);
   if (status == MYCC_OK) {
     status = call->issue(chosen);
+    if (status == MYCC_OK) status = call->copy_back(chosen, inputs);
+    if (status == MYCC_OK) status = call->mark_state(stream_id);
     if (status == MYCC_OK)
       status = call->finish(chosen, outputs);
     else
       call->mark_done();
-    if (status != MYCC_OK)
+    if (status != MYCC_OK) {
+      failed_in_place(status, *chosen.info);
       for (int32_t i = 0; i < n_outputs; ++i) free_output(&outputs[i]);
+    }
   }
   release(call);
   return status;
@@ -105,6 +113,7 @@ bool GpuCall::addresses_changed(const Entry &entry, uintptr_t *kept) {
   note(uintptr_t(arena_memory_.address()));
   note(uintptr_t(zeros_.address()));
   note(uintptr_t(scratch_memory_.address()));
+  note(state_ ? number(state_->tensors[0]) : 0);
   return changed;
 }
 
@@ -129,7 +138,7 @@ int GpuCall::list_launches(const Entry &entry) {
                  reinterpret_cast<int32_t *>(status_address_) + index,
                  nullptr,
                  seed_,
-                 nullptr};
+                 state_ ? state_->tensors : nullptr};
   entry.code->run(&call);
   int status = failed_.load(std::memory_order_acquire) ? fail(failure_code_, "%s", failure_) : int(MYCC_OK);
   const size_t scratch = shape->launches.scratch_bytes();
@@ -219,6 +228,7 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
   const int32_t count = entry.info->n_outputs;
   mycc_tensor *outputs = static_cast<mycc_tensor *>(calloc(size_t(count) + 1, sizeof(mycc_tensor)));
   if (!outputs) return out_of_memory(size_t(count) * sizeof(mycc_tensor));
+  mycc_state *state = nullptr;  // the caller's own is left as it is
   GpuCall *call = acquire(model, 0);
   int status = call ? call->settle() : int(MYCC_ERROR_RUN);
   if (status == MYCC_OK) {
@@ -230,6 +240,9 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
         any_on_device(inputs, n_inputs) ? model.gpu->api->stream_synchronize(nullptr) : cuda::kSuccess;
     if (result != cuda::kSuccess) status = gpu_fail(MYCC_ERROR_RUN, result, "%s: profiling", entry.info->name);
     if (status == MYCC_OK) status = call->bind(entry, inputs, n_inputs, false);
+    if (status == MYCC_OK && entry.info->n_state) status = make_state(model, &state);
+    if (status == MYCC_OK) status = call->use_state(entry, state);
+    call->spare_inputs(true);
     if (status == MYCC_OK) status = call->prepare(entry, inputs, outputs, count, mycc_run_options{});
   }
   if (status == MYCC_OK) {
@@ -240,7 +253,12 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
       call->mark_done();
     for (int32_t i = 0; i < count; ++i) free_output(&outputs[i]);
   }
-  if (call) release(call);
+  if (call) {
+    call->settle();
+    call->spare_inputs(false);
+    release(call);
+  }
+  release_state(state);
   free(outputs);
   return status;
 }

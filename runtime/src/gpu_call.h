@@ -57,6 +57,10 @@ class GpuCall : public Call {
   int finish(const Entry &entry, mycc_tensor *outputs);
   int copy_outputs(const Entry &entry, mycc_tensor *outputs);
   cuda::Result mark_done();
+  // Of what a call changes beside its outputs. gpu_in_place.cpp.
+  int wait_for_state(unsigned long long stream_id);
+  int mark_state(unsigned long long stream_id);
+  int copy_back(const Entry &entry, const mycc_tensor *inputs);
   int settle();
   int failure_of(const Entry &entry, bool earlier);
   int earlier_failure();

@@ -14,9 +14,11 @@ struct GpuOutput {
   bool pooled;
 };
 
+void release_output(OutputHeader *header);
+
 GpuOutput *output_of(const mycc_tensor &tensor) {
   OutputHeader *header = static_cast<OutputHeader *>(tensor.owner);
-  return header && header->release ? reinterpret_cast<GpuOutput *>(header) : nullptr;
+  return header && header->release == release_output ? reinterpret_cast<GpuOutput *>(header) : nullptr;
 }
 
 // Given back when the work that wrote it is done, and with it what the default stream and those that wait for it have

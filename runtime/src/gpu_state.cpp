@@ -125,6 +125,7 @@ GpuCall *GpuCall::acquire(mycc_model &model, unsigned long long stream_id) {
 
 void GpuCall::release(GpuCall *call) {
   mycc_model &model = call->model_;
+  call->drop_state();
   const bool oversized =
       call->arena_memory_.capacity() > kLargeArena && size_t(call->arena_bytes_) < call->arena_memory_.capacity() / 4;
   call->oversized_calls_ = oversized ? call->oversized_calls_ + 1 : 0;
@@ -181,7 +182,7 @@ GpuShape *GpuCall::find_shape(const Entry &entry) {
   GpuShape *shape = new (memory) GpuShape(gpu_);
   shape->entry = &entry;
   shape->symbols = shape->region.array<int64_t>(symbols);
-  shape->addresses = shape->region.array<uintptr_t>(size_t(entry.info->n_inputs + entry.info->n_outputs + 3));
+  shape->addresses = shape->region.array<uintptr_t>(size_t(entry.info->n_inputs + entry.info->n_outputs + 4));
   shape->next = shapes_;
   shapes_ = shape;
   if (!shape->symbols || !shape->addresses) {

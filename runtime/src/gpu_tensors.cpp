@@ -28,7 +28,7 @@ int GpuCall::place_inputs(const Entry &entry, const mycc_tensor *inputs) {
           "%s: is not dense and row-major, as a tensor on a GPU has to be\n  Make it so first: x.contiguous() in "
           "torch, cupy.ascontiguousarray(x).",
           entry.info->inputs[i].name);
-    if (!host && !misaligned(tensor.data)) continue;
+    if (!host && !misaligned(tensor.data) && !(spares_inputs_ && is_written(entry, i))) continue;
     input_places_[i] = dense_bytes_;
     dense_bytes_ += placed(size_t(input_bytes_[i]));
     if (host) staged_bytes_ += placed(size_t(input_bytes_[i]));

@@ -5,6 +5,7 @@
 #include "gpu_call.h"
 #include "loaded.h"
 #include "pool.h"
+#include "state.h"
 #include "targets.h"
 #include "zip.h"
 
@@ -88,6 +89,7 @@ int open_program(mycc_model *model, const Archive &archive, const char *label) {
   const Manifest &manifest = model->manifest;
   bool same = model->program->n_entries == manifest.n_entries;
   for (int32_t i = 0; same && i < manifest.n_entries; ++i) same = fits(manifest.entries[i], model->program->entries[i]);
+  same = same && manifest.n_state == (model->program->abi_version >= 3 ? model->program->n_state : 0);
   if (!same) return fail(MYCC_ERROR_LOAD, "%s: %s does not fit manifest.json" MYCC_DAMAGED, label, name.data);
 
   model->entries = static_cast<Entry *>(calloc(uint32_t(manifest.n_entries), sizeof(Entry)));
@@ -162,6 +164,7 @@ int build_model(mycc_model *model, const char *label, const void *data, size_t s
 }
 
 void destroy(mycc_model *model) {
+  release_state(model->state);
   while (model->free_calls) Call::destroy(Call::take_free(*model));
   if (model->gpu) {
     GpuCall::destroy_all(*model);

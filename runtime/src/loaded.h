@@ -49,6 +49,8 @@ struct mycc_model {
   mycc::runtime::Entry *entries = nullptr;
   int32_t threads = 1;
 
+  mycc::runtime::Lock state_lock;        // guards `state` until it is made
+  mycc_state *state = nullptr;           // of the calls that name none
   std::atomic<uint64_t> next_seed{0};    // of the calls that name none
   mycc::runtime::Lock lock;              // guards what follows, and the plans
   mycc::runtime::Call *free_calls = nullptr;

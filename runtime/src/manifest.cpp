@@ -5,6 +5,7 @@
 #include "errors.h"
 #include "pool.h"
 #include "sha256.h"
+#include "tensor.h"
 
 namespace mycc::runtime {
 
@@ -35,6 +36,7 @@ class Reader {
     if (int status = check_members()) return status;
     if (int status = read_weights(check_full)) return status;
     if (int status = read_targets()) return status;
+    if (int status = read_state()) return status;
     return read_entries();
   }
 
@@ -205,6 +207,34 @@ class Reader {
     return MYCC_OK;
   }
 
+  int read_state() {
+    const JsonValue *rows = json_.get(&json_.root(), "state");
+    if (!rows) return MYCC_OK;
+    if (rows->kind != JsonKind::array || rows->count > kMaxTensors) return damaged("the state makes no sense");
+    mycc_port *ports;
+    int32_t dims = 0;
+    if (int status = read_ports(rows, &ports, &manifest_.n_state, &dims)) return status;
+    manifest_.state = region_.array<StateInfo>(rows->count);
+    if (!manifest_.state) return out_of_memory(rows->count * sizeof(StateInfo));
+    const Member *weights = archive_.find(manifest_.weights_member);
+    const int64_t data = int64_t(weights->offset + weights->size - manifest_.weights_offset);
+    StateInfo *info = manifest_.state;
+    for (const JsonValue *row = json_.first(rows); row; row = json_.next(row), ++info) {
+      info->port = *ports++;
+      const JsonValue *shape = json_.get(row, "shape");
+      int32_t d = 0;
+      for (const JsonValue *size = json_.first(shape); size; size = json_.next(size), ++d)
+        if (!integer_of(size, 0, INT64_MAX, &info->shape[d])) return damaged("a tensor of the state has no fixed size");
+      if (!dense_bytes(info->shape, info->port.ndim, dtype_bytes(info->port.dtype), &info->bytes))
+        return damaged("a tensor of the state is too large");
+      const JsonValue *offset = json_.get(row, "offset");
+      info->offset = -1;
+      if (offset && (!integer_of(offset, 0, data, &info->offset) || info->bytes > data - info->offset))
+        return damaged("the first value of a tensor of the state is missing");
+    }
+    return MYCC_OK;
+  }
+
   int read_entries() {
     const JsonValue *rows = json_.get(&json_.root(), "entry_points");
     if (!rows || rows->kind != JsonKind::array || rows->count == 0 || rows->count > kMaxEntries)
@@ -264,7 +294,26 @@ class Reader {
     const JsonValue *kernels = json_.get(row, "kernels");
     if (!kernels || kernels->kind != JsonKind::array) return damaged("the kernels are missing");
     entry->n_kernels = int32_t(kernels->count);
+    int32_t *slots;
+    if (int status = read_numbers(json_.get(row, "state"), manifest_.n_state, &slots, &entry->n_state)) return status;
+    if (int status = read_numbers(json_.get(row, "changes"), manifest_.n_state, &slots, &entry->n_changes)) return status;
+    status = read_numbers(json_.get(row, "writes"), entry->n_inputs, &entry->writes, &entry->n_writes);
+    if (status) return status;
     return read_symbols(json_.get(row, "symbols"), entry);
+  }
+
+  // Numbers below `end`; none where there is no list.
+  int read_numbers(const JsonValue *rows, int32_t end, int32_t **numbers, int32_t *count) {
+    if (!rows) return MYCC_OK;
+    if (rows->kind != JsonKind::array || rows->count > kMaxTensors) return damaged("what a call changes makes no sense");
+    *numbers = region_.array<int32_t>(rows->count);
+    if (!*numbers) return out_of_memory(rows->count * sizeof(int32_t));
+    for (const JsonValue *row = json_.first(rows); row; row = json_.next(row)) {
+      int64_t number;
+      if (!integer_of(row, 0, int64_t(end) - 1, &number)) return damaged("what a call changes makes no sense");
+      (*numbers)[(*count)++] = int32_t(number);
+    }
+    return MYCC_OK;
   }
 
   int read_ports(const JsonValue *rows, mycc_port **ports, int32_t *count, int32_t *total) {

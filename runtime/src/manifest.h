@@ -34,12 +34,22 @@ struct VariantInfo {
 
 constexpr int64_t kFree = -1;
 
+// A tensor that lives from call to call.
+struct StateInfo {
+  mycc_port port;
+  int64_t shape[MYCC_MAX_RANK];
+  int64_t bytes;
+  int64_t offset;  // of its first value in the data of the weights; -1: it is zero
+};
+
 struct EntryInfo {
   const char *name;
   mycc_port *inputs, *outputs;
   SizeSymbol *symbols;
   int32_t n_inputs, n_outputs, n_symbols, n_kernels;
   int32_t input_dims, output_dims;  // dimensions of all inputs (of all outputs)
+  int32_t n_state, n_changes;       // tensors of the state that a call reads, and that it changes
+  int32_t *writes, n_writes;        // inputs that it writes to
   VariantInfo *variants;
   int32_t n_variants;
 };
@@ -58,7 +68,8 @@ struct Manifest {
   const char *name;
   EntryInfo *entries;
   TargetInfo *targets;
-  int32_t n_entries, n_targets;
+  StateInfo *state;
+  int32_t n_entries, n_targets, n_state;
   int32_t threads;  // of a call when the loader names none; 0: one per core
   const char *launch;  // how a GPU's kernels are launched when the loader does not say; NULL: "auto"
   Span weights_member;

@@ -49,6 +49,8 @@ class Inputs {
   // The value that outputs are like: the first one on a device, else the first.
   size_t model_of_outputs() const { return device_value_; }
   bool on_device() const { return on_device_; }
+  // Raises unless a call may change the memory of the value that was given.
+  void check_writable(PyObject *value, size_t index) const;
 
  private:
   static constexpr size_t kFew = 8;
@@ -69,6 +71,7 @@ class Inputs {
   bool on_device_ = false;
   size_t device_value_ = 0;
   std::vector<size_t> later_;
+  std::vector<size_t> read_only_;  // of those that DLPack describes
   mycc_tensor few_[kFew];
   std::vector<mycc_tensor> many_;
   std::vector<py::object> kept_;
@@ -233,6 +236,25 @@ inline void Inputs::import_array(PyObject *array, size_t index) {
   }
 }
 
+inline void Inputs::check_writable(PyObject *value, size_t index) const {
+  const char *why = nullptr;
+  if (is_array(value)) {
+    const py::detail::PyArray_Proxy *proxy = py::detail::array_proxy(value);
+    if (!(proxy->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_)) why = "is read-only";
+    const int64_t bytes = dtype_of(value, index).bits / 8;
+    for (int d = 0; d < proxy->nd; ++d)
+      if (proxy->strides[d] % bytes) why = "is a field of a structured array";
+  } else if (std::find(read_only_.begin(), read_only_.end(), index) != read_only_.end()) {
+    why = "is read-only";
+  } else {
+    const py::handle object(value);
+    for (const char *lazy : {"is_neg", "is_conj"})
+      if (py::hasattr(object, lazy) && object.attr(lazy)().ptr() == Py_True) why = "is a lazy view";
+    if (py::isinstance(object, py::module_::import("numpy").attr("generic"))) why = "is a number, not an array";
+  }
+  if (why) raise_input(input_name(index) + " " + why + ", but the model writes to it\n  Give it a copy.");
+}
+
 // Objects that have DLPack's Python protocol, and numpy's scalars.
 inline void Inputs::import_object(PyObject *value, size_t index) {
   if (const mycc_tensor *ours = own_tensor(value)) return import_ours(*ours, index);
@@ -265,6 +287,8 @@ inline void Inputs::import_capsule(const py::object &capsule, size_t index) {
     return fill(static_cast<Managed *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))->tensor, index);
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     auto *managed = static_cast<ManagedVersioned *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    constexpr uint64_t kReadOnly = 1;
+    if (managed->flags & kReadOnly) read_only_.push_back(index);
     if (managed->version.major == dlpack::kMajor) return fill(managed->tensor, index);
   }
   raise_input(input_name(index) + " speaks an unknown version of DLPack");

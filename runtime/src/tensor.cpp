@@ -180,6 +180,21 @@ void copy_dense(const mycc_tensor &tensor, void *target) {
   }
 }
 
+void copy_strided(const void *source, const mycc_tensor &tensor) {
+  const size_t element = dtype_bytes(tensor.dtype);
+  int64_t at[MYCC_MAX_RANK] = {0};
+  for (int32_t d = 0; d < tensor.ndim; ++d)
+    if (tensor.shape[d] == 0) return;
+  const uint8_t *next = static_cast<const uint8_t *>(source);
+  for (int32_t d = 0; d >= 0;) {
+    int64_t offset = 0;
+    for (int32_t i = 0; i < tensor.ndim; ++i) offset += at[i] * tensor.strides[i];
+    memcpy(static_cast<uint8_t *>(tensor.data) + offset * int64_t(element), next, element);
+    next += element;
+    for (d = tensor.ndim - 1; d >= 0 && ++at[d] == tensor.shape[d]; --d) at[d] = 0;
+  }
+}
+
 bool allocate_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, int64_t bytes, mycc_tensor *tensor) {
   size_t mapped, room = (size_t(bytes) + kAlignment - 1) & ~(kAlignment - 1);  // kernels may write whole lines
   void *block = allocate(sizeof(OutputHeader) + room, &mapped);

@@ -23,6 +23,9 @@ bool is_aligned(const mycc_tensor &tensor);
 // Writes the elements row-major and dense to `target`.
 void copy_dense(const mycc_tensor &tensor, void *target);
 
+// Writes dense elements at `source` to the places of the tensor.
+void copy_strided(const void *source, const mycc_tensor &tensor);
+
 // A dense output of the runtime; data is aligned to 64. False: out of memory.
 bool allocate_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, int64_t bytes, mycc_tensor *tensor);
 void free_output(mycc_tensor *tensor);

@@ -8,6 +8,7 @@ import pytest
 import torch
 from mycc import CompileError
 from mycc.compiler.capture import capture, format_graph
+from mycc.compiler.capture.state import share_state, training_notes
 from torch.export import Dim
 
 
@@ -130,26 +131,86 @@ class Inside(torch.nn.Module):
 
 
 @pytest.mark.parametrize("kind", [Counter, Assigner])
-def test_a_changed_buffer_is_refused(kind):
-    with pytest.raises(CompileError, match=r"the model changes its buffer 'inner.count'"):
-        capture(Inside(kind()), (torch.randn(2),))
+def test_a_changed_buffer_is_state(kind):
+    graph = capture(Inside(kind()), (torch.randn(2),))
+    (change,) = graph.in_place
+    assert (change.name, change.input, change.output) == ("inner.count", 1, 1)
+    assert (graph.n_arguments, graph.n_results) == (1, 1)
+    x = torch.randn(2)
+    torch.testing.assert_close(graph.module(x, torch.tensor([4.0])), (x + 5, torch.tensor([5.0])))
 
 
-def test_a_changed_buffer_names_the_line():
-    with pytest.raises(CompileError, match=r"test_functional.py:\d+  self.count.add_\(1\)"):
-        capture(Counter(), (torch.randn(2),))
+class Grower(Counter):
+    def forward(self, x):
+        self.count = torch.cat([self.count, x])
+        return x + 1
+
+
+def test_a_buffer_of_another_shape_is_refused():
+    with pytest.raises(CompileError, match="the model replaces its buffer 'inner.count' by a tensor of another shape"):
+        capture(Inside(Grower()), (torch.randn(2),))
+
+
+class Plain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.total = torch.ones(2)
+
+    def forward(self, x):
+        self.total += x
+        return self.total * 1
+
+
+def test_a_plain_attribute_is_state_and_stays_as_it_was():
+    model = Plain()
+    (change,) = capture(model, (torch.randn(2),)).in_place
+    assert change.name == "total"
+    assert model.total.tolist() == [1, 1]
+    assert change.initial.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("write", [lambda x: x.relu_(), lambda x: x.view(-1).relu_()], ids=["direct", "view"])
-def test_a_changed_input_is_refused(write):
-    with pytest.raises(CompileError, match="the model changes its input 'x'"):
-        capture(write, (torch.randn(2, 2),))
+def test_a_changed_input_is_an_output_too(write):
+    graph = capture(write, (torch.randn(2, 2),))
+    (change,) = graph.in_place
+    assert (change.name, change.input, change.output, change.initial) == ("", 0, 1, None)
 
 
-def test_training_mode_is_refused():
+class Reader(Inside):
+    def forward(self, x):
+        return x + self.inner.count
+
+
+def test_what_two_entry_points_share():
+    inner = Counter()
+    first, second = share_state([capture(inner, (torch.randn(2),)), capture(Reader(inner), (torch.randn(2),))])
+    assert [change.slot for change in (*first.in_place, *second.in_place)] == [0, 0]
+    assert second.in_place[0].output is None
+    assert second.constants == {}
+
+
+class Overlapping(Counter):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("wide", torch.zeros(2))
+        self.count = self.wide[:1]
+
+    def forward(self, x):
+        self.count.add_(1)
+        return x + self.wide
+
+
+def test_state_shares_no_memory():
+    with pytest.raises(CompileError, match="changes its buffer 'count', which shares memory with 'wide'"):
+        share_state([capture(Overlapping(), (torch.randn(2),))])
+
+
+def test_training_mode():
     norm = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 1), torch.nn.BatchNorm2d(3))
-    with pytest.raises(CompileError, match=r"buffer '1.num_batches_tracked'(.|\n)*call model.eval\(\)"):
-        capture(norm, (torch.randn(2, 3, 4, 4),))
+    graph = capture(norm, (torch.randn(2, 3, 4, 4),))
+    names = {change.name for change in graph.in_place}
+    assert names == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+    assert "call model.eval()" in training_notes(share_state([graph]))[0]
     drop = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5))
     with pytest.raises(CompileError, match=r"training mode(.|\n)*module '1' \(Dropout\)(.|\n)*model.eval\(\)"):
         capture(drop, (torch.randn(2, 3),))

@@ -49,6 +49,7 @@ typedef struct mycc_tensor {
 } mycc_tensor;
 
 typedef struct mycc_model mycc_model;
+typedef struct mycc_state mycc_state; /* tensors that live from call to call: buffers that the model changes */
 
 typedef struct mycc_load_options {
   uint32_t struct_size;   /* sizeof(mycc_load_options) */
@@ -119,6 +120,7 @@ typedef struct mycc_run_options {
   /* 1: random operators of this call draw the numbers of `seed`; else those of the model's next seed. */
   int32_t has_seed;
   uint64_t seed;
+  mycc_state *state;      /* NULL: the model's own */
 } mycc_run_options;
 
 MYCC_API int mycc_run_with(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
@@ -133,6 +135,23 @@ MYCC_API int mycc_tensor_wait(const mycc_tensor *tensor, void *stream);
  * memory of a dense tensor. Both return when it is done. */
 MYCC_API int mycc_tensor_to_device(mycc_model *model, const mycc_tensor *source, mycc_tensor *target);
 MYCC_API int mycc_tensor_to_host(const mycc_tensor *source, void *target, size_t bytes);
+
+/* The state of a model with buffers that calls change. A model has one of its own, with the buffers' first values; more of
+ * them serve several callers. A state serves one call at a time: calls with the same one wait for each other. A call that
+ * fails while it runs may leave a part of its changes; its error says so. `state` NULL: the model's own. */
+MYCC_API int32_t mycc_state_count(const mycc_model *model);              /* tensors of a state */
+MYCC_API const mycc_port *mycc_state_port(const mycc_model *model, int32_t i);
+MYCC_API int mycc_state_new(mycc_model *model, mycc_state **state);
+MYCC_API void mycc_state_free(mycc_state *state);                         /* before the model is unloaded */
+MYCC_API int mycc_state_reset(mycc_model *model, mycc_state *state);      /* to the first values */
+/* A copy of a tensor in host memory (free it with mycc_tensor_free), and the values of another one written to it. */
+MYCC_API int mycc_state_read(mycc_model *model, mycc_state *state, int32_t i, mycc_tensor *copy);
+MYCC_API int mycc_state_write(mycc_model *model, mycc_state *state, int32_t i, const mycc_tensor *source);
+/* The tensor itself, on the device that the model runs on: calls write to it. Free it with mycc_tensor_free; until then
+ * its memory stays, also when the state is freed. */
+MYCC_API int mycc_state_view(mycc_model *model, mycc_state *state, int32_t i, mycc_tensor *view);
+/* Whether calls write to an input: it has to be memory that may be written. */
+MYCC_API int32_t mycc_input_written(const mycc_model *model, int32_t entry, int32_t i);
 
 /* Time of each kernel of one run in nanoseconds (n of them, n as in the manifest's kernel list), after `runs` runs. */
 MYCC_API int mycc_profile(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, int32_t runs, int64_t *nanoseconds, int32_t n);

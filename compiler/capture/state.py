@@ -1,0 +1,163 @@
+"""Values that calls change in place: buffers of the model (its state) and tensors of the caller.
+
+The graph stays functional. A buffer that the model writes becomes an input behind the caller's, and its new value an
+output behind the model's results; a changed argument gets an output of its own:
+
+    n = get_attr("n")                      n = placeholder
+    m = add_(n, 1)             ->          m = add(n, 1)
+    return x + m                           return x + m, m                 in_place: input n, output m
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import fx
+
+from ...runtime.errors import CompileError
+from .graph import InPlace, ModelGraph, TensorSpec
+
+__all__ = ["Changed", "memory_key", "share_state", "state_of", "training_notes", "with_changes"]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A tensor from outside of the graph that a call changes.
+
+    before, after: the nodes of its value. name: of the buffer, or of the input. initial: of a buffer; None: an input.
+    """
+
+    before: fx.Node
+    after: fx.Node
+    name: str
+    initial: torch.Tensor | None = None
+
+
+def memory_key(tensor: torch.Tensor) -> object:
+    """Equal for tensors of the same memory, shape and dtype; empty tensors have no memory to share."""
+    if tensor.numel() == 0:
+        return id(tensor)
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+def with_changes(graph: ModelGraph, changes: Sequence[Changed]) -> ModelGraph:
+    """The graph whose last outputs are the new values of `changes`, with buffers among them as inputs."""
+    first = len(graph.outputs) - len(changes)
+    for i, change in enumerate(changes):
+        if change.initial is None:
+            position, name = _placeholders(graph).index(change.before), ""
+        else:
+            graph = _as_input(graph, change.before, change.name, change.initial)
+            position, name = len(graph.inputs) - 1, change.name
+        own = InPlace(position, first + i, name, change.initial)
+        graph = replace(graph, in_place=(*graph.in_place, own))
+    return graph
+
+
+def share_state(graphs: Sequence[ModelGraph]) -> list[ModelGraph]:
+    """The entry points of a package with one state: what one of them changes, the others read from there too.
+
+    Raises:
+        CompileError: a buffer shares its memory with another tensor of the model, in another shape.
+    """
+    slots: dict[object, InPlace] = {}
+    for graph in graphs:
+        for change in graph.in_place:
+            if change.initial is not None:
+                slots.setdefault(memory_key(change.initial), replace(change, slot=len(slots)))
+    names = _unique([change.name for change in slots.values()])
+    for (key, change), name in zip(list(slots.items()), names, strict=True):
+        slots[key] = replace(change, name=name)
+    return [_shared(graph, slots) for graph in graphs] if slots else list(graphs)
+
+
+def state_of(graphs: Iterable[ModelGraph]) -> list[InPlace]:
+    """The tensors of the state that entry points share, by slot."""
+    found = {change.slot: change for graph in graphs for change in graph.in_place if change.initial is not None}
+    return [found[slot] for slot in sorted(found)]
+
+
+def training_notes(graphs: Iterable[ModelGraph]) -> list[str]:
+    """What the user may not have meant: norms in training mode."""
+    changed = [c.name for c in state_of(graphs) if c.output is not None]
+    norms = ", ".join(f"'{n.removesuffix('.running_mean')}'" for n in changed if n.endswith("running_mean"))
+    if not norms:
+        return []
+    return [
+        f"the model is in training mode: {norms} uses the statistics of each batch and changes its running ones; "
+        "if that is not meant, call model.eval() before compiling"
+    ]
+
+
+def _shared(graph: ModelGraph, slots: dict[object, InPlace]) -> ModelGraph:
+    for target, tensor in list(graph.constants.items()):
+        known = slots.get(memory_key(tensor))
+        if known is not None:
+            node = next(n for n in graph.module.graph.nodes if n.op == "get_attr" and n.target == target)
+            graph = _as_input(graph, node, known.name, tensor)
+            own = InPlace(len(graph.inputs) - 1, None, known.name, tensor)
+            graph = replace(graph, in_place=(*graph.in_place, own))
+        else:
+            _check_apart(target, tensor, slots)
+    rows = []
+    for change in graph.in_place:
+        if change.initial is not None:
+            known = slots[memory_key(change.initial)]
+            change = replace(change, name=known.name, slot=known.slot)
+        rows.append(change)
+    return replace(graph, in_place=tuple(sorted(rows, key=lambda change: (change.initial is not None, change.input))))
+
+
+def _check_apart(target: str, tensor: torch.Tensor, slots: dict[object, InPlace]) -> None:
+    for change in slots.values():
+        assert change.initial is not None
+        if (
+            tensor.numel()
+            and _span(tensor)[0] < _span(change.initial)[1]
+            and _span(change.initial)[0] < _span(tensor)[1]
+        ):
+            raise CompileError(
+                f"the model changes its buffer '{change.name}', which shares memory with '{target}'",
+                hint="Give each of them memory of its own: register one as a clone().",
+            )
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte of a tensor, and the one behind its last."""
+    last = sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    return tensor.data_ptr(), tensor.data_ptr() + last * tensor.element_size()
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        unique, n = name, 1
+        while unique in found:
+            unique, n = f"{name}_{n}", n + 1
+        found.append(unique)
+    return found
+
+
+def _placeholders(graph: ModelGraph) -> list[fx.Node]:
+    return [n for n in graph.module.graph.nodes if n.op == "placeholder"]
+
+
+def _as_input(graph: ModelGraph, node: fx.Node, name: str, tensor: torch.Tensor) -> ModelGraph:
+    """The constant as the last input; the other get_attr nodes of the same constant too."""
+    nodes = graph.module.graph
+    target = str(node.target)
+    given = _placeholders(graph)
+    with nodes.inserting_after(given[-1]) if given else nodes.inserting_before(next(iter(nodes.nodes))):
+        placeholder = nodes.placeholder(target)
+    placeholder.meta = dict(node.meta)
+    for same in [n for n in nodes.nodes if n.op == "get_attr" and n.target == target]:
+        same.replace_all_uses_with(placeholder)
+        nodes.erase_node(same)
+    constants = {key: value for key, value in graph.constants.items() if key != target}
+    graph.module.recompile()
+    spec = TensorSpec(name, tensor.dtype, tuple(tensor.shape))
+    return replace(
+        graph, constants=constants, inputs=(*graph.inputs, spec), examples=(*graph.examples, tensor.detach())
+    )
