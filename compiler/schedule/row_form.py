@@ -96,8 +96,9 @@ def flattened(loops: Sequence[Var], flat: Var | None) -> dict[Atom, Index]:
     step = ONE
     for i in range(len(loops) - 1, -1, -1):
         quotient = of(flat) // step
-        values[loops[i]] = quotient % loops[i].extent if i else quotient
-        step = step * loops[i].extent
+        extent = loops[i].extent if loops[i].extent != ZERO else ONE  # of an empty loop: never run
+        values[loops[i]] = quotient % extent if i else quotient
+        step = step * extent
     return values
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mycc.compiler.capture.export import CaptureRequest, capture_request
+import torch
+from mycc.compiler.capture.export import capture_request
 from mycc.runtime.errors import RunError
 
 from ..helpers.device_programs import DeviceProgram, program_of, run_interpreted
 from ..helpers.triton_interpreter import IndexOutOfRange, TritonInterpreter
-from .catalog import Call
-from .compile import SECONDS, Crash, first_line, stage, time_limit
+from .compile import SECONDS, Call, Crash, first_line, request, stage, time_limit
 
 RUN_SECONDS = 60  # for the launches of one call
 
@@ -28,7 +29,7 @@ class Launches:
 def prepare(name: str, call: Call) -> Launches:
     """From capture to the kernels. Raises CompileError for a refusal, Crash for all else."""
     with time_limit(SECONDS):
-        captured = stage(lambda: capture_request(CaptureRequest(call, call.inputs, name=name)))
+        captured = stage(lambda: capture_request(request(name, call)))
         return Launches(name, call, stage(lambda: program_of(captured)))
 
 
@@ -38,19 +39,23 @@ class Runner:
     def __init__(self) -> None:
         self._interpreter: TritonInterpreter | None = None
 
-    def run(self, launches: Launches) -> list[Any]:
-        """The results, flat. Raises RunError, or Crash."""
+    def run(self, launches: Launches, wants: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """The results of each call, flat, with eager's for what is no tensor. Raises RunError, or Crash."""
         if self._interpreter is None:
             self._interpreter = TritonInterpreter(RUN_SECONDS)
         inputs = [x.clone() for x in launches.call.inputs]
         try:
-            return list(run_interpreted(launches.program, self._interpreter, inputs))
+            results = run_interpreted(launches.program, self._interpreter, inputs)
         except IndexOutOfRange as error:
             raise RunError(str(error)) from error
         except Exception as error:
             if not self._interpreter.alive:
                 self.close()
             raise Crash(f"run: {first_line(str(error))}") from error
+        if len(results) != sum(isinstance(w, torch.Tensor) for want in wants for w in want):
+            raise Crash(f"{len(results)} results")
+        left = iter(results)
+        return [[next(left) if isinstance(w, torch.Tensor) else w for w in want] for want in wants]
 
     def close(self) -> None:
         if self._interpreter is not None:

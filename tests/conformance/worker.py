@@ -84,6 +84,10 @@ class Group:
     def name(self) -> str:
         return f"{re.sub(r'[^A-Za-z0-9]', '_', self.tally.entry.name)}_{self.first}"
 
+    @property
+    def whole(self) -> Call | Together:
+        return Together(self.calls) if len(self.calls) > 1 else self.calls[0]
+
     def alone(self) -> list[Group]:
         pairs = enumerate(zip(self.calls, self.wants, strict=True), self.first)
         return [Group(self.tally, (call,), (want,), i) for i, (call, want) in pairs]
@@ -114,8 +118,7 @@ def _through(
     ready: dict[str, tuple[Group, Prepared]] = {}
     for group in groups:
         try:
-            call = Together(group.calls) if len(group.calls) > 1 else group.calls[0]
-            ready[group.name] = group, prepare(group.name, call)
+            ready[group.name] = group, prepare(group.name, group.whole)
         except (CompileError, Crash) as error:
             _failed(group, error, again)
     middle = time.monotonic()
@@ -131,9 +134,7 @@ def _through(
         except (RunError, Crash) as error:
             _failed(group, error, again)
             continue
-        for i, (call, got, want) in enumerate(zip(group.calls, found, group.wants, strict=True), group.first):
-            problem = disagreement(group.tally.entry, call, got, want)
-            group.tally.add("wrong" if problem else "right", f"sample {i}: {problem}" if problem else "")
+        _compare(group, found)
     spent["prepare"] += middle - start
     spent["build"] += time.monotonic() - middle
     return again
@@ -151,19 +152,32 @@ def _failed(group: Group, error: Exception, again: list[Group]) -> None:
 
 
 def _interpret(tallies: Sequence[Tally], samples: int, say: Say) -> None:
-    """The kernels of every call, one call after the other, through Triton's interpreter."""
+    """The kernels of every entry, one entry after the other, through Triton's interpreter."""
     runner = device.Runner()
     for tally in tallies:
-        for group in (one for g in _groups(tally, samples) for one in g.alone()):
-            try:
-                got = runner.run(device.prepare(group.name, group.calls[0]))
-            except (CompileError, RunError, Crash) as error:
-                _failed(group, error, [])
-                continue
-            problem = disagreement(tally.entry, group.calls[0], got, group.wants[0])
-            tally.add("wrong" if problem else "right", f"sample {group.first}: {problem}" if problem else "")
+        groups = _groups(tally, samples)
+        for _ in range(2):
+            groups = [one for group in groups for one in _interpreted(group, runner)]
         say(tally.row())
     runner.close()
+
+
+def _interpreted(group: Group, runner: device.Runner) -> list[Group]:
+    """Compares a group; its calls, to try them alone, when one of them fails."""
+    again: list[Group] = []
+    try:
+        found = runner.run(device.prepare(group.name, group.whole), group.wants)
+    except (CompileError, RunError, Crash) as error:
+        _failed(group, error, again)
+    else:
+        _compare(group, found)
+    return again
+
+
+def _compare(group: Group, found: Sequence[Sequence[Any]]) -> None:
+    for i, (call, got, want) in enumerate(zip(group.calls, found, group.wants, strict=True), group.first):
+        problem = disagreement(group.tally.entry, call, got, want)
+        group.tally.add("wrong" if problem else "right", f"sample {i}: {problem}" if problem else "")
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from mycc.compiler.codegen.triton.generate import DeviceCode, generate_device
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.nodes import Buffer
+from mycc.compiler.ir.random import CALL
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.lower.driver import Lowered
@@ -66,27 +67,36 @@ def run_interpreted(
     program: DeviceProgram, interpreter: TritonInterpreter, inputs: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
     """The outputs for inputs of any sizes that the program allows; temporaries start as NaN or 77."""
-    sizes = _sizes(program.graph, inputs)
+    sizes = {**_sizes(program.graph, inputs), CALL.name: 1}
+    planned = program.schedule.program
+    states = [change.initial for change in program.graph.in_place if change.initial is not None]
     memory: dict[Buffer, torch.Tensor] = {}
-    for buffer, tensor in zip(program.schedule.program.inputs, inputs, strict=True):
-        memory[buffer] = tensor.contiguous().reshape(-1).clone()
+    for buffer, tensor in zip((*planned.inputs, *planned.state), (*inputs, *states), strict=True):
+        memory[buffer.root] = _flat(tensor)
     for constant, buffer in program.lowered.constants.items():
         memory[buffer] = constant.layout.pack(constant.tensor.detach()).contiguous().clone()
-    for node in program.schedule.program.nodes:
+    for node in planned.nodes:
         for buffer in (*node.reads(), *node.writes()):
-            if buffer not in memory:
+            if buffer.root not in memory:
                 dtype = to_torch(buffer.dtype)
                 fill = float("nan") if dtype.is_floating_point else 77 if dtype != torch.bool else True
-                memory[buffer] = torch.full((max(buffer.size.evaluate(sizes), 1),), fill, dtype=dtype)
+                memory[buffer.root] = torch.full((max(buffer.size.evaluate(sizes), 1),), fill, dtype=dtype)
     entry = program.code.entries[0]
-    used = {b for node in program.schedule.program.nodes for b in (*node.reads(), *node.writes())}
-    given = {b: t for b, t in memory.items() if b in used}
-    after = interpreter.run(entry.launches, given, sizes)
+    used = {b.root for node in planned.nodes for b in (*node.reads(), *node.writes())}
+    after = memory | interpreter.run(entry.launches, {b: t for b, t in memory.items() if b in used}, sizes)
     outputs = []
-    for buffer, shape in zip(program.schedule.program.outputs, entry.output_shapes, strict=True):
+    for buffer, shape, spec in zip(planned.outputs, entry.output_shapes, program.graph.outputs, strict=False):
         extents = [extent.evaluate(sizes) for extent in shape]
-        outputs.append(after[buffer][: math.prod(extents)].reshape(extents))
+        own = [*extents, 2] if spec.dtype.is_complex else extents
+        result = after[buffer.root][: math.prod(own)].reshape(own)
+        outputs.append(torch.view_as_complex(result) if spec.dtype.is_complex else result)
     return outputs
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of its elements in order; of complex ones as pairs."""
+    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).reshape(-1).clone()
 
 
 def _sizes(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> Mapping[str, int]:

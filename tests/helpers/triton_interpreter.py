@@ -86,7 +86,7 @@ def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, 
     for arg, param in zip(launch.args, launch.kernel.params, strict=True):
         kind = type(arg).__name__
         if kind == "BufferArg":
-            args.append((kind, buffers.index(arg.buffer), arg.offset.evaluate(sizes)))
+            args.append((kind, buffers.index(arg.buffer.root), arg.offset.evaluate(sizes)))
         elif kind == "SizeArg":
             args.append((kind, arg.value.evaluate(sizes), 0))
         elif kind in ("WorkArg", "ZerosArg"):

@@ -273,10 +273,10 @@ class TritonEmitter:
         if e.dtype in ("f16", "bf16") and before == "f32":
             return inner  # rounded once, when it is stored
         text = _atom(inner)
-        if isinstance(source, Const):
+        if isinstance(source, Const) or (isinstance(source, IndexValue) and source.index.constant is not None):
             text = f"tl.full([], {inner.text}, {TL_DTYPE[before]})"
         if e.dtype == "bool":
-            return Printed(f"{_operand(inner)} != 0", Precedence.COMPARE)
+            return Printed(f"{text if text != inner.text else _operand(inner)} != 0", Precedence.COMPARE)
         if before == "bool" and source.dtype == "bool" and DTYPES[e.dtype].kind == "f":
             return Printed(f"{text}.to({TL_DTYPE[after]})")
         if e.dtype in ("u8", "i8", "i16"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -86,7 +87,7 @@ def _flat(node: Map, name: str, device: Device) -> Launch:
     most = total.constant if total.constant is not None else 1024
     block = min(power_of_two(max(most, 1)), share(total, device, 128, 1024))
     emit = TritonEmitter(scope, {i: Place("i", ("i",))}, {} if whole(total, block) else {"i": "i_inside"})
-    _emit(emit, node, flattened(node.dims, i))
+    emit_stores(emit, node.stores, flattened(node.dims, i))
     text = TritonEmitter(scope, {}).index(total)
     view = MapFlat("", _wide(scope), block, not whole(total, block), text, tuple(emit.lines), device.pdl)
     return finish("map_flat.py.j2", view, scope, name, grid(blocks(total, block)), node, warps_for(block, each), device)
@@ -104,7 +105,7 @@ def _tile(node: Map, name: str, device: Device, x: Var, along_y: tuple[Var, ...]
     }
     places = {flat_x: Place("x", ("x",)), flat_y: Place("y", ("y",) if block_y > 1 else ()), rest: Place("rest")}
     emit = TritonEmitter(scope, places, masks)
-    _emit(emit, node, values)
+    emit_stores(emit, node.stores, values)
     plain = TritonEmitter(scope, {})
     tiles_x, tiles_y = blocks(size_x, block_x), blocks(size_y, block_y)
     view = MapTile(
@@ -126,15 +127,17 @@ def _tile(node: Map, name: str, device: Device, x: Var, along_y: tuple[Var, ...]
     return finish("map_tile.py.j2", view, scope, name, programs, node, warps_for(block_x * block_y, most=8), device)
 
 
-def _emit(emit: TritonEmitter, node: Map, values: dict[Atom, Index]) -> None:
+def emit_stores(emit: TritonEmitter, stores: Sequence[Store], values: dict[Atom, Index]) -> None:
+    """The statements of stores whose loops become these values."""
+
     def moved(e: object) -> Expr:
         assert isinstance(e, Expr)
         return substitute(e, values)
 
-    stores = [Store(s.buffer, s.index.substitute(values, moved), moved(s.value)) for s in node.stores]
-    emit.count_uses(s.value for s in stores)
-    for store in stores:
-        emit.store(store)
+    rows = [Store(s.buffer, s.index.substitute(values, moved), moved(s.value)) for s in stores]
+    emit.count_uses(s.value for s in rows)
+    for row in rows:
+        emit.store(row)
 
 
 def _written_along(node: Map) -> Var | None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Expr, substitute
-from ...ir.index import Atom, Index, Var, product
-from ...ir.nodes import Map, Scan, Scatter, Store
+from ...ir.expr import substitute
+from ...ir.index import Var, product
+from ...ir.nodes import Map, Scan, Scatter
 from ...schedule.row_form import flattened
 from .blocks import blocks, power_of_two, warps_for, whole
 from .device import Device
 from .emit_triton import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch, grid
-from .maps import finish, map_launch
+from .maps import emit_stores, finish, map_launch
+from .scans import combination, pays, scan_rows_launch
 from .scope import TritonScope
 
 LANES = 128
@@ -45,20 +46,25 @@ class ScatterView:
 
 
 def scan_launch(node: Scan, name: str, device: Device) -> Launch:
-    """The launch of a scan."""
+    """The launch of a scan: rows side by side where its steps combine, else a lane for each row."""
+    how = combination(node.carries)
+    if how is not None and pays(node, device):
+        return scan_rows_launch(node, how, name, device)
     scope = TritonScope.of(node)
     i, step, block, masked = _lanes(node.dims), Var("step", node.step.extent), *_block(node.dims)
     values = {**flattened(node.dims, i), **flattened((node.step,), step)}
-    places = {i: Place("i", ("i",)), step: Place("step", counted=True)}
+    lanes = ("i",) if node.dims else ()
+    places = {i: Place("i", lanes), step: Place("step", counted=True)}
     masks = {"i": "i_inside"} if masked else {}
+    shape = f"({block},)" if lanes else "[]"
     accs: dict[str, Value] = {}
     before = []
     for number, carry in enumerate(node.carries):
-        accs[carry.acc.name] = Value(f"acc{number}", ("i",))
+        accs[carry.acc.name] = Value(f"acc{number}", lanes)
         start = TritonEmitter(scope, places, masks)
         text = start.value(substitute(carry.start, values))
         dtype = TL_DTYPE[DTYPES[carry.acc.dtype].compute]
-        before += [*start.lines, f"acc{number} = tl.full(({block},), {text}, {dtype})"]
+        before += [*start.lines, f"acc{number} = tl.full({shape}, {text}, {dtype})"]
     body = TritonEmitter(scope, places, masks, accs)
     following = [substitute(carry.next, values) for carry in node.carries]
     body.count_uses(following)
@@ -68,7 +74,7 @@ def scan_launch(node: Scan, name: str, device: Device) -> Launch:
         body.lines.append(f"next{number} = ({text}).to({dtype})")
     body.lines += [f"acc{number} = next{number}" for number in range(len(node.carries))]
     end = TritonEmitter(scope, places, masks, accs, stem="u")
-    _stores(end, node.stores, values)
+    emit_stores(end, node.stores, values)
     plain = TritonEmitter(scope, {})
     view = ScanView(
         "", _wide(scope), block, masked, plain.index(i.extent), tuple(before), plain.index(node.step.extent),
@@ -86,7 +92,7 @@ def scatter_launches(node: Scatter, name: str, device: Device) -> tuple[Launch, 
     values = {**flattened(free, i), **flattened(late, step)}
     masks = {"i": "i_inside"} if masked else {}
     emit = TritonEmitter(scope, {i: Place("i", ("i",)), step: Place("late", counted=True)}, masks)
-    _stores(emit, node.updates, values)
+    emit_stores(emit, node.updates, values)
     plain = TritonEmitter(scope, {})
     view = ScatterView(
         "", _wide(scope), block, masked, plain.index(i.extent), plain.index(step.extent), tuple(emit.lines), device.pdl
@@ -105,17 +111,6 @@ def _block(loops: tuple[Var, ...]) -> tuple[int, bool]:
     total = product(v.extent for v in loops)
     block = min(LANES, power_of_two(total.constant if total.constant is not None else LANES))
     return block, not whole(total, block)
-
-
-def _stores(emit: TritonEmitter, stores: tuple[Store, ...], values: dict[Atom, Index]) -> None:
-    def moved(e: object) -> Expr:
-        assert isinstance(e, Expr)
-        return substitute(e, values)
-
-    rows = [Store(s.buffer, s.index.substitute(values, moved), moved(s.value)) for s in stores]
-    emit.count_uses(s.value for s in rows)
-    for row in rows:
-        emit.store(row)
 
 
 def _wide(scope: TritonScope) -> str:
