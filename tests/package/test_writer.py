@@ -278,3 +278,18 @@ def test_a_package_that_fails_its_check_is_not_left_behind(make_contents: MakeCo
     with pytest.raises(CompileError, match="not as accurate"):
         write_package(tmp_path / "model.pkg", make_contents(), refuse)
     assert (os.listdir(tmp_path), (tmp_path / "model.pkg").read_bytes()) == (["model.pkg"], b"old")
+
+
+@pytest.mark.parametrize("position", [0, 57, archive.HUGE_PAGE - 1, 3 * archive.HUGE_PAGE])
+def test_pieces_end_at_huge_pages_of_the_file(position: int) -> None:
+    pages = archive.HUGE_PAGE
+    random = np.random.default_rng(position)
+    sizes = [1, 0, 100, pages, 2 * pages + 5, 7, pages - 12, 3 * pages, 9]
+    pieces = [random.integers(0, 256, size, np.uint8).tobytes() for size in sizes]
+    written = list(archive.whole_pages(pieces, position))
+    assert b"".join(written) == b"".join(pieces)
+    end = position
+    for piece in written[:-1]:
+        end += len(piece)
+        assert end % pages == 0
+    assert len(written) < len(pieces)

@@ -25,7 +25,6 @@ namespace mycc {
 constexpr int64_t kPanel = 16;              /* columns of a panel */
 constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the next depth block, in L2 */
 constexpr int64_t kMaxGroup = 8;            /* panels */
-constexpr int64_t kRowAhead = 2 << 10;      /* bytes of a panel that a single row fetches ahead */
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
@@ -134,6 +133,7 @@ template <class B> static inline void multiply_tile(TileOf<B> tile, int64_t rows
     kernels[min64(width, 3) - 1](tile);
     tile.b += width * tile.panel_size;
     tile.next += width * tile.panel_size * (int64_t)sizeof(B);
+    tile.after += width * tile.panel_size * (int64_t)sizeof(B);
     tile.c += width * kPanel;
     panels -= width;
   }
@@ -171,9 +171,10 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const int64_t next_group = plan.depth_outer ? next % plan.groups : next / cut.count;
     const int64_t next_panel = next_group * narrow + min64(next_group, plan.wide_groups);
     const B *ahead = panels.ahead(cut.block(next_depth), next > 0 ? next_panel : panels.after);
-    if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead in the same panels */
-      tile.next = (const char *)tile.b + kRowAhead;
+    tile.after = (const char *)(ahead ? ahead : tile.b);
+    if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
+      tile.next = block.depth * tile.next_step > kRowAhead ? (const char *)tile.b + kRowAhead : tile.after;
     } else if (ahead) {
       tile.next = (const char *)ahead;
       tile.next_step = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles);
