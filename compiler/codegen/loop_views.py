@@ -124,7 +124,7 @@ def _nest(node: Nest, scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
     for stage in node.stages:
         collapsed = collapse(stage, keep=len(node.dims))
         vector = vector_loop(collapsed) or arg_loop(collapsed)
-        if isinstance(collapsed, Map) and vector in node.dims:
+        if vector in node.dims:  # the stage is for one row
             vector = None
         inner = [v for v in collapsed.dims[len(node.dims) :] if v is not vector]
         stages.append(_stage(collapsed, vector, inner, scope))

@@ -1,0 +1,31 @@
+"""Small programs that were wrong once, all in one package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .judge import judge
+from .programs import Input, Program
+
+X = (Input("x0", ("n", 16, 5, 1), "float32"),)
+FOUND = {
+    "groups whose outputs are no whole panel": Program(
+        X, (("w0", (64, 1, 3, 3), "float32"),), ("v0 = F.conv2d(x0, self.w0, None, padding=1, groups=16)",), ("v0",)
+    ),
+    "the smallest number of 32 bits": Program((Input("x0", ("n", 3), "int32"),), (), ("v0 = x0.max()",), ("v0",)),
+    "a row of few elements, folded": Program(
+        (Input("x0", (5,), "float32"),),
+        (("w0", (3,), "float32"),),
+        ("v0 = torch.lgamma(x0.abs().unsqueeze(-1) + self.w0.abs() + 1)", "v1 = v0.sum(-1)"),
+        ("v1",),
+    ),
+    "the largest of booleans and its place": Program(
+        (Input("x0", ("n", 5), "bool"),), (), ("v0 = x0.max(1).indices", "v1 = x0.int().argmax(1)"), ("v0", "v1")
+    ),
+}
+
+
+def test_programs_that_were_wrong_once(tmp_path: Path) -> None:
+    verdicts = judge(list(FOUND.values()), tmp_path)
+    wrong = {name: verdicts[p] for name, p in FOUND.items() if verdicts[p].problem or verdicts[p].refused}
+    assert not wrong
