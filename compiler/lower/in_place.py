@@ -75,6 +75,8 @@ def _same_strides(shape: Shape, a: Shape, b: Shape) -> bool:
 
 def keep_old_values(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
     """Copies what later operators read of the memory that `node` is about to write to."""
+    if is_op(node, "slice_scatter", "select_scatter") and node.args[1] in builder.updates:
+        return  # the part has been written where it lies
     base = values.get(node.args[0])  # type: ignore[arg-type]
     if not isinstance(base, Tensor) or base.strided is None or base.strided.buffer.kind not in IN_PLACE:
         return

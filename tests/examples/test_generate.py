@@ -1,0 +1,65 @@
+"""examples/generate: tokens streamed from a package without torch are those that eager chooses, 200 of 200."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import mycc
+import pytest
+import torch
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "generate"
+COUNT = 200
+
+
+def language_models() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("language_models", EXAMPLE / "language_models.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def greedy(entries: dict, prompt: list[int], count: int) -> list[int]:
+    found = []
+    with torch.no_grad():
+        logits = entries["prefill"][0](torch.tensor([prompt]))
+        for _ in range(count):
+            token = logits.argmax(-1, keepdim=True)
+            found.append(int(token))
+            logits = entries["decode"][0](token)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [
+        ("gpt2-small", 256),
+        ("llama-small", 256),
+        pytest.param("gpt2", 256, marks=pytest.mark.slow),
+        pytest.param("llama", 256, marks=pytest.mark.slow),
+    ],
+)
+def test_greedy_tokens(name: str, length: int, tmp_path: Path) -> None:
+    module = language_models()
+    entries = module.entry_points(module.Generator(name, length))
+    package = mycc.compile(entries, out=tmp_path / "text.pkg")
+    rows = {row["name"]: row for row in mycc.load(package).manifest["entry_points"]}
+    cache = mycc.load(package).manifest["state"][0]
+    layer = 4 * cache["shape"][2] * cache["shape"][3] * cache["shape"][4]
+    for kernel in rows["decode"]["kernels"]:  # no kernel writes as much as the cache of a layer
+        assert int(kernel["writes"]) < layer or "scaled_dot_product" not in kernel["name"], kernel
+    prompt = [3, 141, 59, 26, 53]
+    command = [sys.executable, "-X", "importtime", str(EXAMPLE / "generate.py"), str(package), *map(str, prompt)]
+    done = subprocess.run([*command, "--count", str(COUNT)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "torch" not in done.stderr
+    found = [int(word) for word in done.stdout.split()]
+    wanted = greedy(entries, prompt, COUNT)
+    assert sum(a == b for a, b in zip(found, wanted, strict=True)) == COUNT
+    assert len(set(wanted)) > 10
