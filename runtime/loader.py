@@ -136,11 +136,12 @@ class EntryPoint:
         state = [Port(row["name"], row["dtype"], tuple(row["shape"])) for row in manifest.get("state", ())]
         return (*self.signature.outputs, *(self.signature.inputs[i] for i in writes), *(state[i] for i in changes))
 
-    def run_whole(self, tensors: Sequence[Any]) -> list[Any]:
+    def run_whole(self, tensors: Sequence[Any], seed: int | None = None) -> list[Any]:
         """A call as a function of all that it reads, on a state of its own.
 
         Args:
             tensors: of the flattened inputs, then this entry point's share of the state ("state" of the manifest).
+            seed: of random operators.
 
         Returns:
             The flat outputs, then the new values of the arguments that it writes to, and of the state that it changes.
@@ -148,11 +149,11 @@ class EntryPoint:
         slots, writes, changes = self._in_place
         count = len(self.signature.inputs)
         if not slots:
-            return [*self.run_flat(tensors), *(tensors[i] for i in writes)]
+            return [*self.run_flat(tensors, seed=seed), *(tensors[i] for i in writes)]
         handle = self._native.new_state()
         for slot, tensor in zip(slots, tensors[count:], strict=True):
             self._native.state_write(handle, slot, tensor)
-        outputs = self._run(self._index, tensors[:count], None, None, handle)
+        outputs = self._run(self._index, tensors[:count], None, seed, handle)
         return [*outputs, *(tensors[i] for i in writes), *(self._native.state_read(handle, slot) for slot in changes)]
 
     @property

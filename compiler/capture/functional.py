@@ -19,7 +19,7 @@ this cannot say (a write through as_strided, autocast regions) raises NeedsRetra
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,9 +27,11 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
+from .control import CONTROL, MUTABLE, Operands, operands_of, region_graph
+from .graph import ModelGraph
 from .inplace import functional_form, rebuild_base, take_view
 
-__all__ = ["INLINED", "FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
+__all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
 
 aten = torch.ops.aten
 
@@ -50,7 +52,13 @@ _IDENTITIES = {
     aten.detach.default,
     aten.detach_.default,
 }
-_DROPOUTS = {aten.dropout.default, aten.dropout_.default, aten.feature_dropout.default, aten.alpha_dropout.default}
+DROPOUTS = {
+    aten.dropout.default,
+    aten.dropout_.default,
+    aten.feature_dropout.default,
+    aten.alpha_dropout.default,
+    aten.feature_alpha_dropout.default,
+}
 _SET_GRAD, _AUTOCAST = "wrap_with_set_grad_enabled", "wrap_with_autocast"
 INLINED = {_SET_GRAD, _AUTOCAST}  # higher-order operators that FunctionalCopy knows
 _COPIES = {aten.lift_fresh_copy.default}
@@ -118,9 +126,18 @@ def _is_sparse(value: object) -> bool:
 class FunctionalCopy:
     """Copies graphs into `graph`, functional: `copy` gives the values of a graph's outputs for the given inputs."""
 
-    def __init__(self, graph: fx.Graph, may_write: bool = True) -> None:
-        """may_write: whether in-place operators may write to tensors from outside."""
+    def __init__(
+        self,
+        graph: fx.Graph,
+        may_write: bool = True,
+        regions: dict[str, ModelGraph] | None = None,
+        constants: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
+        """may_write: whether in-place operators may write to tensors from outside. regions: takes the bodies of control
+        flow. constants: those that get_attr nodes name."""
         self.graph, self.may_write = graph, may_write
+        self.regions = {} if regions is None else regions
+        self.constants = {} if constants is None else constants
         self.assertions: list[tuple[fx.Node, Any]] = []  # the nodes that assert, with their conditions
 
     def value(self, tensor: Tensor) -> fx.Node:
@@ -206,13 +223,10 @@ class FunctionalCopy:
 
     @staticmethod
     def _idle_dropout(node: fx.Node) -> bool:
-        if node.target not in _DROPOUTS:
+        if node.target not in DROPOUTS:
             return False
         probability, train = _argument(node, 1, "p"), _argument(node, 2, "train")
-        if train and probability:
-            message = "the model drops values at random: it is in training mode"
-            raise RefusedNode(node, message, "Call model.eval() before compiling it.")
-        return True
+        return not (train and probability)
 
     def _region(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
         """A higher-order operator that only sets grad mode or switches autocast off, inlined."""
@@ -223,9 +237,80 @@ class FunctionalCopy:
             if node.args[2]:
                 raise NeedsRetrace("an autocast region")
             body, operands = node.args[4], node.args[5:]
+        elif name in CONTROL:
+            return self._control(node, env, constant)
         else:
             raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
         return self.copy(env[body], _bind(operands, env), constant)  # type: ignore[index]
+
+    def _control(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Tensor:
+        """A branch or a loop: its bodies are copied into graphs of their own."""
+        name = str(node.target)
+        given = operands_of(name, node.args)
+        shared = [_bind(operand, env) for operand in given.shared]
+        own = [_bind(operand, env) for operand in given.own]
+        inner = [self._copied(body, env[body], len(own), shared, constant) for body in given.bodies]
+        handed_on = len(own) - given.sliced
+        names = []
+        for i, (graph, used) in enumerate(inner):
+            follows = handed_on if i == len(inner) - 1 else 0  # the test of a loop changes nothing
+            region = f"region_{len(self.regions)}"
+            self.regions[region] = region_graph(region, graph, used, follows, self.regions)
+            names.append(region)
+        attributes = [self.graph.get_attr(region) for region in names]
+        left = [t for t in shared if isinstance(t, Tensor) and not _is_fixed(t)]
+        values = Operands(
+            self._nodes(_bind(given.flag, env)), tuple(attributes), self._nodes(tuple(own)), given.sliced,
+            self._nodes(tuple(left)),
+        )  # fmt: skip
+        new = self.graph.create_node("call_function", node.target, values.arguments(name), {}, name=node.name)
+        new.meta = dict(node.meta)
+        return Tensor(new)
+
+    def _copied(
+        self, place: fx.Node, body: fx.GraphModule, own: int, shared: Sequence[Any], constant: Callable[[str], Tensor]
+    ) -> tuple[fx.Graph, dict[str, torch.Tensor]]:
+        """A body as a functional graph, and the constants that it reads."""
+        graph = fx.Graph()
+        copier = FunctionalCopy(graph, may_write=False, regions=self.regions, constants=self.constants)
+        held: dict[str, Tensor] = {}
+
+        def fixed(outer: Tensor) -> Tensor:
+            target = str(outer.node.target)
+            if target not in held:
+                node = graph.get_attr(target)
+                node.meta = dict(outer.node.meta)
+                held[target] = Tensor(node, outside=True)
+            return held[target]
+
+        inputs: list[Any] = []
+        for i, placeholder in enumerate(body.graph.find_nodes(op="placeholder")):
+            operand = None if i < own else shared[i - own]
+            if i >= own and not isinstance(operand, Tensor):
+                inputs.append(operand)
+            elif isinstance(operand, Tensor) and _is_fixed(operand):
+                inputs.append(fixed(operand))
+            else:
+                new = graph.placeholder(placeholder.name)
+                new.meta = dict(placeholder.meta)
+                inputs.append(Tensor(new, outside=True))
+        results = copier.copy(body, inputs, lambda name: fixed(constant(f"{place.target}.{name}")))
+        flat = results if isinstance(results, (tuple, list)) else (results,)
+        if not all(isinstance(result, Tensor) for result in flat):
+            raise RefusedNode(
+                place, "a branch or the body of a loop returns a number or None", "Return tensors from it."
+            )
+        graph.output(tuple(copier.value(result) for result in flat))
+        for dead in reversed(list(graph.nodes)):
+            if not dead.users and dead.op in ("call_function", "get_attr"):
+                graph.erase_node(dead)
+        first = next(iter(graph.nodes))
+        for late in graph.find_nodes(op="placeholder"):
+            if late is not first:
+                first.prepend(late)
+            else:
+                first = first.next
+        return graph, {target: self.constants[target] for target in held}
 
     # -- writes ---------------------------------------------------------------------------------------------------
 
@@ -285,6 +370,11 @@ class FunctionalCopy:
             view.stale = True
         for owner, node in [(tensor, new), *chain]:
             owner.node, owner.stale = node, False
+
+
+def _is_fixed(tensor: Tensor) -> bool:
+    """A parameter or constant that is the same in every call."""
+    return tensor.node.op == "get_attr" and not tensor.node.meta.get(MUTABLE)
 
 
 def _bind(value: Any, env: dict[fx.Node, Any]) -> Any:

@@ -17,9 +17,13 @@ import torch
 from torch import fx
 
 from ...runtime.errors import CompileError
+from .functional import DROPOUTS
 from .graph import InPlace, ModelGraph, TensorSpec
+from .source_lines import place_of
 
 __all__ = ["Changed", "memory_key", "share_state", "state_of", "training_notes", "with_changes"]
+
+_EVAL = "if that is not meant, call model.eval() before compiling"
 
 
 @dataclass(frozen=True)
@@ -80,15 +84,16 @@ def state_of(graphs: Iterable[ModelGraph]) -> list[InPlace]:
 
 
 def training_notes(graphs: Iterable[ModelGraph]) -> list[str]:
-    """What the user may not have meant: norms in training mode."""
+    """What the user may not have meant: norms and dropout in training mode."""
+    graphs = list(graphs)
+    drops = next((place_of(n) for g in graphs for n in g.module.graph.nodes if n.target in DROPOUTS), None)
+    notes = [] if drops is None else [f"the model is in training mode: it drops values at random ({drops}); {_EVAL}"]
     changed = [c.name for c in state_of(graphs) if c.output is not None]
     norms = ", ".join(f"'{n.removesuffix('.running_mean')}'" for n in changed if n.endswith("running_mean"))
-    if not norms:
-        return []
-    return [
-        f"the model is in training mode: {norms} uses the statistics of each batch and changes its running ones; "
-        "if that is not meant, call model.eval() before compiling"
-    ]
+    if norms:
+        text = f"{norms} uses the statistics of each batch and changes its running ones; {_EVAL}"
+        notes.append(f"the model is in training mode: {text}")
+    return notes
 
 
 def _shared(graph: ModelGraph, slots: dict[object, InPlace]) -> ModelGraph:

@@ -248,9 +248,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """For types that the attention kernels do not take; a row without any key gives zeros."""
-    if dropout_p:
-        raise NoDecomposition("attention with dropout")
+    """For types that the attention kernels do not take, and with dropout; a row without any key gives zeros."""
     if enable_gqa:
         repeats = q.shape[-3] // k.shape[-3]
         k, v = k.repeat_interleave(repeats, -3), v.repeat_interleave(repeats, -3)
@@ -265,4 +263,7 @@ def attention(
     top = scores.amax(-1, keepdim=True)
     weights = torch.exp(scores - torch.where(torch.isfinite(top), top, torch.zeros_like(top)))
     total = weights.sum(-1, keepdim=True)
-    return torch.matmul(weights / torch.where(total == 0, torch.ones_like(total), total), v)
+    weights = weights / torch.where(total == 0, torch.ones_like(total), total)
+    if dropout_p:
+        weights = aten.dropout.default(weights, dropout_p, True)
+    return torch.matmul(weights, v)

@@ -41,7 +41,11 @@ nonzero argwhere nonzero_numpy aten.where.default masked_select _unique2 unique_
 unique_dim_consecutive bincount aten.repeat_interleave.Tensor aten.repeat_interleave.self_Tensor item
 _local_scalar_dense
 """
-_RANDOM = "rand rand_like randn randn_like randint randint_like normal bernoulli multinomial"
+_RANDOM = """
+rand rand_like randn randn_like randint randint_like normal bernoulli multinomial uniform exponential cauchy geometric
+log_normal normal_functional random randperm dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout
+rrelu_with_noise_functional
+"""
 _STRIDED = "as_strided as_strided_copy as_strided_scatter"
 _WINDOWS = """
 max_pool2d_with_indices max_pool3d_with_indices max_pool3d avg_pool3d adaptive_max_pool2d adaptive_max_pool3d

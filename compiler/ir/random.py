@@ -1,4 +1,4 @@
-"""The number of the call, as a size: what random operators count with. The host program takes it once a call."""
+"""The seed of the call's random numbers, as a size: the runtime gives it with every call."""
 
 from __future__ import annotations
 

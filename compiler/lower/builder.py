@@ -37,6 +37,8 @@ class Builder:
     packed: dict[str, Layout] = field(default_factory=dict)
     winograd: WinogradChoice = "f23"
     choices: Choices = NO_CHOICES
+    #: the random numbers' generator as the last draw left it; none before the first one
+    generator: Tensor | None = None
     #: sizes that the run finds, in the order in which it does; `places` says for a message where the model asks for one
     defines: list[Define] = field(default_factory=list)
     places: Mapping[str, str] = field(default_factory=dict)

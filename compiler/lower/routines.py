@@ -38,10 +38,20 @@ ROUTINES: Mapping[str, RoutineRow] = {
     "eigh": RoutineRow("eigh_block", "linalg.h"),
     "svd": RoutineRow("svd_block", "linalg.h"),
     "matrix_exp": RoutineRow("matrix_exp_block", "linalg.h"),
+    "mersenne_seed": RoutineRow("mersenne_seed", "mersenne.h"),
+    "mersenne_words": RoutineRow("mersenne_words", "mersenne.h"),
+    "mersenne_normals": RoutineRow("mersenne_normals", "mersenne.h"),
+    "mersenne_fill": RoutineRow("mersenne_fill", "mersenne.h"),
+    "mersenne_permutation": RoutineRow("mersenne_permutation", "mersenne.h"),
+    "weighted_places": RoutineRow("weighted_places", "mersenne.h"),
     "true_places": RoutineRow("true_places", "places.h"),
     "repeats_total": RoutineRow("repeats_total", "places.h"),
     "repeated_places": RoutineRow("repeated_places", "places.h"),
     "row_order": RoutineRow("row_order", "places.h"),
+    **{
+        f"complex_{name}": RoutineRow(f"complex_{name}_block", "linalg.h")
+        for name in ("lu", "triangular", "cholesky", "qr", "reflectors", "eigh", "svd")
+    },
     "fft": RoutineRow("fft_row", "fft.h"),
     "rfft": RoutineRow("rfft_row", "fft.h"),
     "irfft": RoutineRow("irfft_row", "fft.h"),

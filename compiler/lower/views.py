@@ -17,7 +17,6 @@ from .tensor import Shape, Tensor, expand, flip, permute, select, slice_dim, squ
     "aten.clone.default",
     "aten.contiguous.default",
     "aten.lift_fresh_copy.default",
-    "aten.dropout.default",
 )
 def same(ctx: Context, x: Tensor, *_: Any, **__: Any) -> Tensor:
     return x

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.certificate import make_certificate, serialize
+from ...runtime.certificate import VERIFY_SEED, make_certificate, serialize
 from ...runtime.errors import CompileError
 from ...runtime.loader import EntryPoint, Model, load
 from ..build.linux import machine
@@ -92,7 +92,7 @@ class Assembled:
             model = load(path, self.request.options.threads)
             others = self._other_models(path, model)
             for graph in self.captured:
-                if draws_random_numbers(graph):
+                if draws_random_numbers(graph) and model.device != "cpu":
                     continue  # nothing to compare with: torch draws others
                 entry = model.entry(graph.variant_of or graph.name)  # which hands calls of its sizes over
                 self.results.append(verify(graph, _run_torch(entry), tolerance=tolerance, seed=numerics.seed))
@@ -100,7 +100,8 @@ class Assembled:
                     verify(graph, _run_torch(other), tolerance=tolerance, seed=numerics.seed)
             lines = [c.describe(i) for r in self.results for c in r.cases for i in range(len(c.errors))]
             stage.value = "\n".join(lines)
-            left_out = [graph.name for graph in self.captured if draws_random_numbers(graph)]
+            random = [graph.name for graph in self.captured if draws_random_numbers(graph)]
+            left_out = random if model.device != "cpu" else []
             stage.summary = summarise(self.results) if self.results else ""
             if left_out:
                 stage.summary += f"{'; ' * bool(self.results)}not compared, random: {', '.join(left_out)}"
@@ -124,7 +125,7 @@ def _run_torch(entry: EntryPoint) -> Callable[[list[torch.Tensor]], list[torch.T
             return torch.from_numpy(value.view("int16")).view(torch.bfloat16)
         return torch.as_tensor(value) if hasattr(value, "__array__") else torch.from_dlpack(value)
 
-    return lambda inputs: [as_torch(y) for y in entry.run_whole(inputs)]
+    return lambda inputs: [as_torch(y) for y in entry.run_whole(inputs, seed=VERIFY_SEED)]
 
 
 def assemble(

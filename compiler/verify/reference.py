@@ -8,7 +8,9 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..capture.control import is_control
 from ..capture.graph import ModelGraph
+from .control import run_control
 from .fast_double import FAST
 from .interpreter import Node, call_torch, run_graph
 
@@ -34,6 +36,8 @@ def reference(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.T
     """
 
     def constant(name: str) -> Any:
+        if name in graph.regions:
+            return lambda *operands: reference(graph.regions[name], operands)
         return _Lazy(graph.constants[name])
 
     return [
@@ -44,7 +48,13 @@ def reference(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.T
 
 def eager(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The outputs of the captured graph in the model's own dtypes: what eager torch computes."""
-    return run_graph(graph.module.graph, inputs, graph.constants.__getitem__, call_torch)
+
+    def constant(name: str) -> Any:
+        if name in graph.regions:
+            return lambda *operands: eager(graph.regions[name], operands)
+        return graph.constants[name]
+
+    return run_graph(graph.module.graph, inputs, constant, call_torch)
 
 
 class _Lazy:
@@ -69,9 +79,14 @@ def widened(value: Any) -> Any:
 
 def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A node of the captured graph in float64, from the values of its arguments."""
+    if is_control(node.target):
+        return run_control(str(node.target), widened(args))
     if node.target is aten.embedding.default:
         rows = aten.embedding.default(args[0].tensor if isinstance(args[0], _Lazy) else args[0], widened(args[1]))
         return widened(rows)
+    if draws(node):
+        named = {key: _as_captured(node.kwargs[key], value) for key, value in kwargs.items()}
+        return widened(node.target(*map(_as_captured, node.args, args), **named))  # type: ignore[operator]
     if node.target is aten.view.dtype:
         raise TypeError(f"{node.name}: reinterpreting the bits of a tensor has no float64 reference")
     args, kwargs = widened(args), {k: widened(v) for k, v in kwargs.items()}
@@ -85,6 +100,29 @@ def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         if result is not None:
             return result
     return widened(node.target(*args, **kwargs))  # type: ignore[operator]
+
+
+def draws(node: Node) -> bool:
+    """Dropout that is off, alone or in an attention, draws nothing."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    values = {}
+    for i, argument in enumerate(node.target._schema.arguments):
+        given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+        values[argument.name] = given
+    off = values.get("train", True) is False or values.get("training", True) is False
+    dropout = values.get("dropout_p", values.get("p") if "train" in values else None)
+    return bool(not off and dropout != 0)
+
+
+def _as_captured(argument: Any, value: Any) -> Any:
+    """An argument's value in the dtype that it has in the model: random operators draw other numbers in another one."""
+    if isinstance(argument, Node) and isinstance(value, (torch.Tensor, _Lazy)):
+        tensor = value.tensor if isinstance(value, _Lazy) else value
+        return tensor.to(argument.meta["val"].dtype)
+    return value
 
 
 def _is_float(node: Node) -> bool:
