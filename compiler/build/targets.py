@@ -35,7 +35,7 @@ class Target:
 
 
 def _x86(level: str, lanes: int, *flags: str) -> Target:
-    return Target(f"cpu:{level}", "x86_64", level, (f"-march={level}", *flags), lanes)
+    return Target(f"cpu:{level}", "x86_64", level, (f"-march={level}", "-mprfchw", *flags), lanes)
 
 
 # From the least to the most demanding within an architecture.

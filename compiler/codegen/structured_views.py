@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir.expr import accumulators_first, substitute
-from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
+from ..ir.expr import Load, accumulators_first, substitute
+from ..ir.index import ONE, ZERO, Atom, Index, Indirect, Var, as_index, of, product
 from ..ir.nodes import Attention, Conv, Gemm, Operand, Store
 from .emit import Emitter
+from .lanes import depends, lane_stride
 from .lift import Lifted
 from .scope import Param, Scope
 from .statements import LONGEST_VECTOR
@@ -150,7 +151,8 @@ def _epilogue(
     moved = [text.lifted.store(s) for s in moved]
     for var, name in ((z, "z"), (m, "m"), (column, "column")):
         scope.loop(var, name)
-    return Epilogue((), _segment(scope, moved, column, {acc: "acc"}, run or n.extent))
+    lanes = _segment(scope, moved, column, {acc: "acc"}, run or n.extent)
+    return Epilogue((), lanes, _ahead(scope, moved, column, (z, m)))
 
 
 def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
@@ -162,6 +164,19 @@ def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
         values[v] = quotient % v.extent if i else quotient
         step = step * v.extent
     return values
+
+
+def _ahead(scope: Scope, stores: Sequence[Store], column: Var, rows: Sequence[Var]) -> tuple[str, ...]:
+    """Fetches the memory of 16 neighbours: where they are stored, and what only they read."""
+    text = Emitter(scope, column)
+    places = {("write", s.buffer, s.index): None for s in stores}
+    places |= {("read", e.buffer, e.index): None for s in stores for e in s.value.walk() if isinstance(e, Load)}
+    return tuple(
+        f"fetch_{kind}({scope.buffer(buffer)} + {text.index(index)});"
+        for kind, buffer, index in places
+        if buffer not in scope.locals and lane_stride(index, column) == ONE and any(depends(index, v) for v in rows)
+        if not any(isinstance(a, Indirect) for a in index.atoms())
+    )
 
 
 def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str, str], run: Index) -> Lanes:

@@ -264,10 +264,14 @@ class TileKernel:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """How a structured kernel finishes elements (z, m, n .. n + count - 1)."""
+    """How a structured kernel finishes elements (z, m, n .. n + count - 1).
+
+    ahead: fetches what 16 of them need from memory and where they go, for the elements from `column` on.
+    """
 
     decode: tuple[str, ...]
     lanes: Lanes
+    ahead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -327,4 +331,37 @@ class RoutineKernel:
     arguments: tuple[str, ...]
 
 
-KernelView = ScatterKernel | RoutineKernel | LoopKernel | FlatKernel | TileKernel | GemmKernel | AttentionKernel
+@dataclass(frozen=True)
+class TensorView:
+    """A mycc_tensor: C++ texts of its address, shape and strides, and DLPack's code and bits of its dtype."""
+
+    address: str
+    code: int
+    bits: int
+    shape: tuple[str, ...]
+    strides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NumberView:
+    """A mycc_number: the field that holds it, and its C++ text."""
+
+    field: str
+    value: str
+
+
+@dataclass(frozen=True)
+class CustomKernel:
+    """A C++ function of the user's on whole tensors, and the translation unit that defines it."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    function: str
+    outputs: tuple[TensorView, ...]
+    inputs: tuple[TensorView, ...]
+    numbers: tuple[NumberView, ...]
+    source: str
+
+
+KernelView = CustomKernel | ScatterKernel | RoutineKernel | LoopKernel | FlatKernel | TileKernel | GemmKernel | AttentionKernel

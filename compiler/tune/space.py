@@ -129,7 +129,7 @@ def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
 # -- attention --------------------------------------------------------------------------------------------------------
 
 
-KEY_BLOCKS, CHUNKS = (384, 256, 128), (24 << 10, 12 << 10, 48 << 10)
+KEY_BLOCKS, CHUNKS = (384, 256, 128), (96 << 10, 24 << 10, 48 << 10)
 
 
 def _attention(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:

@@ -89,12 +89,12 @@ struct DirectScratch {
 template <class Score> void attend_direct(const Rows &rows, const Score &score, const DirectScratch &scratch) {
   const AttentionArgs &args = *rows.args;
   const int64_t values = round_up(args.value_size, W), end = rows.visible(0, rows.count);
-  RowState state[kDirectRows];
   int64_t seen[kDirectRows];
-  float factor[kDirectRows];
+  float factor[kDirectRows + W], maximum[kDirectRows + W], sum[kDirectRows + W];
+  const RowStates state = {maximum, sum};
   copy_queries(rows, scratch.q);
   __builtin_memset(scratch.o, 0, size_t(rows.count * values) * sizeof(float));
-  for (int64_t r = 0; r < rows.count; ++r) state[r] = {-kInfinity, 0.0f};
+  state.start(rows.count);
   for (int64_t n0 = 0; n0 < end; n0 += kDirectBlock) {
     const int64_t keys = min64(kDirectBlock, end - n0);
     for (int64_t j = 0; j < keys; j += kScoreKeys) {
@@ -108,11 +108,11 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
       }
     }
     for (int64_t r = 0; r < rows.count; ++r) {
-      float *s = scratch.scores + r * kDirectBlock;
       seen[r] = max64(0, min64(keys, rows.visible(r) - n0));
-      if (seen[r] > 0) score(rows.batch, rows.head(r), rows.query(r), n0, s, seen[r]);
-      factor[r] = softmax_step(s, seen[r], 0, seen[r] > 0 ? row_maximum(s, seen[r]) : -kInfinity, &state[r]);
+      if (seen[r] > 0)
+        score(rows.batch, rows.head(r), rows.query(r), n0, scratch.scores + r * kDirectBlock, seen[r]);
     }
+    softmax_step({scratch.scores, kDirectBlock, rows.count, seen}, 0, state, factor);
     __builtin_memset(scratch.sums, 0, size_t(rows.count * values) * sizeof(float));
     for (int64_t j = 0; j < keys; j += kValueKeys) {
       for (int64_t i = 0; i < kValueKeys; ++i) fetch(rows.v(n0 + j + kAhead + i), args.value_size);
@@ -129,7 +129,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
     }
   }
   for (int64_t r = 0; r < rows.count; ++r) {
-    write_row(scratch.o + r * values, state[r].sum, rows.out(r), args.value_size);
+    write_row(scratch.o + r * values, sum[r], rows.out(r), args.value_size);
   }
 }
 

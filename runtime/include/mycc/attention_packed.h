@@ -14,12 +14,14 @@ namespace mycc {
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct AttentionTuning {
   int64_t key_block = 384;      /* most keys of a block */
-  int64_t chunk_floats = 24576; /* size of a task's Q, about */
+  int64_t chunk_floats = 98304; /* size of a task's Q, about: every task packs K and V again */
 };
 
 namespace attention_detail {
 
 constexpr int64_t kPanelFloats = 49152;                   /* size of a block's panels, which stay in L2 */
+constexpr int64_t kGroupFloats = 6144;                    /* size of a group of panels of keys, which stay in L1 */
+constexpr int64_t kWidestTile = kTilePanels[kTileRows - 1];
 constexpr int64_t kRowBlock = 24 / kTileRows * kTileRows; /* query rows whose scores stay in L1 */
 
 /* Four floats: a 4 x 4 transposition needs only shuffles within 128 bits, on every machine. */
@@ -81,7 +83,7 @@ struct PackedPlan {
   PackedPlan(const AttentionArgs &args, int64_t workers, const AttentionTuning &tuning = AttentionTuning()) {
     const int64_t rows = args.heads / args.kv_heads * args.queries, products = args.batch * args.kv_heads;
     chunk = max64(tuning.chunk_floats / max64(args.head_size, args.value_size) / kRowBlock, 1) * kRowBlock;
-    /* Every chunk packs K and V again: smaller ones only where workers would have nothing to do. */
+    /* Smaller ones only where workers would have nothing to do. */
     while (workers > 1 && chunk > kRowBlock && products * ceil_div(rows, chunk) < 3 * workers) chunk -= kRowBlock;
     chunk = min64(chunk, round_up(rows, kTileRows));
     chunks = ceil_div(rows, chunk);
@@ -94,7 +96,7 @@ struct PackedPlan {
 
 struct PackedScratch {
   float *k_panels, *v_panels, *q, *o, *scores;
-  RowState *state;
+  RowStates state;
 
   /* Places the arrays from `memory` on; returns the bytes that they take. */
   size_t place(const AttentionArgs &args, const PackedPlan &plan, void *memory) {
@@ -105,7 +107,8 @@ struct PackedScratch {
     q = carver.take<float>(size_t(plan.chunk * args.head_size) * size);
     o = carver.take<float>(size_t(plan.chunk * plan.values) * size);
     scores = carver.take<float>(size_t(kRowBlock * plan.score_stride) * size);
-    state = carver.take<RowState>(size_t(plan.chunk) * sizeof(RowState));
+    state.maximum = carver.take<float>(size_t(plan.chunk + W) * size);
+    state.sum = carver.take<float>(size_t(plan.chunk + W) * size);
     return size_t(carver.next - (uint8_t *)memory);
   }
 };
@@ -134,16 +137,16 @@ inline Tile product(const float *const *a, int64_t depth, const float *b, float 
 
 /* scores[row][key] = q . k; tiles that see none of a group's keys are skipped. */
 inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch) {
-  constexpr int64_t kGroup = 4; /* panels that stay in L1 while the rows pass over them */
-  const int64_t size = rows.args->head_size;
+  const int64_t size = rows.args->head_size; /* panels of a group stay in L1 while the rows pass over them */
+  const int64_t group = max64(kGroupFloats / (kPanel * size) / kWidestTile * kWidestTile, kWidestTile);
   const float *q[kRowBlock];
   for (int64_t r = 0; r < block.count; ++r) q[r] = scratch.q + (block.r0 + r) * size;
   const int64_t panels = ceil_div(block.keys, kPanel);
-  for (int64_t p = 0; p < panels; p += kGroup) {
+  for (int64_t p = 0; p < panels; p += group) {
     for (int64_t r = 0; r < block.count; r += kTileRows) {
       const int64_t tile_rows = min64(kTileRows, block.count - r);
       const int64_t seen = ceil_div(rows.visible(block.r0 + r, tile_rows) - block.n0 - p * kPanel, kPanel);
-      const int64_t width = min64(min64(kGroup, panels - p), seen);
+      const int64_t width = min64(min64(group, panels - p), seen);
       if (width <= 0) continue;
       float *s = scratch.scores + r * plan.score_stride + p * kPanel;
       Tile tile = product(q + r, size, scratch.k_panels + p * kPanel * size, s, plan.score_stride, false);
@@ -172,34 +175,29 @@ inline void value_tiles(const Rows &rows, const Block &block, const PackedPlan &
   }
 }
 
-/* scores[row] become the exponentials that value_tiles() needs, o[row] is scaled to the new maximum. Maxima first, for
- * all rows: a row's exponentials wait for its maximum, other rows fill the time. */
+/* scores[row] become the weights that value_tiles() needs, o[row] is scaled to the new maximum. */
 template <class Score>
 void softmax_rows(const Rows &rows, const Block &block, const Score &score, const PackedPlan &plan,
                   const PackedScratch &scratch) {
-  float maxima[kRowBlock];
   int64_t seen[kRowBlock];
+  float factor[kRowBlock + W];
   for (int64_t i = 0; i < block.count; ++i) {
     const int64_t r = block.r0 + i;
     seen[i] = max64(0, min64(block.keys, rows.visible(r) - block.n0));
-    float *s = scratch.scores + i * plan.score_stride;
-    if (seen[i] == 0) continue;
-    score(rows.batch, rows.head(r), rows.query(r), block.n0, s, seen[i]);
-    maxima[i] = row_maximum(s, seen[i]);
+    if (seen[i] > 0)
+      score(rows.batch, rows.head(r), rows.query(r), block.n0, scratch.scores + i * plan.score_stride, seen[i]);
   }
-  for (int64_t i = 0; i < block.count; ++i) {
-    const int64_t r = block.r0 + i;
-    float *s = scratch.scores + i * plan.score_stride;
-    const float factor = softmax_step(s, seen[i], block.keys, maxima[i], &scratch.state[r]);
-    if (block.n0 > 0 && factor != 1.0f) scale_row(scratch.o + r * plan.values, factor, plan.values);
-  }
+  const RowStates state = {scratch.state.maximum + block.r0, scratch.state.sum + block.r0};
+  softmax_step({scratch.scores, plan.score_stride, block.count, seen}, block.keys, state, factor);
+  for (int64_t i = 0; i < block.count && block.n0 > 0; ++i)
+    scale_row(scratch.o + (block.r0 + i) * plan.values, factor[i], plan.values);
 }
 
 /* All rows of a task against all keys that they see. */
 template <class Score>
 void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan, const PackedScratch &scratch) {
   copy_queries(rows, scratch.q);
-  for (int64_t r = 0; r < rows.count; ++r) scratch.state[r] = {-kInfinity, 0.0f};
+  scratch.state.start(rows.count);
   const int64_t end = rows.visible(0, rows.count);
   for (int64_t n0 = 0; n0 < end; n0 += plan.key_block) {
     const int64_t keys = min64(plan.key_block, end - n0);
@@ -216,7 +214,7 @@ void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan,
   for (int64_t r = 0; r < rows.count; ++r) {
     float *o = scratch.o + r * plan.values;
     if (rows.visible(r) == 0) __builtin_memset(o, 0, size_t(plan.values) * sizeof(float));
-    write_row(o, scratch.state[r].sum, rows.out(r), rows.args->value_size);
+    write_row(o, scratch.state.sum[r], rows.out(r), rows.args->value_size);
   }
 }
 

@@ -3,8 +3,8 @@
  * Rows of the product are output pixels, its depth is kernel taps x input channels of a group, its columns are the
  * output channels of a group. Pixels are taken in runs: neighbours of an output row, whose inputs are equally far
  * apart. Where the kernel reaches beyond the input, the input of a block is first copied into a padded strip. With few
- * input channels the taps of a kernel row are merged into one segment of kernel_w * in_c values. Without a window (1x1,
- * dense) all pixels are one row.
+ * input channels the taps of a kernel row are merged into one segment of kernel_w * in_c values. Without a window (1x1)
+ * it is the product of gemm.h, whose rows are the pixels.
  *
  * epilogue(0, m, n, acc, count): m = ((image * out_d + depth) * out_h + row) * out_w + column, n = output channel, over
  * all groups.
@@ -13,10 +13,12 @@
 #define MYCC_CONV_H
 
 #include "conv_args.h"
+#include "gemm.h"
 
 namespace mycc {
 
 constexpr int64_t kMergedChannels = 32;       /* fewer input channels than this are merged */
+constexpr int64_t kProductChannels = 64;      /* from so many channels in and more out on 1x1 is a product */
 constexpr int64_t kConvStripBytes = 512 << 10; /* padded input of a block, about */
 constexpr int64_t kConvTaskWork = 1 << 18;    /* multiply-adds below which a task is not worth a chunk of its own */
 
@@ -220,6 +222,19 @@ struct ConvMemory {
   }
 };
 
+/* Hands a pixel's sums to the epilogue; columns are counted from `first`. */
+template <class Epilogue> struct FinishPixel {
+  const Epilogue &epilogue;
+  int64_t first;
+
+  void operator()(int64_t m, int64_t column, const float *sums, int64_t count) const {
+    epilogue((int64_t)0, m, first + column, sums, count);
+  }
+  void fetch(int64_t m, int64_t column, int64_t count) const {
+    fetch_ahead(epilogue, 0, m, first + column, count, 0);
+  }
+};
+
 template <class Epilogue> struct ConvLoop {
   const mycc_host *host;
   const ConvPlan &plan;
@@ -243,11 +258,8 @@ template <class Epilogue> struct ConvLoop {
       memory.hold(plan, plan.block(task / (plan.panel_blocks * a.groups)));
       const float *w = a.w + (group * ceil_div(n, kPanel) + panel) * panel_size;
       const int64_t first = group * n + panel * kPanel;
-      const Epilogue &epilogue = loop.epilogue;
       multiply_spans(plan.cut, memory.spans, x + group * depth, pixel, memory.taps, w, panels, plan.group,
-                     n - panel * kPanel, memory.sums, [&](int64_t m, int64_t column, const float *sums, int64_t count) {
-                       epilogue((int64_t)0, m, first + column, sums, count);
-                     });
+                     n - panel * kPanel, memory.sums, FinishPixel<Epilogue>{loop.epilogue, first});
     }
   }
 };
@@ -259,25 +271,42 @@ inline void run_conv(const mycc_host *host, const ConvArgs &args, const Epilogue
   host->parallel_for(host->ctx, plan.tasks, plan.grain, ConvLoop<Epilogue>::body, &loop);
 }
 
+/* The pixels that a 1x1 convolution reads, as rows of a product. */
+struct PixelRows {
+  const ConvArgs &args;
+
+  bool fills() const { return false; }
+  const float *at(int64_t, int64_t m) const {
+    const int64_t column = m % args.out_w, line = m / args.out_w, row = line % args.out_h, frame = line / args.out_h;
+    return args.x + frame / args.out_d * args.x_batch + (frame % args.out_d * args.stride_d - args.pad_d) * args.x_d +
+           (row * args.stride_h - args.pad_h) * args.x_h + (column * args.stride_w - args.pad_w) * args.x_w;
+  }
+  void fill(int64_t, int64_t, float *) const {}
+};
+
 template <class Epilogue>
 inline void conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue,
                  const ConvTuning &tuning = ConvTuning()) {
   const int64_t m = args.frames() * args.out_h * args.out_w;
   if (m <= 0 || args.out_c <= 0) return;
-  const bool pointwise =
-      args.x_c == 1 && args.kernel_d == 1 && args.kernel_h == 1 && args.kernel_w == 1 && args.inside();
-  const bool alike = args.stride_d == 1 && args.stride_h == 1 && args.stride_w == 1 && args.out_h == args.in_h &&
-                     args.out_w == args.in_w && args.out_d == args.in_d;
-  const bool dense = (args.in_h == 1 || args.x_h == args.in_w * args.x_w) &&
-                     (args.in_d == 1 || args.x_d == args.in_h * args.in_w * args.x_w) &&
-                     (args.batch == 1 || args.x_batch == args.in_d * args.in_h * args.in_w * args.x_w);
-  if (pointwise && alike && dense) { /* one row of pixels */
+  const bool pointwise = args.x_c == 1 && args.groups == 1 && args.kernel_d == 1 && args.kernel_h == 1 &&
+                         args.kernel_w == 1 && args.inside();
+  if (!pointwise) return run_conv(host, args, epilogue, tuning);
+  if (args.in_c < kProductChannels || args.out_c <= kProductChannels) {
+    const bool alike = args.stride_d == 1 && args.stride_h == 1 && args.stride_w == 1 && args.out_h == args.in_h &&
+                       args.out_w == args.in_w && args.out_d == args.in_d;
+    const bool dense = (args.in_h == 1 || args.x_h == args.in_w * args.x_w) &&
+                       (args.in_d == 1 || args.x_d == args.in_h * args.in_w * args.x_w) &&
+                       (args.batch == 1 || args.x_batch == args.in_d * args.in_h * args.in_w * args.x_w);
     ConvArgs flat = args;
     flat.batch = flat.in_d = flat.out_d = flat.in_h = flat.out_h = 1;
-    flat.in_w = flat.out_w = m;
-    return run_conv(host, flat, epilogue, tuning);
+    flat.in_w = flat.out_w = m; /* one row of pixels */
+    return run_conv(host, alike && dense ? flat : args, epilogue, tuning);
   }
-  run_conv(host, args, epilogue, tuning);
+  const GemmArgs product = {1, m, args.out_c, args.in_c, nullptr, 0, 0, args.w, 0};
+  GemmTuning own;
+  own.depth = tuning.depth * 3 / 2;
+  run_gemm(host, product, PixelRows{args}, epilogue, own);
 }
 
 } // namespace mycc

@@ -116,17 +116,19 @@ struct ConvSpans {
   }
 };
 
-/* The panels of a group times the pixels of one tile. */
-static inline void multiply_span(RunTile tile, const ConvSpan &span, int64_t panels) {
+/* The panels of a group times the pixels of one tile. before(panel, width): these panels come next. */
+template <class Before>
+inline void multiply_span(RunTile tile, const ConvSpan &span, int64_t panels, const Before &before) {
   const RunKernel *kernels = kRunKernels[span.runs - 1][span.pixels - 1];
   const int64_t widest = kRunPanels[span.pixels - 1];
-  while (panels > 0) {
-    const int64_t width = min64(widest, panels);
+  for (int64_t panel = 0; panel < panels;) {
+    const int64_t width = min64(widest, panels - panel);
+    before(panel, width);
     kernels[width - 1](tile);
     tile.w += width * tile.panel_size;
     tile.next += width * tile.panel_size * (int64_t)sizeof(float);
     tile.c += width * kPanel;
-    panels -= width;
+    panel += width;
   }
 }
 
@@ -143,7 +145,8 @@ static inline int64_t span_sums(const ConvCut &cut, int64_t group, int64_t spans
 }
 
 /* Multiplies the pixels of `spans` by `panels` panels of weights, of which `columns` columns are valid, `group` panels
- * at a time. finish(m, column, sums, count) gets each pixel's sums of a group of panels once. */
+ * at a time. finish(m, column, sums, count) gets each pixel's sums of a group of panels once; finish.fetch(m, column,
+ * count) is told of them, part by part, while they are made. */
 template <class Finish>
 inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const float *x, int64_t pixel,
                            const int64_t *taps, const float *w, int64_t panels, int64_t group, int64_t columns,
@@ -177,7 +180,12 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
         tile.x[0] = x + span.x[0] + block.offset;
         tile.x[1] = x + span.x[1] + block.offset;
         tile.c = sums + i * kept;
-        multiply_span(tile, span, width);
+        multiply_span(tile, span, width, [&](int64_t p, int64_t count) {
+          const int64_t column = p * kPanel;
+          for (int64_t r = 0; r < span.runs && last; ++r)
+            for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
+              finish.fetch(m, panel * kPanel + column, min64(count * kPanel, valid - column));
+        });
         for (int64_t r = 0; r < span.runs && last; ++r)
           for (int64_t p = 0; p < span.pixels; ++p)
             finish(span.m[r] + p, panel * kPanel, tile.c + (r * span.pixels + p) * stride, valid);

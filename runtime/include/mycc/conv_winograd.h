@@ -270,7 +270,7 @@ template <int E, class Epilogue> struct WinogradLoop {
             tile.x[0] = x + span.x[0] + depth.offset;
             tile.x[1] = x + span.x[1] + depth.offset;
             tile.c = memory.sums + point * plan.sum_step + span.m[0] * plan.stride + panel * kPanel;
-            multiply_span(tile, span, min64(group, panels - panel));
+            multiply_span(tile, span, min64(group, panels - panel), [](int64_t, int64_t) {});
           }
         }
       }

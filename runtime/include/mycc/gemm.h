@@ -60,6 +60,9 @@ template <class Epilogue> struct FinishRows {
   void operator()(int64_t row, int64_t column, const float *sums, int64_t stride, int64_t rows, int64_t columns) const {
     for (int64_t r = 0; r < rows; ++r) epilogue(z, m + row + r, n + column, sums + r * stride, columns);
   }
+  void fetch(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
+    for (int64_t r = 0; r < rows; ++r) fetch_ahead(epilogue, z, m + row + r, n + column, columns, 0);
+  }
 };
 
 /* Where rows of A come from: strided memory. They are used where they lie, also when all rows of a tile fall into one

@@ -38,6 +38,19 @@ static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
+/* Fetches the line at p into L1, to be read or to be written. */
+MYCC_INLINE void fetch_read(const void *p) { __builtin_prefetch(p, 0); }
+MYCC_INLINE void fetch_write(const void *p) { __builtin_prefetch(p, 1); }
+
+/* Fetches what an epilogue reads and writes for the elements (z, m, n .. n + count - 1), where it can tell: stores to
+ * lines that are far away otherwise stop the product behind them. */
+template <class Epilogue>
+MYCC_INLINE auto fetch_ahead(const Epilogue &epilogue, int64_t z, int64_t m, int64_t n, int64_t count, int)
+    -> decltype(epilogue.fetch(z, m, n, count)) {
+  epilogue.fetch(z, m, n, count);
+}
+template <class Epilogue> MYCC_INLINE void fetch_ahead(const Epilogue &, int64_t, int64_t, int64_t, int64_t, long) {}
+
 /* A part of K. `first` is its first value of k, counted over all segments. */
 struct DepthBlock {
   int64_t segment, segments; /* first segment and number of segments */
@@ -140,7 +153,8 @@ template <class B> static inline void multiply_tile(TileOf<B> tile, int64_t rows
 }
 
 /* Multiplies a block. finish(row, column, sums, stride, rows, columns) gets every tile of finished sums once: its first
- * row and column within the block, the sums [rows][stride] of which `columns` are valid. `columns` in all are valid. */
+ * row and column within the block, the sums [rows][stride] of which `columns` are valid. `columns` in all are valid.
+ * finish.fetch(row, column, rows, columns) is told which tile comes next. */
 template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
@@ -185,11 +199,10 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     for (int64_t t = 0; t < plan.tiles; ++t) {
       const int64_t tile_rows = low + (t < high);
       tile.c = sums + (cut.count > 1 ? (first_tile + t) * plan.tile_floats() : 0);
+      const int64_t column = panel * kPanel, valid = min64(columns - column, width * kPanel);
+      if (depth_index == cut.count - 1) finish.fetch(row, column, tile_rows, valid);
       multiply_tile(tile, tile_rows, width);
-      if (depth_index == cut.count - 1) {
-        const int64_t column = panel * kPanel;
-        finish(row, column, tile.c, stride, tile_rows, min64(columns - column, width * kPanel));
-      }
+      if (depth_index == cut.count - 1) finish(row, column, tile.c, stride, tile_rows, valid);
       tile.rows += tile_rows;
       tile.next += fetched;
       row += tile_rows;
