@@ -21,7 +21,8 @@ from sections.common import Figure, Settings
 
 # In this order: compile makes the static packages that the others measure.
 SECTIONS = {
-    "compile": "compile_time", "size": "size", "kernels": "kernels", "memory": "memory", "load": "load", "call": "call",
+    "compile": "compile_time", "compile-gpu": "compile_gpu", "size": "size", "kernels": "kernels",
+    "memory": "memory", "load": "load", "call": "call",
     "speed": "speed", "shapes": "shapes", "scaling": "scaling", "decode": "decode", "accuracy": "accuracy",
 }  # fmt: skip
 MODELS = ("mlp", "resnet50", "bert", "vit", "gpt2", "llama", "mobilenetv2", "whisper_enc")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..runtime.errors import CompileError
 from .build.compile import BuildOptions, BuildResult, build
-from .build.device_build import PROGRAM, build_device
+from .build.device_build import PROGRAM, build_devices
 from .build.targets import Family, Target
 from .capture.export import capture_request
 from .capture.graph import ModelGraph
@@ -169,10 +169,12 @@ def _build(generated: Generated, weights: Weights, options: CompileOptions) -> t
     settings = _settings(options)
     built: dict[str, BuildResult] = {}
     sources = dict(generated.sources)
+    codes = {t: generated.device[t.name] for t in options.targets if t.family == "cuda"}
+    devices = build_devices(codes, weights, settings)
     for target in options.targets:
         if target.family == "cuda":
-            code = generated.device[target.name]
-            built[target.name], program = build_device(code, target, weights, settings)
+            code = codes[target]
+            built[target.name], program = devices[target]
             kernels = {f"{kernel.symbol}.py": kernel.source for kernel in code.kernels}
             sources[target.name] = Sources({PROGRAM: program}, kernels, len(kernels))
         else:

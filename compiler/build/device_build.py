@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .compile import BuildOptions, BuildResult, build
 from .images import KernelImage
+from .linux import available_cores
 from .targets import Target
-from .triton_compile import compile_kernels
+from .triton_compile import CompiledKernels, compile_for_targets
 
 if TYPE_CHECKING:
     from ..codegen.cuda_program import CompiledKernel
     from ..codegen.triton.generate import DeviceCode
     from ..weights import Weights
 
-__all__ = ["PROGRAM", "build_device", "host_program"]
+__all__ = ["PROGRAM", "build_devices", "host_program"]
 
 PROGRAM = "program.cpp"
 
 
-def build_device(code: DeviceCode, target: Target, weights: Weights, options: BuildOptions) -> tuple[BuildResult, str]:
-    """The target's library with the images of its kernels, and the text of its host program.
+def build_devices(
+    codes: Mapping[Target, DeviceCode], weights: Weights, options: BuildOptions
+) -> dict[Target, tuple[BuildResult, str]]:
+    """Each target's library with the images of its kernels, and the text of its host program.
 
     Raises:
         CompileError: see compile_kernels and build.
     """
+    work = [(code.kernels, target) for target, code in codes.items()]
+    compiled = compile_for_targets(work, options) if work else []
+
+    def built(target: Target, kernels: CompiledKernels) -> tuple[BuildResult, str]:
+        text = host_program(codes[target], kernels.images, target, weights)
+        return _with_kernels(build({PROGRAM: text}, {}, target, options), kernels), text
+
+    with ThreadPoolExecutor(options.jobs or available_cores()) as pool:
+        return dict(zip(codes, pool.map(built, codes, compiled), strict=True))
+
+
+def _with_kernels(program: BuildResult, kernels: CompiledKernels) -> BuildResult:
     from ..codegen.cuda_program import pack_images
 
-    kernels = compile_kernels(code.kernels, target, options)
-    text = host_program(code, kernels.images, target, weights)
-    program = build({PROGRAM: text}, {}, target, options)
     images, _ = pack_images([_compiled(image) for image in kernels.images])
-    result = replace(
+    return replace(
         program,
         compiled=program.compiled + kernels.compiled,
         cached=program.cached + kernels.cached,
@@ -41,7 +55,6 @@ def build_device(code: DeviceCode, target: Target, weights: Weights, options: Bu
         images=images,
         kernels=kernels.images,
     )
-    return result, text
 
 
 def host_program(code: DeviceCode, images: tuple[KernelImage, ...], target: Target, weights: Weights) -> str:

@@ -31,7 +31,7 @@ from .workspace import keep_failed, workspace
 if TYPE_CHECKING:
     from ..codegen.triton.kernel import TritonKernel
 
-__all__ = ["CompiledKernels", "compile_kernels", "kernel_options", "signature_of"]
+__all__ = ["CompiledKernels", "compile_for_targets", "compile_kernels", "kernel_options", "signature_of"]
 
 WORKER = Path(__file__).with_name("triton_worker.py")
 #: PTX that is compiled where it runs: a version that drivers from CUDA 12.0 on read
@@ -53,38 +53,67 @@ class CompiledKernels:
 def compile_kernels(
     kernels: Sequence[TritonKernel], target: Target, options: BuildOptions, optional: AbstractSet[str] = frozenset()
 ) -> CompiledKernels:
-    """Compiles the kernels for a target of the family cuda. optional: symbols of those that may fail; they are left out.
+    """Compiles the kernels for a target of the family cuda. optional: symbols of those that may fail and are left out.
 
     Raises:
         CompileError: Triton is not installed, or does not compile a kernel (a fault of mycc); a full disk.
     """
+    return compile_for_targets([(kernels, target)], options, optional)[0]
+
+
+def compile_for_targets(
+    work: Sequence[tuple[Sequence[TritonKernel], Target]],
+    options: BuildOptions,
+    optional: AbstractSet[str] = frozenset(),
+) -> list[CompiledKernels]:
+    """`compile_kernels` for several targets at once: their kernels share the worker processes."""
     start = time.perf_counter()
     version = triton_version()
     cache = Cache(options.cache_dir, options.cache_limit)
-    keys = {k.symbol: _key(k, target, version, options) for k in kernels}
+    jobs = [_Job(kernel, target) for kernels, target in work for kernel in kernels]
+    keys = {job.name: _key(job.kernel, job.target, version, options) for job in jobs}
     found: dict[str, KernelImage] = {}
-    log = []
-    for kernel in kernels:
-        stored = cache.get(keys[kernel.symbol])
+    log: dict[str, list[str]] = {target.name: [] for _, target in work}
+    for job in jobs:
+        stored = cache.get(keys[job.name])
         if stored is not None:
-            found[kernel.symbol] = _decode(kernel.symbol, stored)
-            log.append(f"{kernel.symbol}: cached")
-    missing = [k for k in kernels if k.symbol not in found]
+            found[job.name] = _decode(job.kernel.symbol, stored)
+            log[job.target.name].append(f"{job.kernel.symbol}: cached")
+    cached = frozenset(found)
+    missing = [job for job in jobs if job.name not in found]
     if missing:
         with workspace(cache.folder) as folder:
             try:
-                for image, line in _Workers(folder, target, options, optional).run(missing):
-                    found[image.symbol] = image
-                    cache.put(keys[image.symbol], _encode(image))
-                    log.append(line)
+                for job, image, line in _Workers(folder, options, optional).run(missing):
+                    found[job.name] = image
+                    cache.put(keys[job.name], _encode(image))
+                    log[job.target.name].append(line)
             except OSError as error:
                 raise storage_error(error, cache.folder) from error
             except _Failed as failed:
                 raise _explain(failed, folder, cache.folder) from None
         cache.trim()
-    images = tuple(found[k.symbol] for k in kernels if k.symbol in found)
-    seconds = time.perf_counter() - start
-    return CompiledKernels(images, len(missing), len(kernels) - len(missing), seconds, tuple(log))
+    seconds = (time.perf_counter() - start) / max(len(work), 1)
+    results = []
+    for kernels, target in work:
+        names = [_Job(kernel, target).name for kernel in kernels]
+        images = tuple(found[name] for name in names if name in found)
+        known = sum(name in cached for name in names)
+        results.append(CompiledKernels(images, len(names) - known, known, seconds, tuple(log[target.name])))
+    return results
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A kernel to compile for a target."""
+
+    kernel: TritonKernel
+    target: Target
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.kernel.symbol}.{self.target.name.partition(':')[2]}"
 
 
 def triton_version() -> str:
@@ -157,34 +186,34 @@ def _decode(symbol: str, stored: bytes) -> KernelImage:
 class _Failed(Exception):
     """A worker could not compile a kernel."""
 
-    def __init__(self, kernel: TritonKernel, text: str) -> None:
+    def __init__(self, job: _Job, text: str) -> None:
         super().__init__(text)
-        self.kernel = kernel
+        self.kernel = job.kernel
         self.text = text
 
 
 class _Workers:
     """Worker processes over one folder; a thread each hands out the kernels, the longest first."""
 
-    def __init__(self, folder: Path, target: Target, options: BuildOptions, optional: AbstractSet[str]) -> None:
-        self.folder, self.target, self.optional = folder, target, optional
+    def __init__(self, folder: Path, options: BuildOptions, optional: AbstractSet[str]) -> None:
+        self.folder, self.optional = folder, optional
         self.jobs = options.jobs or available_cores()
-        self.waiting: queue.SimpleQueue[TritonKernel] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[KernelImage, str] | BaseException] = queue.SimpleQueue()
+        self.waiting: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[_Job, KernelImage, str] | BaseException] = queue.SimpleQueue()
         self.processes: list[subprocess.Popen[str]] = []
 
-    def run(self, kernels: Sequence[TritonKernel]) -> list[tuple[KernelImage, str]]:
+    def run(self, jobs: Sequence[_Job]) -> list[tuple[_Job, KernelImage, str]]:
         """The images with a line for the log each, as they come. Raises _Failed."""
-        for kernel in sorted(kernels, key=lambda k: (-_effort(k), k.symbol)):
-            self.waiting.put(kernel)
+        for job in sorted(jobs, key=lambda job: (-_effort(job.kernel), job.name)):
+            self.waiting.put(job)
         threads = []
         try:
-            for _ in range(min(self.jobs, len(kernels))):
+            for _ in range(min(self.jobs, len(jobs))):
                 process = self._start()
                 threads.append(threading.Thread(target=self._serve, args=(process,), daemon=True))
                 threads[-1].start()
             results = []
-            for _ in kernels:
+            for _ in jobs:
                 result = self.done.get()
                 if isinstance(result, _Failed) and result.kernel.symbol in self.optional:
                     continue
@@ -212,23 +241,23 @@ class _Workers:
     def _serve(self, process: subprocess.Popen[str]) -> None:
         while True:
             try:
-                kernel = self.waiting.get_nowait()
+                job = self.waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                self.done.put(self._compile(process, kernel))
+                self.done.put((job, *self._compile(process, job)))
             except BaseException as error:  # handed over to the thread that waits
                 self.done.put(error)
-                if kernel.symbol not in self.optional:
+                if job.kernel.symbol not in self.optional:
                     return
                 process.kill()
                 process = self._start()
 
-    def _compile(self, process: subprocess.Popen[str], kernel: TritonKernel) -> tuple[KernelImage, str]:
-        start = time.perf_counter()
-        module, out = self.folder / f"{kernel.symbol}.py", self.folder / f"{kernel.symbol}.image"
+    def _compile(self, process: subprocess.Popen[str], job: _Job) -> tuple[KernelImage, str]:
+        start, kernel = time.perf_counter(), job.kernel
+        module, out = self.folder / f"{job.name}.py", self.folder / f"{job.name}.image"
         module.write_text(kernel.source)
-        task = {**_task(kernel, self.target), "module": str(module), "out": str(out)}
+        task = {**_task(kernel, job.target), "module": str(module), "out": str(out)}
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -239,10 +268,10 @@ class _Workers:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise _Failed(kernel, f"the process of Triton ended: {process.stderr.read()[-2000:]}")
+            raise _Failed(job, f"the process of Triton ended: {process.stderr.read()[-2000:]}")
         facts = json.loads(line)
         if "error" in facts:
-            raise _Failed(kernel, facts["error"])
+            raise _Failed(job, facts["error"])
         spills = f", {facts['spills']} bytes of spills" if facts["spills"] else ""
         text = (
             f"{kernel.symbol}: compiled in {time.perf_counter() - start:.2f} s, {facts['registers']} registers{spills}"

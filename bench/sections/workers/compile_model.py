@@ -1,4 +1,4 @@
-"""compile_model MODEL static|dynamic OUT CACHE: compiles a zoo model, and tells how long that took.
+"""compile_model MODEL static|dynamic OUT CACHE [TARGETS DTYPE]: compiles a zoo model, and tells how long that took.
 
 One JSON line: seconds (from the call of mycc.compile, the model built, to the file on disk), export (seconds inside
 torch.export.export), stages, parameter_bytes (unique parameters that the graph reads), convolutions (of the graph).
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from zoo import ZOO
 
-name, kind, out, cache = sys.argv[1:]
+name, kind, out, cache, *device = sys.argv[1:]
 model = ZOO[name].build()
 args = ZOO[name].inputs(batch=1)
 
@@ -52,7 +52,8 @@ class Facts(TimingObserver):
 
 facts = Facts()
 shapes = ZOO[name].dynamic_shapes() if kind == "dynamic" else None
-mycc.compile(model, args, out=out, dynamic_shapes=shapes, cache_dir=cache, progress=facts)
+options = dict(zip(("target", "dtype"), device, strict=False))
+mycc.compile(model, args, out=out, dynamic_shapes=shapes, cache_dir=cache, progress=facts, **options)
 seconds = perf_counter() - start
 
 parameters = {p.data_ptr(): p.nbytes for p in model.parameters()}
