@@ -97,6 +97,7 @@ class ModelGraph:
         computed, checks: sizes that the run finds, and what the model asks of them.
         in_tree, out_tree: the Python structure of inputs and outputs, as in the manifest.
         examples: one tensor per input, those the export was made with.
+        regions: bodies of control flow, by the name of the get_attr node that stands for each.
         in_place: inputs that calls change. Inputs and outputs for the state stand behind the caller's.
         variant_of, fixed: of a variant for some sizes: the general entry point's name, and those sizes by name.
     """
@@ -111,6 +112,7 @@ class ModelGraph:
     out_tree: object
     examples: tuple[torch.Tensor, ...]
     in_place: tuple[InPlace, ...] = ()
+    regions: Mapping[str, ModelGraph] = field(default_factory=dict)
     computed: tuple[ComputedSize, ...] = ()
     checks: tuple[SizeCheck, ...] = ()
     variant_of: str = ""
@@ -186,6 +188,8 @@ def format_graph(graph: ModelGraph) -> str:
     for node in graph.module.graph.nodes:
         if node.op not in ("placeholder", "output"):
             lines.append(f"  {printer.node(node)}")
+    for region in graph.regions.values():
+        lines += [f"  {line}" for line in format_graph(region).rstrip().split("\n")]
     results = graph.module.graph.output_node().args[0]
     changed = {change.output: change for change in graph.in_place}
     for i, (spec, result) in enumerate(zip(graph.outputs, results, strict=True)):  # type: ignore[arg-type]

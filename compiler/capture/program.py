@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -26,8 +25,9 @@ from torch.export.graph_signature import (
 
 from ...runtime.errors import CompileError
 from .computed import KEPT, checks_of, computed_sizes, keep_definers, scalar_tensor, size_checks
+from .control import MUTABLE, with_symbols
 from .failures import quiet_export
-from .functional import INLINED, FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, Tensor
+from .functional import FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, Tensor
 from .graph import ModelGraph, TensorSpec
 from .leaves import Dims
 from .smallest import check_smallest
@@ -68,23 +68,12 @@ class ProgramInputs:
 
 def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -> ModelGraph:
     """The program as a ModelGraph; torch's own functionalisation first where ours cannot say it."""
-    _refuse_control_flow(program)
     try:
         return _Importer(name, program, inputs).run()
     except NeedsRetrace:
         with torch.no_grad(), quiet_export():
             functional = program.run_decompositions({})
         return _Importer(name, functional, inputs).run()
-
-
-def _refuse_control_flow(program: ExportedProgram) -> None:
-    found: list[str] = []
-    for node in program.graph.nodes:
-        target = node.target
-        if isinstance(target, HigherOrderOperator) and str(target) not in INLINED:
-            found.append(f"torch.ops.higher_order.{target}  {place_of(node)}".rstrip())
-    if found:
-        raise CompileError(f"cannot compile {len(found)} operator{'s' * (len(found) > 1)}", details=found)
 
 
 class _Importer:
@@ -103,7 +92,7 @@ class _Importer:
         signature = self.program.graph_signature
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         bound = [self._input(spec, node) for spec, node in zip(signature.input_specs, placeholders, strict=True)]
-        copier = FunctionalCopy(self.graph)
+        copier = FunctionalCopy(self.graph, constants=self.constants)
         try:
             results = copier.copy(self.program.graph_module, bound, self._attribute)
         except RefusedNode as refused:
@@ -119,8 +108,9 @@ class _Importer:
         checks = size_checks(copier.assertions)
         _remove_dead(self.graph)
         _order_inputs(self.graph)
-        module = fx.GraphModule(self._root(), self.graph, class_name="Model")
-        used = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
+        regions = {name: copier.regions[name] for name in _read(self.graph) if name in copier.regions}
+        module = fx.GraphModule(self._root(regions), self.graph, class_name="Model")
+        used = _read(self.graph)
         graph = ModelGraph(
             name=self.name,
             module=module,
@@ -131,12 +121,14 @@ class _Importer:
             in_tree=self.inputs.tree,
             out_tree=out_tree,
             examples=self.inputs.examples,
+            regions=regions,
         )
         shapes = [spec.shape for spec in graph.inputs]
         graph.symbols = size_symbols(shapes, self.inputs.names, self.inputs.dims, self.program.range_constraints)
         known = {s.symbol for s in graph.symbols}
         graph.computed = computed_sizes(list(self.graph.nodes), known, self.program.range_constraints)
         graph.checks = checks_of(checks, graph.computed)
+        with_symbols(graph, graph.symbols)
         check_smallest(graph, _asked_for_one(self.inputs.dims))
         return with_changes(graph, changes)
 
@@ -181,7 +173,7 @@ class _Importer:
             target = _flat_name(name, self.constants)
             self.constants[target] = tensor.detach()
             node = self.graph.get_attr(target)
-            node.meta = dict(meta)
+            node.meta = {**meta, **({} if kind == "parameter" else {MUTABLE: True})}
             self._labels[node] = f"{kind.replace('constant_tensor', 'constant')} '{user_name(name)}'"
             self._nodes[key] = outside = Tensor(node, outside=True)
             self._outside[outside] = _Outside(node, user_name(name), tensor.detach())
@@ -194,10 +186,12 @@ class _Importer:
             raise CompileError(f"the exported program holds '{name}', a {kind}, which a package cannot hold")
         return self._constant(name, tensor, {"val": tensor}, "constant")
 
-    def _root(self) -> torch.nn.Module:
+    def _root(self, regions: Mapping[str, ModelGraph]) -> torch.nn.Module:
         root = torch.nn.Module()
         for target, tensor in self.constants.items():
             root.register_buffer(target, tensor)
+        for target, region in regions.items():
+            root.add_module(target, region.module)
         return root
 
     # -- outputs ------------------------------------------------------------------------------------------------------
@@ -282,6 +276,11 @@ def _flat_name(name: str, taken: Mapping[str, object]) -> str:
     while unique in taken:
         unique, n = f"{flat}_{n}", n + 1
     return unique
+
+
+def _read(graph: fx.Graph) -> set[str]:
+    """What get_attr nodes name: constants, and bodies of control flow."""
+    return {str(n.target) for n in graph.nodes if n.op == "get_attr"}
 
 
 def _remove_dead(graph: fx.Graph) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import Index
 from ..ir.nodes import Buffer, Check, Define
 from ..ir.random import CALL
 from ..schedule import Schedule
+from ..schedule.steps import ChooseStep, RepeatStep, Step
 from .emit import Emitter
 from .render import Kernel, KernelCall, environment, render_unit, split_units, unit_headers
 from .scope import Param, Scope, size_name
@@ -69,6 +72,31 @@ class DefineStep:
 
 
 @dataclass(frozen=True)
+class ChooseView:
+    """A branch: `flag` is a pointer."""
+
+    flag: str
+    then: tuple[StepView, ...]
+    other: tuple[StepView, ...]
+    kind: str = "choose"
+
+
+@dataclass(frozen=True)
+class RepeatView:
+    """A loop: count times with the number in `turn`, or, without a turn, while *flag holds behind `test`."""
+
+    test: tuple[StepView, ...]
+    flag: str
+    turn: str
+    count: str
+    body: tuple[StepView, ...]
+    kind: str = "repeat"
+
+
+StepView: TypeAlias = CallStep | DefineStep | ChooseView | RepeatView
+
+
+@dataclass(frozen=True)
 class ComputedView:
     """Row of mycc_size: its name, bounds and C++ string literal of what gives it."""
 
@@ -96,7 +124,7 @@ class EntryView:
     pointers: tuple[PointerView, ...]
     calls: tuple[CallView, ...]
     random: str = ""  # the variable for the number of the call, when a kernel draws random numbers
-    steps: tuple[CallStep | DefineStep, ...] = ()
+    steps: tuple[StepView, ...] = ()
     computed: tuple[ComputedView, ...] = ()
     known_buffers: tuple[int, ...] = ()  # how many computed sizes have to be known, of each buffer and output
     known_outputs: tuple[int, ...] = ()
@@ -160,18 +188,33 @@ def _computed(define: Define) -> ComputedView:
 
 def _steps(
     schedule: Schedule, calls: Sequence[CallView], pointers: Sequence[PointerView], text: Emitter
-) -> tuple[CallStep | DefineStep, ...]:
-    steps: list[CallStep | DefineStep] = []
-    found = 0
-    for step in schedule.steps:
-        if isinstance(step, int):
-            steps.append(CallStep(step, calls[step]))
-            continue
-        found += 1
-        checks = tuple(_check(c, text) for c in schedule.program.checks if c.defined == found)
-        known = tuple(p for p in pointers if p.known == found)
-        steps.append(DefineStep(found - 1, size_name(step.size.name), _name(step.buffer), checks, known))
-    return tuple(steps)
+) -> tuple[StepView, ...]:
+    found = itertools.count(1)
+
+    def define(step: Define) -> DefineStep:
+        number = next(found)
+        checks = tuple(_check(c, text) for c in schedule.program.checks if c.defined == number)
+        known = tuple(p for p in pointers if p.known == number)
+        return DefineStep(number - 1, size_name(step.size.name), _name(step.buffer), checks, known)
+
+    def view(step: Step) -> StepView:
+        match step:
+            case int():
+                return CallStep(step, calls[step])
+            case Define():
+                return define(step)
+            case ChooseStep():
+                return ChooseView(_name(step.flag), rows(step.then), rows(step.other))
+            case RepeatStep():
+                flag = "" if step.flag is None else _name(step.flag)
+                turn = "" if step.turn is None else size_name(step.turn.name)
+                count = "" if step.count is None else text.index(step.count)
+                return RepeatView(rows(step.test), flag, turn, count, rows(step.body))
+
+    def rows(steps: Sequence[Step]) -> tuple[StepView, ...]:
+        return tuple(view(step) for step in steps)
+
+    return rows(schedule.steps)
 
 
 def _check(check: Check, text: Emitter) -> CheckView:
@@ -240,5 +283,7 @@ def render_sources(
     env = environment("host")
     texts = {name: render_unit(group, unit_headers(group)) for name, group in split_units(kernels, units).items()}
     texts["program.cpp"] = env.get_template("program.cpp.j2").render(entries=entries, target=target, n_state=n_state)
+    for kernel in kernels:
+        texts.update(kernel.units)
     declarations = env.get_template("kernels.h.j2").render(kernels=kernels)
     return Sources(texts, {"kernels.h": declarations, "micro_kernels.h": micro}, len(kernels))

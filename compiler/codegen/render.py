@@ -9,17 +9,17 @@ from functools import cache
 import jinja2
 
 from ...templates import TEMPLATES
-from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Routine, Scan, Scatter
+from ..ir.nodes import AnyNode, Attention, Choose, Conv, Custom, Gemm, Repeat, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
 from ..schedule import Schedule
 from ..tune.choices import COST_MODEL, Choice
 from .layout_text import indent
 from .loop_views import loop_view
-from .ordered_views import routine_view, scan_view, scatter_view
+from .ordered_views import custom_view, routine_view, scan_view, scatter_view
 from .scope import Param
 from .structured_views import GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
 from .tuned import with_choice
-from .views import KernelView
+from .views import CustomKernel, KernelView
 
 PLACEHOLDER = "KERNEL"
 
@@ -32,6 +32,7 @@ class Kernel:
     source: str
     declaration: str
     cost: float  # relative effort of the C++ compiler
+    units: tuple[tuple[str, str], ...] = ()  # translation units of the user's that it calls: file name, text
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class KernelPool:
             comment = _comment(node)
             source = indent("\n".join((*(f"// {c}" for c in comment), text.replace(PLACEHOLDER, symbol))))
             params = ", ".join(("const mycc_host *host", *(p.declaration for p in view.params)))
-            self._by_text[text] = Kernel(symbol, source, f"void {symbol}({params});", _cost(node, text))
+            self._by_text[text] = Kernel(symbol, source, f"void {symbol}({params});", _cost(node, text), _units(view))
         return KernelCall(self._by_text[text], view.params)
 
     def _unique(self, name: str) -> str:
@@ -95,13 +96,21 @@ def view_of(node: AnyNode) -> KernelView:
             return scan_view(node, ())
         case Scatter():
             return scatter_view(node, ())
+        case Custom():
+            return custom_view(node, ())
         case Routine():
             return routine_view(node, ())
+        case Choose() | Repeat():
+            raise TypeError("branches and loops are no kernels: the schedule puts their blocks in a row")
     return loop_view(node, ())
 
 
 def _render(view: KernelView) -> str:
     return environment("cpu").get_template(view.template).render(k=view, name=PLACEHOLDER)
+
+
+def _units(view: KernelView) -> tuple[tuple[str, str], ...]:
+    return ((f"custom_{view.function}.cpp", view.source),) if isinstance(view, CustomKernel) else ()
 
 
 def _comment(node: AnyNode) -> tuple[str, ...]:
@@ -144,6 +153,8 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
         wanted.append("mycc/transpose.h")
     if "random_" in text:
         wanted.append("mycc/random.h")
+    if "mycc_number numbers[" in text:
+        wanted.append("mycc/custom.h")
     if "special_" in text:
         wanted.append("mycc/math_special.h")
     for routine in ROUTINES.values():

@@ -145,6 +145,11 @@ def run_graph_passes(
     Raises:
         CompileError: an operator whose only decomposition fixes a dynamic size.
     """
+    regions = {
+        name: _with_own_names(run_graph_passes(region, None, kept, skip), name, region.constants)
+        for name, region in graph.regions.items()
+    }
+    graph = replace(graph, regions=regions)
     work = _work(graph)
     context = Context(graph.module, kept)
     facts: frozenset[str] = frozenset()
@@ -161,6 +166,19 @@ def run_graph_passes(
         if observer is not None:
             observer(PassReport(row.name, counts, seconds), _result(graph, work))
     return _result(graph, work)
+
+
+def _with_own_names(region: ModelGraph, prefix: str, captured: Collection[str]) -> ModelGraph:
+    """The region with names of its own for constants that passes have made: those of others may be called alike."""
+    names = {name: f"{prefix}_{name}" for name in region.constants if name not in captured}
+    for node in region.module.graph.nodes:
+        if node.op == "get_attr" and node.target in names:
+            node.target = names[str(node.target)]
+    constants = {names.get(name, name): tensor for name, tensor in region.constants.items()}
+    for name, own in names.items():
+        setattr(region.module, own, getattr(region.module, name))
+    region.module.recompile()
+    return replace(region, constants=constants)
 
 
 def _work(graph: ModelGraph) -> Work:
@@ -184,5 +202,8 @@ def _attributes(graph: ModelGraph, work: Work) -> dict[str, object]:
     for node in work.graph.nodes:
         if node.op == "get_attr":
             name = str(node.target)
-            found[name] = work.constants[name] if name in work.constants else getattr(graph.module, name)
+            if name in graph.regions:
+                found[name] = graph.regions[name].module
+            else:
+                found[name] = work.constants[name] if name in work.constants else getattr(graph.module, name)
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from .expr import Load
-from .nodes import IN_PLACE, AnyNode, Buffer, Nest, Scatter, Store
+from .index import Index
+from .nodes import IN_PLACE, AnyNode, Buffer, Nest, Repeat, Scatter, Store
 
 __all__ = ["over_own_elements", "overwrites", "shared_roots"]
 
@@ -24,7 +25,7 @@ def over_own_elements(node: AnyNode) -> bool:
     """Whether all that a node reads of the values that it writes over are the elements that it writes itself, each at
     its own turn: then the order of the elements does not matter."""
     roots = overwrites(node)
-    if not roots:
+    if not roots or isinstance(node, Repeat):  # whose body is looked at by itself
         return True
     stores = list(_stores(node))
     places = {(s.buffer.root, s.index) for s in stores if s.buffer.root in roots}
@@ -35,7 +36,7 @@ def over_own_elements(node: AnyNode) -> bool:
     return not operands and all(_own(load, places) for load in loads)
 
 
-def _own(load: Load, places: set[tuple[Buffer, object]]) -> bool:
+def _own(load: Load, places: set[tuple[Buffer, Index]]) -> bool:
     return (load.buffer.root, load.index) in places
 
 

@@ -354,7 +354,128 @@ class Routine(Node):
         return tuple(b.buffer for b in self.outputs)
 
 
-AnyNode: TypeAlias = Map | Reduce | Gemm | Conv | Attention | Nest | Scan | Scatter | Routine
+@dataclass(frozen=True, eq=False)
+class Choose(Node):
+    """if flag[0] { then } else { other }; both write all of `results`. Until the schedule is made: see Branches."""
+
+    flag: Buffer
+    then: tuple[AnyNode, ...]
+    other: tuple[AnyNode, ...]
+    results: tuple[Buffer, ...]
+
+    @property
+    def blocks(self) -> tuple[tuple[AnyNode, ...], ...]:
+        return (self.then, self.other)
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return _read_inside(self.blocks, self.flag)
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return self.results
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat(Node):
+    """A loop. With `count`: count times { body }, where `turn` is the number of the time; else
+    for ever { test; unless flag[0] stop; body }. `results` are the last values of what it hands on (kind carry).
+    """
+
+    test: tuple[AnyNode, ...]
+    flag: Buffer | None
+    turn: Size | None
+    count: Index | None
+    body: tuple[AnyNode, ...]
+    results: tuple[Buffer, ...]
+
+    @property
+    def blocks(self) -> tuple[tuple[AnyNode, ...], ...]:
+        return (self.test, self.body)
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return _read_inside(self.blocks, None)
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return self.results
+
+
+def _read_inside(blocks: Sequence[Sequence[AnyNode]], flag: Buffer | None) -> tuple[Buffer, ...]:
+    """What blocks read of buffers from outside of them."""
+    found: dict[Buffer, None] = dict.fromkeys([flag] if flag is not None else [])
+    for block in blocks:
+        written: set[Buffer] = set()
+        for node in block:
+            found |= dict.fromkeys(b for b in node.reads() if b not in written)
+            written.update(node.writes())
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a tensor lies in its buffer; all in elements."""
+
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    offset: Index
+
+
+@dataclass(frozen=True)
+class CppSource:
+    """A C++ function of the user's (mycc/custom.h) and the translation unit that defines it."""
+
+    function: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TritonSource:
+    """A Triton kernel of the user's: its text from `def` on, its parameters, and its launch.
+
+    arguments: of the parameters that are no constants: ("tensor", position among outputs and inputs) or ("size", value).
+    """
+
+    function: str
+    text: str
+    parameters: tuple[str, ...]
+    constants: tuple[tuple[str, int | bool | str], ...]
+    arguments: tuple[tuple[str, int | Index], ...]
+    grid: tuple[Index, ...]
+    num_warps: int
+    num_stages: int
+
+
+@dataclass(frozen=True, eq=False)
+class Custom(Routine):
+    """A kernel of the user's on whole tensors. layouts: of the outputs, then of the inputs."""
+
+    source: CppSource | TritonSource
+    layouts: tuple[Layout, ...]
+    numbers: tuple[int | float | Index, ...]
+
+
+AnyNode: TypeAlias = Map | Reduce | Gemm | Conv | Attention | Nest | Scan | Scatter | Routine | Choose | Repeat
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Of a scheduled program: kernels first..middle run if flag[0], else middle..last."""
+
+    flag: Buffer
+    first: int
+    middle: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Of a scheduled program: kernels first..last run `count` times, `turn` being the number of the time; without a
+    count as long as flag[0] holds after first..middle."""
+
+    flag: Buffer | None
+    turn: Size | None
+    count: Index | None
+    first: int
+    middle: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -396,6 +517,7 @@ class Program:
     nodes: tuple[AnyNode, ...]
     defines: tuple[Define, ...] = ()
     checks: tuple[Check, ...] = ()
+    regions: tuple[Branches | Loop, ...] = ()  # of a scheduled program, outer ones before those inside
     state: tuple[Buffer, ...] = ()  # what the program reads or changes of the model's state
 
     def with_nodes(self, nodes: tuple[AnyNode, ...]) -> Program:

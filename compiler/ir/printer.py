@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from .index import Var
-from .nodes import AnyNode, Attention, Conv, Define, Gemm, Map, Nest, Program, Reduce, Routine, Scan, Scatter
+from .nodes import (
+    AnyNode,
+    Attention,
+    Choose,
+    Conv,
+    Define,
+    Gemm,
+    Map,
+    Nest,
+    Program,
+    Reduce,
+    Repeat,
+    Routine,
+    Scan,
+    Scatter,
+)
 
 
 def print_program(program: Program) -> str:
@@ -29,6 +44,10 @@ def print_node(node: AnyNode, indent: str = "  ") -> str:
     text = indent + _body(node, indent)
     where = " ".join((*node.origin.ops, *node.origin.lines))
     return f"{text}   # {where}" if where else text
+
+
+def _block(nodes: tuple[AnyNode, ...], indent: str) -> str:
+    return "\n".join(print_node(n, indent + "  ") for n in nodes)
 
 
 def _loops(loops: tuple[Var, ...]) -> str:
@@ -70,6 +89,13 @@ def _body(node: AnyNode, indent: str) -> str:
             results, operands = (", ".join(str(b.buffer) for b in side) for side in (node.outputs, node.inputs))
             sizes = "".join(f", {s}" for s in node.sizes)
             return f"routine[{node.count}] {results} = {node.function}({operands}{sizes})"
+        case Choose():
+            parts = [_block(b, indent) for b in node.blocks]
+            return f"choose {', '.join(map(str, node.results))} by {node.flag}\n{parts[0]}\n{indent}else\n{parts[1]}"
+        case Repeat():
+            how = f"{node.turn} of {node.count} times" if node.turn is not None else f"while {node.flag}"
+            test = f"{_block(node.test, indent)}\n{indent}do\n" if node.test else ""
+            return f"repeat {how} -> {', '.join(map(str, node.results))}\n{test}{_block(node.body, indent)}"
         case Nest():
             inner = "\n".join(print_node(s, indent + "  ") for s in node.stages)
             names = ", ".join(b.name for b in node.locals)

@@ -13,6 +13,7 @@ from .nodes import (
     AnyNode,
     Attention,
     Buffer,
+    Choose,
     Conv,
     Gemm,
     Map,
@@ -20,6 +21,7 @@ from .nodes import (
     Node,
     Program,
     Reduce,
+    Repeat,
     Routine,
     Scan,
     Scatter,
@@ -36,15 +38,22 @@ class BrokenLaw(AssertionError):
 def verify_program(program: Program, after: str = "") -> None:
     """Raises BrokenLaw with the neighbourhood of the first node that breaks a law; `after` names the pass that ran."""
     written: set[Buffer] = {*program.inputs, *program.state}
-    latest: dict[Buffer, Buffer] = {}
-    for position, node in enumerate(program.nodes):
-        for problem in (*_order(node, written), *_in_place(node, latest), *_node(node, ())):
-            raise BrokenLaw(_report(program, position, problem, after))
-        written.update(node.writes())
-        latest.update({b.root: b for b in node.writes()})
+    _verify_block(program, written, {}, after)
     for output in program.outputs:
         if output not in written:
             raise BrokenLaw(f"output {output.name} is never written" + (f" (after {after})" if after else ""))
+
+
+def _verify_block(program: Program, written: set[Buffer], latest: dict[Buffer, Buffer], after: str) -> None:
+    """The nodes of a program, and of the blocks inside them; enters what is written."""
+    for position, node in enumerate(program.nodes):
+        for problem in (*_order(node, written), *_in_place(node, latest), *_node(node, ())):
+            raise BrokenLaw(_report(program, position, problem, after))
+        if isinstance(node, (Choose, Repeat)):
+            for block in node.blocks:
+                _verify_block(program.with_nodes(block), set(written), dict(latest), after)
+        written.update(node.writes())
+        latest.update({b.root: b for b in node.writes()})
 
 
 def _report(program: Program, position: int, problem: str, after: str) -> str:

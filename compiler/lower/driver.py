@@ -15,6 +15,7 @@ import torch.fx
 from ...runtime.errors import CompileError
 from ..build.targets import Family
 from ..capture.computed import KEPT, is_definer
+from ..capture.control import is_control, regions_of
 from ..capture.graph import ModelGraph
 from ..capture.source_lines import origin as source_origin
 from ..graph.updates import updates_of
@@ -29,6 +30,7 @@ from . import (  # noqa: F401
     data_sizes,
     fourier,
     gather,
+    grouped,
     layout,
     linalg,
     matmul,
@@ -48,10 +50,11 @@ from . import (  # noqa: F401
 from .builder import Builder, WinogradChoice
 from .constants import Constant, Layout
 from .context import Context
+from .control import lower_control
 from .in_place import keep_old_values
 from .outputs import bind_outputs
 from .registry import REGISTRY
-from .scalars import computed_number
+from .scalars import computed_number, size_number
 from .shapes import sizes_of
 from .tensor import Strided, Tensor, dense_strides, is_dense
 
@@ -93,13 +96,16 @@ def lower(
         raise CompileError(
             f"cannot compile {len(missing)} operator{'s' if len(missing) > 1 else ''}",
             details=missing,
-            hint="Rewrite these lines with operators that mycc knows (docs/architecture.md lists the families).",
+            hint=_how_to_add(graph),
         )
     if family == "cuda":
         _refuse_computed(graph)
     builder = Builder(sizes_of(graph), family, winograd=winograd, choices=choices)
     builder.places = {c.name: c.where for c in graph.computed}
     builder.packed.update(layout.shared_layouts([graph], family)[0] if layouts is None else layouts)
+    for region in regions_of(graph):
+        own = layout.shared_layouts([region], family)[0]
+        builder.packed.update({target: form for target, form in own.items() if target not in builder.packed})
     values: dict[torch.fx.Node, Any] = {}
     inputs = _inputs(builder, graph, values)
     results = _lower_nodes(builder, graph, values)
@@ -157,22 +163,49 @@ def _checks(builder: Builder, graph: ModelGraph) -> tuple[Check, ...]:
 def _lower_nodes(builder: Builder, graph: ModelGraph, values: dict[torch.fx.Node, Any]) -> list[Tensor]:
     """The values of the graph's outputs, given those of its placeholders."""
     nodes = list(graph.module.graph.nodes)
-    builder.updates |= updates_of(graph, nodes)
+    builder.updates.update(updates_of(graph, nodes))
     for node in nodes:
         if node in builder.updates:
             keep_old_values(builder, node, values)
-        if node.op == "call_function":
+        if is_control(node.target):
+            values[node] = _lower_control(builder, graph, node, values)
+        elif node.op == "call_function":
             values[node] = _lower_node(builder, node, values, graph.constants)
         elif node.op == "output":
             return [_operand(builder, n, values, graph.constants) for n in node.args[0]]
     raise ValueError("a graph without an output")
 
 
+def _lower_control(
+    builder: Builder, graph: ModelGraph, node: torch.fx.Node, values: dict[torch.fx.Node, Any]
+) -> tuple[Tensor, ...]:
+    """A branch or a loop: its bodies are lowered where it stands."""
+
+    def operand(arg: Any) -> Any:
+        if isinstance(arg, torch.fx.Node) and arg.op == "get_attr" and arg.target in graph.regions:
+            return graph.regions[str(arg.target)]
+        if isinstance(arg, (list, tuple)):
+            return type(arg)(operand(a) for a in arg)
+        return _operand(builder, arg, values, graph.constants)
+
+    def inside(region: ModelGraph, inputs: Sequence[Any]) -> list[Tensor]:
+        placeholders = region.module.graph.find_nodes(op="placeholder")
+        return _lower_nodes(builder, region, dict(zip(placeholders, inputs, strict=True)))
+
+    builder.origin, builder.hint = _origin(node), str(node.target)
+    try:
+        return lower_control(builder, node, [operand(arg) for arg in node.args], inside)
+    except CompileError as error:
+        if error.details:
+            raise
+        raise CompileError(error.message, details=[_place(node)], hint=error.hint) from error
+
+
 def unsupported(graph: ModelGraph) -> list[str]:
     """A line for each operator of the graph that has no lowering, with its place in the user's model."""
-    lines = []
+    lines = [line for region in graph.regions.values() for line in unsupported(region)]
     for node in graph.module.graph.nodes:
-        if node.op != "call_function":
+        if node.op != "call_function" or is_control(node.target):
             continue
         if isinstance(node.target, torch._ops.OpOverload):
             wanted = node.users and (not isinstance(node.meta.get("val"), SYMBOLIC) or is_definer(node))
@@ -181,6 +214,18 @@ def unsupported(graph: ModelGraph) -> list[str]:
         elif _is_tensor_function(node):
             lines.append(f"{node.target}   {_place(node)}")
     return lines
+
+
+def _how_to_add(graph: ModelGraph) -> str:
+    """What to write for an operator of the user's own; for the others what to do instead."""
+    for node in graph.module.graph.nodes:
+        target = node.target
+        own = isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims", "mycc")
+        if own and REGISTRY.find(str(target)) is None:
+            name = f"{target.namespace}::{target._opname}"
+            lowering, kernel = f'@mycc.lowering("{name}")', f'mycc.cpp_kernel("{name}", ...)'
+            return f"Say what it computes: {lowering} over the loop IR, or {kernel} (docs/custom-operators.md)."
+    return "Rewrite these lines with operators that mycc knows (docs/architecture.md lists the families)."
 
 
 def _is_tensor_function(node: torch.fx.Node) -> bool:
@@ -276,6 +321,8 @@ def _symbolic(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node,
         return computed_number(builder, node, [_operand(builder, a, values, {}) for a in node.args])
     if isinstance(val, torch.SymInt):
         return builder.sizes.index(val)
+    if isinstance(val, (torch.SymFloat, torch.SymBool)) and val.node.expr.free_symbols:
+        return size_number(node, [_operand(builder, a, values, {}) for a in node.args])
     return val
 
 

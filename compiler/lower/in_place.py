@@ -1,7 +1,7 @@
 """Values that are written over memory: buffers of the model, arguments that are written to, what a loop hands on.
 
-Operators that graph/updates.py found write the elements that they change, and their result is a later value in the same
-memory (Buffer.of). All other new values are computed as usual and stored there when everything else has read the old one.
+Operators that graph/updates.py found write the elements that they change, and their result is a later value in the
+same memory (Buffer.of). All other new values are computed as usual and stored there when everything else has read the old one.
 """
 
 from __future__ import annotations

@@ -12,11 +12,13 @@ from ..ir.nodes import (
     AnyNode,
     Attention,
     Buffer,
+    Choose,
     Conv,
     Gemm,
     Node,
     Operand,
     Reduce,
+    Repeat,
     Routine,
     Scan,
     Scatter,
@@ -88,6 +90,13 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
             return replace(changed, carries=tuple(carries))
         case Scatter():
             return replace(changed, updates=tuple(_renamed(u, names, expr) for u in changed.updates))
+        case Choose():
+            then, other = (tuple(rename_buffers(n, names) for n in block) for block in changed.blocks)
+            results = tuple(names.get(b, b) for b in changed.results)
+            return replace(changed, flag=names.get(changed.flag, changed.flag), then=then, other=other, results=results)
+        case Repeat():
+            test, body = (tuple(rename_buffers(n, names) for n in block) for block in changed.blocks)
+            return replace(changed, test=test, body=body)
         case Routine():
             sides = {"inputs": changed.inputs, "outputs": changed.outputs}
             renamed: dict[str, Any] = {

@@ -43,6 +43,11 @@ def _keep(piece: Sequence[AnyNode], program: Program, end: int) -> tuple[AnyNode
     """A node that reads what the piece writes and something behind it reads."""
     later = {b for n in program.nodes[end:] for b in n.reads()} | {d.buffer for d in program.defines if d.after >= end}
     kept = tuple(b for b in dict.fromkeys(b for n in piece for b in n.writes()) if b in later and b.kind == "temp")
+    return keep_node(kept)
+
+
+def keep_node(kept: Sequence[Buffer]) -> tuple[AnyNode, ...]:
+    """A node that reads buffers which others need later; none for no buffer."""
     if not kept:
         return ()
     end_mark = Buffer("kept", "bool", ONE, "output")

@@ -13,12 +13,14 @@ from ..ir.nodes import (
     AnyNode,
     Attention,
     Buffer,
+    Choose,
     Conv,
     Gemm,
     Nest,
     Node,
     Program,
     Reduce,
+    Repeat,
     Routine,
     Scan,
     Scatter,
@@ -164,7 +166,7 @@ def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:
             return (node.x.buffer, node.w)
         case Attention():
             return (node.q.buffer, node.k.buffer, node.v.buffer)
-        case Routine():
+        case Routine() | Choose() | Repeat():
             return node.reads()
     return ()
 

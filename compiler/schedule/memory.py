@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import Index
-from ..ir.nodes import AnyNode, Buffer, Define
+from ..ir.nodes import AnyNode, Branches, Buffer, Define, Loop
+from .regions import span_in_loops
 
 ALIGNMENT = 64
 
@@ -43,7 +44,9 @@ class MemoryPlan:
         return next(i for i, t in enumerate(self.lifetimes) if t.buffer is buffer)
 
 
-def plan_memory(nodes: Sequence[AnyNode], defines: Sequence[Define] = ()) -> MemoryPlan:
+def plan_memory(
+    nodes: Sequence[AnyNode], defines: Sequence[Define] = (), regions: Sequence[Branches | Loop] = ()
+) -> MemoryPlan:
     """Lifetimes of all temporaries of a program, and their places when the sizes are numbers.
 
     A buffer that the host reads a size from lives until the last kernel in front of that.
@@ -51,13 +54,14 @@ def plan_memory(nodes: Sequence[AnyNode], defines: Sequence[Define] = ()) -> Mem
     spans: dict[Buffer, tuple[int, int]] = {}
     for i, node in enumerate(nodes):
         for buffer in (*node.writes(), *node.reads()):
-            if buffer.kind == "temp":
-                first = spans.get(buffer, (i, i))[0]
-                spans[buffer] = (first, i)
+            if buffer.kind in ("temp", "carry"):
+                first = spans.get(buffer.root, (i, i))[0]
+                spans[buffer.root] = (first, i)
     for define in defines:
         if define.buffer in spans:
             first, last = spans[define.buffer]
             spans[define.buffer] = (first, max(last, define.after - 1))
+    spans = {b: span_in_loops(first, last, b, regions) for b, (first, last) in spans.items()}
     lifetimes = tuple(Lifetime(b, first, last) for b, (first, last) in spans.items())
     sizes = [t.bytes.constant for t in lifetimes]
     if any(s is None for s in sizes):

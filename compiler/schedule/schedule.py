@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..build.targets import Family
-from ..ir.nodes import AnyNode, Program
+from ..ir.nodes import AnyNode, Define, Program
 from ..ir.printer import print_define, print_node
 from ..options import ScheduleOptions
 from .barriers import in_pieces
@@ -19,9 +20,10 @@ from .nest import MAX_LOCAL_BYTES, fuse_rows
 from .pairs import fuse_pairs
 from .partial import split_reductions
 from .pieces import split_at_pieces
+from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
-from .steps import Step, steps_of
+from .steps import ChooseStep, RepeatStep, Step, steps_of
 
 DEFAULTS = ScheduleOptions()
 
@@ -37,15 +39,10 @@ class Schedule:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return steps_of(len(self.names), self.program.defines)
+        return steps_of(len(self.names), self.program.defines, self.program.regions)
 
     def __str__(self) -> str:
-        lines = []
-        for step in self.steps:
-            if isinstance(step, int):
-                lines.append(f"kernel {self.names[step]}\n{print_node(self.program.nodes[step])}")
-            else:
-                lines.append(print_define(step))
+        lines = self._lines(self.steps)
         for i, t in enumerate(self.memory.lifetimes):
             offset = f" @ arena+{self.memory.offsets[i]}" if self.memory.offsets is not None else ""
             lines.append(
@@ -53,13 +50,32 @@ class Schedule:
             )
         return "\n".join(lines) + "\n"
 
+    def _lines(self, steps: Sequence[Step]) -> list[str]:
+        lines: list[str] = []
+        for step in steps:
+            match step:
+                case int():
+                    lines.append(f"kernel {self.names[step]}\n{print_node(self.program.nodes[step])}")
+                case Define():
+                    lines.append(print_define(step))
+                case ChooseStep():
+                    parts = (self._lines(step.then), self._lines(step.other))
+                    lines += [f"if {step.flag}", *parts[0], "else", *parts[1], "end"]
+                case RepeatStep():
+                    how = f"{step.turn} of {step.count} times" if step.turn else f"while {step.flag}"
+                    lines += [f"repeat {how}", *self._lines(step.test), *(["do"] if step.test else [])]
+                    lines += [*self._lines(step.body), "end"]
+        return lines
+
 
 def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Family = "cpu") -> Schedule:
     """Fuses and orders a program; without `options.fuse` every node is a kernel (to find what a fusion breaks)."""
     remarks = Remarks()
-    result = in_pieces(program, lambda piece: _scheduled(piece, remarks, options, family))
+    result = in_a_row(in_pieces(program, lambda piece: _scheduled(piece, remarks, options, family)))
     names = tuple(kernel_name(n, family) for n in result.nodes)
-    return Schedule(result, names, plan_memory(result.nodes, result.defines), remarks.rows(result.nodes))
+    return Schedule(
+        result, names, plan_memory(result.nodes, result.defines, result.regions), remarks.rows(result.nodes)
+    )
 
 
 def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, family: Family) -> tuple[AnyNode, ...]:
@@ -85,7 +101,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
         fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
     if family == "cuda":
         separate_rows(graph, remarks)
-    return tuple(graph.nodes)
+    return scheduled_blocks(program, graph.nodes, lambda block: _scheduled(block, remarks, options, family))
 
 
 def remove_dead(graph: NodeGraph) -> None:

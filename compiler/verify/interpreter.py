@@ -9,6 +9,9 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..capture.control import is_control
+from .control import run_control
+
 Node = torch.fx.Node
 Call = Callable[[Node, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -62,6 +65,8 @@ def _last_uses(graph: torch.fx.Graph) -> Mapping[Node, list[Node]]:
 
 def call_torch(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operator itself."""
+    if is_control(node.target):
+        return run_control(str(node.target), args)
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
