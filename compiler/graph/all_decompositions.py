@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import decompositions_indexing, decompositions_layers, decompositions_linalg
+from . import decompositions_indexing, decompositions_layers, decompositions_linalg, decompositions_signal
 from .decompositions import DECOMPOSITIONS
 
 __all__ = ["DECOMPOSITIONS", "FAMILIES"]
 
-FAMILIES = (decompositions_indexing, decompositions_layers, decompositions_linalg)
+FAMILIES = (decompositions_indexing, decompositions_layers, decompositions_linalg, decompositions_signal)

@@ -56,13 +56,13 @@ def solve_ex(
 @definition("aten.linalg_lu_solve")
 def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     if not left:
-        return lu_solve(lu, pivots, b.mT, left=True, adjoint=not adjoint).mT
+        return lu_solve(lu, pivots, b.mH, left=True, adjoint=not adjoint).mH
     if not adjoint:
         return _solved(lu, pivots, b)
     batch = torch.broadcast_shapes(lu.shape[:-2], b.shape[:-2])
     lu, pivots = lu.expand([*batch, *lu.shape[-2:]]), pivots.expand([*batch, pivots.shape[-1]])
-    y = _triangular(lu.mT, b.expand([*batch, *b.shape[-2:]]), upper=False)
-    return _permuted(pivots, _triangular(lu.mT, y, upper=True, unit=True), back=True)
+    y = _triangular(lu.mH, b.expand([*batch, *b.shape[-2:]]), upper=False)
+    return _permuted(pivots, _triangular(lu.mH, y, upper=True, unit=True), back=True)
 
 
 @definition("aten.linalg_lu")
@@ -88,7 +88,7 @@ def det(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def slogdet(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     lu, pivots, _ = aten.linalg_lu_factor_ex.default(a)
     diagonal = torch.diagonal(lu, 0, -2, -1)
-    return diagonal.sign().prod(-1) * _parity(pivots, a.dtype), diagonal.abs().log().sum(-1), lu, pivots
+    return diagonal.sgn().prod(-1) * _parity(pivots, a.dtype), diagonal.abs().log().sum(-1), lu, pivots
 
 
 @definition("aten.cholesky")
@@ -98,8 +98,8 @@ def cholesky(a: Tensor, upper: bool = False) -> Tensor:
 
 @definition("aten.cholesky_solve", "aten._cholesky_solve_helper")
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
-    lower = factor.mT if upper else factor
-    return _triangular(lower.mT, _triangular(lower, b, upper=False), upper=True)
+    lower = factor.mH if upper else factor
+    return _triangular(lower.mH, _triangular(lower, b, upper=False), upper=True)
 
 
 @definition("aten.cholesky_inverse")
@@ -138,7 +138,7 @@ def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool 
     k = min(m, k)
     a, tau = a[..., :k], tau[..., :k]
     q = aten.linalg_householder_product.default(torch.cat([a, a.new_zeros([*a.shape[:-1], m - k])], -1), tau)
-    q = q.mT if transpose else q
+    q = q.mH if transpose else q
     return torch.matmul(q, c) if left else torch.matmul(c, q)
 
 
@@ -147,16 +147,17 @@ def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, h
     m, n = a.shape[-2:]
     if _is_empty(a):
         return a.new_zeros([*a.shape[:-2], n, m])
-    relative = rtol if rtol is not None else torch.full([], torch.finfo(a.dtype).eps * max(m, n), dtype=a.dtype)
-    absolute = atol if atol is not None else torch.zeros([], dtype=a.dtype)
+    real = a.dtype.to_real()
+    relative = rtol if rtol is not None else torch.full([], torch.finfo(real).eps * max(m, n), dtype=real)
+    absolute = atol if atol is not None else torch.zeros([], dtype=real)
     if rtol is None and atol is not None:
         relative = torch.where(atol > 0, torch.zeros_like(atol), relative)
     if hermitian:
         values, vectors = aten._linalg_eigh.default(a)
-        u, s, vh = vectors, values, vectors.mT
+        u, s, vh = vectors, values, vectors.mH
     else:
         u, s, vh = aten._linalg_svd.default(a, False, True)
     size = s.abs()
     bound = torch.maximum(absolute.unsqueeze(-1), relative.unsqueeze(-1) * size.amax(-1, keepdim=True))
     inverse = torch.where(size > bound, 1 / s, torch.zeros_like(s))
-    return torch.matmul(vh.mT * inverse.unsqueeze(-2), u.mT)
+    return torch.matmul(vh.mH * inverse.unsqueeze(-2), u.mH)

@@ -56,3 +56,52 @@ def rfft(x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor]:
 def irfft(re: Tensor, im: Tensor, table: Tensor | None, n: int) -> Tensor:
     """The n real values whose transform begins with these n // 2 + 1, not scaled by 1 / n."""
     return torch.fft.irfft(torch.complex(re, im), n, norm="forward").contiguous()
+
+
+# factorisations: of a matrix, its parts; results likewise ------------------------------------------------------------
+@own_operator("complex_lu(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor, Tensor)")
+def complex_lu(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """As torch.linalg.lu_factor_ex."""
+    lu, pivots, info = torch.linalg.lu_factor_ex(torch.complex(re, im))
+    return (*_parts(lu), pivots.contiguous(), info.contiguous())
+
+
+@own_operator("complex_triangular(Tensor a, Tensor ai, Tensor b, Tensor bi, bool upper, bool unit) -> (Tensor, Tensor)")
+def complex_triangular(a: Tensor, ai: Tensor, b: Tensor, bi: Tensor, upper: bool, unit: bool) -> tuple[Tensor, ...]:
+    """x with a x = b, of the same batch."""
+    matrix, right = torch.complex(a, ai), torch.complex(b, bi)
+    return _parts(torch.linalg.solve_triangular(matrix, right, upper=upper, unitriangular=unit))
+
+
+@own_operator("complex_cholesky(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor)")
+def complex_cholesky(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """The lower factor, and info."""
+    factor, info = torch.linalg.cholesky_ex(torch.complex(re, im))
+    return (*_parts(factor), info.contiguous())
+
+
+@own_operator("complex_qr(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor, Tensor)")
+def complex_qr(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """As torch.geqrf."""
+    packed, tau = torch.geqrf(torch.complex(re, im))
+    return (*_parts(packed), *_parts(tau))
+
+
+@own_operator("complex_reflectors(Tensor a, Tensor ai, Tensor tau, Tensor taui) -> (Tensor, Tensor)")
+def complex_reflectors(a: Tensor, ai: Tensor, tau: Tensor, taui: Tensor) -> tuple[Tensor, ...]:
+    """As torch.linalg.householder_product."""
+    return _parts(torch.linalg.householder_product(torch.complex(a, ai), torch.complex(tau, taui)))
+
+
+@own_operator("complex_eigh(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor)")
+def complex_eigh(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """Values, and the parts of the vectors, from the lower triangle."""
+    values, vectors = torch.linalg.eigh(torch.complex(re, im))
+    return (values, *_parts(vectors))
+
+
+@own_operator("complex_svd(Tensor re, Tensor im, bool full) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
+def complex_svd(re: Tensor, im: Tensor, full: bool) -> tuple[Tensor, ...]:
+    """u, s and v (not its adjoint) of a matrix with as many rows as columns or more; full: all columns of u."""
+    u, s, vh = torch.linalg.svd(torch.complex(re, im), full_matrices=full)
+    return (*_parts(u), s, *_parts(vh.mH))

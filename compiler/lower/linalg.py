@@ -3,6 +3,7 @@ products (graph/decompositions_linalg.py)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..ir.expr import Expr, IndexValue, cast
@@ -149,3 +150,65 @@ def lu_unpack(
 
         permutation = builder.map((*batch, m, m), lu.dtype, moved)
     return permutation, lower, upper
+
+
+# complex matrices, real and imaginary parts apart (graph/complex/linalg.py) ------------------------------------------
+def _complex_routine(
+    ctx: Context, name: str, inputs: Sequence[tuple[Tensor, int]], outputs: Sequence[tuple[Shape, str]], *sizes: Any
+) -> tuple[Tensor, ...]:
+    matrix, rank = inputs[0]
+    _floats(ctx, matrix)
+    return tuple(call_routine(ctx.builder, f"complex_{name}", matrix.shape[:-rank], inputs, outputs, sizes))
+
+
+@row("mycc.complex_lu.default")
+def complex_lu(ctx: Context, re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    _, m, n = _split(re)
+    part = ((m, n), re.dtype)
+    outputs: list[tuple[Shape, str]] = [part, part, ((minimum(m, n),), "i32"), ((), "i32")]
+    return _complex_routine(ctx, "lu", [(re, 2), (im, 2)], outputs, m, n)
+
+
+@row("mycc.complex_triangular.default")
+def complex_triangular(
+    ctx: Context, a: Tensor, ai: Tensor, b: Tensor, bi: Tensor, upper: bool, unit: bool
+) -> tuple[Tensor, ...]:
+    _, n, k = _split(b)
+    inputs = [(t, 2) for t in (a, ai, b, bi)]
+    return _complex_routine(ctx, "triangular", inputs, [((n, k), a.dtype)] * 2, n, k, int(upper), int(unit))
+
+
+@row("mycc.complex_cholesky.default")
+def complex_cholesky(ctx: Context, re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    _, n, _ = _split(re)
+    outputs: list[tuple[Shape, str]] = [((n, n), re.dtype), ((n, n), re.dtype), ((), "i32")]
+    return _complex_routine(ctx, "cholesky", [(re, 2), (im, 2)], outputs, n)
+
+
+@row("mycc.complex_qr.default")
+def complex_qr(ctx: Context, re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    _, m, n = _split(re)
+    part, tau = ((m, n), re.dtype), ((minimum(m, n),), re.dtype)
+    return _complex_routine(ctx, "qr", [(re, 2), (im, 2)], [part, part, tau, tau], m, n)
+
+
+@row("mycc.complex_reflectors.default")
+def complex_reflectors(ctx: Context, a: Tensor, ai: Tensor, tau: Tensor, taui: Tensor) -> tuple[Tensor, ...]:
+    _, m, n = _split(a)
+    inputs = [(a, 2), (ai, 2), (tau, 1), (taui, 1)]
+    return _complex_routine(ctx, "reflectors", inputs, [((m, n), a.dtype)] * 2, m, n, tau.shape[-1])
+
+
+@row("mycc.complex_eigh.default")
+def complex_eigh(ctx: Context, re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    _, n, _ = _split(re)
+    outputs: list[tuple[Shape, str]] = [((n,), re.dtype), ((n, n), re.dtype), ((n, n), re.dtype)]
+    return _complex_routine(ctx, "eigh", [(re, 2), (im, 2)], outputs, n)
+
+
+@row("mycc.complex_svd.default")
+def complex_svd(ctx: Context, re: Tensor, im: Tensor, full: bool) -> tuple[Tensor, ...]:
+    _, m, n = _split(re)
+    columns = m if full else n
+    u, v = ((m, columns), re.dtype), ((n, n), re.dtype)
+    return _complex_routine(ctx, "svd", [(re, 2), (im, 2)], [u, u, ((n,), re.dtype), v, v], m, n, columns)

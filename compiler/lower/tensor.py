@@ -170,6 +170,8 @@ def linear_index(indices: Sequence[Index], shape: Shape) -> Index:
 
 def split_index(flat: Index, shape: Shape) -> list[Index]:
     """The indices of a flat row-major position."""
+    if ZERO in shape:  # no position at all
+        return [ZERO] * len(shape)
     strides = dense_strides(shape)
     return [
         (flat // stride) % n if d else flat // stride for d, (n, stride) in enumerate(zip(shape, strides, strict=True))

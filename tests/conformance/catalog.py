@@ -202,13 +202,13 @@ def _svd(parts: Sequence[Any], adjoint: bool) -> list[Any]:
     """What is determined of a decomposition: the values, the product, and that the factors are orthonormal."""
     u, s, v = parts
     n = s.shape[-1]
-    vh = v if adjoint else v.mT
-    return [s, (u[..., :n] * s.unsqueeze(-2)) @ vh[..., :n, :], u.mT @ u, vh @ vh.mT]
+    vh = v if adjoint else v.mH
+    return [s, (u[..., :n] * s.unsqueeze(-2)) @ vh[..., :n, :], u.mH @ u, vh @ vh.mH]
 
 
 def _eigh(parts: Sequence[Any]) -> list[Any]:
     values, vectors = parts
-    return [values, (vectors * values.unsqueeze(-2)) @ vectors.mT, vectors.mT @ vectors]
+    return [values, (vectors * values.unsqueeze(-2)) @ vectors.mH, vectors.mH @ vectors]
 
 
 #: factorisations whose factors have signs, or more, of their own
@@ -223,7 +223,7 @@ def _differs(entry: Entry, got: Any, want: Any) -> str:
     if not isinstance(want, torch.Tensor):
         got = got.item() if hasattr(got, "item") else got
         return "" if got == want or (got != got and want != want) else f"{got!r} instead of {want!r}"
-    got = got if isinstance(got, torch.Tensor) else torch.from_numpy(got)
+    got = got if isinstance(got, torch.Tensor) else torch.from_dlpack(got)
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
     if entry.empty:

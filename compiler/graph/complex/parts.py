@@ -26,10 +26,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """The call that a rule replaces: its operator, and the (fake) value that torch gives it."""
+    """The call that a rule replaces: its operator, and the (fake) values of its result and of its first operand."""
 
     target: Any
     val: Any
+    operand: Any = None
 
     @property
     def real(self) -> torch.dtype:

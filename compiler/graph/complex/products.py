@@ -91,7 +91,7 @@ def convolution(call: Call, x: Any, weight: Any, bias: Any = None, *args: Any) -
     made = bilinear(call, lambda a, b: call.target(a, b, None, *args), x, weight)
     if bias is None:
         return made
-    column = [-1] + [1] * (made.re.dim() - 2 - (made.re.dim() == weight[0].dim() - 1))
+    column = [-1] + [1] * (parts(weight, call.real).re.dim() - 2)
     own = parts(bias, call.real)
     return total(made, Complex(own.re.reshape(column), own.im.reshape(column)))
 

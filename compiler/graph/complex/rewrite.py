@@ -43,12 +43,19 @@ def complex_parts(work: Work, kept: Collection[str]) -> dict[str, int]:
     return {"complex operators": rewriter.count}
 
 
+#: operators that ask of an element only whether it is zero
+_OF_TRUTH = (aten.nonzero.default, aten.count_nonzero.default, aten.count_nonzero.dim_IntList)
+
+
 class _Rewriter:
-    """Walks the graph once; `pairs` has the parts of every complex node passed so far."""
+    """Walks the graph once; `pairs` has the parts of every complex node passed so far, `inputs` what will lie in memory
+    for a complex input, `own` the nodes that take its parts."""
 
     def __init__(self, work: Work, kept: Collection[str]) -> None:
         self.work, self.kept = work, kept
         self.pairs: dict[Node, Complex] = {}
+        self.inputs: dict[Node, torch.Tensor] = {}
+        self.own: set[Node] = set()
         self.count = 0
 
     def run(self) -> None:
@@ -58,13 +65,15 @@ class _Rewriter:
             before, following = node.prev, node.next
             node = following if self._rewrite(node) else before.next  # decomposed: its place has new nodes
         last.args = torch.fx.node.map_arg(last.args, self._interleaved)
+        for node, memory in self.inputs.items():
+            node.meta["val"] = memory
         for node in reversed(list(self.work.graph.nodes)):
             if not node.users and node.op in ("call_function", "get_attr"):
                 self.work.graph.erase_node(node)
 
     def _rewrite(self, node: Node) -> bool:
         """False when the node was decomposed instead."""
-        if is_erased(node) or node in self.pairs:
+        if is_erased(node) or node in self.pairs or node in self.own:
             return True
         if node.op == "placeholder" and is_complex(node.meta["val"]):
             self._input(node)
@@ -78,9 +87,14 @@ class _Rewriter:
     def _input(self, node: Node) -> None:
         val = node.meta["val"]
         with val.fake_mode:
-            node.meta["val"] = torch.empty([*val.shape, 2], dtype=val.dtype.to_real())
+            memory = self.inputs[node] = torch.empty([*val.shape, 2], dtype=val.dtype.to_real())
+            sides = [memory.select(-1, i) for i in (0, 1)]
         first = next(n for n in self.work.graph.nodes if n.op != "placeholder")
-        parts = [self.work.call(aten.select.int, (node, -1, i), like=node, before=first) for i in (0, 1)]
+        parts = [
+            self.work.call(aten.select.int, (node, -1, i), like=node, before=first, val=side)
+            for i, side in enumerate(sides)
+        ]
+        self.own.update(parts)
         self.pairs[node] = Complex(*parts)
 
     def _constant(self, node: Node) -> None:
@@ -109,6 +123,8 @@ class _Rewriter:
         if isinstance(node.meta.get("val"), (torch.SymInt, int)):  # a size: either part has it
             node.args = torch.fx.node.map_arg(node.args, lambda n: self.pairs[n].re if n in self.pairs else n)
             return True
+        if node.target in _OF_TRUTH:
+            return self._ask_for_truth(node)
         rule = rule_of(node)
         if rule is None:
             if decompose_node(self.work, node):
@@ -120,11 +136,22 @@ class _Rewriter:
             raise self._refusal(node, str(refused)) from None
         return True
 
+    def _ask_for_truth(self, node: Node) -> bool:
+        """nonzero(z) -> nonzero(z != 0): the node itself stays, for the size that it defines."""
+        source = node.args[0]
+        pair = self.pairs[source]
+        parts = [pair.re, pair.im]
+        body = trace(self.work, node, lambda re, im: arithmetic.truth(Complex(re, im)), [n.meta["val"] for n in parts])
+        assert body is not None
+        node.args = (insert(self.work, node, body, parts), *node.args[1:])
+        return True
+
     def _apply(self, node: Node, rule: Callable[..., Any]) -> None:
         """Traces the rule on the parts of the operands and puts what it calls in front of the node."""
         nodes = list(dict.fromkeys(node.all_input_nodes))
         inputs = [p for n in nodes for p in self.pairs.get(n, (n,))]
-        call = Call(node.target, node.meta["val"])
+        first = nodes[0] if nodes else node
+        call = Call(node.target, node.meta["val"], first.meta["val"])
         shapes: list[Any] = []
 
         def run(*values: Any) -> Any:

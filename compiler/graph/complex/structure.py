@@ -7,19 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .parts import RULES, Call, Complex, Refused, cast, is_complex_dtype, parts, rule, zip_parts
+from .parts import Call, Complex, Refused, cast, is_complex, is_complex_dtype, parts, rule, zip_parts
 
 #: operators that are applied to either part by itself
 EACH = """
 view reshape permute transpose t expand squeeze unsqueeze slice select split split_with_sizes chunk unbind tensor_split
-repeat narrow unflatten flatten as_strided as_strided_copy flip roll tril triu pixel_shuffle pixel_unshuffle
+repeat narrow unflatten flatten flip roll tril triu pixel_shuffle pixel_unshuffle
 channel_shuffle diagonal diagonal_copy movedim unfold cat stack constant_pad_nd _reshape_copy _unsafe_view
 index_select gather index _unsafe_index take embedding
-scatter scatter_add index_add index_copy index_fill index_put _unsafe_index_put put masked_fill where as_strided_scatter
+scatter scatter_add index_add index_copy index_fill index_put _unsafe_index_put put masked_fill where
 select_scatter slice_scatter diagonal_scatter masked_scatter copy fill
 sum cumsum mean nansum trace diff
 full scalar_tensor zeros zeros_like new_zeros empty empty_like new_empty new_full full_like empty_strided
-new_empty_strided empty_permuted rand rand_like pad replication_pad1d replication_pad2d replication_pad3d
+new_empty_strided empty_permuted rand rand_like uniform pad replication_pad1d replication_pad2d replication_pad3d
 reflection_pad1d reflection_pad2d reflection_pad3d
 """
 #: arguments that hold elements: of these, either part goes into its own call
@@ -30,10 +30,12 @@ def each(call: Call, *args: Any, **kwargs: Any) -> Any:
     """f(a, i) -> (f(re a, i), f(im a, i)); real operands beside complex ones have an imaginary zero."""
     schema = call.target._schema.arguments
     real = call.real
+    if not is_complex(call.val):  # empty_like(x, dtype=torch.float64)
+        return call.target(*(a.re if isinstance(a, Complex) else a for a in args), **kwargs)
 
     def side(part: int) -> Any:
-        own = [_part(a, part, real) if s.name in _DATA else a for a, s in zip(args, schema, strict=False)]
-        named = {k: _part(v, part, real) if k in _DATA else v for k, v in kwargs.items()}
+        own = [_part(a, part, real) if _is_data(s.name, a) else a for a, s in zip(args, schema, strict=False)]
+        named = {k: _part(v, part, real) if _is_data(k, v) else v for k, v in kwargs.items()}
         named.update({k: v.to_real() for k, v in kwargs.items() if is_complex_dtype(v)})
         own = [a.to_real() if is_complex_dtype(a) else a for a in own]
         if any(s.name == "dtype" for s in schema) and "fill_value" in {s.name for s in schema} | {"s"}:
@@ -41,6 +43,12 @@ def each(call: Call, *args: Any, **kwargs: Any) -> Any:
         return call.target(*own, **named)
 
     return zip_parts(side(0), side(1))
+
+
+def _is_data(name: str, value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(isinstance(v, (Complex, Tensor)) for v in value)
+    return name in _DATA or isinstance(value, Complex)
 
 
 def _part(value: Any, part: int, dtype: torch.dtype) -> Any:
@@ -64,17 +72,17 @@ def same(call: Call, a: Complex, *_: Any, **__: Any) -> Complex:
 
 
 @rule("ones ones_like new_ones eye")
-def ones(call: Call, *args: Any, **kwargs: Any) -> Complex:
+def ones(call: Call, *args: Any, **kwargs: Any) -> Any:
     args = tuple(a.re if isinstance(a, Complex) else a for a in args)
     made = call.target(*args, **{**kwargs, "dtype": call.real})
-    return Complex(made, torch.zeros_like(made))
+    return Complex(made, torch.zeros_like(made)) if is_complex(call.val) else made
 
 
 @rule("randn randn_like normal_functional")
-def randn(call: Call, *args: Any, **kwargs: Any) -> Complex:
+def randn(call: Call, *args: Any, **kwargs: Any) -> Any:
     """Half of the variance in either part."""
-    re, im = each(call, *args, **kwargs)
-    return Complex(re * 0.5**0.5, im * 0.5**0.5)
+    made = each(call, *args, **kwargs)
+    return Complex(made.re * 0.5**0.5, made.im * 0.5**0.5) if isinstance(made, Complex) else made
 
 
 @rule("where.ScalarOther where.ScalarSelf where.Scalar")
@@ -96,9 +104,33 @@ def linspace(call: Call, start: Any, end: Any, steps: Any, **_: Any) -> Complex:
     )
 
 
+@rule("as_strided as_strided_copy")
+def as_strided(call: Call, x: Complex, size: Any, stride: Any, offset: Any = None) -> Complex:
+    """On both parts side by side in memory, with a last dimension of two."""
+    both = call.target(_memory(call, x), *_doubled(size, stride, offset))
+    return Complex(both.select(-1, 0), both.select(-1, 1))
+
+
+@rule("as_strided_scatter")
+def as_strided_scatter(call: Call, x: Complex, src: Any, size: Any, stride: Any, offset: Any = None) -> Complex:
+    source = parts(src, call.real)
+    args = (torch.stack([source.re, source.im], -1), *_doubled(size, stride, offset))
+    both = call.target(_memory(call, x), *args)
+    return Complex(both.select(-1, 0), both.select(-1, 1))
+
+
+def _memory(call: Call, x: Complex) -> Tensor:
+    val = call.operand
+    whole = val.untyped_storage().nbytes() == val.numel() * val.element_size()
+    if not whole or not val.is_contiguous() or val.storage_offset() != 0:
+        raise Refused("strides of a tensor that is a view; make it contiguous")
+    return torch.stack([x.re, x.im], -1)
+
+
+def _doubled(size: Any, stride: Any, offset: Any) -> tuple[Any, Any, Any]:
+    return [*size, 2], [*(2 * s for s in stride), 1], 2 * (offset or 0)
+
+
 @rule("scatter_reduce index_reduce scatter.reduce scatter.value_reduce")
 def reduced(call: Call, *_: Any, **__: Any) -> Any:
     raise Refused("scattering complex numbers with a reduction other than the sum is not supported")
-
-
-__all__ = ["RULES", "each"]
