@@ -301,6 +301,8 @@ class Emitter:
         if not moving and atom.op in ("//", "%") and atom.a.nonnegative():
             sign = "/" if atom.op == "//" else "%"
             return f"(({a}) {sign} ({b}))" if _compound(a, b) else f"({a} {sign} {b})"
+        if moving and atom.op in ("//", "%") and not self._moves_with(atom.b):
+            return f"{'place_quotient' if atom.op == '//' else 'place_remainder'}({a}, {b})"
         name = {"//": "floor_div", "%": "remainder", "min": "minimum", "max": "maximum"}[atom.op]
         sides = [self._side(text, side, moving) for text, side in ((a, atom.a), (b, atom.b))]
         return f"{name}({', '.join(sides)})"

@@ -72,7 +72,7 @@ def emitter_text(e: Expr) -> str:
 def test_loads() -> None:
     assert text(x) == "load(x0 + i * 40 + v)"
     assert text(Load(X, v * 9 + i)) == "gather(x0 + i + v * 9, 9)"
-    assert text(Load(X, v // as_index(12))) == "gather_at(x0, floor_div(iota(v), splat((int64_t)(12))))"
+    assert text(Load(X, v // as_index(12))) == "gather_at(x0, place_quotient(iota(v), 12))"
     assert text(x, vector=None) == "x0[i * 40 + v]"
     assert text(Load(H, i * 40 + v), vector=None) == "load_scalar(x0 + i * 40 + v)"
     assert emitter(part=True).value(x) == "load_part(x0 + i * 40 + v, count)"

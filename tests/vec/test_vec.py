@@ -247,3 +247,20 @@ def test_vectors_mix_with_scalars(lib: ctypes.CDLL) -> None:
     y = np.maximum(y, 0.5) - np.minimum(1, x) / 3
     y = np.where((x > 0) & inside, y, x)
     np.testing.assert_allclose(out, y + inside + (n + i) * 0.25, rtol=1e-6)
+
+
+def test_quotients_of_places(lib: ctypes.CDLL, build: str) -> None:
+    """Around multiples of the divisor, where a rounding error would show; up to 2^51, and below zero."""
+    lanes = LANES.get(build.split(":")[1], 4)
+    limit = 2**51 - 1
+    divisors = [1, 2, 3, 7, 12, 4096, 10**6 + 3, 2**31 - 1, 2**40 + 15, limit]
+    for b in divisors:
+        near = [k * b + d for k in (0, 1, 2, 5, limit // b) for d in (-1, 0, 1, b - 1)]
+        wanted = [v for a in near for v in (a, -a) if abs(v) <= limit]
+        wanted += [0] * (-len(wanted) % lanes)
+        for start in range(0, len(wanted), lanes):
+            a = np.array(wanted[start : start + lanes], np.int64)
+            quotient, rest = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+            lib.places(pointer(a), ctypes.c_int64(b), pointer(quotient), pointer(rest))
+            np.testing.assert_array_equal(quotient, a // b)
+            np.testing.assert_array_equal(rest, a % b)

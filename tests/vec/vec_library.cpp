@@ -40,6 +40,10 @@ MEMORY(bf16, bfloat, float)
 
 extern "C" int lanes() { return W; }
 extern "C" void iota_at(int64_t base, int64_t *out) { store(out, iota(base)); }
+extern "C" void places(const int64_t *a, int64_t b, int64_t *quotient, int64_t *rest) {
+  store(quotient, place_quotient(load(a), b));
+  store(rest, place_remainder(load(a), b));
+}
 
 #define REDUCE(OP, NAME, T)                                                                                           \
   extern "C" void reduce_##OP##_##NAME(const T *p, int n, T *out) {                                                   \

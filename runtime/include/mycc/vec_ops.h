@@ -345,6 +345,27 @@ MYCC_MIXED_INTS(fmod)
 MYCC_MIXED_INTS(floor_div)
 MYCC_MIXED_INTS(remainder)
 
+/* ---- places in memory ---- */
+/* a / b and a % b, rounded down, for |a| < 2^51 and 0 < b < 2^51, in double precision: a quotient that is no integer
+ * differs from the next one by 1 / b at least, more than its rounding error. */
+namespace places {
+constexpr int64_t SHIFT_BITS = 0x4338000000000000; /* of SHIFT, whose low bits count ones */
+constexpr double SHIFT = 0x1.8p52;
+MYCC_INLINE hf64 to_double(hi64 a) { return (hf64)(a + SHIFT_BITS) - SHIFT; }
+MYCC_INLINE hi64 to_int(hf64 a) { return (hi64)(a + SHIFT) - SHIFT_BITS; }
+MYCC_INLINE hi64 quotient(hi64 a, double b) { return to_int(isa::round<isa::FLOOR>(to_double(a) / b)); }
+MYCC_INLINE hi64 remainder(hi64 a, double b) {
+  const hf64 x = to_double(a);
+  return to_int(x - isa::round<isa::FLOOR>(x / b) * b);
+}
+} /* namespace places */
+MYCC_INLINE vi64 place_quotient(vi64 a, int64_t b) {
+  return {places::quotient(a.lo, (double)b), places::quotient(a.hi, (double)b)};
+}
+MYCC_INLINE vi64 place_remainder(vi64 a, int64_t b) {
+  return {places::remainder(a.lo, (double)b), places::remainder(a.hi, (double)b)};
+}
+
 /* ---- fused multiply-add (two roundings where the machine has none) ---- */
 MYCC_INLINE vf32 fma(vf32 a, vf32 b, vf32 c) { return isa::fma(a, b, c); }
 MYCC_INLINE vf64 fma(vf64 a, vf64 b, vf64 c) { return {isa::fma(a.lo, b.lo, c.lo), isa::fma(a.hi, b.hi, c.hi)}; }
