@@ -4,6 +4,7 @@
     python bench/sweep.py --only bert,t5       some by name
     python bench/sweep.py --status wrong       again what was wrong
     python bench/sweep.py --dtype bf16         in another type; printed only
+    python bench/sweep.py --quick              a first look
 
 Each architecture is exported, compiled and compared with itself in float64, with fixed sizes and with a dynamic batch
 (at batches of 2, 1 and 3), in a process of its own that has a time limit. The exit code is 1 when one is wrong.
@@ -103,16 +104,16 @@ def shapes_of(row: Row, case: str) -> Any:
     return (tuple({0: batch} for _ in row.inputs),)
 
 
-def measure(row: Row, case: str, dtype: str | None = None) -> Result:
+def measure(row: Row, case: str, dtype: str | None = None, quick: bool = False) -> Result:
     """Compiles and compares one architecture. Raises what is no answer: a crash."""
+    how: dict[str, Any] = {"dtype": dtype, "dynamic_shapes": shapes_of(row, case)}
+    how |= {"verify": False, "options": {"build.flags": "-O1"}} if quick else {}
     start = time.monotonic()
     model = model_of(row)
     example = inputs_of(row, 2)
     with tempfile.TemporaryDirectory(prefix="sweep") as folder:
         try:
-            path = mycc.compile(
-                model, example, out=f"{folder}/model.pkg", dynamic_shapes=shapes_of(row, case), dtype=dtype
-            )
+            path = mycc.compile(model, example, out=f"{folder}/model.pkg", **how)
         except CompileError as refusal:
             return _refused(row, case, model, example, refusal, time.monotonic() - start)
         package = mycc.load(path)
@@ -183,20 +184,20 @@ def _first_line(text: str) -> str:
 
 
 # processes -----------------------------------------------------------------------------------------------------------
-def _child(row: Row, case: str, dtype: str | None, answers: Connection) -> None:
+def _child(row: Row, case: str, dtype: str | None, quick: bool, answers: Connection) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     try:
-        answers.send(measure(row, case, dtype))
+        answers.send(measure(row, case, dtype, quick))
     except Exception as problem:
         answers.send(Result(row.name, case, "crash", f"{type(problem).__name__}: {_first_line(str(problem))}"))
         raise
 
 
-def in_process(row: Row, case: str, dtype: str | None, limit: float) -> Result:
+def in_process(row: Row, case: str, dtype: str | None, quick: bool, limit: float) -> Result:
     """`measure` in a process of its own: one that dies or takes too long is a crash."""
     answers, theirs = multiprocessing.Pipe(duplex=False)
-    child = multiprocessing.get_context("fork").Process(target=_child, args=(row, case, dtype, theirs))
+    child = multiprocessing.get_context("fork").Process(target=_child, args=(row, case, dtype, quick, theirs))
     child.start()
     theirs.close()
     try:
@@ -283,6 +284,7 @@ def main() -> int:
     parser.add_argument("--status", default="", help="only what has one of these statuses in sweep.json, or none")
     parser.add_argument("--case", default="", choices=("", *CASES))
     parser.add_argument("--dtype", default=None, help="bf16 or f16; the results are printed only")
+    parser.add_argument("--quick", action="store_true", help="little optimised, and without the package's verification")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one architecture in one case")
     parser.add_argument("--page", action="store_true", help="only write the page again")
     options = parser.parse_args()
@@ -298,7 +300,7 @@ def main() -> int:
             known = results.get((name, case))
             if wanted is not None and known is not None and known.status not in wanted:
                 continue
-            result = in_process(BY_NAME[name], case, options.dtype, options.limit)
+            result = in_process(BY_NAME[name], case, options.dtype, options.quick, options.limit)
             ran.append(result)
             print(f"{name:20} {case:8} {result.status:8} {result.seconds:6.1f} s  {result.reason}", flush=True)
             if options.dtype is None:

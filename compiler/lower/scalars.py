@@ -1,6 +1,7 @@
 """Numbers that the model reads from tensors (`x.sum().item()`) and computes with: tensors of one element.
 
-Sizes are indices (shapes.py); what may be negative, a fraction or a truth value is a number of this file.
+Sizes are indices (shapes.py); what may be negative, a fraction or a truth value is a number of this file, also when it
+is made of sizes alone (`x.shape[1] ** -0.5`).
 """
 
 from __future__ import annotations
@@ -67,14 +68,24 @@ _ARITHMETIC: Mapping[Any, Meaning] = {
 
 def computed_number(builder: Builder, node: torch.fx.Node, operands: list[Any]) -> Tensor:
     """The number that a node computes from numbers, sizes and constants; as torch records it: SymInt, SymFloat..."""
+    value = _value(node, operands)
+    return builder.map((), value.dtype, lambda _: value)
+
+
+def size_number(node: torch.fx.Node, operands: list[Any]) -> Tensor:
+    """The fraction or truth value that a node computes from sizes: it needs no memory."""
+    value = _value(node, operands)
+    return Tensor((), value.dtype, make=lambda _: value)
+
+
+def _value(node: torch.fx.Node, operands: list[Any]) -> Expr:
     meaning = _ARITHMETIC.get(node.target) or _ARITHMETIC.get(_of_math(node.target))
     if meaning is None:
-        raise CompileError(f"{getattr(node.target, '__name__', node.target)} of a number that the run finds")
+        raise CompileError(f"{getattr(node.target, '__name__', node.target)} of a size or a number that the run finds")
     parts = [_expression(o) for o in operands]
     wide = "f64" if any(DTYPES[p.dtype].kind == "f" for p in parts) else "i64"
     parts = [cast(p, wide) for p in parts]
-    value = meaning(*parts)
-    return builder.map((), value.dtype, lambda _: value)
+    return meaning(*parts)
 
 
 def _of_math(target: Any) -> Any:
