@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = ["CompileError", "Error", "InputError", "LoadError", "RunError", "__version__", "compile", "load"]
+__all__ = [
+    "CompileError", "Error", "InputError", "LoadError", "RunError", "TritonLaunch", "__version__", "compile",
+    "cpp_kernel", "load", "lowering", "triton_kernel",
+]  # fmt: skip
 
 _HOMES = {
     "compile": ".compiler.api",
     "load": ".runtime.loader",
+    "lowering": ".compiler.lower.custom",
+    "cpp_kernel": ".compiler.lower.custom",
+    "triton_kernel": ".compiler.lower.custom",
+    "TritonLaunch": ".compiler.lower.custom",
     "Error": ".runtime.errors",
     "CompileError": ".runtime.errors",
     "InputError": ".runtime.errors",
@@ -29,6 +36,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from .compiler.api import compile
+    from .compiler.lower.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
     from .runtime.loader import load
 

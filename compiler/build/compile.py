@@ -193,6 +193,11 @@ def _link_command(units: Sequence[_Unit], toolchain: Toolchain, target: Target) 
     return link.link_command(toolchain, target, [unit.object for unit in units], "exports.map", "model.so")
 
 
+def _is_custom(name: str) -> bool:
+    """Whether a translation unit is of the user's own."""
+    return name.startswith("custom_")
+
+
 class _Failed(Exception):
     """A compiler or linker gave an exit code."""
 
@@ -267,7 +272,8 @@ class _Build:
         command = _compile_command(unit, self.toolchain)
         code, output = processes.run(command)
         if code != 0:
-            raise _Failed(f"{unit.name}: generated code did not compile", command, code, output)
+            what = "the C++ kernel of a custom operator" if _is_custom(unit.name) else "generated code"
+            raise _Failed(f"{unit.name}: {what} did not compile", command, code, output)
         self.cache.put(key, (folder / unit.object).read_bytes())
         self.compiled.add(unit.name)
         return [f"{unit.name}: compiled in {time.perf_counter() - start:.2f} s", *output.splitlines()]
@@ -277,6 +283,11 @@ class _Build:
         command = _link_command(units, self.toolchain, self.target)
         code, output = processes.run(command)
         if foreign := link.undefined_symbols(output) if code != 0 else []:
+            if custom := [unit.name for unit in units if _is_custom(unit.name)]:
+                raise CompileError(
+                    f"{', '.join(custom)}: a C++ kernel may call libm and nothing else, not {', '.join(foreign)}",
+                    hint="See docs/custom-operators.md: memory comes from mycc::scratch, threads from parallel_for.",
+                )
             raise self._kept(link.foreign_symbols(foreign), command, folder)
         if code != 0:
             raise _Failed("generated code did not link", command, code, output)
@@ -300,6 +311,8 @@ class _Build:
                 hint="Try --jobs 1.",
             )
         errors = [line for line in lines if "error" in line] or lines
+        if _is_custom(failed.message):
+            return CompileError(failed.message, details=errors[:_ERROR_LINES])
         return self._kept(CompileError(failed.message, details=errors[:_ERROR_LINES]), failed.command, folder)
 
     def _kept(self, error: CompileError, command: Sequence[str], folder: Path) -> CompileError:

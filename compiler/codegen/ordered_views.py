@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from ..ir.dtypes import DTYPES
-from ..ir.index import Var, of, product
-from ..ir.nodes import Blocks, Map, Routine, Scan, Scatter
+from ..ir.expr import Const
+from ..ir.index import Index, Var, of, product
+from ..ir.nodes import Blocks, CppSource, Custom, Layout, Map, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
 from ..schedule.loops import vector_loop
 from .collapse import collapse
-from .emit import Emitter
+from .emit import Emitter, literal
 from .loop_views import map_stage
 from .scope import Scope
-from .views import CarryView, Loop, LoopKernel, MapStage, RoutineKernel, RowsView, ScanStage, ScatterKernel
+from .views import (
+    CarryView,
+    CustomKernel,
+    Loop,
+    LoopKernel,
+    MapStage,
+    NumberView,
+    RoutineKernel,
+    RowsView,
+    ScanStage,
+    ScatterKernel,
+    TensorView,
+)
 
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
 
@@ -75,6 +88,40 @@ def routine_view(node: Routine, comment: tuple[str, ...]) -> RoutineKernel:
     count, work = text.index(node.count), text.index(product(node.sizes))
     function = ROUTINES[node.function].function
     return RoutineKernel("routine.cpp.j2", comment, scope.params(), function, count, work, arguments)
+
+
+#: DLPack's code of each kind of element
+_CODES = {"i": 0, "f": 2, "b": 6}
+
+
+def custom_view(node: Custom, comment: tuple[str, ...]) -> CustomKernel:
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    text = Emitter(scope, None)
+
+    def tensor(block: Blocks, layout: Layout) -> TensorView:
+        dtype = DTYPES[block.buffer.dtype]
+        code = 1 if dtype.name == "u8" else 4 if dtype.name == "bf16" else _CODES[dtype.kind]
+        offset = text.index(layout.offset)
+        address = scope.buffer(block.buffer) + ("" if offset == "0" else f" + {offset}")
+        shape, strides = (tuple(text.index(n) for n in part) for part in (layout.shape, layout.strides))
+        return TensorView(address, code, 8 * dtype.size, shape, strides)
+
+    assert isinstance(node.source, CppSource)
+    tensors = [tensor(b, layout) for b, layout in zip((*node.outputs, *node.inputs), node.layouts, strict=True)]
+    split = len(node.outputs)
+    numbers = tuple(_number(n, text) for n in node.numbers)
+    return CustomKernel(
+        "custom.cpp.j2", comment, scope.params(), node.source.function, tuple(tensors[:split]), tuple(tensors[split:]),
+        numbers, node.source.text,
+    )  # fmt: skip
+
+
+def _number(value: int | float | Index, text: Emitter) -> NumberView:
+    if isinstance(value, Index):
+        return NumberView("integer", text.index(value))
+    if isinstance(value, float):
+        return NumberView("real", literal(Const(value, "f64")).text)
+    return NumberView("integer", literal(Const(int(value), "i64")).text)
 
 
 def _loop(var: Var, scope: Scope, text: Emitter) -> Loop:

@@ -364,4 +364,6 @@ class CustomKernel:
     source: str
 
 
-KernelView = CustomKernel | ScatterKernel | RoutineKernel | LoopKernel | FlatKernel | TileKernel | GemmKernel | AttentionKernel
+KernelView = (
+    CustomKernel | ScatterKernel | RoutineKernel | LoopKernel | FlatKernel | TileKernel | GemmKernel | AttentionKernel
+)

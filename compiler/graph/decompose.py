@@ -18,6 +18,7 @@ from ..capture.source_lines import origin
 from .all_decompositions import DECOMPOSITIONS
 from .complex.parts import has_rule
 from .decompositions import NoDecomposition
+from .kept_operators import CUSTOM
 from .node import Node
 from .patterns import arg, op
 from .updates import MARK
@@ -56,6 +57,8 @@ def _wanted(node: Node, kept: Collection[str]) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload) or not node.users:
         return False
     if node.meta.get(MARK):
+        return False
+    if str(node.target) in CUSTOM:
         return False
     if op(node) in ("index_put", "_unsafe_index_put") and any(_is_mask(i) for i in node.args[1]):
         return True

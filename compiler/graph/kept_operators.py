@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: overloads that the user registered a lowering or a kernel for (lower/custom.py)
+CUSTOM: set[str] = set()
+
 _POINTWISE = """
 abs neg sign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh
 cosh tanh asinh acosh atanh erf erfc lgamma ceil floor round trunc frac relu relu6 sigmoid hardtanh clamp clamp_min

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ import torch.fx
 
 from ...runtime.errors import CompileError
 from ..ir.dtypes import from_torch
+from ..ir.expr import Expr
 from ..ir.index import ZERO, Index
 from .builder import Builder
 from .constants import Layout
@@ -48,6 +50,10 @@ class Context:
     def _val(self, index: int | None) -> torch.Tensor:
         val = self.node.meta["val"]
         return val if index is None else val[index]
+
+    def map(self, value: Callable[[list[Index]], Expr]) -> Tensor:
+        """The node's result as a tensor of value(i...), converted to its dtype: for lowerings of the user's own."""
+        return self.builder.map(self.result_shape(), self.result_dtype(), value)
 
     def operand_node(self, position: int, name: str = "") -> torch.fx.Node | None:
         """The graph node of an argument."""

@@ -29,6 +29,10 @@ class Registry:
 
         return add
 
+    def put(self, name: str, function: LoweringFunction) -> None:
+        """Registers a function of the user's, in place of an earlier one of that name."""
+        self._rows[name] = function
+
     def find(self, name: str) -> LoweringFunction | None:
         return self._rows.get(name)
 

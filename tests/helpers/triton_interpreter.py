@@ -95,6 +95,7 @@ def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, 
             args.append((kind, number + 1, 0))
         else:
             raise ValueError(f"no value for {arg}")
+    args += [("Constant", value, 0) for _, value in launch.kernel.constants]  # behind the others, in their order
     grid = tuple(g.evaluate(sizes) for g in launch.grid)
     kernel = launch.kernel
     return kernel.source.replace("KERNEL", kernel.symbol), kernel.symbol, grid, args

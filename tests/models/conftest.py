@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import mycc
@@ -9,7 +10,15 @@ import pytest
 from torch.export import Dim
 
 from ..helpers.fixtures import server, zoo  # noqa: F401
+from ..helpers.triton_interpreter import TritonInterpreter
 from . import feature_models
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> Iterator[TritonInterpreter]:
+    process = TritonInterpreter()
+    yield process
+    process.close()
 
 
 @pytest.fixture(scope="session")

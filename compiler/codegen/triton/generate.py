@@ -10,12 +10,13 @@ from ....runtime.errors import CompileError
 from ...build.targets import Target
 from ...capture.graph import ModelGraph
 from ...ir.index import Index, Size, maximum
-from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
+from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Custom, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
 from ...lower.shapes import Sizes
 from ...schedule import Schedule
 from ...schedule.memory import ALIGNMENT, Lifetime, MemoryPlan
 from ...tune.keys import kernel_key
 from ..cuda_program import WORK, CudaEntrySource
+from .custom import custom_launch
 from .device import Device, device_of
 from .kernel import Launch, TritonKernel, TritonPool, WorkArg
 from .maps import map_launch
@@ -100,6 +101,8 @@ def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = 
             return (scan_launch(node, name, device),)
         case Scatter():
             return scatter_launches(node, name, device)
+        case Custom():
+            return (custom_launch(node, name),)
         case Routine():
             return routine_launches(node, name, device)
     raise TypeError(type(node).__name__)

@@ -1,0 +1,256 @@
+"""Operators of the user's own: lowerings, C++ kernels and Triton kernels that are registered by name.
+
+    @mycc.lowering("demo::soft_clip")          the loop IR, for every kind of target
+    mycc.cpp_kernel("demo::blur", source)      a C++ function, for CPUs
+    @mycc.triton_kernel("demo::blur")          launches of a Triton kernel, for GPUs
+
+docs/custom-operators.md shows each with its example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ...runtime.errors import CompileError
+from ..graph.kept_operators import CUSTOM
+from ..ir.index import ONE, Index, as_index, product
+from ..ir.nodes import Blocks, CppSource, Custom, Layout, TritonSource
+from .context import Context
+from .registry import REGISTRY, LoweringFunction
+from .tensor import Tensor
+
+__all__ = ["TritonLaunch", "cpp_kernel", "lowering", "triton_kernel"]
+
+Family = Literal["cpu", "cuda", "any"]
+_NAME = re.compile(r"(?P<space>\w+)::(?P<op>\w+)(?:\.(?P<overload>\w+))?")
+_registered: dict[str, dict[Family, LoweringFunction]] = {}
+
+
+@dataclass(frozen=True)
+class TritonLaunch:
+    """One launch of a Triton kernel: what a function registered with triton_kernel returns.
+
+    Attributes:
+        kernel: the @triton.jit function.
+        grid: programs along x, y and z: numbers or sizes of the model, one to three of them.
+        args: for the parameters of the kernel that are no constants, in order: tensors and whole numbers or sizes.
+        constants: the tl.constexpr parameters by name, which stand behind the others.
+    """
+
+    kernel: Any
+    grid: Sequence[int | Index]
+    args: Sequence[Tensor | int | Index]
+    constants: Mapping[str, int | bool | str]
+    num_warps: int = 4
+    num_stages: int = 3
+
+
+def lowering(name: str) -> Callable[[LoweringFunction], LoweringFunction]:
+    """Registers a function (ctx, *arguments) -> Tensor, or a tuple of them, for the operator `name` ("ns::op").
+
+    ctx is the Context: `ctx.map(value)` makes the result from a function of its indices, `ctx.builder` the rest.
+    Tensor arguments are Tensors of the lowering, all others as the model gave them. A later registration replaces an
+    earlier one.
+    """
+    _key(name)
+
+    def add(function: LoweringFunction) -> LoweringFunction:
+        _register(name, "any", function)
+        return function
+
+    return add
+
+
+def cpp_kernel(name: str, source: str | Path, function: str | None = None, *, strided: bool = False) -> None:
+    """Compiles a C++ function into CPU packages for the operator `name` ("ns::op").
+
+    Args:
+        source: C++ text, or the path of a file, that defines
+            extern "C" void function(const mycc_host *host, const mycc_tensor *outputs, const mycc_tensor *inputs,
+                                     const mycc_number *numbers);   // mycc/custom.h
+            Tensors come in the order of the operator's schema, so do the other arguments as numbers.
+        function: its name; None: that of the operator.
+        strided: inputs may be views with any strides; else they are dense and row-major.
+
+    Raises:
+        CompileError: the source does not define the function.
+    """
+    text = Path(source).read_text() if isinstance(source, Path) else source
+    symbol = function or _key(name).split(".")[1]
+    if not re.search(rf"\b{re.escape(symbol)}\s*\(", text):
+        raise CompileError(
+            f'the C++ source of {name} does not define {symbol}(); it has to be an extern "C" function',
+            hint="See mycc/custom.h for its parameters, and give its name with function= when it is another.",
+        )
+    kernel = CppSource(symbol, text)
+
+    def lower(ctx: Context, *args: Any, **kwargs: Any) -> Any:
+        return _cpp_call(ctx, kernel, strided, [*args, *kwargs.values()])
+
+    _register(name, "cpu", lower)
+
+
+def triton_kernel(name: str) -> Callable[[Callable[..., TritonLaunch]], Callable[..., TritonLaunch]]:
+    """Registers a function (ctx, outputs, *arguments) -> TritonLaunch for the operator `name` in packages for GPUs.
+
+    outputs: the tensors to write, dense and row-major; tensor arguments are dense and row-major too.
+    """
+    _key(name)
+
+    def add(function: Callable[..., TritonLaunch]) -> Callable[..., TritonLaunch]:
+        def lower(ctx: Context, *args: Any, **kwargs: Any) -> Any:
+            dense = [ctx.builder.dense(a) if isinstance(a, Tensor) else a for a in args]
+            outputs = _results(ctx)
+            return _triton_call(ctx, function(ctx, outputs, *dense, **kwargs), outputs)
+
+        _register(name, "cuda", lower)
+        return function
+
+    return add
+
+
+def _key(name: str) -> str:
+    """torch's own spelling of an overload: "ns.op.default"."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise CompileError(f"'{name}' is no operator's name", hint='It looks like "ns::op".')
+    return f"{match['space']}.{match['op']}.{match['overload'] or 'default'}"
+
+
+def _register(name: str, family: Family, function: LoweringFunction) -> None:
+    key = _key(name)
+    table = _registered.setdefault(key, {})
+    table[family] = function
+
+    def lower(ctx: Context, *args: Any, **kwargs: Any) -> Any:
+        chosen = table.get(ctx.builder.family) or table.get("any")
+        if chosen is None:
+            how = "@mycc.triton_kernel" if ctx.builder.family == "cuda" else "mycc.cpp_kernel"
+            raise CompileError(
+                f"{name} has no kernel for a target of this kind ({ctx.builder.family})",
+                hint=f'Register one with {how}("{name}", ...), or a lowering for all kinds with '
+                f'@mycc.lowering("{name}") (docs/custom-operators.md).',
+            )
+        return chosen(ctx, *args, **kwargs)
+
+    CUSTOM.add(key)
+    REGISTRY.put(key, lower)
+
+
+# nodes ---------------------------------------------------------------------------------------------------------------
+def _results(ctx: Context) -> list[Tensor]:
+    """Dense tensors for the node's results."""
+    values = ctx.node.meta["val"]
+    several = isinstance(values, (tuple, list))
+    numbers = range(len(values)) if several else [None]
+    return [ctx.builder.temp(ctx.result_shape(i), ctx.result_dtype(i)) for i in numbers]
+
+
+def _layout(t: Tensor) -> Layout:
+    assert t.strided is not None
+    return Layout(t.shape, t.strided.strides, t.strided.offset)
+
+
+def _blocks(t: Tensor) -> Blocks:
+    assert t.strided is not None
+    return Blocks(t.strided.buffer, product(t.shape))
+
+
+def _finished(ctx: Context, outputs: Sequence[Tensor]) -> Any:
+    return tuple(outputs) if isinstance(ctx.node.meta["val"], (tuple, list)) else outputs[0]
+
+
+def _cpp_call(ctx: Context, kernel: CppSource, strided: bool, args: Sequence[Any]) -> Any:
+    builder = ctx.builder
+    tensors: list[Tensor] = []
+    numbers: list[int | float | Index] = []
+    for arg in _flat(args):
+        if isinstance(arg, Tensor):
+            tensors.append(builder.realize(arg) if strided else builder.dense(arg))
+        elif isinstance(arg, (bool, int, float, Index)):
+            numbers.append(arg)
+        elif arg is not None:
+            raise ctx.refuse(f"a C++ kernel takes tensors and numbers, not a {type(arg).__name__}")
+    outputs = _results(ctx)
+    layouts = tuple(_layout(t) for t in (*outputs, *tensors))
+    builder.add(
+        Custom(
+            (),
+            (),
+            builder.origin,
+            kernel.function,
+            ONE,
+            tuple(map(_blocks, tensors)),
+            tuple(map(_blocks, outputs)),
+            (),
+            kernel,
+            layouts,
+            tuple(numbers),
+        )
+    )
+    return _finished(ctx, outputs)
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    flat: list[Any] = []
+    for value in values:
+        flat += _flat(value) if isinstance(value, (list, tuple)) else [value]
+    return flat
+
+
+def _triton_call(ctx: Context, launch: TritonLaunch, outputs: Sequence[Tensor]) -> Any:
+    function = getattr(launch.kernel, "fn", launch.kernel)
+    names = list(getattr(launch.kernel, "arg_names", ()))
+    given = len(launch.args) + len(launch.constants)
+    if not names or not callable(function):
+        raise ctx.refuse("the kernel of a TritonLaunch has to be a @triton.jit function")
+    if given != len(names) or set(names[len(launch.args) :]) != set(launch.constants):
+        raise ctx.refuse(
+            f"{function.__name__} has the parameters {', '.join(names)}: args has to give the first of them and "
+            "constants the others by name"
+        )
+    tensors = [a for a in launch.args if isinstance(a, Tensor)]
+    written = [t.strided.buffer for t in outputs if t.strided is not None]
+    inputs = [t for t in tensors if t.strided is not None and t.strided.buffer not in written]
+    order = [*outputs, *inputs]
+    arguments: list[tuple[str, int | Index]] = []
+    for a in launch.args:
+        if isinstance(a, Tensor):
+            arguments.append(("tensor", _position(order, a)))
+        else:
+            arguments.append(("size", as_index(a)))
+    grid = tuple(as_index(g) for g in (*launch.grid, 1, 1)[:3])
+    source = TritonSource(
+        function.__name__, _triton_text(launch.kernel), tuple(names), tuple(launch.constants.items()),
+        tuple(arguments), grid, launch.num_warps, launch.num_stages,
+    )  # fmt: skip
+    ctx.builder.add(
+        Custom(
+            (),
+            (),
+            ctx.builder.origin,
+            function.__name__,
+            ONE,
+            tuple(map(_blocks, inputs)),
+            tuple(map(_blocks, outputs)),
+            (),
+            source,
+            tuple(map(_layout, order)),
+            (),
+        )
+    )
+    return _finished(ctx, outputs)
+
+
+def _position(order: Sequence[Tensor], t: Tensor) -> int:
+    return next(i for i, other in enumerate(order) if other is t or other.strided == t.strided)
+
+
+def _triton_text(kernel: Any) -> str:
+    """The text of a kernel as a module of its own: it may use triton, tl, and nothing else from outside."""
+    source = getattr(kernel, "src", None) or getattr(kernel, "_src", "")
+    return source[source.index("def ") :]
