@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, Index, exact_div, of
 from ..ir.nodes import Attention, Operand
