@@ -14,6 +14,7 @@ from unittest import mock
 import mycc
 import torch
 from mycc.compiler import pipeline
+from mycc.compiler.build.targets import Family
 from mycc.compiler.capture.export import CaptureRequest, capture_request
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.verify import verify_program
@@ -58,14 +59,14 @@ class Prepared:
     schedule: Any
 
 
-def prepare(name: str, call: Call) -> Prepared:
+def prepare(name: str, call: Call, family: Family = "cpu") -> Prepared:
     """Capture, graph passes, lowering, schedule. Raises CompileError for a refusal, Crash for all else."""
     with time_limit(SECONDS):
         captured = stage(lambda: capture_request(request(name, call)))
         graph = stage(lambda: run_graph_passes(captured))
-        lowered = stage(lambda: lower(graph))
+        lowered = stage(lambda: lower(graph, None, family))
         stage(lambda: verify_program(lowered.program, "lower"))
-        planned = stage(lambda: schedule(lowered.program))
+        planned = stage(lambda: schedule(lowered.program, family=family))
         stage(lambda: verify_program(planned.program, "schedule"))
     return Prepared(name, call, captured, graph, lowered, planned)
 
@@ -97,9 +98,9 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def build(prepared: Sequence[Prepared], out: Path, cache: Path) -> Any:
-    """The loaded package whose entry points are these calls."""
-    options = CompileOptions.of(target="cpu", options={"build.flags": FLAGS}, verify=False, jobs=1, cache_dir=cache)
+def build(prepared: Sequence[Prepared], out: Path, cache: Path, target: Family) -> Any:
+    """The loaded package whose entry points are these calls, for the CPU or the GPU of this machine."""
+    options = CompileOptions.of(target=target, options={"build.flags": FLAGS}, verify=False, jobs=1, cache_dir=cache)
     by_name = {p.name: p for p in prepared}
     entries = tuple(request(p.name, p.call) for p in prepared)
     stages = {
@@ -113,19 +114,21 @@ def build(prepared: Sequence[Prepared], out: Path, cache: Path) -> Any:
     return mycc.load(out)
 
 
-def build_all(prepared: Sequence[Prepared], folder: Path, cache: Path) -> Iterator[tuple[Prepared, Any]]:
+def build_all(
+    prepared: Sequence[Prepared], folder: Path, cache: Path, target: Family = "cpu"
+) -> Iterator[tuple[Prepared, Any]]:
     """Each call with the package that holds it, or with the error; a batch that fails is split in two."""
     if not prepared:
         return
     try:
-        package = build(prepared, folder / f"{prepared[0].name}_{len(prepared)}.pkg", cache)
+        package = build(prepared, folder / f"{prepared[0].name}_{len(prepared)}.pkg", cache, target)
     except Exception as error:
         if len(prepared) == 1:
             yield prepared[0], Crash(_compiler_message(error))
             return
         middle = len(prepared) // 2
-        yield from build_all(prepared[:middle], folder, cache)
-        yield from build_all(prepared[middle:], folder, cache)
+        yield from build_all(prepared[:middle], folder, cache, target)
+        yield from build_all(prepared[middle:], folder, cache, target)
         return
     yield from ((p, package) for p in prepared)
 

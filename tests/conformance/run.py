@@ -4,6 +4,7 @@
     python -m tests.conformance.run --dtype float32 --status refused    again what was refused
     python -m tests.conformance.run --dtype float32 --match "^linalg"   entries by name
     python -m tests.conformance.run --family cuda --dtype float32       GPU kernels, through Triton's interpreter
+    python -m tests.conformance.run --family cuda --device --out FILE   GPU kernels, on this machine's GPU
 
 Rows of entries that did not run stay as they are. The exit code is 1 when an entry that ran is wrong or crashes.
 """
@@ -41,6 +42,7 @@ class Batches:
     cache: Path
     samples: int = SAMPLES
     family: str = "cpu"
+    device: bool = False
     done: Callable[[], None] = lambda: None  # told after every batch
     rows: list[Row] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -54,7 +56,8 @@ class Batches:
             dtype, names = self.left.popleft()
             serial = self.serial
         return {
-            "dtype": dtype, "entries": names, "serial": serial, "samples": self.samples, "family": self.family
+            "dtype": dtype, "entries": names, "serial": serial, "samples": self.samples, "family": self.family,
+            "device": self.device,
         }  # fmt: skip
 
     def put_back(self, dtype: str, names: Sequence[str]) -> None:
@@ -164,6 +167,8 @@ def main() -> int:
     parser.add_argument("--reason", default="", help="a regular expression for the reasons in the results")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of each entry")
     parser.add_argument("--family", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--device", action="store_true", help="with --family cuda: packages for this machine's GPU")
+    parser.add_argument("--batch", type=int, default=BATCH, help="entries of a package")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="results.json, of the family cuda results_cuda.json")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "conformance")
@@ -181,9 +186,9 @@ def main() -> int:
             wanted = options.status.split(",") if options.status else None
             names = [n for n in names if wanted is None or known[n]["status"] in wanted]
             names = [n for n in names if re.search(options.reason, known[n]["reason"])]
-        left.extend((dtype, names[i : i + BATCH]) for i in range(0, len(names), BATCH))
+        left.extend((dtype, names[i : i + options.batch]) for i in range(0, len(names), options.batch))
     options.cache.mkdir(parents=True, exist_ok=True)
-    batches = Batches(left, options.cache, options.samples, options.family)
+    batches = Batches(left, options.cache, options.samples, options.family, options.device)
 
     def save() -> None:
         after = {**before, **{(r["entry"], r["dtype"]): r for r in batches.rows}}

@@ -58,7 +58,7 @@ def work(batch: dict[str, Any], say: Say) -> None:
     """One batch: everything that compiles goes into one package."""
     tallies = [Tally(entries()[name], batch["dtype"]) for name in batch["entries"]]
     start = time.monotonic()
-    if batch.get("family") == "cuda":
+    if batch.get("family") == "cuda" and not batch.get("device"):
         _interpret(tallies, batch["samples"], say)
         say({"done": True, "interpreted": round(time.monotonic() - start, 1)})
         return
@@ -113,18 +113,18 @@ def _through(
     groups: Sequence[Group], batch: dict[str, Any], round_: int, say: Say, spent: dict[str, float]
 ) -> list[Group]:
     """Compiles, runs and compares groups; those calls of which one fails for whatever reason, to try them alone."""
-    start = time.monotonic()
+    start, family = time.monotonic(), batch.get("family", "cpu")
     again: list[Group] = []
     ready: dict[str, tuple[Group, Prepared]] = {}
     for group in groups:
         try:
-            ready[group.name] = group, prepare(group.name, group.whole)
+            ready[group.name] = group, prepare(group.name, group.whole, family)
         except (CompileError, Crash) as error:
             _failed(group, error, again)
     middle = time.monotonic()
     folder, cache = Path(batch["folder"]) / str(round_), Path(batch["cache"])
     folder.mkdir(parents=True, exist_ok=True)
-    for p, package in build_all([p for _, p in ready.values()], folder, cache):
+    for p, package in build_all([p for _, p in ready.values()], folder, cache, family):
         group = ready[p.name][0]
         say({"running": group.tally.entry.name})
         try:

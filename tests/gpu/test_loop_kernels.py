@@ -145,9 +145,19 @@ CASES = [
     Case("truth", lambda x, y: (x > y) & ~(x < 0) | (y == 0), floats((5, 9), (5, 9)), ("map_flat",)),
     Case("where", lambda x, y: torch.where(x > 0, x, y).clamp(-1, 1), floats((5, 9), (5, 9)), ("map_flat",)),
     Case("narrow_integers", lambda x: (x + x, x // 3), integers(0, 100, (5, 9), dtype=torch.uint8), ("map_flat",)),
-    Case("running_sum", lambda x: x.cumsum(-1), floats((5, 33)), ("scan",)),
-    Case("running_sum_across", lambda x: x.cumsum(0), integers(-9, 9, (40, 7)), ("scan",)),
-    Case("running_maximum", lambda x: x.cummax(1), with_ties, ("scan",)),
+    Case("running_sum", lambda x: x.cumsum(-1), floats((5, 33)), ("scan_rows",)),
+    Case("running_sum_long", lambda x: x.cumsum(-1), floats((2, 2500)), ("scan_rows",)),
+    Case("running_sum_short", lambda x: x.cumsum(-1), floats((5, 7)), ("scan",)),
+    Case("running_sum_across", lambda x: x.cumsum(0), integers(-9, 9, (40, 7)), ("scan_rows",)),
+    Case(
+        "running_sum_dynamic", lambda x: x.cumsum(-1), floats((3, 60)), ("scan_rows",), (LENGTH,),
+        floats((3, 131), seed=6),
+    ),
+    Case("running_product", lambda x: (1 + 0.1 * x).cumprod(-1), floats((5, 33)), ("scan_rows",)),
+    Case("running_maximum", lambda x: x.cummax(1), with_ties, ("scan_rows",)),
+    Case("running_minimum_across", lambda x: x.cummin(0), with_ties, ("scan",)),
+    Case("running_sum_of_logs", lambda x: x.logcumsumexp(-1), floats((3, 40)), ("scan_rows",)),
+    Case("running_sum_of_one", lambda x: x.cumsum(-1), floats((1,)), ("scan",)),
     Case(
         "scatter", lambda x, i: x.scatter(1, i, -x), lambda d: (*floats((6, 20))(d), *integers(0, 20, (6, 9))(d)),
         ("scatter", "map_flat"),
@@ -171,6 +181,8 @@ def forms(program: DeviceProgram) -> set[str]:
 
 def _form(source: str) -> str:
     body = source.rpartition("@triton.jit")[2]
+    if "carry0" in body:
+        return "scan_rows"
     if "for step in range" in body or "for late in range" in body:
         return "scan" if "for step in range" in body else "scatter"
     if "    i = tl.program_id(0)" in body:
