@@ -141,6 +141,11 @@ def prepare(
             package, graph = _compiled(loaded, options, folder / "model.pkg", observers)
         else:
             graph = capture(loaded.model, loaded.args, loaded.kwargs)
+        if graph.in_place:
+            raise CompileError(
+                "the model changes its state or an argument: its second call does not compute what the first did",
+                hint="mycc bench compares calls that do the same; give it a model whose calls change nothing.",
+            )
         np.savez(folder / "inputs.npz", *(_array(example) for example in graph.examples))
         wanted = reference(graph, graph.examples)
         own = errors(eager(graph, graph.examples), wanted)

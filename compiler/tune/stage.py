@@ -139,7 +139,7 @@ def _measure(request: CompileRequest, captured: Sequence[ModelGraph], make: Make
     threads = options.threads or len(os.sched_getaffinity(0))
     situation = Situation(threads, options.codegen.winograd)
     alone = replace(options, targets=(target,), verify=False, codegen=replace(options.codegen, sources=False))
-    inputs = {graph.name: [example.detach() for example in graph.examples] for graph in captured}
+    inputs = {graph.name: [example.detach() for example in graph.examples[: graph.n_arguments]] for graph in captured}
     numbers = itertools.count()
     with tempfile.TemporaryDirectory(prefix=".mycc-tune-", dir=request.out.absolute().parent) as folder:
 

@@ -105,7 +105,7 @@ def _compare(
     graph: ModelGraph, entry: EntryPoint, archive: Archive, options: CompileOptions, bisect: Path | None
 ) -> EntryResult:
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        return [torch.as_tensor(y) for y in entry.run_flat(inputs)]
+        return [torch.as_tensor(y) for y in entry.run_whole(inputs)]
 
     numerics = options.numerics
     try:

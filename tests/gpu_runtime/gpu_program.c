@@ -119,6 +119,20 @@ static void wide_run(const mycc_call *c) {
   c->host->launch(c->host->ctx, SCALE, 2, 70000 * c->symbols[0], 1, args);
 }
 
+/* total: x f32[4] -> y = total + x, which becomes the state's new total */
+static void four_dims(const int64_t *s, int64_t *d) { (void)s, d[0] = 4; }
+static void total_run(const mycc_call *c) {
+  add(c, 0, c->state[0], c->inputs[0], c->state[0], 4);
+  scale(c, 1, SCALE, c->state[0], c->outputs[0], 4, 1);
+}
+
+/* bump: x f32[n], b f32[n] -> y = x; x += b */
+static void bump_run(const mycc_call *c) {
+  void *x = (void *)c->inputs[0];
+  scale(c, 0, SCALE, x, c->outputs[0], c->symbols[0], 1);
+  add(c, 1, x, c->inputs[1], x, c->symbols[0]);
+}
+
 static const char *const names[] = {"scale_a", "scale_b", "scale_c", "scale_d"}, *const crash_names[] = {"fine", "crash"};
 static const mycc_entry entries[] = {
     {"affine", 1, 1, 1, 0, 1, 0, affine_dims, affine_dims, 0, 0, 0, affine_run, names},
@@ -130,11 +144,13 @@ static const mycc_entry entries[] = {
     {"crash", 1, 1, 1, 0, 2, 0, n_dims, n_dims, 0, 0, 0, crash_run, crash_names},
     {"odd", 1, 1, 1, 0, 1, 0, n_dims, n_dims, 0, 0, 0, odd_run, names},
     {"wide", 1, 1, 1, 0, 1, 0, n_dims, n_dims, 0, 0, 0, wide_run, names},
+    {"total", 1, 1, 0, 0, 2, 0, four_dims, four_dims, 0, 0, 0, total_run, names},
+    {"bump", 2, 1, 1, 0, 2, 0, pair_in, n_dims, 0, 0, 0, bump_run, names},
 };
 static const mycc_gpu_entry gpu_entries[] = {
-    {0, 0}, {0, 0}, {0, lookup_failures}, {counted_zeros, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+    {0, 0}, {0, 0}, {0, lookup_failures}, {counted_zeros, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
 };
 static const mycc_gpu_program gpu = {sizeof kernels / sizeof *kernels, kernels, gpu_entries, 0, 64};
-static const mycc_program program = {MYCC_ABI_VERSION, sizeof entries / sizeof *entries, entries, "cuda:test", &gpu};
+static const mycc_program program = {MYCC_ABI_VERSION, sizeof entries / sizeof *entries, entries, "cuda:test", &gpu, 0, 1};
 
 const mycc_program *mycc_program_get(void) { return &program; }

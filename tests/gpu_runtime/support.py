@@ -34,7 +34,10 @@ ENTRIES = [
     entry("crash", [("x", "f32", ["n"])], [("y", "f32", ["n"])], N, kernels=2),
     entry("odd", [("x", "f32", ["n"])], [("y", "f32", ["n"])], N),
     entry("wide", [("x", "f32", ["n"])], [("y", "f32", ["n"])], N),
+    entry("total", [("x", "f32", [4])], [("y", "f32", [4])], [], kernels=2) | {"state": [0], "changes": [0]},
+    entry("bump", [("x", "f32", ["n"]), ("b", "f32", ["n"])], [("y", "f32", ["n"])], N, kernels=2) | {"writes": [0]},
 ]
+STATE = [{"name": "total", "dtype": "f32", "shape": [4]}]
 NAMES = {row["name"]: index for index, row in enumerate(ENTRIES)}
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -79,7 +82,9 @@ def package(
         members[f"lib/{ISA}/model.so"] = cpu
         names = {"library": f"lib/{ISA}/model.so", "loader": "", "glibc": "2.17"}
         rows.append({"target": f"cpu:{ISA}", "family": "cpu", "isa": ISA, **names})
-    return Draft(b"", isas=[], changes={"targets": rows, "entry_points": ENTRIES} | changes, extra=members).build()
+    return Draft(
+        b"", isas=[], changes={"targets": rows, "entry_points": ENTRIES, "state": STATE} | changes, extra=members
+    ).build()
 
 
 # ---- processes of their own: a driver is opened once

@@ -64,9 +64,13 @@ def program_of(graph: ModelGraph, device: Device = DEVICE, options: ScheduleOpti
 
 
 def run_interpreted(
-    program: DeviceProgram, interpreter: TritonInterpreter, inputs: Sequence[torch.Tensor]
+    program: DeviceProgram,
+    interpreter: TritonInterpreter,
+    inputs: Sequence[torch.Tensor],
+    left: dict[Buffer, torch.Tensor] | None = None,
 ) -> list[torch.Tensor]:
-    """The outputs for inputs of any sizes that the program allows; temporaries start as NaN or 77."""
+    """The outputs for inputs of any sizes that the program allows; temporaries start as NaN or 77. `left` takes what all
+    memory holds in the end."""
     sizes = {**_sizes(program.graph, inputs), CALL.name: 1}
     planned = program.schedule.program
     states = [change.initial for change in program.graph.in_place if change.initial is not None]
@@ -84,6 +88,8 @@ def run_interpreted(
     entry = program.code.entries[0]
     used = {b.root for node in planned.nodes for b in (*node.reads(), *node.writes())}
     after = memory | interpreter.run(entry.launches, {b: t for b, t in memory.items() if b in used}, sizes)
+    if left is not None:
+        left.update(after)
     outputs = []
     for buffer, shape, spec in zip(planned.outputs, entry.output_shapes, program.graph.outputs, strict=False):
         extents = [extent.evaluate(sizes) for extent in shape]

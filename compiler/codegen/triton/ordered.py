@@ -84,8 +84,8 @@ def scan_launch(node: Scan, name: str, device: Device) -> Launch:
 
 
 def scatter_launches(node: Scatter, name: str, device: Device) -> tuple[Launch, ...]:
-    """The launch that fills the result, and the one that updates it."""
-    fill = map_launch(Map(node.dims, node.stores, node.origin), f"{name}_fill", device)
+    """The launch that fills the result, and the one that updates it; in place there is nothing to fill."""
+    fill = (map_launch(Map(node.dims, node.stores, node.origin), f"{name}_fill", device),) if node.stores else ()
     scope = TritonScope.of(node)
     free, late = node.udims[: node.parallel], node.udims[node.parallel :]
     i, step, block, masked = _lanes(free), Var("late", product(v.extent for v in late)), *_block(free)
@@ -99,7 +99,7 @@ def scatter_launches(node: Scatter, name: str, device: Device) -> tuple[Launch, 
     )
     programs = grid(blocks(i.extent, block))
     update = finish("scatter.py.j2", view, scope, name, programs, node, warps_for(block, 1), device)
-    return fill, update
+    return (*fill, update)
 
 
 def _lanes(loops: tuple[Var, ...]) -> Var:
