@@ -3,6 +3,13 @@
 mean[m] = sum_n x[m, n] / N                    for m:
 y[m, n] = x[m, n] - mean[m]          ->            mean = sum_n x[m, n] / N
                                                    y[m, :] = x[m, :] - mean
+
+On a CPU also slabs: a reduction over a dimension in the middle, whose reduced and last dimension together fit the
+second level cache. The kept results of a slab are a row.
+
+high[m, n] = max_k x[m, k, n]                  for m:
+y[m, k, n] = x[m, k, n] - high[m, n] ->            high[:] = max_k x[m, k, :]
+                                                   y[m, :, :] = x[m, :, :] - high[:]
 """
 
 from __future__ import annotations
@@ -15,26 +22,42 @@ from ..ir.index import ZERO, Atom, Index, Var, of, product
 from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Reduce, Store
 from .graph import NodeGraph, label, map_expressions
 from .invert import digits, invert
-from .loops import reduces_contiguous
+from .loops import reduces_contiguous, vector_loop
 from .remarks import Remarks
 
 #: a row of intermediate values that does not fit the first level cache is stored in the arena instead
 MAX_LOCAL_BYTES = 16384
+#: elements of a slab, and slabs that keep the cores of a machine busy
+MAX_SLAB, LEAST_SLABS = 1 << 16, 16
 
 
-def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES) -> None:
+def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES, slabs: bool = False) -> None:
     """Groups every reduction over contiguous rows with the nodes that share its rows.
 
     local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row.
+    slabs: also reductions over a dimension in the middle.
     """
     for node in list(graph.nodes):
-        if isinstance(node, Reduce) and node in graph.nodes and reduces_contiguous(node):
-            _grow(graph, node, remarks, local_bytes)
+        if not isinstance(node, Reduce) or node not in graph.nodes:
+            continue
+        if reduces_contiguous(node):
+            _grow(graph, node, node.dims, remarks, local_bytes)
+        elif slabs and _is_slab(node):
+            _grow(graph, node, node.dims[:-1], remarks, local_bytes)
 
 
-def _grow(graph: NodeGraph, seed: Reduce, remarks: Remarks, local_bytes: int) -> None:
+def _is_slab(node: Reduce) -> bool:
+    """The lanes run along the last kept dimension, and what is reduced there is small."""
+    *rows, last = node.dims or (None,)
+    if last is None or not rows or not node.rdims or vector_loop(node) is not last:
+        return False
+    size = product((last.extent, *(v.extent for v in node.rdims))).constant
+    count = product(v.extent for v in rows).constant
+    return size is not None and size <= MAX_SLAB and (count is None or count >= LEAST_SLABS)
+
+
+def _grow(graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remarks, local_bytes: int) -> None:
     members: dict[AnyNode, Map | Reduce] = {seed: seed}
-    rows = seed.dims
     while True:
         found = _next(graph, members, rows, remarks)
         if found is None:
@@ -76,7 +99,7 @@ def _as_stage(
     graph: NodeGraph, node: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]
 ) -> tuple[Map | Reduce | None, str]:
     """The reader with its row loops renamed to the nest's, or why it cannot join."""
-    if isinstance(node, Reduce) and not reduces_contiguous(node):
+    if isinstance(node, Reduce) and not _reduces_alike(node, members):
         return None, "reduces over another dimension than the rows"
     if not _order_allows(graph, members, node):
         return None, "another kernel has to run in between"
@@ -93,6 +116,13 @@ def _as_stage(
     if names is None or not set(names) <= set(node.dims) or len(names) != len(rows):
         return None, "its loops do not start with the rows"
     return _rename(node, names, rows), ""
+
+
+def _reduces_alike(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:
+    """Rows beside rows, slabs beside slabs."""
+    seed = next(iter(members.values()))
+    assert isinstance(seed, Reduce)
+    return reduces_contiguous(node) if reduces_contiguous(seed) else _is_slab(node)
 
 
 def _row_names(maker: Map | Reduce, store: Store, load: Load, rows: tuple[Var, ...]) -> dict[Var, Var] | None:

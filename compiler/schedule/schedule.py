@@ -98,7 +98,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             if options.epilogues:
                 fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
-        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
+        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8, slabs=family == "cpu")
     if family == "cuda":
         separate_rows(graph, remarks)
     return scheduled_blocks(program, graph.nodes, lambda block: _scheduled(block, remarks, options, family))

@@ -36,6 +36,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Mo
     "producer_into_reduction": (lambda a: torch.exp(a * 2).sum(-1), (x,), (), [Reduce]),
     "reduction_with_epilogue": (lambda a: torch.relu(a.mean(-1) + 1), (x,), (), [Reduce]),
     "softmax": (lambda a: torch.softmax(a * 2, -1), (x,), (), [Nest]),
+    "softmax_over_the_middle": (lambda a: torch.softmax(a, 1), (torch.randn(16, 20, 32),), (), [Nest]),
+    "softmax_of_large_slabs": (lambda a: torch.softmax(a, 1), (torch.randn(16, 128, 1024),), (), [Reduce, Reduce, Map]),
     "layer_norm_with_residual": (lambda norm, a, b: norm(a + b), (x, x), (nn.LayerNorm(32),), [Nest]),
     "gemm_bias_gelu": (lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(32, 48),), [Gemm]),
     "gemm_residual": (lambda up, a: a + up(a), (x,), (nn.Linear(32, 32),), [Gemm]),

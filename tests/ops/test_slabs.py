@@ -1,0 +1,36 @@
+"""Reductions over a dimension in the middle, fused slab by slab with what reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mycc
+import numpy as np
+import pytest
+import torch
+
+SHAPES = [(16, 20, 37), (40, 3, 64), (5, 8, 33, 70)]  # rows of slabs; few of them; more dimensions
+
+
+class Slabs(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        scaled = (x - x.mean(-2, keepdim=True)) * torch.rsqrt(x.var(-2, keepdim=True) + 1e-5)
+        best = x * 3 - x.amax(-2, keepdim=True)
+        return x.softmax(-2), x.log_softmax(-2), scaled, best, best.sum(-2), (x > 0).any(-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_slabs(dtype: torch.dtype, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(3)
+    inputs = {f"case{i}": (torch.randn(*s, generator=generator).to(dtype),) for i, s in enumerate(SHAPES)}
+    inputs["case0"][0][0, 0, 0] = float("nan")
+    entries: dict[str, Any] = {name: (Slabs(), x) for name, x in inputs.items()}
+    path = mycc.compile(entries, out=tmp_path / "slabs.pkg", verify=False, target="cpu")
+    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
+    limit = 1e-5 if dtype == torch.float32 else 1e-12
+    for name, (x,) in inputs.items():
+        found, again = (list(model.entry(name)(x)) for model in models)
+        for got, other, want in zip(found, again, Slabs()(x.double()), strict=True):
+            assert torch.equal(torch.nan_to_num(got.double()), torch.nan_to_num(other.double()))
+            np.testing.assert_allclose(got.double(), want.double(), rtol=limit, atol=limit)
