@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+import torch.fx.experimental._config
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
@@ -243,12 +245,13 @@ def _export(
 ) -> ExportedProgram:
     shapes = (tuple(d or None for d in dims),) if any(dims) else None
 
-    def export() -> ExportedProgram:
-        with torch.no_grad(), quiet_export(), recording_lines():
+    def export(whatever_the_size: bool = False) -> ExportedProgram:
+        lenient = torch.fx.experimental._config.patch(backed_size_oblivious=whatever_the_size)
+        with torch.no_grad(), quiet_export(), recording_lines(), lenient:
             return torch.export.export(call, tuple(examples), dynamic_shapes=shapes, strict=False)
 
     try:
-        program = export()
+        program = _first_that_works(export)
     except Exception as error:
         failure = export_failure(error, names, export)
     else:
@@ -256,6 +259,19 @@ def _export(
             raise replaced_error(user_name(call.notes.assigned[0]))
         return program
     raise failure
+
+
+def _first_that_works(export: Callable[[bool], ExportedProgram]) -> ExportedProgram:
+    """torch.export takes sizes that the model computes (half a length, what a stride leaves) for larger than 1, and
+    refuses ranges in which one is not. Where it does, the model is exported without asking whether sizes are 1."""
+    try:
+        return export(False)
+    except Exception as error:
+        if "Constraints violated" not in str(error):
+            raise
+        with contextlib.suppress(Exception):
+            return export(True)
+        raise
 
 
 def _from_program(request: CaptureRequest, program: ExportedProgram) -> ModelGraph:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, Index, exact_div, of
 from ..ir.nodes import Attention, Operand
@@ -26,7 +25,7 @@ def attention(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
-    scale: float | Tensor | None = None,
+    scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
     """q [b, h, m, d], k [b, g, n, d], v [b, g, n, e] -> [b, h, m, e], stored as [b, m, h, e]."""
@@ -34,8 +33,6 @@ def attention(
         raise ctx.refuse("attention with dropout; call model.eval() before compiling")
     if not ctx.takes_product(q.dtype) and q.dtype not in HALVES:
         raise ctx.refuse(f"attention of {q.dtype} is not supported on this target")
-    if isinstance(scale, Tensor):  # a number that is made of sizes
-        q, scale = _scaled(ctx, q, scale), 1.0
     lifted = 4 - q.rank
     for _ in range(lifted):
         q, k, v = unsqueeze(q, 0), unsqueeze(k, 0), unsqueeze(v, 0)
@@ -49,13 +46,6 @@ def attention(
     for _ in range(lifted):
         out = squeeze(out, 0)
     return out
-
-
-def _scaled(ctx: Context, q: Tensor, scale: Tensor) -> Tensor:
-    compute = DTYPES[q.dtype].compute
-    return ctx.builder.map(
-        q.shape, q.dtype, lambda i: call("mul", cast(q.at(i), compute), cast(scale.at([]), compute)), q.memory_order()
-    )
 
 
 def _flat_batch(ctx: Context, t: Tensor) -> Tensor:
