@@ -44,6 +44,8 @@ class Builder:
     places: Mapping[str, str] = field(default_factory=dict)
     #: operators that may write into the memory of their first operand
     updates: dict[torch.fx.Node, None] = field(default_factory=dict)
+    #: what they write to, where the values of the lowering have become copies
+    bases: dict[torch.fx.Node, Tensor] = field(default_factory=dict)
     _latest: dict[Buffer, Buffer] = field(default_factory=dict)
     #: buffers that are a tensor with zeros around it: both, and how many zeros are in front of each dimension
     _padded: dict[Buffer, tuple[Tensor, Tensor, tuple[int, ...]]] = field(default_factory=dict)

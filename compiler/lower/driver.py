@@ -51,7 +51,7 @@ from .builder import Builder, WinogradChoice
 from .constants import Constant, Layout
 from .context import Context
 from .control import lower_control
-from .in_place import keep_old_values
+from .in_place import keep_old_values, on_its_memory
 from .outputs import bind_outputs
 from .registry import REGISTRY
 from .scalars import computed_number, size_number
@@ -170,7 +170,8 @@ def _lower_nodes(builder: Builder, graph: ModelGraph, values: dict[torch.fx.Node
         if is_control(node.target):
             values[node] = _lower_control(builder, graph, node, values)
         elif node.op == "call_function":
-            values[node] = _lower_node(builder, node, values, graph.constants)
+            with on_its_memory(builder, node, values):
+                values[node] = _lower_node(builder, node, values, graph.constants)
         elif node.op == "output":
             return [_operand(builder, n, values, graph.constants) for n in node.args[0]]
     raise ValueError("a graph without an output")

@@ -1,12 +1,14 @@
 """Values that are written over memory: buffers of the model, arguments that are written to, what a loop hands on.
 
-Operators that graph/updates.py found write the elements that they change, and their result is a later value in the
-same memory (Buffer.of). All other new values are computed as usual and stored there when everything else has read the old one.
+Operators that graph/updates.py found write the elements that they change; their result is a later value in the same
+memory (Buffer.of). All other new values are computed as usual, and stored there when everything else has read the old
+one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch.fx
@@ -14,7 +16,7 @@ import torch.fx
 from ..graph.patterns import is_op
 from ..ir.expr import Expr, Load
 from ..ir.index import ONE, ZERO, Index, maximum, minimum
-from ..ir.nodes import IN_PLACE, Buffer
+from ..ir.nodes import IN_PLACE, Buffer, Origin
 from .builder import Builder, compare, size_value, where
 from .context import Context
 from .registry import row
@@ -73,6 +75,20 @@ def _same_strides(shape: Shape, a: Shape, b: Shape) -> bool:
     return all(s == t or n == ONE for n, s, t in zip(shape, a, b, strict=True))
 
 
+@contextmanager
+def on_its_memory(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Iterator[None]:
+    """An update works on the memory of its operand, also where others were given a copy of the old value."""
+    base = node.args[0]
+    if node not in builder.updates or base not in builder.bases:
+        yield
+        return
+    copy, values[base] = values[base], builder.bases[base]  # type: ignore[index]
+    try:
+        yield
+    finally:
+        values[base] = copy  # type: ignore[index]
+
+
 def keep_old_values(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
     """Copies what later operators read of the memory that `node` is about to write to."""
     if is_op(node, "slice_scatter", "select_scatter") and node.args[1] in builder.updates:
@@ -85,6 +101,8 @@ def keep_old_values(builder: Builder, node: torch.fx.Node, values: dict[torch.fx
         pending = [user for user in other.users if user not in values]
         if any(_reads(builder, user, other) for user in pending):
             values[other] = _copied(builder, value, root)
+            if values[other] is not value:
+                builder.bases.setdefault(other, value)
 
 
 def _reads(builder: Builder, user: torch.fx.Node, value: torch.fx.Node) -> bool:
@@ -140,4 +158,5 @@ def store_over(builder: Builder, root: Buffer, t: Tensor) -> None:
     """The tensor, dense, as the next value in the memory."""
     later = builder.later(root)
     out = Tensor(t.shape, t.dtype, Strided(later, dense_strides(t.shape)))
+    builder.origin = Origin(("aten.copy",), builder.origin.lines)
     builder.map(t.shape, t.dtype, t.at, out=out)
