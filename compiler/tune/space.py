@@ -67,7 +67,7 @@ class Family:
 #: the first of each is the cost model's
 GEMM_DEPTHS = (384, 256, 192, 512, 768)
 GEMM_GROUPS = (24 << 10, 16 << 10, 40 << 10)
-GEMM_BLOCKS = (320 << 10, 160 << 10, 640 << 10)
+GEMM_BLOCKS = (192 << 10, 96 << 10, 384 << 10)
 
 
 def _gemm(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:

@@ -136,6 +136,8 @@ inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Row
   const DepthCut cut = cut_depth(1, args.k, tuning);
   TaskLimits limits;
   if (rows.fills()) limits = {1024, 16, 8 * kTileRows};
+  else if (args.k * args.n * (int64_t)sizeof(B) <= 2 * tuning.block_bytes) /* B stays in L2: the results do, too */
+    limits.max_rows = max64(tuning.block_bytes / (2 * args.n * (int64_t)sizeof(float)), 8 * kTileRows);
   const TaskPlan plan = plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, limits);
   GemmLoop<B, Rows, Epilogue> loop = {host, args, rows, epilogue, cut, plan};
   host->parallel_for(host->ctx, plan.count, plan.grain, GemmLoop<B, Rows, Epilogue>::body, &loop);
@@ -216,7 +218,9 @@ inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epi
                       const GemmTuning &tuning = GemmTuning()) {
   const int64_t batch = args.batch0 * args.batch1;
   if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
-  const DepthCut cut = cut_depth(1, args.k, tuning);
+  GemmTuning own = tuning;
+  own.block_bytes *= 2; /* every block of rows packs B again */
+  const DepthCut cut = cut_depth(1, args.k, own);
   if (args.m <= kFewRows && (args.b_n == 1 || args.b_k == 1)) {
     GemmFewLoop<Epilogue> loop = {host, args, epilogue, cut, ceil_div(args.n, kFewColumns)};
     const int64_t tasks = batch * loop.blocks, work = args.m * min64(args.n, kFewColumns) * args.k;

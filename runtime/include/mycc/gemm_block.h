@@ -30,7 +30,7 @@ constexpr int64_t kMaxGroup = 8;            /* panels */
 struct GemmTuning {
   int64_t depth = 384;             /* longest depth block: a panel's is 24 KB */
   int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
-  int64_t block_bytes = 320 << 10; /* a block's rows, in L2 */
+  int64_t block_bytes = 192 << 10; /* a block's rows, in L2 */
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
