@@ -16,14 +16,16 @@ from torch import Tensor
 _LIBRARY = torch.library.Library("mycc", "FRAGMENT")
 
 
-def own_operator(schema: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Defines mycc::name from its schema; the decorated function computes it, for real and for fake tensors."""
+def own_operator(
+    schema: str, fake: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Defines mycc::name from its schema; the decorated function computes it, and its fake values unless `fake` does."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         _LIBRARY.define(schema)
         name = schema.split("(")[0]
         _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"mycc::{name}", function)
+        torch.library.register_fake(f"mycc::{name}", fake or function)
         return function
 
     return add
@@ -39,20 +41,30 @@ def complex_cumprod(re: Tensor, im: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return _parts(torch.cumprod(torch.complex(re, im), dim))
 
 
-@own_operator("fft(Tensor re, Tensor im, Tensor? table, bool forward) -> (Tensor, Tensor)")
+def _sized(x: Tensor, n: Any) -> Tensor:
+    return x.new_empty([*x.shape[:-1], n])
+
+
+@own_operator(
+    "fft(Tensor re, Tensor im, Tensor? table, bool forward) -> (Tensor, Tensor)",
+    lambda re, im, *_: (_sized(re, re.shape[-1]), _sized(im, im.shape[-1])),
+)
 def fft(re: Tensor, im: Tensor, table: Tensor | None, forward: bool) -> tuple[Tensor, Tensor]:
     """The discrete Fourier transform along the last dimension, not scaled; the inverse's sign when not `forward`."""
     z = torch.complex(re, im)
     return _parts(torch.fft.fft(z) if forward else torch.fft.ifft(z, norm="forward"))
 
 
-@own_operator("rfft(Tensor x, Tensor? table) -> (Tensor, Tensor)")
+@own_operator(
+    "rfft(Tensor x, Tensor? table) -> (Tensor, Tensor)",
+    lambda x, _: tuple(_sized(x, x.shape[-1] // 2 + 1) for _ in range(2)),
+)
 def rfft(x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor]:
     """The first n // 2 + 1 values of the forward transform of n real ones along the last dimension."""
     return _parts(torch.fft.rfft(x))
 
 
-@own_operator("irfft(Tensor re, Tensor im, Tensor? table, SymInt n) -> Tensor")
+@own_operator("irfft(Tensor re, Tensor im, Tensor? table, SymInt n) -> Tensor", lambda re, im, table, n: _sized(re, n))
 def irfft(re: Tensor, im: Tensor, table: Tensor | None, n: int) -> Tensor:
     """The n real values whose transform begins with these n // 2 + 1, not scaled by 1 / n."""
     return torch.fft.irfft(torch.complex(re, im), n, norm="forward").contiguous()

@@ -23,35 +23,32 @@ def _along(dim: int, x: Complex, f: Callable[[Complex], Complex]) -> Complex:
     return Complex(moved.re.movedim(-1, dim), moved.im.movedim(-1, dim))
 
 
-def _scale(shape: Sequence[Any], dims: Sequence[int], normalization: int) -> Any:
-    """The factor of torch's modes: 0 none, 1 by the root of the number of values, 2 by the number."""
+def _scaled(x: Any, shape: Sequence[Any], dims: Sequence[int], normalization: int) -> Any:
+    """By torch's modes: 0 as it is, 1 by the root of the number of values, 2 by the number."""
     count: Any = 1
     for d in dims:
         count = count * shape[d]
     if normalization == 0:
-        return 1
-    return 1 / count if normalization == 2 else 1 / math.sqrt(count) if isinstance(count, int) else count**-0.5
-
-
-def _scaled(x: Any, factor: Any) -> Any:
-    if isinstance(factor, int) and factor == 1:
         return x
-    return Complex(x.re * factor, x.im * factor) if isinstance(x, Complex) else x * factor
+    part = x.re if isinstance(x, Complex) else x
+    divisor: Any = count
+    if normalization == 1:
+        fixed = isinstance(count, int)
+        divisor = math.sqrt(count) if fixed else torch.sqrt(torch.full([], count, dtype=part.dtype))
+    return Complex(x.re / divisor, x.im / divisor) if isinstance(x, Complex) else x / divisor
 
 
 @rule("_fft_c2c")
 def c2c(call: Call, x: Complex, dims: Sequence[int], normalization: int, forward: bool) -> Complex:
-    factor = _scale(x.re.shape, dims, normalization)
     for d in dims:
         x = _along(d, x, lambda v: Complex(*mycc.fft(v.re, v.im, None, forward)))
-    return _scaled(x, factor)
+    return _scaled(x, x.re.shape, dims, normalization)
 
 
 @rule("_fft_r2c")
 def r2c(call: Call, x: Tensor, dims: Sequence[int], normalization: int, onesided: bool) -> Complex:
     """The last of the dimensions from real numbers, the others behind it."""
     *others, last = dims
-    factor = _scale(x.shape, dims, normalization)
     n = x.shape[last]
     y = Complex(*(p.movedim(-1, last) for p in mycc.rfft(x.movedim(last, -1), None)))
     if not onesided:  # the other half mirrors it; the dimensions that follow see all of it
@@ -59,19 +56,18 @@ def r2c(call: Call, x: Tensor, dims: Sequence[int], normalization: int, onesided
         y = Complex(torch.cat([y.re, mirrored.re], last), torch.cat([y.im, -mirrored.im], last))
     for d in others:
         y = _along(d, y, lambda v: Complex(*mycc.fft(v.re, v.im, None, True)))
-    return _scaled(y, factor)
+    return _scaled(y, x.shape, dims, normalization)
 
 
 @rule("_fft_c2r")
 def c2r(call: Call, x: Complex, dims: Sequence[int], normalization: int, last_size: Any) -> Tensor:
     *others, last = dims
     shape = [last_size if d == last % x.re.dim() else n for d, n in enumerate(x.re.shape)]
-    factor = _scale(shape, dims, normalization)
     for d in others:
         x = _along(d, x, lambda v: Complex(*mycc.fft(v.re, v.im, None, False)))
     half = last_size // 2 + 1
     re, im = (p.narrow(last, 0, half).movedim(last, -1) for p in x)
-    return _scaled(mycc.irfft(re, im, None, last_size).movedim(-1, last), factor)
+    return _scaled(mycc.irfft(re, im, None, last_size).movedim(-1, last), shape, dims, normalization)
 
 
 def add_tables(work: Work) -> None:

@@ -123,6 +123,8 @@ class _Rewriter:
         if isinstance(node.meta.get("val"), (torch.SymInt, int)):  # a size: either part has it
             node.args = torch.fx.node.map_arg(node.args, lambda n: self.pairs[n].re if n in self.pairs else n)
             return True
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise self._refusal(node, "control flow takes real tensors alone")
         if node.target in _OF_TRUTH:
             return self._ask_for_truth(node)
         rule = rule_of(node)

@@ -28,6 +28,7 @@ struct Number {
     const double ratio = b.re / b.im, scale = 1 / (b.im + b.re * ratio);
     return {(re * ratio + im) * scale, (im * ratio - re) * scale};
   }
+  MYCC_INLINE Number operator/(double b) const { return {re / b, im / b}; }
   MYCC_INLINE Number &operator+=(Number b) { return *this = *this + b; }
   MYCC_INLINE Number &operator-=(Number b) { return *this = *this - b; }
   MYCC_INLINE Number &operator*=(Number b) { return *this = *this * b; }
