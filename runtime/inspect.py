@@ -47,6 +47,7 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
         "members": sizes,
         "check": manifest["check"],
         "tuning": manifest.get("tuning"),
+        "state": manifest.get("state", []),
     }
 
 
@@ -71,6 +72,8 @@ def describe(information: dict[str, Any]) -> str:
         "memory": ", ".join(f"{memory_line(row['memory'])} in {row['name']}" for row in rows),
         "accuracy": accuracy_line(information["check"]),
     }
+    if information["state"]:
+        facts["state"] = ", ".join(f"{row['name']}: {row['dtype']}{row['shape']}" for row in information["state"])
     if information["tuning"]:
         facts["tuned"] = tuning_line(information)
     return "\n".join([*lines, "", *(f"{name:<10} {text}" for name, text in facts.items())])

@@ -8,16 +8,28 @@ A parameter among the operands is a constant of the region too; all other operan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from .graph import InPlace, ModelGraph, SizeSymbol, TensorSpec
 from .symbols import size_of
 
-__all__ = ["CONTROL", "MUTABLE", "Operands", "is_control", "operands_of", "region_graph", "regions_of", "with_symbols"]
+__all__ = [
+    "CONTROL",
+    "MUTABLE",
+    "Operands",
+    "batched",
+    "is_control",
+    "operands_of",
+    "region_graph",
+    "regions_of",
+    "with_symbols",
+]
 
 #: operators -> how many bodies they have
 CONTROL = {"cond": 2, "while_loop": 2, "scan": 1, "map_impl": 1}
@@ -70,6 +82,29 @@ def operands_of(name: str, args: Sequence[Any]) -> Operands:
 def regions_of(graph: ModelGraph) -> list[ModelGraph]:
     """All regions of a graph, those inside of others too."""
     return [inner for region in graph.regions.values() for inner in (region, *regions_of(region))]
+
+
+def batched(node: fx.Node, given: Operands, body: fx.GraphModule) -> fx.GraphModule | None:
+    """The body of a map over all slices at once, which needs no loop; None for what torch.vmap does not take.
+
+    map(lambda row: row.sin() @ w, x)      ->      x.sin() @ w
+    """
+    if any(n.op == "get_attr" or isinstance(n.target, torch._ops.HigherOrderOperator) for n in body.graph.nodes):
+        return None
+    operands = (*given.own, *given.shared)
+    values = [o.meta["val"] if isinstance(o, fx.Node) else o for o in operands]
+    if not all(isinstance(v, torch.Tensor) for v in values):
+        return None
+    dims = (0,) * len(given.own) + (None,) * len(given.shared)
+    try:
+        mode = values[0].fake_mode
+        with torch.no_grad(), mode, mode.shape_env.suppress_guards() if mode.shape_env else nullcontext():
+            whole = make_fx(torch.vmap(body, in_dims=dims), tracing_mode="real")(*values)
+    except Exception:  # whatever torch says: a loop does it too
+        return None
+    for inner in whole.graph.nodes:
+        inner.meta = {**node.meta, "val": inner.meta.get("val")}
+    return whole if all(n.op != "get_attr" for n in whole.graph.nodes) else None
 
 
 def region_graph(

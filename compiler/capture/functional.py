@@ -27,7 +27,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
-from .control import CONTROL, MUTABLE, Operands, operands_of, region_graph
+from .control import CONTROL, MUTABLE, Operands, batched, operands_of, region_graph
 from .graph import ModelGraph
 from .inplace import functional_form, rebuild_base, take_view
 
@@ -243,10 +243,13 @@ class FunctionalCopy:
             raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
         return self.copy(env[body], _bind(operands, env), constant)  # type: ignore[index]
 
-    def _control(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Tensor:
+    def _control(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
         """A branch or a loop: its bodies are copied into graphs of their own."""
         name = str(node.target)
         given = operands_of(name, node.args)
+        whole = batched(node, given, env[given.bodies[0]]) if name == "map_impl" else None
+        if whole is not None:
+            return self.copy(whole, [_bind(operand, env) for operand in (*given.own, *given.shared)], constant)
         shared = [_bind(operand, env) for operand in given.shared]
         own = [_bind(operand, env) for operand in given.own]
         inner = [self._copied(body, env[body], len(own), shared, constant) for body in given.bodies]

@@ -175,6 +175,11 @@ def test_without_torch_and_measured(package: Path) -> None:
     assert "memory.cache" in checked.stdout
 
 
+def test_inspection_names_the_state(package: Path) -> None:
+    done = subprocess.run([sys.executable, str(package)], capture_output=True, text=True)
+    assert "memory.cache: f32[2, 8, 4], memory.count: i64[]" in done.stdout
+
+
 def test_only_the_new_positions_are_written(package: Path) -> None:
     rows = mycc.load(package).manifest["entry_points"][0]["kernels"]
     scatter = next(row for row in rows if row["kind"] == "scatter")
