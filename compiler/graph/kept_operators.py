@@ -11,7 +11,8 @@ cosh tanh asinh acosh atanh erf erfc lgamma ceil floor round trunc frac relu rel
 clamp_max clip gelu silu leaky_relu elu celu selu hardswish hardsigmoid softplus mish log_sigmoid threshold prelu
 isnan isinf isfinite positive nan_to_num logical_not bitwise_not add sub rsub mul div true_divide pow maximum
 minimum fmax fmin remainder fmod floor_divide atan2 copysign hypot bitwise_and bitwise_or bitwise_xor __and__ __or__
-bitwise_left_shift bitwise_right_shift logical_and logical_or logical_xor eq ne lt le gt ge where masked_fill
+bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ logical_and logical_or logical_xor eq ne lt le gt ge where
+masked_fill
 addcmul addcdiv lerp _to_copy
 """
 _VIEWS = """

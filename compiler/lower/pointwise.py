@@ -208,6 +208,8 @@ BINARY: dict[str, tuple[Compute, Meaning]] = {
     "__or__": (SAME, _bits("bit_or", "logical_or")),
     "bitwise_left_shift": (SAME, _simple("shift_left")),
     "bitwise_right_shift": (SAME, _simple("shift_right")),
+    "__lshift__": (SAME, _simple("shift_left")),
+    "__rshift__": (SAME, _simple("shift_right")),
     "logical_and": (BOOL, _compare("logical_and")),
     "logical_or": (BOOL, _compare("logical_or")),
     "logical_xor": (BOOL, _compare("logical_xor")),

@@ -134,10 +134,6 @@ def control_flow(x):
 
 
 REFUSALS = [
-    (
-        data_dependent_size,
-        r"size of a tensor depends on the values of another(.|\n)*test_capture.py:\d+  return x\[x > 0\]",
-    ),
     (data_dependent_branch, r"values of a tensor(.|\n)*test_capture.py:\d+  if x.sum\(\) > 0:(.|\n)*torch.where"),
     (data_dependent_int, r"values of a tensor(.|\n)*test_capture.py:\d+  return torch.zeros"),
     (wrong_shapes, r"cannot be exported: .*must have same reduction dim.*\n +test_capture.py:\d+  return x @"),
@@ -154,9 +150,19 @@ def test_refusals(model, message, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_size_as_output_is_refused():
-    with pytest.raises(CompileError, match="returns a size that changes"):
-        capture(returns_a_size, (torch.ones(3),), dynamic_shapes=({0: Dim("n")},))
+def test_a_size_as_output():
+    """It is a tensor of one element to the package, and a Python number to its caller."""
+    graph = capture(returns_a_size, (torch.ones(3),), dynamic_shapes=({0: Dim("n")},))
+    assert {"scalar": "int"} in (graph.out_tree, *graph.out_tree.get("tuple", ()))
+    assert torch.int64 in [spec.dtype for spec in graph.outputs if spec.shape == ()]
+
+
+def test_a_size_that_depends_on_values():
+    graph = capture(data_dependent_size, (torch.ones(3, 3),))
+    (size,) = graph.computed
+    assert (size.min, size.max) == (0, 9)
+    assert size.where.endswith("return x[x > 0]")
+    assert graph.outputs[0].shape == (size.symbol,)
 
 
 @pytest.mark.parametrize(

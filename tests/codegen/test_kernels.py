@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import jinja2
+import mycc
 import pytest
 import torch
 from mycc.compiler.build.targets import parse_targets
@@ -35,7 +36,20 @@ mask = torch.ones(5, 5, dtype=torch.bool)
 q = torch.randn(2, 4, 5, 16)
 rows = torch.tensor([0, 3, 3, 8, 1])
 
+
 #: golden -> (templates that it shows, function, inputs, modules, dynamic batch)
+@torch.library.custom_op("mycctest::scaled", mutates_args=())
+def scaled(x: torch.Tensor, factor: float, times: int) -> torch.Tensor:
+    return x * factor * times
+
+
+@scaled.register_fake
+def _(x: torch.Tensor, factor: float, times: int) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+mycc.cpp_kernel("mycctest::scaled", "void scaled();")
+
 KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Module, ...], bool]] = {
     "map_flat": ("map_flat", lambda a: torch.relu(a) * 2, (x,), (), True),
     "map_rows": ("rows", lambda a: a + a[:, :1], (x,), (), False),
@@ -58,6 +72,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "conv_winograd2": ("conv_winograd2", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
     "scatter": ("scatter", lambda a, i: torch.zeros(9, 24).index_add(0, i, a), (torch.randn(5, 24), rows), (), False),
     "routine": ("routine", lambda a: torch.sort(a, -1).values, (x,), (), True),
+    "custom": ("custom", lambda a: scaled(a, 0.5, 3), (x,), (), True),
     "window": ("rows", lambda a: F.max_pool2d(a.permute(0, 3, 1, 2), 3, 2, 1).permute(0, 2, 3, 1), (wide,), (), True),
     "attention": ("attention", lambda a: F.scaled_dot_product_attention(a, a, a, is_causal=True), (q,), (), True),
     "attention_with_mask": (
