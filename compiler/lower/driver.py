@@ -163,7 +163,8 @@ def _checks(builder: Builder, graph: ModelGraph) -> tuple[Check, ...]:
 def _lower_nodes(builder: Builder, graph: ModelGraph, values: dict[torch.fx.Node, Any]) -> list[Tensor]:
     """The values of the graph's outputs, given those of its placeholders."""
     nodes = list(graph.module.graph.nodes)
-    builder.updates.update(updates_of(graph, nodes))
+    for update in updates_of(graph, nodes):
+        builder.updates[update] = None
     for node in nodes:
         if node in builder.updates:
             keep_old_values(builder, node, values)

@@ -44,11 +44,24 @@ class Bump(nn.Module):
         return old
 
 
+class Half(nn.Module):
+    """State in a dtype that numpy lacks."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.full((4,), 0.5, dtype=torch.bfloat16))
+
+    def forward(self, x):
+        self.total += x
+        return self.total * 2
+
+
 def entries(memory):
     place = torch.tensor([1, 4, 6])
     return {
         "write": (Write(memory), (torch.randn(2, 3, SIZE), place)),
         "read": (Read(memory), (place,)),
+        "half": (Half(), (torch.randn(4, dtype=torch.bfloat16),)),
         "bump": (Bump(), (torch.randn(3, 5), torch.randn(5))),
     }
 

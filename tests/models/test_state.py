@@ -59,12 +59,13 @@ def test_calls_follow_eager(model: Model) -> None:
             for found, wanted in zip(model.entry("read")(place.abs()), own["read"](place.abs()), strict=True):
                 same(found, wanted)
     memory = own["write"].memory
-    for name, value in model.state.items():
+    for name in ("memory.cache", "memory.count"):
+        value = model.state[name]
         same(value, dict(memory.named_buffers())[name.removeprefix("memory.")])
 
 
 def test_reading_setting_and_resetting(model: Model) -> None:
-    assert list(model.state) == ["memory.cache", "memory.count"]
+    assert list(model.state) == ["memory.cache", "memory.count", "total"]
     assert model.state["memory.count"] == 5  # its value when the model was compiled
     model(draw(0), PLACES[0])
     assert model.state["memory.count"] == 8
@@ -134,8 +135,19 @@ def test_arguments_are_written_in_place(model: Model) -> None:
     assert (both == 1).all()
 
 
+def test_bfloat16(model: Model) -> None:
+    half, x = model.entry("half"), torch.tensor([1.0, 2.0, -1.0, 0.25], dtype=torch.bfloat16)
+    assert torch.equal(half(x), (x + 0.5) * 2)
+    assert torch.equal(torch.from_dlpack(model.state["total"]), x + 0.5)
+    view = torch.from_dlpack(model.state.view("total"))
+    model.state["total"] = x
+    assert torch.equal(view, x)
+    model.reset_state()
+    assert view.tolist() == [0.5] * 4
+
+
 def test_refusals(model: Model) -> None:
-    with pytest.raises(InputError, match=r"keeps no tensor 'cash'(.|\n)*memory.cache, memory.count"):
+    with pytest.raises(InputError, match=r"keeps no tensor 'cash'(.|\n)*memory.cache, memory.count, total"):
         model.state["cash"]
     with pytest.raises(InputError, match=r"memory.cache: has the shape \(2, 8\), the state has \(2, 8, 4\)"):
         model.state["memory.cache"] = np.zeros((2, 8), np.float32)
