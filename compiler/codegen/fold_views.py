@@ -43,8 +43,7 @@ def loops_of(loops: Sequence[Var], scope: Scope, emitter: Emitter) -> tuple[Loop
 def folds_columns(node: Reduce, vector: Var | None) -> bool:
     """Many rows of memory that lie across the lanes."""
     rows = product(v.extent for v in node.rdims).constant
-    plain = not any(f.op in SCALAR_FOLDS for f in node.folds)
-    return plain and vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
+    return vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
 
 
 def _fold_view(fold: Fold, name: str, value: str, value_part: str) -> FoldView:
@@ -163,8 +162,10 @@ def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFol
     )
 
 
-def arg_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> ArgRow | ArgColumns | ArgFold:
-    """argmax and argmin, with the lanes along `vector`."""
+def arg_view(
+    node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope, span: tuple[str, str] | None = None
+) -> ArgRow | ArgColumns | ArgFold:
+    """argmax and argmin, with the lanes along `vector`. span: first and last column; None: all of them."""
     if vector is None:
         return arg_fold_view(node, loops, scope)
     scope.loop(vector)
@@ -187,4 +188,5 @@ def arg_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: S
     emit_stores(end_part, node)
     lanes = lanes_view(vector, scope, end, end_part)
     inside, inside_part = (*full.pre, *full.body), (*part.pre, *part.body)
-    return ArgColumns(loops, row, lanes, folds, places, inside, inside_part)
+    first, last = span or ("0", Emitter(scope, None).index(vector.extent))
+    return ArgColumns(loops, row, lanes, folds, places, inside, inside_part, first, last, BLOCK_COLUMNS)

@@ -68,7 +68,9 @@ def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope, comme
     emitter = Emitter(scope, None)
     rows = (*loops_of(kept, scope, emitter), Loop("block", emitter.index(blocks)))
     extent, start = emitter.index(vector.extent), f"block * {BLOCK_COLUMNS}"
-    stage = column_fold_view(node, vector, (), scope, start, f"smaller({start} + {BLOCK_COLUMNS}, {extent})")
+    span = (start, f"smaller({start} + {BLOCK_COLUMNS}, {extent})")
+    places = any(f.op in SCALAR_FOLDS for f in node.folds)
+    stage = arg_view(node, vector, (), scope, span) if places else column_fold_view(node, vector, (), scope, *span)
     width = vector.extent if vector.extent.constant else as_index(BLOCK_COLUMNS)
     width = as_index(min(width.constant or BLOCK_COLUMNS, BLOCK_COLUMNS))
     work = width * product(v.extent for v in node.rdims)

@@ -138,7 +138,10 @@ class ArgRow:
 
 @dataclass(frozen=True)
 class ArgColumns:
-    """argmax or argmin over rows of memory: every lane keeps its best value and its row."""
+    """argmax or argmin over rows of memory: every column keeps its best value and its row.
+
+    The lanes run from `first` to `last`, `columns` at a time.
+    """
 
     loops: tuple[Loop, ...]
     row: Loop
@@ -147,6 +150,9 @@ class ArgColumns:
     positions: tuple[FoldView, ...]
     full: tuple[str, ...]
     part: tuple[str, ...]
+    first: str
+    last: str
+    columns: int
     form: str = "arg_columns"
 
 

@@ -34,3 +34,20 @@ def test_slabs(dtype: torch.dtype, tmp_path: Path) -> None:
         for got, other, want in zip(found, again, Slabs()(x.double()), strict=True):
             assert torch.equal(torch.nan_to_num(got.double()), torch.nan_to_num(other.double()))
             np.testing.assert_allclose(got.double(), want.double(), rtol=limit, atol=limit)
+
+
+class Places(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.argmax(0), x.argmin(0), x.double().argmax(0), n.argmax(0), n.argmin(0)
+
+
+def test_places_over_blocks_of_columns(tmp_path: Path) -> None:
+    """More rows than are taken at a time, more columns than a block has; equal values, infinities, NaN."""
+    generator = torch.Generator().manual_seed(4)
+    n = torch.randint(-9, 9, (43, 2085), generator=generator)
+    x = n.to(torch.float32)
+    x[:, 7], x[5, 11], x[41, 2084], x[3, 2084] = -torch.inf, torch.nan, torch.nan, torch.inf
+    path = mycc.compile(Places(), (x, n), out=tmp_path / "places.pkg", verify=False, target="cpu")
+    for threads in (1, 2):
+        for got, want in zip(mycc.load(path, threads=threads)(x, n), Places()(x, n), strict=True):
+            assert torch.equal(torch.as_tensor(got), want)

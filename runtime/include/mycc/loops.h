@@ -44,7 +44,7 @@ MYCC_INLINE int64_t first_lane(vbool c) {
 }
 
 /* Each lane's best value so far and its row: a better one takes their place, NaN for good. */
-template <class V> MYCC_INLINE void take_better(V &best, vi64 &place, V value, int64_t row, bool larger) {
+template <class V> MYCC_INLINE void take_better(V &best, vi32 &place, V value, int32_t row, bool larger) {
   const vbool better = (larger ? lt(best, value) : lt(value, best)) | (isnan(value) & ~isnan(best));
   best = where(better, value, best);
   place = where(better, splat(row), place);
@@ -110,6 +110,9 @@ MYCC_INLINE void check_divisor(const mycc_host *host, int64_t divisor, const cha
 }
 
 inline vi64 checked_index(const mycc_host *host, vi64 index, int64_t extent, bool wrap, const char *what, int lanes = W) {
+  const vi64 place = wrap ? where(lt(index, 0), index + extent, index) : index;
+  const vbool outside = (lt(place, 0) | ge(place, extent)) & first_lanes(lanes);
+  if (__builtin_expect(!any(outside), 1)) return lanes == W ? place : where(first_lanes(lanes), place, splat((int64_t)0));
   int64_t values[W];
   store(values, index);
   for (int i = 0; i < W; ++i) values[i] = i < lanes ? checked_index(host, values[i], extent, wrap, what) : 0;
