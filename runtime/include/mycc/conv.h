@@ -18,8 +18,9 @@
 namespace mycc {
 
 constexpr int64_t kMergedChannels = 32;       /* fewer input channels than this are merged */
-constexpr int64_t kProductChannels = 64;      /* from so many channels in and more out on 1x1 is a product */
+constexpr int64_t kProductChannels = 64;      /* 1x1 from so many channels to more, or the reverse, is a product */
 constexpr int64_t kConvStripBytes = 512 << 10; /* padded input of a block, about */
+constexpr int64_t kSetFloats = 1024;          /* floats after which addresses fall into the same set of the L1 cache */
 constexpr int64_t kConvTaskWork = 1 << 18;    /* multiply-adds below which a task is not worth a chunk of its own */
 
 /* How the taps of a kernel are seen by the product. */
@@ -27,12 +28,15 @@ struct ConvTaps {
   bool merged;             /* a kernel row is one segment of kernel_w * in_c values */
   bool strips;             /* the input is copied into padded strips */
   int64_t columns, depth;  /* segments of a kernel row; values of a segment */
+  int64_t pitch;           /* floats to the next pixel of a strip: those of a tile lie in several cache sets */
 
   explicit ConvTaps(const ConvArgs &a) {
     merged = a.groups == 1 && a.kernel_w > 1 && a.dilation_w == 1 && a.in_c < kMergedChannels;
     strips = !a.inside() || (merged && a.x_w != a.in_c) || a.x_c != 1;
     columns = merged ? 1 : a.kernel_w;
     depth = merged ? a.kernel_w * a.in_c : a.in_c / a.groups;
+    pitch = a.in_c;
+    if (a.x_c == 1 && !merged && a.stride_w * a.in_c % kSetFloats == 0) pitch += kPanel;
   }
 };
 
@@ -74,7 +78,7 @@ struct ConvPlan {
     grain = workers > 1 ? max64(min64(kConvTaskWork / max64(each, 1), tasks / workers), 1) : max64(tasks, 1);
     in_rows = (rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1;
     in_columns = (columns - 1) * a.stride_w + (a.kernel_w - 1) * a.dilation_w + 1;
-    in_row = in_columns * a.in_c;
+    in_row = in_columns * taps.pitch;
     in_frame = a.kernel_d * in_rows * in_row;
   }
 
@@ -100,7 +104,7 @@ private:
   void fit(int64_t pixels) {
     const ConvArgs &a = args;
     if (taps.strips) { /* input floats of an output pixel */
-      const int64_t each = a.in_c * a.stride_w * min64(a.stride_h, a.kernel_h) * (int64_t)sizeof(float);
+      const int64_t each = taps.pitch * a.stride_w * min64(a.stride_h, a.kernel_h) * (int64_t)sizeof(float);
       pixels = max64(min64(pixels, kConvStripBytes / max64(each, 1)), kRuns * kRunPixels);
     }
     frames = rows = 1;
@@ -132,18 +136,20 @@ static inline void conv_interleave(const ConvArgs &args, const float *from, int6
     for (int64_t p = 0; p < pixels; ++p) to[p * channels + c] = from[p * step + c * plane];
 }
 
-/* Copies `pixels` input pixels from column `left` of a row into `to`; what is outside the input becomes zero. */
-static inline void conv_copy_row(const ConvArgs &args, const float *row, int64_t left, int64_t pixels, float *to) {
+/* Copies `pixels` input pixels from column `left` of a row into `to`, `pitch` apart; what is outside the input becomes
+ * zero. */
+static inline void conv_copy_row(const ConvArgs &args, const float *row, int64_t left, int64_t pixels, int64_t pitch,
+                                 float *to) {
   const int64_t begin = min64(max64(-left, 0), pixels), end = max64(min64(args.in_w - left, pixels), begin);
-  zero_floats(to, begin * args.in_c);
+  zero_floats(to, begin * pitch);
   if (args.x_c != 1) {
-    conv_interleave(args, row + (left + begin) * args.x_w, end - begin, to + begin * args.in_c);
-  } else if (args.x_w == args.in_c) {
-    copy_floats(to + begin * args.in_c, row + (left + begin) * args.in_c, (end - begin) * args.in_c);
+    conv_interleave(args, row + (left + begin) * args.x_w, end - begin, to + begin * pitch);
+  } else if (args.x_w == pitch) {
+    copy_floats(to + begin * pitch, row + (left + begin) * pitch, (end - begin) * pitch);
   } else {
-    for (int64_t p = begin; p < end; ++p) copy_floats(to + p * args.in_c, row + (left + p) * args.x_w, args.in_c);
+    for (int64_t p = begin; p < end; ++p) copy_floats(to + p * pitch, row + (left + p) * args.x_w, args.in_c);
   }
-  zero_floats(to + end * args.in_c, (pixels - end) * args.in_c);
+  zero_floats(to + end * pitch, (pixels - end) * pitch);
 }
 
 /* Copies what a block reads into `strip`, zeros where that is outside the input. */
@@ -159,8 +165,8 @@ inline void conv_fill_strip(const ConvPlan &plan, const ConvBlock &block, float 
       for (int64_t r = 0; r < in_rows; ++r) {
         const int64_t y = top + r;
         float *to = strip + f * plan.in_frame + (tap * plan.in_rows + r) * plan.in_row;
-        if (z < 0 || z >= a.in_d || y < 0 || y >= a.in_h) zero_floats(to, pixels * a.in_c);
-        else conv_copy_row(a, a.x + image * a.x_batch + z * a.x_d + y * a.x_h, left, pixels, to);
+        if (z < 0 || z >= a.in_d || y < 0 || y >= a.in_h) zero_floats(to, pixels * plan.taps.pitch);
+        else conv_copy_row(a, a.x + image * a.x_batch + z * a.x_d + y * a.x_h, left, pixels, plan.taps.pitch, to);
       }
     }
   }
@@ -190,7 +196,7 @@ struct ConvMemory {
     const ConvArgs &a = plan.args;
     const int64_t slice = plan.taps.strips ? plan.in_rows * plan.in_row : a.dilation_d * a.x_d;
     const int64_t row = a.dilation_h * (plan.taps.strips ? plan.in_row : a.x_h);
-    const int64_t column = a.dilation_w * (plan.taps.strips ? a.in_c : a.x_w);
+    const int64_t column = a.dilation_w * (plan.taps.strips ? plan.taps.pitch : a.x_w);
     int64_t *to = taps;
     for (int64_t d = 0; d < a.kernel_d; ++d)
       for (int64_t h = 0; h < a.kernel_h; ++h)
@@ -206,7 +212,8 @@ struct ConvMemory {
     if (strips) conv_fill_strip(plan, block, strip);
     held = block;
     spans.count = 0;
-    const int64_t pixel = a.stride_w * (strips ? a.in_c : a.x_w), line = a.stride_h * (strips ? plan.in_row : a.x_h);
+    const int64_t pixel = a.stride_w * (strips ? plan.taps.pitch : a.x_w);
+    const int64_t line = a.stride_h * (strips ? plan.in_row : a.x_h);
     for (int64_t f = 0; f < block.frames; ++f) {
       const int64_t frame = block.frame + f;
       int64_t start = f * plan.in_frame;
@@ -249,7 +256,7 @@ template <class Epilogue> struct ConvLoop {
     ConvMemory memory;
     if (!memory.take(plan, loop.host, worker)) return;
     const float *x = plan.taps.strips ? memory.strip : a.x;
-    const int64_t pixel = a.stride_w * (plan.taps.strips ? a.in_c : a.x_w);
+    const int64_t pixel = a.stride_w * (plan.taps.strips ? plan.taps.pitch : a.x_w);
     for (int64_t task = begin; task < end; ++task) {
       const int64_t part = task % (plan.panel_blocks * a.groups), group = part / plan.panel_blocks;
       const int64_t panel = part % plan.panel_blocks * plan.panels;
@@ -292,7 +299,8 @@ inline void conv(const mycc_host *host, const ConvArgs &args, const Epilogue &ep
   const bool pointwise = args.x_c == 1 && args.groups == 1 && args.kernel_d == 1 && args.kernel_h == 1 &&
                          args.kernel_w == 1 && args.inside();
   if (!pointwise) return run_conv(host, args, epilogue, tuning);
-  if (args.in_c < kProductChannels || args.out_c <= kProductChannels) {
+  const int64_t few = kProductChannels;
+  if (args.in_c < few || args.out_c < few || args.in_c * args.out_c <= few * few) {
     const bool alike = args.stride_d == 1 && args.stride_h == 1 && args.stride_w == 1 && args.out_h == args.in_h &&
                        args.out_w == args.in_w && args.out_d == args.in_d;
     const bool dense = (args.in_h == 1 || args.x_h == args.in_w * args.x_w) &&
