@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..ir.dtypes import DTYPES
 from ..ir.index import Index
 from ..ir.nodes import Buffer
+from ..ir.random import CALL
 from ..schedule import Schedule
 from .emit import Emitter
 from .program import BufferView, PointerView
@@ -84,6 +85,7 @@ class CudaEntryView:
     calls: tuple[LaunchView, ...]
     zero_bytes: str  # "" when no kernel counts
     failures: tuple[str, ...]  # C++ string literals; empty when no kernel can fail
+    random: str  # the variable for the seed of the call; "" when no kernel draws random numbers
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -171,7 +173,13 @@ def cuda_entry_view(
         ),
         _zero_bytes(entry.launches, text),
         _failures(entry.launches),
+        size_name(CALL.name) if any(CALL in _sizes(launch) for launch in entry.launches) else "",
     )
+
+
+def _sizes(launch: Launch) -> set[object]:
+    """The atoms of what a launch passes as numbers."""
+    return {atom for a in launch.args if isinstance(a, SizeArg) for atom in a.value.atoms()}
 
 
 def _kernel_view(kernel: CompiledKernel, offset: int, launch: Launch) -> KernelView:

@@ -94,10 +94,10 @@ def flattened(loops: Sequence[Var], flat: Var | None) -> dict[Atom, Index]:
     if flat is None:
         return values
     step = ONE
-    for i in range(len(loops) - 1, -1, -1):
+    for i, v in reversed(list(enumerate(loops))):
         quotient = of(flat) // step
-        extent = loops[i].extent if loops[i].extent != ZERO else ONE  # of an empty loop: never run
-        values[loops[i]] = quotient % extent if i else quotient
+        extent = v.extent if v.extent != ZERO else ONE  # an empty loop never runs
+        values[v] = quotient % extent if i else quotient
         step = step * extent
     return values
 

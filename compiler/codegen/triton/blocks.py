@@ -9,6 +9,8 @@ from .device import Device
 LANES = 32
 #: programs that fill a device: so many for each multiprocessor
 PROGRAMS = 4
+#: elements from which a thread takes more of them: so many programs that what counts is the loads that are under way
+MANY = 1 << 23
 
 
 def power_of_two(value: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index
 from ...ir.nodes import Buffer, Conv, Gemm, Operand
+from ...schedule.row_form import flattened
 from .device import Device
 from .emit_triton import Place, TritonEmitter
 from .gemm import early, lines_of
@@ -16,7 +17,6 @@ from .matrix import (
     Part,
     blocks,
     count,
-    digits,
     divides,
     finish_lines,
     launch,
@@ -212,7 +212,7 @@ class _Conv:
         """batch, top and left of each row's window."""
         n, h, w, _ = self.node.dims
         rows = self.axes.m
-        values = digits(rows, (n, h, w))
+        values = flattened((n, h, w), rows)
         emit = TritonEmitter(self.scope, {rows: Place("rows", ("m",))})
         window = self.node.window
         lines = [f"batch = {emit.index(values[n])}"] if n.extent != ONE else ["batch = 0"]

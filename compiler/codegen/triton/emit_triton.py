@@ -272,9 +272,7 @@ class TritonEmitter:
         before, after = DTYPES[source.dtype].compute, DTYPES[e.dtype].compute
         if e.dtype in ("f16", "bf16") and before == "f32":
             return inner  # rounded once, when it is stored
-        text = _atom(inner)
-        if isinstance(source, Const) or (isinstance(source, IndexValue) and source.index.constant is not None):
-            text = f"tl.full([], {inner.text}, {TL_DTYPE[before]})"
+        text = _atom(_tensor(source, inner))
         if e.dtype == "bool":
             return Printed(f"{text if text != inner.text else _operand(inner)} != 0", Precedence.COMPARE)
         if before == "bool" and source.dtype == "bool" and DTYPES[e.dtype].kind == "f":
@@ -403,7 +401,7 @@ def _plus(name: str, index: str) -> str:
 
 def _tensor(e: Expr, printed: Printed) -> Printed:
     """A number as a tensor; all else is one."""
-    if not isinstance(e, Const):
+    if not isinstance(e, Const) and not (isinstance(e, IndexValue) and e.index.constant is not None):
         return printed
     return Printed(f"tl.full([], {printed.text}, {TL_DTYPE[DTYPES[e.dtype].compute]})")
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ....runtime.errors import CompileError
 from ...build.targets import Target
 from ...capture.graph import ModelGraph
-from ...ir.index import Index, Size, maximum
+from ...ir.index import ZERO, Index, Size, maximum, product
 from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Custom, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
 from ...lower.shapes import Sizes
 from ...schedule import Schedule
@@ -90,6 +90,8 @@ def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = 
     Raises:
         ValueError: the tile does not fit the node.
     """
+    if not isinstance(node, Routine) and product(v.extent for v in node.dims) == ZERO:
+        return ()
     match node:
         case Map():
             return (map_launch(node, name, device),)

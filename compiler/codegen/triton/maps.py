@@ -8,12 +8,12 @@ from typing import Protocol
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, substitute
-from ...ir.index import ONE, Atom, Index, Indirect, Var, product
+from ...ir.index import ONE, ZERO, Atom, Index, Indirect, Var, product
 from ...ir.nodes import Map, Node, Store
 from ...schedule.cost import number
 from ...schedule.row_form import flattened
 from ..collapse import collapse
-from .blocks import blocks, power_of_two, share, warps_for, whole
+from .blocks import MANY, blocks, power_of_two, share, warps_for, whole
 from .device import Device
 from .emit_triton import Place, TritonEmitter
 from .kernel import Launch, TritonKernel, grid
@@ -24,6 +24,7 @@ from .scope import TritonScope
 LEAST_AXIS = 16
 TILE = 64
 LOADED_AT_ONCE = 16  # bytes
+LOADS_OF_MANY = 4
 
 
 class View(Protocol):
@@ -85,12 +86,14 @@ def _flat(node: Map, name: str, device: Device) -> Launch:
     i = Var("i", total)
     each = LOADED_AT_ONCE // max(DTYPES[b.dtype].size for b in (*node.reads(), *node.writes()))
     most = total.constant if total.constant is not None else 1024
-    block = min(power_of_two(max(most, 1)), share(total, device, 128, 1024))
+    more = LOADS_OF_MANY if number(total) >= MANY else 1
+    block = min(power_of_two(max(most, 1)), share(total, device, 128, 1024 * more))
     emit = TritonEmitter(scope, {i: Place("i", ("i",))}, {} if whole(total, block) else {"i": "i_inside"})
-    emit_stores(emit, node.stores, flattened(node.dims, i))
+    emit_stores(emit, node.stores, flattened(node.dims, i) if total != ONE else dict.fromkeys(node.dims, ZERO))
     text = TritonEmitter(scope, {}).index(total)
     view = MapFlat("", _wide(scope), block, not whole(total, block), text, tuple(emit.lines), device.pdl)
-    return finish("map_flat.py.j2", view, scope, name, grid(blocks(total, block)), node, warps_for(block, each), device)
+    warps = warps_for(block, each * more)
+    return finish("map_flat.py.j2", view, scope, name, grid(blocks(total, block)), node, warps, device)
 
 
 def _tile(node: Map, name: str, device: Device, x: Var, along_y: tuple[Var, ...], block: tuple[int, int]) -> Launch:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...ir.expr import accumulators_first, substitute
-from ...ir.index import ONE, Atom, Index, Var, as_index, of, product
+from ...ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
 from ...ir.nodes import Node, Operand, Store
+from ...schedule.row_form import flattened
 from .emit_triton import Place, TritonEmitter, Value
 from .kernel import KernelParam, Launch, LaunchArgument, TritonKernel, WorkArg, ZerosArg
 from .module import render
@@ -64,7 +65,8 @@ class Axes:
         self.z = Var("z", product(v.extent for v in self.batch))
         self.m = Var("m", product(v.extent for v in self.rows))
         self.n = Var("n", n.extent)
-        self.values: dict[Atom, Index] = {**digits(self.z, self.batch), **digits(self.m, self.rows), n: of(self.n)}
+        batch = flattened(self.batch, self.z) if self.z.extent != ONE else dict.fromkeys(self.batch, ZERO)
+        self.values: dict[Atom, Index] = {**batch, **flattened(self.rows, self.m), n: of(self.n)}
         self.places = {self.z: Place("z"), self.m: Place("m", ("m",)), self.n: Place("n", ("n",))}
 
     def moved(self, stores: Sequence[Store]) -> list[Store]:
@@ -73,17 +75,6 @@ class Axes:
         return [
             Store(s.buffer, s.index.substitute(values), accumulators_first(substitute(s.value, values))) for s in stores
         ]
-
-
-def digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
-    """Each loop as a digit of one flat loop, the last one fastest."""
-    values: dict[Atom, Index] = {}
-    step = ONE
-    for i, v in reversed(list(enumerate(loops))):
-        quotient = of(flat) // step
-        values[v] = quotient % v.extent if i else quotient
-        step = step * v.extent
-    return values
 
 
 def finish_lines(

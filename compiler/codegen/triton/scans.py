@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Acc, Call, Expr, substitute
-from ...ir.index import ONE, Var, product
+from ...ir.index import ONE, ZERO, Var, product
 from ...ir.nodes import Carry, Scan
 from ...schedule.cost import number
 from ...schedule.row_form import flattened
@@ -151,6 +151,8 @@ def scan_rows_launch(node: Scan, how: Combination, name: str, device: Device) ->
     block_rows = share(rows, device, 1, max(TILE // block, 1))
     row, step = Var("row", rows), Var("step", steps)
     loops = {**flattened(node.dims, row), **flattened((node.step,), step)}
+    if rows == ONE:
+        loops |= dict.fromkeys(node.dims, ZERO)
     places = {row: Place("row", ("r",)), step: Place("step", ("c",))}
     masks = {} if whole(rows, block_rows) else {"r": "row_inside"}
     masks |= {} if whole(steps, block) else {"c": "step_inside"}
@@ -167,7 +169,8 @@ def scan_rows_launch(node: Scan, how: Combination, name: str, device: Device) ->
     own, carried, accs = ([f"{stem}{i}" for i in range(len(dtypes))] for stem in ("value", "carry", "acc"))
     given = f"({', '.join(own)})" if len(own) > 1 else own[0]
     scanned = f"{how.scan}({given}, 1)" if how.scan else f"tl.associative_scan({given}, 1, {how.function})"
-    inner = {c.acc.name: Value(text, ("r", "c")) for c, text in zip(node.carries, accs, strict=True)}
+    axes = ("c",) if rows == ONE else ("r", "c")
+    inner = {c.acc.name: Value(text, axes) for c, text in zip(node.carries, accs, strict=True)}
     end = TritonEmitter(scope, places, masks, inner, stem="u")
     emit_stores(end, node.stores, loops)
     view = ScanRows(

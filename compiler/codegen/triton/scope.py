@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, Size, Var
 from ...ir.nodes import Buffer, Node
+from ...ir.random import CALL
 from ..scope import size_name
 from .kernel import ALIGNMENT, SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg
 
@@ -56,7 +57,7 @@ class TritonScope:
 
     def params(self) -> tuple[KernelParam, ...]:
         rows = [KernelParam(name, f"*{SIGNATURE[b.dtype]}", ALIGNMENT) for b, name in self.buffers.items()]
-        rows += [KernelParam(name, "i64" if self.wide else "i32") for name in self.sizes.values()]
+        rows += [KernelParam(name, "i64" if self.wide or s == CALL else "i32") for s, name in self.sizes.items()]
         if self.scratch is not None:
             rows.append(KernelParam(WORK, f"*{self.scratch[0]}", ALIGNMENT))
         if self.checks:
