@@ -2,7 +2,7 @@
 
     python bench/gpu_check.py                                        # bert, llama, resnet50, vit at batch 1 and 32
     python bench/gpu_check.py --models all --batches 1 --peers graph
-    python bench/gpu_check.py --peers eager,graph,compile:reduce-overhead,compile:max-autotune --json figures.json
+    python bench/gpu_check.py --dynamic --models all --batches 4 --peers ""      # dynamic batch and sequence
 
 Needs torch with CUDA and transformers beside mycc; no network. Packages are built first, side by side, without the GPU.
 Then a process each measures a package or a peer; references and peers are made side by side, but while one is timed
@@ -34,6 +34,7 @@ CHANNELS_LAST = ("resnet50", "mobilenetv2")
 SEQUENCE = 128
 #: error of a package, as a multiple of eager's
 FACTOR = 1.2
+PEERS = "graph,compile:reduce-overhead,compile:max-autotune"
 WORKER_SECONDS = 560
 
 
@@ -68,9 +69,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batches", default="1,32")
     parser.add_argument("--sequence", type=int, default=SEQUENCE)
     parser.add_argument("--dtype", default="bf16")
-    parser.add_argument("--dynamic", action="store_true", help="packages with dynamic batch and sequence")
+    parser.add_argument(
+        "--dynamic",
+        nargs="?",
+        const="batch,sequence",
+        default="",
+        help="dynamic dimensions of packages, both by default",
+    )
     parser.add_argument("--mode", default="reduce-overhead", help="of mycc.compile")
-    parser.add_argument("--peers", default="graph", help="eager, graph, compile[:MODE], with commas between")
+    parser.add_argument("--peers", default=PEERS, help="eager, graph, compile[:MODE], with commas between")
     parser.add_argument("--set", action="append", default=[], help="an option of mycc.compile, as in schedule.fuse=no")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--jobs", type=int, default=4, help="processes at once")
@@ -96,7 +103,7 @@ def _run(peer: str, case: tuple[str, int], folder: Path, options: argparse.Names
     command = [sys.executable, str(HERE / "gpu_check.py"), "--worker", peer, "--case", f"{case[0]}:{case[1]}"]
     command += ["--sequence", str(options.sequence), "--dtype", options.dtype, "--mode", options.mode]
     command += ["--folder", str(folder), "--target", options.target]
-    command += ["--dynamic"] * options.dynamic + ["--profile"] * options.profile
+    command += [f"--dynamic={options.dynamic}"] * bool(options.dynamic) + ["--profile"] * options.profile
     command += [word for value in options.set for word in ("--set", value)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_SECONDS)
@@ -118,7 +125,8 @@ def _work(peer: str, options: argparse.Namespace) -> dict[str, Any]:
     name, _, batch = options.case.partition(":")
     model = ZOO[name]
     inputs = model.inputs(int(batch), options.sequence)
-    package = Path(options.folder) / f"{name}-{batch}-{options.sequence}-{options.dtype}.pkg"
+    form = f"-dynamic-{options.dynamic.replace(',', '-')}" if options.dynamic else ""
+    package = Path(options.folder) / f"{name}-{batch}-{options.sequence}-{options.dtype}{form}.pkg"
     if peer == "build":
         return _build(model, inputs, package, options)
     dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[options.dtype]
@@ -177,10 +185,18 @@ def _build(model: Any, inputs: tuple[Any, ...], package: Path, options: argparse
     if not package.exists():
         mycc.compile(
             model.build(), inputs, out=package, target=options.target, dtype=options.dtype, mode=options.mode,
-            dynamic_shapes=model.dynamic_shapes() if options.dynamic else None, options=options.set, verify=False,
+            dynamic_shapes=_dynamic(model, options.dynamic), options=options.set, verify=False,
             cache_dir=Path(options.folder) / "cache",
         )  # fmt: skip
     return {"seconds": time.perf_counter() - start, "megabytes": package.stat().st_size / 1e6}
+
+
+def _dynamic(model: Any, wanted: str) -> Any:
+    """The dynamic shapes of a model's inputs, those of `wanted` dimensions; None for none."""
+    kept = {{"batch": 0, "sequence": 1}[name] for name in wanted.split(",") if name}
+    if not kept:
+        return None
+    return tuple({d: size for d, size in dims.items() if d in kept} for dims in model.dynamic_shapes())
 
 
 def _callable(

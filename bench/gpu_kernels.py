@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -19,7 +20,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -155,6 +156,20 @@ def timed(functions: list[Callable[[], Any]], replays: int = 15) -> float:
         torch.cuda.synchronize()
         times.append(start.elapsed_time(end) * 1e3 / len(functions))
     return statistics.median(times)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """The GPU for this process, among those of bench/ that measure at the same time."""
+    with open(Path(tempfile.gettempdir()) / "gpu_check.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def compile_all(kernels: Iterable[Any], jobs: int) -> list[str]:
+    """Compiles kernels side by side, into Triton's cache on the disk; what went wrong."""
+    with ProcessPoolExecutor(jobs) as pool:
+        return [f for f in pool.map(_compile, kernels, chunksize=2) if f]
 
 
 # shapes --------------------------------------------------------------------------------------------------------------
@@ -381,6 +396,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("sections", nargs="*")
+    parser.add_argument("--only", default="", help="labels that begin so, with commas between")
     parser.add_argument("--seconds", type=float, default=400, help="stop after this long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     args = parser.parse_args()
@@ -388,31 +404,36 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     every = sections()
     chosen = [s for name in (args.sections or every) for s in every[name]]
+    chosen = [s for s in chosen if not args.only or s.label.startswith(tuple(args.only.split(",")))]
     kernels: dict[Any, None] = {}
     for shape, tile in ((s, t) for s in chosen for t in s.tiles):
         with contextlib.suppress(ValueError):
             kernels |= dict.fromkeys(x.kernel for x in launches_of(shape.probe.node, shape.device(), "kernel", tile))
     print(f"{len(chosen)} shapes, {len(kernels)} kernels", flush=True)
-    with ProcessPoolExecutor(args.jobs) as pool:
-        failures = [f for f in pool.map(_compile, kernels, chunksize=4) if f]
+    failures = compile_all(kernels, args.jobs)
     print(f"compiled in {time.time() - start:.0f} s; {len(failures)} failed: {failures[:2]}", flush=True)
     print(torch.cuda.get_device_name(), torch.__version__, flush=True)
     import triton
 
     triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+    with alone():
+        _measure_all(chosen, args.out, start + args.seconds)
+    print(f"{time.time() - start:.0f} s", flush=True)
+
+
+def _measure_all(shapes: Iterable[Shape], out: Path, deadline: float) -> None:
     results, database = [], []
-    args.out.mkdir(parents=True, exist_ok=True)
-    for shape in chosen:
-        if time.time() - start > args.seconds:
+    out.mkdir(parents=True, exist_ok=True)
+    for shape in shapes:
+        if time.time() > deadline:
             print("out of time", flush=True)
             break
-        rows = measure(shape, start + args.seconds)
+        rows = measure(shape, deadline)
         results.append({"kind": shape.kind, "label": shape.label, **shape.key, "rows": rows})
         row = report(shape, rows)
         database += [row] if row else []
-        (args.out / "results.json").write_text(json.dumps(results))
-        (args.out / f"tiles_sm{CAPABILITY}.json").write_text(database_text(database))
-    print(f"{time.time() - start:.0f} s", flush=True)
+        (out / "results.json").write_text(json.dumps(results))
+        (out / f"tiles_sm{CAPABILITY}.json").write_text(database_text(database))
 
 
 def database_text(rows: list[dict[str, Any]]) -> str:

@@ -116,6 +116,13 @@ class Gpu:
         self.call("cuMemcpyHtoDAsync_v2", c_uint64(address), data, c_size_t(len(data)), self.stream)
         self.synchronize()
 
+    def read(self, address: int, size: int) -> bytearray:
+        data = bytearray(size)
+        place = (c_char * size).from_buffer(data)
+        self.call("cuMemcpyDtoHAsync_v2", place, c_uint64(address), c_size_t(size), self.stream)
+        self.synchronize()
+        return data
+
     def load(self, symbol: str, image: bytes, threads: int, shared: int, dependent: bool) -> Kernel:
         """A kernel from its image."""
         module, function = c_void_p(), c_void_p()

@@ -19,7 +19,7 @@ from ..codegen.triton.kernel import (
     WorkArg,
     ZerosArg,
 )
-from ..ir.dtypes import DTYPES
+from ..ir.dtypes import DTYPES, to_torch
 from ..ir.nodes import Buffer
 from ..package.weights import layout
 from ..schedule import Schedule
@@ -32,6 +32,8 @@ __all__ = ["EntryMemory", "upload_weights"]
 
 #: bytes of scratch that candidates may share, and of counters; a launch that asks for more is not tried
 WORK, ZEROS = 256 << 20, 1 << 20
+#: elements of an output that are compared
+COMPARED = 1 << 20
 _FORMATS = {"i1": "?", "i8": "b", "u8": "B", "i16": "h", "i32": "i", "u32": "I", "i64": "q", "fp32": "f", "fp64": "d"}
 
 
@@ -50,6 +52,7 @@ class EntryMemory:
 
     sizes: Mapping[str, int]
     places: Mapping[Buffer, int]
+    outputs: tuple[Buffer, ...]
     weights: Mapping[Buffer, int]
     work: int
     zeros: int
@@ -75,7 +78,20 @@ class EntryMemory:
         start = gpu.allocate(arena)
         places |= {t.buffer: start + offset for t, offset in zip(memory.lifetimes, offsets, strict=True)}
         consts = {buffer: base + offset for buffer, offset in weights.offsets.items()}
-        return cls(sizes, places, consts, gpu.allocate(WORK), gpu.allocate(ZEROS), gpu.allocate(16))
+        return cls(
+            sizes, places, tuple(program.outputs), consts, gpu.allocate(WORK), gpu.allocate(ZEROS), gpu.allocate(16)
+        )
+
+    def results(self, gpu: Gpu) -> list[torch.Tensor]:
+        """The first elements of each floating-point output."""
+        found = []
+        for buffer in self.outputs:
+            dtype = to_torch(buffer.dtype)
+            count = min(buffer.size.evaluate(self.sizes), COMPARED)
+            if dtype.is_floating_point and count:
+                raw = gpu.read(self.places[buffer], count * DTYPES[buffer.dtype].size)
+                found.append(torch.frombuffer(raw, dtype=dtype).double())
+        return found
 
     def fits(self, launch: Launch) -> bool:
         """Whether there is scratch memory enough for it."""

@@ -38,6 +38,9 @@ __all__ = ["search_gpu"]
 LEAST_PART, LEAST_GAIN = 0.001, 0.3
 #: measurements of a candidate, in turns with the best so far, and how long each takes
 TURNS, TURN_US = 5, 4000.0
+#: how far results may be from the cost model's, relative in the norm: they are rounded elsewhere, and a kernel that is
+#: wrong is far off
+AGREEMENT = 0.1
 
 
 @dataclass
@@ -70,7 +73,7 @@ def search_gpu(
     try:
         base = upload_weights(gpu, weights)
         memory = [EntryMemory.of(gpu, g, s, weights, base) for g, s in zip(graphs, schedules, strict=True)]
-        bench = _Bench(gpu, memory, pool, images)
+        bench = _Bench(gpu, memory, pool, images, device.shared)
         plain = bench.best
         for key, row in keys.items():
             row.trials.append(Trial(COST_MODEL, round(bench.best, 2)))
@@ -145,8 +148,15 @@ class _Bench:
     """The graphs of a model, and the tiles that are best so far."""
 
     def __init__(
-        self, gpu: Gpu, memory: Sequence[EntryMemory], launches: _Launches, images: Mapping[str, KernelImage]
+        self,
+        gpu: Gpu,
+        memory: Sequence[EntryMemory],
+        launches: _Launches,
+        images: Mapping[str, KernelImage],
+        shared: int,
     ) -> None:
+        """shared: bytes of shared memory that a kernel may have."""
+        self._shared = shared
         self._gpu, self._memory, self._launches, self._images = gpu, memory, launches, images
         self._sources = launches.kernels()
         self._kernels: dict[str, Kernel] = {}
@@ -156,6 +166,7 @@ class _Bench:
         self._graphs = self._build(self._chosen)
         self._runs = 20
         self.best = self._time(self._graphs)
+        self._wanted = [memory.results(gpu) for memory in self._memory]
         self._runs = max(3, min(200, round(TURN_US / self.best)))
         self.best = min(self._time(self._graphs) for _ in range(TURNS))
 
@@ -163,11 +174,12 @@ class _Bench:
         """Microseconds of a run with a candidate; None when it cannot run."""
         own = self._launches.tried.get((key, tile), {})
         launches = [launch for group in own.values() for launch in group]
-        runs = all(x.kernel.symbol in self._images and all(m.fits(x) for m in self._memory) for x in launches)
-        if not launches or not runs:
+        if not launches or not all(self._runs_here(launch) for launch in launches):
             return None
         graphs = self._build({**self._chosen, key: tile})
         self._time(graphs)
+        if not self._agrees():
+            return None
         pairs = [(self._time(self._graphs), self._time(graphs)) for _ in range(TURNS)]
         for graph in graphs:
             graph.close()
@@ -175,6 +187,20 @@ class _Bench:
         if gain > max(LEAST_GAIN, LEAST_PART * self.best, self._won.get(key, (0.0, tile))[0]):
             self._won[key] = gain, tile
         return self.best - gain
+
+    def _agrees(self) -> bool:
+        """Whether the last run gave what the cost model's kernels give, but for rounding."""
+        for memory, wanted in zip(self._memory, self._wanted, strict=True):
+            for found, want in zip(memory.results(self._gpu), wanted, strict=True):
+                if want.isfinite().all() and not (found - want).norm() <= AGREEMENT * want.norm():
+                    return False
+        return True
+
+    def _runs_here(self, launch: Launch) -> bool:
+        """Whether it compiled, and there is memory enough for it."""
+        image = self._images.get(launch.kernel.symbol)
+        fits = image is not None and image.facts["shared"] <= self._shared
+        return fits and all(memory.fits(launch) for memory in self._memory)
 
     def settle(self, key: str) -> Choice:
         """Keeps the best candidate of a key, measured once more, for all that follow."""

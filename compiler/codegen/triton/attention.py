@@ -171,10 +171,6 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
 
 def attention_misfit(node: Attention, tile: AttentionTile) -> str:
     """Why a tile cannot cut a node; empty when it can."""
-    if tile.specialize and (not tile.descriptors or tile.split > 1 or tile.m < 128 or tile.warps != 4):
-        return "specialized warps share 128 rows that come through descriptors"
-    if tile.specialize and (node.causal or node.score is not None or not divides(tile.n, node.keys)):
-        return "specialized warps take whole blocks of keys, all of which count"
     if not tile.descriptors:
         return ""
     if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.keys)):

@@ -46,7 +46,7 @@ def _gemm_candidates(node: Gemm, device: Device) -> tuple[GemmTile, ...]:
     if shape.m >= MANY_ROWS and dtype != "f32" and shape.k <= SHALLOW:
         tiles = list(shallow_tiles(shape))
     if node.also:
-        tiles = [_of_pair(tile, node) for tile in tiles if tile.split == tile.tail == 1]
+        tiles = [_of_pair(tile, node) for tile in tiles if tile.split == 1]
     heavy = is_heavy(node)
     fitting = (
         t for t in tiles if not misfit(node, t) and not (heavy and not t.halves and t.m * t.n > HEAVY and t.warps == 8)
@@ -113,19 +113,19 @@ def large_tiles(dtype: str = "bf16") -> Iterator[GemmTile]:
         return
     yield GemmTile(128, 256, 64, 8, 3)
     yield GemmTile(128, 128, 64, 8, 3)
-    plain, flat, half, two = {}, {"flatten": True}, {"halves": True}, {"together": 2}
-    special, tail = {"specialize": True}, {"tail": 2}
+    plain, flat, half, two, special = {}, {"flatten": True}, {"halves": True}, {"together": 2}, {"specialize": True}
     for bm, bn, warps, stages, hints in (
-        *((128, 256, 8, 3, h) for h in (flat, half, flat | half, tail)),
-        *((128, 192, 8, 4, h) for h in (plain, flat, tail)),
+        *((128, 256, 8, 3, h) for h in (flat, half, flat | half)),
+        *((128, 192, 8, 4, h) for h in (plain, flat)),
         (128, 160, 8, 4, plain),
-        *((128, 128, 8, 4, h) for h in (plain, flat, tail, {"tail": 3})),
+        *((128, 128, 8, 4, h) for h in (plain, flat)),
         *((128, 128, 8, 3, two | h) for h in (plain, half)),
         *((128, 128, 4, 3, two | h) for h in (plain, half)),
         (128, 64, 4, 4, {"together": 3}),
-        *((256, 128, 8, 3, h) for h in (plain, tail)),
+        (256, 128, 8, 3, plain),
+        *((m, n, 8, 3, plain) for m, n in ((256, 160), (256, 192), (128, 320), (128, 384))),
         *((m, n, 4, 3, special) for m, n in ((128, 256), (256, 128))),
-        *((128, n, 4, 4, special) for n in (192, 128)),
+        (128, 128, 4, 4, special),
     ):
         yield GemmTile(bm, bn, 64, warps, stages, descriptors=True, **hints)
 
@@ -188,6 +188,3 @@ def attention_tiles(queries: int, keys: int, head: int, split: bool) -> Iterator
         yield AttentionTile(bm, bn, warps, stages)
         if queries > 256:
             yield AttentionTile(bm, bn, warps, stages, descriptors=True)
-    if queries > 256:
-        for bn, stages in ((64, 2), (64, 3), (128, 2), (128, 3)):
-            yield AttentionTile(128, bn, 4, stages, descriptors=True, specialize=True)

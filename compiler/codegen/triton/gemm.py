@@ -72,8 +72,7 @@ class GemmView:
     finish: tuple[str, ...]
     pdl: bool
     prefetch: bool
-    split: int  # programs that share a tile
-    run: int  # elements of k for each of them
+    split: int
     begin: str  # of the run of k
     end: str
     wide: str
@@ -91,17 +90,13 @@ def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch
     scope = TritonScope.of(node)
     axes = Axes(node, 1)
     tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n) * axes.z.extent
-    programs = minimum(tiles * tile.split * tile.tail, device.sms * tile.together)
     shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
-    if tile.tail > 1:  # fewer tiles than programs are left for the last round
-        shared = shared_tiles(minimum(tiles, programs), tile.m * tile.n, tile.tail)
     view = _view(node, device, tile, scope, axes, shared)
     template = "gemm_persistent.py.j2" if tile.descriptors else "gemm_vector.py.j2" if tile.vector else "gemm.py.j2"
     grid = (tiles, as_index(tile.split), ONE)
     if tile.descriptors:
-        grid = (programs, ONE, ONE)
+        grid = (minimum(tiles * tile.split, device.sms * tile.together), ONE, ONE)
     suffix = f"{tile.m}x{tile.n}x{tile.k}" + (f"_s{tile.split}" if tile.split > 1 else "")
-    suffix += f"_t{tile.tail}" if tile.tail > 1 else ""
     return launch(f"{name}_{suffix}", template, view, scope, node, grid, (tile.warps, tile.stages), device.pdl, shared)
 
 
@@ -114,12 +109,11 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
     if tile.vector and node.dims[-2].extent != ONE:
         return "the form for vectors has one row"
     if not tile.descriptors:
-        return "only programs that walk over tiles share the last of them" if tile.tail > 1 or tile.specialize else ""
-    if tile.tail > 1 and (node.k.constant is None or tile.split > 1 or tile.halves or node.also or len(node.dims) > 2):
-        return "the last tiles of one unsplit product of a fixed k are shared"
-    whole = tile.split == tile.tail == 1 and not tile.flatten and not tile.halves
-    if tile.specialize and not (whole and tile.m >= 128 and tile.warps == 4):
+        return "only programs that walk over tiles have specialized warps" if tile.specialize else ""
+    if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or tile.m < 128 or tile.warps != 4):
         return "specialized warps share 128 rows of a tile that one program computes"
+    if tile.specialize and (len(tile.parts) > 1 or node.also):
+        return "specialized warps have one accumulator"
     if len(node.dims) > 2 and not _slices(node, tile):
         return "descriptors are for one product, or for parts of k"
     if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.k)):
@@ -157,7 +151,7 @@ def _view(
     m, n, k = axes.m.extent, axes.n.extent, node.k
     b_k, b_n = unit_strides(node)
     whole_k = divides(tile.k * tile.split, k)
-    run = -(-k.constant // (tile.k * tile.split * tile.tail)) * tile.k if k.constant is not None else 0
+    run = -(-k.constant // (tile.k * tile.split)) * tile.k if k.constant is not None else 0
     batched = axes.z.extent != ONE
     slices = tile.descriptors and batched
     a_base = pointer(scope, axes, node.a, () if slices else node.a.strides)
@@ -208,8 +202,7 @@ def _view(
         finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
         pdl=device.pdl,
         prefetch=device.pdl and node.b.buffer.kind == "const" and b_k == ONE and early(m_tiles, n_tiles, device),
-        split=max(tile.split, tile.tail),
-        run=run,
+        split=tile.split,
         begin=" + ".join(terms),
         end=end,
         wide=".to(tl.int64)" if scope.wide else "",

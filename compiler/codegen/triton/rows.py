@@ -11,7 +11,7 @@ from ...ir.index import ONE, Index, Indirect, Var
 from ...ir.nodes import Buffer, Fold, Nest, Reduce, Store
 from ...schedule.cost import number
 from ...schedule.row_form import RowForm, RowStage, row_form
-from .blocks import blocks, power_of_two, share, warps_for, whole
+from .blocks import MANY, blocks, power_of_two, share, warps_for, whole
 from .device import Device
 from .emit_triton import Axes, Place, TritonEmitter, Value
 from .folds import FoldForm, fold_form, is_truth
@@ -22,6 +22,8 @@ from .scope import TritonScope
 #: elements of a tile of several rows, and of a piece of a row that is walked through
 TILE = 2048
 PIECE = 4096
+#: of MANY elements: those of a tile, and of a thread, whose loads hide the time of the reductions
+TILE_OF_MANY, EACH_OF_MANY = 4096, 32
 #: steps that a lane takes by itself, and programs of 256 lanes that are enough for that
 FEW_STEPS = 64
 ENOUGH_LANES = 256
@@ -89,7 +91,7 @@ def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
         return _Printer(TritonScope.of(node), form, lanes).walked(node, name, device, piece=1)
     rows = min(_rows_at_once(extent, longest, across, device), power_of_two(extent.constant or TILE))
     printer = _Printer(TritonScope.of(node), form, rows)
-    if form.whole and rows * longest <= max(TILE, longest):
+    if form.whole and rows * longest <= max(TILE_OF_MANY if _many(extent, longest) else TILE, longest):
         return printer.whole(node, name, device)
     piece = PIECE if rows == 1 else max(TILE // rows, 1)
     return printer.walked(node, name, device, piece)
@@ -109,9 +111,13 @@ def _along_rows(stage: RowStage) -> bool:
 def _rows_at_once(rows: Index, longest: int, across: bool, device: Device) -> int:
     if across:
         return NEIGHBOURS
-    if longest >= 1024:
-        return 1
-    return share(rows, device, 1, max(TILE // longest, 1))
+    if _many(rows, longest):
+        return share(rows, device, 1, max(TILE_OF_MANY // longest, 1))
+    return 1 if longest >= 1024 else share(rows, device, 1, max(TILE // longest, 1))
+
+
+def _many(rows: Index, longest: int) -> bool:
+    return number(rows) * longest >= MANY
 
 
 def _block(column: Var) -> int:
@@ -179,7 +185,7 @@ class _Printer:
         """Stores what is not local; the value stays at hand."""
         local = s.buffer in self.form.locals
         if local or self.read_later(s.buffer):
-            value = emit.kept(s.value, f"v{self.kept}")
+            value = emit.kept(s.value, f"kept{self.kept}")
             self.kept += 1
             self.known[(s.buffer, s.index)] = value
             if not local:
@@ -212,7 +218,7 @@ class _Printer:
             tuple(emit.lines[:early]), tuple(emit.lines[early:]), device.pdl,
         )  # fmt: skip
         longest = max(blocks_.values(), default=1)
-        warps = warps_for(self.rows * longest)
+        warps = warps_for(self.rows * longest, EACH_OF_MANY if _many(self.count, longest) else 8)
         return finish("rows.py.j2", view, self.scope, name, self.grid(), node, warps, device)
 
     def load_weights(self, emit: TritonEmitter) -> int:

@@ -19,11 +19,24 @@ def launches_of(
     Raises:
         ValueError: the tile does not fit the node.
     """
+    chosen = tile or chosen_tile(node, device)
     if isinstance(node, Attention):
-        chosen = tile if isinstance(tile, AttentionTile) else attention_tile(node, device)
+        assert isinstance(chosen, AttentionTile)
         return (attention_launch(name, node, device, chosen),)
+    assert isinstance(chosen, GemmTile)
     product = as_gemm(node) if isinstance(node, Conv) else node
     if product is not None:
-        return (gemm_launch(name, product, device, tile if isinstance(tile, GemmTile) else gemm_tile(product, device)),)
+        return (gemm_launch(name, product, device, chosen),)
     assert isinstance(node, Conv)
-    return (conv_launch(name, node, device, tile if isinstance(tile, GemmTile) else conv_tile(node, device)),)
+    return (conv_launch(name, node, device, chosen),)
+
+
+def chosen_tile(node: Gemm | Conv | Attention, device: Device) -> Tile:
+    """The tile of tiles.py for a node."""
+    if isinstance(node, Attention):
+        return attention_tile(node, device)
+    product = as_gemm(node) if isinstance(node, Conv) else node
+    if product is not None:
+        return gemm_tile(product, device)
+    assert isinstance(node, Conv)
+    return conv_tile(node, device)

@@ -25,9 +25,8 @@ class GemmTile:
 
     split: programs that share a tile, each a run of k. group: rows of tiles that run together. descriptors: operands
     come through tensor descriptors, and `together` programs of each multiprocessor walk over tiles; flatten: a hint
-    for that walk. specialize: some warps of the walk load, the others multiply, each half of the rows. tail: programs
-    that share each tile of the last round, which would leave the others idle. halves: the tile is finished in two
-    halves. vector: one row of a, multiplied without tensor cores.
+    for that walk. specialize: some warps of the walk load, the others multiply, each half of the rows. halves: the tile
+    is finished in two halves. vector: one row of a, multiplied without tensor cores.
     """
 
     m: int
@@ -41,7 +40,6 @@ class GemmTile:
     together: int = 1
     flatten: bool = False
     specialize: bool = False
-    tail: int = 1
     halves: bool = False
     vector: bool = False
 
@@ -52,7 +50,6 @@ class GemmTile:
 
     def __str__(self) -> str:
         split = f" split {self.split}" if self.split > 1 else ""
-        split += f" tail {self.tail}" if self.tail > 1 else ""
         kind = " descriptors" if self.descriptors else " vector" if self.vector else ""
         return f"{self.m}x{self.n}x{self.k}{split}{kind}{' specialize' if self.specialize else ''}"
 
@@ -61,8 +58,7 @@ class GemmTile:
 class AttentionTile:
     """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys.
 
-    descriptors: queries, keys and values come through tensor descriptors. specialize: some warps load, the others work,
-    each on half of the rows.
+    descriptors: queries, keys and values come through tensor descriptors.
     """
 
     m: int
@@ -71,12 +67,10 @@ class AttentionTile:
     stages: int = 2
     split: int = 1
     descriptors: bool = False
-    specialize: bool = False
 
     def __str__(self) -> str:
         split = f" split {self.split}" if self.split > 1 else ""
-        kind = " descriptors" if self.descriptors else ""
-        return f"{self.m}x{self.n}{split}{kind}{' specialize' if self.specialize else ''}"
+        return f"{self.m}x{self.n}{split}" + (" descriptors" if self.descriptors else "")
 
 
 Tile: TypeAlias = GemmTile | AttentionTile
@@ -158,6 +152,8 @@ FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf g
 HEAVY = 128 * 192
 #: tiles for programs that walk: microseconds for each tile, and for each step of k; measured on sm_90
 WALKS = {
+    GemmTile(128, 384, 64, 8, 3, descriptors=True): (1.5, 1.0),
+    GemmTile(128, 320, 64, 8, 3, descriptors=True): (1.5, 0.92),
     GemmTile(128, 256, 64, 8, 3, descriptors=True, halves=True): (1.5, 0.68),
     GemmTile(128, 192, 64, 8, 4, descriptors=True): (1.5, 0.54),
     GemmTile(128, 128, 64, 8, 4, descriptors=True, flatten=True): (1.2, 0.37),
@@ -176,7 +172,7 @@ def gemm_tile(node: Gemm, device: Device) -> GemmTile:
     shape, dtype, heavy = gemm_shape(node), node.b.buffer.dtype, is_heavy(node)
     if node.also:
         return _pair_tile(node, shape, dtype, device)
-    known = _measured_tile(node, shape, device)
+    known = _measured_tile(node, shape, device, heavy)
     if known is not None and heavy and known.m * known.n > HEAVY:
         known = replace(known, halves=True) if known.descriptors and len(known.parts) == 1 else None
     if known is not None:
@@ -200,24 +196,32 @@ def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
         rounds = -(-(-(-shape.m // tile.m) * -(-shape.n // tile.n)) // device.sms)
         return rounds * (start + step * -(-shape.k // tile.k))
 
-    fitting = [tile for tile in WALKS if not misfit(node, tile)]
+    heavy = is_heavy(node)
+    fitting = [t for t in WALKS if not misfit(node, t) and not (heavy and not t.halves and t.m * t.n > HEAVY)]
     return min(fitting, key=time, default=None)
 
 
-def _measured_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
+def _measured_tile(node: Gemm, shape: Shape, device: Device, heavy: bool = False) -> GemmTile | None:
     from .gemm import misfit
     from .measured import measured_gemm
 
     if len(shapes(node)) > 1:
         return None  # measured at one size
-    known = measured_gemm(shape, node.b.buffer.dtype, device)
+    known = measured_gemm(shape, node.b.buffer.dtype, device, heavy=heavy)
     return None if known is None or misfit(replace(node, also=()), known) else known
 
 
 def _pair_tile(node: Gemm, shape: Shape, dtype: str, device: Device) -> GemmTile:
     """Several products in one tile: that of one product with all their columns, which they share."""
+    from .gemm import misfit
+    from .measured import measured_gemm
+
+    if len(shapes(node)) == 1:
+        known = measured_gemm(shape, dtype, device, 1 + len(node.also), True)
+        if known is not None and not misfit(node, known):
+            return known
     known = _measured_tile(node, shape, device)
-    if known is None or known.split > 1 or known.vector:
+    if known is None or known.split > 1 or known.vector or len(known.parts) > 1:
         known = fastest(shapes(node), dtype, device, splits=(1,))
     width = known.parts[0] // (1 << len(node.also).bit_length())
     return replace(known, n=max(16, width), flatten=False, halves=False)
