@@ -19,7 +19,7 @@ _LIBRARY = torch.library.Library("mycc", "FRAGMENT")
 def own_operator(
     schema: str, fake: Callable[..., Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Defines mycc::name from its schema; the decorated function computes it, and its fake values unless `fake` does."""
+    """Defines mycc::name from its schema; the decorated function computes it, and fake values unless `fake` does."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         _LIBRARY.define(schema)

@@ -67,6 +67,11 @@ def _conv_norm(m: Any, x: torch.Tensor) -> Any:
     return F.relu(y) + F.batch_norm(x, m.in_mean, m.in_var)[:, :, 1:-1, 1:-1]
 
 
+def _rotary(m: Any, x: torch.Tensor) -> Any:
+    z = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * m.turn
+    return torch.view_as_real(z).flatten(-2), torch.fft.rfft(x).abs()
+
+
 def _conv_tensors() -> dict[str, torch.Tensor]:
     var = {"var": rand(3).abs() + 0.5, "in_var": rand(3).abs() + 1.0}
     rest = {name: rand(3) + 0.1 * i for i, name in enumerate(("b", "mean", "gain", "shift", "in_mean"))}
@@ -95,6 +100,7 @@ CASES: dict[str, tuple[Any, ...]] = {
         {"words": rand(10, 4), "table": rand(64, 4), "kinds": rand(2, 4)},
     ),
     "decompose": (lambda m, x: F.glu(x, -1), (rand(2, 6),), ({0: B},), {}),
+    "complex-parts": (_rotary, (rand(2, 3, 4),), ({0: B},), {"turn": torch.polar(torch.ones(3, 2), rand(3, 2))}),
     "fold-batch-norm": (_conv_norm, (rand(2, 3, 5, 5),), ({0: B},), _conv_tensors()),
     "fold-constants": (lambda m, x: x * torch.cos(m.f * 2.0) * m.s, (rand(2, 4),), ({0: B},),
                        {"f": rand(4), "s": torch.tensor(0.125)}),

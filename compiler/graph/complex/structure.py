@@ -46,9 +46,13 @@ def each(call: Call, *args: Any, **kwargs: Any) -> Any:
 
 
 def _is_data(name: str, value: Any) -> bool:
+    """Whether an argument holds elements: by its name, or because complex ones are in it."""
+    if isinstance(value, Complex):
+        return True
     if isinstance(value, (tuple, list)):
-        return any(isinstance(v, (Complex, Tensor)) for v in value)
-    return name in _DATA or isinstance(value, Complex)
+        found = [isinstance(v, Complex) for v in value]
+        return any(found) or (name in _DATA and any(isinstance(v, Tensor) for v in value))
+    return name in _DATA
 
 
 def _part(value: Any, part: int, dtype: torch.dtype) -> Any:
