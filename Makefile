@@ -3,6 +3,7 @@
 # make test      lint, types and the tests that take seconds
 # make test-all  every test that this machine can run
 # make conformance  torch's own list of operators, all of it, and docs/operators.md (an hour or so)
+# make nightly   thousands of random programs, and the architectures of transformers for docs/sweep.md (hours)
 # make lint | types | format | clean | distclean
 #
 # Every target sets up what it needs. PYTHON (3.11 or later) makes the environment, VENV is where it lies.
@@ -27,7 +28,7 @@ PACKAGE := compiler runtime templates cli.py console.py __init__.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all conformance lint types format clean distclean
+.PHONY: help venv demo test test-all conformance nightly lint types format clean distclean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -46,6 +47,10 @@ test-all: $(VENV)/.installed-all lint types
 conformance: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.conformance.run
 	$(BIN)/python -m tests.conformance.page
+
+nightly: $(VENV)/.installed-all
+	$(BIN)/python -m tests.property.explore --programs 2000
+	$(BIN)/python bench/sweep.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -28,7 +28,7 @@ from .computed import KEPT, checks_of, computed_sizes, keep_definers, scalar_ten
 from .control import MUTABLE, with_symbols
 from .failures import quiet_export
 from .functional import FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, Tensor
-from .graph import ModelGraph, TensorSpec
+from .graph import DTYPE_NAMES, ModelGraph, TensorSpec
 from .leaves import Dims
 from .smallest import check_smallest
 from .source_lines import ROOT, place_of
@@ -246,6 +246,9 @@ class _Importer:
         result = []
         for node, name in zip(nodes, names, strict=True):
             value = node.meta["val"]
+            if value.dtype not in DTYPE_NAMES:
+                wanted = str(value.dtype).removeprefix("torch.")
+                raise CompileError(f"{name} is a tensor of {wanted}, which a package cannot hold")
             result.append(TensorSpec(name, value.dtype, tuple(size_of(size) for size in value.shape)))
         return tuple(result)
 

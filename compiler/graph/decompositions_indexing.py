@@ -153,6 +153,8 @@ def _edges(first: Tensor, last: Tensor, bins: int) -> Tensor:
 
 @definition("aten.histc")
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise NoDecomposition("torch finds the bins of halves in steps that are rounded to halves")
     return _counted(x, _edges(*_range(x, min, max, 1.0), bins), None)
 
 
@@ -178,13 +180,14 @@ def _density(counts: Tensor, edges: Tensor, density: bool) -> Tensor:
 
 @definition("aten.linspace")
 def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
-    """From both ends to the middle, so that the ends are exact."""
+    """From both ends to the middle, so that the ends are exact; ends of whole numbers are whole."""
     dtype = dtype or torch.get_default_dtype()
     wide = dtype if dtype.is_floating_point else torch.float64
     if steps <= 1:
         first = start.to(dtype) if isinstance(start, Tensor) else torch.full([], start, dtype=dtype)
         return first.reshape([1])[:steps] if steps else torch.zeros([0], dtype=dtype)
-    first, last = (v.to(wide) if isinstance(v, Tensor) else torch.full([], v, dtype=wide) for v in (start, end))
+    ends = (v.to(dtype) if isinstance(v, Tensor) else torch.full([], v, dtype=dtype) for v in (start, end))
+    first, last = (v.to(wide) for v in ends)
     step = (last - first) / (steps - 1)
     index = torch.arange(steps).to(wide)
     return torch.where(index < steps // 2, first + step * index, last - step * (steps - 1 - index)).to(dtype)

@@ -189,6 +189,8 @@ def upsample_bilinear2d_aa(
     height, width = x.shape[-2:]
     if not all(isinstance(n, int) for n in (height, width, *output_size)):
         raise NoDecomposition("dynamic sizes")
+    if not x.is_floating_point():
+        raise NoDecomposition("torch has a fixed-point form of its own for bytes")
     rows = _antialiased(height, output_size[0], align_corners, scales_h).to(x.dtype)
     columns = _antialiased(width, output_size[1], align_corners, scales_w).to(x.dtype)
     return torch.matmul(rows, torch.matmul(x, columns.mT))

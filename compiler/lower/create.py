@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, IndexValue, cast
 from ..ir.index import Index
 from .builder import call, compare, number, size_value, where
@@ -68,6 +69,8 @@ def arange_step(ctx: Context, start: Any, end: Any, step: Any = 1, **_: Any) -> 
 
 def _range(ctx: Context, start: Any, step: Any) -> Tensor:
     dtype = ctx.result_dtype()
+    if DTYPES[dtype].kind == "i":  # torch counts in whole numbers then
+        start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
     if isinstance(start, float) or isinstance(step, float):
 
         def scaled(i: Any) -> Expr:
