@@ -82,7 +82,13 @@ def ones(call: Call, *args: Any, **kwargs: Any) -> Any:
     return Complex(made, torch.zeros_like(made)) if is_complex(call.val) else made
 
 
-@rule("randn randn_like normal_functional")
+@rule("normal_functional")
+def normal(call: Call, x: Complex, mean: float = 0.0, std: float = 1.0, **kwargs: Any) -> Complex:
+    """The mean in either part, and half of the variance."""
+    return Complex(*(call.target(part, mean, std * 0.5**0.5, **kwargs) for part in x))
+
+
+@rule("randn randn_like")
 def randn(call: Call, *args: Any, **kwargs: Any) -> Any:
     """Half of the variance in either part."""
     made = each(call, *args, **kwargs)
