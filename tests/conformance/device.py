@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 from mycc.compiler.capture.export import capture_request
+from mycc.compiler.codegen.triton.kernel import SizeArg
+from mycc.compiler.ir.random import CALL
 from mycc.runtime.errors import RunError
 
 from ..helpers.device_programs import DeviceProgram, program_of, run_interpreted
 from ..helpers.triton_interpreter import IndexOutOfRange, TritonInterpreter
 from .compile import SECONDS, Call, Crash, first_line, request, stage, time_limit
 
-RUN_SECONDS = 60  # for the launches of one call
+RUN_SECONDS = 240  # for the launches of one call
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,12 @@ class Launches:
     name: str
     call: Call
     program: DeviceProgram
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws random numbers, which are not the CPU's."""
+        args = [arg for launch in self.program.code.entries[0].launches for arg in launch.args]
+        return any(isinstance(arg, SizeArg) and CALL in arg.value.atoms() for arg in args)
 
 
 def prepare(name: str, call: Call) -> Launches:
@@ -52,10 +60,12 @@ class Runner:
             if not self._interpreter.alive:
                 self.close()
             raise Crash(f"run: {first_line(str(error))}") from error
-        if len(results) != sum(isinstance(w, torch.Tensor) for want in wants for w in want):
+        every = len(results) == sum(len(want) for want in wants)  # numbers come as tensors too
+        given = [[w if not every and not isinstance(w, torch.Tensor) else None for w in want] for want in wants]
+        if len(results) != sum(g is None for values in given for g in values):
             raise Crash(f"{len(results)} results")
         left = iter(results)
-        return [[next(left) if isinstance(w, torch.Tensor) else w for w in want] for want in wants]
+        return [[next(left) if g is None else g for g in values] for values in given]
 
     def close(self) -> None:
         if self._interpreter is not None:

@@ -22,7 +22,7 @@ from typing import Any
 from mycc.runtime.errors import CompileError, RunError
 
 from . import device
-from .catalog import DTYPES, Call, Entry, Together, calls, disagreement, eager, entries
+from .catalog import DROPPING, DTYPES, Call, Entry, RandomEntry, Together, calls, disagreement, eager, entries
 from .compile import Crash, Prepared, build_all, prepare, reason, run
 
 Say = Callable[[dict[str, Any]], None]
@@ -96,7 +96,10 @@ class Group:
 def _groups(tally: Tally, samples: int) -> list[Group]:
     """The calls that torch itself takes, as one group."""
     found = list(_taken(tally, samples))
-    return [Group(tally, tuple(c for c, _ in found), tuple(w for _, w in found), 0)] if found else []
+    group = Group(tally, tuple(c for c, _ in found), tuple(w for _, w in found), 0)
+    if tally.entry.name in DROPPING:
+        return group.alone()
+    return [group] if found else []
 
 
 def _taken(tally: Tally, samples: int) -> Iterator[tuple[Call, list[Any]]]:
@@ -163,20 +166,24 @@ def _interpret(tallies: Sequence[Tally], samples: int, say: Say) -> None:
 
 
 def _interpreted(group: Group, runner: device.Runner) -> list[Group]:
-    """Compares a group; its calls, to try them alone, when one of them fails."""
+    """Compares a group; its calls, to try them alone, when one of them fails or draws random numbers."""
     again: list[Group] = []
     try:
-        found = runner.run(device.prepare(group.name, group.whole), group.wants)
+        launches = device.prepare(group.name, group.whole)
+        if launches.random and len(group.calls) > 1:
+            return group.alone()
+        found = runner.run(launches, group.wants)
     except (CompileError, RunError, Crash) as error:
         _failed(group, error, again)
     else:
-        _compare(group, found)
+        _compare(group, found, launches.random)
     return again
 
 
-def _compare(group: Group, found: Sequence[Sequence[Any]]) -> None:
+def _compare(group: Group, found: Sequence[Sequence[Any]], random: bool = False) -> None:
+    entry = RandomEntry(group.tally.entry.name, group.tally.entry.op) if random else group.tally.entry
     for i, (call, got, want) in enumerate(zip(group.calls, found, group.wants, strict=True), group.first):
-        problem = disagreement(group.tally.entry, call, got, want)
+        problem = disagreement(entry, call, got, want)
         group.tally.add("wrong" if problem else "right", f"sample {i}: {problem}" if problem else "")
 
 
