@@ -108,7 +108,8 @@ class _Importer:
         checks = size_checks(copier.assertions)
         _remove_dead(self.graph)
         _order_inputs(self.graph)
-        regions = {name: copier.regions[name] for name in _read(self.graph) if name in copier.regions}
+        read = _read(self.graph)
+        regions = {name: region for name, region in copier.regions.items() if name in read}
         module = fx.GraphModule(self._root(regions), self.graph, class_name="Model")
         used = _read(self.graph)
         graph = ModelGraph(

@@ -7,9 +7,11 @@ from collections import namedtuple
 import pytest
 import torch
 from mycc import CompileError
-from mycc.compiler.capture import capture, origin
+from mycc.compiler.capture import capture, format_graph, origin
+from mycc.compiler.verify.reference import eager
 from torch import nn
 from torch.export import Dim
+from torch.nn.attention.flex_attention import flex_attention
 
 Pair = namedtuple("Pair", "first second")
 
@@ -129,8 +131,9 @@ def returns_a_size(x):
     return x, x.shape[0]
 
 
-def control_flow(x):
-    return torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a - 1, (x,))
+def other_operators(x):
+    q = x.reshape(1, 1, 3, 3)
+    return flex_attention(q, q, q)
 
 
 REFUSALS = [
@@ -138,7 +141,7 @@ REFUSALS = [
     (data_dependent_int, r"values of a tensor(.|\n)*test_capture.py:\d+  return torch.zeros"),
     (wrong_shapes, r"cannot be exported: .*must have same reduction dim.*\n +test_capture.py:\d+  return x @"),
     (raises, r"cannot be exported: ValueError: I do not like this\n +test_capture.py:\d+  raise"),
-    (control_flow, r"cannot compile 1 operator\n +torch.ops.higher_order.cond +test_capture.py:\d+"),
+    (other_operators, r"torch.ops.higher_order.flex_attention cannot be compiled\n +test_capture.py:\d+"),
     (lambda x: 3, "the model returns no tensor"),
 ]
 
@@ -193,6 +196,32 @@ def small_model(name):
         return transformers.GPT2LMHeadModel(config).eval(), (torch.randint(0, 100, (1, 16)),)
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
     return transformers.ResNetForImageClassification(config).eval(), (torch.randn(1, 3, 32, 32),)
+
+
+class Branches(nn.Module):
+    """Parameters belong to the branches, buffers come as operands; y is an operand that one branch alone reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.register_buffer("shift", torch.ones(3))
+
+    def forward(self, x, y):
+        return torch.cond(x.sum() > 0, lambda x, y: self.linear(x) + self.shift, lambda x, y: x - y, (x, y))
+
+
+def test_control_flow_becomes_regions():
+    model, x, y = Branches(), torch.ones(2, 3), torch.randn(2, 3)
+    shapes = {"x": {0: Dim("n", max=8)}, "y": {0: Dim("n", max=8)}}
+    graph = capture(model, (torch.ones(4, 3), torch.ones(4, 3)), dynamic_shapes=shapes)
+    first, second = graph.regions.values()
+    assert set(first.constants) == {"linear_weight", "linear_bias"}
+    assert second.constants == {}
+    assert {s.name for s in first.symbols} == {"n"}
+    assert set(graph.constants) == {"shift"}
+    for sign in (1, -1):
+        torch.testing.assert_close(eager(graph, (sign * x, y)), [model(sign * x, y)])
+    assert "graph region_0" in format_graph(graph)
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
