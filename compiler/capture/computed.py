@@ -132,6 +132,8 @@ def computed_sizes(
             low, high = _bounds(ranges.get(symbol))
             if _equal_to_others(value, symbol):  # a check says so; torch's range is that of the others
                 low, high = 0, NO_BOUND
+            if node.target is torch.ops.aten.masked_select.default:  # torch's bound is wrong where it broadcasts
+                high = NO_BOUND
             if low < 0 or not symbol.is_integer or isinstance(value, torch.SymBool):
                 numbers.add(symbol)
                 continue

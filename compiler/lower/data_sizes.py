@@ -44,8 +44,13 @@ def _truth(ctx: Context, x: Tensor) -> Tensor:
     return ctx.builder.map(x.shape, "bool", lambda i: compare("ne", cast(x.at(i), compute), number(0, compute)))
 
 
+def _at(places: Tensor, row: Index) -> Expr:
+    """Element `row` of places, whose bound the size symbol may not know: there are never more rows than places."""
+    return places.at([minimum(row, places.shape[0] - 1)])
+
+
 def _place(places: Tensor, row: Index, extent: Index) -> Index:
-    return of(Indirect(places.at([row]), extent))
+    return of(Indirect(_at(places, row), extent))
 
 
 def _coordinates(ctx: Context, x: Tensor, rows: Any) -> tuple[Tensor, Index]:
@@ -57,7 +62,7 @@ def _coordinates(ctx: Context, x: Tensor, rows: Any) -> tuple[Tensor, Index]:
 
 def _coordinate(places: Tensor, row: Index, shape: Shape, d: int) -> Expr:
     """Coordinate d of the element at places[row] of a tensor."""
-    value = places.at([row])
+    value = _at(places, row)
     stride = dense_strides(shape)[d]
     if stride != ONE:
         value = call("floor_div", value, size_value(stride, "i64"))
@@ -147,7 +152,7 @@ def _lengths(ctx: Context, places: Tensor, count: Index, n: Index) -> Tensor:
     def length(i: list[Index]) -> Expr:
         last = compare("eq", IndexValue(i[0]), size_value(count - 1, "i64"))
         end = where(last, size_value(n, "i64"), places.at([minimum(i[0] + 1, n - 1)]))
-        return call("sub", end, places.at([i[0]]))
+        return call("sub", end, _at(places, i[0]))
 
     return ctx.builder.map((count,), "i64", length)
 
@@ -248,6 +253,8 @@ def unique_dim_consecutive(
 def _unique_lines(ctx: Context, x: Tensor, dim: int, ordered: bool, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
     """Unique slices along a dimension: its slices become rows, in lexicographic order when `ordered`."""
     axis = ctx.axis(dim, x.rank)
+    if ctx.value(0).dim() != x.rank:  # unique_consecutive with dim=-1, as of torch 2.13
+        raise ctx.refuse(f"torch.export gives this operator a wrong shape for dim={dim}: write dim={axis}")
     first = [axis, *(d for d in range(x.rank) if d != axis)]
     moved = permute(x, first)
     n, rest = moved.shape[0], moved.shape[1:]

@@ -31,6 +31,10 @@ RANDOM = frozenset(
     nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d svd_lowrank pca_lowrank
     """.split()
 )
+#: the seed that op_db's own random entries set
+SEED = 42
+#: attention that may drop weights: compared exactly, so that each call draws from the seed on
+DROPPING = frozenset({"nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward"})
 #: results are uninitialised: compared by shape and dtype
 EMPTY = frozenset("empty empty_like empty_permuted empty_strided new_empty new_empty_strided".split())
 
@@ -53,6 +57,14 @@ class Entry:
     def takes(self, dtype: torch.dtype) -> bool:
         """Whether torch has it for this dtype on the CPU."""
         return dtype in self.op.supported_dtypes("cpu")
+
+
+class RandomEntry(Entry):
+    """A row that draws random numbers, whatever its name says (attention with dropout)."""
+
+    @property
+    def random(self) -> bool:
+        return True
 
 
 @cache
@@ -125,7 +137,7 @@ def calls(entry: Entry, dtype: torch.dtype, count: int) -> list[Call]:
 
 def eager(call: Call, entry: Entry) -> list[Any]:
     """torch's results, flat. Raises what torch raises."""
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     with torch.no_grad():
         return pytree.tree_leaves(call(*(x.clone() for x in call.inputs)))
 
