@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -191,3 +192,37 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = No
     step = (last - first) / (steps - 1)
     index = torch.arange(steps).to(wide)
     return torch.where(index < steps // 2, first + step * index, last - step * (steps - 1 - index)).to(dtype)
+
+
+@definition("aten.fractional_max_pool2d.default", "aten.fractional_max_pool3d.default")
+def fractional_max_pool(
+    x: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], samples: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Windows whose starts are spread by a number per plane and dimension; the largest element and its place."""
+    n = len(kernel_size)
+    planes, space = x.shape[:-n], x.shape[-n:]
+    order = range(n) if n == 3 else (1, 0)  # which of a plane's numbers each dimension has
+    flat, stride = None, 1
+    for i in reversed(range(n)):
+        starts = _interval_starts(samples[..., order[i]], space[i], output_size[i], kernel_size[i])
+        places = starts.unsqueeze(-1) + torch.arange(kernel_size[i])  # [.., out, kernel]
+        shape = [1] * (2 * n)
+        shape[i], shape[n + i] = output_size[i], kernel_size[i]
+        own = places.reshape([*planes, *shape]) * stride
+        flat, stride = (own if flat is None else flat + own), stride * space[i]
+    assert flat is not None
+    inside, outputs = math.prod(kernel_size), math.prod(output_size)
+    flat = flat.reshape([*planes, *output_size, inside])
+    values = x.reshape([*planes, stride]).gather(-1, flat.reshape([*planes, outputs * inside])).reshape(flat.shape)
+    largest, which = values.max(-1)
+    return largest, flat.gather(-1, which.unsqueeze(-1)).squeeze(-1)
+
+
+def _interval_starts(sample: Tensor, size: int, count: int, kernel: int) -> Tensor:
+    """torch's generate_intervals: `count` starts for each number of `sample`, the last one at the end."""
+    steps = torch.arange(count)
+    last = (steps == count - 1).expand([*sample.shape, count])
+    alpha = (size - kernel) / (count - 1) if count > 1 else 0.0
+    sample = sample.unsqueeze(-1)
+    starts = ((steps + sample) * alpha).to(torch.int64) - (sample * alpha).to(torch.int64)
+    return torch.where(last, size - kernel, starts)
