@@ -267,6 +267,9 @@ def plan_output(tree: Tree) -> Callable[[list[Any]], Any]:
 def _builder(tree: Tree) -> Build:
     if tree == "*":
         return next
+    if "scalar" in tree:
+        number = {"int": int, "float": float, "bool": bool}[tree["scalar"]]
+        return lambda tensors: number(next(tensors))
     if "none" in tree:
         return lambda tensors: None
     if "const" in tree:
