@@ -108,6 +108,6 @@ def _identity(constant: Constant, many: bool) -> object:
             constant.target,
         )
     raw = tensor.detach().contiguous()
-    data = raw.view(torch.uint8).numpy() if raw.numel() else b""
+    data = raw.reshape(-1).view(torch.uint8).numpy() if raw.numel() else b""
     digest = hashlib.sha256(data).hexdigest()  # type: ignore[arg-type]
     return (digest, tuple(tensor.shape), str(tensor.dtype), constant.layout)
