@@ -149,7 +149,7 @@ def computed_sizes(
 
 def _equal_to_others(value: object, symbol: sympy.Symbol) -> bool:
     """Whether torch has put a formula of other sizes in the place of a symbol."""
-    sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+    sizes: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else [value]
     return any(isinstance(s, torch.SymInt) and raw(s) == symbol and s.node.expr.free_symbols - {symbol} for s in sizes)
 
 

@@ -41,7 +41,7 @@ class Tensor:
     def __float__(self) -> float:
         raise CompileError("a number that the run finds is an argument that has to be known when it is compiled")
 
-    __int__ = __float__  # type: ignore[assignment]
+    __int__ = __float__
 
     def at(self, indices: Sequence[Index]) -> Expr:
         """The expression of element `indices`."""

@@ -202,7 +202,7 @@ def _sources(generated: Generated) -> dict[str, str]:
 
 def entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -> dict[str, Any]:
     """The manifest's row of an entry point."""
-    names = {s.symbol: s.name for s in (*graph.symbols, *graph.computed)}
+    names = {s.symbol: s.name for s in graph.symbols} | {c.symbol: c.name for c in graph.computed}
     memory = schedule.memory
     return {
         "name": graph.name,
