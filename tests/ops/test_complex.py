@@ -59,7 +59,6 @@ def flat(parts: Any) -> torch.Tensor:
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "product": (lambda x, y: x @ y, (X, Y)),
-    "product_with_real": (lambda x, y: x.mT @ y + y.mT @ x, (X, REAL)),
     "mixed": (lambda x, r: (x * r + 2j * x) / (r - 1.5j) - 3, (X, REAL)),
     "pow": (lambda x, y: flat([x**2, x**-1, x**0.3, x ** y[:3, :4], 2.0**x]), (X, Y)),
     "sums": (lambda x: flat([x.sum(), x.mean(0), x.prod(1), x.cumsum(0), x.cumprod(1), x.var(0), x.std()]), (X,)),
