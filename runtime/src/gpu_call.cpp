@@ -51,6 +51,7 @@ int GpuCall::run(mycc_model &model, Entry &entry, const mycc_tensor *inputs, int
   if (status == MYCC_OK) status = call->wait_for_state(stream_id);
   if (status == MYCC_OK) status = call->bind(entry, inputs, n_inputs, false);
   Entry &chosen = status == MYCC_OK ? call->variant(entry) : entry;
+  call->set_seed(options.has_seed ? options.seed : chosen.random ? model.next_seed.fetch_add(1) : 0);
   if (status == MYCC_OK) status = call->prepare(chosen, inputs, outputs, n_outputs, options);
   if (status == MYCC_OK) {
     status = call->issue(chosen);
@@ -114,10 +115,11 @@ bool GpuCall::addresses_changed(const Entry &entry, uintptr_t *kept) {
   note(uintptr_t(zeros_.address()));
   note(uintptr_t(scratch_memory_.address()));
   note(state_ ? number(state_->tensors[0]) : 0);
+  note(entry.random ? uintptr_t(seed_) : 0);
   return changed;
 }
 
-// The program runs again only when an address has changed since its launches were listed.
+// The program runs again only when an address, or the seed of random numbers, has changed since its launches were listed.
 int GpuCall::list_launches(const Entry &entry) {
   GpuShape *shape = find_shape(entry);
   if (!shape) return out_of_memory(sizeof(GpuShape));

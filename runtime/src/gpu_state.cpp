@@ -182,7 +182,7 @@ GpuShape *GpuCall::find_shape(const Entry &entry) {
   GpuShape *shape = new (memory) GpuShape(gpu_);
   shape->entry = &entry;
   shape->symbols = shape->region.array<int64_t>(symbols);
-  shape->addresses = shape->region.array<uintptr_t>(size_t(entry.info->n_inputs + entry.info->n_outputs + 4));
+  shape->addresses = shape->region.array<uintptr_t>(size_t(entry.info->n_inputs + entry.info->n_outputs + 5));
   shape->next = shapes_;
   shapes_ = shape;
   if (!shape->symbols || !shape->addresses) {

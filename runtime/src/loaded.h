@@ -29,6 +29,7 @@ struct Entry {
   const EntryInfo *info;
   const mycc_entry *code;
   const mycc_computed *computed;  // NULL: all sizes are known before the run
+  bool random;                    // calls differ by their seeds
   Array<Plan> plans;  // the latest ones; guarded by the model's lock
   uint64_t plan_uses;
 };

@@ -164,6 +164,7 @@ typedef struct mycc_program {
   const mycc_gpu_program *gpu;  /* version 2: NULL for a CPU */
   const mycc_computed *computed; /* version 3: one for each of entries; NULL: no entry point has computed sizes */
   int32_t n_state;              /* version 3: tensors of mycc_call.state */
+  const uint8_t *random;        /* version 3: for each of entries, 1 when it draws random numbers; NULL: none does */
 } mycc_program;
 
 /* The one exported symbol of model.so. */
