@@ -147,7 +147,12 @@ def run(prepared: Prepared, package: Any) -> list[list[Any]]:
         raise
     except Exception as error:
         raise Crash(f"run: {type(error).__name__}: {first_line(str(error))}") from error
-    return [list(_flat(r)) for r in (result if isinstance(prepared.call, Together) else [result])]
+    return [[_here(v) for v in _flat(r)] for r in (result if isinstance(prepared.call, Together) else [result])]
+
+
+def _here(value: Any) -> Any:
+    """On the CPU: a call without inputs gives what lies on the package's device."""
+    return value.cpu() if isinstance(value, torch.Tensor) else value
 
 
 def _flat(value: Any) -> Iterator[Any]:

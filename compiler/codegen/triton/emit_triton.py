@@ -230,7 +230,7 @@ class TritonEmitter:
             if e.dtype == "f32" and e.op != "nextafter":  # computed in float64
                 operands = [Printed(f"{_atom(p)}.to(tl.float64)") for p in operands]
                 return Printed(f"{spell(row, 'triton', operands).text}.to(tl.float32)")
-        elif all(isinstance(a, Const) for a in e.args):  # Triton's functions want a tensor
+        elif all(_is_number(a) for a in e.args):  # Triton's functions want a tensor
             operands[0] = _tensor(e.args[0], operands[0])
         if spelling is row.triton_spelling:
             return spell(row, "triton", operands)
@@ -259,7 +259,7 @@ class TritonEmitter:
         """Positions are compared as they are, without becoming 64-bit values."""
         if not all(isinstance(a, (IndexValue, Const)) for a in e.args) or self.scope.wide:
             return None
-        if not any(isinstance(a, IndexValue) for a in e.args) or any(
+        if all(_is_number(a) for a in e.args) or any(
             isinstance(a, IndexValue) and not fits_int32(a.index) for a in e.args
         ):
             return None
@@ -399,9 +399,13 @@ def _plus(name: str, index: str) -> str:
     return name if index == "0" else f"{name} + {index}"
 
 
+def _is_number(e: Expr) -> bool:
+    return isinstance(e, Const) or (isinstance(e, IndexValue) and e.index.constant is not None)
+
+
 def _tensor(e: Expr, printed: Printed) -> Printed:
     """A number as a tensor; all else is one."""
-    if not isinstance(e, Const) and not (isinstance(e, IndexValue) and e.index.constant is not None):
+    if not _is_number(e):
         return printed
     return Printed(f"tl.full([], {printed.text}, {TL_DTYPE[DTYPES[e.dtype].compute]})")
 

@@ -18,8 +18,9 @@ from ...tune.keys import kernel_key
 from ..cuda_program import WORK, CudaEntrySource
 from .custom import custom_launch
 from .device import Device, device_of
-from .kernel import Launch, TritonKernel, TritonPool, WorkArg
+from .kernel import Launch, TritonKernel, TritonPool, WorkArg, grid
 from .maps import map_launch
+from .module import render
 from .ordered import scan_launch, scatter_launches
 from .routines import routine_launches
 from .rows import rows_launch
@@ -91,7 +92,7 @@ def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = 
         ValueError: the tile does not fit the node.
     """
     if not isinstance(node, Routine) and product(v.extent for v in node.dims) == ZERO:
-        return ()
+        return (Launch(TritonKernel(name, render("empty.py.j2", None), ()), grid(ZERO), (), node.origin),)
     match node:
         case Map():
             return (map_launch(node, name, device),)
