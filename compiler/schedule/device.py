@@ -70,7 +70,7 @@ def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:
 def _along(node: Reduce, fold: Fold) -> bool:
     """Whether neighbours in memory are folded together, rather than being rows of their own."""
     last = node.rdims[-1]
-    return all(load.index.coefficient(last) == ONE for load in fold.value.loads)
+    return any(load.index.coefficient(last) == ONE for load in fold.value.loads)
 
 
 def _digits(loops: tuple[Var, ...], flat: Index) -> dict[Atom, Index]:
