@@ -120,6 +120,8 @@ CASES = [
     Case("sum_long", lambda x: x.double().sum(-1).float(), floats((70, 17000)), ("rows_walked",)),
     Case("sum_of_all", lambda x: x.sum(), floats((64, 1024)), ("rows",)),
     Case("mean_across", lambda x: x.mean(1), floats((3, 40, 50)), ("rows",)),
+    Case("sum_across_in_parts", lambda x: x.sum(0), floats((4096, 40)), ("rows",)),
+    Case("norm_long", lambda x: F.layer_norm(x, (17001,)), floats((2, 17001)), ("rows_walked",)),
     Case("mean_across_long", lambda x: x.mean(0), floats((300, 40)), ("rows_walked",)),
     Case(
         "pooling", lambda x: F.max_pool2d(x.permute(0, 3, 1, 2) + 1, 3, 2, 1), floats((4, 24, 24, 64)),

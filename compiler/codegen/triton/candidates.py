@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ...ir.nodes import AnyNode, Attention, Conv, Gemm
 from .attention import attention_misfit
@@ -113,6 +114,7 @@ def large_tiles(dtype: str = "bf16") -> Iterator[GemmTile]:
         return
     yield GemmTile(128, 256, 64, 8, 3)
     yield GemmTile(128, 128, 64, 8, 3)
+    plain: dict[str, Any]
     plain, flat, half, two, special = {}, {"flatten": True}, {"halves": True}, {"together": 2}, {"specialize": True}
     for bm, bn, warps, stages, hints in (
         *((128, 256, 8, 3, h) for h in (flat, half, flat | half)),
