@@ -46,6 +46,7 @@ test-all: $(VENV)/.installed-all lint types
 
 conformance: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.conformance.run
+	$(BIN)/python -m tests.conformance.run --family cuda --dtype float32
 	$(BIN)/python -m tests.conformance.page
 
 nightly: $(VENV)/.installed-all

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .run import RESULTS, Row
+from .run import RESULTS, RESULTS_CUDA, Row, read
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 STATUSES = ("right", "refused", "wrong", "crash")
 MARKS = {"right": "yes", "refused": "no", "wrong": "WRONG", "crash": "CRASH", "none": ""}
-DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64")
+#: rows of results_cuda.json
+ON_GPU = "float32 on a GPU"
+DTYPES = ("float32", ON_GPU, "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64")
 
 
-def page(rows: Sequence[Row], torch_version: str) -> str:
-    """The page as text."""
-    return "\n".join([*_head(torch_version), *_counts(rows), *_reasons(rows), *_entries(rows)]) + "\n"
+def page(rows: Sequence[Row], torch_version: str, taken: Mapping[str, int]) -> str:
+    """The page as text; `taken`: how many entries torch has for each element type."""
+    return "\n".join([*_head(torch_version), *_counts(rows, taken), *_reasons(rows), *_entries(rows)]) + "\n"
 
 
 def _head(torch_version: str) -> Iterator[str]:
     yield from (
         "# Operators",
         "",
-        "Which operators compile for the CPU, measured with torch's own list of them (`op_db`, torch "
+        "Which operators compile for CPUs and GPUs, measured with torch's own list of them (`op_db`, torch "
         f"{torch_version}): every entry and element type, up to six of torch's sample inputs each, exported, compiled, "
         "run and compared with eager. Made by `make conformance`; do not edit.",
         "",
@@ -36,17 +38,22 @@ def _head(torch_version: str) -> Iterator[str]:
         "that are random are compared by statistics, uninitialised ones by shape. An entry is refused when one of "
         "its samples is refused with an error that says why.",
         "",
+        f"{ON_GPU}: the same entries as Triton kernels, through Triton's interpreter or on an H200.",
+        "",
     )
 
 
-def _counts(rows: Sequence[Row]) -> Iterator[str]:
-    yield from ("| type | " + " | ".join(STATUSES) + " | right |", "|---|" + "---|" * (len(STATUSES) + 1))
+def _counts(rows: Sequence[Row], taken: Mapping[str, int]) -> Iterator[str]:
+    head = ("type", "entries", "measured", *STATUSES, "right of measured")
+    yield from ("| " + " | ".join(head) + " |", "|---|" + "---|" * (len(head) - 1))
     for dtype in DTYPES:
         count = Counter(r["status"] for r in rows if r["dtype"] == dtype and r["status"] != "none")
         total = sum(count.values())
         if total:
+            measured = sum(r["dtype"] == dtype for r in rows)  # with those whose samples torch itself refuses
             share = f"{100 * count['right'] / total:.0f} %"
-            yield f"| {dtype} | " + " | ".join(str(count[s]) for s in STATUSES) + f" | {share} |"
+            counts = " | ".join(str(count[s]) for s in STATUSES)
+            yield f"| {dtype} | {taken[dtype]} | {measured} | {counts} | {share} |"
     yield ""
 
 
@@ -78,7 +85,12 @@ def _entries(rows: Sequence[Row]) -> Iterator[str]:
         d: d.replace("float", "f").replace("uint", "u").replace("int", "i").replace("complex", "c") for d in DTYPES
     }
     measured = [d for d in DTYPES if any(r["dtype"] == d for r in rows)]
-    yield from ("## All entries", "", "Empty: torch has none for this type. `3/6`: samples that are right.", "")
+    yield from (
+        "## All entries",
+        "",
+        "Empty: torch has none for this type, or it is not measured. `3/6`: samples that are right.",
+        "",
+    )
     yield "| entry | " + " | ".join(short[d] for d in measured) + " |"
     yield "|---|" + "---|" * len(measured)
     table: dict[str, dict[str, Row]] = {}
@@ -96,8 +108,13 @@ def _mark(row: Row | None) -> str:
 
 
 def main() -> None:
+    from . import catalog
+
     data = json.loads(RESULTS.read_text())
-    PAGE.write_text(page(data["results"], data["torch"].partition("+")[0]))
+    taken = {name: sum(e.takes(d) for e in catalog.entries().values()) for name, d in catalog.DTYPES.items()}
+    taken[ON_GPU] = taken["float32"]
+    on_gpu = [{**row, "dtype": ON_GPU} for row in read(RESULTS_CUDA)]
+    PAGE.write_text(page([*data["results"], *on_gpu], data["torch"].partition("+")[0], taken))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from .catalog import DTYPES, entries
-from .run import RESULTS, read
+from .run import RESULTS, RESULTS_CUDA, read
 from .worker import work
 
 #: batches: dtype, every n-th entry, from which one on
@@ -31,6 +31,26 @@ def test_a_sample_of_the_entries(dtype: str, step: int, first: int, tmp_path: Pa
     right = [n for n in names if KNOWN.get((n, dtype), {}).get("status") == "right"]
     lost = {n: rows[n]["reason"] for n in right if rows[n]["status"] == "refused"}
     assert not lost
+
+
+#: entries whose kernels are of many forms
+ON_GPU = (
+    "add", "cumsum", "index_add", "linalg.cholesky", "logcumsumexp", "matmul", "nn.functional.layer_norm",
+    "scatter_reduce.sum", "sort", "special.i0e", "topk",
+)  # fmt: skip
+
+
+def test_a_sample_of_the_entries_as_gpu_kernels() -> None:
+    said: list[dict[str, Any]] = []
+    work({"dtype": "float32", "entries": list(ON_GPU), "samples": SAMPLES, "family": "cuda"}, said.append)
+    rows = {message["entry"]: message for message in said if "status" in message}
+    assert {name: row["status"] for name, row in rows.items()} == dict.fromkeys(ON_GPU, "right"), rows
+
+
+def test_nothing_is_wrong_on_a_gpu() -> None:
+    statuses = [row["status"] for row in read(RESULTS_CUDA)]
+    assert not {"wrong", "crash"} & set(statuses)
+    assert statuses.count("right") >= 520
 
 
 def test_results_have_every_entry_in_float32() -> None:
