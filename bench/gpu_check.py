@@ -105,8 +105,10 @@ def _run(peer: str, case: tuple[str, int], folder: Path, options: argparse.Names
     command += ["--folder", str(folder), "--target", options.target]
     command += [f"--dynamic={options.dynamic}"] * bool(options.dynamic) + ["--profile"] * options.profile
     command += [word for value in options.set for word in ("--set", value)]
+    threads = str(max(2, (os.cpu_count() or 2) // options.jobs))  # of torch.compile: each costs an import of torch
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": threads, **os.environ}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_SECONDS, env=environment)
     except subprocess.TimeoutExpired:
         return {"error": f"took longer than {WORKER_SECONDS} s"}
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]

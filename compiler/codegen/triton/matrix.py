@@ -65,8 +65,8 @@ class Axes:
         self.z = Var("z", product(v.extent for v in self.batch))
         self.m = Var("m", product(v.extent for v in self.rows))
         self.n = Var("n", n.extent)
-        batch = flattened(self.batch, self.z) if self.z.extent != ONE else dict.fromkeys(self.batch, ZERO)
-        self.values: dict[Atom, Index] = {**batch, **flattened(self.rows, self.m), n: of(self.n)}
+        outer = flattened(self.batch, self.z) if self.z.extent != ONE else dict[Atom, Index].fromkeys(self.batch, ZERO)
+        self.values: dict[Atom, Index] = {**outer, **flattened(self.rows, self.m), n: of(self.n)}
         self.places = {self.z: Place("z"), self.m: Place("m", ("m",)), self.n: Place("n", ("n",))}
 
     def moved(self, stores: Sequence[Store]) -> list[Store]:
