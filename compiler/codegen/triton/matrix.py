@@ -65,7 +65,9 @@ class Axes:
         self.z = Var("z", product(v.extent for v in self.batch))
         self.m = Var("m", product(v.extent for v in self.rows))
         self.n = Var("n", n.extent)
-        outer = flattened(self.batch, self.z) if self.z.extent != ONE else dict[Atom, Index].fromkeys(self.batch, ZERO)
+        outer: dict[Atom, Index] = dict.fromkeys(self.batch, ZERO)
+        if self.z.extent != ONE:
+            outer |= flattened(self.batch, self.z)
         self.values: dict[Atom, Index] = {**outer, **flattened(self.rows, self.m), n: of(self.n)}
         self.places = {self.z: Place("z"), self.m: Place("m", ("m",)), self.n: Place("n", ("n",))}
 
