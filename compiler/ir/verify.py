@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .dtypes import DTYPES
 from .expr import Acc, Call, Const, Expr, IndexValue, Load
 from .in_place import over_own_elements
-from .index import Binary, Index, Indirect, Var
+from .index import ZERO, Binary, Index, Indirect, Var
 from .nodes import (
     IN_PLACE,
     AnyNode,
@@ -144,9 +144,14 @@ def _stores(stores: tuple[Store, ...], scope: set[Var], accs: set[Acc]) -> Itera
         if store.value.dtype != store.buffer.dtype:
             yield f"a {store.value.dtype} value is stored in {store.buffer.name}, which is {store.buffer.dtype}"
         yield from _index(store.index, scope)
-        if not _inside(store.index, store.buffer):
+        if not _inside(store.index, store.buffer) and not _never_runs(scope):
             yield f"the store to {store.buffer.name}[{store.index}] may lie outside its {store.buffer.size} elements"
         yield from _expression(store.value, scope, accs)
+
+
+def _never_runs(scope: set[Var]) -> bool:
+    """A loop without steps: its indices are of no matter."""
+    return any(v.extent == ZERO for v in scope)
 
 
 def _expression(root: Expr, scope: set[Var], accs: set[Acc]) -> Iterator[str]:
@@ -154,7 +159,7 @@ def _expression(root: Expr, scope: set[Var], accs: set[Acc]) -> Iterator[str]:
         match e:
             case Load():
                 yield from _index(e.index, scope)
-                if not _inside(e.index, e.buffer):
+                if not _inside(e.index, e.buffer) and not _never_runs(scope):
                     yield f"{e} may lie outside the buffer's {e.buffer.size} elements"
             case IndexValue():
                 yield from _index(e.index, scope)

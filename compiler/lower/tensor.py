@@ -170,12 +170,11 @@ def linear_index(indices: Sequence[Index], shape: Shape) -> Index:
 
 def split_index(flat: Index, shape: Shape) -> list[Index]:
     """The indices of a flat row-major position."""
-    if ZERO in shape:  # no position at all
-        return [ZERO] * len(shape)
-    strides = dense_strides(shape)
-    return [
-        (flat // stride) % n if d else flat // stride for d, (n, stride) in enumerate(zip(shape, strides, strict=True))
-    ]
+    found = []
+    for d, (n, stride) in enumerate(zip(shape, dense_strides(shape), strict=True)):
+        place = flat // stride if stride != ZERO else flat  # of an empty shape, which no loop ever asks for
+        found.append(place % n if d and n != ZERO else place)
+    return found
 
 
 def reshape(t: Tensor, shape: Shape) -> Tensor | None:

@@ -13,7 +13,14 @@ from .run import RESULTS, RESULTS_CUDA, read
 from .worker import work
 
 #: batches: dtype, every n-th entry, from which one on
-BATCHES = (("float32", 24, 3), ("float32", 24, 15), ("float64", 60, 7), ("bfloat16", 60, 31), ("int64", 60, 11))
+BATCHES = (
+    ("float32", 24, 3),
+    ("float32", 24, 15),
+    ("float64", 60, 7),
+    ("bfloat16", 60, 31),
+    ("int64", 60, 11),
+    ("complex64", 60, 20),
+)
 SAMPLES = 2
 KNOWN = {(row["entry"], row["dtype"]): row for row in read(RESULTS)}
 
