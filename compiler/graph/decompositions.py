@@ -142,6 +142,11 @@ def vector_norm(
 ) -> Tensor:
     x = x if dtype is None else x.to(dtype)
     axes = list(range(x.dim())) if dim is None or not len(dim) else list(dim)
+    (wide,) = widened(x)
+    return _norm(wide, ord, axes, keepdim).to(x.dtype)
+
+
+def _norm(x: Tensor, ord: float, axes: list[int], keepdim: bool) -> Tensor:
     if ord == math.inf:
         return x.abs().amax(axes, keepdim)
     if ord == -math.inf:
@@ -153,6 +158,12 @@ def vector_norm(
     if ord == 2:
         return (x * x).sum(axes, keepdim).sqrt()
     return x.abs().pow(ord).sum(axes, keepdim).pow(1.0 / ord)
+
+
+@definition("aten.dist")
+def dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
+    """The difference in the tensors' type, its norm in a wider one, as torch does it."""
+    return vector_norm(x - y, p)
 
 
 @definition("aten.norm.ScalarOpt_dim", "aten.norm.Scalar")

@@ -1,0 +1,52 @@
+"""Whole models in half precision on the CPU: converted by the compiler, and exported under autocast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mycc
+import pytest
+import torch
+from torch import nn
+
+from . import small_zoo
+
+
+class Autocast(nn.Module):
+    """A model whose forward runs under autocast: products in a narrow type, norms and sums in float32."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.dtype = dtype
+        self.up, self.down, self.norm = nn.Linear(32, 64), nn.Linear(64, 32), nn.LayerNorm(32)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with torch.autocast("cpu", dtype=self.dtype):
+            h = self.down(nn.functional.gelu(self.up(x)))
+            return h, self.norm(h + x), (h @ h.mT).softmax(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
+def test_autocast(dtype: torch.dtype, tmp_path: Path) -> None:
+    model, x = Autocast(dtype).eval(), torch.randn(3, 5, 32)
+    package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "autocast.pkg"))
+    with torch.no_grad():
+        for found, wanted in zip(package(x), model(x), strict=True):
+            assert found.dtype == wanted.dtype
+            torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("name", ["bert", "resnet50"])
+def test_whole_models(name: str, dtype: str, tmp_path: Path) -> None:
+    """The package is compared with float64 before it is written; here its inputs and outputs are what was asked for."""
+    model, args = getattr(small_zoo, name)()
+    package = mycc.load(mycc.compile(model, args, out=tmp_path / f"{name}.pkg", dtype=dtype))
+    narrow = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
+    given = [x.to(narrow) if x.is_floating_point() else x for x in args]
+    with torch.no_grad():
+        wanted = model(*args)
+    found = package(*given)
+    assert found.dtype == narrow
+    assert (found.float() - wanted).norm() <= 0.05 * wanted.norm()
