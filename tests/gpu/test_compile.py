@@ -164,7 +164,7 @@ def test_a_kernel_that_does_not_compile_is_a_fault_of_ours(tmp_path: Path) -> No
     with pytest.raises(CompileError, match="broken: a generated kernel did not compile") as caught:
         compile_kernels([kernel], target, BuildOptions(cache_dir=tmp_path))
     assert "unknown is not defined" in str(caught.value)
-    assert (tmp_path / "failed" / "broken" / "broken.py").read_text() == source
+    assert (tmp_path / "failed" / "broken" / "broken.sm_90.py").read_text() == source
 
 
 def test_every_option_of_triton_is_given() -> None:

@@ -69,8 +69,8 @@ def run_interpreted(
     inputs: Sequence[torch.Tensor],
     left: dict[Buffer, torch.Tensor] | None = None,
 ) -> list[torch.Tensor]:
-    """The outputs for inputs of any sizes that the program allows; temporaries start as NaN or 77. `left` takes what all
-    memory holds in the end."""
+    """The outputs for inputs of any sizes that the program allows; temporaries start as NaN or 77. `left` takes what
+    all memory holds in the end."""
     sizes = {**_sizes(program.graph, inputs), CALL.name: 1}
     planned = program.schedule.program
     states = [change.initial for change in program.graph.in_place if change.initial is not None]
