@@ -51,14 +51,13 @@ def combination(carries: tuple[Carry, ...]) -> Combination | None:
         return None
     if len(carries) == 1:
         return _of_one(carries[0].acc, first)
-    if len(carries) == 2 and first.op == "where":
-        chosen, value, _ = first.args
-        second = carries[1].next
-        same = isinstance(second, Call) and second.op == "where" and second.args[0] == chosen
-        kept = same and first.args[2] == carries[0].acc and second.args[2] == carries[1].acc  # type: ignore[union-attr]
-        if kept and (function := _last(chosen, value, carries[0].acc)):
-            values = (value, second.args[1])  # type: ignore[union-attr]
-            return None if any(_reads(v, accs) for v in values) else Combination(values, function)
+    second = carries[-1].next
+    if len(carries) == 2 and first.op == "where" and isinstance(second, Call) and second.op == "where":
+        chosen, value, kept = first.args
+        agree = second.args[0] == chosen and (kept, second.args[2]) == (carries[0].acc, carries[1].acc)
+        values = (value, second.args[1])
+        if agree and (function := _last(chosen, value, carries[0].acc)) and not any(_reads(v, accs) for v in values):
+            return Combination(values, function)
     return None
 
 
