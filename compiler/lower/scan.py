@@ -34,8 +34,11 @@ class Running:
 
 def scan(ctx: Context, x: Tensor, dim: int, carried: Sequence[Running], results: Sequence[str]) -> list[Tensor]:
     """Runs along `dim` of x; result i, of dtype results[i], is carried value i after each step."""
-    single = [replace(r, next=lambda accs, e, step, of=r.next: of(accs, e[0], step)) for r in carried]
-    return scan_together(ctx, (x,), dim, single, results)
+    return scan_together(ctx, (x,), dim, [replace(r, next=_of_first(r.next)) for r in carried], results)
+
+
+def _of_first(following: Callable[[Sequence[Expr], Any, Index], Expr]) -> Callable[[Sequence[Expr], Any, Index], Expr]:
+    return lambda accs, elements, step: following(accs, elements[0], step)
 
 
 def scan_together(

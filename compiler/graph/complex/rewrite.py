@@ -106,11 +106,12 @@ class _Rewriter:
         )
         del self.work.constants[name]
 
-    def _interleaved(self, node: Node) -> Node:
+    def _interleaved(self, node: Any) -> Any:
         """What lies in memory for a complex output."""
         if node not in self.pairs:
             return node
-        pair, last = self.pairs[node], self.work.graph.output_node()
+        pair = self.pairs[node]
+        last: Any = self.work.graph.output_node()
         if node.op == "placeholder":
             return node
         return self.work.call(aten.stack.default, ([pair.re, pair.im], -1), like=pair.re, before=last, covers=[node])
@@ -193,7 +194,7 @@ class _Rewriter:
         )
 
 
-def _substituted(value: Any, env: dict[Node, Any]) -> Any:
+def _substituted(value: Any, env: dict[Any, Any]) -> Any:
     """Arguments with values for nodes; fx's own map takes a pair of parts for a container."""
     if isinstance(value, torch.fx.Node):
         return env[value]
