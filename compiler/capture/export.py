@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-import torch.fx.experimental._config
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
+from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError
@@ -246,7 +246,7 @@ def _export(
     shapes = (tuple(d or None for d in dims),) if any(dims) else None
 
     def export(whatever_the_size: bool = False) -> ExportedProgram:
-        lenient = torch.fx.experimental._config.patch(backed_size_oblivious=whatever_the_size)
+        lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
         with torch.no_grad(), quiet_export(), recording_lines(), lenient:
             return torch.export.export(call, tuple(examples), dynamic_shapes=shapes, strict=False)
 

@@ -62,9 +62,9 @@ def _wanted(node: Node, kept: Collection[str]) -> bool:
         return False
     if op(node) in ("index_put", "_unsafe_index_put") and any(_is_mask(i) for i in node.args[1]):
         return True
-    if op(node) == "scaled_dot_product_attention":
-        if node.meta["val"].dtype == torch.float64 or arg(node, 4, "dropout_p", 0.0):
-            return True
+    plain = op(node) != "scaled_dot_product_attention"
+    if not plain and (node.meta["val"].dtype == torch.float64 or arg(node, 4, "dropout_p", 0.0)):
+        return True
     if op(node) == "pad" and arg(node, 2, "mode", "constant") != "constant":
         return True
     if has_rule(node):

@@ -430,7 +430,7 @@ class CppSource:
 class TritonSource:
     """A Triton kernel of the user's: its text from `def` on, its parameters, and its launch.
 
-    arguments: of the parameters that are no constants: ("tensor", position among outputs and inputs) or ("size", value).
+    arguments: of parameters that are no constants: ("tensor", position among outputs and inputs) or ("size", value).
     """
 
     function: str

@@ -252,5 +252,5 @@ def _position(order: Sequence[Tensor], t: Tensor) -> int:
 
 def _triton_text(kernel: Any) -> str:
     """The text of a kernel as a module of its own: it may use triton, tl, and nothing else from outside."""
-    source: str = getattr(kernel, "src", None) or getattr(kernel, "_src", "")
+    source = str(getattr(kernel, "src", None) or getattr(kernel, "_src", ""))
     return source[source.index("def ") :]

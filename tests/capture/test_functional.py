@@ -147,7 +147,9 @@ class Grower(Counter):
 
 
 def test_a_buffer_of_another_shape_is_refused():
-    with pytest.raises(CompileError, match="the model replaces its buffer 'inner.count' by a tensor of another shape"):
+    with pytest.raises(
+        CompileError, match=r"the model replaces its buffer 'inner\.count' by a tensor of another shape"
+    ):
         capture(Inside(Grower()), (torch.randn(2),))
 
 
