@@ -82,10 +82,9 @@ def raw(value: object) -> sympy.Expr:
 def free_symbols(value: object) -> set[sympy.Symbol]:
     """The symbols of a node's value: of a number, of a tensor's sizes, of all in a tuple."""
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        number: Any = value
-        return set(number.node.expr.free_symbols)
+        return set(value.node.expr.free_symbols)
     if isinstance(value, torch.Tensor):
-        return {s for size in value.shape if isinstance(size, torch.SymInt) for s in size.node.expr.free_symbols}
+        return {s for size in value.shape for s in free_symbols(size)}
     if isinstance(value, (tuple, list)):
         return {s for part in value for s in free_symbols(part)}
     return set()
