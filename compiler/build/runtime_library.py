@@ -37,9 +37,8 @@ def runtime_library(target: Target, version: str, cache_dir: Path | None = None)
     cache = Cache(cache_dir)
     toolchain = find_toolchain(target.arch, cache)
     files = {f"src/{path.name}": path.read_text() for path in sorted((_RUNTIME / "src").iterdir()) if _compiled(path)}
-    files |= {
-        f"include/mycc/{name}": (_RUNTIME / "include" / "mycc" / name).read_text() for name in ("abi.h", "model.h")
-    }
+    public = _RUNTIME / "include" / "mycc"
+    files |= {f"include/mycc/{name}": (public / name).read_text() for name in ("abi.h", "model.h", "tensor.h")}
     command = _command(toolchain, version, [name for name in files if name.endswith(".cpp")])
     key = encode_key(
         [("what", "runtime 1"), ("compiler", toolchain.identity), ("command", shlex.join(command)), *files.items()]

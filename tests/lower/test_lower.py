@@ -131,9 +131,9 @@ def test_an_output_twice_and_an_input_as_output() -> None:
 
 # refusals ------------------------------------------------------------------------------------------------------------
 def unknown(a: torch.Tensor) -> torch.Tensor:
-    b = torch.linalg.eigvals(a).abs()
-    c = torch.fft.fft(b).abs()
-    return torch.linalg.inv(torch.outer(b, c))
+    b, pivots = torch.linalg.ldl_factor(a)
+    c = torch.linalg.ldl_solve(b, pivots, a)
+    return torch.linalg.inv(torch.outer(b[0], c[0]))
 
 
 def test_unsupported_operators_are_told_all_at_once() -> None:
@@ -143,9 +143,9 @@ def test_unsupported_operators_are_told_all_at_once() -> None:
     error = caught.value
     assert "cannot compile" in error.message
     text = "\n".join(error.details)
-    assert "torch.linalg.eigvals(a)" in text
-    assert "torch.fft.fft(b)" in text
-    assert "aten::linalg_eig" in text
+    assert "torch.linalg.ldl_factor(a)" in text
+    assert "torch.linalg.ldl_solve(b, pivots, a)" in text
+    assert "aten::linalg_ldl_factor_ex" in text
     assert "inv" not in text
     assert __file__ in text
     assert "(f32[4, 4])" in text
@@ -175,6 +175,8 @@ def test_a_name_is_registered_once() -> None:
 
 
 def test_registered_names_are_operators_of_torch() -> None:
+    import transformers.integrations.moe  # noqa: F401 - registers the operators of its own that mycc knows
+
     for name in REGISTRY.names():
         space, operator, overload = name.split(".")
         assert overload in getattr(getattr(torch.ops, space), operator).overloads(), name
