@@ -219,9 +219,11 @@ def test_a_wrong_result_is_seen(interpreter: TritonInterpreter) -> None:
     assert error(found, reference(lambda x: F.gelu(x) * 2 + 1.001, inputs)[0]) > TOLERANCE[torch.float32]
 
 
-def test_a_sort_is_refused_by_name() -> None:
-    with pytest.raises(CompileError, match=r"cannot compile sort \(test_loop_kernels.py:\d+\) for a GPU"):
-        device_program(Call1(lambda x: x.sort(-1)[0]).eval(), floats((4, 9))(torch.float32))
+def test_what_has_no_kernel_is_refused_with_its_line() -> None:
+    layer = torch.nn.ConvTranspose2d(3, 4, 3)
+    with pytest.raises(CompileError, match="transposed convolutions are not supported on this target") as refused:
+        device_program(Call1(lambda part, x: part(x), layer).eval(), floats((1, 3, 5, 5))(torch.float32))
+    assert any("test_loop_kernels.py" in line for line in refused.value.details)
 
 
 @pytest.mark.parametrize("bad", [30, -31])

@@ -91,11 +91,11 @@ BINARY_RANGES: dict[str, tuple[float, float, float]] = {
     "floor_divide": (0.5, 9.0, 0),
 }
 INTEGER_ONLY = frozenset(
-    "bitwise_and bitwise_or bitwise_xor __and__ __or__ bitwise_left_shift bitwise_right_shift".split()
+    "bitwise_and bitwise_or bitwise_xor __and__ __or__ bitwise_left_shift bitwise_right_shift __lshift__ __rshift__".split()
 )
 BOOLEAN = "bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor mul eq lt".split()
 FLOAT_ONLY = frozenset("atan2 copysign hypot fmax fmin".split())
-SHIFTS = ("bitwise_left_shift", "bitwise_right_shift")
+SHIFTS = ("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__")
 
 
 def binary() -> Iterator[Sample]:
