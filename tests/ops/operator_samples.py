@@ -90,12 +90,10 @@ BINARY_RANGES: dict[str, tuple[float, float, float]] = {
     "fmod": (0.5, 9.0, 4),
     "floor_divide": (0.5, 9.0, 0),
 }
-INTEGER_ONLY = frozenset(
-    "bitwise_and bitwise_or bitwise_xor __and__ __or__ bitwise_left_shift bitwise_right_shift __lshift__ __rshift__".split()
-)
+SHIFTS = ("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__")
+INTEGER_ONLY = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", *SHIFTS))
 BOOLEAN = "bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor mul eq lt".split()
 FLOAT_ONLY = frozenset("atan2 copysign hypot fmax fmin".split())
-SHIFTS = ("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__")
 
 
 def binary() -> Iterator[Sample]:
