@@ -107,7 +107,8 @@ ELSEWHERE = {
 def test_every_lowering_has_a_sample() -> None:
     elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}
     sampled = {s.operator for s in SAMPLES}
-    missing = set(REGISTRY.names()) - sampled - elsewhere
+    own = {name for name in REGISTRY.names() if not name.startswith("mycctest.")}  # what tests register
+    missing = own - sampled - elsewhere
     assert not missing, f"no sample of {', '.join(sorted(missing))}"
     assert not elsewhere & sampled
     assert elsewhere <= set(REGISTRY.names())
