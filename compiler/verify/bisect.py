@@ -133,8 +133,8 @@ def _passes(
         return max((error(real(y), r) for y, r in zip(results, wanted, strict=True)), default=0.0)
 
     def compare(report: PassReport, graph: ModelGraph) -> None:
-        if not found and report.counts and off(graph) > FLOOR:
-            found.append(Finding("graph", report.name, error=off(graph)))
+        if not found and report.counts and (worst := off(graph)) > FLOOR:
+            found.append(Finding("graph", report.name, error=worst))
 
     graph = run_graph_passes(captured, skip=options.graph.skipped_passes)
     if off(graph) > FLOOR:

@@ -165,7 +165,7 @@ def test_refusals(model: Model) -> None:
 def test_the_state_of_another_model(package: Path, model: Model) -> None:
     other = mycc.load(package).new_state()
     if type(other.handle) is not type(model.new_state().handle):
-        pytest.skip("the handle is of the other interface")
+        pytest.skip("this model was loaded through ctypes; handles of its states are no pybind11 objects")
     with pytest.raises(InputError, match="belongs to another model"):
         model(draw(0), PLACES[0], state=other)
 

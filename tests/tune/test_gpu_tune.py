@@ -143,7 +143,7 @@ def test_a_tile_that_does_not_fit_is_an_error(tuned: tuple[Path, Lock], tmp_path
 
 def test_without_a_gpu_nothing_is_tuned(tmp_path: Path) -> None:
     if torch.cuda.is_available():
-        pytest.skip("there is one")
+        pytest.skip("this machine has a GPU, so tuning for it is no error")
     with pytest.raises(mycc.CompileError, match="this machine runs none of cuda:sm_90"):
         compile_mlp(tmp_path / "none.pkg", tune=True)
 
