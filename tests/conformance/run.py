@@ -12,15 +12,18 @@ Rows of entries that did not run stay as they are. The exit code is 1 when an en
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,7 @@ RESULTS_CUDA = Path(__file__).parent / "results_cuda.json"
 ROOT = Path(__file__).parents[2]
 BATCH = 30  # entries of a package, or of a process of the interpreter
 SAMPLES = 6  # of each entry
+SILENCE = 900  # seconds that a worker may say nothing: it says what it begins, the longest of which is a package
 Row = dict[str, Any]
 
 
@@ -43,6 +47,7 @@ class Batches:
     samples: int = SAMPLES
     family: str = "cpu"
     device: bool = False
+    silence: float = SILENCE
     done: Callable[[], None] = lambda: None  # told after every batch
     rows: list[Row] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -79,15 +84,14 @@ def run_batches(batches: Batches, jobs: int, tell: Callable[[str], None]) -> Non
 
 
 def _serve(batches: Batches, tell: Callable[[str], None]) -> None:
-    """Feeds worker processes until no work is left; one that dies is replaced."""
+    """Feeds worker processes until no work is left; one that dies or hangs is replaced."""
     with tempfile.TemporaryDirectory(prefix="conformance") as folder:
         worker: subprocess.Popen[str] | None = None
         while (batch := batches.take()) is not None:
             worker = worker if worker is not None and worker.poll() is None else _start()
             message = {**batch, "folder": f"{folder}/{batch['serial']}", "cache": str(batches.cache)}
             if not _run(worker, message, batches, tell):
-                worker.kill()
-                worker.wait()
+                _stop(worker)
                 worker = None
         if worker is not None and worker.stdin is not None:
             worker.stdin.close()
@@ -95,24 +99,41 @@ def _serve(batches: Batches, tell: Callable[[str], None]) -> None:
 
 
 def _start() -> subprocess.Popen[str]:
+    """A worker in a session of its own, so that the compilers that it started end with it."""
     command = [sys.executable, "-m", "tests.conformance.worker"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MYCC_THREADS": "1"}
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)
+
+
+def _stop(worker: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(worker.pid, signal.SIGKILL)
+    worker.wait()
+
+
+def _answers(worker: subprocess.Popen[str], batches: Batches) -> Iterator[dict[str, Any]]:
+    """What a worker says, until it dies; one that says nothing for too long is ended."""
+    assert worker.stdout is not None
+    while True:
+        watch = threading.Timer(batches.silence, _stop, (worker,))
+        watch.start()
+        line = worker.stdout.readline()
+        watch.cancel()
+        if not line:
+            return
+        yield json.loads(line)
 
 
 def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches, tell: Callable[[str], None]) -> bool:
-    """One batch; False when the worker died in it: what ran then is a crash, the others are tried again."""
+    """One batch; False when the worker died in it: what it was at is a crash, the others are tried again."""
     assert worker.stdin is not None
-    assert worker.stdout is not None
     worker.stdin.write(json.dumps(batch) + "\n")
     worker.stdin.flush()
-    running, left = "", list(batch["entries"])
-    for line in worker.stdout:
-        message = json.loads(line)
-        if "running" in message:
-            running = message["running"]
+    at, left, start = "", list(batch["entries"]), time.monotonic()
+    for message in _answers(worker, batches):
+        if "at" in message:
+            at, start = message["at"], time.monotonic()
         elif "entry" in message:
             left.remove(message["entry"])
             batches.add(message)
@@ -121,18 +142,24 @@ def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches,
             with batches.lock:
                 batches.done()
             return True
-    if not running and len(left) == 1:
-        running = left[0]
-    if running:
-        left.remove(running)
-        row = {"entry": running, "dtype": batch["dtype"], "samples": 0, "right": 0}
-        batches.add({**row, "status": "crash", "reason": f"the process died with code {worker.wait()}"})
+    hung = time.monotonic() - start >= batches.silence
+    what = f"takes longer than {batches.silence} s" if hung else f"the process died with code {worker.wait()}"
+    tell(f"{batch['dtype']} {at or 'a package of several entries'}: {what}")
+    if not at and len(left) == 1:
+        at = left[0]
+    if at:
+        left.remove(at)
+        batches.add({**_EMPTY, "entry": at, "dtype": batch["dtype"], "reason": what})
         batches.put_back(batch["dtype"], left)
         return False
     middle = len(left) // 2
     batches.put_back(batch["dtype"], left[:middle])
     batches.put_back(batch["dtype"], left[middle:])
     return False
+
+
+#: the row of an entry whose process died
+_EMPTY: Row = {"entry": "", "dtype": "", "status": "crash", "samples": 0, "right": 0}
 
 
 def read(path: Path) -> list[Row]:
@@ -146,7 +173,9 @@ def write(path: Path, rows: Sequence[Row], order: Sequence[str]) -> None:
     place = {name: i for i, name in enumerate(order)}
     ordered = sorted(rows, key=lambda r: (r["dtype"], place.get(r["entry"], len(place))))
     lines = ",\n".join(json.dumps(row) for row in ordered)
-    path.write_text(f'{{"torch": "{torch.__version__}", "results": [\n{lines}\n]}}\n')
+    whole = path.with_suffix(".part")  # what interrupts this leaves the old file
+    whole.write_text(f'{{"torch": "{torch.__version__}", "results": [\n{lines}\n]}}\n')
+    whole.replace(path)
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -186,7 +215,8 @@ def main() -> int:
             wanted = options.status.split(",") if options.status else None
             names = [n for n in names if wanted is None or known[n]["status"] in wanted]
             names = [n for n in names if re.search(options.reason, known[n]["reason"])]
-        left.extend((dtype, names[i : i + options.batch]) for i in range(0, len(names), options.batch))
+        count = -(-len(names) // options.batch)  # an entry of every kind in each, so that none is long
+        left.extend((dtype, names[i::count]) for i in range(count))
     options.cache.mkdir(parents=True, exist_ok=True)
     batches = Batches(left, options.cache, options.samples, options.family, options.device)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from . import run
 from .catalog import DTYPES, entries
-from .run import RESULTS, RESULTS_CUDA, read
+from .run import RESULTS, RESULTS_CUDA, Batches, read, run_batches
 from .worker import work
 
 #: batches: dtype, every n-th entry, from which one on
@@ -63,3 +67,39 @@ def test_nothing_is_wrong_on_a_gpu() -> None:
 def test_results_have_every_entry_in_float32() -> None:
     missing = [n for n, e in entries().items() if e.takes(torch.float32) and (n, "float32") not in KNOWN]
     assert not missing, f"run make conformance: {missing[:5]}"
+
+
+#: a worker for which every entry is right, but one that never ends and one that ends the process
+_FAKE_WORKER = """
+import json, os, sys, time
+for line in sys.stdin:
+    batch = json.loads(line)
+    for name in batch["entries"]:
+        print(json.dumps({"at": name}), flush=True)
+        if name == "hangs":
+            time.sleep(1000)
+        if name == "dies":
+            os._exit(3)
+    for name in batch["entries"]:
+        row = {"entry": name, "dtype": batch["dtype"], "status": "right", "samples": 1, "right": 1, "reason": ""}
+        print(json.dumps(row), flush=True)
+    print(json.dumps({"done": True}), flush=True)
+"""
+
+
+def test_an_entry_that_hangs_or_dies_is_a_crash_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", _FAKE_WORKER]
+        return subprocess.Popen(
+            command, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    monkeypatch.setattr(run, "_start", start)
+    batches = Batches(deque([("float32", ["abs", "hangs", "add", "dies"])]), tmp_path, silence=2)
+    run_batches(batches, 2, lambda _: None)
+    assert {row["entry"]: (row["status"], row["reason"]) for row in batches.rows} == {
+        "abs": ("right", ""),
+        "add": ("right", ""),
+        "hangs": ("crash", "takes longer than 2 s"),
+        "dies": ("crash", "the process died with code 3"),
+    }

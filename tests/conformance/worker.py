@@ -1,7 +1,8 @@
 """A process that compiles and compares entries of op_db: batches on standard input, rows on standard output.
 
 in    {"dtype": "float32", "entries": ["abs", "add"], "folder": "...", "cache": "..."}
-out   {"running": "abs"}                 before a compiled call runs, so that a crash has a name
+out   {"at": "abs"}                      before a call is prepared or run, so that a crash has a name
+      {"at": ""}                         before a package is built
       {"entry": "abs", "dtype": "float32", "status": "right", "samples": 6, "right": 6, "reason": ""}
       {"done": true}                     the batch is through
 """
@@ -120,6 +121,7 @@ def _through(
     again: list[Group] = []
     ready: dict[str, tuple[Group, Prepared]] = {}
     for group in groups:
+        say({"at": group.tally.entry.name})
         try:
             ready[group.name] = group, prepare(group.name, group.whole, family)
         except (CompileError, Crash) as error:
@@ -127,17 +129,19 @@ def _through(
     middle = time.monotonic()
     folder, cache = Path(batch["folder"]) / str(round_), Path(batch["cache"])
     folder.mkdir(parents=True, exist_ok=True)
+    say({"at": ""})
     for p, package in build_all([p for _, p in ready.values()], folder, cache, family):
         group = ready[p.name][0]
-        say({"running": group.tally.entry.name})
+        say({"at": group.tally.entry.name})
         try:
             if isinstance(package, Exception):
                 raise package
             found = run(p, package)
         except (RunError, Crash) as error:
             _failed(group, error, again)
-            continue
-        _compare(group, found)
+        else:
+            _compare(group, found)
+        say({"at": ""})  # perhaps another package is built now
     spent["prepare"] += middle - start
     spent["build"] += time.monotonic() - middle
     return again
@@ -158,6 +162,7 @@ def _interpret(tallies: Sequence[Tally], samples: int, say: Say) -> None:
     """The kernels of every entry, one entry after the other, through Triton's interpreter."""
     runner = device.Runner()
     for tally in tallies:
+        say({"at": tally.entry.name})
         groups = _groups(tally, samples)
         for _ in range(2):
             groups = [one for group in groups for one in _interpreted(group, runner)]
