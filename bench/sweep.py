@@ -1,64 +1,71 @@
 """Architectures of transformers, small, through the compiler: are they right?
 
     python bench/sweep.py                      all of sweep_models.py, into bench/sweep.json and docs/sweep.md
+    python bench/sweep.py --jobs 16            so many at a time
     python bench/sweep.py --only bert,t5       some by name
-    python bench/sweep.py --status wrong       again what was wrong
+    python bench/sweep.py --status wrong       again what was wrong; --status missing: what has no result yet
+    python bench/sweep.py --json F --page F    results and page elsewhere
+    python bench/sweep.py --only-page          the page again, from the results alone
     python bench/sweep.py --dtype bf16         in another type; printed only
     python bench/sweep.py --quick              a first look
 
 Each architecture is exported, compiled and compared with itself in float64, with fixed sizes and with a dynamic batch
-(at batches of 2, 1 and 3), in a process of its own that has a time limit. The exit code is 1 when one is wrong.
+(at batches of 2, 1 and 3), in a process of its own that has a time limit and one thread. Results are written after
+each, so that a run that is stopped keeps them. The exit code is 1 when one is wrong or crashes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import json
 import multiprocessing
+import os
 import re
+import resource
+import signal
 import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # weights are random: nothing is to be fetched
 
 import mycc
 import torch
 import transformers
 from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
-from sweep_models import BY_NAME, ROWS, Row
+from sweep_models import BY_NAME, NOTES, ROWS, Row
+from sweep_page import CASES, FACTOR, FLOOR, Result, page
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).with_name("sweep.json")
 PAGE = ROOT / "docs" / "sweep.md"
-CASES = ("static", "dynamic")
 BATCHES = {"static": (2,), "dynamic": (2, 1, 3)}
-#: what a result may be off by, beside what eager torch is off by
-FACTOR, FLOOR = 4.0, 1e-5
-#: "torch": torch.export itself gives no program
-STATUSES = ("right", "refused", "torch", "wrong", "crash")
+Task = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Result:
-    """What became of one architecture in one case; `error` and `eager` are the largest ones of all outputs."""
+class How:
+    """How to compile: `dtype` as of mycc.compile; `quick`: little optimised, without the package's verification."""
 
-    name: str
-    case: str
-    status: str
-    reason: str = ""
-    error: float = 0.0
-    eager: float = 0.0
-    seconds: float = 0.0
+    dtype: str | None = None
+    quick: bool = False
+    limit: float = 300.0
+
+    def options(self) -> dict[str, Any]:
+        quick = {"verify": False, "options": {"build.flags": "-O1"}} if self.quick else {}
+        return {"dtype": self.dtype, "jobs": 1, **quick}
 
 
 class Wrapped(torch.nn.Module):
@@ -104,32 +111,30 @@ def shapes_of(row: Row, case: str) -> Any:
     return (tuple({0: batch} for _ in row.inputs),)
 
 
-def measure(row: Row, case: str, dtype: str | None = None, quick: bool = False) -> Result:
+def measure(row: Row, case: str, how: How) -> Result:
     """Compiles and compares one architecture. Raises what is no answer: a crash."""
-    how: dict[str, Any] = {"dtype": dtype, "dynamic_shapes": shapes_of(row, case)}
-    how |= {"verify": False, "options": {"build.flags": "-O1"}} if quick else {}
-    start = time.monotonic()
     model = model_of(row)
-    example = inputs_of(row, 2)
+    example, shapes = inputs_of(row, 2), shapes_of(row, case)
     with tempfile.TemporaryDirectory(prefix="sweep") as folder:
         try:
-            path = mycc.compile(model, example, out=f"{folder}/model.pkg", **how)
+            path = mycc.compile(model, example, out=f"{folder}/model.pkg", dynamic_shapes=shapes, **how.options())
         except CompileError as refusal:
-            return _refused(row, case, model, example, refusal, time.monotonic() - start)
+            return Result(row.name, case, *_refused(model, example, shapes, refusal))
         package = mycc.load(path)
         worst, problem = (0.0, 0.0), ""
         for batch in BATCHES[case]:
-            worst, problem = _compared(row, model, package, batch, worst, problem, dtype)
+            worst, problem = _compared(row, model, package, batch, worst, problem, how.dtype)
     status = "wrong" if problem else "right"
-    return Result(row.name, case, status, problem, *worst, seconds=round(time.monotonic() - start, 1))
+    return Result(row.name, case, status, problem, *worst)
 
 
-def _refused(row: Row, case: str, model: Wrapped, example: Any, refusal: CompileError, seconds: float) -> Result:
+def _refused(model: Wrapped, example: Any, shapes: Any, refusal: CompileError) -> tuple[str, str]:
+    """Status and reason: of what torch.export refuses itself, its own."""
     text = reason(refusal)
-    status = "wrong" if "not as accurate" in text or "generated" in text else "refused"
-    if status == "refused" and (own := _own_failure(model, example, shapes_of(row, case))):
-        status, text = "torch", own
-    return Result(row.name, case, status, text, seconds=round(seconds, 1))
+    if "not as accurate" in text or "generated" in text:
+        return "wrong", text
+    own = _own_failure(model, example, shapes)
+    return ("torch", own) if own else ("refused", text)
 
 
 def _own_failure(model: Wrapped, example: Any, shapes: Any) -> str:
@@ -184,128 +189,158 @@ def _first_line(text: str) -> str:
 
 
 # processes -----------------------------------------------------------------------------------------------------------
-def _child(row: Row, case: str, dtype: str | None, quick: bool, answers: Connection) -> None:
+def _child(task: Task, how: How, answers: connection.Connection) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    start = time.monotonic()
+
+    def answer(result: Result) -> None:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        cpu = sum(u.ru_utime + u.ru_stime for u in used)
+        answers.send(replace(result, seconds=round(time.monotonic() - start, 1), cpu=round(cpu, 1)))
+
+    name, case = task
     try:
-        answers.send(measure(row, case, dtype, quick))
+        answer(measure(BY_NAME[name], case, how))
     except Exception as problem:
-        answers.send(Result(row.name, case, "crash", f"{type(problem).__name__}: {_first_line(str(problem))}"))
+        answer(Result(name, case, "crash", f"{type(problem).__name__}: {_first_line(str(problem))}"))
         raise
 
 
-def in_process(row: Row, case: str, dtype: str | None, quick: bool, limit: float) -> Result:
-    """`measure` in a process of its own: one that dies or takes too long is a crash."""
-    answers, theirs = multiprocessing.Pipe(duplex=False)
-    child = multiprocessing.get_context("fork").Process(target=_child, args=(row, case, dtype, quick, theirs))
-    child.start()
-    theirs.close()
+@dataclass
+class Running:
+    """A child at work, in a process group of its own: the C++ compilers end with it."""
+
+    task: Task
+    how: How
+    answers: connection.Connection = field(init=False)
+    start: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.answers, theirs = multiprocessing.Pipe(duplex=False)
+        self._child = multiprocessing.get_context("fork").Process(target=self._run, args=(theirs,))
+        self._child.start()
+        with contextlib.suppress(OSError):  # whoever comes first, it or the child itself
+            os.setpgid(self._child.pid or 0, self._child.pid or 0)
+        theirs.close()
+
+    def _run(self, answers: connection.Connection) -> None:
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _child(self.task, self.how, answers)
+
+    @property
+    def left(self) -> float:
+        return self.start + self.how.limit - time.monotonic()
+
+    def result(self) -> Result:
+        """Its answer, which is there or came too late: one that dies or takes too long is a crash."""
+        try:
+            if self.answers.poll():
+                return self.answers.recv()  # type: ignore[no-any-return]
+            return self._crash(f"not done after {self.how.limit:.0f} s")
+        except EOFError:
+            self._child.join()
+            return self._crash(f"the process died with code {self._child.exitcode}")
+        finally:
+            self.end()
+
+    def _crash(self, reason: str) -> Result:
+        return Result(*self.task, "crash", reason, seconds=round(time.monotonic() - self.start, 1))
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.join()
+
+
+def in_processes(tasks: Iterable[Task], how: How, jobs: int) -> Iterator[Result]:
+    """`measure` in processes, so many at a time; results as they come."""
+    waiting, running = list(reversed(list(tasks))), list[Running]()
     try:
-        if not answers.poll(limit):
-            return Result(row.name, case, "crash", f"not done after {limit:.0f} s", seconds=limit)
-        return answers.recv()  # type: ignore[no-any-return]
-    except EOFError:
-        child.join()
-        return Result(row.name, case, "crash", f"the process died with code {child.exitcode}")
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(Running(waiting.pop(), how))
+            connection.wait([r.answers for r in running], timeout=max(0.0, min(r.left for r in running)))
+            for done in [r for r in running if r.answers.poll() or r.left <= 0]:
+                running.remove(done)
+                yield done.result()
     finally:
-        child.kill()
-        child.join()
+        for r in running:
+            r.end()
 
 
 # results -------------------------------------------------------------------------------------------------------------
-def read() -> dict[tuple[str, str], Result]:
-    rows = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
-    return {(r["name"], r["case"]): Result(**r) for r in rows}
+@dataclass(frozen=True)
+class Files:
+    """The results, and the page that is made of them."""
+
+    results: Path = RESULTS
+    page: Path = PAGE
+
+    def read(self) -> tuple[dict[Task, Result], dict[str, str]]:
+        """By task, and the versions of the libraries that they were found with."""
+        if not self.results.exists():
+            return {}, {}
+        found = json.loads(self.results.read_text())
+        return {(r["name"], r["case"]): Result(**r) for r in found["results"]}, found["versions"]
+
+    def write(self, results: dict[Task, Result], versions: dict[str, str]) -> None:
+        """A line per result, in the order of the table, and the page; whoever reads meanwhile finds a whole file."""
+        ordered = [r for row in ROWS for case in CASES if (r := results.get((row.name, case))) is not None]
+        lines = ",\n".join(json.dumps(asdict(r)) for r in ordered)
+        _replace(self.results, f'{{"versions": {json.dumps(versions)}, "results": [\n{lines}\n]}}\n')
+        _replace(self.page, page(ordered, versions, NOTES))
 
 
-def write(results: dict[tuple[str, str], Result]) -> None:
-    """A line per result, in the order of the table, and the page."""
-    ordered = [r for row in ROWS for case in CASES if (r := results.get((row.name, case))) is not None]
-    lines = ",\n".join(json.dumps(asdict(r)) for r in ordered)
-    RESULTS.write_text(f'{{"transformers": "{transformers.__version__}", "results": [\n{lines}\n]}}\n')
-    PAGE.write_text(page(ordered))
+def _replace(path: Path, text: str) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
 
 
-def page(results: Sequence[Result]) -> str:
-    """docs/sweep.md as text."""
-    by_name: dict[str, dict[str, Result]] = {}
-    for r in results:
-        by_name.setdefault(r.name, {})[r.case] = r
-    lines = [
-        "# Architectures",
-        "",
-        f"{len(by_name)} architectures of transformers {transformers.__version__} in small configurations with random "
-        "weights (`bench/sweep_models.py`), each exported, compiled for the CPU and compared with itself in float64: "
-        "with fixed sizes, and with a dynamic batch at batches of 2, 1 and 3. Made by `python bench/sweep.py`; do not "
-        "edit.",
-        "",
-        f"A result is right when its error, relative to float64, is at most {FACTOR:.0f} times eager torch's plus "
-        f"{FLOOR:g}, at every output. *torch* means that torch.export "
-        "itself gives no program.",
-        "",
-        "| sizes | " + " | ".join(STATUSES) + " |",
-        "|---|" + "---|" * len(STATUSES),
-    ]
-    for case in CASES:
-        count = Counter(r.status for r in results if r.case == case)
-        lines.append(f"| {case} | " + " | ".join(str(count[s]) for s in STATUSES) + " |")
-    lines += [
-        "",
-        "| architecture | kind | static | error | dynamic batch | error | eager |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, cases in by_name.items():
-        cells = [name, BY_NAME[name].kind]
-        for case in CASES:
-            r = cases.get(case)
-            cells += [r.status if r else "", f"{r.error:.1e}" if r and r.status == "right" else ""]
-        cells.append(max((f"{r.eager:.1e}" for r in cases.values() if r.status == "right"), default="", key=_number))
-        lines.append("| " + " | ".join(cells) + " |")
-    other = [r for r in results if r.status != "right"]
-    if other:
-        lines += [
-            "",
-            "## Why the others are not",
-            "",
-            "| architecture | sizes | status | reason |",
-            "|---|---|---|---|",
-        ]
-        lines += [f"| {r.name} | {r.case} | {r.status} | {r.reason.replace('|', chr(92) + '|')} |" for r in other]
-    return "\n".join(lines) + "\n"
+def _tasks(options: argparse.Namespace, known: dict[Task, Result]) -> list[Task]:
+    names = options.only.split(",") if options.only else list(BY_NAME)
+    if unknown := [name for name in names if name not in BY_NAME]:
+        raise SystemExit(f"no architecture {', '.join(unknown)} in sweep_models.py")
+    wanted = options.status.split(",") if options.status else None
+    tasks = [(name, case) for name in names for case in ((options.case,) if options.case else CASES)]
+    return [t for t in tasks if wanted is None or (known[t].status if t in known else "missing") in wanted]
 
 
-def _number(text: str) -> float:
-    return float(text) if text else 0.0
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="architectures of transformers through the compiler")
+    parser.add_argument("--only", default="", help="names, with commas between")
+    parser.add_argument("--status", default="", help="only what has one of these statuses; missing: no result yet")
+    parser.add_argument("--case", default="", choices=("", *CASES))
+    parser.add_argument("--jobs", type=int, default=1, help="architectures at a time, each with one thread")
+    parser.add_argument("--limit", type=float, default=How.limit, help="seconds for one architecture in one case")
+    parser.add_argument("--dtype", default=None, help="bf16 or f16; the results are printed only")
+    parser.add_argument("--quick", action="store_true", help="little optimised, and without the package's verification")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="the results")
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page made of them")
+    parser.add_argument("--only-page", action="store_true", help="only write the page again")
+    return parser.parse_args()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="architectures of transformers through the compiler")
-    parser.add_argument("--only", default="", help="names, with commas between")
-    parser.add_argument("--status", default="", help="only what has one of these statuses in sweep.json, or none")
-    parser.add_argument("--case", default="", choices=("", *CASES))
-    parser.add_argument("--dtype", default=None, help="bf16 or f16; the results are printed only")
-    parser.add_argument("--quick", action="store_true", help="little optimised, and without the package's verification")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds for one architecture in one case")
-    parser.add_argument("--page", action="store_true", help="only write the page again")
-    options = parser.parse_args()
-    results = read()
-    if options.page:
-        write(results)
+    options = _parsed()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the children end too
+    files = Files(options.json, options.page)
+    results, versions = files.read()
+    if options.only_page:
+        files.write(results, versions)
         return 0
-    names = options.only.split(",") if options.only else [row.name for row in ROWS]
-    wanted = options.status.split(",") if options.status else None
+    versions = {name: version(name) for name in ("transformers", "torch")}
+    how = How(options.dtype, options.quick, options.limit)
     ran = []
-    for name in names:
-        for case in (options.case,) if options.case else CASES:
-            known = results.get((name, case))
-            if wanted is not None and known is not None and known.status not in wanted:
-                continue
-            result = in_process(BY_NAME[name], case, options.dtype, options.quick, options.limit)
-            ran.append(result)
-            print(f"{name:20} {case:8} {result.status:8} {result.seconds:6.1f} s  {result.reason}", flush=True)
-            if options.dtype is None:
-                results[name, case] = result
-                write(results)
+    for result in in_processes(_tasks(options, results), how, options.jobs):
+        ran.append(result)
+        line = f"{result.name:20} {result.case:8} {result.status:8} {result.seconds:6.1f} s {result.cpu:6.1f} cpu  "
+        print(line + result.reason, flush=True)
+        if options.dtype is None:
+            results[result.name, result.case] = replace(result, kind=BY_NAME[result.name].kind)
+            files.write(results, versions)
     return 1 if any(r.status in ("wrong", "crash") for r in ran) else 0
 
 

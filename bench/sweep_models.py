@@ -372,3 +372,6 @@ ROWS = [
     ),
 ]  # fmt: skip
 BY_NAME = {row.name: row for row in ROWS}
+
+#: of architectures that are not right: why, in plain words
+NOTES: dict[str, str] = {}

@@ -1,0 +1,93 @@
+"""docs/sweep.md, from the results of bench/sweep.py alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+CASES = ("static", "dynamic")
+#: what a result may be off by, beside what eager torch is off by
+FACTOR, FLOOR = 4.0, 1e-5
+#: "torch": torch.export itself gives no program
+STATUSES = ("right", "refused", "torch", "wrong", "crash")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one architecture in one case; `error` and `eager` are the largest ones of all outputs.
+
+    `seconds` passed, `cpu` of them were computed, by the process and the C++ compilers that it ran.
+    """
+
+    name: str
+    case: str
+    status: str
+    reason: str = ""
+    error: float = 0.0
+    eager: float = 0.0
+    seconds: float = 0.0
+    cpu: float = 0.0
+    kind: str = ""
+
+
+def page(results: Sequence[Result], versions: Mapping[str, str], notes: Mapping[str, str]) -> str:
+    """The page as text; `notes` say of architectures, by name, why they are not right, in plain words."""
+    by_name: dict[str, dict[str, Result]] = {}
+    for r in results:
+        by_name.setdefault(r.name, {})[r.case] = r
+    named = " and ".join(f"{name} {version}" for name, version in versions.items())
+    lines = [
+        "# Architectures",
+        "",
+        f"{len(by_name)} architectures ({named}) in small configurations with random weights "
+        "(`bench/sweep_models.py`), each exported, compiled for the CPU and compared with itself in float64: with "
+        "fixed sizes, and with a dynamic batch at batches of 2, 1 and 3. Made by `python bench/sweep.py`; do not edit.",
+        "",
+        f"A result is right when its error, relative to float64, is at most {FACTOR:.0f} times eager torch's plus "
+        f"{FLOOR:g}, at every output. *torch* means that torch.export itself gives no program.",
+        "",
+        *_counts(results),
+        "",
+        *_table(by_name),
+    ]
+    other = [r for r in results if r.status != "right"]
+    if other:
+        lines += ["", "## Why the others are not", "", *_reasons(other, notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _counts(results: Sequence[Result]) -> list[str]:
+    lines = ["| sizes | " + " | ".join(STATUSES) + " |", "|---|" + "---|" * len(STATUSES)]
+    for case in CASES:
+        count = Counter(r.status for r in results if r.case == case)
+        lines.append(f"| {case} | " + " | ".join(str(count[s]) for s in STATUSES) + " |")
+    return lines
+
+
+def _table(by_name: Mapping[str, Mapping[str, Result]]) -> list[str]:
+    lines = [
+        "| architecture | kind | static | error | dynamic batch | error | eager |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, cases in by_name.items():
+        cells = [name, next(iter(cases.values())).kind]
+        for case in CASES:
+            r = cases.get(case)
+            cells += [r.status if r else "", f"{r.error:.1e}" if r and r.status == "right" else ""]
+        eager = [r.eager for r in cases.values() if r.status == "right"]
+        cells.append(f"{max(eager):.1e}" if eager else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _reasons(other: Sequence[Result], notes: Mapping[str, str]) -> list[str]:
+    """Cases that fail alike are one row."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for r in other:
+        rows.setdefault((r.name, r.status, r.reason), []).append(r.case)
+    lines = ["| architecture | sizes | status | why | message |", "|---|---|---|---|---|"]
+    for (name, status, reason), cases in rows.items():
+        message = reason.replace("|", "\\|")
+        lines.append(f"| {name} | {', '.join(cases)} | {status} | {notes.get(name, '')} | {message} |")
+    return lines
