@@ -1,66 +1,69 @@
-"""Whole models on the GPU of this machine: packages built, run, compared with float64 and timed beside torch.
+"""Whole models on the GPUs of this machine: packages built, run, compared with float64 and timed beside torch.
 
     python bench/gpu_check.py                                        # bert, llama, resnet50, vit at batch 1 and 32
     python bench/gpu_check.py --models all --batches 1 --peers graph
     python bench/gpu_check.py --dynamic --models all --batches 4 --peers ""      # dynamic batch and sequence
+    python bench/gpu_check.py --gpus 2 --jobs 32 --deadlines 300,450 --json rows.json
 
-Needs torch with CUDA and transformers beside mycc; no network. Packages are built first, side by side, without the GPU.
-Then a process each measures a package or a peer; references and peers are made side by side, but while one is timed
-nothing else works on the device. Every line says the error against float64 (weights as stored) beside eager's in the
-same dtype, the time of a call alone from the host, and the time of a call among many. The exit code is 1 when a package
-is wrong or slower than every peer.
+Needs torch with CUDA and transformers beside mycc; no network. Packages that lie in --folder are used as they are.
+
+A process for every package and peer (bench/gpu_worker.py) makes itself ready, all side by side. At a deadline, or when
+all are ready, those that still compile are stopped, and the others are timed, on each device one after another with
+nothing beside it: the package and the peers of a case in turns, three rounds. Then those that compile go on until the
+next deadline, and their cases are timed again. Rows are printed, and --json is written, when a case is done. A row says
+the error against float64 (weights as stored) beside eager's in the same dtype, the time of a call alone from the host,
+and the time of a call among many on the device. The exit code is 1 when a package is wrong or slower than a peer.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import statistics
-import subprocess
 import sys
+import tarfile
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__).resolve().parent
+from gpu_processes import Worker, launched
+from gpu_worker import HERE, Task
+
 DEFAULT_MODELS = ("bert", "llama", "resnet50", "vit")
-CHANNELS_LAST = ("resnet50", "mobilenetv2")
 SEQUENCE = 128
 #: error of a package, as a multiple of eager's
 FACTOR = 1.2
 PEERS = "graph,compile:reduce-overhead,compile:max-autotune"
-WORKER_SECONDS = 560
+ROUNDS = 3
+#: what torch's tuner found, in its cache folder; without the kernels themselves
+TUNED = ("**/*.best_config", "cache/*")
 
 
 def main() -> int:
     options = _options()
-    if options.worker:
-        print(json.dumps(_work(options.worker, options)), flush=True)
-        return 0
     folder = Path(options.folder or tempfile.mkdtemp(prefix="gpu_check_"))
     folder.mkdir(parents=True, exist_ok=True)
-    cases = [(model, batch) for model in _models(options.models) for batch in map(int, options.batches.split(","))]
-    with ThreadPoolExecutor(options.jobs) as pool:
-        start = time.perf_counter()
-        built = dict(zip(cases, pool.map(lambda c: _run("build", c, folder, options), cases), strict=True))
-        for case, result in built.items():
-            _print(case, "build", result)
-        print(f"built {len(cases)} packages in {time.perf_counter() - start:.0f} s", flush=True)
-        rows = [(case, peer) for case in cases for peer in ("mycc", *filter(None, options.peers.split(",")))]
-        rows.sort(key=lambda row: row[1] != "mycc")
-        found: dict[tuple[tuple[str, int], str], dict[str, Any]] = {}
-        for packages in (True, False):  # peers take long to compile
-            jobs = {r: pool.submit(_run, r[1], r[0], folder, options) for r in rows if (r[1] == "mycc") == packages}
-            for row, job in jobs.items():
-                found[row] = job.result()
-                _print(*row, found[row])
-    return _report(cases, built, found, options)
+    workers = [Worker(task) for task in _tasks(options, folder)]
+    begin = time.monotonic()
+    with _tuning(options.tuning), launched(workers, options.jobs, options.worker, _environment(options)) as pending:
+        for deadline in map(float, options.deadlines.split(",")):
+            pending.wait(begin + deadline - time.monotonic())
+            print(
+                f"{time.monotonic() - begin:.0f} s: {sum(w.ready for w in workers)} of {len(workers)} ready", flush=True
+            )
+            with pending.paused() as ready:
+                _measure(workers, ready, options)
+            if pending.done:
+                break
+    for worker in workers:
+        if worker.failure:
+            print(f"{worker.label} failed: {worker.failure}")
+    return _report(workers)
 
 
 def _options() -> argparse.Namespace:
@@ -80,273 +83,148 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peers", default=PEERS, help="eager, graph, compile[:MODE], with commas between")
     parser.add_argument("--set", action="append", default=[], help="an option of mycc.compile, as in schedule.fuse=no")
     parser.add_argument("--target", default="cuda")
-    parser.add_argument("--jobs", type=int, default=4, help="processes at once")
+    parser.add_argument("--jobs", type=int, default=8, help="processes that become ready at once")
+    parser.add_argument("--gpus", type=int, default=1, help="devices over which the cases are spread")
+    parser.add_argument("--deadlines", default="540", help="seconds from the start at which what is ready is timed")
+    parser.add_argument(
+        "--threads", type=int, help="of each torch.compile; by default all cores over --jobs, at least 4"
+    )
     parser.add_argument("--folder", help="where packages go; those that are there are used again")
+    parser.add_argument(
+        "--tuning", type=Path, help="a .tar.gz of what torch's tuner found: read, if there, and written"
+    )
     parser.add_argument("--json", help="a file for all figures")
     parser.add_argument("--profile", action="store_true", help="print the time of every kernel of each package")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", default=str(HERE / "gpu_worker.py"), help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def _tasks(options: argparse.Namespace, folder: Path) -> Iterator[Task]:
+    """One for every package and peer, packages first; the cases of a device are of all sizes."""
+    batches = [int(batch) for batch in options.batches.split(",")]
+    cases = [(model, batch) for model in _models(options.models) for batch in batches]
+    for peer in ("mycc", *filter(None, options.peers.split(","))):
+        for i, (model, batch) in enumerate(cases):
+            yield Task(
+                peer, model, batch, options.sequence, options.dtype, options.dynamic, options.mode, options.target,
+                tuple(options.set), str(folder), (i + i // options.gpus) % options.gpus,
+            )  # fmt: skip
 
 
 def _models(names: str) -> list[str]:
     if names != "all":
         return names.split(",")
-    sys.path.insert(0, str(HERE))
     from zoo import MODELS
 
     return list(MODELS)
 
 
-def _run(peer: str, case: tuple[str, int], folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The answer of a worker process, or {"error": ...}."""
-    command = [sys.executable, str(HERE / "gpu_check.py"), "--worker", peer, "--case", f"{case[0]}:{case[1]}"]
-    command += ["--sequence", str(options.sequence), "--dtype", options.dtype, "--mode", options.mode]
-    command += ["--folder", str(folder), "--target", options.target]
-    command += [f"--dynamic={options.dynamic}"] * bool(options.dynamic) + ["--profile"] * options.profile
-    command += [word for value in options.set for word in ("--set", value)]
-    threads = str(max(2, (os.cpu_count() or 2) // options.jobs))  # of torch.compile: each costs an import of torch
-    environment = {"TORCHINDUCTOR_COMPILE_THREADS": threads, **os.environ}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_SECONDS, env=environment)
-    except subprocess.TimeoutExpired:
-        return {"error": f"took longer than {WORKER_SECONDS} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        return {"error": (done.stderr or done.stdout)[-1500:]}
-    answer: dict[str, Any] = json.loads(lines[-1])
-    return answer
-
-
-def _work(peer: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One build or one measurement, in this process."""
-    sys.path.insert(0, str(HERE))
-    import torch
-    from zoo import ZOO
-
-    name, _, batch = options.case.partition(":")
-    model = ZOO[name]
-    inputs = model.inputs(int(batch), options.sequence)
-    form = f"-dynamic-{options.dynamic.replace(',', '-')}" if options.dynamic else ""
-    package = Path(options.folder) / f"{name}-{batch}-{options.sequence}-{options.dtype}{form}.pkg"
-    if peer == "build":
-        return _build(model, inputs, package, options)
-    dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[options.dtype]
-    torch.backends.cuda.matmul.allow_tf32 = False
-    module = model.build()
-    with torch.no_grad():
-        with _device(alone=False):
-            call, given, result = _prepare(peer, name, module, inputs, dtype, package)
-        with _device(alone=True):
-            result["call_ms"], result["time_ms"] = _times(call)
-        if peer == "mycc" and options.profile:
-            with _device(alone=True):
-                result["kernels"] = _profile(package, given)
-    return result
+def _environment(options: argparse.Namespace) -> dict[str, str]:
+    threads = options.threads or max(4, (os.cpu_count() or 4) // options.jobs)
+    cache = Path(tempfile.gettempdir()) / "gpu_check_inductor"  # one place, so that --tuning fits from run to run
+    return {"TORCHINDUCTOR_COMPILE_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(cache), **os.environ}
 
 
 @contextmanager
-def _device(alone: bool) -> Iterator[None]:
-    """The GPU among the workers: alone for what is timed, else together with all that is not. Work of another process
-    takes its turns on the device, and would count twice."""
-    import torch
-
-    with open(Path(tempfile.gettempdir()) / "gpu_check.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+def _tuning(archive: Path | None) -> Iterator[None]:
+    """With what an earlier run found for torch.compile; what this one finds is kept for the next."""
+    cache = Path(tempfile.gettempdir()) / "gpu_check_inductor"
+    if archive and archive.exists():
+        with tarfile.open(archive) as tar:
+            tar.extractall(cache, filter="data")
+    try:
         yield
-        torch.cuda.synchronize()
+    finally:
+        if archive:
+            archive.parent.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(archive, "w:gz") as tar:
+                for path in sorted({path for pattern in TUNED for path in cache.glob(pattern) if path.is_file()}):
+                    tar.add(path, path.relative_to(cache))
 
 
-def _prepare(
-    peer: str, name: str, module: Any, inputs: tuple[Any, ...], dtype: Any, package: Path
-) -> tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any]]:
-    """What is measured, its inputs on the device, and how right it is."""
-    import torch
+def _measure(workers: list[Worker], ready: list[Worker], options: argparse.Namespace) -> None:
+    """Times the cases in which something has become ready, the devices side by side."""
+    cases: dict[tuple[str, int], list[Worker]] = {}
+    for worker in ready:
+        cases.setdefault(worker.case, []).append(worker)
+    output = threading.Lock()
 
-    module = module.cuda().to(dtype)
-    given = tuple(x.cuda().to(dtype) if x.is_floating_point() else x.cuda() for x in inputs)
-    eager = module(*given)
-    wide = module.double()
-    wanted = wide(*(x.double() if x.is_floating_point() else x for x in given))
-    module.to(dtype)
-    result: dict[str, Any] = {"eager_error": _error(eager, wanted)}
-    if name in CHANNELS_LAST and peer != "mycc":
-        module = module.to(memory_format=torch.channels_last)
-        given = tuple(x.to(memory_format=torch.channels_last) for x in given)
-    call = _callable(peer, module, given, package, result)
-    found = _tensor(call())
-    result["error_"] = _error(found, wanted)
-    result["same_bits"] = bool(torch.equal(found.clone(), _tensor(call())))
-    return call, given, result
+    def device(gpu: int) -> None:
+        for case in cases.values():
+            if case[0].task.gpu == gpu and not all(worker.times for worker in case):
+                _turns(case, options.profile)
+                with output:
+                    print("\n".join(line for worker in case for line in _rows(worker)), flush=True)
+                    _write(workers, options.json)
+
+    with ThreadPoolExecutor(options.gpus) as pool:
+        list(pool.map(device, range(options.gpus)))
 
 
-def _build(model: Any, inputs: tuple[Any, ...], package: Path, options: argparse.Namespace) -> dict[str, Any]:
-    import mycc
-
-    start = time.perf_counter()
-    if not package.exists():
-        mycc.compile(
-            model.build(), inputs, out=package, target=options.target, dtype=options.dtype, mode=options.mode,
-            dynamic_shapes=_dynamic(model, options.dynamic), options=options.set, verify=False,
-            cache_dir=Path(options.folder) / "cache",
-        )  # fmt: skip
-    return {"seconds": time.perf_counter() - start, "megabytes": package.stat().st_size / 1e6}
+def _turns(case: list[Worker], profile: bool) -> None:
+    for _ in range(ROUNDS):
+        for worker in case:
+            if times := worker.ask("time"):
+                worker.times.append((times["call_ms"], times["time_ms"]))
+    if profile and case[0].task.peer == "mycc":
+        case[0].figures.update(case[0].ask("profile"))
 
 
-def _dynamic(model: Any, wanted: str) -> Any:
-    """The dynamic shapes of a model's inputs, those of `wanted` dimensions; None for none."""
-    kept = {{"batch": 0, "sequence": 1}[name] for name in wanted.split(",") if name}
-    if not kept:
-        return None
-    return tuple({d: size for d, size in dims.items() if d in kept} for dims in model.dynamic_shapes())
+def _rows(worker: Worker) -> list[str]:
+    """The lines of a package or a peer."""
+    if not worker.times:
+        return [f"{worker.label} failed: {worker.failure}"]
+    figures = worker.figures
+    built = f"  built in {figures['build_s']:.0f} s" if "build_s" in figures else ""
+    built += f"  compiled in {figures['compile_s']:.0f} s" if "compile_s" in figures else ""
+    bits = "" if figures["same_bits"] else "  DIFFERENT BITS"
+    line = (
+        f"{worker.label} {worker.time_ms:8.4f} ms  alone {worker.call_ms:8.4f} ms  "
+        f"error {figures['error_']:.2e} (eager {figures['eager_error']:.2e}){bits}{built}"
+    )
+    kernels = figures.get("kernels", [])
+    return [line, *(f"    {microseconds:9.1f} us  {count:3} x {name}" for name, count, microseconds in kernels)]
 
 
-def _callable(
-    peer: str, module: Any, given: tuple[Any, ...], package: Path, result: dict[str, Any]
-) -> Callable[[], Any]:
-    """What is measured, called once."""
-    import torch
-
-    start = time.perf_counter()
-    if peer == "mycc":
-        import mycc
-
-        loaded = mycc.load(package)
-        result["load_s"], result["target"] = time.perf_counter() - start, loaded.target
-        return lambda: loaded(*given)
-    if peer == "eager":
-        return lambda: module(*given)
-    if peer == "graph":
-        return _in_graph(module, given)
-    mode = peer.partition(":")[2] or None
-    torch._inductor.config.freezing = True
-    compiled = torch.compile(module, mode=mode)
-    compiled(*given)
-    compiled(*given)
-    result["compile_s"] = time.perf_counter() - start
-    return lambda: compiled(*given)
+def _write(workers: list[Worker], path: str | None) -> None:
+    """All figures so far."""
+    if not path:
+        return
+    rows = []
+    for worker in workers:
+        row = {"model": worker.task.model, "batch": worker.task.batch, "peer": worker.task.peer, **worker.figures}
+        if worker.times:
+            row |= {"time_ms": worker.time_ms, "call_ms": worker.call_ms, "rounds": worker.times}
+        rows.append(row | ({"error": worker.failure} if worker.failure else {}))
+    Path(path + ".new").write_text(json.dumps(rows, indent=1))
+    os.replace(path + ".new", path)
 
 
-def _in_graph(module: Any, given: tuple[Any, ...]) -> Callable[[], Any]:
-    import torch
-
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            module(*given)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = module(*given)
-
-    def replay() -> Any:
-        graph.replay()
-        return output
-
-    return replay
-
-
-def _tensor(value: Any) -> Any:
-    import torch
-
-    return value if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
-
-
-def _error(found: Any, wanted: Any) -> float:
-    return float((found.double() - wanted).norm() / wanted.norm())
-
-
-def _times(call: Callable[[], Any]) -> tuple[float, float]:
-    """Milliseconds: of a call until its result is there, one at a time; and of a call among many, on the device."""
-    import torch
-
-    for _ in range(10):
-        call()
-    torch.cuda.synchronize()
-    for _ in range(20):
-        call()
-    torch.cuda.synchronize()
-    alone = []
-    for _ in range(100):
-        start = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        alone.append(time.perf_counter() - start)
-    many = []
-    for _ in range(3):
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        first.record()
-        for _ in range(100):
-            call()
-        last.record()
-        torch.cuda.synchronize()
-        many.append(first.elapsed_time(last) / 100)
-    return statistics.median(alone) * 1e3, min(many)
-
-
-def _profile(package: Path, given: tuple[Any, ...]) -> list[list[Any]]:
-    """[kernel, microseconds] of every launch, the longest first, those of one name together."""
-    import mycc
-
-    model = mycc.load(package)
-    rows = model.manifest["entry_points"][0]["launches"][model.target]
-    total: dict[str, list[float]] = {}
-    for row, nanoseconds in zip(rows, model.profile(list(given), 10), strict=True):
-        total.setdefault(row["name"], []).append(nanoseconds / 1e3)
-    return [
-        [name, len(times), round(sum(times), 1)]
-        for name, times in sorted(total.items(), key=lambda item: -sum(item[1]))
-    ]
-
-
-def _print(case: tuple[str, int], peer: str, result: dict[str, Any]) -> None:
-    label = f"{case[0]:<12} batch {case[1]:<3} {peer:<24}"
-    if "error" in result:
-        print(f"{label} failed: {result['error']}", flush=True)
-    elif peer == "build":
-        print(f"{label} {result['seconds']:.1f} s, {result['megabytes']:.1f} MB", flush=True)
-    else:
-        bits = "" if result["same_bits"] else "  DIFFERENT BITS"
-        print(
-            f"{label} {result['time_ms']:8.4f} ms  alone {result['call_ms']:8.4f} ms  "
-            f"error {result['error_']:.2e} (eager {result['eager_error']:.2e}){bits}",
-            flush=True,
-        )
-        for name, count, microseconds in result.get("kernels", []):
-            print(f"    {microseconds:9.1f} us  {count:3} x {name}", flush=True)
-
-
-def _report(
-    cases: list[tuple[str, int]],
-    built: dict[tuple[str, int], dict[str, Any]],
-    found: dict[tuple[tuple[str, int], str], dict[str, Any]],
-    options: argparse.Namespace,
-) -> int:
-    """The ratios to the best peer, and whether all is well."""
+def _report(workers: list[Worker]) -> int:
+    """The ratios to the best peer, on the device and from the host, and whether all is well."""
     good, ratios = True, []
-    print(f"\n{'model':<12} batch   mycc ms   best peer ms  ratio  error / eager's")
-    for case in cases:
-        own = found[case, "mycc"]
-        peers = {p: r["time_ms"] for (c, p), r in found.items() if c == case and p != "mycc" and "time_ms" in r}
-        if "time_ms" not in own:
-            print(f"{case[0]:<12} {case[1]:<5}   failed")
+    print(f"\n{'model':<12} batch   mycc ms   best peer ms  ratio  alone  error / eager's  best peer")
+    for own in (w for w in workers if w.task.peer == "mycc"):
+        label = f"{own.task.model:<12} {own.task.batch:<5}"
+        peers = [w for w in workers if w.case == own.case and w is not own and w.times]
+        if not own.times:
+            print(f"{label}   failed")
             good = False
             continue
-        best = min(peers.values(), default=float("nan"))
-        ratio, accuracy = best / own["time_ms"], own["error_"] / own["eager_error"]
+        best = min(peers, key=lambda w: w.time_ms, default=None)
+        ratio = best.time_ms / own.time_ms if best else float("nan")
+        alone = min((w.call_ms for w in peers), default=float("nan")) / own.call_ms
+        accuracy = own.figures["error_"] / own.figures["eager_error"]
         ratios.append(ratio)
-        good &= accuracy <= FACTOR and own["same_bits"] and not ratio < 1
-        print(f"{case[0]:<12} {case[1]:<5} {own['time_ms']:9.4f} {best:12.4f} {ratio:9.2f} {accuracy:9.2f}")
+        good &= accuracy <= FACTOR and own.figures["same_bits"] and not ratio < 1
+        print(
+            f"{label} {own.time_ms:9.4f} {best.time_ms if best else float('nan'):12.4f} {ratio:9.2f} {alone:6.2f} "
+            f"{accuracy:9.2f}        {best.task.peer if best else ''}"
+        )
     if ratios:
         print(f"geometric mean of the ratios: {statistics.geometric_mean(ratios):.2f}")
-    if options.json:
-        rows = [{"model": c[0], "batch": c[1], "peer": p, **r} for (c, p), r in found.items()]
-        rows += [{"model": c[0], "batch": c[1], "peer": "build", **r} for c, r in built.items()]
-        Path(options.json).write_text(json.dumps(rows, indent=1))
     return 0 if good else 1
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp(prefix="inductor_"))
     sys.exit(main())
