@@ -11,23 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.fx
 
 from ...runtime.errors import CompileError
-from ..capture.control import operands_of
+from ..capture.control import Operands, operands_of
+from ..capture.draws import draws_random_numbers
 from ..capture.graph import ModelGraph
 from ..ir.dtypes import from_torch
 from ..ir.index import Index, Size, of, product
 from ..ir.nodes import AnyNode, Buffer, Choose, Repeat
+from . import mersenne
 from .builder import Builder
 from .in_place import settled, store_over
 from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, select
 
 #: lowers a region for the values of its inputs
 Lower = Callable[[ModelGraph, Sequence[Any]], list[Tensor]]
+#: shape and dtype of a result
+Form = tuple[Shape, str]
 
 
 def lower_control(builder: Builder, node: torch.fx.Node, args: Sequence[Any], lower: Lower) -> tuple[Tensor, ...]:
@@ -38,12 +43,44 @@ def lower_control(builder: Builder, node: torch.fx.Node, args: Sequence[Any], lo
             hint="Compile for the CPU (--target cpu), or use torch.where.",
         )
     given = operands_of(str(node.target), args)
-    if node.target is torch.ops.higher_order.cond:
-        return _choose(builder, node, given.flag, given.bodies, given.shared, lower)
-    if node.target is torch.ops.higher_order.while_loop:
-        return _while(builder, given.bodies, given.own, given.shared, lower)
-    kept = len(given.own) - given.sliced
-    return _scan(builder, node, given.bodies[0], given.own[:kept], given.own[kept:], given.shared, lower)
+    forms = [
+        (builder.sizes.shape(v.shape), from_torch(v.dtype)) for v in node.meta["val"] if isinstance(v, torch.Tensor)
+    ]
+    if any(draws_random_numbers(body) for body in given.bodies):
+        return _with_generator(builder, given, forms, lower)
+    return _lowered(builder, given, forms, lower)
+
+
+def _lowered(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower) -> tuple[Tensor, ...]:
+    if given.flag is not None:
+        return _choose(builder, given, forms, lower)
+    if len(given.bodies) == 2:
+        return _while(builder, given, lower)
+    return _scan(builder, given, forms, lower)
+
+
+def _with_generator(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower) -> tuple[Tensor, ...]:
+    """The generator of random numbers is the first value that bodies take, change and hand on."""
+    if given.flag is None and len(given.bodies) == 2 and draws_random_numbers(given.bodies[0]):
+        raise CompileError("the condition of a while_loop draws random numbers", hint="Draw them in its body.")
+    if builder.family != "cpu":
+        raise CompileError(
+            "a branch or the body of a loop draws random numbers, which works on the CPU alone",
+            hint="Draw them outside, for all turns at once, or compile for the CPU (--target cpu).",
+        )
+
+    def drawing(body: ModelGraph, inputs: Sequence[Any]) -> list[Tensor]:
+        builder.generator = inputs[0]
+        results = lower(body, inputs[1:])
+        return [builder.generator, *results]
+
+    first = mersenne.generator(builder)
+    if given.flag is not None:
+        given = replace(given, shared=(first, *given.shared))
+    else:
+        given = replace(given, own=(first, *given.own))
+    builder.generator, *results = _lowered(builder, given, [(first.shape, first.dtype), *forms], drawing)
+    return tuple(results)
 
 
 @contextmanager
@@ -59,20 +96,13 @@ def _block(builder: Builder) -> Iterator[list[AnyNode]]:
         raise CompileError("a size depends on the values of a tensor inside of a branch or loop, where none may")
 
 
-def _choose(
-    builder: Builder,
-    node: torch.fx.Node,
-    flag: Tensor,
-    bodies: Sequence[ModelGraph],
-    shared: Sequence[Any],
-    lower: Lower,
-) -> tuple[Tensor, ...]:
-    condition = _flag(builder, flag)
-    results = [builder.temp(builder.sizes.shape(v.shape), from_torch(v.dtype)) for v in node.meta["val"]]
+def _choose(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower) -> tuple[Tensor, ...]:
+    condition = _flag(builder, given.flag)
+    results = [builder.temp(*form) for form in forms]
     blocks = []
-    for body in bodies:
+    for body in given.bodies:
         with _block(builder) as nodes:
-            for result, t in zip(results, lower(body, shared), strict=True):
+            for result, t in zip(results, lower(body, given.shared), strict=True):
                 builder.map(t.shape, t.dtype, t.at, out=result)
         blocks.append(tuple(nodes))
     then, other = blocks
@@ -80,36 +110,26 @@ def _choose(
     return tuple(results)
 
 
-def _while(
-    builder: Builder, bodies: Sequence[ModelGraph], carried: Sequence[Tensor], shared: Sequence[Any], lower: Lower
-) -> tuple[Tensor, ...]:
-    handed = [_carry(builder, t.shape, t.dtype, t) for t in carried]
+def _while(builder: Builder, given: Operands, lower: Lower) -> tuple[Tensor, ...]:
+    handed = [_carry(builder, t.shape, t.dtype, t) for t in given.own]
     with _block(builder) as test:
-        (condition,) = lower(bodies[0], [*handed, *shared])
+        *_, condition = lower(given.bodies[0], [*handed, *given.shared])
         flag = _flag(builder, condition)
     with _block(builder) as body:
-        _hand_on(builder, handed, lower(bodies[1], [*handed, *shared]))
+        _hand_on(builder, handed, lower(given.bodies[1], [*handed, *given.shared]))
     return _repeat(builder, handed, test=tuple(test), flag=flag, body=tuple(body))
 
 
-def _scan(
-    builder: Builder,
-    node: torch.fx.Node,
-    body: ModelGraph,
-    carried: Sequence[Tensor],
-    sliced: Sequence[Tensor],
-    shared: Sequence[Any],
-    lower: Lower,
-) -> tuple[Tensor, ...]:
-    values = node.meta["val"]
-    kept = len(carried)
-    handed = [_carry(builder, t.shape, t.dtype, t) for t in carried]
-    columns = [_carry(builder, builder.sizes.shape(v.shape), from_torch(v.dtype)) for v in values[kept:]]
+def _scan(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower) -> tuple[Tensor, ...]:
+    kept = len(given.own) - given.sliced
+    sliced = given.own[kept:]
+    handed = [_carry(builder, t.shape, t.dtype, t) for t in given.own[:kept]]
+    columns = [_carry(builder, *form) for form in forms[kept:]]
     count = sliced[0].shape[0]
     last = count.constant
     turn = Size(builder.fresh("turn"), 0, None if last is None else max(last - 1, 0))
     with _block(builder) as nodes:
-        results = lower(body, [*handed, *(select(x, 0, of(turn)) for x in sliced), *shared])
+        results = lower(given.bodies[0], [*handed, *(select(x, 0, of(turn)) for x in sliced), *given.shared])
         for column, t in zip(columns, results[kept:], strict=True):
             assert column.strided is not None
             later = Strided(builder.later(_buffer(column)), column.strided.strides, column.strided.offset)

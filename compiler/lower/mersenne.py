@@ -25,7 +25,8 @@ WIDE_RANGE = 1 << 28
 BLOCK = 16
 
 
-def _generator(builder: Builder) -> Tensor:
+def generator(builder: Builder) -> Tensor:
+    """What the next draw takes: of the call's seed, or as the last draw left it."""
     if builder.generator is None:
         outputs: list[tuple[Shape, str]] = [((as_index(STATE),), "i32")]
         (builder.generator,) = call_routine(builder, "mersenne_seed", (), [], outputs, [of(CALL)])
@@ -35,7 +36,7 @@ def _generator(builder: Builder) -> Tensor:
 def draw(builder: Builder, routine: str, n: Index, dtype: str, sizes: Sequence[Index | int]) -> Tensor:
     """n numbers of a routine, which also changes the generator."""
     outputs: list[tuple[Shape, str]] = [((n,), dtype), ((as_index(STATE),), "i32")]
-    values, builder.generator = call_routine(builder, routine, (), [(_generator(builder), 1)], outputs, sizes)
+    values, builder.generator = call_routine(builder, routine, (), [(generator(builder), 1)], outputs, sizes)
     return values
 
 

@@ -15,12 +15,13 @@ from ...runtime.loader import EntryPoint, Model, load
 from ..build.linux import machine
 from ..build.runtime_library import runtime_library
 from ..build.targets import Family, Target, target_folder
+from ..capture.draws import draws_random_numbers
 from ..capture.graph import ModelGraph, dtype_name
 from ..capture.state import state_of
 from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
-from ..verify.verify import Tolerance, VerifyResult, draws_random_numbers, verify
+from ..verify.verify import Tolerance, VerifyResult, verify
 from .launches import launch_rows
 from .python_side import installed_loader, installed_wrappers
 from .writer import Completion, PackageContents, PackageSummary, write_package

@@ -9,6 +9,7 @@ import torch
 import torch.fx
 
 from ..capture.control import is_control
+from ..capture.draws import draws
 from ..capture.graph import ModelGraph
 from .control import run_control
 from .fast_double import FAST
@@ -100,21 +101,6 @@ def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         if result is not None:
             return result
     return widened(node.target(*args, **kwargs))  # type: ignore[operator]
-
-
-def draws(node: Node) -> bool:
-    """Dropout that is off, alone or in an attention, draws nothing."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    if torch.Tag.nondeterministic_seeded not in node.target.tags:
-        return False
-    values = {}
-    for i, argument in enumerate(node.target._schema.arguments):
-        given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
-        values[argument.name] = given
-    off = values.get("train", True) is False or values.get("training", True) is False
-    dropout = values.get("dropout_p", values.get("p") if "train" in values else None)
-    return bool(not off and dropout != 0)
 
 
 def _as_captured(argument: Any, value: Any) -> Any:

@@ -11,10 +11,11 @@ import torch
 
 from ...runtime.certificate import VERIFY_SEED, CaseReference, InputCheck, sample_positions
 from ...runtime.errors import CompileError
+from ..capture.draws import draws_random_numbers
 from ..capture.graph import ModelGraph
 from .check_inputs import example_sizes, input_checks, make_input, other_sizes
 from .compare import eager_error, error, errors
-from .reference import draws, eager, reference
+from .reference import eager, reference
 
 Run = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
 
@@ -111,11 +112,6 @@ def check_sizes(graph: ModelGraph) -> list[dict[str, int]]:
     """The sets of sizes that are verified by default: the examples', and for dynamic graphs another one."""
     other = other_sizes(graph)
     return [example_sizes(graph), *([other] if other else [])]
-
-
-def draws_random_numbers(graph: ModelGraph) -> bool:
-    """Whether a graph has operators whose results differ from call to call."""
-    return any(draws(node) for node in graph.module.graph.nodes)
 
 
 def seeded(

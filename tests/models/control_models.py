@@ -107,6 +107,18 @@ class Counting(nn.Module):
         return new * self.calls
 
 
+class Noisy(nn.Module):
+    """Random numbers before, in and behind a branch, a scan and a loop."""
+
+    def forward(self, x, n):
+        x = x + torch.rand(SIZE)
+        x = cond(x.sum() > SIZE / 2, lambda x: x + torch.randn(SIZE), lambda x: x * torch.rand(3).sum(), (x,))
+        last, rows = scan(lambda c, row: (c + row * torch.rand(SIZE), c.clone()), x[0], x)
+        start = torch.zeros((), dtype=torch.int64)
+        _, x = while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x + torch.randn_like(x)), (start, x))
+        return last, rows, x, torch.rand(3)
+
+
 MODELS = {
     "branch": (Branch, (torch.randn(3, SIZE),)),
     "steps": (Steps, (torch.randn(4, SIZE), torch.tensor(3))),
@@ -115,6 +127,7 @@ MODELS = {
     "rows": (Rows, (torch.randn(5, SIZE), torch.randn(SIZE, 3))),
     "nested": (Nested, (torch.randn(3, 4) * 5, torch.tensor(1.0))),
     "counting": (Counting, (torch.randn(SIZE),)),
+    "noisy": (Noisy, (torch.randn(4, SIZE), torch.tensor(3))),
 }
 DYNAMIC = {
     "branch": {"x": {0: torch.export.Dim("batch", min=1, max=64)}},

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from mycc.compiler.capture import ModelGraph, capture
+from mycc.compiler.capture.draws import draws_random_numbers
 from mycc.compiler.verify import eager, error, verify
 from mycc.compiler.verify.check_inputs import input_checks, make_input, other_sizes
-from mycc.compiler.verify.verify import check_sizes, draws_random_numbers
+from mycc.compiler.verify.verify import check_sizes
 from mycc.runtime.certificate import InputCheck, make_certificate, parse, serialize
 from mycc.runtime.errors import CompileError
 from mycc.runtime.generator import Fill, fill_tensor
