@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 #: factors that the transform splits by; a size with another one goes by Bluestein's algorithm
 RADICES = (4, 2, 3, 5, 7, 11, 13)
+#: those of a GPU
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
 
 
-def is_smooth(n: int) -> bool:
-    for radix in RADICES:
+def is_smooth(n: int, radices: Sequence[int] = RADICES) -> bool:
+    """Whether n is a product of the radices."""
+    for radix in radices:
         while n % radix == 0 and n > 1:
             n //= radix
     return n <= 1
@@ -31,14 +36,24 @@ def table(kind: str, n: int) -> NDArray[np.float64]:
     if kind == "rfft" and n % 2 == 0 and n > 0:
         return np.concatenate([table("fft", n // 2), _flat(roots(np.arange(n // 2 + 1), n))])
     if is_smooth(n):
-        return _flat(roots(np.arange(n), n))
+        return root_table(n)
+    return np.concatenate([*map(_flat, chirp_tables(n)), root_table(padded(n))])
+
+
+def root_table(n: int) -> NDArray[np.float64]:
+    """The n roots exp(-2 pi i k / n), real parts then imaginary parts."""
+    return _flat(roots(np.arange(n), n))
+
+
+def chirp_tables(n: int) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """The chirp exp(-pi i k^2 / n), and the transform of its conjugate, of size m = padded(n) and divided by m."""
     m = padded(n)
     squares = np.arange(n, dtype=np.int64) ** 2 % (2 * n)
     chirp = roots(squares, 2 * n)
     wrapped = np.zeros(m, np.complex128)
     wrapped[:n] = chirp.conj()
     wrapped[m - n + 1 :] = chirp[1:].conj()[::-1]
-    return np.concatenate([_flat(chirp), _flat(np.fft.fft(wrapped) / m), _flat(roots(np.arange(m), m))])
+    return chirp, np.fft.fft(wrapped) / m
 
 
 def roots(k: NDArray[np.int64], n: int) -> NDArray[np.complex128]:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..codegen.triton.device import DEVICES, Device
-from ..codegen.triton.scope import largest
 from ..codegen.triton.tiles import expected_time, gemm_shape
+from ..ir.bounds import largest
 from ..ir.expr import Acc, Call, Expr, Load, rewrite
 from ..ir.index import Index, Var, as_index, of, product
 from ..ir.nodes import Buffer, Gemm, Map, Operand, Reduce, Store

@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....runtime.errors import CompileError
+from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, as_index, minimum
 from ...ir.nodes import Routine
 from .blocks import blocks, power_of_two, warps_for
 from .device import Device
 from .emit_triton import TritonEmitter
+from .fourier import fourier_launches
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import finish, operand
-from .scope import TritonScope, largest
+from .scope import TritonScope
 
 #: rows and columns of a matrix in registers
 MOST_IN_REGISTERS = 128
@@ -104,6 +106,8 @@ def routine_launches(node: Routine, name: str, device: Device) -> tuple[Launch, 
         return _sort(node, name, device)
     if node.function == "mode":
         return (_mode(node, name, device),)
+    if node.function in ("fft", "rfft", "irfft"):
+        return fourier_launches(node, name, device)
     form = FORMS.get(node.function)
     if form is None:
         raise _refusal(node, "mycc has no kernel for it there")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr
 from ...ir.index import ONE, Index, Indirect, Var
@@ -122,8 +123,6 @@ def _many(rows: Index, longest: int) -> bool:
 
 def _block(column: Var) -> int:
     """The power of two that holds a row; of a dynamic one, the longest."""
-    from .scope import largest
-
     top = column.extent.constant
     if top is None:
         top = largest(column.extent)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
-from ...ir.index import Index, Size, Var
+from ...ir.index import Index, Size
 from ...ir.nodes import Buffer, Node
 from ...ir.random import CALL
 from ..scope import size_name
@@ -71,46 +72,6 @@ class TritonScope:
         if self.scratch is not None:
             rows.append(WorkArg(self.scratch[1]))
         return (*rows, StatusArg(), LaunchArg()) if self.checks else tuple(rows)
-
-
-def largest(index: Index) -> int | None:
-    """An upper bound of a non-negative index over all sizes and loops, None when there is none."""
-    total = 0
-    for monomial, c in index.terms.items():
-        if c < 0:
-            continue
-        value = c
-        for atom in monomial:
-            if isinstance(atom, Size):
-                bound = atom.hi
-            elif isinstance(atom, Var):
-                top = largest(atom.extent)
-                bound = None if top is None else max(top - 1, 0)
-            else:
-                bound = _largest_atom(atom)
-            if bound is None:
-                return None
-            value *= bound
-        total += value
-    return total
-
-
-def _largest_atom(atom: object) -> int | None:
-    from ...ir.index import Binary, Indirect
-
-    if isinstance(atom, Indirect):
-        return largest(atom.extent)
-    assert isinstance(atom, Binary)
-    a, b = largest(atom.a), largest(atom.b)
-    if atom.op == "//":
-        low = atom.b.constant
-        return None if a is None else a // low if low else a
-    if atom.op == "%":
-        return None if b is None else max(b - 1, 0)
-    bounds = [x for x in (a, b) if x is not None]
-    if atom.op == "min":
-        return min(bounds, default=None)
-    return max(bounds) if len(bounds) == 2 else None
 
 
 def fits_int32(*sizes: Index) -> bool:

@@ -1,0 +1,162 @@
+"""Fourier transforms as Triton kernels: a pass for each factor of the size, as a small matrix product.
+
+Stockham's self-sorting algorithm (Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1992). A pass
+with the radix R of n = R m values turns s interleaved transforms of length m R / s into R s of the rest:
+
+    y[q + s (R p + k)] = w^(s p k) * sum over j < R of x[q + s p + m j] * w^(m (j k mod R)),    w = exp(-2 pi i / n)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from ...ir.dtypes import DTYPES
+from ...ir.index import Index, as_index
+from ...ir.nodes import Blocks, Routine
+from ...schedule.cost import number
+from .blocks import blocks, power_of_two, share, warps_for
+from .device import Device
+from .emit_triton import TritonEmitter
+from .kernel import SIGNATURE, Launch, grid
+from .maps import finish
+from .scope import WORK, TritonScope, fits_int32
+
+#: the largest radix, and elements of a program's tile: sums in registers, real and imaginary ones
+RADIX = {"f32": 64, "f64": 32}
+TILE = {"f32": 2048, "f64": 1024}
+
+
+@dataclass(frozen=True)
+class FourierView:
+    """A pass. n: the size; radix, padded to a power of two; width: n / radix, butterflies of a row; s: transforms that
+    are interleaved; rest: width / s. source: "complex", "real" or "half" (the first n / 2 + 1 values of a symmetric
+    row); result: "complex", "half" or "real". re, im, out_re, out_im: where they begin; row, out_row: elements from row
+    to row."""
+
+    params: str
+    n: int
+    radix: int
+    padded: int
+    width: int
+    s: int
+    rest: int
+    block: int
+    total: str
+    wide: str
+    source: str
+    result: str
+    re: str
+    im: str
+    row: int
+    out_re: str
+    out_im: str
+    out_row: int
+    roots: str
+    dtype: str
+    pdl: bool
+
+
+@cache
+def radices(n: int, most: int) -> tuple[int, ...]:
+    """Factors of n, none above `most`: as few as there can be, of about the same size. n has no larger prime factor."""
+    return min(_splits(n, most), key=lambda found: (len(found), sum(map(power_of_two, found)), found))
+
+
+@cache
+def _splits(n: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """The best way for every number of factors, those in descending order."""
+    best: dict[int, tuple[int, ...]] = {1: (n,)} if n <= most else {}
+    for factor in range(2, most + 1):
+        if n % factor or n == factor:
+            continue
+        for rest in _splits(n // factor, most):
+            found = tuple(sorted((factor, *rest), reverse=True))
+            old = best.get(len(found))
+            if old is None or sum(map(power_of_two, found)) < sum(map(power_of_two, old)):
+                best[len(found)] = found
+    least = min(best)
+    return tuple(best[length] for length in sorted(best) if length <= least + 1)
+
+
+def fourier_launches(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
+    """The passes of fft (re, im -> re, im), rfft (x -> re, im) or irfft (re, im -> x, backwards); not scaled.
+
+    The last input is the table of the n roots of unity, real parts and then imaginary ones. Between passes the values
+    are in scratch memory: of all rows, real parts and then imaginary ones.
+    """
+    n = node.sizes[0].constant
+    assert n is not None
+    dtype = DTYPES[node.outputs[0].buffer.dtype].compute
+    steps = radices(n, RADIX[dtype])
+    launches, s = [], 1
+    for i, radix in enumerate(steps):
+        stem = name if i == 0 else f"{name}_pass{i}"
+        launches.append(_pass(node, stem, n, radix, s, i, len(steps), dtype, device))
+        s *= radix
+    return tuple(launches)
+
+
+def _pass(
+    node: Routine, name: str, n: int, radix: int, s: int, step: int, steps: int, dtype: str, device: Device
+) -> Launch:  # fmt: skip
+    first, last = step == 0, step == steps - 1
+    size = DTYPES[dtype].size
+    scope = TritonScope.of(node)
+    scope.wide = scope.wide or not fits_int32(node.count * (4 * n))
+    if steps > 1:
+        scope.scratch = (SIGNATURE[dtype], node.count * (4 * n * size))
+    text = TritonEmitter(scope, {})
+    *values, roots = node.inputs
+    read = _ends(scope, values) if first else _halves(text, node.count, n, (step - 1) % 2)
+    written = _ends(scope, node.outputs) if last else _halves(text, node.count, n, step % 2)
+    width, padded = n // radix, power_of_two(radix)
+    total = node.count * width
+    block = min(max(TILE[dtype] // padded, 1), max(share(total, device, 16, 1024), 1), power_of_two(_most(total)))
+    sources = {"fft": "complex", "rfft": "real", "irfft": "half"}
+    results = {"fft": "complex", "rfft": "half", "irfft": "real"}
+    view = FourierView(
+        params="",
+        n=n,
+        radix=radix,
+        padded=padded,
+        width=width,
+        s=s,
+        rest=width // s,
+        block=block,
+        total=text.index(total),
+        wide=".to(tl.int64)" if scope.wide else "",
+        source=sources[node.function] if first else "complex",
+        result=results[node.function] if last else "complex",
+        re=read[0],
+        im=read[-1],
+        row=_row(values[0]) if first else n,
+        out_re=written[0],
+        out_im=written[-1],
+        out_row=_row(node.outputs[0]) if last else n,
+        roots=scope.buffer(roots.buffer),
+        dtype="tl.float64" if dtype == "f64" else "tl.float32",
+        pdl=device.pdl,
+    )
+    programs = grid(blocks(total, block))
+    return finish("fft_pass.py.j2", view, scope, name, programs, node, warps_for(block * padded, 16, 8), device)
+
+
+def _ends(scope: TritonScope, operands: list[Blocks] | tuple[Blocks, ...]) -> list[str]:
+    return [scope.buffer(b.buffer) for b in operands]
+
+
+def _halves(text: TritonEmitter, count: Index, n: int, half: int) -> list[str]:
+    """Where real and imaginary parts begin in one half of the scratch memory."""
+    places = [count * (n * (2 * half + part)) for part in (0, 1)]
+    return [f"({WORK} + {text.index(place)})" if place != as_index(0) else WORK for place in places]
+
+
+def _row(operand: Blocks) -> int:
+    stride = operand.stride.constant
+    assert stride is not None
+    return stride
+
+
+def _most(total: Index) -> int:
+    return max(number(total), 1) if total.constant is not None else 1 << 20
