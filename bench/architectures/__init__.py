@@ -1,0 +1,1 @@
+"""Architectures of transformers, a row each; sweep_models.py has them all."""
