@@ -17,9 +17,20 @@ from ..ir.nodes import Buffer
 from ..ir.random import CALL
 from ..schedule import Schedule
 from .emit import Emitter
-from .program import BufferView, PointerView
+from .program import BufferView
 from .render import environment
 from .scope import Scope, size_name
+from .step_views import (
+    CallStep,
+    ComputedView,
+    PointerView,
+    StepView,
+    StepViews,
+    buffer_pointer,
+    computed_views,
+    known,
+    name_of,
+)
 from .triton.kernel import BufferArg, Launch, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg, ZerosArg
 
 __all__ = ["CompiledKernel", "CudaEntrySource", "cuda_entry_view", "pack_images", "render_cuda_program"]
@@ -50,10 +61,12 @@ class CompiledKernel:
 
 @dataclass(frozen=True)
 class CudaEntrySource:
-    """What the host program needs of one entry point. The launches carry the final names of their kernels."""
+    """What the host program needs of one entry point. The launches carry the final names of their kernels; `nodes` says
+    for each of them which node of the schedule it belongs to."""
 
     schedule: Schedule
     launches: tuple[Launch, ...]
+    nodes: tuple[int, ...]
     input_shapes: tuple[tuple[Index, ...], ...]
     output_shapes: tuple[tuple[Index, ...], ...]
 
@@ -83,13 +96,19 @@ class CudaEntryView:
     arena: int
     pointers: tuple[PointerView, ...]
     calls: tuple[LaunchView, ...]
+    steps: tuple[StepView, ...]
+    computed: tuple[ComputedView, ...]
+    known_buffers: tuple[int, ...]  # how many computed sizes have to be known, of each buffer and output
+    known_outputs: tuple[int, ...]
+    fetches: bool  # the host decides by what the device has computed
     zero_bytes: str  # "" when no kernel counts
     failures: tuple[str, ...]  # C++ string literals; empty when no kernel can fail
     random: str  # the variable for the seed of the call; "" when no kernel draws random numbers
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        return self.symbols
+        """Names of all sizes, in the order of mycc_call.symbols."""
+        return (*self.symbols, *(c.name for c in self.computed))
 
 
 @dataclass(frozen=True)
@@ -145,36 +164,63 @@ def cuda_entry_view(
 ) -> CudaEntryView:
     """numbers: of the kernels, by symbol."""
     schedule, text = entry.schedule, Emitter(Scope(frozenset()), None)
-    memory = schedule.memory
+    memory, program = schedule.memory, schedule.program
+    calls = _launches(entry, text, numbers, weights)
+    pointers = _pointers(entry)
+    rows = [
+        tuple(CallStep(i, calls[i]) for i, owner in enumerate(entry.nodes) if owner == node)
+        for node in range(len(program.nodes))
+    ]
+    steps = StepViews(schedule, text, lambda name: f"holds(call, {name})", lambda name: f"number(call, {name})")
     return CudaEntryView(
-        schedule.program.name,
+        program.name,
         f"entry{position}",
-        tuple(size_name(s) for s in schedule.program.sizes),
-        len(schedule.program.inputs),
-        len(schedule.program.outputs),
+        tuple(size_name(s) for s in program.sizes),
+        len(program.inputs),
+        len(program.outputs),
         tuple(text.index(d) for shape in entry.input_shapes for d in shape),
         tuple(text.index(d) for shape in entry.output_shapes for d in shape),
         tuple(BufferView(t.first, t.last, text.index(t.bytes)) for t in memory.lifetimes),
         memory.offsets,
         memory.arena,
-        _pointers(entry),
-        tuple(
-            LaunchView(
-                numbers[launch.kernel.symbol],
-                launch.kernel.symbol,
-                _comment(launch),
-                tuple(text.index(g) for g in launch.grid),
-                tuple(
-                    _argument(a, p.type, i + 1, text, weights)
-                    for a, p in zip(launch.args, launch.kernel.params, strict=True)
-                ),
-            )
-            for i, launch in enumerate(entry.launches)
-        ),
+        tuple(p for p in pointers if p.known == 0),
+        calls,
+        steps.rows(pointers, rows),
+        computed_views(schedule),
+        tuple(known(schedule, t.buffer.size) for t in memory.lifetimes),
+        tuple(known(schedule, *shape) for shape in entry.output_shapes),
+        bool(program.defines) or any(region.flag is not None for region in program.regions),
         _zero_bytes(entry.launches, text),
         _failures(entry.launches),
         size_name(CALL.name) if any(CALL in _sizes(launch) for launch in entry.launches) else "",
     )
+
+
+def _launches(
+    entry: CudaEntrySource, text: Emitter, numbers: Mapping[str, int], weights: Mapping[Buffer, int]
+) -> tuple[LaunchView, ...]:  # fmt: skip
+    work = _work_pointers(entry)
+    return tuple(
+        LaunchView(
+            numbers[launch.kernel.symbol],
+            launch.kernel.symbol,
+            _comment(launch),
+            tuple(text.index(g) for g in launch.grid),
+            tuple(
+                work[known(entry.schedule, a.bytes)]
+                if isinstance(a, WorkArg)
+                else _argument(a, p.type, i + 1, text, weights)
+                for a, p in zip(launch.args, launch.kernel.params, strict=True)
+            ),
+        )
+        for i, launch in enumerate(entry.launches)
+    )
+
+
+def _work_pointers(entry: CudaEntrySource) -> dict[int, str]:
+    """The scratch memory of launches by how many of the sizes that the run finds it needs to know."""
+    buffers = [t.buffer for t in entry.schedule.memory.lifetimes if t.buffer.kind == WORK]
+    return {known(entry.schedule, b.size): b.name for b in buffers}
 
 
 def _sizes(launch: Launch) -> set[object]:
@@ -191,24 +237,22 @@ def _kernel_view(kernel: CompiledKernel, offset: int, launch: Launch) -> KernelV
 
 
 def _pointers(entry: CudaEntrySource) -> tuple[PointerView, ...]:
-    """Addresses of the buffers that launches name."""
-    program = entry.schedule.program
+    """Addresses of the buffers that launches name, and of those that the host reads."""
+    schedule, program = entry.schedule, entry.schedule.program
     used = {a.buffer.root for launch in entry.launches for a in launch.args if isinstance(a, BufferArg)}
+    used |= {d.buffer.root for d in program.defines} | {r.flag.root for r in program.regions if r.flag is not None}
     if any(isinstance(a, WorkArg) for launch in entry.launches for a in launch.args):
-        used |= {t.buffer for t in entry.schedule.memory.lifetimes if t.buffer.kind == WORK}
-    rows = [(b, "const uint8_t *", f"call->inputs[{i}]") for i, b in enumerate(program.inputs)]
-    rows += [(b, "uint8_t *", f"call->state[{b.slot}]") for b in program.state]
-    rows += [(b, "uint8_t *", f"call->outputs[{i}]") for i, b in enumerate(program.outputs)]
-    for i, t in enumerate(entry.schedule.memory.lifetimes):
-        rows.append((t.buffer, "uint8_t *", f"(call->arena + call->offsets[{i}])"))
-    return tuple(PointerView(_name(b), kind, address) for b, kind, address in rows if b in used)
-
-
-def _name(buffer: Buffer) -> str:
-    buffer = buffer.root
-    if buffer.kind == WORK:
-        return WORK
-    return f"{buffer.kind}_{''.join(ch if ch.isalnum() else '_' for ch in buffer.name)}"
+        used |= {t.buffer for t in schedule.memory.lifetimes if t.buffer.kind == WORK}
+    given = [(b, "const uint8_t *", f"call->inputs[{i}]", 0) for i, b in enumerate(program.inputs)]
+    given += [(b, "uint8_t *", f"call->state[{b.slot}]", 0) for b in program.state]
+    for i, (b, shape) in enumerate(zip(program.outputs, entry.output_shapes, strict=False)):
+        given.append((b, "uint8_t *", f"call->outputs[{i}]", known(schedule, *shape)))
+    rows = [PointerView(name_of(b), kind, address, needed) for b, kind, address, needed in given if b in used]
+    for i, t in enumerate(schedule.memory.lifetimes):
+        if t.buffer in used:
+            name = t.buffer.name if t.buffer.kind == WORK else name_of(t.buffer)
+            rows.append(buffer_pointer(schedule, i, name, "uint8_t *"))
+    return tuple(rows)
 
 
 def _argument(arg: LaunchArgument, kind: str, launch: int, text: Emitter, weights: Mapping[Buffer, int]) -> str:
@@ -218,13 +262,14 @@ def _argument(arg: LaunchArgument, kind: str, launch: int, text: Emitter, weight
             distance = offset * DTYPES[buffer.dtype].size
             if buffer.kind == "const":
                 return f"call->weights + {text.index(distance + weights[buffer])}"
-            return _name(buffer) if distance.constant == 0 else f"{_name(buffer)} + ({text.index(distance)})"
+            name = name_of(buffer)
+            return name if distance.constant == 0 else f"{name} + ({text.index(distance)})"
         case SizeArg(value):
             return f"{kind}({text.index(value)})"
         case ZerosArg():
             return "call->zeros"
         case WorkArg():
-            return WORK
+            raise AssertionError("scratch memory is a pointer of the entry point's")
         case StatusArg():
             return "call->status"
         case LaunchArg():

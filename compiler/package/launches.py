@@ -36,7 +36,7 @@ def launch_rows(code: DeviceCode, entry: int, images: Sequence[KernelImage]) -> 
     facts = {image.symbol: image.facts for image in images}
     nodes = kernel_rows(source.schedule, source.schedule.names)
     rows, seen = [], set[int]()
-    for launch, node in zip(source.launches, code.nodes[entry], strict=True):
+    for launch, node in zip(source.launches, source.nodes, strict=True):
         row = dict(nodes[node])
         if node in seen:
             row |= {key: "0" for key in WORK if key in row}

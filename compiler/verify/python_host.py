@@ -41,6 +41,7 @@ class _Host(Structure):
         ("launch", c_void_p),
         ("tensor_map", c_void_p),
         ("define", c_void_p),
+        ("fetch", c_void_p),
     ]
 
 
@@ -104,6 +105,8 @@ class _Program(Structure):
         ("gpu", c_void_p),
         ("computed", POINTER(_Computed)),
         ("n_state", c_int32),
+        ("random", c_void_p),
+        ("fetches", c_void_p),
     ]
 
 
@@ -157,7 +160,7 @@ class _Run:
         self.failures: list[str] = []
         self.scratch: dict[int, np.ndarray] = {}
         callbacks = (_ParallelFor(self._parallel_for), _Scratch(self._scratch), _Fail(self._fail))
-        self.host = _Host(None, *callbacks, None, 1, None, None, None)
+        self.host = _Host(None, *callbacks, None, 1, None, None, None, None)
 
     def run(self, inputs: Sequence[torch.Tensor], symbols: Sequence[int], output_bytes: Sequence[int]) -> Buffers:
         entry = self.entry

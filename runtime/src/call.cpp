@@ -29,7 +29,7 @@ bool same(const int64_t *a, const int64_t *b, int32_t n) {
 
 Call::Call(mycc_model &model) : model_(model) {
   host_ = {this,    host_parallel_for, host_scratch, host_fail,  nullptr, model.threads,
-           nullptr, nullptr,           host_define};
+           nullptr, nullptr,           host_define,   nullptr};
 }
 
 bool Call::allocate() {

@@ -61,9 +61,13 @@ class Call {
   int measure_inputs(const Entry &entry, const mycc_tensor *inputs);
   int bind_output(const Entry &entry, int32_t output, const int64_t *dims);
   // The outputs and buffers whose sizes are known when the first `known` computed ones are. computed.cpp.
+  static int32_t known_buffer(const Entry &entry, int32_t i);
+  static int32_t known_output(const Entry &entry, int32_t i);
   int bind_known_outputs(const Entry &entry, int32_t known);
-  int place_known_buffers(const Entry &entry, int32_t known);
   int find_known_sizes(const Entry &entry, int32_t known);
+  int plan_known_buffers(const Entry &entry, int32_t known, int64_t *arena);
+  void place_known_buffers(const Entry &entry, int32_t known, uint8_t *memory);
+  int enter_size(const Entry &entry, int32_t i, int64_t value);  // among the symbols, if it is in its range
   int define(const Entry &entry, int32_t i, int64_t value);
   int make_plan(const Entry &entry);
   bool find_plan(Entry &entry);

@@ -5,18 +5,16 @@
 
 namespace mycc::runtime {
 
-namespace {
+int32_t Call::known_buffer(const Entry &entry, int32_t i) { return entry.computed ? entry.computed->buffers[i] : 0; }
 
-int32_t known_at(const int32_t *known, int32_t i) { return known ? known[i] : 0; }
-
-}  // namespace
+int32_t Call::known_output(const Entry &entry, int32_t i) { return entry.computed ? entry.computed->outputs[i] : 0; }
 
 int Call::bind_known_outputs(const Entry &entry, int32_t known) {
   const EntryInfo &info = *entry.info;
   entry.code->output_dims(symbols_, output_dims_);
   const int64_t *dims = output_dims_;
   for (int32_t i = 0; i < info.n_outputs; dims += info.outputs[i++].ndim) {
-    if (known_at(entry.computed ? entry.computed->outputs : nullptr, i) != known) continue;
+    if (known_output(entry, i) != known) continue;
     if (int status = bind_output(entry, i, dims)) return status;
   }
   return MYCC_OK;
@@ -28,27 +26,28 @@ int Call::find_known_sizes(const Entry &entry, int32_t known) {
   code.buffer_sizes(symbols_, sizes_);
   int64_t total = 0;
   for (int32_t i = 0; i < code.n_buffers; ++i) {
-    if (known_at(entry.computed ? entry.computed->buffers : nullptr, i) != known) sizes_[i] = 0;
+    if (known_buffer(entry, i) != known) sizes_[i] = 0;
     if (sizes_[i] < 0 || __builtin_add_overflow(total, sizes_[i], &total))
       return fail(MYCC_ERROR_RUN, "out of memory: the intermediate tensors of %s are too large", code.name);
   }
   return MYCC_OK;
 }
 
-int Call::place_known_buffers(const Entry &entry, int32_t known) {
+int Call::plan_known_buffers(const Entry &entry, int32_t known, int64_t *arena) {
   const mycc_entry &code = *entry.code;
   if (int status = find_known_sizes(entry, known)) return status;
-  int64_t arena, live;
-  if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, known_offsets_, &arena, &live))
+  int64_t live;
+  if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, known_offsets_, arena, &live))
     return out_of_memory(size_t(code.n_buffers) * 64);
-  uint8_t *memory = known_arenas_[known - 1].reserve(size_t(arena));
-  if (!memory && arena) return out_of_memory(size_t(arena));
-  for (int32_t i = 0; i < code.n_buffers; ++i)
-    if (entry.computed->buffers[i] == known) buffers_[i] = memory + known_offsets_[i];
   return MYCC_OK;
 }
 
-int Call::define(const Entry &entry, int32_t i, int64_t value) {
+void Call::place_known_buffers(const Entry &entry, int32_t known, uint8_t *memory) {
+  for (int32_t i = 0; i < entry.code->n_buffers; ++i)
+    if (entry.computed->buffers[i] == known) buffers_[i] = memory + known_offsets_[i];
+}
+
+int Call::enter_size(const Entry &entry, int32_t i, int64_t value) {
   const mycc_size &size = entry.computed->sizes[i];
   if (value < size.min || value > size.max) {
     Line range;
@@ -61,7 +60,16 @@ int Call::define(const Entry &entry, int32_t i, int64_t value) {
     return fail(MYCC_ERROR_RUN, "%s is %lld, but has to be %s", size.what, static_cast<long long>(value), range.text());
   }
   symbols_[entry.code->n_symbols + i] = value;
-  if (int status = place_known_buffers(entry, i + 1)) return status;
+  return MYCC_OK;
+}
+
+int Call::define(const Entry &entry, int32_t i, int64_t value) {
+  int64_t arena;
+  if (int status = enter_size(entry, i, value)) return status;
+  if (int status = plan_known_buffers(entry, i + 1, &arena)) return status;
+  uint8_t *memory = known_arenas_[i].reserve(size_t(arena));
+  if (!memory && arena) return out_of_memory(size_t(arena));
+  place_known_buffers(entry, i + 1, memory);
   return bind_known_outputs(entry, i + 1);
 }
 

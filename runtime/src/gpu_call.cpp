@@ -7,6 +7,8 @@ namespace mycc::runtime {
 
 namespace {
 
+constexpr size_t kPiece = 64;  // launches that wait to be issued, at most
+
 bool any_on_device(const mycc_tensor *tensors, int32_t count) {
   for (int32_t i = 0; i < count; ++i)
     if (tensors[i].data && !is_host(tensors[i])) return true;
@@ -77,7 +79,7 @@ int GpuCall::prepare(Entry &entry, const mycc_tensor *inputs, mycc_tensor *outpu
   if (int status = place_outputs(entry, outputs, n_outputs, options)) return status;
   int status = take_memory(entry);
   if (status == MYCC_OK) status = copy_inputs(entry, inputs);
-  if (status == MYCC_OK) status = list_launches(entry);
+  if (status == MYCC_OK && !entry.fetches) status = list_launches(entry);
   if (status == MYCC_OK) return status;
   if (copies_) mark_done();
   for (int32_t i = 0; i < n_outputs; ++i) free_output(&outputs[i]);
@@ -89,14 +91,16 @@ int GpuCall::prepare(Entry &entry, const mycc_tensor *inputs, mycc_tensor *outpu
 void GpuCall::host_launch(void *ctx, int32_t kernel, int64_t x, int64_t y, int64_t z, const void *const *args) {
   GpuCall *call = static_cast<GpuCall *>(static_cast<Call *>(ctx));
   if (call->failed_.load(std::memory_order_relaxed)) return;
-  if (int status = call->shapes_->launches.add(kernel, call->number_, x, y, z, args))
-    host_fail(ctx, status, last_error());
+  int status = call->launches_->add(kernel, call->number_, x, y, z, args);
+  if (status == MYCC_OK && call->launches_ == &call->piece_ && call->piece_.size() >= kPiece)
+    status = call->issue_piece();
+  if (status != MYCC_OK) host_fail(ctx, status, last_error());
 }
 
 void GpuCall::host_tensor_map(void *ctx, void *map, const mycc_tensor_map *tensor) {
   GpuCall *call = static_cast<GpuCall *>(static_cast<Call *>(ctx));
   if (call->failed_.load(std::memory_order_relaxed)) return;
-  if (int status = call->shapes_->launches.tensor_map(map, *tensor)) host_fail(ctx, status, last_error());
+  if (int status = call->launches_->tensor_map(map, *tensor)) host_fail(ctx, status, last_error());
 }
 
 void GpuCall::host_number(void *ctx, int32_t kernel) {
@@ -119,6 +123,22 @@ bool GpuCall::addresses_changed(const Entry &entry, uintptr_t *kept) {
   return changed;
 }
 
+void GpuCall::set_program_call(const Entry &entry) {
+  const size_t index = size_t(&entry - model_.entries);
+  program_ = {&host_,
+              gpu_.weights_base,
+              reinterpret_cast<uint8_t *>(arena_memory_.address()),
+              placed_,
+              inputs_,
+              outputs_,
+              symbols_,
+              reinterpret_cast<uint8_t *>(zeros_.address()),
+              reinterpret_cast<int32_t *>(status_address_) + index,
+              buffers_,
+              seed_,
+              state_ ? state_->tensors : nullptr};
+}
+
 // The program runs again only when an address, or the seed of random numbers, has changed since its launches were listed.
 int GpuCall::list_launches(const Entry &entry) {
   GpuShape *shape = find_shape(entry);
@@ -127,21 +147,10 @@ int GpuCall::list_launches(const Entry &entry) {
   if (shape->calls++ > 0 && !changed) return MYCC_OK;
   failed_.store(0, std::memory_order_relaxed);
   number_ = 0;
-  shape->launches.begin();
-  const size_t index = size_t(&entry - model_.entries);
-  mycc_call call{&host_,
-                 gpu_.weights_base,
-                 reinterpret_cast<uint8_t *>(arena_memory_.address()),
-                 placed_,
-                 inputs_,
-                 outputs_,
-                 symbols_,
-                 reinterpret_cast<uint8_t *>(zeros_.address()),
-                 reinterpret_cast<int32_t *>(status_address_) + index,
-                 nullptr,
-                 seed_,
-                 state_ ? state_->tensors : nullptr};
-  entry.code->run(&call);
+  launches_ = &shape->launches;
+  launches_->begin();
+  set_program_call(entry);
+  entry.code->run(&program_);
   int status = failed_.load(std::memory_order_acquire) ? fail(failure_code_, "%s", failure_) : int(MYCC_OK);
   const size_t scratch = shape->launches.scratch_bytes();
   if (status == MYCC_OK && scratch > scratch_memory_.capacity()) {
@@ -157,6 +166,7 @@ int GpuCall::list_launches(const Entry &entry) {
 // A graph from the second call with the same sizes on, so that sizes which come once cost no graph. Even one launch is
 // cheaper for the host as a graph (docs/decisions/0010-launches-as-graphs.md).
 int GpuCall::issue(const Entry &entry) {
+  if (entry.fetches) return run_in_pieces(entry);
   GpuLaunches &launches = shapes_->launches;
   if (launches.size() == 0) return MYCC_OK;
   const mycc_entry &code = *entry.code;
@@ -230,6 +240,7 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
   const int32_t count = entry.info->n_outputs;
   mycc_tensor *outputs = static_cast<mycc_tensor *>(calloc(size_t(count) + 1, sizeof(mycc_tensor)));
   if (!outputs) return out_of_memory(size_t(count) * sizeof(mycc_tensor));
+  const mycc_run_options options{};
   mycc_state *state = nullptr;  // the caller's own is left as it is
   GpuCall *call = acquire(model, 0);
   int status = call ? call->settle() : int(MYCC_ERROR_RUN);
@@ -245,10 +256,11 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
     if (status == MYCC_OK && entry.info->n_state) status = make_state(model, &state);
     if (status == MYCC_OK) status = call->use_state(entry, state);
     call->spare_inputs(true);
-    if (status == MYCC_OK) status = call->prepare(entry, inputs, outputs, count, mycc_run_options{});
+    if (status == MYCC_OK) status = call->prepare(entry, inputs, outputs, count, options);
   }
   if (status == MYCC_OK) {
-    status = call->shapes_->launches.profile(call->stream_, *entry.code, runs, nanoseconds);
+    status = entry.fetches ? call->profile_pieces(entry, runs, nanoseconds)
+                           : call->shapes_->launches.profile(call->stream_, *entry.code, runs, nanoseconds);
     if (status == MYCC_OK)
       status = call->finish(entry, outputs);
     else

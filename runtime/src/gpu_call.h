@@ -46,14 +46,23 @@ class GpuCall : public Call {
   int place_inputs(const Entry &entry, const mycc_tensor *inputs);
   int copy_inputs(const Entry &entry, const mycc_tensor *inputs);
   int place_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outputs, const mycc_run_options &options);
-  int place_output(const Entry &entry, int32_t i, const int64_t *dims, mycc_tensor *outputs,
-                   const mycc_run_options &options);
+  int place_known_outputs(const Entry &entry, int32_t known);
+  int place_output(const Entry &entry, int32_t i, const int64_t *dims);
+  void place_in(const Entry &entry, int32_t known, const DeviceMemory &memory);
   int take_memory(const Entry &entry);
+  int take_zeros(const Entry &entry);
   int list_launches(const Entry &entry);
   bool addresses_changed(const Entry &entry, uintptr_t *kept);
   GpuShape *find_shape(const Entry &entry);
   void drop_shape();
+  void set_program_call(const Entry &entry);
   int issue(const Entry &entry);
+  // Of programs that decide by what the device has computed. gpu_pieces.cpp.
+  int run_in_pieces(const Entry &entry);
+  int profile_pieces(const Entry &entry, int32_t runs, int64_t *nanoseconds);
+  int issue_piece();
+  int fetch(const void *address, void *value, int32_t bytes);
+  int define(const Entry &entry, int32_t i, int64_t value);
   int finish(const Entry &entry, mycc_tensor *outputs);
   int copy_outputs(const Entry &entry, mycc_tensor *outputs);
   cuda::Result mark_done();
@@ -69,6 +78,8 @@ class GpuCall : public Call {
   static void host_launch(void *ctx, int32_t kernel, int64_t x, int64_t y, int64_t z, const void *const *args);
   static void host_tensor_map(void *ctx, void *map, const mycc_tensor_map *tensor);
   static void host_number(void *ctx, int32_t kernel);
+  static int32_t host_fetch(void *ctx, const void *address, void *value, int32_t bytes);
+  static int32_t host_define(void *ctx, int32_t i, int64_t value);
 
   const GpuModel &gpu_;
   const cuda::Api &api_;
@@ -92,6 +103,15 @@ class GpuCall : public Call {
 
   GpuShape *shapes_ = nullptr;  // the latest first
   int32_t number_ = 0;          // kernel of the entry point whose launches come
+  GpuLaunches *launches_ = nullptr;  // where they go: the shape's, or the piece's
+
+  mycc_call program_{};              // what the program is given
+  GpuLaunches piece_;                // what was launched since the host knew a value last
+  void *fetched_ = nullptr;          // pinned host memory for such a value
+  DeviceMemory *known_memory_ = nullptr;  // one for each computed size: buffers, and outputs for the host
+  int32_t n_known_memory_ = 0;
+  const mycc_run_options *options_ = nullptr;
+  int64_t *piece_times_ = nullptr;   // of a profile
 };
 
 // An output of the runtime in the memory of a device.

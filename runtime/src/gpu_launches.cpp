@@ -34,6 +34,12 @@ void GpuLaunches::drop_graph() {
 
 void GpuLaunches::begin() { position_ = map_position_ = 0; }
 
+void GpuLaunches::clear() {
+  launches_.clear(), values_.clear(), params_.clear();
+  scratch_bytes_ = 0;
+  recorded_ = false;
+}
+
 int GpuLaunches::add(int32_t kernel, int32_t number, int64_t x, int64_t y, int64_t z, const void *const *args) {
   const int64_t sizes[3] = {x, y, z};
   unsigned grid[3];
@@ -139,28 +145,52 @@ int GpuLaunches::finish(cuda::Address scratch) {
 
 // ---- one by one
 
-int GpuLaunches::issue(cuda::Stream stream, const mycc_entry &entry, bool wait) {
+// early: it may start before its predecessor ends, when it waits by itself.
+cuda::Result GpuLaunches::launch_one(size_t i, cuda::Stream stream, bool early) {
+  const GpuLaunch &launch = launches_[i];
+  const mycc_gpu_kernel &row = model_.program->kernels[launch.kernel];
   cuda::LaunchAttribute dependent{};
   dependent.id = cuda::kAttributeDependent;
   dependent.value.number = 1;
+  early = early && (row.flags & MYCC_GPU_DEPENDENT);
+  const cuda::LaunchConfig config{{launch.grid[0], launch.grid[1], launch.grid[2]},
+                                  {unsigned(row.threads), 1, 1},
+                                  unsigned(row.shared),
+                                  stream,
+                                  early ? &dependent : nullptr,
+                                  early ? 1u : 0u};
+  return model_.api->launch(&config, model_.kernels[launch.kernel].function, &params_[launch.params], nullptr);
+}
+
+int GpuLaunches::issue(cuda::Stream stream, const mycc_entry &entry, bool wait) {
   for (size_t i = 0; i < launches_.size(); ++i) {
-    const GpuLaunch &launch = launches_[i];
-    const mycc_gpu_kernel &row = model_.program->kernels[launch.kernel];
-    // what runs before the first launch may not be ours
-    const bool early = i > 0 && (row.flags & MYCC_GPU_DEPENDENT) && !wait;
-    const cuda::LaunchConfig config{{launch.grid[0], launch.grid[1], launch.grid[2]},
-                                    {unsigned(row.threads), 1, 1},
-                                    unsigned(row.shared),
-                                    stream,
-                                    early ? &dependent : nullptr,
-                                    early ? 1u : 0u};
-    cuda::Result result =
-        model_.api->launch(&config, model_.kernels[launch.kernel].function, &params_[launch.params], nullptr);
+    cuda::Result result = launch_one(i, stream, i > 0 && !wait);  // what runs before the first may not be ours
     if (result == cuda::kSuccess && wait) result = model_.api->stream_synchronize(stream);
     if (result != cuda::kSuccess)
-      return gpu_fail(MYCC_ERROR_RUN, result, "%s: kernel %d (%s)", entry.name, launch.number, row.name);
+      return gpu_fail(MYCC_ERROR_RUN, result, "%s: kernel %d (%s)", entry.name, launches_[i].number,
+                      model_.program->kernels[launches_[i].kernel].name);
   }
   return MYCC_OK;
+}
+
+int GpuLaunches::issue_timed(cuda::Stream stream, const mycc_entry &entry, int64_t *nanoseconds) {
+  const cuda::Api &api = *model_.api;
+  cuda::Event events[2] = {nullptr, nullptr};
+  cuda::Result result = api.event_create(&events[0], cuda::kEventDefault);
+  if (result == cuda::kSuccess) result = api.event_create(&events[1], cuda::kEventDefault);
+  for (size_t i = 0; i < launches_.size() && result == cuda::kSuccess; ++i) {
+    float milliseconds = 0;
+    result = api.event_record(events[0], stream);
+    if (result == cuda::kSuccess) result = launch_one(i, stream, false);
+    if (result == cuda::kSuccess) result = api.event_record(events[1], stream);
+    if (result == cuda::kSuccess) result = api.stream_synchronize(stream);
+    if (result == cuda::kSuccess) result = api.event_elapsed(&milliseconds, events[0], events[1]);
+    const int32_t number = launches_[i].number;
+    if (number >= 0 && number < entry.n_kernels) nanoseconds[number] += int64_t(double(milliseconds) * 1e6);
+  }
+  for (cuda::Event event : events)
+    if (event) api.event_destroy(event);
+  return result == cuda::kSuccess ? int(MYCC_OK) : gpu_fail(MYCC_ERROR_RUN, result, "%s: profiling", entry.name);
 }
 
 // ---- as a graph

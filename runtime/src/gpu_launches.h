@@ -23,7 +23,8 @@ struct GpuTensorMap {
   uint8_t map[128];
 };
 
-// The steps of a run: begin(), then add() and tensor_map() for whatever the program asks for, then finish().
+// The steps of a run: begin(), then add() and tensor_map() for whatever the program asks for, then finish(). A list that
+// differs from run to run is cleared in front of begin().
 class GpuLaunches {
  public:
   explicit GpuLaunches(const GpuModel &model) : model_(model) {}
@@ -32,6 +33,7 @@ class GpuLaunches {
   GpuLaunches &operator=(const GpuLaunches &) = delete;
 
   void begin();
+  void clear();
   int add(int32_t kernel, int32_t number, int64_t x, int64_t y, int64_t z, const void *const *args);
   int tensor_map(void *map, const mycc_tensor_map &tensor);
   // Bytes of scratch memory that all launches need together.
@@ -43,6 +45,8 @@ class GpuLaunches {
   // is waited for, so that a failure names its kernel.
   int issue(cuda::Stream stream, const mycc_entry &entry, bool wait);
   int issue_graph(cuda::Stream stream, const mycc_entry &entry);
+  // One by one, each waited for; adds the nanoseconds of each kernel of the entry point.
+  int issue_timed(cuda::Stream stream, const mycc_entry &entry, int64_t *nanoseconds);
   bool has_graph() const { return exec_ != nullptr; }
   int build_graph(const mycc_entry &entry);
   int update_graph(const mycc_entry &entry);
@@ -57,6 +61,7 @@ class GpuLaunches {
   int update(int32_t kernel, const unsigned *grid, const void *const *args);
   bool set_value(size_t at, const void *value, uint32_t bytes);
   void drop_graph();
+  cuda::Result launch_one(size_t launch, cuda::Stream stream, bool early);
   cuda::KernelNode node_of(const GpuLaunch &launch);
   cuda::Result connect(size_t launch);
   cuda::Result build_timed(cuda::Graph graph, const Array<cuda::Event> &events);

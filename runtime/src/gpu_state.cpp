@@ -11,13 +11,14 @@ constexpr int32_t kMaxCalls = 8;                   // that a model keeps
 constexpr int32_t kMaxShapes = 16;                 // whose launches a call keeps
 constexpr size_t kLargeArena = size_t(256) << 20;  // given back when calls stop needing it
 constexpr int32_t kOversizedCalls = 16;            // after so many
+constexpr size_t kFetched = 8;                     // bytes of a value that a program fetches, at most
 
 }  // namespace
 
 // ---- life
 
-GpuCall::GpuCall(mycc_model &model) : Call(model), gpu_(*model.gpu), api_(*model.gpu->api) {
-  host_ = {this, nullptr, nullptr, host_fail, host_number, 1, host_launch, host_tensor_map, nullptr};
+GpuCall::GpuCall(mycc_model &model) : Call(model), gpu_(*model.gpu), api_(*model.gpu->api), piece_(gpu_) {
+  host_ = {this, nullptr, nullptr, host_fail, host_number, 1, host_launch, host_tensor_map, host_define, host_fetch};
 }
 
 bool GpuCall::prepare_state() {
@@ -30,7 +31,10 @@ bool GpuCall::prepare_state() {
   input_places_ = region_.array<size_t>(size_t(inputs));
   output_places_ = region_.array<size_t>(size_t(outputs));
   output_bytes_ = region_.array<int64_t>(size_t(outputs));
-  return allocate() && input_places_ && output_places_ && output_bytes_;
+  if (!allocate()) return false;
+  known_memory_ = static_cast<DeviceMemory *>(calloc(size_t(n_known_arenas_) + 1, sizeof(DeviceMemory)));
+  while (known_memory_ && n_known_memory_ < n_known_arenas_) new (&known_memory_[n_known_memory_++]) DeviceMemory();
+  return known_memory_ && input_places_ && output_places_ && output_bytes_;
 }
 
 GpuCall *GpuCall::create(mycc_model &model) {
@@ -45,13 +49,14 @@ GpuCall *GpuCall::create(mycc_model &model) {
     out_of_memory(4096);
     return nullptr;
   }
-  const size_t words = sizeof(int32_t) * size_t(model.manifest.n_entries);
+  const size_t words = (sizeof(int32_t) * size_t(model.manifest.n_entries) + 7) / 8 * 8;
   void *status = nullptr;
   cuda::Result result = call->api_.event_create(&call->done_, cuda::kEventNoTiming);
   if (result == cuda::kSuccess) result = call->api_.stream_create(&call->own_stream_, cuda::kStreamNonBlocking);
-  if (result == cuda::kSuccess) result = call->api_.host_allocate(&status, words, cuda::kHostMapped);
+  if (result == cuda::kSuccess) result = call->api_.host_allocate(&status, words + kFetched, cuda::kHostMapped);
   if (result == cuda::kSuccess) {
     call->status_ = static_cast<int32_t *>(status);
+    call->fetched_ = static_cast<uint8_t *>(status) + words;
     memset(status, 0, words);
     result = call->api_.host_address(&call->status_address_, status, 0);
   }
@@ -67,6 +72,7 @@ void GpuCall::destroy(GpuCall *call) {
     call->settle();
     for (DeviceMemory *memory : {&call->arena_memory_, &call->zeros_, &call->scratch_memory_, &call->dense_memory_})
       memory->release();
+    for (int32_t i = 0; i < call->n_known_memory_; ++i) call->known_memory_[i].release();
     if (call->pinned_) call->api_.host_release(call->pinned_);
     if (call->status_) call->api_.host_release(call->status_);
     if (call->own_stream_) call->api_.stream_destroy(call->own_stream_);
@@ -75,6 +81,9 @@ void GpuCall::destroy(GpuCall *call) {
   while (call->shapes_) call->drop_shape();
   for (int32_t i = 0; call->scratch_ && i < call->model_.threads; ++i) call->scratch_[i].~Memory();
   free(call->scratch_);
+  for (int32_t i = 0; i < call->n_known_arenas_; ++i) call->known_arenas_[i].~Memory();
+  free(call->known_arenas_);
+  free(call->known_memory_);
   call->~GpuCall();
   free(call);
 }
@@ -130,6 +139,8 @@ void GpuCall::release(GpuCall *call) {
       call->arena_memory_.capacity() > kLargeArena && size_t(call->arena_bytes_) < call->arena_memory_.capacity() / 4;
   call->oversized_calls_ = oversized ? call->oversized_calls_ + 1 : 0;
   if (call->oversized_calls_ >= kOversizedCalls && call->settle() == MYCC_OK) call->arena_memory_.release();
+  for (int32_t i = 0; i < call->n_known_memory_; ++i)
+    if (call->known_memory_[i].capacity() > kLargeArena && call->settle() == MYCC_OK) call->known_memory_[i].release();
   {
     Locked locked(model.lock);
     if (model.n_gpu_calls <= kMaxCalls) {

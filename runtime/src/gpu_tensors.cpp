@@ -41,21 +41,40 @@ int GpuCall::place_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_o
   const EntryInfo &info = *entry.info;
   if (n_outputs != info.n_outputs)
     return fail(MYCC_ERROR_INPUT, "%s has %d outputs, but %d were given", info.name, info.n_outputs, n_outputs);
+  bound_outputs_ = outputs, options_ = &options;
+  for (int32_t i = 0; i < n_outputs; ++i) {
+    if (!outputs[i].data) outputs[i].owner = nullptr;
+    outputs_on_host_ = outputs_on_host_ || (outputs[i].data && is_host(outputs[i]));
+    output_places_[i] = kNowhere;
+  }
+  int status = place_known_outputs(entry, 0);
+  for (int32_t i = 0; status != MYCC_OK && i < n_outputs; ++i) free_output(&outputs[i]);
+  return status;
+}
+
+// Those whose sizes are known when the first `known` of the computed ones are.
+int GpuCall::place_known_outputs(const Entry &entry, int32_t known) {
+  const EntryInfo &info = *entry.info;
   entry.code->output_dims(symbols_, output_dims_);
   const int64_t *dims = output_dims_;
-  for (int32_t i = 0; i < n_outputs; ++i) {
-    if (int status = place_output(entry, i, dims, outputs, options)) {
-      for (int32_t k = 0; k < i; ++k) free_output(&outputs[k]);
-      return status;
-    }
-    dims += info.outputs[i].ndim;
+  for (int32_t i = 0; i < info.n_outputs; dims += info.outputs[i++].ndim) {
+    if (known_output(entry, i) != known) continue;
+    if (int status = place_output(entry, i, dims)) return status;
   }
   return MYCC_OK;
 }
 
-int GpuCall::place_output(const Entry &entry, int32_t i, const int64_t *dims, mycc_tensor *outputs,
-                          const mycc_run_options &options) {
+// The tensors that have a place in this memory.
+void GpuCall::place_in(const Entry &entry, int32_t known, const DeviceMemory &memory) {
+  for (int32_t i = 0; i < entry.info->n_outputs; ++i)
+    if (output_places_[i] != kNowhere && known_output(entry, i) == known)
+      outputs_[i] = reinterpret_cast<void *>(memory.address() + output_places_[i]);
+}
+
+int GpuCall::place_output(const Entry &entry, int32_t i, const int64_t *dims) {
   const mycc_port &port = entry.info->outputs[i];
+  mycc_tensor *const outputs = bound_outputs_;
+  const mycc_run_options &options = *options_;
   mycc_tensor &tensor = outputs[i];
   if (!dense_bytes(dims, port.ndim, dtype_bytes(port.dtype), &output_bytes_[i]))
     return fail(MYCC_ERROR_RUN, "out of memory: the output %s is too large", port.name);
@@ -66,7 +85,6 @@ int GpuCall::place_output(const Entry &entry, int32_t i, const int64_t *dims, my
     if (int status = check_overlap(entry, outputs, i)) return status;
     if (!is_host(tensor) && misaligned(tensor.data))
       return fail(MYCC_ERROR_INPUT, "%s: an output on a GPU has to be aligned to 16 bytes", port.name);
-    outputs_on_host_ = outputs_on_host_ || is_host(tensor);
   } else if (outputs_on_host_) {
     if (!allocate_output(port.dtype, dims, port.ndim, int64_t(bytes), &tensor)) return out_of_memory(bytes);
   } else {
@@ -89,14 +107,24 @@ int GpuCall::place_output(const Entry &entry, int32_t i, const int64_t *dims, my
 
 int GpuCall::take_memory(const Entry &entry) {
   const size_t arena = size_t(arena_bytes_);
-  const mycc_gpu_entry &gpu = gpu_.program->entries[&entry - model_.entries];
-  const size_t zeros = gpu.zero_bytes ? size_t(gpu.zero_bytes(symbols_)) : 0;
-  const bool grows =
-      arena > arena_memory_.capacity() || dense_bytes_ > dense_memory_.capacity() || zeros > zeros_.capacity();
-  if (grows)
+  if (entry.computed) memset(symbols_ + entry.code->n_symbols, 0, size_t(entry.computed->n_sizes) * sizeof(int64_t));
+  if (arena > arena_memory_.capacity() || dense_bytes_ > dense_memory_.capacity())
     if (int status = settle()) return status;
   if (int status = arena_memory_.reserve(*gpu_.device, arena)) return status;
   if (int status = dense_memory_.reserve(*gpu_.device, dense_bytes_)) return status;
+  if (int status = take_zeros(entry)) return status;
+  for (int32_t i = 0; i < entry.info->n_inputs; ++i)
+    if (input_places_[i] != kNowhere) inputs_[i] = reinterpret_cast<void *>(dense_memory_.address() + input_places_[i]);
+  place_in(entry, 0, dense_memory_);
+  return MYCC_OK;
+}
+
+// Zeros for the sizes that are known.
+int GpuCall::take_zeros(const Entry &entry) {
+  const mycc_gpu_entry &gpu = gpu_.program->entries[&entry - model_.entries];
+  const size_t zeros = gpu.zero_bytes ? size_t(gpu.zero_bytes(symbols_)) : 0;
+  if (zeros > zeros_.capacity())
+    if (int status = settle()) return status;
   if (zeros > zeros_.capacity()) {
     zeros_clean_ = 0;
     if (int status = zeros_.reserve(*gpu_.device, zeros)) return status;
@@ -106,11 +134,6 @@ int GpuCall::take_memory(const Entry &entry) {
     if (result != cuda::kSuccess) return gpu_fail(MYCC_ERROR_RUN, result, "%s: its zeros", entry.info->name);
     zeros_clean_ = zeros_.capacity();
   }
-  for (int32_t i = 0; i < entry.info->n_inputs; ++i)
-    if (input_places_[i] != kNowhere) inputs_[i] = reinterpret_cast<void *>(dense_memory_.address() + input_places_[i]);
-  for (int32_t i = 0; i < entry.info->n_outputs; ++i)
-    if (output_places_[i] != kNowhere)
-      outputs_[i] = reinterpret_cast<void *>(dense_memory_.address() + output_places_[i]);
   return MYCC_OK;
 }
 
@@ -173,7 +196,7 @@ int GpuCall::copy_outputs(const Entry &entry, mycc_tensor *outputs) {
   for (int32_t i = 0; i < entry.info->n_outputs && result == cuda::kSuccess; ++i) {
     const size_t bytes = size_t(output_bytes_[i]);
     if (output_places_[i] == kNowhere || bytes == 0) continue;
-    result = api_.copy_out(stage ? at : outputs[i].data, dense_memory_.address() + output_places_[i], bytes, stream_);
+    result = api_.copy_out(stage ? at : outputs[i].data, reinterpret_cast<cuda::Address>(outputs_[i]), bytes, stream_);
     at += stage ? placed(bytes) : 0;
   }
   if (result == cuda::kSuccess) result = api_.stream_synchronize(stream_);

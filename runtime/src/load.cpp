@@ -100,6 +100,8 @@ int open_program(mycc_model *model, const Archive &archive, const char *label) {
     entry->code = &model->program->entries[i];
     const uint8_t *random = model->program->abi_version >= 3 ? model->program->random : nullptr;
     entry->random = random && random[i];
+    const uint8_t *fetches = model->program->abi_version >= 4 ? model->program->fetches : nullptr;
+    entry->fetches = fetches && fetches[i];
     const bool computes = model->program->abi_version >= 3 && model->program->computed;
     if (computes && model->program->computed[i].n_sizes > 0) entry->computed = &model->program->computed[i];
   }

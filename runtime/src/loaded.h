@@ -30,6 +30,7 @@ struct Entry {
   const mycc_entry *code;
   const mycc_computed *computed;  // NULL: all sizes are known before the run
   bool random;                    // calls differ by their seeds
+  bool fetches;                   // the run decides by what the device has computed
   Array<Plan> plans;  // the latest ones; guarded by the model's lock
   uint64_t plan_uses;
 };

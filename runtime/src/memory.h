@@ -59,6 +59,7 @@ class Array {
     capacity_ = count;
     return true;
   }
+  void clear() { size_ = 0; }
   void swap(Array &other) {
     T *data = data_;
     data_ = other.data_;

@@ -67,7 +67,7 @@ def program() -> str:
     )  # fmt: skip
     shapes: tuple[tuple[Index, ...], ...] = ((rows, as_index(6), as_index(24)),)
     schedule = type(s)(**{**s.__dict__, "memory": memory})
-    source = CudaEntrySource(schedule, launches, ((rows, as_index(6), as_index(40)),), shapes)
+    source = CudaEntrySource(schedule, launches, (0, 1), ((rows, as_index(6), as_index(40)),), shapes)
     return render_cuda_program([source], KERNELS, "cuda:sm_90", {const: 4096}, (4096, 8192))
 
 

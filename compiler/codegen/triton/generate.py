@@ -9,13 +9,14 @@ from types import MappingProxyType
 from ....runtime.errors import CompileError
 from ...build.targets import Target
 from ...capture.graph import ModelGraph
-from ...ir.index import ZERO, Index, Size, maximum, product
+from ...ir.index import ZERO, Index, maximum, product
 from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Custom, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
-from ...lower.shapes import Sizes
+from ...lower.shapes import sizes_of
 from ...schedule import Schedule
 from ...schedule.memory import ALIGNMENT, Lifetime, MemoryPlan
 from ...tune.keys import kernel_key
 from ..cuda_program import WORK, CudaEntrySource
+from ..step_views import known
 from .custom import custom_launch
 from .device import Device, device_of
 from .kernel import Launch, TritonKernel, TritonPool, WorkArg, grid
@@ -32,14 +33,10 @@ __all__ = ["DeviceCode", "device_for", "generate_device"]
 
 @dataclass(frozen=True)
 class DeviceCode:
-    """The distinct kernels of a target, and for every entry point its launches in order.
-
-    nodes: for each entry point and each of its launches, the number of the node that it belongs to.
-    """
+    """The distinct kernels of a target, and for every entry point its launches in order."""
 
     kernels: tuple[TritonKernel, ...]
     entries: tuple[CudaEntrySource, ...]
-    nodes: tuple[tuple[int, ...], ...]
 
     def __str__(self) -> str:
         return "\n\n".join(f"# ==== {k.symbol}.py\n{k.source}" for k in self.kernels)
@@ -59,7 +56,7 @@ def generate_device(
 ) -> DeviceCode:
     """Kernels that render alike are shared by all entry points. tiles: what was chosen for kernels, by key."""
     pool = TritonPool()
-    entries, nodes = [], []
+    entries = []
     for graph, schedule in zip(graphs, schedules, strict=True):
         launches: list[Launch] = []
         owners: list[int] = []
@@ -76,13 +73,12 @@ def generate_device(
                 ) from None
             launches += own
             owners += [i] * len(own)
-        sizes = Sizes({s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols})
+        sizes = sizes_of(graph)
         inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs[: graph.n_arguments])
         outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs[: graph.n_results])
-        planned = replace(schedule, memory=with_work(schedule.memory, launches, len(schedule.program.nodes)))
-        entries.append(CudaEntrySource(planned, tuple(launches), inputs, outputs))
-        nodes.append(tuple(owners))
-    return DeviceCode(pool.kernels(), tuple(entries), tuple(nodes))
+        planned = replace(schedule, memory=with_work(schedule, launches))
+        entries.append(CudaEntrySource(planned, tuple(launches), tuple(owners), inputs, outputs))
+    return DeviceCode(pool.kernels(), tuple(entries))
 
 
 def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = None) -> tuple[Launch, ...]:
@@ -111,19 +107,31 @@ def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = 
     raise TypeError(type(node).__name__)
 
 
-def with_work(memory: MemoryPlan, launches: Sequence[Launch], kernels: int) -> MemoryPlan:
-    """The plan with one more buffer, alive all the time, that is as long as the scratch memory of any launch."""
-    size: Index | None = None
+def with_work(schedule: Schedule, launches: Sequence[Launch]) -> MemoryPlan:
+    """The memory plan with the scratch memory of the launches: one more buffer, alive all the time, as long as any
+    launch needs; with sizes that the run finds, one for each number of them that has to be known."""
+    memory = schedule.memory
+    for needed, size in sorted(_work_sizes(schedule, launches).items()):
+        name = f"{WORK}{needed or ''}"
+        memory = _with_buffer(memory, Buffer(name, "u8", size, WORK), max(len(schedule.program.nodes) - 1, 0))
+    return memory
+
+
+def _work_sizes(schedule: Schedule, launches: Sequence[Launch]) -> dict[int, Index]:
+    sizes: dict[int, Index] = {}
     for launch in launches:
         for arg in launch.args:
             if isinstance(arg, WorkArg):
-                size = arg.bytes if size is None else maximum(size, arg.bytes)
-    if size is None:
-        return memory
-    work = Lifetime(Buffer(WORK, "u8", size, WORK), 0, max(kernels - 1, 0))
-    lifetimes = (*memory.lifetimes, work)
-    if size.constant is None or (memory.offsets is None and memory.lifetimes):
+                needed = known(schedule, arg.bytes)
+                sizes[needed] = maximum(sizes[needed], arg.bytes) if needed in sizes else arg.bytes
+    return sizes
+
+
+def _with_buffer(memory: MemoryPlan, buffer: Buffer, last: int) -> MemoryPlan:
+    lifetimes = (*memory.lifetimes, Lifetime(buffer, 0, last))
+    size = buffer.size.constant
+    if size is None or (memory.offsets is None and memory.lifetimes):
         return MemoryPlan(lifetimes, None, 0, 0)
-    rounded = -(-size.constant // ALIGNMENT) * ALIGNMENT
+    rounded = -(-size // ALIGNMENT) * ALIGNMENT
     offsets = (*(memory.offsets or ()), memory.arena)
     return MemoryPlan(lifetimes, offsets, memory.arena + rounded, memory.live + rounded)

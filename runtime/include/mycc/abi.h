@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-#define MYCC_ABI_VERSION 3u /* the runtime runs programs of earlier versions as they are: 1 knew CPU programs alone, 2 no
-                               state, no random numbers of a seed and no sizes that the run finds */
+#define MYCC_ABI_VERSION 4u /* the runtime runs programs of earlier versions as they are: 1 knew CPU programs alone, 2 no
+                               state, no random numbers of a seed and no sizes that the run finds, 3 no fetch */
 
 /* Codes of mycc_host.fail and of the C API (model.h). */
 enum mycc_status {
@@ -67,6 +67,9 @@ typedef struct mycc_host {
    * buffers and outputs whose sizes are known from now on get their memory (mycc_call.buffers and .outputs). 0: go on;
    * else the call has failed, this time or before, and run() returns. */
   int32_t (*define)(void *ctx, int32_t i, int64_t value);
+  /* Version 4, for a GPU. Issues what was launched so far, waits for it, and copies `bytes` (8 at most) from device memory
+   * to `value`. 0: go on; else the call has failed, this time or before, and run() returns. */
+  int32_t (*fetch)(void *ctx, const void *address, void *value, int32_t bytes);
 } mycc_host;
 
 /* Addresses are of the memory that the program runs on: for a GPU they are device addresses, which run() adds to and
@@ -165,6 +168,7 @@ typedef struct mycc_program {
   const mycc_computed *computed; /* version 3: one for each of entries; NULL: no entry point has computed sizes */
   int32_t n_state;              /* version 3: tensors of mycc_call.state */
   const uint8_t *random;        /* version 3: for each of entries, 1 when it draws random numbers; NULL: none does */
+  const uint8_t *fetches;       /* version 4: for each of entries, 1 when its run calls fetch; NULL: none does */
 } mycc_program;
 
 /* The one exported symbol of model.so. */
