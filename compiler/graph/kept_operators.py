@@ -57,7 +57,7 @@ _adaptive_avg_pool3d adaptive_avg_pool3d
 """
 _LINALG = """
 linalg_lu_factor_ex linalg_solve_triangular linalg_cholesky_ex geqrf linalg_householder_product _linalg_eigh
-_linalg_svd linalg_matrix_exp lu_unpack
+_linalg_svd linalg_matrix_exp lu_unpack linalg_ldl_factor_ex linalg_ldl_solve
 """
 _SPECIAL = """
 digamma erfinv i0 special_ndtri special_erfcx special_i0e special_i1 special_i1e special_modified_bessel_i0

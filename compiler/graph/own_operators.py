@@ -117,3 +117,35 @@ def complex_svd(re: Tensor, im: Tensor, full: bool) -> tuple[Tensor, ...]:
     """u, s and v (not its adjoint) of a matrix with as many rows as columns or more; full: all columns of u."""
     u, s, vh = torch.linalg.svd(torch.complex(re, im), full_matrices=full)
     return (*_parts(u), s, *_parts(vh.mH))
+
+
+@own_operator("eig(Tensor x) -> (Tensor, Tensor, Tensor, Tensor)")
+def eig(x: Tensor) -> tuple[Tensor, ...]:
+    """The parts of the values and of the vectors of a real matrix, as torch.linalg.eig has them."""
+    values, vectors = torch.linalg.eig(x)
+    return (*_parts(values), *_parts(vectors))
+
+
+@own_operator("complex_eig(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor, Tensor)")
+def complex_eig(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """As torch.linalg.eig."""
+    values, vectors = torch.linalg.eig(torch.complex(re, im))
+    return (*_parts(values), *_parts(vectors))
+
+
+@own_operator("complex_ldl(Tensor re, Tensor im, bool hermitian) -> (Tensor, Tensor, Tensor, Tensor)")
+def complex_ldl(re: Tensor, im: Tensor, hermitian: bool) -> tuple[Tensor, ...]:
+    """As torch.linalg.ldl_factor_ex."""
+    factors, pivots, info = torch.linalg.ldl_factor_ex(torch.complex(re, im), hermitian=hermitian)
+    return (*_parts(factors), pivots.contiguous(), info.contiguous())
+
+
+@own_operator(
+    "complex_ldl_solve(Tensor ld, Tensor ldi, Tensor pivots, Tensor b, Tensor bi, bool hermitian) -> (Tensor, Tensor)"
+)
+def complex_ldl_solve(
+    ld: Tensor, ldi: Tensor, pivots: Tensor, b: Tensor, bi: Tensor, hermitian: bool
+) -> tuple[Tensor, ...]:
+    """As torch.linalg.ldl_solve, of the same batch."""
+    factors, right = torch.complex(ld, ldi), torch.complex(b, bi)
+    return _parts(torch.linalg.ldl_solve(factors, pivots, right, hermitian=hermitian))

@@ -114,6 +114,32 @@ def svd(
     return (v, s, transposed(u)) if wide else (u, s, transposed(v))
 
 
+@row("mycc.eig.default")
+def eig(ctx: Context, a: Tensor) -> tuple[Tensor, ...]:
+    _floats(ctx, a)
+    batch, n, _ = _split(a)
+    outputs: list[tuple[Shape, str]] = [*[((n,), a.dtype)] * 2, *[((n, n), a.dtype)] * 2]
+    return tuple(call_routine(ctx.builder, "eig", batch, [(a, 2)], outputs, [n]))
+
+
+@row("aten.linalg_ldl_factor_ex.default")
+def ldl_factor(ctx: Context, a: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> tuple[Tensor, ...]:
+    _floats(ctx, a)
+    batch, n, _ = _split(a)
+    outputs: list[tuple[Shape, str]] = [((n, n), a.dtype), ((n,), "i32"), ((), "i32")]
+    return tuple(call_routine(ctx.builder, "ldl", batch, [(a, 2)], outputs, [n, 0]))
+
+
+@row("aten.linalg_ldl_solve.default")
+def ldl_solve(ctx: Context, ld: Tensor, pivots: Tensor, b: Tensor, *, hermitian: bool = False) -> Tensor:
+    _floats(ctx, ld, b)
+    batch = ctx.result_shape()[:-2]
+    ld, b, pivots = (expand(t, (*batch, *t.shape[t.rank - k :])) for t, k in ((ld, 2), (b, 2), (pivots, 1)))
+    _, n, m = _split(b)
+    inputs = [(ld, 2), (pivots, 1), (b, 2)]
+    return call_routine(ctx.builder, "ldl_solve", batch, inputs, [((n, m), b.dtype)], [n, m, 0])[0]
+
+
 @row("aten.linalg_matrix_exp.default")
 def matrix_exp(ctx: Context, a: Tensor) -> Tensor:
     _floats(ctx, a)
@@ -212,3 +238,26 @@ def complex_svd(ctx: Context, re: Tensor, im: Tensor, full: bool) -> tuple[Tenso
     columns = m if full else n
     u, v = ((m, columns), re.dtype), ((n, n), re.dtype)
     return _complex_routine(ctx, "svd", [(re, 2), (im, 2)], [u, u, ((n,), re.dtype), v, v], m, n, columns)
+
+
+@row("mycc.complex_eig.default")
+def complex_eig(ctx: Context, re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    _, n, _ = _split(re)
+    outputs: list[tuple[Shape, str]] = [*[((n,), re.dtype)] * 2, *[((n, n), re.dtype)] * 2]
+    return _complex_routine(ctx, "eig", [(re, 2), (im, 2)], outputs, n)
+
+
+@row("mycc.complex_ldl.default")
+def complex_ldl(ctx: Context, re: Tensor, im: Tensor, hermitian: bool) -> tuple[Tensor, ...]:
+    _, n, _ = _split(re)
+    outputs: list[tuple[Shape, str]] = [((n, n), re.dtype), ((n, n), re.dtype), ((n,), "i32"), ((), "i32")]
+    return _complex_routine(ctx, "ldl", [(re, 2), (im, 2)], outputs, n, int(hermitian))
+
+
+@row("mycc.complex_ldl_solve.default")
+def complex_ldl_solve(
+    ctx: Context, ld: Tensor, ldi: Tensor, pivots: Tensor, b: Tensor, bi: Tensor, hermitian: bool
+) -> tuple[Tensor, ...]:
+    _, n, m = _split(b)
+    inputs = [(ld, 2), (ldi, 2), (pivots, 1), (b, 2), (bi, 2)]
+    return _complex_routine(ctx, "ldl_solve", inputs, [((n, m), b.dtype)] * 2, n, m, int(hermitian))

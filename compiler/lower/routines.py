@@ -37,6 +37,9 @@ ROUTINES: Mapping[str, RoutineRow] = {
     "reflectors": RoutineRow("reflectors_block", "linalg.h"),
     "eigh": RoutineRow("eigh_block", "linalg.h"),
     "svd": RoutineRow("svd_block", "linalg.h"),
+    "eig": RoutineRow("eig_block", "linalg.h"),
+    "ldl": RoutineRow("ldl_block", "linalg.h"),
+    "ldl_solve": RoutineRow("ldl_solve_block", "linalg.h"),
     "matrix_exp": RoutineRow("matrix_exp_block", "linalg.h"),
     "mersenne_seed": RoutineRow("mersenne_seed", "mersenne.h"),
     "mersenne_words": RoutineRow("mersenne_words", "mersenne.h"),
@@ -50,7 +53,7 @@ ROUTINES: Mapping[str, RoutineRow] = {
     "row_order": RoutineRow("row_order", "places.h"),
     **{
         f"complex_{name}": RoutineRow(f"complex_{name}_block", "linalg.h")
-        for name in ("lu", "triangular", "cholesky", "qr", "reflectors", "eigh", "svd")
+        for name in ("lu", "triangular", "cholesky", "qr", "reflectors", "eigh", "svd", "eig", "ldl", "ldl_solve")
     },
     "fft": RoutineRow("fft_row", "fft.h"),
     "rfft": RoutineRow("rfft_row", "fft.h"),

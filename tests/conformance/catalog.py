@@ -223,11 +223,23 @@ def _eigh(parts: Sequence[Any]) -> list[Any]:
     return [values, (vectors * values.unsqueeze(-2)) @ vectors.mH, vectors.mH @ vectors]
 
 
+def _eig(parts: Sequence[Any]) -> list[Any]:
+    """Sums of powers of the values, which have no order, and the product."""
+    values, *vectors = parts
+    wide = values.to(torch.complex128)
+    scale = wide.abs().amax(-1, keepdim=True) if wide.numel() else wide.abs()
+    sums = [((wide / scale) ** k).sum(-1).to(values.dtype) for k in range(1, values.shape[-1] + 1)]
+    product = [(v * values.unsqueeze(-2)) @ torch.linalg.inv(v) for v in vectors]
+    return [scale.to(values.dtype), *sums, *product, *(v.abs().square().sum(-2) for v in vectors)]
+
+
 #: factorisations whose factors have signs, or more, of their own
 FACTORS: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
     "svd": lambda parts: _svd(parts, adjoint=False),
     "linalg.svd": lambda parts: _svd(parts, adjoint=True) if len(parts) == 3 else list(parts),
     "linalg.eigh": _eigh,
+    "linalg.eig": _eig,
+    "linalg.eigvals": _eig,
 }
 
 

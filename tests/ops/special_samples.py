@@ -88,6 +88,8 @@ def factorisations() -> Iterator[Sample]:
     yield near("aten._linalg_eigh.default", T(2, 5, 5, view=symmetric), "L", False)
     yield near("aten._linalg_svd.default", T(2, 5, 3), False, False)
     yield near("aten._linalg_svd.default", T(3, 6), False, False)
+    yield near("aten.linalg_ldl_factor_ex.default", T(2, 6, 6, view=symmetric))
+    yield near("aten.linalg_ldl_solve.default", T(2, 5, 5, view=dominant), I(2, 5, dtype="i32", low=5, high=5), T(5, 3))
     yield near("aten.linalg_matrix_exp.default", T(B, 4, 4))
 
 

@@ -39,6 +39,7 @@ def normal(*shape: int, dtype: torch.dtype = C64) -> torch.Tensor:
 A, B, TALL, X, Y = normal(2, 5, 5), normal(2, 5, 3), normal(6, 4), normal(3, 4), normal(4, 5)
 REAL = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
 EYE = torch.eye(5)
+PIVOTED = normal(6, 7, 7) * (1 - torch.eye(7))  # its pivots are blocks of 2 x 2 and far away
 
 
 def factors(u: torch.Tensor, s: torch.Tensor, vh: torch.Tensor) -> torch.Tensor:
@@ -51,6 +52,17 @@ def factors(u: torch.Tensor, s: torch.Tensor, vh: torch.Tensor) -> torch.Tensor:
 def eigh(x: torch.Tensor) -> torch.Tensor:
     values, vectors = torch.linalg.eigh(x + x.mH)
     return factors(vectors, values, vectors.mH)
+
+
+def eig(x: torch.Tensor) -> torch.Tensor:
+    values, vectors = torch.linalg.eig(x)
+    sums = [(values**k).sum(-1) for k in range(1, x.shape[-1] + 1)]
+    return flat([*sums, (vectors * values.unsqueeze(-2)) @ torch.linalg.inv(vectors), vectors.abs().square().sum(-2)])
+
+
+def ldl(x: torch.Tensor, b: torch.Tensor, hermitian: bool) -> torch.Tensor:
+    whole, pivots = torch.linalg.ldl_factor(x + (x.mH if hermitian else x.mT), hermitian=hermitian)
+    return flat([whole, pivots, torch.linalg.ldl_solve(whole, pivots, b, hermitian=hermitian)])
 
 
 def flat(parts: Any) -> torch.Tensor:
@@ -79,6 +91,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "cholesky": (lambda a: flat([torch.linalg.cholesky(a @ a.mH + EYE, upper=u) for u in (True, False)]), (A,)),
     "cholesky_solve": (lambda a, b: torch.cholesky_solve(b, torch.linalg.cholesky(a @ a.mH + EYE)), (A, B)),
     "pinv": (lambda a: torch.linalg.pinv(a), (TALL,)),
+    "eig": (eig, (A,)),
+    "ldl": (lambda x, b: ldl(x, b, False), (PIVOTED, normal(6, 7, 2))),
+    "ldl_hermitian": (lambda x, b: ldl(x, b, True), (PIVOTED, normal(6, 7, 2))),
     "matrix_exp": (lambda a: torch.linalg.matrix_exp(a), (A,)),
     **{f"double_{name}": (getattr(torch, name), (plane(POINTS, C128),)) for name in ("exp", "log", "sqrt", "tanh")},
 }

@@ -27,12 +27,36 @@ def eigh(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([product.flatten(), (vectors.mT @ vectors).flatten(), values.flatten()])
 
 
+def eig(x: torch.Tensor) -> torch.Tensor:
+    """What is determined: the sums of powers of the values, the product, lengths; and that the largest are real."""
+    values, vectors = torch.linalg.eig(x)
+    sums = torch.stack([(values**k).sum(-1) for k in range(1, x.shape[-1] + 1)], -1)
+    product = torch.view_as_real((vectors * values.unsqueeze(-2)) @ torch.linalg.inv(vectors))
+    return torch.cat([torch.view_as_real(sums).flatten(), product.flatten(), vectors.abs().square().sum(-2).flatten()])
+
+
+def ldl(x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The factors with their pivots, and a solution."""
+    factors, pivots = torch.linalg.ldl_factor(x + x.mT)
+    solution = torch.linalg.ldl_solve(factors, pivots, b)
+    return torch.cat([factors.flatten(), pivots.to(x.dtype).flatten(), solution.flatten()])
+
+
+#: symmetric sums without large diagonals: their pivots are blocks of 2 x 2 and far away
+PIVOTED = torch.randn(6, 7, 7, generator=torch.Generator().manual_seed(2)) * (1 - torch.eye(7))
+CYCLE = torch.eye(5).roll(1, 0)
+
 CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = {
     "svd": (lambda x: svd(x, False), (A,)),
     "svd_tall": (lambda x: svd(x, True), (TALL,)),
     "svd_wide": (lambda x: svd(x, True), (WIDE,)),
     "svd_rank_one": (lambda x: svd(x, True), (TALL[:, :1] @ WIDE[:1, :4],)),
     "eigh": (eigh, (A,)),
+    "eig": (eig, (A,)),
+    "eig_cycle": (lambda x: torch.view_as_real(torch.linalg.eigvals(x) ** 5).sum(0), (CYCLE,)),
+    "eig_defective": (lambda x: torch.linalg.eigvals(x.triu()).real.sort()[0], (A.flatten()[:25].reshape(5, 5),)),
+    "eig_symmetric": (lambda x: torch.linalg.eigvals(x + x.mT).imag, (A,)),
+    "ldl": (ldl, (PIVOTED, torch.randn(6, 7, 2))),
     "qr": (lambda x: torch.cat([t.flatten() for t in torch.linalg.qr(x, mode="complete")]), (TALL,)),
     "solve": (lambda a, b: torch.linalg.solve(a, b), (A + 3 * EYE, B)),
     "solve_right": (lambda a, b: torch.linalg.solve(a, b.mT, left=False), (A + 3 * EYE, B)),

@@ -97,7 +97,9 @@ ELSEWHERE = {
         aten.rrelu_with_noise_functional.default aten.uniform.default""",
     "ops/test_complex.py": """mycc.complex_cholesky.default mycc.complex_cumprod.default mycc.complex_eigh.default
         mycc.complex_lu.default mycc.complex_qr.default mycc.complex_reflectors.default mycc.complex_svd.default
-        mycc.complex_triangular.default""",
+        mycc.complex_triangular.default mycc.complex_eig.default mycc.complex_ldl.default
+        mycc.complex_ldl_solve.default""",
+    "ops/test_linalg.py": "mycc.eig.default",
     "ops/test_fourier.py": "mycc.fft.default mycc.irfft.default mycc.rfft.default",
     "ops/test_grouped.py": "transformers.grouped_mm_fallback.default",
     "models/test_state.py": "aten.select_scatter.default aten.slice_scatter.default",

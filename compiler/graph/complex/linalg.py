@@ -105,6 +105,31 @@ def lu_unpack(call: Call, lu: Complex, pivots: Tensor, unpack_data: bool = True,
     return Complex(permutation, none), Complex(lower, below), Complex(upper, above)
 
 
-@rule("linalg_eig _linalg_eigvals linalg_eigvals linalg_ldl_factor_ex linalg_ldl_solve")
-def general(call: Call, *_: Any, **__: Any) -> Any:
-    raise Refused("this factorisation is not supported")
+def _eig(a: Any) -> tuple[Complex, Complex]:
+    parts_of_both = mycc.complex_eig(a.re, a.im) if isinstance(a, Complex) else mycc.eig(a)
+    return Complex(*parts_of_both[:2]), Complex(*parts_of_both[2:])
+
+
+@rule("linalg_eig")
+def eig(call: Call, a: Any) -> tuple[Any, ...]:
+    return _eig(a)
+
+
+@rule("linalg_eigvals _linalg_eigvals")
+def eigvals(call: Call, a: Any) -> Complex:
+    return _eig(a)[0]
+
+
+@rule("linalg_ldl_factor_ex")
+def ldl_factor(call: Call, a: Complex, *, hermitian: bool = False, check_errors: bool = False) -> tuple[Any, ...]:
+    re, im, pivots, info = mycc.complex_ldl(a.re, a.im, hermitian)
+    return Complex(re, im), pivots, info
+
+
+@rule("linalg_ldl_solve")
+def ldl_solve(call: Call, ld: Any, pivots: Tensor, b: Any, *, hermitian: bool = False) -> Complex:
+    ld, b = parts(ld, call.real), parts(b, call.real)
+    batch = torch.broadcast_shapes(ld.re.shape[:-2], b.re.shape[:-2])
+    ld, b = (Complex(*(p.expand([*batch, *p.shape[-2:]]) for p in z)) for z in (ld, b))
+    pivots = pivots.expand([*batch, pivots.shape[-1]])
+    return Complex(*mycc.complex_ldl_solve(ld.re, ld.im, pivots, b.re, b.im, hermitian))

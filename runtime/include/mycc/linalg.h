@@ -1,11 +1,12 @@
-/* linalg.h: factorisations of one matrix: routines of lower/routines.py over linalg_core.h.
+/* linalg.h: factorisations of one matrix: routines of lower/routines.py.
  *
- * Those called complex_ take real and imaginary parts apart, wherever the others have one block.
+ * Over linalg_core.h and linalg_general.h. Those called complex_ take real and imaginary parts apart, wherever the others
+ * have one block.
  */
 #ifndef MYCC_LINALG_H
 #define MYCC_LINALG_H
 
-#include "linalg_core.h"
+#include "linalg_general.h"
 
 namespace mycc {
 
@@ -120,6 +121,47 @@ inline void complex_svd_block(
   linalg::svd(
       host, worker, linalg::Complex<T>{re, im}, linalg::Real<T>{s}, linalg::Complex<T>{v, vi},
       linalg::Complex<const T>{x, xi}, m, n, columns);
+}
+
+/* Eigenvalues and vectors (columns) of a general matrix, both complex: linalg::eig. */
+template <class T>
+inline void eig_block(
+    const mycc_host *host, int32_t worker, T *w, T *wi, T *v, T *vi, const T *x, int64_t n) {
+  linalg::eig(host, worker, linalg::Complex<T>{w, wi}, linalg::Complex<T>{v, vi}, linalg::Real<const T>{x}, n);
+}
+template <class T>
+inline void complex_eig_block(
+    const mycc_host *host, int32_t worker, T *w, T *wi, T *v, T *vi, const T *x, const T *xi, int64_t n) {
+  linalg::eig(host, worker, linalg::Complex<T>{w, wi}, linalg::Complex<T>{v, vi}, linalg::Complex<const T>{x, xi}, n);
+}
+
+/* L D L^T, or L D L* when `adjoint`, and x [n][m] with (L D L^T) x = b: linalg::ldl and linalg::ldl_solve. */
+template <class T>
+inline void ldl_block(
+    const mycc_host *host, int32_t worker, T *ld, int32_t *pivots, int32_t *info, const T *x, int64_t n,
+    int64_t adjoint) {
+  linalg::ldl(host, worker, linalg::Real<T>{ld}, pivots, info, linalg::Real<const T>{x}, n, adjoint);
+}
+template <class T>
+inline void complex_ldl_block(
+    const mycc_host *host, int32_t worker, T *ld, T *ldi, int32_t *pivots, int32_t *info, const T *x, const T *xi,
+    int64_t n, int64_t adjoint) {
+  linalg::ldl(host, worker, linalg::Complex<T>{ld, ldi}, pivots, info, linalg::Complex<const T>{x, xi}, n, adjoint);
+}
+template <class T>
+inline void ldl_solve_block(
+    const mycc_host *host, int32_t worker, T *x, const T *ld, const int32_t *pivots, const T *b, int64_t n, int64_t m,
+    int64_t adjoint) {
+  linalg::ldl_solve(
+      host, worker, linalg::Real<T>{x}, linalg::Real<const T>{ld}, pivots, linalg::Real<const T>{b}, n, m, adjoint);
+}
+template <class T>
+inline void complex_ldl_solve_block(
+    const mycc_host *host, int32_t worker, T *x, T *xi, const T *ld, const T *ldi, const int32_t *pivots, const T *b,
+    const T *bi, int64_t n, int64_t m, int64_t adjoint) {
+  linalg::ldl_solve(
+      host, worker, linalg::Complex<T>{x, xi}, linalg::Complex<const T>{ld, ldi}, pivots,
+      linalg::Complex<const T>{b, bi}, n, m, adjoint);
 }
 
 /* e [n][n] = exp(a): a Taylor polynomial of a / 2^k, squared k times. */
