@@ -91,7 +91,9 @@ class Arguments:
         positional, keywords = tree["tuple"]
         self._entry = entry
         names = iter(input_names)
-        ordered = [_parameter(child, f"argument {i + 1}", names) for i, child in enumerate(positional["tuple"])]
+        children = positional["tuple"]
+        labels = positional.get("names") or [f"argument {i + 1}" for i in range(len(children))]
+        ordered = [_parameter(child, label, names) for child, label in zip(children, labels, strict=True)]
         ordered += [_parameter(child, key, names, key) for key, child in keywords["dict"]]
         self._parameters = ordered
         self._by_name = {parameter.name: parameter for parameter in ordered}
@@ -100,7 +102,7 @@ class Arguments:
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The tensors of a call, in the order of the entry point's inputs.
 
-        As for a Python function, a tensor parameter may be given by position or by its name.
+        As for a Python function, a parameter may be given by position or by its name.
 
         Raises:
             InputError: arguments are missing, unknown, given twice, of another structure, or a constant differs.
@@ -176,6 +178,10 @@ def _flattener(tree: Tree) -> Flatten:
         return _flatten_constant(None)
     if "const" in tree:
         return _flatten_constant(tree["const"])
+    if "text" in tree:
+        return _flatten_text(tree["text"])
+    if "real" in tree:
+        return _flatten_text(tree["real"])
     children = [(key, _flattener(child)) for key, child in _children(tree)]
     if "dict" in tree:
         return _flatten_mapping(children)
@@ -193,12 +199,28 @@ def _flatten_leaf(value: Any, path: str, leaves: list[Any]) -> None:
 def _flatten_constant(constant: Any) -> Flatten:
     def flatten(value: Any, path: str, leaves: list[Any]) -> None:
         if type(value) is not type(constant) or value != constant:
-            raise InputError(
-                f"argument '{path}' was compiled as the constant {constant!r}, but is {_describe(value)}",
-                hint="Pass the same value, or compile the model again with the other one.",
-            )
+            raise _other_constant(path, repr(constant), value)
 
     return flatten
+
+
+def _flatten_text(text: str) -> Flatten:
+    """A member of an Enum, a dtype, a device or a float that is not finite; or its text."""
+
+    def flatten(value: Any, path: str, leaves: list[Any]) -> None:
+        name = getattr(value, "name", None)
+        given = f"{type(value).__name__}.{name}" if isinstance(name, str) else str(value)
+        if text not in (given, str(value)):
+            raise _other_constant(path, text, value)
+
+    return flatten
+
+
+def _other_constant(path: str, constant: str, value: Any) -> InputError:
+    return InputError(
+        f"argument '{path}' was compiled as the constant {constant}, but is {_describe(value)}",
+        hint="Pass the same value, or compile the model again with the other one.",
+    )
 
 
 def _flatten_sequence(children: list[tuple[Any, Flatten]], kind: str) -> Flatten:
@@ -247,7 +269,7 @@ def _key_list(keys: list[Any]) -> str:
 
 
 def _describe(value: Any) -> str:
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or type(value) in (bool, int, float, str):
         return repr(value)
     return f"a {type(value).__name__}"
 
@@ -275,6 +297,10 @@ def _builder(tree: Tree) -> Build:
     if "const" in tree:
         constant = tree["const"]
         return lambda tensors: constant
+    if "text" in tree:
+        return lambda tensors: tree["text"]
+    if "real" in tree:
+        return lambda tensors: float(tree["real"])
     children = _children(tree)
     builds = [_builder(child) for _, child in children]
     if "namedtuple" in tree:

@@ -17,6 +17,7 @@ from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError
+from .draws import draws_random_numbers
 from .examples import dynamic_dims
 from .failures import export_failure, quiet_export
 from .graph import ModelGraph
@@ -84,11 +85,21 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     names = _unique([leaves[i].name for i in tensors])
     call = _Call(request.model, values, spec, tensors, _Notes())
     examples = tuple(values[i] for i in tensors)
-    with _unchanged(call.plain_tensors()):
+    seed = torch.initial_seed()
+    with _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
         program = _export(call, examples, [dims[i] for i in tensors], names)
+        seeds = torch.initial_seed() != seed
     in_leaves = iter([LEAF if leaf.is_tensor else constant(leaf.value, f"input '{leaf.name}'") for leaf in leaves])
-    inputs = ProgramInputs(names, examples, [dims[i] for i in tensors], structure(spec, lambda: next(in_leaves)))
-    return replace(import_program(request.name, program, inputs), variant_of=request.variant_of, fixed=request.fixed)
+    tree: Any = structure(spec, lambda: next(in_leaves))
+    tree["tuple"][0]["names"] = [argument.name for argument in arguments[: len(request.args)]]
+    inputs = ProgramInputs(names, examples, [dims[i] for i in tensors], tree)
+    graph = import_program(request.name, program, inputs)
+    if seeds and draws_random_numbers(graph):
+        raise CompileError(
+            "the model calls torch.manual_seed: what it draws then would not be what the package draws",
+            hint="Take it out of forward(), and give calls of the package their seed: m(x, seed=3).",
+        )
+    return replace(graph, variant_of=request.variant_of, fixed=request.fixed)
 
 
 def forward_of(model: Model) -> Callable[..., Any]:

@@ -145,7 +145,16 @@ class _Importer:
             tensor = self._constant(str(spec.target), self._tensor(spec), node.meta, spec.kind.name.lower())
             self._by_target[str(spec.target)] = tensor
             return tensor
-        raise CompileError(f"the model holds '{spec.target}', a {spec.kind.name.lower()}, which a package cannot hold")
+        raise self._held(spec)
+
+    def _held(self, spec: InputSpec) -> CompileError:
+        if getattr(spec.arg, "class_fqn", "") == "torch._C.Generator":
+            return CompileError(
+                "the model draws random numbers from a torch.Generator of its own",
+                hint="Leave out generator=, and give calls of the package their seed: m(x, seed=3).",
+            )
+        kind = spec.kind.name.lower()
+        return CompileError(f"the model holds '{spec.target}', a {kind}, which a package cannot hold")
 
     def _user_input(self, spec: InputSpec, node: fx.Node) -> Any:
         if isinstance(spec.arg, ConstantArgument):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
+from enum import Enum
 from typing import Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError
@@ -20,11 +23,18 @@ def constant(value: object, what: str) -> object:
     """The tree of a Python value that is part of the structure, not of the data."""
     if value is None:
         return {"none": None}
-    if isinstance(value, (bool, int, float, str)):
-        return {"const": value}
+    if isinstance(value, Enum):
+        return {"text": f"{type(value).__name__}.{value.name}"}
+    if isinstance(value, (torch.dtype, torch.device)):
+        return {"text": str(value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"real": str(value)}  # which JSON has no number for
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return {"const": kind(value)}
     raise CompileError(
         f"{what} is a {type(value).__name__}, which a package cannot hold",
-        hint="Use tensors, int, float, bool, str or None, in tuples, lists and dicts.",
+        hint="Use tensors, int, float, bool, str, None, members of an Enum or dtypes, in tuples, lists and dicts.",
     )
 
 
@@ -34,7 +44,7 @@ def structure(spec: pytree.TreeSpec, leaf: Callable[[], object]) -> object:
         return leaf()
     children = [structure(child, leaf) for child in _children(spec)]
     kind = spec.type
-    if kind is tuple:
+    if kind in (tuple, torch.Size):
         return {"tuple": children}
     if kind is list:
         return {"list": children}

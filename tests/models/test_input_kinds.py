@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import pickle
 import subprocess
 import sys
@@ -37,6 +38,16 @@ class State:
 
 torch.export.register_dataclass(State)
 
+
+class Mode(enum.Enum):
+    SUM = "sum"
+    MEAN = "mean"
+
+
+class Times(enum.IntEnum):
+    TWO = 2
+
+
 X, Y = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
 
 
@@ -64,6 +75,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "dataclasses inside": (lambda d: [d["s"][0].hidden + 1], ({"s": (State(X, None),)},), {}),
     "constants": (_constants, (X, 3, 0.5, True, "mean", None), {}),
     "constants inside": (lambda c: c["x"] * c["n"][0], ({"x": X, "n": (2, "unused", None)},), {}),
+    "members of enums": (
+        lambda x, mode, times: x.sum(0) if mode is Mode.SUM else x * int(times),
+        (X, Mode.MEAN, Times.TWO),
+        {},
+    ),
+    "dtypes": (lambda x, to, device: x.to(to).to(device), (X, torch.float64, torch.device("cpu")), {}),
+    "numbers that are not finite": (lambda x, low: (x.masked_fill(x > 2, low), low), (X, float("-inf")), {}),
     "keywords": (_mixed, (X, Y, Y), {"flag": True, "k": X, "j": Y}),
     "keywords alone": (lambda *, x, y=None: x if y is None else x + y, (), {"x": X, "y": Y}),
     "the same tensor twice": (lambda a, b: (a + b, a * b), (X, X), {}),
@@ -78,6 +96,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
         (X,),
         {},
     ),
+    "sizes as results": (lambda x: (x + 1, x.shape, (x.size(),)), (X,), {}),
     "no tensor at all": (lambda: torch.arange(4) * 2, (), {}),
     "empty": (lambda x, y: (x, torch.cat([x, y[:0]]), y.sum(), x.sum(0)), (torch.empty(0, 3), Y), {}),
     "zero-dimensional": (lambda x, y: (x + y, x * 2, y.sum()), (torch.tensor(2.0), Y), {}),
@@ -107,6 +126,8 @@ def plain(value: Any) -> Any:
         return np.asarray(value)
     if isinstance(value, dict):
         return {key: plain(v) for key, v in value.items()}
+    if isinstance(value, torch.Size):
+        return tuple(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value).__name__, [plain(v) for v in value]
     if isinstance(value, State) or hasattr(value, "to_tuple"):
@@ -144,9 +165,13 @@ def test_with_numpy(name: str, package: Path) -> None:
 
 
 def test_without_torch(package: Path, tmp_path: Path) -> None:
-    """Dataclasses may be given as anything with their fields: here as dictionaries."""
+    """Dataclasses may be given as anything with their fields, here as dictionaries; enums and dtypes as text."""
 
     def sendable(value: Any) -> Any:
+        if isinstance(value, enum.Enum):
+            return f"{type(value).__name__}.{value.name}"
+        if isinstance(value, (torch.dtype, torch.device)):
+            return str(value)
         if isinstance(value, State):
             return {name: sendable(getattr(value, name)) for name in ("hidden", "steps", "extra")}
         if isinstance(value, dict):
@@ -182,6 +207,15 @@ pickle.dump(found, open("found.pkl", "wb"))
                 assert y == r if isinstance(r, str) else np.allclose(y, r), name
 
 
+def test_constants_by_name(package: Path) -> None:
+    entry = mycc.load(package).entry(NAMES["constants"])
+    compare(entry(X, n=3, f=0.5, b=True, s="mean", nothing=None), entry(X, 3, 0.5, True, "mean", None))
+    with pytest.raises(mycc.InputError, match="argument 'n' was compiled as the constant 3, but is 4"):
+        entry(X, n=4, f=0.5, b=True, s="mean", nothing=None)
+    nested = mycc.load(package).entry(NAMES["nested tuples"])
+    compare(nested(t=(X, (Y, (X,)))), nested((X, (Y, (X,)))))
+
+
 def test_results_do_not_share_memory(package: Path) -> None:
     y, row, turned, flat = mycc.load(package).entry(NAMES["a result and its view"])(X)
     y.zero_()
@@ -199,6 +233,14 @@ def test_results_do_not_share_memory(package: Path) -> None:
         ("constants", (X, 4, 0.5, True, "mean", None), {}, r"was compiled as the constant 3, but is 4"),
         ("constants", (X, 3, 0.5, True, "sum", None), {}, r"was compiled as the constant 'mean', but is 'sum'"),
         ("constants", (X, 3, 0.5, 1, "mean", None), {}, r"was compiled as the constant True, but is 1"),
+        (
+            "members of enums",
+            (X, Mode.SUM, Times.TWO),
+            {},
+            r"'mode' was compiled as the constant Mode.MEAN, but is a Mode",
+        ),
+        ("dtypes", (X, torch.float16, "cpu"), {}, r"was compiled as the constant torch.float64, but is a dtype"),
+        ("numbers that are not finite", (X, 1.0), {}, r"was compiled as the constant -inf, but is 1.0"),
         ("keywords", (X, Y, Y), {"flag": True, "k": X}, r"misses argument 'j'"),
         (
             "keywords alone",
