@@ -143,8 +143,14 @@ def _own_failure(model: Wrapped, example: Any, shapes: Any) -> str:
         with torch.no_grad():
             torch.export.export(model, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:
-        return f"{type(error).__name__}: {_first_line(str(error))}"
+        return f"{type(error).__name__}: {_told(str(error))}"
     return ""
+
+
+def _told(text: str) -> str:
+    """The first line; of violated constraints the first that is named."""
+    named = next((line.strip() for line in text.splitlines() if line.strip().startswith("- ")), "")
+    return f"{_first_line(text).partition(' For more information')[0]} {named}".strip()[:400]
 
 
 def _compared(

@@ -112,5 +112,6 @@ def without(options: Mapping[str, Any], *names: str, **more: Any) -> dict[str, A
     return {**{k: v for k, v in options.items() if k not in names}, **more}
 
 
-def rows(kind: str, *rows: tuple[Any, ...]) -> list[Row]:
-    return [Row(name, kind, f"{stem}Config", model, *rest) for name, stem, model, *rest in rows]
+def rows(kind: str, *given: tuple[Any, ...]) -> list[Row]:
+    """Rows of one kind: name, the class of the configuration without "Config", model, options, inputs, call."""
+    return [Row(name, kind, f"{stem}Config", model, *rest) for name, stem, model, *rest in given]
