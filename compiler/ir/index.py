@@ -344,6 +344,11 @@ def _divide(a: Index, b: Index) -> tuple[Index, Index | None]:
     divisible, rest = _split_divisible(a, b)
     if rest.nonnegative() and (b - rest - 1).nonnegative():
         return divisible, None
+    times = rest.terms.get((), 0) // b.constant if b.constant else 0
+    if times > 0:  # 416 + w*64 + c of 384: one time, and what is left is smaller
+        left = rest - b * times
+        if left.nonnegative() and (b - left - 1).nonnegative():
+            return divisible + times, None
     for factor, high, low in _splits(rest, b):
         smaller = exact_div(b, factor)
         if smaller is not None:

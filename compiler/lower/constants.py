@@ -172,13 +172,26 @@ class Taps:
 
 @dataclass(frozen=True)
 class TapsLast:
-    """Convolution weights [out, in/groups, kh, kw] as [out][kh*kw][in/groups]: what a GPU reads."""
+    """Convolution weights [out, in/groups, ...] as [out][taps][in/groups]: what a GPU reads.
+
+    taps: which taps, in this order; None: all. transposed: the weights are those of a transposed convolution of so many
+    groups, [in, out/groups, ...].
+    """
+
+    groups: int = 1
+    taps: tuple[int, ...] | None = None
+    transposed: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        return Dense().elements(shape)
+        first, second, *kernel = shape
+        return first * second * (math.prod(kernel) if self.taps is None else len(self.taps))
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.flatten(2).transpose(1, 2).contiguous().reshape(-1)
+        w = tensor.flatten(2)
+        if self.taps is not None:
+            w = w[..., list(self.taps)]
+        w = w.unflatten(0, (self.groups, -1))
+        return w.permute((0, 2, 3, 1) if self.transposed else (0, 1, 3, 2)).contiguous().reshape(-1)
 
     def __str__(self) -> str:
         return "channels last"

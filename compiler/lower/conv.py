@@ -15,7 +15,7 @@ from typing import Any
 from ..ir.dtypes import from_torch
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, ZERO, Index, as_index, of
-from ..ir.nodes import Algorithm, Conv, Operand, Store, Window
+from ..ir.nodes import Algorithm, Buffer, Conv, Operand, Store, Window
 from ..tune.keys import conv_key
 from ..tune.space import ALGORITHMS
 from .builder import call, number
@@ -63,7 +63,8 @@ def conv(
     front, total = _padding(padding, kernel, dilations)
     size = [_out_size(x.shape[2 + d] + total[d], kernel[d], steps[d], dilations[d]) for d in range(spatial)]
     shape = (x.shape[0], weight.shape[0], *size)
-    return convolve(ctx, x, _weight(ctx), bias, Window(kernel, steps, front, dilations, groups), shape)
+    own = _weight(ctx, weight)
+    return convolve(ctx, x, own, bias, Window(kernel, steps, front, dilations, groups), shape)
 
 
 @row("aten.convolution.default")
@@ -85,10 +86,10 @@ def convolution(
 
 
 def _packs(ctx: Context, x: Tensor) -> bool:
-    """Whether the weight is a constant of a type that has panels; GPUs take no other."""
+    """Whether the weight is a constant of a type that has panels; on a GPU, one of a type of products."""
     ref = ctx.constant(1, "weight")
-    known = ref is not None and from_torch(ref.tensor.dtype) in PACKED and ctx.takes_product(x.dtype)
-    return known or ctx.builder.family == "cuda"
+    known = ref is not None and from_torch(ref.tensor.dtype) in PACKED
+    return ctx.takes_product(x.dtype) and (known or ctx.builder.family == "cuda")
 
 
 def _widens(ctx: Context, x: Tensor) -> bool:
@@ -104,11 +105,44 @@ def _kernel(ctx: Context, weight: Tensor) -> tuple[int, ...]:
     return tuple(ctx.integer(n) for n in weight.shape[2:])
 
 
-def _weight(ctx: Context) -> ConstantRef:
+@dataclass(frozen=True)
+class Given:
+    """A weight that is no constant; tap t of a window's dimension is its tap first + t * step (None: t)."""
+
+    tensor: Tensor
+    taps: tuple[tuple[int, int], ...] | None = None
+    transposed: bool = False
+
+
+def _weight(ctx: Context, weight: Tensor) -> ConstantRef | Given:
     ref = ctx.constant(1, "weight")
     if ref is None or from_torch(ref.tensor.dtype) not in PACKED:
-        raise ctx.refuse("the weight of a convolution must be a floating point parameter of the model")
+        return Given(weight)
     return ref if ctx.takes_product(from_torch(ref.tensor.dtype)) else replace(ref, tensor=ref.tensor.float())
+
+
+def _packed(ctx: Context, weight: ConstantRef | Given, layout: Layout, window: Window) -> Buffer:
+    """The weight in memory as a layout has it."""
+    if isinstance(weight, ConstantRef):
+        return ctx.builder.constant(weight.target, weight.tensor, layout)
+    w, groups = weight.tensor, as_index(window.groups)
+    taps = weight.taps or ((0, 1),) * (w.rank - 2)
+    counts = tuple(as_index(n) for n in window.kernel[-len(taps) :])
+    inputs, outputs = (w.shape[0] // groups, w.shape[1]) if weight.transposed else (w.shape[1], w.shape[0] // groups)
+
+    def value(out: Index, channel: Index, at: Sequence[Index]) -> Expr:
+        places = [i * step + first for i, (first, step) in zip(at, taps, strict=True)]
+        if weight.transposed:
+            return w.at([out // outputs * inputs + channel, out % outputs, *places])
+        return w.at([out, channel, *places])
+
+    if isinstance(layout, Taps):
+        made = ctx.builder.map((*counts, groups), w.dtype, lambda i: value(i[-1], ZERO, i[:-1]))
+    else:
+        shape = (outputs * groups, *counts, inputs)
+        made = ctx.builder.map(shape, w.dtype, lambda i: value(i[0], i[-1], i[1:-1]))
+    assert made.strided is not None
+    return made.strided.buffer
 
 
 def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[tuple[int, ...], list[int]]:
@@ -139,7 +173,7 @@ class Place:
 def convolve(
     ctx: Context,
     x: Tensor,
-    ref: ConstantRef,
+    weight: ConstantRef | Given,
     bias: Tensor | None,
     window: Window,
     shape: Shape,
@@ -153,8 +187,6 @@ def convolve(
     if not ctx.takes_product(x.dtype):
         raise ctx.refuse(f"convolutions of {x.dtype} are not supported on this target")
     builder, spatial = ctx.builder, x.rank - 2
-    if builder.family == "cuda" and spatial == 3:
-        raise ctx.refuse("3-d convolutions are not supported on this target")
     x, zeros = builder.unpadded(x)
     window = window.moved(zeros[2:])
     out_shape = shape
@@ -166,7 +198,7 @@ def convolve(
     assert x.strided is not None
     out = place.out if place is not None else builder.temp(out_shape, x.dtype, channels_last(spatial + 2))
     algorithm = _algorithm(ctx, x, window, shape) if layout is None and place is None else "direct"
-    packed = builder.constant(ref.target, ref.tensor, layout or _layout(ctx, x, window, shape, algorithm))
+    packed = _packed(ctx, weight, layout or _layout(ctx, x, window, shape, algorithm), window)
     order = channels_last(x.rank)
     names = ("n", *"dhw"[-(x.rank - 2) :], "c")
     dims = tuple(builder.var(shape[d], name) for d, name in zip(order, names, strict=True))
@@ -269,9 +301,9 @@ def conv_transpose(
     if x.rank == spatial + 1:
         rest = (bias, stride, padding, output_padding, groups, dilation)
         return squeeze(conv_transpose(ctx, unsqueeze(x, 0), weight, *rest), 0)
-    if ctx.builder.family == "cuda":
-        raise ctx.refuse("transposed convolutions are not supported on this target")
-    ref = _weight(ctx)
+    own = _weight(ctx, weight)
+    if ctx.builder.unpadded(x)[0] is x:
+        x = ctx.builder.realize(x, channels_last(x.rank))  # once for all phases
     kernel = tuple(ctx.integer(n) for n in weight.shape[2:])
     steps, pads, more, dilations = (ints(v, spatial) for v in (stride, padding, output_padding, dilation))
     size = [
@@ -295,8 +327,11 @@ def conv_transpose(
             tuple(p.dilation for p in rows), groups,
         )  # fmt: skip
         depthwise = groups > 1 and spatial < 3 and weight.shape[1] == ONE and x.shape[1] == as_index(groups)
-        layout: Layout = Taps(taps) if depthwise else ConvPanels(groups, taps, transposed=True)
-        convolve(ctx, x, ref, bias, window, shape, place, layout)
+        panels = TapsLast if ctx.builder.family == "cuda" else ConvPanels
+        layout: Layout = Taps(taps) if depthwise else panels(groups, taps, transposed=True)
+        if isinstance(own, Given):
+            own = replace(own, taps=tuple((p.taps[0], p.step) for p in rows), transposed=True)
+        convolve(ctx, x, own, bias, window, shape, place, layout)
     return out
 
 
@@ -307,6 +342,11 @@ class Phase:
     taps: tuple[int, ...]
     front: int
     dilation: int
+
+    @property
+    def step(self) -> int:
+        """From a tap to the next."""
+        return self.taps[1] - self.taps[0] if len(self.taps) > 1 else 1
 
 
 def _phase(kernel: int, stride: int, pad: int, dilation: int, remainder: int) -> Phase:

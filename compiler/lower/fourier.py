@@ -180,18 +180,22 @@ def _made_chirp(ctx: Context, n: Index, m: int, dtype: str) -> tuple[Parts, Part
         square = call("remainder", call("mul", place, place), size_value(n * 2, "i64"))
         return call("div", call("mul", cast(square, "f64"), number(torch.pi, "f64")), size_value(n, "f64"))
 
-    def chirp(i: list[Index], part: int) -> Expr:
-        turned = call("sin" if part else "cos", angle(i[0]))
-        return call("neg", turned) if part else turned
+    def chirp(part: int) -> Callable[[list[Index]], Expr]:
+        if part:
+            return lambda i: call("neg", call("sin", angle(i[0])))
+        return lambda i: call("cos", angle(i[0]))
 
-    def wrapped(i: list[Index], part: int) -> Expr:
+    def wrapped(part: int) -> Callable[[list[Index]], Expr]:
         """Both ends of the m values; the conjugate."""
-        far = compare("gt", IndexValue(i[0] + n), IndexValue(size))
-        j = minimum(i[0], size - i[0])
-        inside = call("logical_or", _before(i[0], n), far)
-        value = call("mul", call("sin" if part else "cos", angle(j)), number(1.0 / m, "f64"))
-        return where(inside, value, number(0.0, "f64"))
 
-    own = tuple(builder.map((n,), dtype, lambda i, part=part: chirp(i, part)) for part in (0, 1))
-    ends = [builder.map((size,), dtype, lambda i, part=part: wrapped(i, part)) for part in (0, 1)]
+        def value(i: list[Index]) -> Expr:
+            far = compare("gt", IndexValue(i[0] + n), IndexValue(size))
+            turned = call("sin" if part else "cos", angle(minimum(i[0], size - i[0])))
+            inside = call("logical_or", _before(i[0], n), far)
+            return where(inside, call("mul", turned, number(1.0 / m, "f64")), number(0.0, "f64"))
+
+        return value
+
+    own = tuple(builder.map((n,), dtype, chirp(part)) for part in (0, 1))
+    ends = [builder.map((size,), dtype, wrapped(part)) for part in (0, 1)]
     return own, _transform(ctx, "fft", ends, None, size, size)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.expr import Expr, Load, rewrite, substitute
-from ..ir.in_place import over_own_elements
-from ..ir.index import Index
-from ..ir.nodes import AnyNode, Conv, Gemm, Map, Reduce, Store
+from ..ir.in_place import over_own_elements, overwrites
+from ..ir.index import Binary, Index
+from ..ir.nodes import AnyNode, Buffer, Conv, Gemm, Map, Reduce, Store
 from .graph import NodeGraph, label
 from .invert import digits, invert
 from .remarks import Remarks
@@ -34,6 +34,8 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks) -> None:
     store = _shared_store(last, consumer)
     if store is None:
         return
+    if _finish_parts(graph, store, consumer, remarks):
+        return
     reason, fused = _fuse(last, store, consumer)
     if fused is None:
         remarks.refused(label(last), label(consumer), reason)
@@ -46,6 +48,50 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks) -> None:
     remarks.fused(label(last), label(consumer), "finished in the epilogue")
     graph.replace(last, fused)
     graph.remove(consumer)
+
+
+def _finish_parts(graph: NodeGraph, store: Store, consumer: Map, remarks: Remarks) -> bool:
+    """Fuses a map into all of the convolutions that make its operand, each some of the pixels; False when it cannot.
+
+    for q: h[s*q + r] = acc_r     (r < s)          for q: y[s*q + r] = relu(acc_r)
+    for i: y[i] = relu(h[i])                 ->
+    """
+    buffer, parts = store.buffer, graph.writers(store.buffer)
+    if len(parts) < 2 or buffer.kind != "temp" or graph.readers(buffer) != [consumer]:
+        return False
+    first = min(parts, key=graph.position)
+    others = [p for b in consumer.reads() if b is not buffer for p in graph.writers(b)]
+    late = any(graph.position(p) > graph.position(first) for p in others)
+    if late or overwrites(consumer) or graph.crosses(consumer.reads(), first, consumer):
+        return False
+    fused = [_finished(part, buffer, consumer) for part in parts]
+    if None in fused:
+        return False
+    for part, new in zip(list(parts), fused, strict=True):
+        assert new is not None
+        remarks.fused(label(part), label(consumer), "finished in the epilogue")
+        graph.replace(part, new)
+    graph.remove(consumer)
+    return True
+
+
+def _finished(part: AnyNode, buffer: Buffer, consumer: Map) -> Conv | None:
+    """A convolution with the map on the elements that it makes; None when their places are no plain sums of loops."""
+    if not isinstance(part, Conv) or len(part.stores) != 1:
+        return None
+    (store,) = part.stores
+    loads = {ld.index for s in consumer.stores for ld in s.value.loads if ld.buffer is buffer}
+    values = invert(Store(buffer, loads.pop(), store.value), consumer.dims, store.index) if len(loads) == 1 else None
+    if values is None or any(isinstance(a, Binary) for index in values.values() for a in index.atoms()):
+        return None
+
+    def leaf(e: Expr) -> Expr | None:
+        return store.value if isinstance(e, Load) and e.buffer is buffer else None
+
+    stores = (
+        Store(s.buffer, s.index.substitute(values), rewrite(substitute(s.value, values), leaf)) for s in consumer.stores
+    )
+    return replace(part, stores=tuple(stores), origin=part.origin + consumer.origin)
 
 
 def _shared_store(producer: Gemm | Conv | Reduce, consumer: Map) -> Store | None:

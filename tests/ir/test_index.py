@@ -73,6 +73,7 @@ RULES = {
     "less than the divisor is nought": (n // as_index(768), "0"),
     "a slice of a row": ((m * 768 + c + 64) // as_index(64), "1 + m*12"),
     "quotients of quotients": ((m // as_index(3)) // as_index(5), "(m)//(15)"),
+    "a number and a small rest": ((loop("o", 5) * 64 + loop("p", 32) + 416) // as_index(384), "1"),
     "a common factor is taken out": ((m * 4 + loop("k", 4)) // as_index(12), "(m)//(3)"),
     "a common factor stays in remainders": ((m * 4 + loop("k", 4)) % as_index(12), "k + (m)%(3)*4"),
     "quotient and remainder make the whole": ((m // s) * s + m % s, "m"),

@@ -69,6 +69,14 @@ def test_convolution_takes_its_norm_activation_and_residual() -> None:
     assert len(others) <= 2, others  # the inputs and outputs of the package are row-major
 
 
+def test_every_phase_of_a_transposed_convolution_takes_what_follows() -> None:
+    parts = (nn.ConvTranspose2d(8, 4, 4, 2, 1),)
+    s = scheduled(lambda conv, a, b: torch.relu(conv(a) + b), image, torch.randn(2, 4, 12, 12), parts=parts)
+    found = [n for n in s.program.nodes if isinstance(n, Conv)]
+    assert [n.origin.ops[-1] for n in found] == ["aten.relu"] * 4
+    assert {b.kind for n in found for b in n.writes()} == {"output"}
+
+
 def test_without_fusion_every_operator_is_a_kernel() -> None:
     program = lowered(lambda a: torch.relu(a * 2 + 1), x).program
     assert len(schedule(program, ScheduleOptions(fuse=False)).program.nodes) == len(program.nodes) == 3

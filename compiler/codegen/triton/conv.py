@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DTYPES
@@ -80,7 +83,7 @@ def conv_launch(name: str, node: Conv, device: Device, tile: GemmTile) -> Launch
     if len(tile.parts) > 1 or tile.descriptors or tile.vector:
         raise ValueError(f"{tile}: convolutions have tiles of one accumulator, without descriptors")
     scope = TritonScope.of(node)
-    axes = Axes(node, 3)
+    axes = Axes(node, len(node.dims) - 1)
     groups = 1 if node.depthwise else node.window.groups
     columns = _columns(node, groups)
     tiles = blocks(axes.m.extent, tile.m) * blocks(columns, tile.n) * groups
@@ -97,7 +100,7 @@ def conv_launch(name: str, node: Conv, device: Device, tile: GemmTile) -> Launch
 
 def _columns(node: Conv, groups: int) -> Index:
     """Channels of the output of one group."""
-    return node.dims[3].extent // as_index(groups)
+    return node.dims[-1].extent // as_index(groups)
 
 
 def as_gemm(node: Conv) -> Gemm | None:
@@ -106,6 +109,8 @@ def as_gemm(node: Conv) -> Gemm | None:
     if w.kernel != (1, 1) or w.stride != (1, 1) or w.pad != (0, 0) or w.groups != 1:
         return None
     batch, rows, columns, channels = node.in_shape
+    if tuple(v.extent for v in node.dims[:-1]) != node.in_shape[:-1]:
+        return None  # some of the map only, or zeros behind it
     if node.x.strides[1] != columns * node.x.strides[2]:
         return None
     if batch != ONE and node.x.strides[0] != rows * node.x.strides[1]:
@@ -121,12 +126,16 @@ class _Conv:
 
     def __init__(self, node: Conv, device: Device, tile: GemmTile, scope: TritonScope, axes: Axes, groups: int):
         self.node, self.device, self.tile, self.scope, self.axes, self.groups = node, device, tile, scope, axes, groups
-        channels = node.in_shape[3].constant
+        channels = node.in_shape[-1].constant
         assert channels is not None
         self.channels = channels // groups  # that one output reads
         self.edge_m = not divides(tile.m, axes.m.extent)
         self.edge_n = not divides(tile.n, _columns(node, groups))
-        self.taps = node.window.kernel[0] * node.window.kernel[1]
+        self.taps = math.prod(node.window.kernel)
+        #: of each dimension of the map: its first place in the window of a row, and the tap
+        spatial = len(node.window.kernel)
+        self.starts = ("front", "top", "left")[-spatial:]
+        self.names = ("h", "i", "j")[-spatial:]
 
     def view(self, split: int) -> ConvView:
         node, tile, scope, axes = self.node, self.tile, self.scope, self.axes
@@ -138,7 +147,7 @@ class _Conv:
         part = Part("", 0, tile.n)
         dense = self.channels % tile.k == 0  # the steps of a run are one run of the weight
         x_rows = times("batch", scope, node.x.strides[0])
-        for name, stride in (("top", node.x.strides[1]), ("left", node.x.strides[2])):
+        for name, stride in zip(self.starts, node.x.strides[1:], strict=True):
             x_rows += f" + {times(name, scope, stride)}"
         one = blocks(m, tile.m), blocks(n, tile.n)
         form = self._depthwise() if node.depthwise else self._flat(depth) if flat else self._taps()
@@ -175,7 +184,7 @@ class _Conv:
             precision=precision_text(self.device.float32, {node.x.buffer.dtype}),
             finish=self._finish(n),
             pdl=self.device.pdl,
-            prefetch=self.device.pdl and not node.depthwise and early(*one, self.device) and (flat or dense),
+            prefetch=self._prefetches and early(*one, self.device) and (flat or dense),
             w_lines=lines_of(
                 DTYPES[node.w.dtype].size, run * tile.k, f"begin * {tile.k}" if split > 1 else "", str(depth - 1)
             ),
@@ -185,6 +194,10 @@ class _Conv:
             wide=".to(tl.int64)" if scope.wide else "",
             params="",
         )
+
+    @property
+    def _prefetches(self) -> bool:
+        return self.device.pdl and not self.node.depthwise and self.node.w.kind == "const"
 
     def _start(self, buffer: Buffer, offset: Index, group: str) -> str:
         text = TritonEmitter(self.scope, {}).index(offset)
@@ -209,55 +222,65 @@ class _Conv:
         return self.channels < 16 or (self.channels % self.tile.k != 0 and self.channels < self.tile.k)
 
     def _pixels(self) -> tuple[str, ...]:
-        """batch, top and left of each row's window."""
-        n, h, w, _ = self.node.dims
+        """batch, and the first places of each row's window."""
+        n, *spatial, _ = self.node.dims
         rows = self.axes.m
-        values = flattened((n, h, w), rows)
+        values = flattened((n, *spatial), rows)
         emit = TritonEmitter(self.scope, {rows: Place("rows", ("m",))})
         window = self.node.window
         lines = [f"batch = {emit.index(values[n])}"] if n.extent != ONE else ["batch = 0"]
-        for name, loop, axis in (("top", h, 0), ("left", w, 1)):
-            at = values[loop] * window.stride[axis]
-            text = emit.index(at)
-            pad = window.pad[axis]
+        for name, loop, stride, pad in zip(self.starts, spatial, window.stride, window.pad, strict=True):
+            text = emit.index(values[loop] * stride) if loop.extent != ONE else "tl.zeros_like(rows)"
             lines.append(f"{name} = {text}{f' - {pad}' if pad else ''}")
         return tuple(lines)
 
-    def _inside(self, i: str, j: str) -> str:
+    def _inside(self, taps: Sequence[str]) -> str:
         """Whether a tap lies inside the map, by row; empty when every one does."""
-        window, (_, height, width, _) = self.node.window, self.node.in_shape
-        _, h, w, _ = self.node.dims
+        window, sizes, outs = self.node.window, self.node.in_shape[1:-1], self.node.dims[1:-1]
         tests = []
-        for name, tap, axis, size, out in (("top", i, 0, height, h.extent), ("left", j, 1, width, w.extent)):
+        for axis, (name, tap, size, out) in enumerate(zip(self.starts, taps, sizes, outs, strict=True)):
             at = _plus(name, tap, window.dilation[axis])
-            last = (out - 1) * window.stride[axis] + (window.kernel[axis] - 1) * window.dilation[axis]
+            last = (out.extent - 1) * window.stride[axis] + (window.kernel[axis] - 1) * window.dilation[axis]
             if window.pad[axis]:
                 tests.append(f"({at} >= 0)")
             if not (size - 1 - (last - window.pad[axis])).nonnegative():
                 tests.append(f"({at} < {scalar(self.scope, size)})")
         return " & ".join(tests)
 
-    def _offset(self, i: str, j: str) -> str:
+    def _offset(self, taps: Sequence[str]) -> str:
         window = self.node.window
         rows = [
             times(tap, self.scope, self.node.x.strides[axis + 1] * window.dilation[axis])
-            for axis, tap in enumerate((i, j))
+            for axis, tap in enumerate(taps)
             if window.kernel[axis] > 1
         ]
         return " + ".join(rows)
+
+    def _digits(self, tap: str, suffix: str = "") -> tuple[tuple[str, ...], list[str]]:
+        """Lines that make the taps of the dimensions of `tap`, and the taps; "0" of a dimension with one."""
+        kernel, lines, found = self.node.window.kernel, [], []
+        several = sum(n > 1 for n in kernel) > 1 or bool(suffix)
+        for axis, (name, n) in enumerate(zip(self.names, kernel, strict=True)):
+            if n == 1 or not several:
+                found.append("0" if n == 1 else tap)
+                continue
+            behind, first = math.prod(kernel[axis + 1 :]), math.prod(kernel[:axis]) == 1
+            text = tap if behind == 1 else f"{tap} // {behind}"
+            text = text if first else f"{text} % {n}"
+            lines.append(f"{name} = {f'({text}){suffix}' if suffix else text}")
+            found.append(name)
+        return tuple(lines), found
 
     def _taps(self) -> tuple[tuple[str, ...], str, str, str, str]:
         """Steps within the channels of one tap."""
         channels, k = self.channels, self.tile.k
         chunks = -(-channels // k)
-        kw = self.node.window.kernel[1]
         tap = "step" if chunks == 1 else f"step // {chunks}"
         lines = [f"tap = {tap}"] if self.taps > 1 else []
         lines.append(f"c = {'lanes' if chunks == 1 else f'step % {chunks} * {k} + lanes'}")
-        i, j = ("tap", "0") if kw == 1 else ("i", "j")
-        if kw > 1:
-            lines += [f"i = tap // {kw}", f"j = tap % {kw}"]
-        inside, offset = self._inside(i, j), self._offset(i, j)
+        digits, taps = self._digits("tap")
+        lines += digits
+        inside, offset = self._inside(taps), self._offset(taps)
         place = f"(x_rows + ({offset}))[:, None] + c[None, :]" if offset else "x_rows[:, None] + c[None, :]"
         rows = "in_rows" if self.edge_m else ""
         if inside:
@@ -273,19 +296,20 @@ class _Conv:
 
     def _flat(self, depth: int) -> tuple[tuple[str, ...], str, str, str, str]:
         """Steps over taps and channels together, each lane with a tap of its own."""
-        channels, kw = self.channels, self.node.window.kernel[1]
+        channels = self.channels
         lines = [f"at = step * {self.tile.k} + lanes", f"tap = at // {channels}", f"c = at % {channels}"]
-        lines += [f"i = (tap // {kw})[None, :]", f"j = (tap % {kw})[None, :]"]
-        inside = self._inside("i", "j").replace("top", "top[:, None]").replace("left", "left[:, None]")
+        digits, taps = self._digits("tap", "[None, :]")
+        lines += digits
+        inside = re.sub(rf"\b({'|'.join(self.starts)})\b", r"\1[:, None]", self._inside(taps))
         tail = f"(at < {depth})" if depth % self.tile.k else ""
         masks = [inside, f"{tail}[None, :]" if tail else "", "in_rows[:, None]" if self.edge_m else ""]
-        offset = self._offset("i", "j")
+        offset = self._offset(taps)
         place = f"x_rows[:, None] + ({offset} + c[None, :])" if offset else "x_rows[:, None] + c[None, :]"
         w_mask = self._w_mask(f"{tail}[:, None]" if tail else "")
         return tuple(lines), place, mask_text(masks), "w_rows[None, :] + at[:, None]", w_mask
 
     def _depthwise(self) -> tuple[tuple[str, ...], str, str, str, str]:
-        inside, offset = self._inside("i", "j"), self._offset("i", "j")
+        inside, offset = self._inside(self.names), self._offset(self.names)
         lines = (f"inside = {inside}",) if inside else ()
         place = f"x_rows + ({offset})" if offset else "x_rows"
         rows, columns = "in_rows[:, None]" if self.edge_m else "", "in_columns[None, :]" if self.edge_n else ""

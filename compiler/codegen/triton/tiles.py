@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Call
+from ...ir.expr import Call, Load
 from ...ir.index import ONE, Index, Size
 from ...ir.nodes import Attention, Conv, Gemm
 from .device import Device
@@ -108,10 +108,10 @@ def gemm_shape(node: Gemm, at: float = 0.5) -> Shape:
 
 
 def conv_shape(node: Conv, at: float = 0.5) -> Shape:
-    n, h, w, c = node.dims
+    *pixels, c = node.dims
     groups = node.window.groups
     depth = math.prod(node.window.kernel) * typical(node.in_shape[-1]) // groups
-    rows = math.prod(typical(v.extent, at) for v in (n, h, w))
+    rows = math.prod(typical(v.extent, at) for v in pixels)
     return Shape(rows, typical(c.extent) // groups, depth, groups, DTYPES[node.w.dtype].size)
 
 
@@ -148,7 +148,7 @@ FLOAT_TILES = {
 }
 #: functions of an epilogue that need many registers beside the sums
 FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
-#: the largest tile in one piece whose sums leave registers for a heavy epilogue
+#: the largest tile in one piece whose sums leave registers for a heavy epilogue, or for another tensor that it reads
 HEAVY = 128 * 192
 #: tiles for programs that walk: microseconds for each tile, and for each step of k; measured on sm_90
 WALKS = {
@@ -180,7 +180,7 @@ def gemm_tile(node: Gemm, device: Device) -> GemmTile:
     if shape.m == 1 and node.dims[-2].extent == ONE:
         return vector_tile(shape, device)
     walked = _walking_tile(node, shape, device)
-    return walked or fastest(shapes(node), dtype, device, heavy)
+    return walked or fastest(shapes(node), dtype, device, heavy or reads_tiles(node))
 
 
 def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
@@ -233,6 +233,13 @@ def is_heavy(node: Gemm | Conv) -> bool:
     return any(op in FUNCTIONS for op in calls)
 
 
+def reads_tiles(node: Gemm | Conv) -> bool:
+    """Whether the epilogue reads a tensor with the rows and columns of the result, as a residual."""
+    *rows, column = node.dims
+    loads = (e.index.atoms() for s in node.stores for e in s.value.walk() if isinstance(e, Load))
+    return any(column in atoms and any(row in atoms for row in rows) for atoms in map(frozenset, loads))
+
+
 def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = False) -> float:
     """Microseconds that a product takes with its best tile: measured, else by the model."""
     from .measured import measured_time
@@ -255,7 +262,7 @@ def conv_tile(node: Conv, device: Device) -> GemmTile:
     heavy = is_heavy(node)
     if known is not None and not (heavy and known.m * known.n > HEAVY):
         return known
-    return fastest(shapes(node), node.w.dtype, device, heavy)
+    return fastest(shapes(node), node.w.dtype, device, heavy or reads_tiles(node))
 
 
 def fastest(
@@ -263,7 +270,7 @@ def fastest(
 ) -> GemmTile:
     """The tile that the model of waves finds fastest over all shapes; one accumulator, no descriptors.
 
-    heavy: see is_heavy(); splits: those that are allowed.
+    heavy: the epilogue needs registers, see is_heavy() and reads_tiles(); splits: those that are allowed.
     """
     tiles = dict.fromkeys(t for shape in of_shapes for t in candidates(shape, dtype, device, splits))
 
