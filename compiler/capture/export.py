@@ -17,6 +17,7 @@ from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError
+from .by_shape import ByShape
 from .draws import draws_random_numbers
 from .examples import dynamic_dims
 from .failures import export_failure, quiet_export
@@ -258,7 +259,7 @@ def _export(
 
     def export(whatever_the_size: bool = False) -> ExportedProgram:
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
-        with torch.no_grad(), quiet_export(), recording_lines(), lenient:
+        with torch.no_grad(), quiet_export(), recording_lines(), lenient, ByShape():
             return torch.export.export(call, tuple(examples), dynamic_shapes=shapes, strict=False)
 
     try:

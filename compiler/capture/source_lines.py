@@ -37,6 +37,7 @@ _TORCH = str(Path(torch.__file__).parent) + "/"
 _LIBRARY_DIRS = tuple({sysconfig.get_paths()[key].rstrip("/") + "/" for key in ("purelib", "platlib", "stdlib")})
 ROOT = "mycc_model"  # the attribute under which capture's wrapper holds the user's model
 _OWN_DIRS = tuple({str(path.parents[1]) + "/" for path in (Path(__file__).absolute(), Path(__file__).resolve())})
+_CALLED_BY_MODELS = tuple(f"{folder}capture/by_shape.py" for folder in _OWN_DIRS)
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def recording_lines() -> Iterator[None]:
         return
 
     def model_lines(tracer: Any, stack: StackSummary) -> StackSummary:
-        last_own = max((i for i, f in enumerate(stack) if f.filename.startswith(_OWN_DIRS)), default=-1)
+        own = (f.filename.startswith(_OWN_DIRS) and f.filename not in _CALLED_BY_MODELS for f in stack)
+        last_own = max((i for i, is_own in enumerate(own) if is_own), default=-1)
         return StackSummary.from_list([f for f in stack[last_own + 1 :] if not is_torch_file(f.filename)])
 
     TracerBase._filter_traceback_frames = model_lines  # type: ignore[method-assign,assignment]

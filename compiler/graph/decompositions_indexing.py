@@ -84,6 +84,16 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return aten.index_put.default(out, [row], torch.stack(columns, -1))[:size]
 
 
+@definition("aten.resize")
+def resize(x: Tensor, size: Sequence[int], *, memory_format: Any = None) -> Tensor:
+    """The elements in their order, some of them left out at the end when the new size is smaller."""
+    count = math.prod(size)
+    fits = isinstance(count, int) and isinstance(x.numel(), int) and count <= x.numel()
+    if not fits or not x.is_contiguous() or memory_format not in (None, torch.contiguous_format, torch.preserve_format):
+        raise NoDecomposition("more elements than there are have no values, and others lie in an order of their own")
+    return x.reshape([-1])[:count].reshape(list(size))
+
+
 # searching -----------------------------------------------------------------------------------------------------------
 def _search(edges: Tensor, values: Tensor, out_int32: bool, right: bool) -> Tensor:
     """How many of the sorted edges lie below each value (or at it, when `right`)."""
@@ -125,12 +135,17 @@ def isin(elements: Any, tests: Any, *, assume_unique: bool = False, invert: bool
 def _counted(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
     """Weights of the elements in each bin; the last bin has its right edge."""
     flat, bins = x.reshape([-1]), edges.shape[0] - 1
-    place = _search(edges, flat, False, True) - 1
-    place = torch.where(flat == edges[-1], bins - 1, place)
-    inside = (flat >= edges[0]) & (flat <= edges[-1])
+    place, inside = _bin(flat, edges)
     weights = torch.ones_like(flat) if weight is None else weight.reshape([-1]).to(flat.dtype)
     share = torch.where(inside, weights, torch.zeros_like(weights))
-    return aten.index_add.default(flat.new_zeros([bins]), 0, place.clamp(0, bins - 1), share)
+    return aten.index_add.default(flat.new_zeros([bins]), 0, place, share)
+
+
+def _bin(x: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
+    """The number of each value's bin, and whether it has one."""
+    bins = edges.shape[0] - 1
+    place = torch.where(x == edges[-1], bins - 1, _search(edges, x, False, True) - 1)
+    return place.clamp(0, bins - 1), (x >= edges[0]) & (x <= edges[-1])
 
 
 def _range(x: Tensor, low: Any, high: Any, margin: float) -> tuple[Tensor, Tensor]:
@@ -173,6 +188,42 @@ def histogram_edges(
     x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
     return _density(_counted(x, bins, weight), bins, density), bins.clone()
+
+
+@definition("aten._histogramdd_bin_edges")
+def histogramdd_bin_edges(
+    x: Tensor, bins: Sequence[int], *, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> list[Tensor]:
+    columns = x.reshape([-1, x.shape[-1]]).unbind(1)
+    given = [tuple(range[2 * i : 2 * i + 2]) if range else (0, 0) for i, _ in enumerate(columns)]
+    return [_edges(*_range(c, *limits, 0.5), n) for c, limits, n in zip(columns, given, bins, strict=True)]
+
+
+@definition("aten._histogramdd_from_bin_tensors")
+def histogramdd(x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False) -> Tensor:
+    """Weights of the points in each cell of a grid; the last cell of a dimension has its right edge."""
+    points = x.reshape([-1, x.shape[-1]])
+    counts = [edges.shape[0] - 1 for edges in bins]
+    cell = torch.zeros([points.shape[0]], dtype=torch.int64)
+    inside = torch.ones([points.shape[0]], dtype=torch.bool)
+    for column, edges, n in zip(points.unbind(1), bins, counts, strict=True):
+        place, within = _bin(column, edges)
+        cell, inside = cell * n + place, inside & within
+    weights = torch.ones_like(points[:, 0]) if weight is None else weight.reshape([-1]).to(x.dtype)
+    share = torch.where(inside, weights, torch.zeros_like(weights))
+    total = aten.index_add.default(x.new_zeros([math.prod(counts)]), 0, cell, share).reshape(counts)
+    if density:
+        total = total / total.sum()
+        for d, edges in enumerate(bins):
+            total = total / (edges[1:] - edges[:-1]).reshape([-1, *[1] * (len(counts) - 1 - d)])
+    return total
+
+
+@definition("aten._histogramdd_from_bin_cts")
+def histogramdd_counts(
+    x: Tensor, bins: Sequence[int], *, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> Tensor:
+    return histogramdd(x, histogramdd_bin_edges(x, bins, range=range), weight=weight, density=density)
 
 
 def _density(counts: Tensor, edges: Tensor, density: bool) -> Tensor:

@@ -65,6 +65,14 @@ def native_group_norm(
     return y.to(dtype), mean.squeeze(2).to(dtype), root.squeeze(2).to(dtype)
 
 
+@definition("aten.embedding_renorm")
+def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Rows that are looked up and longer than max_norm get that length."""
+    norm = vector_norm(weight, norm_type, [1]).unsqueeze(1)
+    used = aten.index_fill.int_Scalar(torch.zeros([weight.shape[0]], dtype=torch.bool), 0, indices.reshape([-1]), True)
+    return torch.where(used.unsqueeze(1) & (norm > max_norm), weight * (max_norm / (norm + 1e-7)), weight)
+
+
 @definition("aten._embedding_bag_forward_only", "aten._embedding_bag")
 def embedding_bag(
     weight: Tensor,

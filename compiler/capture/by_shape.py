@@ -1,0 +1,161 @@
+"""Functions of torch that look at the values of their tensors while they run, in forms that need the shapes alone.
+
+torch.export cannot trace the ones that torch has: they check values in Python or C++, or choose by them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["ByShape"]
+
+Function = Callable[..., Any]
+_FORMS: dict[Any, Function] = {}
+
+
+class ByShape(TorchFunctionMode):
+    """While it lasts, calls of these functions run the forms below."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return _FORMS.get(func, func)(*args, **(kwargs or {}))
+
+
+def _form_of(*functions: Any) -> Callable[[Function], Function]:
+    def add(form: Function) -> Function:
+        _FORMS.update(dict.fromkeys(functions, form))
+        return form
+
+    return add
+
+
+# comparisons ---------------------------------------------------------------------------------------------------------
+@_form_of(torch.equal, Tensor.equal)
+def _equal(x: Tensor, other: Tensor) -> Any:
+    return (x == other).all().item() if x.shape == other.shape else False
+
+
+@_form_of(torch.allclose, Tensor.allclose)
+def _allclose(x: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    return torch.isclose(x, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all().item()
+
+
+# selections ----------------------------------------------------------------------------------------------------------
+@_form_of(torch.unique_consecutive, Tensor.unique_consecutive)
+def _unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """With a dimension counted from the front: torch.export gives the result a wrong shape for others."""
+    axis = None if dim is None else dim % max(x.dim(), 1)
+    return torch.unique_consecutive(x, return_inverse=return_inverse, return_counts=return_counts, dim=axis)
+
+
+@_form_of(torch.combinations)
+def _combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    if r == 0 or not isinstance(x.shape[0], int):
+        return torch.combinations(x, r, with_replacement)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    chosen = list(choose(range(x.shape[0]), r))
+    if not chosen:
+        return x.new_empty([0, r])
+    return x[torch.tensor(chosen)]
+
+
+@_form_of(torch.narrow, Tensor.narrow)
+def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """A start that is a tensor: places are looked up, one out of range is an error of the run."""
+    if not isinstance(start, Tensor):
+        return x.narrow(dim, start, length)
+    first = torch.where(start < 0, start + x.shape[dim], start).reshape([])
+    return x.index_select(dim, first + torch.arange(length, device=x.device))
+
+
+# statistics ----------------------------------------------------------------------------------------------------------
+@_form_of(torch.cov, Tensor.cov)
+def _cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+    """Of a matrix, the covariances of its rows; weights are taken as they are."""
+    rows = x if x.dim() == 2 else x.reshape([1, -1])
+    count: Any = rows.shape[1]
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    if weights is None:
+        mean = rows.sum(1) / count
+        norm: Any = torch.sym_max(count - correction, 0)
+    else:
+        total = weights.sum()
+        mean = (rows * weights).sum(1) / total
+        norm = total - correction
+        if aweights is not None and correction != 0:
+            norm = total - correction * (weights * aweights).sum() / total
+        norm = torch.where(norm <= 0, torch.zeros_like(norm), norm)
+    rows = rows - mean.unsqueeze(1)
+    weighted = rows if weights is None else rows * weights
+    return (torch.mm(rows, weighted.t().conj()) / norm).squeeze()
+
+
+@_form_of(torch.corrcoef, Tensor.corrcoef)
+def _corrcoef(x: Tensor) -> Tensor:
+    c = _cov(x)
+    if c.dim() == 0:
+        return c / c
+    diagonal = c.diagonal()
+    deviation = torch.sqrt(diagonal.real if c.is_complex() else diagonal)
+    c = c / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    if c.is_complex():
+        return torch.complex(c.real.clip(-1, 1), c.imag.clip(-1, 1))
+    return c.clip(-1, 1)
+
+
+# losses --------------------------------------------------------------------------------------------------------------
+@_form_of(F.gaussian_nll_loss)
+def _gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """NaN where torch raises an error: when an element of `var` is negative."""
+    if not isinstance(var, Tensor):
+        return F.gaussian_nll_loss(input, target, var, full, eps, reduction)
+    valid = (var >= 0).all()
+    if input.shape != var.shape and input.shape[:-1] == var.shape:
+        var = var.unsqueeze(-1)
+    var = torch.where(valid, var.clamp(min=eps), torch.nan)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+@_form_of(F.linear_cross_entropy)
+def _linear_cross_entropy(*args: Any, options: Any = None, **kwargs: Any) -> Tensor:
+    """Options say how the work is cut into pieces, which is the compiler's affair."""
+    return F.linear_cross_entropy(*args, **kwargs)
+
+
+# linear algebra ------------------------------------------------------------------------------------------------------
+@_form_of(torch.linalg.lstsq)
+def _lstsq(a: Tensor, b: Tensor, *, rcond: float | None = None, driver: str | None = None) -> Any:
+    """By singular values, which gives every driver's solution, the shortest one where there are several. Residuals of a
+    matrix that has not full rank are NaN, where torch has none."""
+    m, n = a.shape[-2:]
+    vector = b.dim() == 1 or (b.dim() == a.dim() - 1 and b.shape == a.shape[:-1])
+    right = b.unsqueeze(-1) if vector else b
+    u, s, vh = torch.linalg.svd(a, full_matrices=False)
+    cut = rcond if rcond is not None else torch.finfo(s.dtype).eps * max(m, n)
+    kept = s > cut * s.amax(-1, keepdim=True)
+    inverse = torch.where(kept, 1 / s, torch.zeros_like(s))
+    x = vh.mH @ (inverse.unsqueeze(-1) * (u.mH @ right))
+    driver = driver or "gelsy"
+    rank = kept.sum(-1) if driver != "gels" else torch.empty([0], dtype=torch.int64)
+    residuals = s.new_empty([0])
+    if m > n and driver != "gelsy":
+        squares = (a @ x - right).abs().square().sum(-2)
+        residuals = torch.where(kept.all(-1, keepdim=True), squares, torch.nan)
+    values = s if driver in ("gelsd", "gelss") else s.new_empty([0])
+    return torch.return_types.linalg_lstsq((x.squeeze(-1) if vector else x, residuals, rank, values))
