@@ -37,11 +37,6 @@ Form = tuple[Shape, str]
 
 def lower_control(builder: Builder, node: torch.fx.Node, args: Sequence[Any], lower: Lower) -> tuple[Tensor, ...]:
     """The results of a node of control flow; among its arguments are ModelGraphs for its bodies."""
-    if builder.family == "cuda":
-        raise CompileError(
-            f"torch.ops.higher_order.{node.target} runs on the CPU alone so far",
-            hint="Compile for the CPU (--target cpu), or use torch.where.",
-        )
     given = operands_of(str(node.target), args)
     forms = [
         (builder.sizes.shape(v.shape), from_torch(v.dtype)) for v in node.meta["val"] if isinstance(v, torch.Tensor)

@@ -301,10 +301,33 @@ def _repeated(ctx: Context, repeats: Tensor, rows: Any) -> tuple[Tensor, Index]:
     """Places 0..n-1, each as often as `repeats` says, and their number."""
     builder = ctx.builder
     n = repeats.shape[0]
+    if builder.family == "cuda":
+        return _repeated_by_ends(ctx, repeats, rows)
     wide = builder.dense(builder.map(repeats.shape, "i64", lambda i: cast(repeats.at(i), "i64")))
     (total,) = call_routine(builder, "repeats_total", (), [(wide, 1)], [((), "i64")], [n])
     count = ctx.define(rows, total)
     (places,) = call_routine(builder, "repeated_places", (), [(wide, 1)], [((count,), "i64")], [n, count])
+    return places, count
+
+
+def _repeated_by_ends(ctx: Context, repeats: Tensor, rows: Any) -> tuple[Tensor, Index]:
+    """The same by where the repeats of each place end; -1 is the number of rows where a repeat is negative."""
+    builder, n = ctx.builder, repeats.shape[0]
+    running = Running("i64", 0, lambda accs, e, _: call("add", accs[0], cast(e, "i64")))
+    (ends,) = scan(ctx, repeats, 0, [running], ["i64"])
+    empty = compare("eq", size_value(n, "i64"), number(0, "i64"))
+    if n == ZERO:
+        total = builder.map((), "i64", lambda _: number(0, "i64"))
+    else:
+        least = fold(ctx, repeats, [0], False, "min", lambda e: cast(e, "i64"), dtype="i64")
+        last = lambda: ends.at([maximum(n - 1, ZERO)])  # noqa: E731
+
+        def rows_in_all(i: list[Index]) -> Expr:
+            return where(compare("lt", least.at(i), number(0, "i64")), number(-1, "i64"), last())
+
+        total = builder.map((), "i64", lambda i: where(empty, number(0, "i64"), rows_in_all(i)))
+    count = ctx.define(rows, total)
+    (places,) = call_routine(builder, "ends_before", (), [(ends, 1)], [((count,), "i64")], [n, count])
     return places, count
 
 

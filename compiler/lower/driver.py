@@ -98,8 +98,6 @@ def lower(
             details=missing,
             hint=_how_to_add(graph),
         )
-    if family == "cuda":
-        _refuse_computed(graph)
     builder = Builder(sizes_of(graph), family, winograd=winograd, choices=choices)
     builder.places = {c.name: c.where for c in graph.computed}
     builder.packed.update(layout.shared_layouts([graph], family)[0] if layouts is None else layouts)
@@ -138,15 +136,6 @@ def _places(
             buffer = became.get(value.strided.buffer, value.strided.buffer)
             found[node.name] = replace(value, strided=replace(value.strided, buffer=buffer))
     return found
-
-
-def _refuse_computed(graph: ModelGraph) -> None:
-    if graph.computed:
-        raise CompileError(
-            "a size depends on the values of a tensor: packages for GPUs cannot hold that",
-            details=[c.where for c in graph.computed],
-            hint="Compile for the CPU (--target cpu), or use operators of a fixed size such as torch.where.",
-        )
 
 
 def _checks(builder: Builder, graph: ModelGraph) -> tuple[Check, ...]:

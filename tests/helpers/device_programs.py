@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,9 +14,11 @@ from mycc.compiler.capture.graph import ModelGraph
 from mycc.compiler.capture.precision import in_dtype
 from mycc.compiler.codegen.triton.device import DEVICES, Device
 from mycc.compiler.codegen.triton.generate import DeviceCode, generate_device
+from mycc.compiler.codegen.triton.kernel import Launch
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.dtypes import to_torch
-from mycc.compiler.ir.nodes import Buffer
+from mycc.compiler.ir.index import Size
+from mycc.compiler.ir.nodes import Buffer, Define
 from mycc.compiler.ir.random import CALL
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
@@ -23,6 +26,8 @@ from mycc.compiler.lower.driver import Lowered
 from mycc.compiler.options import ScheduleOptions
 from mycc.compiler.schedule import Schedule, schedule
 from mycc.compiler.schedule.schedule import DEFAULTS
+from mycc.compiler.schedule.steps import ChooseStep, RepeatStep, Step
+from mycc.runtime.errors import RunError
 
 from .triton_interpreter import TritonInterpreter
 
@@ -79,24 +84,87 @@ def run_interpreted(
         memory[buffer.root] = _flat(tensor)
     for constant, buffer in program.lowered.constants.items():
         memory[buffer] = constant.layout.pack(constant.tensor.detach()).contiguous().clone()
-    for node in planned.nodes:
-        for buffer in (*node.reads(), *node.writes()):
-            if buffer.root not in memory:
-                dtype = to_torch(buffer.dtype)
-                fill = float("nan") if dtype.is_floating_point else 77 if dtype != torch.bool else True
-                memory[buffer.root] = torch.full((max(buffer.size.evaluate(sizes), 1),), fill, dtype=dtype)
     entry = program.code.entries[0]
-    used = {b.root for node in planned.nodes for b in (*node.reads(), *node.writes())}
-    after = memory | interpreter.run(entry.launches, {b: t for b, t in memory.items() if b in used}, sizes)
+    run = _Run(program, interpreter, memory, sizes)
+    run.steps(program.schedule.steps)
+    run.flush()
+    after = run.memory
     if left is not None:
         left.update(after)
     outputs = []
     for buffer, shape, spec in zip(planned.outputs, entry.output_shapes, program.graph.outputs, strict=False):
-        extents = [extent.evaluate(sizes) for extent in shape]
+        extents = [extent.evaluate(run.sizes) for extent in shape]
         own = [*extents, 2] if spec.dtype.is_complex else extents
         result = after[buffer.root][: math.prod(own)].reshape(own)
         outputs.append(torch.view_as_complex(result) if spec.dtype.is_complex else result)
     return outputs
+
+
+@dataclass
+class _Run:
+    """A program while it runs: its memory, the sizes that are known, and launches that wait."""
+
+    program: DeviceProgram
+    interpreter: TritonInterpreter
+    memory: dict[Buffer, torch.Tensor]
+    sizes: dict[str, int]
+    waiting: list[tuple[Launch, dict[str, int]]] = field(default_factory=list)
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            match step:
+                case int():
+                    self._kernel(step)
+                case Define(size, buffer):
+                    self._define(size, int(self._value(buffer)))
+                case ChooseStep(flag, then, other):
+                    self.steps(then if self._value(flag) else other)
+                case RepeatStep(test, flag, None, None, body):
+                    self.steps(test)
+                    while flag is not None and self._value(flag):
+                        self.steps(body)
+                        self.steps(test)
+                case RepeatStep(_, _, turn, count, body):
+                    assert turn is not None
+                    assert count is not None
+                    for i in range(count.evaluate(self.sizes)):
+                        self.sizes = {**self.sizes, turn.name: i}
+                        self.steps(body)
+
+    def _kernel(self, number: int) -> None:
+        node, entry = self.program.schedule.program.nodes[number], self.program.code.entries[0]
+        for buffer in (*node.reads(), *node.writes()):
+            if buffer.root not in self.memory:
+                dtype = to_torch(buffer.dtype)
+                fill = float("nan") if dtype.is_floating_point else 77 if dtype != torch.bool else True
+                elements = max(buffer.size.evaluate(self.sizes), 1)
+                self.memory[buffer.root] = torch.full((elements,), fill, dtype=dtype)
+        launches = zip(entry.launches, entry.nodes, strict=True)
+        self.waiting += [(launch, self.sizes) for launch, owner in launches if owner == number]
+
+    def flush(self) -> None:
+        """Runs the launches that wait."""
+        if self.waiting:
+            used = {b.root for node in self.program.schedule.program.nodes for b in (*node.reads(), *node.writes())}
+            memory = {b: t for b, t in self.memory.items() if b in used}
+            self.memory |= self.interpreter.run_each(self.waiting, memory)
+        self.waiting = []
+
+    def _value(self, buffer: Buffer) -> Any:
+        self.flush()
+        return self.memory[buffer.root][0].item()
+
+    def _define(self, size: Size, value: int) -> None:
+        if value < size.lo or (size.hi is not None and value > size.hi):
+            raise RunError(f"{size.name} is {value}, which is out of its range")
+        self.sizes = {**self.sizes, size.name: value}
+        known = [d.size.name for d in self.program.schedule.program.defines].index(size.name) + 1
+        signs = {"eq": operator.eq, "ne": operator.ne, "le": operator.le, "lt": operator.lt}
+        for check in self.program.schedule.program.checks:
+            if check.defined != known:
+                continue
+            if not signs[check.op](check.a.evaluate(self.sizes), check.b.evaluate(self.sizes)):
+                raise RunError(check.text)
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

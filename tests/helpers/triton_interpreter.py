@@ -45,8 +45,12 @@ class TritonInterpreter:
     def run(self, launches: Sequence[Any], memory: Mapping[Any, Any], sizes: Mapping[str, int]) -> dict[Any, Any]:
         """memory: a flat tensor for each Buffer. Every counter that a launch leaves not zero is an error, and so is a
         status word that a launch sets (IndexOutOfRange)."""
+        return self.run_each([(launch, sizes) for launch in launches], memory)
+
+    def run_each(self, launches: Sequence[tuple[Any, Mapping[str, int]]], memory: Mapping[Any, Any]) -> dict[Any, Any]:
+        """The same with sizes for each launch."""
         buffers = list(memory)
-        steps = [_step(launch, i, buffers, sizes) for i, launch in enumerate(launches)]
+        steps = [_step(launch, i, buffers, sizes) for i, (launch, sizes) in enumerate(launches)]
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._limit():

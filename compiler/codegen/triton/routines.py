@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....runtime.errors import CompileError
-from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, as_index, minimum
 from ...ir.nodes import Routine
@@ -19,6 +18,7 @@ from .emit_triton import TritonEmitter
 from .fourier import fourier_launches
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import finish, operand
+from .places import PLACES, size_bound
 from .scope import TritonScope
 
 #: rows and columns of a matrix in registers
@@ -108,6 +108,8 @@ def routine_launches(node: Routine, name: str, device: Device) -> tuple[Launch, 
         return (_mode(node, name, device),)
     if node.function in ("fft", "rfft", "irfft"):
         return fourier_launches(node, name, device)
+    if node.function in PLACES:
+        return PLACES[node.function](node, name, device)
     form = FORMS.get(node.function)
     if form is None:
         raise _refusal(node, "mycc has no kernel for it there")
@@ -128,7 +130,7 @@ def _matrix(node: Routine, form: MatrixForm, name: str, device: Device) -> Launc
     number = [operand(text.index(size)) for size in node.sizes]
     programs = grid(node.count)
     if node.function == "triangular":
-        tiles.append(min(COLUMNS, power_of_two(_bound(node.sizes[1]) or COLUMNS)))
+        tiles.append(min(COLUMNS, power_of_two(size_bound(node.sizes[1]) or COLUMNS)))
         programs = grid(node.count, blocks(node.sizes[1], tiles[1]))
     scratch = ""
     if form.scratch is not None:
@@ -145,22 +147,18 @@ def _matrix(node: Routine, form: MatrixForm, name: str, device: Device) -> Launc
 
 
 def _tile(node: Routine, size: Index, most: int) -> int:
-    bound = _bound(size)
+    bound = size_bound(size)
     if bound is None or bound > most:
         found = "one of a size without an upper bound" if bound is None else f"one of {bound}"
         raise _refusal(node, f"its kernel takes matrices of at most {most} rows or columns, and this is {found}")
     return power_of_two(bound)
 
 
-def _bound(size: Index) -> int | None:
-    return size.constant if size.constant is not None else largest(size)
-
-
 # sorts ---------------------------------------------------------------------------------------------------------------
 def _sort(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
     """Runs that are sorted by counting, which are then merged two by two."""
     n = node.sizes[0]
-    bound = _bound(n)
+    bound = size_bound(n)
     if bound is None:
         raise _refusal(node, "it needs to know how long a row is at most")
     runs = [RUN << i for i in range(64) if RUN << i < bound]
@@ -182,7 +180,7 @@ def _sort_launch(
     _pointers(scope, node, outputs=last)
     if merging or not last:
         scope.scratch = ("i32", node.count * n * 8)
-    block = min(256 if merging else BLOCK, power_of_two(_bound(n) or RUN))
+    block = min(256 if merging else BLOCK, power_of_two(size_bound(n) or RUN))
     view = SortView(
         params="",
         n=operand(text.index(n)),
@@ -205,7 +203,7 @@ def _mode(node: Routine, name: str, device: Device) -> Launch:
     (n,) = node.sizes
     scope = TritonScope.of(node)
     _pointers(scope, node, outputs=True)
-    block = min(BLOCK, power_of_two(_bound(n) or BLOCK))
+    block = min(BLOCK, power_of_two(size_bound(n) or BLOCK))
     length = operand(TritonEmitter(scope, {}).index(n))
     view = SortView(
         "", length, length, _key(node), "sorts_before", 0, block, min(STEP, block), 0, False, True, device.pdl
