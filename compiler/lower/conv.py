@@ -63,8 +63,8 @@ def conv(
     front, total = _padding(padding, kernel, dilations)
     size = [_out_size(x.shape[2 + d] + total[d], kernel[d], steps[d], dilations[d]) for d in range(spatial)]
     shape = (x.shape[0], weight.shape[0], *size)
-    own = _weight(ctx, weight)
-    return convolve(ctx, x, own, bias, Window(kernel, steps, front, dilations, groups), shape)
+    packed = _weight(ctx, weight)
+    return convolve(ctx, x, packed, bias, Window(kernel, steps, front, dilations, groups), shape)
 
 
 @row("aten.convolution.default")
@@ -301,7 +301,7 @@ def conv_transpose(
     if x.rank == spatial + 1:
         rest = (bias, stride, padding, output_padding, groups, dilation)
         return squeeze(conv_transpose(ctx, unsqueeze(x, 0), weight, *rest), 0)
-    own = _weight(ctx, weight)
+    given = _weight(ctx, weight)
     if ctx.builder.unpadded(x)[0] is x:
         x = ctx.builder.realize(x, channels_last(x.rank))  # once for all phases
     kernel = tuple(ctx.integer(n) for n in weight.shape[2:])
@@ -329,9 +329,9 @@ def conv_transpose(
         depthwise = groups > 1 and spatial < 3 and weight.shape[1] == ONE and x.shape[1] == as_index(groups)
         panels = TapsLast if ctx.builder.family == "cuda" else ConvPanels
         layout: Layout = Taps(taps) if depthwise else panels(groups, taps, transposed=True)
-        if isinstance(own, Given):
-            own = replace(own, taps=tuple((p.taps[0], p.step) for p in rows), transposed=True)
-        convolve(ctx, x, own, bias, window, shape, place, layout)
+        if isinstance(given, Given):
+            given = replace(given, taps=tuple((p.taps[0], p.step) for p in rows), transposed=True)
+        convolve(ctx, x, given, bias, window, shape, place, layout)
     return out
 
 
