@@ -191,10 +191,19 @@ def _splice(work: Work, node: Node, body: torch.fx.GraphModule) -> None:
     result = insert(work, node, body, list(dict.fromkeys(node.all_input_nodes)))
     if isinstance(result, Node):
         work.replace(node, result)
-        return
+    else:
+        _replace_list(work, node, result)
+
+
+def _replace_list(work: Work, node: Node, results: Sequence[Any]) -> None:
+    """Replaces the items of a node that has several results; one of them may be a list itself."""
     for user in list(node.users):
         if user.target is not operator.getitem:
             raise CompileError(f"{node.target}: a list of its results is used as a whole")
-        user.replace_all_uses_with(result[user.args[1]])
-        work.graph.erase_node(user)
+        result = results[user.args[1]]
+        if isinstance(result, (tuple, list)):
+            _replace_list(work, user, result)
+        else:
+            user.replace_all_uses_with(result)
+            work.graph.erase_node(user)
     work.graph.erase_node(node)

@@ -148,6 +148,11 @@ def _bin(x: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
     return place.clamp(0, bins - 1), (x >= edges[0]) & (x <= edges[-1])
 
 
+def _limits(x: Tensor, given: Any) -> tuple[Tensor, Tensor]:
+    """The range of histogram and histogramdd: as given; of the data; 0 to 1 of none."""
+    return _range(x, *(given or ((0, 0) if x.numel() else (0, 1))), 0.5)
+
+
 def _range(x: Tensor, low: Any, high: Any, margin: float) -> tuple[Tensor, Tensor]:
     """The range of a histogram; that of the data when none is given, and never empty: a margin on both sides."""
     if low == high:
@@ -178,8 +183,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
 def histogram(
     x: Tensor, bins: int = 100, *, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
-    low, high = range if range is not None else (0, 0)
-    edges = _edges(*_range(x, low, high, 0.5), bins)
+    edges = _edges(*_limits(x, range), bins)
     return _density(_counted(x, edges, weight), edges, density), edges
 
 
@@ -195,8 +199,8 @@ def histogramdd_bin_edges(
     x: Tensor, bins: Sequence[int], *, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> list[Tensor]:
     columns = x.reshape([-1, x.shape[-1]]).unbind(1)
-    given = [tuple(range[2 * i : 2 * i + 2]) if range else (0, 0) for i, _ in enumerate(columns)]
-    return [_edges(*_range(c, *limits, 0.5), n) for c, limits, n in zip(columns, given, bins, strict=True)]
+    given = [range[2 * i : 2 * i + 2] if range else None for i, _ in enumerate(columns)]
+    return [_edges(*_limits(c, limits), n) for c, limits, n in zip(columns, given, bins, strict=True)]
 
 
 @definition("aten._histogramdd_from_bin_tensors")
