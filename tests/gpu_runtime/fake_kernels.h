@@ -76,10 +76,29 @@ void mapped(const Run &run) {
       y[r * map.sizes[0] + c] = scratch[16 * (r % run.grid[0])];
     }
 }
+// y[0, count): the x that are positive, in order
+void keep(const Run &run) {
+  const float *x = run.values.pointer<float>(0);
+  float *y = run.values.pointer<float>(1);
+  int64_t *count = run.values.pointer<int64_t>(2);
+  int32_t n = run.values.get<int32_t>(3);
+  if (!touch(x, 4 * size_t(n)) || !touch(y, 4 * size_t(n)) || !touch(count, 8)) return;
+  int64_t found = 0;
+  for (int32_t i = 0; i < n; ++i)
+    if (x[i] > 0) y[found++] = x[i];
+  *count = found;
+}
+// flag = x[0] < 100
+void below(const Run &run) {
+  const float *x = run.values.pointer<float>(0);
+  bool *flag = run.values.pointer<bool>(1);
+  if (touch(x, 4) && touch(flag, 1)) *flag = *x < 100;
+}
 void crash(const Run &run) { touch(run.values.pointer<float>(0) + (1 << 28), 4); }
 
 const std::map<string, FakeKernel> kernels = {
     {"scale", {"ppii", scale}}, {"scale_dependent", {"ppii", scale}}, {"add", {"pppi", add}}, {"gather", {"ppplpi", gather}},
     {"count", {"pppi", count}}, {"mapped", {"tp", mapped}}, {"crash", {"p", crash}}, {"scale_large", {"ppii", scale}},
+    {"keep", {"pppi", keep}}, {"below", {"pp", below}},
 };
 

@@ -21,7 +21,7 @@ from ..runtime.packages import ISA, ROOT, Draft, entry, symbol
 
 HERE = Path(__file__).parent
 LIBRARY = Path(_binding.__file__).with_name("libmycc.so")
-IMAGE = b"fake sm_90 scale scale_dependent add gather count mapped crash scale_large\0"
+IMAGE = b"fake sm_90 scale scale_dependent add gather count mapped crash scale_large keep below\0"
 X = np.arange(24, dtype=np.float32)
 N = [symbol("n", 0, 1 << 20)]
 ENTRIES = [
@@ -36,6 +36,8 @@ ENTRIES = [
     entry("wide", [("x", "f32", ["n"])], [("y", "f32", ["n"])], N),
     entry("total", [("x", "f32", [4])], [("y", "f32", [4])], [], kernels=2) | {"state": [0], "changes": [0]},
     entry("bump", [("x", "f32", ["n"]), ("b", "f32", ["n"])], [("y", "f32", ["n"])], N, kernels=2) | {"writes": [0]},
+    entry("kept", [("x", "f32", ["n"])], [("y", "f32", ["u0"]), ("z", "f32", ["n"])], N, kernels=5),
+    entry("growing", [("x", "f32", [1]), ("i", "i64", [1])], [("y", "f32", [1])], [], kernels=5),
 ]
 STATE = [{"name": "total", "dtype": "f32", "shape": [4]}]
 NAMES = {row["name"]: index for index, row in enumerate(ENTRIES)}
