@@ -117,7 +117,8 @@ def _pointers(entry: EntrySource) -> tuple[PointerView, ...]:
     for i, (b, shape) in enumerate(zip(schedule.program.outputs, entry.output_shapes, strict=False)):
         rows.append(PointerView(name_of(b), f"{DTYPES[b.dtype].cpp} *", f"call->outputs[{i}]", known(schedule, *shape)))
     for i, t in enumerate(schedule.memory.lifetimes):
-        rows.append(buffer_pointer(schedule, i, name_of(t.buffer), f"{DTYPES[t.buffer.dtype].cpp} *"))
+        here = [t.buffer, *(b for b, under in schedule.memory.over.items() if under is t.buffer)]
+        rows += [buffer_pointer(schedule, i, name_of(b), f"{DTYPES[b.dtype].cpp} *") for b in here]
     used = {name_of(p.buffer) for p in _all_params(schedule)} | {name_of(d.buffer) for d in schedule.program.defines}
     return tuple(r for r in rows if r.name in used)
 

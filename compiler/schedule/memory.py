@@ -6,13 +6,14 @@ Management for Deep Neural Net Inference", 2020). The runtime does the same for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import Index
 from ..ir.nodes import AnyNode, Branches, Buffer, Define, Loop
 from .regions import span_in_loops
+from .reuse import results_over_operands
 
 ALIGNMENT = 64
 
@@ -33,39 +34,55 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Lifetimes in a fixed order; offsets and sizes in bytes when every size is fixed, else None."""
+    """Lifetimes in a fixed order; offsets and sizes in bytes when every size is fixed, else None.
+
+    over: buffers without a lifetime of their own, and that in whose memory each lies from its first kernel on.
+    """
 
     lifetimes: tuple[Lifetime, ...]
     offsets: tuple[int, ...] | None
     arena: int
     live: int  # the largest sum of live bytes at one kernel; 0 when sizes are dynamic
+    over: Mapping[Buffer, Buffer] = field(default_factory=dict)
 
     def slot(self, buffer: Buffer) -> int:
+        """The lifetime that a buffer's memory belongs to."""
+        buffer = self.over.get(buffer, buffer)
         return next(i for i, t in enumerate(self.lifetimes) if t.buffer is buffer)
 
 
 def plan_memory(
-    nodes: Sequence[AnyNode], defines: Sequence[Define] = (), regions: Sequence[Branches | Loop] = ()
+    nodes: Sequence[AnyNode],
+    defines: Sequence[Define] = (),
+    regions: Sequence[Branches | Loop] = (),
+    reuse: bool = False,
 ) -> MemoryPlan:
     """Lifetimes of all temporaries of a program, and their places when the sizes are numbers.
 
-    A buffer that the host reads a size from lives until the last kernel in front of that.
+    A buffer that the host reads a size from lives until the last kernel in front of that. reuse: a result may lie over
+    an operand that nobody needs again.
     """
+    over: dict[Buffer, Buffer] = {}
+    if reuse and not regions:
+        for result, operand in results_over_operands(nodes, [d.buffer for d in defines]).items():
+            over[result] = over.get(operand, operand)
     spans: dict[Buffer, tuple[int, int]] = {}
     for i, node in enumerate(nodes):
         for buffer in (*node.writes(), *node.reads()):
             if buffer.kind in ("temp", "carry"):
-                first = spans.get(buffer.root, (i, i))[0]
-                spans[buffer.root] = (first, i)
+                root = over.get(buffer, buffer.root)
+                first = spans.get(root, (i, i))[0]
+                spans[root] = (first, i)
     for define in defines:
-        if define.buffer in spans:
-            first, last = spans[define.buffer]
-            spans[define.buffer] = (first, max(last, define.after - 1))
+        read = over.get(define.buffer, define.buffer)
+        if read in spans:
+            first, last = spans[read]
+            spans[read] = (first, max(last, define.after - 1))
     spans = {b: span_in_loops(first, last, b, regions) for b, (first, last) in spans.items()}
     lifetimes = tuple(Lifetime(b, first, last) for b, (first, last) in spans.items())
     sizes = [t.bytes.constant for t in lifetimes]
     if any(s is None for s in sizes):
-        return MemoryPlan(lifetimes, None, 0, 0)
+        return MemoryPlan(lifetimes, None, 0, 0, over)
     rounded = [-(-(s or 0) // ALIGNMENT) * ALIGNMENT for s in sizes]
     spans_only = [(t.first, t.last) for t in lifetimes]
     offsets, arena = best_placement(spans_only, rounded)
@@ -73,7 +90,7 @@ def plan_memory(
         (sum(s for s, (a, b) in zip(rounded, spans_only, strict=True) if a <= i <= b) for i in range(len(nodes))),
         default=0,
     )
-    return MemoryPlan(lifetimes, tuple(offsets), arena, live)
+    return MemoryPlan(lifetimes, tuple(offsets), arena, live, over)
 
 
 def best_placement(spans: Sequence[tuple[int, int]], sizes: Sequence[int]) -> tuple[list[int], int]:

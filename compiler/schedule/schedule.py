@@ -48,6 +48,7 @@ class Schedule:
             lines.append(
                 f"buffer {t.buffer.name}: {t.buffer.dtype}[{t.buffer.size}] kernels {t.first}..{t.last}{offset}"
             )
+        lines += [f"buffer {b.name}: over {under.name}" for b, under in self.memory.over.items()]
         return "\n".join(lines) + "\n"
 
     def _lines(self, steps: Sequence[Step]) -> list[str]:
@@ -73,9 +74,8 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Fami
     remarks = Remarks()
     result = in_a_row(in_pieces(program, lambda piece: _scheduled(piece, remarks, options, family)))
     names = tuple(kernel_name(n, family) for n in result.nodes)
-    return Schedule(
-        result, names, plan_memory(result.nodes, result.defines, result.regions), remarks.rows(result.nodes)
-    )
+    memory = plan_memory(result.nodes, result.defines, result.regions, reuse=family == "cpu")
+    return Schedule(result, names, memory, remarks.rows(result.nodes))
 
 
 def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, family: Family) -> tuple[AnyNode, ...]:

@@ -109,7 +109,8 @@ def find_fault(
     symbols = {s.name: (inputs[s.input].shape[s.dim] - s.offset) // s.scale for s in graph.symbols}
     wide, own = _values(graph, inputs_of(graph, inputs))
     sizes = [own[name].numel() * own[name].element_size() for name in _results(graph)]
-    buffers = run_entry(archive, target, index, inputs, list(symbols.values()), sizes)
+    lost = _written_over(scheduled).values()
+    buffers = run_entry(archive, target, index, inputs, list(symbols.values()), sizes, before=set(lost))
     return _first_wrong(graph, scheduled, lowered.places, buffers, symbols, wide, own)
 
 
@@ -226,8 +227,29 @@ def _first_wrong(
 
 
 def _memory(scheduled: Schedule, buffers: Buffers) -> dict[Buffer, np.ndarray]:
-    rows = {t.buffer: data for t, data in zip(scheduled.memory.lifetimes, buffers.arena, strict=True)}
+    memory = scheduled.memory
+    rows = {t.buffer: data for t, data in zip(memory.lifetimes, buffers.arena, strict=True)}
+    rows |= {buffer: rows[under] for buffer, under in memory.over.items()}
+    rows |= {buffer: buffers.before[place] for buffer, place in _written_over(scheduled).items()}
     return rows | dict(zip(scheduled.program.outputs, buffers.outputs, strict=True))
+
+
+def _written_over(scheduled: Schedule) -> dict[Buffer, tuple[int, int]]:
+    """Buffers that another result is stored over: by which kernel, and in which memory."""
+    memory = scheduled.memory
+    holder: dict[int, Buffer] = {}
+    found: dict[Buffer, tuple[int, int]] = {}
+    shared = {*memory.over, *memory.over.values()}
+    for number, kernel in enumerate(scheduled.program.nodes):
+        for buffer in kernel.writes():
+            if buffer not in shared:
+                continue
+            slot = memory.slot(buffer)
+            before = holder.get(slot)
+            if before is not None and before is not buffer:
+                found[before] = (number, slot)
+            holder[slot] = buffer
+    return found
 
 
 def _nodes_by_buffer(places: Mapping[str, Tensor], known: Collection[str]) -> dict[Buffer, list[str]]:

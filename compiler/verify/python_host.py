@@ -5,7 +5,7 @@ that after the run all intermediate tensors can be looked at. One thread; for th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ _Body = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int32)
 _ParallelFor = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_void_p, c_void_p)
 _Scratch = CFUNCTYPE(c_void_p, c_void_p, c_int32, c_size_t)
 _Fail = CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
+_Trace = CFUNCTYPE(None, c_void_p, c_int32)
 
 
 class _Host(Structure):
@@ -36,7 +37,7 @@ class _Host(Structure):
         ("parallel_for", _ParallelFor),
         ("scratch", _Scratch),
         ("fail", _Fail),
-        ("trace", c_void_p),
+        ("trace", _Trace),
         ("max_workers", c_int32),
         ("launch", c_void_p),
         ("tensor_map", c_void_p),
@@ -112,10 +113,12 @@ class _Program(Structure):
 
 @dataclass(frozen=True)
 class Buffers:
-    """All memory of a run: the arena's buffers in the order of the memory plan, and the outputs, as bytes."""
+    """All memory of a run, as bytes: the arena's buffers in the order of the memory plan, the outputs, and what buffers
+    held before a kernel that was asked for, by kernel and buffer."""
 
     arena: tuple[np.ndarray, ...]
     outputs: tuple[np.ndarray, ...]
+    before: Mapping[tuple[int, int], np.ndarray]
 
 
 def run_entry(
@@ -125,6 +128,7 @@ def run_entry(
     inputs: Sequence[torch.Tensor],
     symbols: Sequence[int],
     output_bytes: Sequence[int],
+    before: Collection[tuple[int, int]] = (),
 ) -> Buffers:
     """Runs entry point `index` with the code of the target in `row` (of the manifest).
 
@@ -132,6 +136,7 @@ def run_entry(
         inputs: dense tensors in the order of the signature.
         symbols: values of the entry point's size symbols, in their order.
         output_bytes: of each output.
+        before: kernels and buffers of the arena: copies the buffer as it is before the kernel runs.
 
     Raises:
         RunError: the run failed, as it says itself.
@@ -149,7 +154,7 @@ def run_entry(
         raise CompileError("looking into a run is not possible for models with state or with sizes that the run finds")
     weights = archive.read(archive.manifest["weights"]["member"])
     run = _Run(program.entries[index], _address(weights) + parse_header(weights)[2])
-    return run.run(inputs, symbols, output_bytes)
+    return run.run(inputs, symbols, output_bytes, before)
 
 
 class _Run:
@@ -159,10 +164,17 @@ class _Run:
         self.entry, self.weights = entry, weights
         self.failures: list[str] = []
         self.scratch: dict[int, np.ndarray] = {}
+        self.tell: Callable[[int], None] = lambda kernel: None  # of every kernel before it runs
         callbacks = (_ParallelFor(self._parallel_for), _Scratch(self._scratch), _Fail(self._fail))
-        self.host = _Host(None, *callbacks, None, 1, None, None, None, None)
+        self.host = _Host(None, *callbacks, _Trace(self._trace), 1, None, None, None, None)
 
-    def run(self, inputs: Sequence[torch.Tensor], symbols: Sequence[int], output_bytes: Sequence[int]) -> Buffers:
+    def run(
+        self,
+        inputs: Sequence[torch.Tensor],
+        symbols: Sequence[int],
+        output_bytes: Sequence[int],
+        before: Collection[tuple[int, int]],
+    ) -> Buffers:
         entry = self.entry
         values = (c_int64 * max(1, len(symbols)))(*symbols)
         arena = [_aligned(size) for size in self._sizes(entry.buffer_sizes, entry.n_buffers, values)]
@@ -175,10 +187,16 @@ class _Run:
             ctypes.pointer(self.host), self.weights, base, offsets, _pointers(dense), _pointers(outputs), values,
             None, None, None, 0, None,
         )  # fmt: skip
+        kept: dict[tuple[int, int], np.ndarray] = {}
+
+        def keep(kernel: int) -> None:
+            kept.update({(k, slot): arena[slot].copy() for k, slot in before if k == kernel})
+
+        self.tell = keep
         entry.run(ctypes.byref(call))
         if self.failures:
             raise RunError(self.failures[0])
-        return Buffers(tuple(arena), tuple(outputs))
+        return Buffers(tuple(arena), tuple(outputs), kept)
 
     @staticmethod
     def _sizes(function: Any, count: int, values: Any) -> list[int]:
@@ -195,6 +213,9 @@ class _Run:
         if worker not in self.scratch or self.scratch[worker].nbytes < size:
             self.scratch[worker] = _aligned(size)
         return int(self.scratch[worker].ctypes.data)
+
+    def _trace(self, _: Any, kernel: int) -> None:
+        self.tell(kernel)
 
     def _fail(self, _: Any, code: int, text: bytes | None) -> None:
         self.failures.append((text or b"the run failed").decode("utf-8", "replace"))

@@ -58,12 +58,39 @@ def test_lifetimes_of_a_program() -> None:
 
     s = scheduled(function, torch.randn(4, 16, 16))
     plan = s.memory
-    assert plan == plan_memory(s.program.nodes)
+    assert plan == plan_memory(s.program.nodes, reuse=True)
     for t in plan.lifetimes:
         uses = [i for i, n in enumerate(s.program.nodes) if t.buffer in (*n.reads(), *n.writes())]
         assert (t.first, t.last) == (uses[0], uses[-1])
     assert {t.buffer for t in plan.lifetimes} == {b for n in s.program.nodes for b in n.writes() if b.kind == "temp"}
     assert plan.slot(plan.lifetimes[-1].buffer) == len(plan.lifetimes) - 1
+
+
+class Residuals(torch.nn.Module):
+    """h: its product's result is added to it; k: it is also what is multiplied; the last result is an output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one, two, three, four, five, six = self.layers
+        h = one(x).relu()
+        k = three(two(h).relu()) + h
+        m = four(k) + k
+        return six(five(m).relu()) + m
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_result_lies_over_the_value_that_it_is_added_to(dynamic: bool) -> None:
+    s = scheduled(Residuals().eval(), torch.randn(4, 32), dynamic=dynamic)
+    h, _, k = (n.stores[0].buffer for n in s.program.nodes[:3])
+    assert list(s.memory.over.items()) == [(k, h)]
+    assert s.memory.slot(k) == s.memory.slot(h)
+    (lifetime,) = (t for t in s.memory.lifetimes if t.buffer is h)
+    assert (lifetime.first, lifetime.last) == (0, 3)
+    assert s.memory.over.items() == plan_memory(s.program.nodes, reuse=True).over.items()
+    assert not plan_memory(s.program.nodes).over
 
 
 def test_dynamic_sizes_are_placed_at_run_time() -> None:

@@ -96,6 +96,39 @@ def test_the_kernel_of_a_wrong_operator_is_found(
     assert mycc_command("check", "repro.py", cwd=tmp_path / "repro").returncode == 0
 
 
+RESIDUAL = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 64), nn.Linear(64, 8)
+        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        a = nn.functional.silu(self.up(x))
+        b = self.two(self.one(a).relu()) + a
+        return self.down(b).tanh()
+
+torch.manual_seed(0)
+model = Model().eval()
+example_inputs = (torch.randn(5, 16),)
+dynamic_shapes = {"x": {0: torch.export.Dim("rows", min=1, max=64)}}
+"""
+
+
+def test_a_value_that_another_is_stored_over_is_compared_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "model.py"
+    source.write_text(RESIDUAL)
+    with monkeypatch.context() as patch:
+        break_operator(patch, "silu")
+        package = build(source, tmp_path / "wrong.pkg")
+    (result,) = check(source, package, tmp_path / "repro").results
+    assert result.finding is not None
+    assert (result.finding.number, result.finding.unseen) == (0, ())
+
+
 def test_a_wrong_pass_is_named(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = build(source, tmp_path / "m.pkg")
 
