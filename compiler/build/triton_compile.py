@@ -6,6 +6,7 @@ variables are kept from the workers.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ WORKER = Path(__file__).with_name("triton_worker.py")
 #: PTX that is compiled where it runs: a version that drivers from CUDA 12.0 on read
 PORTABLE_PTX = 80
 _ERROR_LINES = 12
+#: warps of a program up to which they are doubled where registers do not suffice
+MOST_WARPS = 16
 
 
 @dataclass(frozen=True)
@@ -168,8 +171,12 @@ def _task(kernel: TritonKernel, target: Target) -> dict[str, Any]:
 
 
 def _key(kernel: TritonKernel, target: Target, triton: str, options: BuildOptions) -> bytes:
-    parts = [("what", "triton kernel 1"), ("mycc", options.version), ("triton", triton)]
-    parts += [("task", json.dumps(_task(kernel, target), sort_keys=True)), ("source", kernel.source)]
+    parts = [("what", "triton kernel 2"), ("mycc", options.version), ("triton", triton)]
+    parts += [
+        ("widens", str(kernel.widens)),
+        ("task", json.dumps(_task(kernel, target), sort_keys=True)),
+        ("source", kernel.source),
+    ]
     return encode_key(parts)
 
 
@@ -246,6 +253,8 @@ class _Workers:
                 return
             try:
                 self.done.put((job, *self._compile(process, job)))
+                if process.poll() is not None:
+                    process = self._start()
             except BaseException as error:  # handed over to the thread that waits
                 self.done.put(error)
                 if job.kernel.symbol not in self.optional:
@@ -254,6 +263,17 @@ class _Workers:
                 process = self._start()
 
     def _compile(self, process: subprocess.Popen[str], job: _Job) -> tuple[KernelImage, str]:
+        """The image and a line for the log. A kernel that spills gets twice the warps, when it does not spill then."""
+        image, line = self._compiled(process, job)
+        warps = 2 * job.kernel.num_warps
+        if image.facts["spills"] and job.kernel.widens and warps <= MOST_WARPS:
+            with contextlib.suppress(_Failed):
+                wider, of_wider = self._compiled(process, replace(job, kernel=replace(job.kernel, num_warps=warps)))
+                if not wider.facts["spills"]:
+                    return wider, f"{of_wider} with {warps} warps, as it spills with {job.kernel.num_warps}"
+        return image, line
+
+    def _compiled(self, process: subprocess.Popen[str], job: _Job) -> tuple[KernelImage, str]:
         start, kernel = time.perf_counter(), job.kernel
         module, out = self.folder / f"{job.name}.py", self.folder / f"{job.name}.image"
         module.write_text(kernel.source)
@@ -268,6 +288,7 @@ class _Workers:
         except BrokenPipeError:
             line = ""
         if not line:
+            process.wait()
             raise _Failed(job, f"the process of Triton ended: {process.stderr.read()[-2000:]}")
         facts = json.loads(line)
         if "error" in facts:

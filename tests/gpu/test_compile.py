@@ -167,6 +167,22 @@ def test_a_kernel_that_does_not_compile_is_a_fault_of_ours(tmp_path: Path) -> No
     assert (tmp_path / "failed" / "broken" / "broken.sm_90.py").read_text() == source
 
 
+def test_a_kernel_that_spills_gets_more_warps(tmp_path: Path) -> None:
+    """A row of 32768 numbers in registers needs more of them than 128 threads have."""
+    source = (
+        "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef long_row(x0, y0):\n"
+        "    i = tl.arange(0, 32768)\n    x = tl.load(x0 + i)\n    tl.store(y0 + i, x / tl.sum(x))\n"
+    )
+    kernel = TritonKernel("long_row", source, (KernelParam("x0", "*fp32", 16), KernelParam("y0", "*fp32", 16)))
+    (target,) = parse_targets("cuda:sm_90")
+    options = BuildOptions(cache_dir=tmp_path)
+    (kept,) = compile_kernels([dataclasses.replace(kernel, widens=False)], target, options).images
+    assert (kept.facts["threads"], kept.facts["spills"] > 0) == (128, True)
+    made = compile_kernels([kernel], target, options)
+    assert (made.images[0].facts["threads"], made.images[0].facts["spills"]) == (256, 0)
+    assert made.log[0].endswith("with 8 warps, as it spills with 4")
+
+
 def test_every_option_of_triton_is_given() -> None:
     from triton.backends.nvidia.compiler import CUDAOptions
 

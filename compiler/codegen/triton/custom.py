@@ -30,7 +30,8 @@ def custom_launch(node: Custom, name: str) -> Launch:
             args.append(SizeArg(value))
     text = re.sub(rf"\bdef {re.escape(source.function)}\b", f"def {PLACEHOLDER}", source.text, count=1)
     kernel = TritonKernel(
-        name, _HEAD + text, tuple(params), source.constants, num_warps=source.num_warps, num_stages=source.num_stages
-    )
+        name, _HEAD + text, tuple(params), source.constants, num_warps=source.num_warps, num_stages=source.num_stages,
+        widens=False,
+    )  # fmt: skip
     x, y, z = source.grid
     return Launch(kernel, (x, y, z), tuple(args), node.origin)

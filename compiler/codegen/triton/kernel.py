@@ -35,7 +35,7 @@ class TritonKernel:
     symbol: name of the function. source: text of the module. params: its run-time parameters in order.
     constants: constexpr parameters behind them, by name. num_warps, num_stages, maxnreg: of the compiled kernel;
     pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor has ended. flush: functions of
-    libdevice take subnormal numbers for zero.
+    libdevice take subnormal numbers for zero. widens: it may get more warps on a chip whose registers do not suffice.
     """
 
     symbol: str
@@ -48,6 +48,7 @@ class TritonKernel:
     maxnreg: int | None = None
     pdl: bool = False
     flush: bool = False
+    widens: bool = True
 
     def named(self, symbol: str) -> TritonKernel:
         """The kernel under its own name."""
