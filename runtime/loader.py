@@ -157,6 +157,12 @@ class EntryPoint:
         return [*outputs, *(tensors[i] for i in writes), *(self._native.state_read(handle, slot) for slot in changes)]
 
     @property
+    def changed(self) -> tuple[bool, tuple[int, ...]]:
+        """Whether a call changes the model's state, and the inputs that it writes to, by number."""
+        _, writes, changes = self._in_place
+        return bool(changes), tuple(writes)
+
+    @property
     def kernels(self) -> list[str]:
         """Names of the kernels (on a GPU: of the launches), in order of execution."""
         return list(self._native.kernels(self._index))

@@ -16,10 +16,11 @@ from .formula import evaluate
 from .loader import EntryPoint, Model, load
 from .roof import Roof, measure_roof
 
-__all__ = ["Timing", "bench_package", "kernel_medians", "products", "time_runs", "timing"]
+__all__ = ["Timing", "bench_package", "kernel_medians", "products", "restorer", "time_runs", "timing"]
 
 Timing = dict[str, Any]
 Row = Mapping[str, Any]
+Run = Callable[[], Any]
 
 _WARM_UP = 3
 _LEAST_RUNS, _MOST_RUNS, _LEAST_SECONDS = 10, 10_000, 1.0
@@ -40,8 +41,9 @@ def bench_package(
     device: str | None = None,
     kernels: bool = False,
 ) -> dict[str, Any]:
-    """Measures a package on generated inputs, in this process. On a GPU the inputs lie on the device, and a run lasts
-    until its result is there.
+    """Measures a package on generated inputs, in this process. What a run changes (the model's state, arguments) is set
+    back before the next, outside of its time. On a GPU the inputs lie on the device, and a run lasts until its result
+    is there.
 
     Args:
         threads: threads of a run; None: one per core.
@@ -71,8 +73,9 @@ def bench_package(
     arrays = generated_inputs(model, function, sizes)
     tensors = [as_tensor(a, port.dtype) for a, port in zip(arrays, function.signature.inputs, strict=True)]
     run = _runner(model, function, tensors)
+    restore = restorer(model, function, tensors, arrays)
     first = _time_run(run)
-    times = _times(run, runs)
+    times = _times(run, restore, runs)
     values = function.sizes([array.shape for array in arrays])
     result: dict[str, Any] = {
         "path": os.fspath(path), "target": model.target, "device": model.device, "threads": model.threads,
@@ -82,12 +85,12 @@ def bench_package(
         "p90_ms": 1e3 * sorted(times)[(len(times) * 9) // 10],
     }  # fmt: skip
     if model.device != "cpu":
-        result |= _stream_times(model, function, tensors)
+        result |= _stream_times(model, function, tensors, restore)
     if kernels:
         function = model.variant(function, values)
         rows = _manifest_rows(model, function)
         roof = _roof(model)
-        nanoseconds = kernel_medians(function, tensors, runs)
+        nanoseconds = kernel_medians(function, tensors, runs, restore)
         weights = model.manifest["weights"]["size"]
         flops = products(rows, values)
         result["roof"] = roof.as_dict() if roof else None
@@ -99,13 +102,19 @@ def bench_package(
     return result
 
 
-def kernel_medians(function: EntryPoint, tensors: Sequence[Any], runs: int | None = None) -> list[float]:
-    """Nanoseconds of each kernel, in order of execution: medians over `runs` runs (None: about a second)."""
-    function.profile(tensors, 1)
-    samples = [function.profile(tensors, 1)]
+def kernel_medians(
+    function: EntryPoint, tensors: Sequence[Any], runs: int | None = None, restore: Run | None = None
+) -> list[float]:
+    """Nanoseconds of each kernel, in order of execution: medians over `runs` runs (None: about a second), `restore`
+    called before each."""
+    samples: list[list[int]] = []
     end = time.perf_counter() + _PROFILE_SECONDS
-    while len(samples) < (runs or _PROFILES) and (runs is not None or len(samples) < 3 or time.perf_counter() < end):
+    most = (runs or _PROFILES) + 1  # the first does not count
+    while len(samples) < most and (runs is not None or len(samples) < 4 or time.perf_counter() < end):
+        if restore:
+            restore()
         samples.append(function.profile(tensors, 1))
+    del samples[0]
     return [statistics.median(column) for column in zip(*samples, strict=True)]
 
 
@@ -118,14 +127,12 @@ def products(rows: Sequence[Row], sizes: Mapping[str, int]) -> int:
 # -- times of runs, for every tool that takes them --------------------------------------------------------------------
 
 
-def time_runs(run: Callable[[], Any], seconds: float, least: int = 3, most: int = 100_000) -> list[float]:
-    """Seconds of each run, for about `seconds` in all."""
+def time_runs(run: Run, seconds: float, least: int = 3, most: int = 100_000, restore: Run | None = None) -> list[float]:
+    """Seconds of each run, for about `seconds` in all; `restore` is called before each and does not count."""
     times: list[float] = []
     end = time.perf_counter() + seconds
     while len(times) < least or (time.perf_counter() < end and len(times) < most):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
+        times.append(_time_run(run, restore))
     return times
 
 
@@ -134,6 +141,27 @@ def timing(times: Sequence[float]) -> Timing:
     ordered = sorted(times)
     return {"median": statistics.median(ordered), "best": ordered[0], "p90": ordered[(len(ordered) * 9) // 10],
             "runs": len(ordered)}  # fmt: skip
+
+
+def restorer(model: Model, function: EntryPoint, tensors: list[Any], arrays: Sequence[Any]) -> Run | None:
+    """What sets back all that a run changes, so that every run does the same: the model's state, and those of the
+    `tensors` that are written to, to their values in `arrays`. None where a run changes nothing."""
+    state, written = function.changed
+    if not state and not written:
+        return None
+    saved = {i: arrays[i].copy() for i in written}
+    inputs = function.signature.inputs
+
+    def restore() -> None:
+        if state:
+            model.reset_state()
+        for i, array in saved.items():
+            tensor = as_tensor(array.copy(), inputs[i].dtype)
+            tensors[i] = tensor if model.device == "cpu" else model.to_device(tensor)
+        if model.device != "cpu":
+            model.synchronize()
+
+    return restore
 
 
 def _runner(model: Model, function: EntryPoint, tensors: list[Any]) -> Callable[[], Any]:
@@ -149,12 +177,15 @@ def _runner(model: Model, function: EntryPoint, tensors: list[Any]) -> Callable[
     return run
 
 
-def _stream_times(model: Model, function: EntryPoint, tensors: Sequence[Any]) -> Timing:
-    """host_ms and stream_ms: runs in a row, until the calls have returned, and until the device is done."""
+def _stream_times(model: Model, function: EntryPoint, tensors: Sequence[Any], restore: Run | None) -> Timing:
+    """host_ms and stream_ms: runs in a row, until the calls have returned, and until the device is done; `restore` is
+    called before each row."""
     host: list[float] = []
     stream: list[float] = []
     end = time.perf_counter() + _LEAST_SECONDS
     while len(host) < 3 or (time.perf_counter() < end and len(host) < _MOST_RUNS // _ROW):
+        if restore:
+            restore()
         start = time.perf_counter()
         for _ in range(_ROW):
             function.run_flat(tensors)
@@ -179,18 +210,20 @@ def _manifest_rows(model: Model, function: EntryPoint) -> list[Row]:
     return found
 
 
-def _time_run(run: Callable[[], Any]) -> float:
+def _time_run(run: Run, restore: Run | None = None) -> float:
+    if restore:
+        restore()
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
-def _times(run: Callable[[], Any], runs: int | None) -> list[float]:
+def _times(run: Run, restore: Run | None, runs: int | None) -> list[float]:
     for _ in range(_WARM_UP):
-        run()
+        _time_run(run, restore)
     if runs is not None:
-        return [_time_run(run) for _ in range(runs)]
-    return time_runs(run, _LEAST_SECONDS, _LEAST_RUNS, _MOST_RUNS)
+        return [_time_run(run, restore) for _ in range(runs)]
+    return time_runs(run, _LEAST_SECONDS, _LEAST_RUNS, _MOST_RUNS, restore)
 
 
 # -- kernels beside the roof ------------------------------------------------------------------------------------------

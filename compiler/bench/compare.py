@@ -229,6 +229,7 @@ def _job(request: BenchRequest, prepared: Prepared, batch: int | None, threads: 
     return {
         "peer": peer, "source": request.source, "inputs": list(request.inputs), "batch": batch, "threads": threads,
         "folder": str(prepared.folder), "package": str(prepared.package), "outputs": str(outputs),
+        "changes": prepared.changes,
     }  # fmt: skip
 
 

@@ -41,6 +41,23 @@ class PeerJob:
         leaves = torch.utils._pytree.tree_leaves((self.args, dict(self.kwargs)))
         return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
+    def restorer(self) -> Run:
+        """Sets the module's tensors and the arguments back to what they are now."""
+        import torch
+
+        owners = [table for m in self.model.modules() for table in (m._parameters, m._buffers, vars(m))]
+        held = [(table, name, t) for table in owners for name, t in table.items() if isinstance(t, torch.Tensor)]
+        kept = [(tensor, tensor.detach().clone()) for tensor in (*(t for _, _, t in held), *self.tensors)]
+
+        def restore() -> None:
+            for table, name, tensor in held:
+                table[name] = tensor
+            with torch.no_grad():
+                for tensor, value in kept:
+                    tensor.copy_(value)
+
+        return restore
+
 
 def _eager(job: PeerJob) -> Run:
     return lambda: job.model(*job.args, **job.kwargs)
@@ -129,20 +146,22 @@ class Peer:
         title: as its users know it.
         modules: what has to be installed.
         build: see above.
+        shares_state: it runs on the model's own buffers and on the arguments themselves.
     """
 
     name: str
     title: str
     modules: tuple[str, ...]
     build: Callable[[PeerJob], Run]
+    shares_state: bool = False
 
 
 _EXPORT = ("onnx", "onnxscript")  # torch.onnx.export
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("eager", "eager torch", ("torch",), _eager),
-        Peer("compile", "torch.compile", ("torch",), _compile),
+        Peer("eager", "eager torch", ("torch",), _eager, shares_state=True),
+        Peer("compile", "torch.compile", ("torch",), _compile, shares_state=True),
         Peer("aoti", "AOTInductor", ("torch",), _aoti),
         Peer("aoti-max", "AOTInductor, max autotune", ("torch",), _aoti_max),
         Peer("ort", "ONNX Runtime", ("onnxruntime", *_EXPORT), _ort),

@@ -43,6 +43,7 @@ class Prepared:
         reference: the outputs in float64; integers and booleans in their own dtype.
         eager: the largest relative error of eager torch's outputs.
         flops: of all matrix products, convolutions and attentions.
+        changes: a call changes the model's state or an argument.
     """
 
     batch: int | None
@@ -51,6 +52,7 @@ class Prepared:
     reference: tuple[torch.Tensor, ...]
     eager: float
     flops: int
+    changes: bool = False
 
 
 def load_model(source: str, inputs: Sequence[str] = (), batch: int | None = None) -> Source:
@@ -141,18 +143,14 @@ def prepare(
             package, graph = _compiled(loaded, options, folder / "model.pkg", observers)
         else:
             graph = capture(loaded.model, loaded.args, loaded.kwargs)
-        if graph.in_place:
-            raise CompileError(
-                "the model changes its state or an argument: its second call does not compute what the first did",
-                hint="mycc bench compares calls that do the same; give it a model whose calls change nothing.",
-            )
-        np.savez(folder / "inputs.npz", *(_array(example) for example in graph.examples))
-        wanted = reference(graph, graph.examples)
-        own = errors(eager(graph, graph.examples), wanted)
+        given = graph.examples[: graph.n_arguments]
+        np.savez(folder / "inputs.npz", *(_array(example) for example in given))
+        wanted = reference(graph, graph.examples)[: graph.n_results]
+        own = errors(eager(graph, graph.examples)[: graph.n_results], wanted)
     (entry,) = inspect_package(os.fspath(package))["entry_points"]
     flops = products(entry["kernels"], {})
     size = batch_of(loaded.args, dict(loaded.kwargs))
-    return Prepared(size, package, folder, tuple(wanted), max(own, default=0.0), flops)
+    return Prepared(size, package, folder, tuple(wanted), max(own, default=0.0), flops, bool(graph.in_place))
 
 
 def output_error(outputs: Path, wanted: Sequence[torch.Tensor]) -> float:

@@ -1,9 +1,10 @@
 """One peer in a process of its own: `python -m mycc.compiler.bench.worker`.
 
 Its first line of standard input is a job (JSON, see process.job_of). It builds the peer, runs it three times, writes
-the outputs to a file, and answers {"ready": seconds}, or {"failed": reason}. After that each line is a number of
-seconds: it runs the model for about that long and answers with the timing (runtime.measure.timing). The end of standard
-input ends it. Everything that the model or the peer prints goes to standard error.
+the outputs of the first run to a file, and answers {"ready": seconds}, or {"failed": reason}. After that each line is a
+number of seconds: it runs the model for about that long and answers with the timing (runtime.measure.timing). What a
+run changes (the model's state, arguments) is set back before the next, outside of its time. The end of standard input
+ends it. Everything that the model or the peer prints goes to standard error.
 
 The process of mycc does not import torch.
 """
@@ -20,7 +21,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from ...runtime.measure import time_runs, timing
+from ...runtime.measure import restorer, time_runs, timing
 
 Job = Mapping[str, Any]
 Run = Callable[[], Any]
@@ -43,35 +44,38 @@ def main() -> None:
 
 def _serve(job: Job, answers: TextIO) -> None:
     start = perf_counter()
-    run, arrays_of = _mycc(job) if job["peer"] == "mycc" else _peer(job)
+    run, restore, arrays_of = _mycc(job) if job["peer"] == "mycc" else _peer(job)
     ready = perf_counter() - start
     np.savez(job["outputs"], *arrays_of(run()))
-    for _ in range(2):
-        run()
+    time_runs(run, 0.0, 2, restore=restore)
     _answer(answers, {"ready": ready})
     for line in sys.stdin:
-        run()  # the caches are another process's
-        _answer(answers, timing(time_runs(run, float(line))))
+        time_runs(run, 0.0, 1, restore=restore)  # the caches are another process's
+        _answer(answers, timing(time_runs(run, float(line), restore=restore)))
 
 
 def _answer(answers: TextIO, value: Mapping[str, Any]) -> None:
     print(json.dumps(value), file=answers, flush=True)
 
 
-def _mycc(job: Job) -> tuple[Run, Arrays]:
+def _mycc(job: Job) -> tuple[Run, Run | None, Arrays]:
     from ...runtime.arrays import as_array, as_tensor
     from ...runtime.loader import load
 
     model = load(job["package"], job["threads"])
     ports = model.signature
     with np.load(Path(job["folder"]) / "inputs.npz") as arrays:
-        inputs = [as_tensor(arrays[name], port.dtype) for name, port in zip(arrays, ports.inputs, strict=True)]
-    return lambda: model.run_flat(inputs), lambda found: [
-        as_array(output, port.dtype) for output, port in zip(found, ports.outputs, strict=True)
-    ]
+        given = [arrays[name] for name in arrays]
+    inputs = [as_tensor(array, port.dtype) for array, port in zip(given, ports.inputs, strict=True)]
+    restore = restorer(model, model, inputs, given)
+    return (
+        lambda: model.run_flat(inputs),
+        restore,
+        lambda found: [as_array(output, port.dtype) for output, port in zip(found, ports.outputs, strict=True)],
+    )
 
 
-def _peer(job: Job) -> tuple[Run, Arrays]:
+def _peer(job: Job) -> tuple[Run, Run | None, Arrays]:
     import torch
 
     from .peers import PEERS, PeerJob
@@ -80,8 +84,12 @@ def _peer(job: Job) -> tuple[Run, Arrays]:
     torch.set_num_threads(job["threads"])
     torch.set_grad_enabled(False)
     source = load_model(job["source"], job["inputs"], job["batch"])
-    folder = Path(job["folder"])
-    return PEERS[job["peer"]].build(PeerJob(source.model, source.args, source.kwargs, job["threads"], folder)), _tensors
+    peer = PEERS[job["peer"]]
+    if job["changes"] and not peer.shares_state:
+        raise NotImplementedError("the model changes its state or an argument, which cannot be set back here")
+    given = PeerJob(source.model, source.args, source.kwargs, job["threads"], Path(job["folder"]))
+    restore = given.restorer() if job["changes"] else None
+    return peer.build(given), restore, _tensors
 
 
 def _tensors(result: Any) -> list[Any]:

@@ -85,6 +85,46 @@ def test_what_disagrees_is_reported_and_does_not_count(server: CommandServer, fo
     assert case["results"][1]["median"] > 0
 
 
+STATEFUL = """
+import torch
+from torch import nn
+
+
+class Cache(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(4, 8))  # a fifth call would write behind its end
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, total):
+        self.rows.index_copy_(0, self.count[None], x[None])
+        self.count += 1
+        total += x
+        return self.rows.sum(0) * total
+
+
+model = Cache().eval()
+example_inputs = (torch.arange(8.0), torch.ones(8))
+"""
+
+
+def test_a_model_with_state_starts_each_run_alike(server: CommandServer, folder: Path) -> None:
+    (folder / "cache.py").write_text(STATEFUL)
+    quick = ("--seconds", "0.02", "--turns", "2")
+    done = server.mycc("bench", "cache.py", "--against", "eager,aoti", *quick, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (case,) = json.loads(done.stdout)["cases"]
+    own, eager, aoti = case["results"]
+    assert (own["status"], eager["status"], aoti["status"]) == ("ok", "ok", "failed")
+    assert "the model changes its state or an argument, which cannot be set back here" in aoti["reason"]
+    assert (own["error"], eager["error"]) == (0.0, 0.0)
+
+    assert server.mycc("compile", "cache.py", "--out", "cache.pkg", cwd=folder).returncode == 0
+    done = server.mycc("bench", "cache.pkg", "--runs", "20", "--kernels", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["runs"] == 20
+
+
 REFUSALS = [
     (["nope.py"], "error: there is no file 'nope.py'"),
     (["nope.pkg"], "error: cannot read nope.pkg"),
