@@ -149,6 +149,8 @@ def _teach_libdevice() -> None:
         "rint": torch.round, "normcdfinv": torch.special.ndtri, "cyl_bessel_i0": torch.special.i0,
         "cyl_bessel_i1": torch.special.i1, "j0": torch.special.bessel_j0, "j1": torch.special.bessel_j1,
         "y0": torch.special.bessel_y0, "y1": torch.special.bessel_y1,
+        "fast_sinf": torch.sin, "fast_cosf": torch.cos, "fast_tanf": torch.tan, "fast_logf": torch.log,
+        "sinpi": lambda x: torch.sin(torch.pi * x), "cospi": lambda x: torch.cos(torch.pi * x),
     }  # fmt: skip
 
     def function(name: str) -> Any:
@@ -164,13 +166,13 @@ def _teach_libdevice() -> None:
 
         return call
 
-    names = "erf erfc tanh expm1 log1p log10 pow trunc fmod tan asin acos atan atan2 sinh cosh asinh acosh atanh"
+    names = "erf erfc tanh expm1 log log1p log10 pow trunc fmod tan asin acos atan atan2 sinh cosh asinh acosh atanh"
     for name in (*names.split(), "exp2", "lgamma", "copysign", "hypot", "nextafter", "erfinv", "erfcx", *others):
         setattr(libdevice, name, function(name))
 
 
 #: element types of scratch memory, by their names in signatures
-_WORK = {"*fp32": torch.float32, "*fp64": torch.float64, "*i32": torch.int32}
+_WORK = {"*fp32": torch.float32, "*fp64": torch.float64, "*i32": torch.int32, "*i64": torch.int64}
 
 
 def _work(steps: Sequence[Any]) -> torch.Tensor:
