@@ -31,6 +31,12 @@ def own_operator(
     return add
 
 
+@own_operator("refused(Tensor[] operands, str operator, str reason) -> Tensor")
+def refused(operands: list[Tensor], operator: str, reason: str) -> Tensor:
+    """Stands for an operator that cannot be compiled, so that the lowering tells it with all others."""
+    raise NotImplementedError(f"{operator}: {reason}")
+
+
 def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
     return z.real.contiguous(), z.imag.contiguous()
 

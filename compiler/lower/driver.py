@@ -91,13 +91,7 @@ def lower(
     winograd: which of Winograd's convolutions may be chosen on a CPU.
     choices: of algorithms, where the tuner or a lock file overrules the cost model.
     """
-    missing = unsupported(graph)
-    if missing:
-        raise CompileError(
-            f"cannot compile {len(missing)} operator{'s' if len(missing) > 1 else ''}",
-            details=missing,
-            hint=_how_to_add(graph),
-        )
+    _check_supported(graph)
     builder = Builder(sizes_of(graph), family, winograd=winograd, choices=choices)
     builder.places = {c.name: c.where for c in graph.computed}
     builder.packed.update(layout.shared_layouts([graph], family)[0] if layouts is None else layouts)
@@ -192,19 +186,36 @@ def _lower_control(
         raise CompileError(error.message, details=[_place(node)], hint=error.hint) from error
 
 
+def _check_supported(graph: ModelGraph) -> None:
+    missing = unsupported(graph)
+    alone = [n for n in graph.module.graph.nodes if str(n.target) == _REFUSED and n.users]
+    if len(missing) == 1 and alone:
+        _, name, reason = alone[0].args
+        hint = "Rewrite this line, or work on torch.view_as_real(x)."
+        raise CompileError(f"cannot compile {name}: {reason}", details=[_place(alone[0])], hint=hint)
+    if missing:
+        s = "s" if len(missing) > 1 else ""
+        raise CompileError(f"cannot compile {len(missing)} operator{s}", details=missing, hint=_how_to_add(graph))
+
+
+_REFUSED = "mycc.refused.default"
+
+
 def unsupported(graph: ModelGraph) -> list[str]:
     """A line for each operator of the graph that has no lowering, with its place in the user's model."""
     lines = [line for region in graph.regions.values() for line in unsupported(region)]
     for node in graph.module.graph.nodes:
         if node.op != "call_function" or is_control(node.target):
             continue
-        if isinstance(node.target, torch._ops.OpOverload):
+        if str(node.target) == _REFUSED and node.users:
+            lines.append(f"{node.args[1]}: {node.args[2]}   {_place(node)}")
+        elif isinstance(node.target, torch._ops.OpOverload):
             wanted = node.users and (not isinstance(node.meta.get("val"), SYMBOLIC) or is_definer(node))
             if wanted and REGISTRY.find(str(node.target)) is None:
                 lines.append(f"{_describe(node)}   {_place(node)}")
         elif _is_tensor_function(node):
             lines.append(f"{node.target}   {_place(node)}")
-    return lines
+    return list(dict.fromkeys(lines))
 
 
 def _how_to_add(graph: ModelGraph) -> str:

@@ -11,11 +11,13 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from ....runtime.errors import CompileError
+from ...capture.computed import is_definer
 from ...capture.source_lines import origin
 from .. import own_operators  # noqa: F401
 from ..decompose import decompose, decompose_node, insert, trace
 from ..node import Node
 from ..normalize import normalize
+from ..patterns import is_tensor
 from ..work import Work, aten, is_erased
 from . import arithmetic, fourier, functions, linalg, products, structure  # noqa: F401
 from .parts import Call, Complex, Refused, is_complex, rule_of
@@ -26,11 +28,12 @@ def complex_parts(work: Work, kept: Collection[str]) -> dict[str, int]:
        complex input x: c64[n]     ->   x: f32[n, 2], its parts select(x, -1, 0) and select(x, -1, 1)
        complex output z            ->   stack([re, im], -1), which is the memory that a complex tensor has
 
-    An operator without a rule is decomposed first, and what rules bring in behind it. Needs KEPT_ONLY; establishes
-    REAL. Inputs, outputs and constants lie in memory as they did.
+    An operator without a rule is decomposed first, and what rules bring in behind it; one that has neither becomes
+    mycc::refused, which the lowering tells with all others. Needs KEPT_ONLY; establishes REAL. Inputs, outputs and
+    constants lie in memory as they did.
 
     Raises:
-        CompileError: an operator that has neither a rule nor a decomposition for complex numbers.
+        CompileError: such an operator whose result has a size that the run finds.
     """
     if not any(is_complex(n.meta.get("val")) for n in work.graph.nodes):
         return {}
@@ -125,18 +128,18 @@ class _Rewriter:
             node.args = torch.fx.node.map_arg(node.args, lambda n: self.pairs[n].re if n in self.pairs else n)
             return True
         if not isinstance(node.target, torch._ops.OpOverload):
-            raise self._refusal(node, "control flow takes real tensors alone")
+            return self._refuse(node, "control flow takes real tensors alone")
         if node.target in _OF_TRUTH:
             return self._ask_for_truth(node)
         rule = rule_of(node)
         if rule is None:
             if decompose_node(self.work, node):
                 return False
-            raise self._refusal(node, "no lowering for complex numbers")
+            return self._refuse(node, "no lowering for complex numbers")
         try:
             self._apply(node, rule)
         except Refused as refused:
-            raise self._refusal(node, str(refused)) from None
+            return self._refuse(node, str(refused))
         return True
 
     def _ask_for_truth(self, node: Node) -> bool:
@@ -167,7 +170,7 @@ class _Rewriter:
 
         body = trace(self.work, node, run, [n.meta["val"] for n in inputs])
         if body is None:
-            raise self._refusal(node, "no lowering for complex numbers")
+            raise Refused("no lowering for complex numbers")
         results = insert(self.work, node, body, inputs)
         self._bind(node, pytree.tree_unflatten(list(results), shapes[0]))
         self.count += 1
@@ -184,14 +187,24 @@ class _Rewriter:
         else:
             node.replace_all_uses_with(result)
 
-    @staticmethod
-    def _refusal(node: Node, reason: str) -> CompileError:
-        where = origin(node)
-        return CompileError(
-            f"cannot compile {str(node.target).replace('.', '::', 1)} of complex tensors: {reason}",
-            details=[f"{where.where}  {where.text}"] if where else [],
-            hint="Rewrite this line, or work on torch.view_as_real(x).",
-        )
+    def _refuse(self, node: Node, reason: str) -> bool:
+        """z = logcumsumexp(x, 0)     ->     re = im = refused([x_re, x_im], "aten::logcumsumexp", reason)"""
+        name = str(node.target).replace(".", "::", 1) + " of complex tensors"
+        if is_definer(node):
+            where = origin(node)
+            raise CompileError(f"cannot compile {name}: {reason}", details=[str(where)] if where else [])
+        operands = [p for n in node.all_input_nodes for p in self.pairs.get(n, (n,)) if is_tensor(p)]
+
+        def result(val: Any) -> Any:
+            if isinstance(val, (tuple, list)):
+                return [result(v) for v in val]
+            with val.fake_mode:
+                real = torch.empty(val.shape, dtype=val.dtype.to_real() if val.dtype.is_complex else val.dtype)
+            new = self.work.call(torch.ops.mycc.refused.default, (operands, name, reason), like=node, val=real)
+            return Complex(new, new) if val.dtype.is_complex else new
+
+        self._bind(node, result(node.meta["val"]))
+        return True
 
 
 def _substituted(value: Any, env: dict[Any, Any]) -> Any:
