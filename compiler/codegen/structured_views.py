@@ -167,13 +167,12 @@ def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
 
 
 def _ahead(scope: Scope, stores: Sequence[Store], column: Var, rows: Sequence[Var]) -> tuple[str, ...]:
-    """Fetches the memory of 16 neighbours: where they are stored, and what only they read."""
+    """Fetches the memory that 16 neighbours read and nobody else does."""
     text = Emitter(scope, column)
-    places = {("write", s.buffer, s.index): None for s in stores}
-    places |= {("read", e.buffer, e.index): None for s in stores for e in s.value.walk() if isinstance(e, Load)}
+    places = {(e.buffer, e.index): None for s in stores for e in s.value.walk() if isinstance(e, Load)}
     return tuple(
-        f"fetch_{kind}({scope.buffer(buffer)} + {text.index(index)});"
-        for kind, buffer, index in places
+        f"fetch_read({scope.buffer(buffer)} + {text.index(index)});"
+        for buffer, index in places
         if buffer not in scope.locals and lane_stride(index, column) == ONE and any(depends(index, v) for v in rows)
         if not any(isinstance(a, Indirect) for a in index.atoms())
     )

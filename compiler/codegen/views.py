@@ -272,7 +272,7 @@ class TileKernel:
 class Epilogue:
     """How a structured kernel finishes elements (z, m, n .. n + count - 1).
 
-    ahead: fetches what 16 of them need from memory and where they go, for the elements from `column` on.
+    ahead: fetches what 16 of them need from memory, for the elements from `column` on.
     """
 
     decode: tuple[str, ...]

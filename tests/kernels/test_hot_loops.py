@@ -1,4 +1,5 @@
-"""The loops over k of the matrix and convolution tiles, as built for every CPU target: none touches the stack."""
+"""The matrix and convolution kernels as built for every CPU target: no loop over k touches the stack, what epilogues
+read is fetched ahead."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def tool(target: Target, name: str) -> str | None:
     return shutil.which(name if target.arch == "x86_64" else f"{target.arch}-linux-gnu-{name}")
 
 
-def disassembly(target: Target, folder: Path) -> str:
-    """The kernels of gemm_library.cpp, built with the flags of a package for `target`."""
+def disassembly(target: Target, folder: Path, source: Path = HERE / "gemm_library.cpp") -> str:
+    """The kernels of `source`, built with the flags of a package for `target`."""
     compiler, objdump = tool(target, "g++"), tool(target, "objdump")
     if compiler is None or objdump is None:
         pytest.skip(f"no compiler for {target.arch}")
@@ -35,7 +36,7 @@ def disassembly(target: Target, folder: Path) -> str:
     out = folder / "kernels.so"
     include = [f"-I{path}" for path in (folder, INCLUDE, HERE)]
     flags = [flag for flag in COMPILE_FLAGS if flag != "-fvisibility=hidden"]  # names to find the tiles by
-    command = [compiler, *flags, *target.flags, *include, "-shared", str(HERE / "gemm_library.cpp")]
+    command = [compiler, *flags, *target.flags, *include, "-shared", str(source)]
     subprocess.run([*command, "-o", str(out)], check=True)
     done = subprocess.run([objdump, "-dC", "--no-show-raw-insn", str(out)], check=True, capture_output=True, text=True)
     return done.stdout
@@ -91,6 +92,34 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
         assert multiply_adds(loop) == products // lanes, f"{name} for {target.isa} has another loop: {loop}"
         checked += 1
     assert checked > len(TILE_SETS[target.isa].tiles), "the tiles of products in float32 and 16 bits, of convolutions"
+
+
+RESIDUAL = """
+#include "mycc/gemm.h"
+using namespace mycc;
+struct Add {
+  float *y;
+  const float *x;
+  void operator()(int64_t, int64_t m, int64_t n, const float *acc, int64_t count) const {
+    for (int64_t i = 0; i < count; ++i) y[64 * m + n + i] = acc[i] + x[64 * m + n + i];
+  }
+  void fetch(int64_t, int64_t m, int64_t n, int64_t count) const {
+    for (int64_t column = n; column < n + count; column += 16) fetch_read(x + 64 * m + column);
+  }
+};
+void product(const mycc_host *host, const GemmArgs &args, float *y, const float *x) { gemm(host, args, Add{y, x}); }
+"""
+
+
+@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+def test_residuals_are_fetched_ahead(target: Target, tmp_path: Path) -> None:
+    """The compiler takes a function that only prefetches for one without effects, and deletes its calls."""
+    source = tmp_path / "residual.cpp"
+    source.write_text(RESIDUAL)
+    blocks = functions(disassembly(target, tmp_path, source), "multiply_block")
+    assert blocks
+    for name, lines in blocks.items():
+        assert any(re.match(r"prefetcht0|prfm\s+pldl1keep", text) for _, text in lines), name
 
 
 def test_a_loop_that_spills_is_found() -> None:

@@ -38,12 +38,14 @@ static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-/* Fetches the line at p into L1, to be read or to be written. */
-MYCC_INLINE void fetch_read(const void *p) { __builtin_prefetch(p, 0); }
-MYCC_INLINE void fetch_write(const void *p) { __builtin_prefetch(p, 1); }
+/* Fetches the line at p into L1. The empty statement keeps it: calls of functions that only prefetch are deleted. */
+MYCC_INLINE void fetch_read(const void *p) {
+  __builtin_prefetch(p, 0);
+  __asm__ volatile("");
+}
 
-/* Fetches what an epilogue reads and writes for the elements (z, m, n .. n + count - 1), where it can tell: stores to
- * lines that are far away otherwise stop the product behind them. */
+/* Fetches what an epilogue reads for the elements (z, m, n .. n + count - 1), where it can tell: what is far away
+ * otherwise stops the product behind it. */
 template <class Epilogue>
 MYCC_INLINE auto fetch_ahead(const Epilogue &epilogue, int64_t z, int64_t m, int64_t n, int64_t count, int)
     -> decltype(epilogue.fetch(z, m, n, count)) {
