@@ -17,7 +17,9 @@ struct TestHost {
   mycc_host table;
 
   explicit TestHost(int n, bool fails = false) : threads(n), no_scratch(fails), memory(n, nullptr) {
-    table = {this, parallel_for, scratch, [](void *, int32_t, const char *) {}, nullptr, n, nullptr, nullptr, nullptr};
+    table = {};
+    table.ctx = this, table.max_workers = n;
+    table.parallel_for = parallel_for, table.scratch = scratch, table.fail = [](void *, int32_t, const char *) {};
   }
   ~TestHost() {
     for (void *p : memory) free(p);
