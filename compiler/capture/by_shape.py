@@ -132,7 +132,7 @@ def _gaussian_nll_loss(
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
-@_form_of(F.linear_cross_entropy)
+@_form_of(*(getattr(F, name) for name in ["linear_cross_entropy"] if hasattr(F, name)))  # from torch 2.12 on
 def _linear_cross_entropy(*args: Any, options: Any = None, **kwargs: Any) -> Tensor:
     """Options say how the work is cut into pieces, which is the compiler's affair."""
     return F.linear_cross_entropy(*args, **kwargs)
