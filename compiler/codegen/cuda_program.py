@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.dtypes import DTYPES
-from ..ir.index import Index
+from ..ir.index import Index, Size
 from ..ir.nodes import Buffer
-from ..ir.random import CALL
+from ..ir.random import BLOCKS, CALL
 from ..schedule import Schedule
 from .emit import Emitter
 from .program import BufferView
@@ -104,6 +104,7 @@ class CudaEntryView:
     zero_bytes: str  # "" when no kernel counts
     failures: tuple[str, ...]  # C++ string literals; empty when no kernel can fail
     random: str  # the variable for the seed of the call; "" when no kernel draws random numbers
+    blocks: str  # that for the blocks that the device holds; "" when no kernel asks for it
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -192,8 +193,14 @@ def cuda_entry_view(
         bool(program.defines) or any(region.flag is not None for region in program.regions),
         _zero_bytes(entry.launches, text),
         _failures(entry.launches),
-        size_name(CALL.name) if any(CALL in _sizes(launch) for launch in entry.launches) else "",
+        _given(CALL, entry),
+        _given(BLOCKS, entry),
     )
+
+
+def _given(size: Size, entry: CudaEntrySource) -> str:
+    """The variable of what the runtime gives to every call; "" when no launch takes it."""
+    return size_name(size.name) if any(size in _sizes(launch) for launch in entry.launches) else ""
 
 
 def _launches(

@@ -151,8 +151,6 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
             wanted.append(f"mycc/{header}")
     if "turn_block(" in text:
         wanted.append("mycc/transpose.h")
-    if "random_" in text:
-        wanted.append("mycc/random.h")
     if "mycc_number numbers[" in text:
         wanted.append("mycc/custom.h")
     if "special_" in text:

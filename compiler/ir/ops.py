@@ -395,14 +395,25 @@ _SPECIAL = tuple(
 _GCD = _row("gcd", "i", "same", "gcd", "special_gcd", "special_gcd", arity=2, header="math_special.h")
 
 
+#: in place of the header of an operator without a C++ spelling
+GPU_ALONE = "GPUs alone"
+
+
 def _no_reference(*_: Any) -> Any:
     raise TypeError("random numbers have no reference")
 
 
-#: (number of the call, number of the operator, element, ..) -> float64, or 63 bits in int64
-_RANDOM = tuple(
-    _row(name, "i", "same", _no_reference, name, name, arity=arity, header="random.h")
-    for name, arity in (("random_uniform", 4), ("random_normal", 3), ("random_bits", 3))
+#: on GPUs alone (lower/philox.py): of seed, block of words, thread and number in the block; what cuRAND and torch round
+#: coarsely
+_RANDOM = (
+    *(
+        _row(name, "i", "same", _no_reference, name, name, arity=4, header=GPU_ALONE)
+        for name in ("random_word", "random_unit", "random_normal", "random_normal_wide")
+    ),
+    *(
+        _row(f"fast_{name}", "f", "same", name, f"fast_{name}", f"libdevice.fast_{name}f", header=GPU_ALONE)
+        for name in ("log", "tan")
+    ),
 )
 
 OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_SPECIAL, _GCD, *_RANDOM))

@@ -39,6 +39,8 @@ class Builder:
     choices: Choices = NO_CHOICES
     #: the random numbers' generator as the last draw left it; none before the first one
     generator: Tensor | None = None
+    #: on a GPU: blocks of random words that torch's threads have drawn each
+    drawn: Index = ZERO
     #: sizes that the run finds, in the order in which it does; `places` says for a message where the model asks for one
     defines: list[Define] = field(default_factory=list)
     places: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Random operators.
 
-On a CPU they draw torch's own numbers (mersenne.py): those of eager after torch.manual_seed(seed). On a GPU a number is
-a function of the call's seed, the operator and the element (Philox): of the same distribution, not torch's.
+They draw torch's own numbers: on a CPU those of eager after torch.manual_seed(seed) (mersenne.py), on a GPU those of
+eager there after torch.cuda.manual_seed(seed) (philox.py), but for randperm, multinomial with replacement and dropout
+of a number of elements that is not known and no multiple of four, whose distributions alone are the same.
 """
 
 from __future__ import annotations
@@ -11,53 +12,38 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Call, Expr, IndexValue, cast
-from ..ir.index import ONE, Index, of, product
-from ..ir.random import CALL
-from . import mersenne
+from ..ir.expr import Expr, cast
+from ..ir.index import ONE, Index, product
+from . import mersenne, philox
 from .builder import call, compare, number, where
 from .context import Context
 from .create import filled
 from .registry import row
 from .routines import call_routine
-from .tensor import Shape, Tensor, expand, linear_index, unsqueeze
-
-#: random bits of a uniform number on a GPU: as many as keep it below 1 when it is rounded
-BITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+from .tensor import Shape, Tensor, expand, unsqueeze
 
 
 class Draw:
-    """The random numbers of one operator, by element: float64 numbers on either kind of device.
+    """The random numbers of one operator on a CPU, by element.
 
     wide: whether torch makes a number of 64 random bits, not of 32.
     """
 
     def __init__(self, ctx: Context, shape: Shape, wide: bool, order: Sequence[int] | None = None) -> None:
-        builder = ctx.builder
-        self.shape, self.wide, self.stream = shape, wide, len(builder.nodes)
-        self.words = None
-        if builder.family == "cpu":
-            line = mersenne.words(builder, product(shape), wide)
-            self.words = mersenne.in_memory_order(shape, order or range(len(shape)), line)
+        self.wide = wide
+        line = mersenne.words(ctx.builder, product(shape), wide)
+        self.words = mersenne.in_memory_order(shape, order or range(len(shape)), line)
 
-    def _call(self, op: str, dtype: str, i: Sequence[Index], *more: Expr) -> Expr:
-        place = IndexValue(linear_index(i, self.shape))
-        return Call(op, (IndexValue(of(CALL)), number(self.stream, "i64"), place, *more), dtype)
+    def uniform(self, i: Sequence[Index]) -> Expr:
+        """In [0, 1); float64."""
+        return mersenne.fraction(self.words.at(i), self.wide)
 
-    def uniform(self, i: Sequence[Index], bits: int = 53) -> Expr:
-        """In [0, 1)."""
-        if self.words is not None:
-            return mersenne.fraction(self.words.at(i), self.wide)
-        return self._call("random_uniform", "f64", i, number(bits, "i64"))
+    def word(self, i: Sequence[Index]) -> Expr:
+        return self.words.at(i)
 
-    def below(self, i: Sequence[Index], limit: int) -> Expr:
-        """A whole number in [0, limit)."""
-        if self.words is not None:
-            return mersenne.below(self.words.at(i), limit, self.wide)
-        return call("remainder", self._call("random_bits", "i64", i), number(limit, "i64"))
 
-    def normal(self, i: Sequence[Index]) -> Expr:
-        return self._call("random_normal", "f64", i)
+def _on_gpu(ctx: Context) -> bool:
+    return ctx.builder.family == "cuda"
 
 
 def _order(ctx: Context) -> tuple[int, ...]:
@@ -68,23 +54,32 @@ def _order(ctx: Context) -> tuple[int, ...]:
     return tuple(sorted(range(len(strides)), key=lambda d: (-strides[d], d)))
 
 
-def _drawn(ctx: Context, wide: bool, value: Callable[[Draw, list[Index]], Expr], dtype: str | None = None) -> Tensor:
-    """The node's result in memory, its elements made of drawn numbers: written once, however many read it."""
-    shape, order = ctx.result_shape(), _order(ctx)
+def _drawn(
+    ctx: Context, wide: bool, value: Callable[[Draw, list[Index]], Expr], on_gpu: philox.Value
+) -> Tensor:  # fmt: skip
+    """The node's result in memory, its elements made of drawn numbers: written once, however many read it.
+
+    wide: on a CPU. On a GPU float64 numbers alone have 64 bits.
+    """
+    shape, order, dtype = ctx.result_shape(), _order(ctx), ctx.result_dtype()
+    if _on_gpu(ctx):
+        drawn = philox.Draw(ctx.builder, shape, dtype == "f64", order)
+        return ctx.builder.map(shape, dtype, lambda i: on_gpu(drawn, i), order)
     draw = Draw(ctx, shape, wide, order)
-    return ctx.builder.map(shape, dtype or ctx.result_dtype(), lambda i: value(draw, i), order)
+    return ctx.builder.map(shape, dtype, lambda i: value(draw, i), order)
 
 
 def _normals(ctx: Context, shape: Shape, dtype: str, order: Sequence[int] | None = None) -> Tensor:
-    """Normal numbers of mean 0 and deviation 1; float64."""
-    if ctx.builder.family == "cpu":
-        return mersenne.normals(ctx.builder, shape, dtype == "f64", order)
-    draw = Draw(ctx, shape, True)
-    return ctx.builder.map(shape, "f64", draw.normal)
+    """Normal numbers of mean 0 and deviation 1; float64, on a GPU float32 but for results of float64."""
+    wide = dtype == "f64"
+    if not _on_gpu(ctx):
+        return mersenne.normals(ctx.builder, shape, wide, order)
+    draw = philox.Draw(ctx.builder, shape, wide, order)
+    return ctx.builder.map(shape, "f64" if wide else "f32", draw.normal, order)
 
 
-def _operand(value: Any, i: Sequence[Index]) -> Expr:
-    return cast(value.at_broadcast(i), "f64") if isinstance(value, Tensor) else number(float(value), "f64")
+def _operand(value: Any, i: Sequence[Index], dtype: str) -> Expr:
+    return cast(value.at_broadcast(i), dtype) if isinstance(value, Tensor) else number(float(value), dtype)
 
 
 def _scaled_normal(ctx: Context, mean: Any, deviation: Any) -> Tensor:
@@ -92,7 +87,8 @@ def _scaled_normal(ctx: Context, mean: Any, deviation: Any) -> Tensor:
     values = _normals(ctx, ctx.result_shape(), dtype, order)
 
     def value(i: list[Index]) -> Expr:
-        return call("add", _operand(mean, i), call("mul", _operand(deviation, i), values.at(i)))
+        scaled = call("mul", _operand(deviation, i, values.dtype), values.at(i))
+        return call("add", _operand(mean, i, values.dtype), scaled)
 
     return ctx.builder.map(ctx.result_shape(), dtype, value, order)
 
@@ -103,13 +99,13 @@ def _uniform(ctx: Context, low: float, high: float) -> Tensor:
     compute = DTYPES[dtype].compute
 
     def value(draw: Draw, i: list[Index]) -> Expr:
-        u = cast(draw.uniform(i, BITS.get(dtype, 53)), compute)
+        u = cast(draw.uniform(i), compute)
         if (low, high) == (0.0, 1.0):
             return u
         span = call("sub", number(float(high), compute), number(float(low), compute))
         return call("add", call("mul", u, span), number(float(low), compute))
 
-    return _drawn(ctx, dtype == "f64", value)
+    return _drawn(ctx, dtype == "f64", value, philox.uniform(dtype, float(low), float(high)))
 
 
 @row("aten.rand.default", "aten.rand_like.default")
@@ -125,16 +121,32 @@ def uniform(ctx: Context, x: Tensor, low: float = 0.0, high: float = 1.0, **_: A
 @row("aten.bernoulli.default", "aten.bernoulli.p", "aten.bernoulli.Tensor")
 def bernoulli(ctx: Context, x: Tensor, p: Any = None, **_: Any) -> Tensor:
     """1 with the probability p, or that of each element."""
-    chances = x if p is None else p
-    given = isinstance(chances, Tensor)
-    wide = not given or chances.dtype == "f64"
-    compute = "f64" if wide else "f32"
+    if isinstance(x if p is None else p, Tensor):
+        return _by_probabilities(ctx, x, x if p is None else p)
 
     def value(draw: Draw, i: list[Index]) -> Expr:
-        chance = cast(chances.at_broadcast(i), compute) if given else number(float(chances), "f64")
-        return cast(compare("lt", cast(draw.uniform(i), compute), chance), DTYPES[x.dtype].compute)
+        return compare("lt", draw.uniform(i), number(float(p), "f64"))
 
-    return _drawn(ctx, wide, value)
+    def on_gpu(draw: philox.Draw, i: list[Index]) -> Expr:
+        u = draw.unit(i)
+        return compare("lt", u, number(float(p), u.dtype))
+
+    return _drawn(ctx, True, value, on_gpu)
+
+
+def _by_probabilities(ctx: Context, x: Tensor, chances: Tensor) -> Tensor:
+    shape, order, compute = ctx.result_shape(), _order(ctx), "f64" if chances.dtype == "f64" else "f32"
+    if _on_gpu(ctx):
+        compute = "f64" if x.dtype == "f64" else "f32"
+        u, relation = philox.OfProbabilities(ctx.builder, shape, order=order).unit, "le"
+    else:
+        u, relation = Draw(ctx, shape, chances.dtype == "f64", order).uniform, "lt"
+
+    def value(i: list[Index]) -> Expr:
+        drawn = compare(relation, cast(u(i), compute), cast(chances.at_broadcast(i), compute))
+        return cast(drawn, DTYPES[x.dtype].compute)
+
+    return ctx.builder.map(shape, ctx.result_dtype(), value, order)
 
 
 # normal numbers ------------------------------------------------------------------------------------------------------
@@ -155,14 +167,15 @@ def normal_functional(ctx: Context, x: Tensor, mean: float = 0.0, std: float = 1
 
 @row("aten.log_normal.default")
 def log_normal(ctx: Context, x: Tensor, mean: float = 1.0, std: float = 2.0, **_: Any) -> Tensor:
-    shape, order, builder = ctx.result_shape(), _order(ctx), ctx.builder
-    cpu = builder.family == "cpu"
-    values = mersenne.normals_one_by_one(builder, shape, order) if cpu else _normals(ctx, shape, "f64")
+    shape, order, builder, dtype = ctx.result_shape(), _order(ctx), ctx.builder, ctx.result_dtype()
+    gpu = _on_gpu(ctx)
+    values = _normals(ctx, shape, dtype, order) if gpu else mersenne.normals_one_by_one(builder, shape, order)
 
     def value(i: list[Index]) -> Expr:
-        return call("exp", call("add", call("mul", values.at(i), number(std, "f64")), number(mean, "f64")))
+        scaled = call("mul", values.at(i), number(std, values.dtype))
+        return call("exp", call("add", scaled, number(mean, values.dtype)))
 
-    return builder.map(shape, ctx.result_dtype(), value, order)
+    return builder.map(shape, dtype, value, order)
 
 
 # other distributions -------------------------------------------------------------------------------------------------
@@ -173,7 +186,8 @@ def _exponential(u: Expr, rate: float) -> Expr:
 
 @row("aten.exponential.default")
 def exponential(ctx: Context, x: Tensor, lambd: float = 1.0, **_: Any) -> Tensor:
-    return _drawn(ctx, True, lambda draw, i: _exponential(draw.uniform(i), float(lambd)))
+    rate = float(lambd)
+    return _drawn(ctx, True, lambda draw, i: _exponential(draw.uniform(i), rate), philox.exponential(rate))
 
 
 @row("aten.cauchy.default")
@@ -182,14 +196,18 @@ def cauchy(ctx: Context, x: Tensor, median: float = 0.0, sigma: float = 1.0, **_
         angle = call("mul", call("sub", draw.uniform(i), number(0.5, "f64")), number(math.pi, "f64"))
         return call("add", call("mul", call("tan", angle), number(float(sigma), "f64")), number(float(median), "f64"))
 
-    return _drawn(ctx, True, value)
+    return _drawn(ctx, True, value, philox.cauchy(float(median), float(sigma)))
 
 
 @row("aten.geometric.default")
 def geometric(ctx: Context, x: Tensor, p: float, **_: Any) -> Tensor:
     """How many trials up to the first success: ceil(log(u) / log(1 - p))."""
     scale = number(math.log1p(-float(p)) if p < 1 else -math.inf, "f64")
-    return _drawn(ctx, True, lambda draw, i: call("ceil", call("div", call("log", draw.uniform(i)), scale)))
+
+    def value(draw: Draw, i: list[Index]) -> Expr:
+        return call("ceil", call("div", call("log", draw.uniform(i)), scale))
+
+    return _drawn(ctx, True, value, philox.geometric(float(p)))
 
 
 # whole numbers -------------------------------------------------------------------------------------------------------
@@ -199,10 +217,17 @@ def _integers(ctx: Context, low: int, high: int) -> Tensor:
     if limit > 1 << 62:
         raise ctx.refuse("random whole numbers of a range above 2^62")
 
-    def value(draw: Draw, i: list[Index]) -> Expr:
-        return call("add", draw.below(i, limit), number(low, "i64"))
+    return _whole_numbers(ctx, limit, limit >= mersenne.WIDE_RANGE, low)
 
-    return _drawn(ctx, limit >= mersenne.WIDE_RANGE, value)
+
+def _whole_numbers(ctx: Context, limit: int, wide: bool, low: int = 0) -> Tensor:
+    shape, order = ctx.result_shape(), _order(ctx)
+    draw = philox.Draw(ctx.builder, shape, wide, order) if _on_gpu(ctx) else Draw(ctx, shape, wide, order)
+
+    def value(i: list[Index]) -> Expr:
+        return call("add", mersenne.below(draw.word(i), limit, wide), number(low, "i64"))
+
+    return ctx.builder.map(shape, ctx.result_dtype(), value, order)
 
 
 @row("aten.randint.default")
@@ -247,8 +272,7 @@ def random(ctx: Context, x: Tensor, **_: Any) -> Tensor:
     }
     if x.dtype not in top:
         raise ctx.refuse(f"random_ of {x.dtype}: use randint with a range")
-    limit = top[x.dtype] + 1
-    return _drawn(ctx, False, lambda draw, i: draw.below(i, limit))
+    return _whole_numbers(ctx, top[x.dtype] + 1, wide=False)
 
 
 @row("aten.randperm.default")
@@ -259,8 +283,8 @@ def randperm(ctx: Context, n: Any, **_: Any) -> Tensor:
     else:
         from .sort import sorted_rows
 
-        draw = Draw(ctx, (size,), True)
-        values = sorted_rows(ctx, ctx.builder.map((size,), "f64", draw.uniform), 0, False)[1]
+        draw = philox.Draw(ctx.builder, (size,), wide=True)
+        values = sorted_rows(ctx, ctx.builder.map((size,), "f64", draw.unit), 0, False)[1]
     dtype = ctx.result_dtype()
     return values if dtype == "i64" else ctx.builder.map((size,), dtype, values.at)
 
@@ -284,15 +308,25 @@ def multinomial(ctx: Context, weights: Tensor, count: int, replacement: bool = F
 
 def _races(ctx: Context, weights: Tensor) -> Tensor:
     """The time of every element: an exponential number over its weight; never for a weight of 0."""
-    draw = Draw(ctx, weights.shape, True)
-    compute = "f64" if weights.dtype == "f64" else "f32"
+    wide = weights.dtype == "f64"
+    compute = "f64" if wide else "f32"
+    drawn = _exponentials(ctx, weights.shape, wide)
 
     def value(i: list[Index]) -> Expr:
         weight = cast(weights.at(i), "f64")
-        time = call("div", cast(cast(_exponential(draw.uniform(i), 1.0), compute), "f64"), weight)
+        time = call("div", cast(cast(drawn(i), compute), "f64"), weight)
         return where(compare("gt", weight, number(0.0, "f64")), time, number(float("inf"), "f64"))
 
     return ctx.builder.map(weights.shape, "f64", value)
+
+
+def _exponentials(ctx: Context, shape: Shape, wide: bool) -> Callable[[list[Index]], Expr]:
+    """An exponential number for each element; wide: of float64."""
+    if _on_gpu(ctx):
+        device, one = philox.Draw(ctx.builder, shape, wide), philox.exponential(1.0)
+        return lambda i: one(device, i)
+    draw = Draw(ctx, shape, True)
+    return lambda i: _exponential(draw.uniform(i), 1.0)
 
 
 def _by_running_sums(ctx: Context, weights: Tensor, count: Index) -> Tensor:
@@ -304,12 +338,35 @@ def _by_running_sums(ctx: Context, weights: Tensor, count: Index) -> Tensor:
 
 
 # dropout -------------------------------------------------------------------------------------------------------------
-def _kept(ctx: Context, shape: Shape, p: float, order: Sequence[int] | None = None) -> Tensor:
-    """True for each element that is kept, which it is with the probability 1 - p."""
+def _kept(
+    ctx: Context, shape: Shape, p: float, dtype: str, order: Sequence[int] | None = None, fused: bool = False
+) -> Tensor:
+    """True for each element that is kept, which it is with the probability 1 - p.
+
+    dtype: of what is dropped. fused: torch has one kernel for it on a GPU.
+    """
+    if _on_gpu(ctx):
+        return _kept_on_gpu(ctx, shape, p, dtype, order, fused)
     draw = Draw(ctx, shape, True, order)
     return ctx.builder.map(
         shape, "bool", lambda i: compare("lt", draw.uniform(i), number(1.0 - float(p), "f64")), order
     )
+
+
+def _kept_on_gpu(
+    ctx: Context, shape: Shape, p: float, dtype: str, order: Sequence[int] | None, fused: bool
+) -> Tensor:  # fmt: skip
+    if fused and p == 1:
+        return filled(shape, "bool", False)
+    wide, compute = dtype == "f64", "f64" if dtype == "f64" else "f32"
+    draw: philox.Draw = (
+        philox.Kept(ctx.builder, shape, dtype, order) if fused else philox.Draw(ctx.builder, shape, wide, order)
+    )
+
+    def value(i: list[Index]) -> Expr:
+        return compare("lt", cast(draw.unit(i), compute), number(1.0 - float(p), compute))
+
+    return ctx.builder.map(shape, "bool", value, order)
 
 
 def _dropped(ctx: Context, x: Tensor, p: float, kept: Tensor) -> Tensor:
@@ -333,31 +390,31 @@ def _channels(x: Tensor) -> Shape:
 def dropout(ctx: Context, x: Tensor, p: float, train: bool) -> Tensor:
     if not train or p == 0:
         return x
-    return _dropped(ctx, x, p, _kept(ctx, x.shape, p, _order(ctx)))
+    return _dropped(ctx, x, p, _kept(ctx, x.shape, p, x.dtype, _order(ctx), fused=True))
 
 
 @row("aten.native_dropout.default")
 def native_dropout(ctx: Context, x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     if train is False or p == 0:
         return x, filled(x.shape, "bool", True)
-    kept = _kept(ctx, x.shape, p)
+    kept = _kept(ctx, x.shape, p, x.dtype, fused=True)
     return _dropped(ctx, x, p, kept), kept
 
 
 @row("aten.feature_dropout.default")
 def feature_dropout(ctx: Context, x: Tensor, p: float, train: bool) -> Tensor:
     """Whole channels are dropped."""
-    return x if not train or p == 0 else _dropped(ctx, x, p, _kept(ctx, _channels(x), p))
+    return x if not train or p == 0 else _dropped(ctx, x, p, _kept(ctx, _channels(x), p, x.dtype))
 
 
 @row("aten.alpha_dropout.default")
 def alpha_dropout(ctx: Context, x: Tensor, p: float, train: bool) -> Tensor:
-    return x if not train or p == 0 else _alpha(ctx, x, p, _kept(ctx, x.shape, p, _order(ctx)))
+    return x if not train or p == 0 else _alpha(ctx, x, p, _kept(ctx, x.shape, p, x.dtype, _order(ctx)))
 
 
 @row("aten.feature_alpha_dropout.default")
 def feature_alpha_dropout(ctx: Context, x: Tensor, p: float, train: bool) -> Tensor:
-    return x if not train or p == 0 else _alpha(ctx, x, p, _kept(ctx, _channels(x), p))
+    return x if not train or p == 0 else _alpha(ctx, x, p, _kept(ctx, _channels(x), p, x.dtype))
 
 
 def _alpha(ctx: Context, x: Tensor, p: float, kept: Tensor) -> Tensor:
@@ -386,12 +443,12 @@ def rrelu_with_noise(
     training: bool = False,
     generator: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """A random slope for each element below 0; torch draws for these alone, one after the other."""
+    """A random slope for each element below 0; on a CPU torch draws for these alone, one after the other."""
     compute = DTYPES[x.dtype].compute
     slope: Tensor
     if training:
         below = ctx.builder.map(x.shape, "bool", lambda i: compare("le", cast(x.at(i), compute), number(0.0, compute)))
-        slope = _slopes(ctx, below, lower, upper)
+        slope = (_slopes_on_gpu if _on_gpu(ctx) else _slopes)(ctx, below, lower, upper)
     else:
         slope = filled(x.shape, "f64", (lower + upper) / 2)
 
@@ -421,3 +478,14 @@ def _slopes(ctx: Context, below: Tensor, lower: float, upper: float) -> Tensor:
         return where(flat.at(i), u, number(1.0, "f64"))
 
     return ctx.builder.reshape(ctx.builder.map((n,), "f64", slope), below.shape)
+
+
+def _slopes_on_gpu(ctx: Context, below: Tensor, lower: float, upper: float) -> Tensor:
+    wide = ctx.result_dtype(0) == "f64"
+    draw = philox.Draw(ctx.builder, below.shape, wide)
+
+    def slope(i: list[Index]) -> Expr:
+        u = call("mul", cast(draw.unit(i), "f64"), number(upper - lower, "f64"))
+        return where(below.at(i), call("add", u, number(lower, "f64")), number(1.0, "f64"))
+
+    return ctx.builder.map(below.shape, "f64", slope)

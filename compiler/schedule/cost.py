@@ -13,7 +13,7 @@ OPERATOR_COST = {
     **dict.fromkeys(("erf", "erfc", "gelu_erf", "gelu_tanh", "pow", "tan", "expm1", "log1p"), 16),
     **dict.fromkeys(("asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "lgamma"), 24),
     **{name: 100 for name, *_ in SPECIAL_FUNCTIONS},
-    **dict.fromkeys(("random_uniform", "random_normal", "random_bits"), 100),
+    **dict.fromkeys(("random_word", "random_unit", "random_normal", "random_normal_wide"), 100),
 }
 #: an expression is worth storing rather than computing again above this
 CHEAP = 6

@@ -62,6 +62,7 @@ class _Call(Structure):
         ("buffers", POINTER(c_void_p)),
         ("seed", c_uint64),
         ("state", POINTER(c_void_p)),
+        ("blocks", c_int64),
     ]
 
 

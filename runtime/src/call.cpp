@@ -233,7 +233,8 @@ int Call::execute(const Entry &entry) {
   failed_.store(0, std::memory_order_relaxed);
   running_ = &entry;
   mycc_call call{&host_,   model_.weights, arena_.reserve(0), placed_,  inputs_, outputs_,
-                 symbols_, nullptr,        nullptr,           buffers_, seed_,   state_ ? state_->tensors : nullptr};
+                 symbols_, nullptr,        nullptr,           buffers_, seed_,   state_ ? state_->tensors : nullptr,
+                 0};
   entry.code->run(&call);
   flight_ = nullptr;
   if (failed_.load(std::memory_order_acquire)) return fail(failure_code_, "%s", failure_);

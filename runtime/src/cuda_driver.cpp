@@ -62,6 +62,7 @@ void describe_device(GpuDevice *device) {
   if (api.device_memory(&device->memory, device->handle) != cuda::kSuccess) device->memory = 0;
   device->major = attribute(cuda::kMajor), device->minor = attribute(cuda::kMinor);
   device->multiprocessors = attribute(cuda::kMultiprocessors);
+  device->threads = attribute(cuda::kThreadsOfMultiprocessor);
   device->l2_bytes = attribute(cuda::kL2Bytes);
   device->shared_bytes = attribute(cuda::kSharedPerBlock);
   device->pools = attribute(cuda::kMemoryPools) != 0;

@@ -15,6 +15,7 @@ struct GpuDevice {
   char name[128] = {0};
   int32_t major = 0, minor = 0;
   int32_t multiprocessors = 0, l2_bytes = 0, shared_bytes = 0;
+  int32_t threads = 0;  // that a multiprocessor holds at a time
   size_t memory = 0;
   bool pools = false;
 

@@ -41,6 +41,7 @@ constexpr unsigned kHostMapped = 2;
 enum DeviceAttribute : int {
   kMultiprocessors = 16,
   kL2Bytes = 38,
+  kThreadsOfMultiprocessor = 39,
   kMajor = 75,
   kMinor = 76,
   kSharedPerBlock = 97,  // what a kernel may ask for

@@ -136,7 +136,8 @@ void GpuCall::set_program_call(const Entry &entry) {
               reinterpret_cast<int32_t *>(status_address_) + index,
               buffers_,
               seed_,
-              state_ ? state_->tensors : nullptr};
+              state_ ? state_->tensors : nullptr,
+              int64_t(gpu_.device->multiprocessors) * (gpu_.device->threads / 256)};
 }
 
 // The program runs again only when an address, or the seed of random numbers, has changed since its launches were listed.

@@ -261,6 +261,7 @@ Result cuDeviceGetAttribute(int *value, DeviceAttribute which, Device device) {
     case kMajor: *value = chip / 10; break;
     case kMinor: *value = chip % 10; break;
     case kMultiprocessors: *value = 4; break;
+    case kThreadsOfMultiprocessor: *value = 2048; break;
     case kL2Bytes: *value = 1 << 20; break;
     case kSharedPerBlock: *value = 200 << 10; break;
     case kMemoryPools: *value = chip >= 80; break;

@@ -19,7 +19,7 @@ from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.index import Size
 from mycc.compiler.ir.nodes import Buffer, Define
-from mycc.compiler.ir.random import CALL
+from mycc.compiler.ir.random import BLOCKS, CALL
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.lower.driver import Lowered
@@ -33,6 +33,10 @@ from .triton_interpreter import TritonInterpreter
 
 #: the interpreter knows no griddepcontrol
 DEVICE = replace(DEVICES[90], pdl=False)
+
+
+#: blocks of 256 threads that an H200 holds at a time
+RESIDENT = 132 * 8
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,11 @@ def run_interpreted(
     interpreter: TritonInterpreter,
     inputs: Sequence[torch.Tensor],
     left: dict[Buffer, torch.Tensor] | None = None,
+    seed: int = 1,
 ) -> list[torch.Tensor]:
     """The outputs for inputs of any sizes that the program allows; temporaries start as NaN or 77. `left` takes what
-    all memory holds in the end."""
-    sizes = {**_sizes(program.graph, inputs), CALL.name: 1}
+    all memory holds in the end. seed: of random numbers, as a device with RESIDENT blocks draws them."""
+    sizes = {**_sizes(program.graph, inputs), CALL.name: seed, BLOCKS.name: RESIDENT}
     planned = program.schedule.program
     states = [change.initial for change in program.graph.in_place if change.initial is not None]
     memory: dict[Buffer, torch.Tensor] = {}

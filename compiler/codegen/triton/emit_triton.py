@@ -28,7 +28,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load
 from ...ir.index import Atom, Binary, Index, Indirect, Size, Var
 from ...ir.nodes import Store
-from ...ir.ops import OPS, Precedence, Printed, Spelling, spell
+from ...ir.ops import GPU_ALONE, OPS, Precedence, Printed, Spelling, spell
 from .facts import facts, plain
 from .kernel import TL_DTYPE
 from .scope import LAUNCH, STATUS, TritonScope, fits_int32
@@ -227,7 +227,7 @@ class TritonEmitter:
             operands = [self._name(p) if p.precedence < _ATOM or "(" in p.text else p for p in operands]
         if row.header:
             operands = [_tensor(a, p) for a, p in zip(e.args, operands, strict=True)]
-            if e.dtype == "f32" and e.op != "nextafter":  # computed in float64
+            if e.dtype == "f32" and e.op != "nextafter" and row.header != GPU_ALONE:  # computed in float64
                 operands = [Printed(f"{_atom(p)}.to(tl.float64)") for p in operands]
                 return Printed(f"{spell(row, 'triton', operands).text}.to(tl.float32)")
         elif all(_is_number(a) for a in e.args):  # Triton's functions want a tensor

@@ -90,6 +90,8 @@ typedef struct mycc_call {
   uint8_t *const *buffers;      /* the arena buffers that mycc_host.define places, by number; the others are not in it */
   uint64_t seed;                /* of the call's random numbers */
   void *const *state;           /* tensors that live from call to call, dense, in the order of the manifest's states */
+  /* Version 4. */
+  int64_t blocks;               /* of 256 threads that the GPU holds at a time: torch's random numbers depend on it */
 } mycc_call;
 
 typedef struct mycc_buffer {    /* an arena buffer: alive from kernel `first` to kernel `last`, both included */
