@@ -38,7 +38,7 @@ extern "C" int64_t test_attention(const mycc::AttentionArgs *args, const float *
   return misplaced;
 }
 
-/* exp_negative of values x[0..n-1]; n is a multiple of the lanes. */
-extern "C" void test_exp_negative(const float *x, float *y, int64_t n) {
-  for (int64_t i = 0; i < n; i += mycc::W) mycc::store(y + i, mycc::attention_detail::exp_negative(mycc::load(x + i)));
+/* exp2_negative of values x[0..n-1]; n is a multiple of the lanes. */
+extern "C" void test_exp2_negative(const float *x, float *y, int64_t n) {
+  for (int64_t i = 0; i < n; i += mycc::W) mycc::store(y + i, mycc::attention_detail::exp2_negative(mycc::load(x + i)));
 }

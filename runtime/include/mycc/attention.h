@@ -24,6 +24,7 @@
 #include "attention_direct.h"
 #include "attention_packed.h"
 #include "attention_rows.h"
+#include "attention_softmax.h"
 
 namespace mycc {
 namespace attention_detail {

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "attention_rows.h"
+#include "attention_softmax.h"
 #include "gemm_block.h"
 #include "vec.h"
 
@@ -90,9 +91,10 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
   const AttentionArgs &args = *rows.args;
   const int64_t values = round_up(args.value_size, W), end = rows.visible(0, rows.count);
   int64_t seen[kDirectRows];
-  float factor[kDirectRows + W], maximum[kDirectRows + W], sum[kDirectRows + W];
-  const RowStates state = {maximum, sum};
-  copy_queries(rows, scratch.q);
+  float factor[kDirectRows + W], maximum[kDirectRows + W];
+  alignas(64) float lane_sums[kDirectRows * W];
+  const RowStates state = {maximum, lane_sums};
+  copy_queries(rows, args.scale * Powers<Score>::kScale, scratch.q);
   __builtin_memset(scratch.o, 0, size_t(rows.count * values) * sizeof(float));
   state.start(rows.count);
   for (int64_t n0 = 0; n0 < end; n0 += kDirectBlock) {
@@ -112,7 +114,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
       if (seen[r] > 0)
         score(rows.batch, rows.head(r), rows.query(r), n0, scratch.scores + r * kDirectBlock, seen[r]);
     }
-    softmax_step({scratch.scores, kDirectBlock, rows.count, seen}, 0, state, factor);
+    softmax_step<Score>({scratch.scores, kDirectBlock, rows.count, seen}, 0, state, factor);
     __builtin_memset(scratch.sums, 0, size_t(rows.count * values) * sizeof(float));
     for (int64_t j = 0; j < keys; j += kValueKeys) {
       for (int64_t i = 0; i < kValueKeys; ++i) fetch(rows.v(n0 + j + kAhead + i), args.value_size);
@@ -129,7 +131,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
     }
   }
   for (int64_t r = 0; r < rows.count; ++r) {
-    write_row(scratch.o + r * values, sum[r], rows.out(r), args.value_size);
+    write_row(scratch.o + r * values, state.sum(r), rows.out(r), args.value_size);
   }
 }
 

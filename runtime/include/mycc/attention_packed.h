@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "attention_rows.h"
+#include "attention_softmax.h"
 #include "gemm_block.h"
 #include "vec.h"
 
@@ -108,7 +109,7 @@ struct PackedScratch {
     o = carver.take<float>(size_t(plan.chunk * plan.values) * size);
     scores = carver.take<float>(size_t(kRowBlock * plan.score_stride) * size);
     state.maximum = carver.take<float>(size_t(plan.chunk + W) * size);
-    state.sum = carver.take<float>(size_t(plan.chunk + W) * size);
+    state.sums = carver.take<float>(size_t(plan.chunk * W) * size);
     return size_t(carver.next - (uint8_t *)memory);
   }
 };
@@ -187,8 +188,8 @@ void softmax_rows(const Rows &rows, const Block &block, const Score &score, cons
     if (seen[i] > 0)
       score(rows.batch, rows.head(r), rows.query(r), block.n0, scratch.scores + i * plan.score_stride, seen[i]);
   }
-  const RowStates state = {scratch.state.maximum + block.r0, scratch.state.sum + block.r0};
-  softmax_step({scratch.scores, plan.score_stride, block.count, seen}, block.keys, state, factor);
+  const ScoreRows scores = {scratch.scores, plan.score_stride, block.count, seen};
+  softmax_step<Score>(scores, block.keys, scratch.state.from(block.r0), factor);
   for (int64_t i = 0; i < block.count && block.n0 > 0; ++i)
     scale_row(scratch.o + (block.r0 + i) * plan.values, factor[i], plan.values);
 }
@@ -196,7 +197,7 @@ void softmax_rows(const Rows &rows, const Block &block, const Score &score, cons
 /* All rows of a task against all keys that they see. */
 template <class Score>
 void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan, const PackedScratch &scratch) {
-  copy_queries(rows, scratch.q);
+  copy_queries(rows, rows.args->scale * Powers<Score>::kScale, scratch.q);
   scratch.state.start(rows.count);
   const int64_t end = rows.visible(0, rows.count);
   for (int64_t n0 = 0; n0 < end; n0 += plan.key_block) {
@@ -214,7 +215,7 @@ void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan,
   for (int64_t r = 0; r < rows.count; ++r) {
     float *o = scratch.o + r * plan.values;
     if (rows.visible(r) == 0) __builtin_memset(o, 0, size_t(plan.values) * sizeof(float));
-    write_row(o, scratch.state.sum[r], rows.out(r), rows.args->value_size);
+    write_row(o, scratch.state.sum(r), rows.out(r), rows.args->value_size);
   }
 }
 
