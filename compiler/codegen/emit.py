@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load
 from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var
+from ..ir.lanes import ALIGNMENT, depends, lane_stride
 from ..ir.nodes import Store
 from ..ir.ops import OPS, Precedence, Printed, spell
-from .lanes import ALIGNMENT, depends, lane_stride
 from .scope import Scope
 
 MAX_INLINE = 72  # longer expressions get a name
@@ -144,11 +144,18 @@ class Emitter:
         printed = self._text(e)
         if self._wants_name(e, printed):
             name = self._temp("t" if self.moves(e) else "s")
-            target = self.body if self.moves(e) else self.pre
-            target.append(f"const auto {name} = {printed.text};")
+            self._before(e).append(f"const auto {name} = {printed.text};")
             printed = Printed(name)
         self._done[e] = printed
         return printed
+
+    def _before(self, e: Expr) -> list[str]:
+        """Where a name for the expression belongs: in front of the loop when all of its vectors have the same value.
+
+        x[i, v // 32] does not move within a vector, and yet differs from one vector to the next.
+        """
+        differs = self.vector is not None and (self.moves(e) or self.vector in e.vars())
+        return self.body if differs else self.pre
 
     def _wants_name(self, e: Expr, printed: Printed) -> bool:
         if isinstance(e, (Const, Acc)):
@@ -156,7 +163,7 @@ class Emitter:
         if isinstance(e, Load) and e.buffer in self.scope.locals and e.buffer.size == ONE:
             return False
         if not self.moves(e) and self.vector is not None and not isinstance(e, IndexValue):
-            return True  # in front of the loop
+            return True  # in front of the loop, or at least once for all lanes
         return self._uses[e] > 1 or len(printed.text) > MAX_INLINE
 
     def _text(self, e: Expr) -> Printed:
@@ -194,7 +201,7 @@ class Emitter:
         moving = self.moves(divisor)
         place = f" in {self.scope.where}" if self.scope.where else ""
         lanes = ", count" if moving and self.part else ""
-        target = self.body if moving or self.vector is None else self.pre
+        target = self.body if self.vector is None else self._before(divisor)
         target.append(f'check_divisor(host, {printed.text}, "integer division by zero{place}"{lanes});')
 
     def _cast(self, e: Call) -> Printed:
@@ -325,8 +332,9 @@ class Emitter:
             place = f" in {self.scope.where}" if self.scope.where else ""
             message = f'"index out of range{place}"'
             lanes = ", count" if vector and self.part else ""
-            target = self.body if vector else self.pre
-            target.append(f"const auto {name} = checked_index(host, {source}, {extent}, {wrap}, {message}{lanes});")
+            self._before(value).append(
+                f"const auto {name} = checked_index(host, {source}, {extent}, {wrap}, {message}{lanes});"
+            )
             self._indirect[atom] = name
         name = self._indirect[atom]
         return name if not (moving and not self.moves(atom.value)) else f"splat({name})"  # type: ignore[arg-type]

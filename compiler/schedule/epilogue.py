@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..build.targets import Family
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements, overwrites
 from ..ir.index import Binary, Index
+from ..ir.lanes import lane_stride
 from ..ir.nodes import AnyNode, Buffer, Conv, Gemm, Map, Reduce, Store
 from .graph import NodeGraph, label
 from .invert import digits, invert
 from .remarks import Remarks
 
 
-def fuse_epilogues(graph: NodeGraph, remarks: Remarks) -> None:
+def fuse_epilogues(graph: NodeGraph, remarks: Remarks, family: Family = "cpu") -> None:
     """Fuses every map that can be into the last of the nodes that it reads."""
     for node in list(graph.nodes):
         if isinstance(node, Map):
-            _consider(graph, node, remarks)
+            _consider(graph, node, remarks, family)
 
 
-def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks) -> None:
+def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family) -> None:
     producers = [p for b in consumer.reads() for p in graph.writers(b)]
     if not producers:
         return
@@ -40,6 +42,9 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks) -> None:
     if fused is None:
         remarks.refused(label(last), label(consumer), reason)
         return
+    if family == "cpu" and _lie_apart(fused):
+        remarks.refused(label(last), label(consumer), "neighbouring elements would be stored one by one")
+        return
     if graph.meets_readers(consumer, last) or not over_own_elements(fused):
         remarks.refused(label(last), label(consumer), "writes in place what others still read")
         return
@@ -48,6 +53,11 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks) -> None:
     remarks.fused(label(last), label(consumer), "finished in the epilogue")
     graph.replace(last, fused)
     graph.remove(consumer)
+
+
+def _lie_apart(node: Gemm | Conv | Reduce) -> bool:
+    """Whether the elements of a row go to places without an even step, as those of heads of 24 elements do."""
+    return not isinstance(node, Reduce) and any(lane_stride(s.index, node.dims[-1]) is None for s in node.stores)
 
 
 def _finish_parts(graph: NodeGraph, store: Store, consumer: Map, remarks: Remarks) -> bool:

@@ -86,10 +86,10 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
     if options.fuse:
         inline_maps(graph, remarks, recompute=False)  # chains become one expression ...
         if options.epilogues:
-            fuse_epilogues(graph, remarks)  # ... that ends in the kernel that makes its operand
+            fuse_epilogues(graph, remarks, family)  # ... that ends in the kernel that makes its operand
         inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
         if options.epilogues:
-            fuse_epilogues(graph, remarks)
+            fuse_epilogues(graph, remarks, family)
         if family == "cpu":
             split_at_pieces(graph, remarks)
             split_reductions(graph)

@@ -122,6 +122,14 @@ def test_indices_from_memory_are_checked() -> None:
     ]
 
 
+def test_what_is_even_within_a_vector_is_read_for_each() -> None:
+    em = emitter()
+    scale = Load(X, i * 3 + v // as_index(16))
+    em.store(Store(Y, v, call("mul", x, scale)))
+    assert em.pre == []
+    assert em.body == ["const auto s0 = x0[i * 3 + (v / 16)];", "store(y0 + v, load(x0 + i * 40 + v) * s0);"]
+
+
 @pytest.mark.parametrize(
     ("constant", "expected"),
     [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from mycc.compiler.codegen.lanes import lane_stride
 from mycc.compiler.ir.expr import Load
 from mycc.compiler.ir.index import Index, Indirect, Size, Var, as_index, minimum, of
+from mycc.compiler.ir.lanes import lane_stride
 from mycc.compiler.ir.nodes import Buffer
 
 ROW, LANE = Var("row", as_index(100)), Var("lane", as_index(768))

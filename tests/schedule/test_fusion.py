@@ -77,6 +77,17 @@ def test_every_phase_of_a_transposed_convolution_takes_what_follows() -> None:
     assert {b.kind for n in found for b in n.writes()} == {"output"}
 
 
+@pytest.mark.parametrize(("head", "expected"), [(16, [Gemm]), (24, [Gemm, Map])])
+def test_heads_that_no_vector_fits_are_moved_by_a_kernel_of_their_own(head: int, expected: list[type]) -> None:
+    def heads(up: nn.Module, a: torch.Tensor) -> torch.Tensor:
+        return up(a).unflatten(-1, (2, head)).permute(0, 2, 1, 3).contiguous()
+
+    s = scheduled(heads, x, parts=(nn.Linear(32, 2 * head),))
+    assert kinds(s) == expected
+    refused = [r.reason for r in s.remarks if not r.done]
+    assert refused == ["neighbouring elements would be stored one by one"] * (len(expected) - 1)
+
+
 def test_without_fusion_every_operator_is_a_kernel() -> None:
     program = lowered(lambda a: torch.relu(a * 2 + 1), x).program
     assert len(schedule(program, ScheduleOptions(fuse=False)).program.nodes) == len(program.nodes) == 3
