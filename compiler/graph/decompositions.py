@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 
@@ -119,7 +120,11 @@ def addmv(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) ->
 
 @definition("aten.addbmm")
 def addbmm(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    return _factor(beta, c) * c + _factor(alpha, c) * aten.bmm.default(a, b).sum(0, dtype=c.dtype)
+    """One product over batch and k together."""
+    dtype = c.dtype
+    c, a, b = widened(c, a, b)
+    product = aten.mm.default(a.movedim(1, 0).reshape([a.shape[1], -1]), b.reshape([-1, b.shape[2]]))
+    return (_factor(beta, c) * c + _factor(alpha, c) * product).to(dtype)
 
 
 @definition("aten.cosine_similarity")
@@ -163,7 +168,7 @@ def _norm(x: Tensor, ord: float, axes: list[int], keepdim: bool) -> Tensor:
 @definition("aten.dist")
 def dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
     """The difference in the tensors' type, its norm in a wider one, as torch does it."""
-    return vector_norm(x - y, p)
+    return aten.linalg_vector_norm.default(x - y, p)
 
 
 @definition("aten.norm.ScalarOpt_dim", "aten.norm.Scalar")
@@ -224,7 +229,9 @@ def _bound(value: Any, default: Any, size: Any) -> Any:
         return default
     if isinstance(value, int) and value < 0:
         return max(0, size + value)
-    return size if isinstance(value, int) and value >= 2**62 else min(value, size)
+    if (isinstance(value, int) and value >= 2**62) or statically_known_true(value >= size):
+        return size
+    return value if statically_known_true(value <= size) else torch.sym_min(value, size)
 
 
 def _is_empty(x: Tensor, dim: int) -> bool:

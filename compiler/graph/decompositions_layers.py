@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 
 from .decompositions import NoDecomposition, definition, vector_norm, widened
 
@@ -47,6 +48,17 @@ def trilinear(
             t = t.unsqueeze(d)
         operands.append(t)
     return (operands[0] * operands[1] * operands[2]).sum(list(sumdim)).to(dtype)
+
+
+@definition("aten.bilinear")
+def bilinear(a: Tensor, b: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y[.., o] = sum over i and j of a[.., i] weight[o, i, j] b[.., j]: a product over i, a sum over j."""
+    dtype = a.dtype
+    a, b, weight, bias = widened(a, b, weight, bias)
+    outputs, inner, last = weight.shape
+    left = torch.matmul(a, weight.movedim(1, 0).reshape([inner, outputs * last]))
+    y = (left.reshape([*a.shape[:-1], outputs, last]) * b.unsqueeze(-2)).sum(-1)
+    return (y if bias is None else y + bias).to(dtype)
 
 
 @definition("aten.native_group_norm")
@@ -90,21 +102,22 @@ def embedding_bag(
     starts = offsets[:bags]
     place = torch.arange(indices.shape[0]).to(offsets.dtype)
     bag = (starts <= place.unsqueeze(1)).to(torch.int64).sum(1) - 1
-    rows = weight.index_select(0, indices.to(torch.int64))
+    dtype = weight.dtype
+    rows, per_sample_weights = widened(weight.index_select(0, indices.to(torch.int64)), per_sample_weights)
     counted = torch.ones_like(bag) if padding_idx < 0 else (indices != padding_idx).to(torch.int64)
     sizes = aten.index_add.default(torch.zeros([bags], dtype=torch.int64), 0, bag, counted)
     kept = (counted != 0).unsqueeze(1)
     if mode == 2:
         low = torch.where(kept, rows, torch.full_like(rows, -torch.inf))
-        start = weight.new_full([bags, weight.shape[1]], -torch.inf)
+        start = rows.new_full([bags, weight.shape[1]], -torch.inf)
         out = aten.index_reduce.default(start, 0, bag, low, "amax")
         out = torch.where(sizes.unsqueeze(1) == 0, torch.zeros_like(out), out)
     else:
         rows = rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(1)
         rows = torch.where(kept, rows, torch.zeros_like(rows))
-        out = aten.index_add.default(weight.new_zeros([bags, weight.shape[1]]), 0, bag, rows)
+        out = aten.index_add.default(rows.new_zeros([bags, weight.shape[1]]), 0, bag, rows)
         out = out if mode == 0 else out / sizes.clamp_min(1).unsqueeze(1)
-    return out, bag.to(indices.dtype), sizes.to(indices.dtype), sizes.to(indices.dtype)
+    return out.to(dtype), bag.to(indices.dtype), sizes.to(indices.dtype), sizes.to(indices.dtype)
 
 
 def _unnormalized(at: Tensor, size: int, align: bool) -> Tensor:
@@ -127,6 +140,8 @@ def grid_sampler_3d(
 ) -> Tensor:
     """Trilinear (0) or nearest (1) samples of x [n, c, d, h, w]; around it zeros (0), its border (1), its image (2)."""
     n, _, *sizes = x.shape
+    dtype = x.dtype
+    x, grid = widened(x, grid)
     spots: list[Tensor] = []
     for k, size in enumerate(reversed(sizes)):
         at = _unnormalized(grid[..., k], size, align_corners)
@@ -147,7 +162,7 @@ def grid_sampler_3d(
         return torch.where(inside.unsqueeze(-1), value, torch.zeros_like(value))
 
     if interpolation_mode == 1:
-        return corner([torch.round(s) for s in spots]).permute([0, 4, 1, 2, 3])
+        return corner([torch.round(s) for s in spots]).permute([0, 4, 1, 2, 3]).to(dtype)
     total: Any = None
     for bits in range(8):
         weight, places = torch.ones_like(spots[0]), []
@@ -158,7 +173,13 @@ def grid_sampler_3d(
             weight = weight * ((s - base) if upper else (base + 1 - s))
         term = corner(places) * weight.unsqueeze(-1)
         total = term if total is None else total + term
-    return total.permute([0, 4, 1, 2, 3])
+    return total.permute([0, 4, 1, 2, 3]).to(dtype)
+
+
+@definition("aten.grid_sampler_2d")
+def grid_sampler_2d(x: Tensor, grid: Tensor, *modes: Any) -> Tensor:
+    """torch's own definition, halves in float32."""
+    return decomposition_table[aten.grid_sampler_2d.default](*widened(x, grid), *modes).to(x.dtype)
 
 
 def _antialiased(size: int, out: int, align: bool, scale: float | None) -> Tensor:
@@ -262,6 +283,8 @@ def attention(
     if enable_gqa:
         repeats = q.shape[-3] // k.shape[-3]
         k, v = k.repeat_interleave(repeats, -3), v.repeat_interleave(repeats, -3)
+    dtype = q.dtype
+    q, k, v = widened(q, k, v)
     factor = scale if scale is not None else q.shape[-1] ** -0.5
     scores = torch.matmul(q * factor, k.mT)
     if is_causal:
@@ -276,4 +299,4 @@ def attention(
     weights = weights / torch.where(total == 0, torch.ones_like(total), total)
     if dropout_p:
         weights = aten.dropout.default(weights, dropout_p, True)
-    return torch.matmul(weights, v)
+    return torch.matmul(weights, v).to(dtype)
