@@ -31,16 +31,21 @@ def check_smallest(graph: ModelGraph, asked: set[str]) -> None:
     """Raises the lower bound of a symbol to 2 where the graph is wrong for 1; a CompileError when 1 was asked for."""
     ones = [s for s in graph.symbols if s.min == 1]
     smallest = {s.symbol: s.min for s in graph.symbols}
-    if not ones or _first_wrong(graph, smallest) is None:
+    wrong = _wrong(graph, smallest) if ones else []
+    if not wrong:
+        return
+    # not for its size: sizes that the run finds stand in a relation that our numbers do not have
+    anyway = set(_wrong(graph, {symbol: max(size, 2) for symbol, size in smallest.items()}))
+    if anyway.issuperset(wrong):
         return
     raised = []
     for symbol in ones:
         others = {s.symbol: max(s.min, 2) for s in graph.symbols if s is not symbol}
-        wrong = _first_wrong(graph, {**others, symbol.symbol: 1})
-        if wrong is None and len(ones) > 1:
+        wrong = [n for n in _wrong(graph, {**others, symbol.symbol: 1}) if n not in anyway]
+        if not wrong and len(ones) > 1:
             continue
         if symbol.name in asked:
-            where = place_of(wrong) if wrong is not None else ""
+            where = place_of(wrong[0]) if wrong else ""
             raise CompileError(
                 f"the model does not work for {symbol.name} = 1, which its range includes",
                 details=[where] if where else [],
@@ -54,22 +59,27 @@ def _from_two(symbol: SizeSymbol) -> SizeSymbol:
     return dataclasses.replace(symbol, min=max(symbol.min, 2))
 
 
-def _first_wrong(graph: ModelGraph, sizes: Sizes) -> fx.Node | None:
-    """The first node whose operator, on the shapes that its arguments have for these sizes, fails or gives others."""
+def _wrong(graph: ModelGraph, sizes: Sizes) -> list[fx.Node]:
+    """The nodes whose operators, on the shapes that their arguments have for these sizes, fail or give others."""
     known: dict[str, bool] = {}
+    found = []
     sizes = {**{c.symbol: min(max(c.min, 2), c.max) for c in graph.computed}, **sizes}
     with FakeTensorMode(allow_non_fake_inputs=True):
         for node in graph.module.graph.nodes:
             if not isinstance(node.target, OpOverload) or not _has_tensor(node) or is_definer(node):
                 continue
-            expected = _shapes(node.meta.get("val"), sizes)
-            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: _concrete(n.meta.get("val"), sizes))
+            try:
+                expected = _shapes(node.meta.get("val"), sizes)
+                args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: _concrete(n.meta.get("val"), sizes))
+            except ZeroDivisionError:  # a quotient of sizes that has no value here
+                found.append(node)
+                continue
             key = f"{node.target} {args} {kwargs} {expected}"
             if key not in known:
                 known[key] = _agrees(node.target, args, kwargs, expected)
             if not known[key]:
-                return node
-    return None
+                found.append(node)
+    return found
 
 
 def _has_tensor(node: fx.Node) -> bool:

@@ -75,12 +75,12 @@ def amin(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Ten
     return fold(ctx, x, dim, keepdim, "min", widened(ctx))
 
 
-@row("aten.any.default", "aten.any.dim", "aten.any.dims")
+@row("aten.any.default", "aten.any.dim", "aten.any.dims", "aten._is_any_true.default")
 def any_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return fold(ctx, x, dim, keepdim, "any", lambda e: cast(e, "bool"))
 
 
-@row("aten.all.default", "aten.all.dim", "aten.all.dims")
+@row("aten.all.default", "aten.all.dim", "aten.all.dims", "aten._is_all_true.default")
 def all_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return fold(ctx, x, dim, keepdim, "all", lambda e: cast(e, "bool"))
 

@@ -400,6 +400,8 @@ def reductions() -> Iterator[Sample]:
         yield Sample("aten.all.dims", (x, dims, True))
     for name in ("sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin", "var", "std"):
         yield Sample(f"aten.{name}.default", (T(B, 7, 3, low=0.5),), ulps=8, sums=True)
+    for name in ("_is_any_true", "_is_all_true"):
+        yield Sample(f"aten.{name}.default", (T(5, 7, dtype="bool"),))
     for name in ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin"):
         yield Sample(f"aten.{name}.default", (I(5, 7, low=-3, high=3),))
     for name in ("any.dim", "all.dim", "prod.dim_int"):

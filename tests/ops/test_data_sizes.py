@@ -42,6 +42,21 @@ def _chain(x: torch.Tensor) -> Any:
     return kept.softmax(-1) @ torch.ones(4, 3), again.sum(0), torch.cat([kept, x]), kept.shape[0], again.numel()
 
 
+def _padded(x: torch.Tensor) -> torch.Tensor:
+    """Some rows, in front of as many zeros as are wanted."""
+    kept = x[x.sum(1) > 0]
+    rows = x.new_zeros(5, 4)
+    rows[: kept.shape[0]] = kept
+    return rows
+
+
+def _in_groups(x: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
+    """The rows of each group times its own number."""
+    sizes = (group[:, None] == torch.arange(3)).sum(0).tolist()
+    parts = x[group.argsort(stable=True)].split(sizes)
+    return torch.cat([part * (i + 1) for i, part in enumerate(parts)])
+
+
 #: name -> (function, example arguments)
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "nonzero": (lambda x: x.nonzero(), (X,)),
@@ -82,6 +97,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (X,),
     ),
     "sizes of sizes": (_chain, (X,)),
+    "written in front": (_padded, (X,)),
+    "rows in groups": (_in_groups, (X, torch.tensor([2, 0, 2]))),
 }
 
 
@@ -124,6 +141,15 @@ def test_results_have_the_size_of_the_call(tmp_path: Path) -> None:
     out = model(X.numpy())
     assert [y.shape for y in out] == [(1, 4), (4,)]
     assert model.signature.outputs[0].shape == ("u0", 4)
+
+
+def test_sizes_that_the_run_finds_do_not_exclude_size_one(tmp_path: Path) -> None:
+    rows = torch.export.Dim("rows", min=1, max=64)
+    given = X, torch.tensor([2, 0, 2])
+    model = _compiled(_in_groups, given, tmp_path, dynamic_shapes=({0: rows}, {0: rows}))
+    for count in (1, 3, 20):
+        x, group = torch.randn(count, 4), torch.randint(0, 3, (count,))
+        _compare(model(x, group), _in_groups(x, group))
 
 
 def test_same_on_any_number_of_threads(tmp_path: Path) -> None:
