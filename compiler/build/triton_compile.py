@@ -163,7 +163,7 @@ def _task(kernel: TritonKernel, target: Target) -> dict[str, Any]:
         "symbol": kernel.symbol,
         "signature": signature_of(kernel),
         "constants": dict(kernel.constants),
-        "divisors": {i: p.divisor for i, p in enumerate(kernel.params) if p.divisor % 16 == 0},
+        "divisors": {p.name: p.divisor for p in kernel.params if p.divisor % 16 == 0},
         "options": kernel_options(kernel, target),
         "capability": target.capability,
         "ptx": target.ptx,

@@ -3,7 +3,7 @@
 Run as a file of its own, so that it imports Triton and nothing of mycc. It needs no GPU. A task has:
 
     module: path of the module, symbol: name of its kernel, signature: parameter -> type ("constexpr" for constants),
-    constants: parameter -> value, divisors: position -> what divides the parameter, options: all of Triton's,
+    constants: parameter -> value, divisors: parameter -> what divides it, options: all of Triton's,
     capability: 90, ptx: whether PTX is wanted rather than a cubin, out: path for the image
 
 The answer: name, threads, shared, scratch_bytes, scratch_alignment, hidden, registers, spills (bytes), stack (bytes),
@@ -40,8 +40,10 @@ def compile_task(task: dict) -> dict:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     function = getattr(module, task["symbol"])
-    attrs = {(int(i),): [["tt.divisibility", d]] for i, d in task["divisors"].items()}
-    source = ASTSource(function, task["signature"], task["constants"], attrs)
+    places = {name: i for i, name in enumerate(function.arg_names)}
+    attrs = {(places[name],): [["tt.divisibility", d]] for name, d in task["divisors"].items()}
+    constants = {name: constant(value) for name, value in task["constants"].items()}
+    source = ASTSource(function, task["signature"], constants, attrs)
     log = io.StringIO()
     with contextlib.redirect_stdout(log):
         compiled = triton_compile(source, GPUTarget("cuda", task["capability"], 32), task["options"])
@@ -65,6 +67,13 @@ def compile_task(task: dict) -> dict:
         "stack": stack,
         "accesses": accesses(ptx),
     }
+
+
+def constant(value: object) -> object:
+    """["tl", "float32"]: a type of triton.language."""
+    import triton.language as tl
+
+    return getattr(tl, value[1]) if isinstance(value, list) else value
 
 
 def accesses(ptx: str) -> dict[str, int]:

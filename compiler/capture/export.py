@@ -28,6 +28,7 @@ from .sizes import resize_examples
 from .source_lines import ROOT, recording_lines
 from .specialise import fix_sizes
 from .trees import LEAF, constant, structure
+from .triton_calls import tracing_kernels
 
 __all__ = ["CaptureRequest", "capture", "capture_request", "forward_of"]
 
@@ -259,7 +260,7 @@ def _export(
 
     def export(whatever_the_size: bool = False) -> ExportedProgram:
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
-        with torch.no_grad(), quiet_export(), recording_lines(), lenient, ByShape():
+        with torch.no_grad(), quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels():
             return torch.export.export(call, tuple(examples), dynamic_shapes=shapes, strict=False)
 
     try:

@@ -27,9 +27,11 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
+from ..graph.triton_kernels import remember
 from .control import CONTROL, MUTABLE, Operands, batched, operands_of, region_graph
 from .graph import ModelGraph
 from .inplace import functional_form, rebuild_base, take_view
+from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
 __all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
 
@@ -188,7 +190,7 @@ class FunctionalCopy:
         if isinstance(target, HigherOrderOperator):
             return self._region(node, env, constant)
         args = _bind(node.args, env)
-        if target is operator.getitem and isinstance(args[0], (tuple, list)):
+        if target is operator.getitem and isinstance(args[0], (tuple, list, dict)):
             return args[0][args[1]]
         if target in _COPIES and isinstance(args[0], Tensor) and args[0].node.op == "get_attr":
             fresh = self.graph.get_attr(str(args[0].node.target))  # torch.tensor([...]) in forward: may be written
@@ -196,6 +198,9 @@ class FunctionalCopy:
             return Tensor(fresh)
         if target in _IDENTITIES or self._idle_dropout(node):
             return args[0]
+        body = opened(node)
+        if body is not None:
+            return self.copy(body, [env[n] for n in node.all_input_nodes], constant)
         kwargs = {key: self._nodes(_bind(value, env)) for key, value in node.kwargs.items()}
         if isinstance(target, OpOverload) and target._schema.is_mutable:
             return self._write(node, args, kwargs)
@@ -239,6 +244,8 @@ class FunctionalCopy:
             body, operands = node.args[4], node.args[5:]
         elif name in CONTROL:
             return self._control(node, env, constant)
+        elif name in KERNEL_CALLS:
+            return self._triton_kernel(node, env)
         else:
             raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
         return self.copy(env[body], _bind(operands, env), constant)  # type: ignore[index]
@@ -335,6 +342,34 @@ class FunctionalCopy:
         self._update(old, new)
         return old
 
+    def _triton_kernel(self, node: fx.Node, env: dict[fx.Node, Any]) -> dict[str, Tensor]:
+        """A call of a Triton kernel: mycc::triton_kernel, whose results are the new values of what it writes to."""
+        try:
+            given = KernelArguments(node)
+            number = remember(given.call())
+        except NoKernel as refused:
+            raise RefusedNode(node, refused.message, refused.hint) from None
+        tensors: list[Tensor] = [env[n] for n in given.tensors]
+        for i in given.written:
+            if tensors[i].root().outside and not self.may_write:
+                raise InputWrite(node, tensors[i].root().node)
+        values = [given.tensors[i].meta["val"] for i in given.written]
+        operands = (
+            self._nodes(tensors),
+            *(self._nodes(_bind(list(v), env)) for v in (given.grid, given.sizes)),
+            number,
+        )
+        new = self.graph.call_function(torch.ops.mycc.triton_kernel.default, operands)
+        new.meta = {**node.meta, "val": values, "mycc_origins": (given.name,)}
+        updates: dict[str, Tensor] = {}
+        for place, i in enumerate(given.written):
+            part = self.graph.call_function(operator.getitem, (new, place))
+            part.meta = {**node.meta, "val": values[place]}
+            if str(node.target) == KERNEL_CALLS[0]:
+                self._update(tensors[i], part)
+            updates[given.names[i]] = Tensor(part)
+        return {name: updates.get(name, tensors[i]) for i, name in enumerate(given.names)}
+
     def _batch_norm(self, node: fx.Node, args: Any) -> Tensor:
         """Batch norm in training mode, which also writes to its running statistics."""
         x, weight, bias, mean, variance, _, momentum, eps, _ = args
@@ -347,9 +382,12 @@ class FunctionalCopy:
         new = self.graph.call_function(target, (*operands, True, momentum, eps))
         new.meta = {**node.meta, "val": values}
         parts = []
-        for i in (0, 3, 4):
+        for i, like in ((0, values[0]), (3, statistics[0]), (4, statistics[1])):
             part = self.graph.call_function(operator.getitem, (new, i))
             part.meta = {**node.meta, "val": values[i]}
+            if values[i].dtype != like.dtype:  # of halves, torch's definition has statistics in float32
+                part = self.graph.call_function(aten.to.dtype, (part, like.dtype))
+                part.meta = {**node.meta, "val": like}
             parts.append(part)
         self._update(mean, parts[1])
         self._update(variance, parts[2])

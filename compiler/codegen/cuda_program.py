@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.dtypes import DTYPES
+from ..ir.expr import Const
 from ..ir.index import Index, Size
 from ..ir.nodes import Buffer
 from ..ir.random import BLOCKS, CALL
 from ..schedule import Schedule
-from .emit import Emitter
+from .emit import Emitter, literal
 from .program import BufferView
 from .render import environment
 from .scope import Scope, size_name
@@ -31,7 +32,17 @@ from .step_views import (
     known,
     name_of,
 )
-from .triton.kernel import BufferArg, Launch, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg, ZerosArg
+from .triton.kernel import (
+    BufferArg,
+    Launch,
+    LaunchArg,
+    LaunchArgument,
+    NumberArg,
+    SizeArg,
+    StatusArg,
+    WorkArg,
+    ZerosArg,
+)
 
 __all__ = ["CompiledKernel", "CudaEntrySource", "cuda_entry_view", "pack_images", "render_cuda_program"]
 
@@ -273,6 +284,8 @@ def _argument(arg: LaunchArgument, kind: str, launch: int, text: Emitter, weight
             return name if distance.constant == 0 else f"{name} + ({text.index(distance)})"
         case SizeArg(value):
             return f"{kind}({text.index(value)})"
+        case NumberArg(value):
+            return ("true" if value else "false") if isinstance(value, bool) else literal(Const(value, "f32")).text
         case ZerosArg():
             return "call->zeros"
         case WorkArg():

@@ -9,6 +9,7 @@ import torch.fx
 
 from .node import Node
 from .patterns import is_op, is_tensor, op
+from .triton_kernels import NAME as TRITON_KERNEL
 from .work import Work
 
 #: a folded constant may be this much bigger than all that it is made from, in bytes
@@ -27,6 +28,10 @@ _GENERATED = (
     "add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not",
     "logical_and", "logical_or", "logical_not", "where", "tril", "triu", "_to_copy", "neg", "rsub",
 )  # fmt: skip
+
+
+#: operators that this machine may not run
+_ELSEWHERE = (TRITON_KERNEL, "mycc.refused.default")
 
 
 def fold_constants(work: Work) -> dict[str, int]:
@@ -61,7 +66,8 @@ def _constant_nodes(work: Work) -> set[Node]:
             constant.add(node)
         elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
             random = torch.Tag.nondeterministic_seeded in node.target.tags
-            if not random and all(n in constant for n in node.all_input_nodes):
+            runs = not random and str(node.target) not in _ELSEWHERE
+            if runs and all(n in constant for n in node.all_input_nodes):
                 constant.add(node)
         elif node.op == "call_function" and node.target.__name__ == "getitem" and node.args[0] in constant:
             constant.add(node)

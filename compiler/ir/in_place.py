@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from .expr import Load
 from .index import Index
-from .nodes import IN_PLACE, AnyNode, Buffer, Nest, Repeat, Scatter, Store
+from .nodes import IN_PLACE, AnyNode, Buffer, Custom, Nest, Repeat, Scatter, Store
 
 __all__ = ["over_own_elements", "overwrites", "shared_roots"]
 
@@ -25,7 +25,7 @@ def over_own_elements(node: AnyNode) -> bool:
     """Whether all that a node reads of the values that it writes over are the elements that it writes itself, each at
     its own turn: then the order of the elements does not matter."""
     roots = overwrites(node)
-    if not roots or isinstance(node, Repeat):  # whose body is looked at by itself
+    if not roots or isinstance(node, (Repeat, Custom)):  # a body is looked at by itself; a user's kernel is trusted
         return True
     stores = list(_stores(node))
     places = {(s.buffer.root, s.index) for s in stores if s.buffer.root in roots}

@@ -430,17 +430,22 @@ class CppSource:
 class TritonSource:
     """A Triton kernel of the user's: its text from `def` on, its parameters, and its launch.
 
-    arguments: of parameters that are no constants: ("tensor", position among outputs and inputs) or ("size", value).
+    arguments: of parameters that are no constants: ("tensor", position among outputs and inputs), ("size", value),
+    ("int", value; of 32 bits where that is enough) or ("number", a float or a bool). head: what stands in front of the
+    kernel: definitions that it needs.
     """
 
     function: str
     text: str
     parameters: tuple[str, ...]
-    constants: tuple[tuple[str, int | bool | str], ...]
-    arguments: tuple[tuple[str, int | Index], ...]
+    constants: tuple[tuple[str, Any], ...]
+    arguments: tuple[tuple[str, int | float | bool | Index], ...]
     grid: tuple[Index, ...]
     num_warps: int
     num_stages: int
+    head: str = ""
+    num_ctas: int = 1
+    maxnreg: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from .nodes import (
     Buffer,
     Choose,
     Conv,
+    Custom,
     Gemm,
     Map,
     Nest,
@@ -117,7 +118,10 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
             yield from _stores(node.updates, set(node.udims), set())
             yield from _own_elements(node)
         case Routine():
-            if not node.outputs or not all(b.buffer.kind in ("temp", "output") for b in node.outputs):
+            own = (
+                b.buffer.kind in ("temp", "output") or (isinstance(node, Custom) and b.buffer.of) for b in node.outputs
+            )
+            if not node.outputs or not all(own):
                 yield "a routine needs outputs of its own"
         case Nest():
             for stage in node.stages:

@@ -52,13 +52,17 @@ class Builder:
     #: buffers that are a tensor with zeros around it: both, and how many zeros are in front of each dimension
     _padded: dict[Buffer, tuple[Tensor, Tensor, tuple[int, ...]]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
     _vars: int = 0
 
     # names -----------------------------------------------------------------------------------------------------------
     def fresh(self, stem: str) -> str:
         n = self._counts.get(stem, 0)
+        while (name := f"{stem}{n}" if n else stem) in self._names:  # atan, atan1, and the operator atan2
+            n += 1
+        self._names.add(name)
         self._counts[stem] = n + 1
-        return f"{stem}{n}" if n else stem
+        return name
 
     def var(self, extent: Index, name: str = "i") -> Var:
         self._vars += 1

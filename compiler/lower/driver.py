@@ -45,6 +45,7 @@ from . import (  # noqa: F401
     sort,
     special,
     strided,
+    triton_kernels,
     views,
 )  # fmt: skip
 from .builder import Builder, WinogradChoice

@@ -14,6 +14,7 @@ from ..codegen.triton.kernel import (
     Launch,
     LaunchArg,
     LaunchArgument,
+    NumberArg,
     SizeArg,
     StatusArg,
     WorkArg,
@@ -111,6 +112,8 @@ class EntryMemory:
                 return struct.pack("Q", base + offset.evaluate(self.sizes) * DTYPES[buffer.dtype].size)
             case SizeArg(value):
                 return struct.pack(_FORMATS[kind], value.evaluate(self.sizes))
+            case NumberArg(value):
+                return struct.pack("?" if kind == "i1" else "f", value)
             case WorkArg():
                 return struct.pack("Q", self.work)
             case ZerosArg():

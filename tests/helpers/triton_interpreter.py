@@ -93,16 +93,19 @@ def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, 
             args.append((kind, buffers.index(arg.buffer.root), arg.offset.evaluate(sizes)))
         elif kind == "SizeArg":
             args.append((kind, arg.value.evaluate(sizes), 0))
+        elif kind == "NumberArg":
+            args.append((kind, int(arg.value) if isinstance(arg.value, bool) else arg.value, 0))
         elif kind in ("WorkArg", "ZerosArg"):
             args.append((kind, arg.bytes.evaluate(sizes), param.type))
         elif kind in ("StatusArg", "LaunchArg"):
             args.append((kind, number + 1, 0))
         else:
             raise ValueError(f"no value for {arg}")
-    args += [("Constant", value, 0) for _, value in launch.kernel.constants]  # behind the others, in their order
+    args += [("Constant", value, 0) for _, value in launch.kernel.constants]
+    names = [*(p.name for p in launch.kernel.params), *(name for name, _ in launch.kernel.constants)]
     grid = tuple(g.evaluate(sizes) for g in launch.grid)
     kernel = launch.kernel
-    return kernel.source.replace("KERNEL", kernel.symbol), kernel.symbol, grid, args
+    return kernel.source.replace("KERNEL", kernel.symbol), kernel.symbol, grid, list(zip(names, args, strict=True))
 
 
 def _serve() -> None:
@@ -177,33 +180,40 @@ _WORK = {"*fp32": torch.float32, "*fp64": torch.float64, "*i32": torch.int32, "*
 
 def _work(steps: Sequence[Any]) -> torch.Tensor:
     """The scratch memory that all launches share, as bytes: all NaN."""
-    sizes = [value for *_, args in steps for kind, value, _ in args if kind == "WorkArg"]
+    sizes = [value for *_, args in steps for _, (kind, value, _) in args if kind == "WorkArg"]
     return torch.full((max(sizes, default=0) // 8 + 1,), float("nan"), dtype=torch.float64).view(torch.uint8)
 
 
 def _launch(step: Any, tensors: Sequence[Any]) -> None:
     source, symbol, grid, args, work = step
-    values: list[Any] = []
+    values: dict[str, Any] = {}
     counters = []
     status = torch.zeros(1, dtype=torch.int32)
-    for kind, value, offset in args:
+    for name, (kind, value, offset) in args:
         if kind == "BufferArg":
-            values.append(tensors[value][offset:])
+            values[name] = tensors[value][offset:]
         elif kind == "WorkArg":
-            values.append(work[:value].view(_WORK[offset]))
+            values[name] = work[:value].view(_WORK[offset])
         elif kind == "ZerosArg":
             counters.append(torch.zeros(value // 4, dtype=torch.int32))
-            values.append(counters[-1])
+            values[name] = counters[-1]
         elif kind == "StatusArg":
-            values.append(status)
+            values[name] = status
         else:
-            values.append(value)
+            values[name] = _constant(value)
     if all(grid):
-        _kernel(source, symbol)[grid](*values)
+        _kernel(source, symbol)[grid](**values)
     if any(c.any() for c in counters):
         raise AssertionError("a counter is not zero after the launch")
     if status.any():
         raise AssertionError(f"{OUT_OF_RANGE} in launch {int(status)}")
+
+
+def _constant(value: Any) -> Any:
+    """("tl", "float32"): a type of triton.language."""
+    import triton.language as tl
+
+    return getattr(tl, value[1]) if isinstance(value, tuple) else value
 
 
 @cache

@@ -8,7 +8,7 @@ Grids and sizes are indices over the size symbols: the host program prints them 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...ir.index import ONE, ZERO, Index
 from ...ir.nodes import Buffer, Origin
@@ -33,15 +33,15 @@ class TritonKernel:
     """A module with one @triton.jit function, and all that its compilation depends on.
 
     symbol: name of the function. source: text of the module. params: its run-time parameters in order.
-    constants: constexpr parameters behind them, by name. num_warps, num_stages, maxnreg: of the compiled kernel;
-    pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor has ended. flush: functions of
+    constants: constexpr parameters by name; ("tl", "float32") is a type of triton.language. num_warps, num_stages,
+    maxnreg: of the compiled kernel. pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor has ended. flush: functions of
     libdevice take subnormal numbers for zero. widens: it may get more warps on a chip whose registers do not suffice.
     """
 
     symbol: str
     source: str
     params: tuple[KernelParam, ...]
-    constants: tuple[tuple[str, int | bool | str], ...] = ()
+    constants: tuple[tuple[str, Any], ...] = ()
     num_warps: int = 4
     num_stages: int = 3
     num_ctas: int = 1
@@ -71,6 +71,13 @@ class SizeArg:
 
 
 @dataclass(frozen=True)
+class NumberArg:
+    """A number of the model: fp32, or a bool."""
+
+    value: float | bool
+
+
+@dataclass(frozen=True)
 class ZerosArg:
     """A pointer to `bytes` of zeros, which the kernel leaves zero (counters of a split reduction)."""
 
@@ -96,7 +103,7 @@ class LaunchArg:
     """The i32 number of this launch within its entry point, from 1: what goes into the status word."""
 
 
-LaunchArgument: TypeAlias = BufferArg | SizeArg | ZerosArg | WorkArg | StatusArg | LaunchArg
+LaunchArgument: TypeAlias = BufferArg | SizeArg | NumberArg | ZerosArg | WorkArg | StatusArg | LaunchArg
 
 
 @dataclass(frozen=True)
