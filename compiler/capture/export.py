@@ -24,6 +24,7 @@ from .failures import export_failure, quiet_export
 from .graph import ModelGraph
 from .leaves import Dims, Leaf, bind, leaves_of, shapes_by_leaf
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
+from .proofs import guards_hold
 from .sizes import resize_examples
 from .source_lines import ROOT, recording_lines
 from .specialise import fix_sizes
@@ -258,13 +259,16 @@ def _export(
 ) -> ExportedProgram:
     shapes = (tuple(d or None for d in dims),) if any(dims) else None
 
-    def export(whatever_the_size: bool = False) -> ExportedProgram:
+    def export(whatever_the_size: bool = False, guards_as_checks: bool = False) -> ExportedProgram:
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
         with torch.no_grad(), quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels():
-            return torch.export.export(call, tuple(examples), dynamic_shapes=shapes, strict=False)
+            return torch.export.export(
+                call, tuple(examples), dynamic_shapes=shapes, strict=False,
+                prefer_deferred_runtime_asserts_over_guards=guards_as_checks,
+            )  # fmt: skip
 
     try:
-        program = _first_that_works(export)
+        program = _first_that_works(export, dims)
     except Exception as error:
         failure = export_failure(error, names, export)
     else:
@@ -274,16 +278,20 @@ def _export(
     raise failure
 
 
-def _first_that_works(export: Callable[[bool], ExportedProgram]) -> ExportedProgram:
+def _first_that_works(export: Callable[[bool, bool], ExportedProgram], dims: Sequence[Dims]) -> ExportedProgram:
     """torch.export takes sizes that the model computes (half a length, what a stride leaves) for larger than 1, and
-    refuses ranges in which one is not. Where it does, the model is exported without asking whether sizes are 1."""
+    refuses ranges in which one is not. Where it does, the model is exported without asking whether sizes are 1. Guards
+    that torch cannot prove, but which hold, such as min(64 n, 192 n) = 64 n, it may leave to the program."""
     try:
-        return export(False)
+        return export(False, False)
     except Exception as error:
         if "Constraints violated" not in str(error):
             raise
         with contextlib.suppress(Exception):
-            return export(True)
+            return export(True, False)
+        if guards_hold(str(error), dims):
+            with contextlib.suppress(Exception):
+                return export(False, True)
         raise
 
 
