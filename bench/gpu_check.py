@@ -3,7 +3,7 @@
     python bench/gpu_check.py                                        # bert, llama, resnet50, vit at batch 1 and 32
     python bench/gpu_check.py --models all --batches 1 --peers graph
     python bench/gpu_check.py --dynamic --models all --batches 4 --peers ""      # dynamic batch and sequence
-    python bench/gpu_check.py --gpus 2 --jobs 32 --deadlines 300,450 --json rows.json
+    python bench/gpu_check.py --devices 0,1 --jobs 32 --deadlines 300,450 --json rows.json
 
 Needs torch with CUDA and transformers beside mycc; no network. Packages that lie in --folder are used as they are.
 
@@ -31,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpu_processes import Worker, launched
+from gpu_processes import TORCH_CACHE, Worker, launched
 from gpu_worker import HERE, Task
 
 DEFAULT_MODELS = ("bert", "llama", "resnet50", "vit")
@@ -41,7 +41,7 @@ FACTOR = 1.2
 PEERS = "graph,compile:reduce-overhead,compile:max-autotune"
 ROUNDS = 3
 #: what torch's tuner found, in its cache folder; without the kernels themselves
-TUNED = ("**/*.best_config", "cache/*")
+TUNED = ("**/*.best_config", "*/cache/*")
 
 
 def main() -> int:
@@ -84,7 +84,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], help="an option of mycc.compile, as in schedule.fuse=no")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--jobs", type=int, default=8, help="processes that become ready at once")
-    parser.add_argument("--gpus", type=int, default=1, help="devices over which the cases are spread")
+    parser.add_argument("--devices", default="0", help="numbers of the GPUs over which the cases are spread")
     parser.add_argument("--deadlines", default="540", help="seconds from the start at which what is ready is timed")
     parser.add_argument(
         "--threads", type=int, help="of each torch.compile; by default all cores over --jobs, at least 4"
@@ -102,12 +102,13 @@ def _options() -> argparse.Namespace:
 def _tasks(options: argparse.Namespace, folder: Path) -> Iterator[Task]:
     """One for every package and peer, packages first; the cases of a device are of all sizes."""
     batches = [int(batch) for batch in options.batches.split(",")]
+    devices = [int(device) for device in options.devices.split(",")]
     cases = [(model, batch) for model in _models(options.models) for batch in batches]
     for peer in ("mycc", *filter(None, options.peers.split(","))):
         for i, (model, batch) in enumerate(cases):
             yield Task(
                 peer, model, batch, options.sequence, options.dtype, options.dynamic, options.mode, options.target,
-                tuple(options.set), str(folder), (i + i // options.gpus) % options.gpus,
+                tuple(options.set), str(folder), devices[(i + i // len(devices)) % len(devices)],
             )  # fmt: skip
 
 
@@ -121,14 +122,13 @@ def _models(names: str) -> list[str]:
 
 def _environment(options: argparse.Namespace) -> dict[str, str]:
     threads = options.threads or max(4, (os.cpu_count() or 4) // options.jobs)
-    cache = Path(tempfile.gettempdir()) / "gpu_check_inductor"  # one place, so that --tuning fits from run to run
-    return {"TORCHINDUCTOR_COMPILE_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(cache), **os.environ}
+    return {"TORCHINDUCTOR_COMPILE_THREADS": str(threads), **os.environ}
 
 
 @contextmanager
 def _tuning(archive: Path | None) -> Iterator[None]:
     """With what an earlier run found for torch.compile; what this one finds is kept for the next."""
-    cache = Path(tempfile.gettempdir()) / "gpu_check_inductor"
+    cache = TORCH_CACHE
     if archive and archive.exists():
         with tarfile.open(archive) as tar:
             tar.extractall(cache, filter="data")
@@ -157,8 +157,9 @@ def _measure(workers: list[Worker], ready: list[Worker], options: argparse.Names
                     print("\n".join(line for worker in case for line in _rows(worker)), flush=True)
                     _write(workers, options.json)
 
-    with ThreadPoolExecutor(options.gpus) as pool:
-        list(pool.map(device, range(options.gpus)))
+    devices = {worker.task.gpu for worker in ready}
+    with ThreadPoolExecutor(max(len(devices), 1)) as pool:
+        list(pool.map(device, devices))
 
 
 def _turns(case: list[Worker], profile: bool) -> None:

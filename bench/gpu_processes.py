@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -14,12 +15,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gpu_worker import Task
 
 #: seconds that an answer may take, once a worker is ready
 PATIENCE = 60
+#: what torch's compilers keep: a folder for each worker, as they would write over each other's results
+TORCH_CACHE = Path(tempfile.gettempdir()) / "gpu_check_inductor"
 
 
 @dataclass(eq=False)
@@ -69,7 +73,10 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, program, json.dumps(asdict(self.task))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True,
-            env={**environment, "CUDA_VISIBLE_DEVICES": str(self.task.gpu)},
+            env={
+                **environment, "CUDA_VISIBLE_DEVICES": str(self.task.gpu),
+                "TORCHINDUCTOR_CACHE_DIR": str(TORCH_CACHE / re.sub(r"\W+", "-", self.label)),
+            },
         )  # fmt: skip
 
     def ask(self, word: str) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def run(
     folder = tmp_path_factory.mktemp("gpu_check")
     (folder / "pretender.py").write_text(PRETENDER)
     command = [sys.executable, str(ROOT / "bench/gpu_check.py"), "--worker", str(folder / "pretender.py")]
-    command += ["--models", "mlp,bert", "--batches", "1,2", "--gpus", "2", "--jobs", "20", "--folder", str(folder)]
+    command += ["--models", "mlp,bert", "--batches", "1,2", "--devices", "0,1", "--jobs", "20", "--folder", str(folder)]
     command += ["--peers", "graph,compile:slow,compile:never,compile:dies", "--deadlines", "2,6"]
     command += ["--json", str(folder / "rows.json")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
