@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, cast
 from ..ir.index import ONE, Index, product
@@ -353,15 +355,33 @@ def _kept(
     )
 
 
+def _has_holes(ctx: Context) -> bool:
+    """Whether the operand is a view that leaves elements out: torch then takes its elements one by one."""
+    node = ctx.operand_node(0)
+    value = node.meta["val"] if node is not None else None
+    if not isinstance(value, torch.Tensor) or not all(isinstance(n, int) for n in (*value.shape, *value.stride())):
+        return False
+    step = 1
+    for stride, n in sorted((s, n) for s, n in zip(value.stride(), value.shape, strict=True) if n != 1):
+        if stride != step:
+            return True
+        step *= n
+    return False
+
+
 def _kept_on_gpu(
     ctx: Context, shape: Shape, p: float, dtype: str, order: Sequence[int] | None, fused: bool
 ) -> Tensor:  # fmt: skip
     if fused and p == 1:
         return filled(shape, "bool", False)
     wide, compute = dtype == "f64", "f64" if dtype == "f64" else "f32"
-    draw: philox.Draw = (
-        philox.Kept(ctx.builder, shape, dtype, order) if fused else philox.Draw(ctx.builder, shape, wide, order)
-    )
+    draw: philox.Draw
+    if not fused:
+        draw = philox.Draw(ctx.builder, shape, wide, order)
+    elif _has_holes(ctx):
+        draw = philox.Draw(ctx.builder, shape)
+    else:
+        draw = philox.Kept(ctx.builder, shape, dtype, order)
 
     def value(i: list[Index]) -> Expr:
         return compare("lt", cast(draw.unit(i), compute), number(1.0 - float(p), compute))

@@ -58,8 +58,9 @@ CASES: dict[str, tuple[Callable[[torch.Tensor], Any], Wanted]] = {
     "random_": (lambda x: x.to(torch.int32).random_(), lambda g: _of(g.words(35) % np.uint64(1 << 31))),
     "dropout": (lambda x: F.dropout(x, 0.4, True), lambda g: _dropped(g.dropout(35, 4), X, 0.4)),
     "dropout_in_fours": (
-        lambda x: F.dropout(x[:4, :4], 0.4, True), lambda g: _dropped(g.dropout(16, 4), X[:4, :4].contiguous(), 0.4)
+        lambda x: F.dropout(x[:4] + 1, 0.4, True), lambda g: _dropped(g.dropout(20, 4), X[:4] + 1, 0.4)
     ),
+    "dropout_of_a_view": (lambda x: F.dropout(x[:4, :4], 0.4, True), lambda g: _dropped(g.unit(16), X[:4, :4], 0.4)),
     "dropout_of_halves": (
         lambda x: F.dropout(torch.ones(MANY // 8 * 8, dtype=torch.float16), 0.5, True)[::50000],
         lambda g: ((g.dropout(MANY // 8 * 8, 2) < 0.5).half() * 2)[::50000],

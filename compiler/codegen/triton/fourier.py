@@ -22,17 +22,20 @@ from .kernel import SIGNATURE, Launch, grid
 from .maps import finish
 from .scope import WORK, TritonScope, fits_int32
 
-#: the largest radix, and elements of a program's tile: sums in registers, real and imaginary ones
-RADIX = {"f32": 64, "f64": 32}
-TILE = {"f32": 2048, "f64": 1024}
+#: the largest radix; of 64 the matrix does not fit into registers
+RADIX = 32
+#: elements of a program's tile: sums in registers, real and imaginary ones
+TILE = {"f32": 4096, "f64": 1024}
+#: the least side of a product on tensor cores
+LEAST = 16
 
 
 @dataclass(frozen=True)
 class FourierView:
     """A pass. n: the size; radix, padded to a power of two; width: n / radix, butterflies of a row; s: transforms that
-    are interleaved; rest: width / s. source: "complex", "real" or "half" (the first n / 2 + 1 values of a symmetric
-    row); result: "complex", "half" or "real". re, im, out_re, out_im: where they begin; row, out_row: elements from row
-    to row."""
+    are interleaved; rest: width / s. dot: as one product on tensor cores. source: "complex", "real" or "half" (of a
+    symmetric row the first n / 2 + 1 values); result: "complex", "half" or "real". re, im, out_re, out_im: where they
+    begin; row, out_row: elements from row to row."""
 
     params: str
     n: int
@@ -41,6 +44,7 @@ class FourierView:
     width: int
     s: int
     rest: int
+    dot: bool
     block: int
     total: str
     wide: str
@@ -88,7 +92,7 @@ def fourier_launches(node: Routine, name: str, device: Device) -> tuple[Launch, 
     n = node.sizes[0].constant
     assert n is not None
     dtype = DTYPES[node.outputs[0].buffer.dtype].compute
-    steps = radices(n, RADIX[dtype])
+    steps = radices(n, RADIX)
     launches, s = [], 1
     for i, radix in enumerate(steps):
         stem = name if i == 0 else f"{name}_pass{i}"
@@ -110,9 +114,10 @@ def _pass(
     *values, roots = node.inputs
     read = _ends(scope, values) if first else _halves(text, node.count, n, (step - 1) % 2)
     written = _ends(scope, node.outputs) if last else _halves(text, node.count, n, step % 2)
-    width, padded = n // radix, power_of_two(radix)
+    dot = dtype == "f32"
+    width, padded = n // radix, max(power_of_two(radix), LEAST if dot else 1)
     total = node.count * width
-    block = min(max(TILE[dtype] // padded, 1), max(share(total, device, 16, 1024), 1), power_of_two(_most(total)))
+    block = max(min(TILE[dtype] // padded, share(total, device, LEAST, 1024), power_of_two(_most(total))), LEAST)
     sources = {"fft": "complex", "rfft": "real", "irfft": "half"}
     results = {"fft": "complex", "rfft": "half", "irfft": "real"}
     view = FourierView(
@@ -123,6 +128,7 @@ def _pass(
         width=width,
         s=s,
         rest=width // s,
+        dot=dot,
         block=block,
         total=text.index(total),
         wide=".to(tl.int64)" if scope.wide else "",
