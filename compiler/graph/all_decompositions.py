@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from . import decompositions_indexing, decompositions_layers, decompositions_linalg, decompositions_signal
+from . import (
+    decompositions_indexing,
+    decompositions_layers,
+    decompositions_linalg,
+    decompositions_resize,
+    decompositions_signal,
+)
 from .decompositions import DECOMPOSITIONS
 
 __all__ = ["DECOMPOSITIONS", "FAMILIES"]
 
-FAMILIES = (decompositions_indexing, decompositions_layers, decompositions_linalg, decompositions_signal)
+FAMILIES = (
+    decompositions_indexing,
+    decompositions_layers,
+    decompositions_linalg,
+    decompositions_resize,
+    decompositions_signal,
+)

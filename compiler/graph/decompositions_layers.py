@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
-from .decompositions import NoDecomposition, definition, vector_norm, widened
+from .decompositions import definition, vector_norm, widened
 
 aten = torch.ops.aten
 
@@ -180,49 +180,6 @@ def grid_sampler_3d(
 def grid_sampler_2d(x: Tensor, grid: Tensor, *modes: Any) -> Tensor:
     """torch's own definition, halves in float32."""
     return decomposition_table[aten.grid_sampler_2d.default](*widened(x, grid), *modes).to(x.dtype)
-
-
-def _antialiased(size: int, out: int, align: bool, scale: float | None) -> Tensor:
-    """The matrix [out, size] of triangle filters as wide as a step of the output."""
-    step = 1 / scale if scale else size / out
-    if align:
-        step = (size - 1) / (out - 1) if out > 1 else 0.0
-    support = max(step, 1.0)
-    rows = []
-    for i in range(out):
-        centre = step * (i + 0.5)
-        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), size)
-        weights = [max(0.0, 1 - abs((j - centre + 0.5) / support)) for j in range(first, last)]
-        total = sum(weights) or 1.0
-        rows.append([0.0] * first + [w / total for w in weights] + [0.0] * (size - last))
-    return torch.tensor(rows, dtype=torch.float64)
-
-
-@definition("aten._upsample_bilinear2d_aa.vec")
-def upsample_bilinear2d_aa_vec(
-    x: Tensor, output_size: Sequence[int] | None, align_corners: bool, scale_factors: Sequence[float] | None
-) -> Tensor:
-    scales = list(scale_factors) if scale_factors else [None, None]
-    sizes = list(output_size or (int(n * (s or 1)) for n, s in zip(x.shape[-2:], scales, strict=True)))
-    return upsample_bilinear2d_aa(x, sizes, align_corners, *scales)
-
-
-@definition("aten._upsample_bilinear2d_aa.default")
-def upsample_bilinear2d_aa(
-    x: Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Tensor:
-    height, width = x.shape[-2:]
-    if not all(isinstance(n, int) for n in (height, width, *output_size)):
-        raise NoDecomposition("dynamic sizes")
-    if not x.is_floating_point():
-        raise NoDecomposition("torch has a fixed-point form of its own for bytes")
-    rows = _antialiased(height, output_size[0], align_corners, scales_h).to(x.dtype)
-    columns = _antialiased(width, output_size[1], align_corners, scales_w).to(x.dtype)
-    return torch.matmul(rows, torch.matmul(x, columns.mT))
 
 
 @definition("aten.segment_reduce")

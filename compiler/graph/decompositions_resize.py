@@ -1,0 +1,165 @@
+"""Resizing of images: antialiased filters as matrices, and bytes in the fixed-point arithmetic that torch has for them.
+
+A window says which pixels of a line a pixel of the result is made of: the first one, and the weight of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import decomposition_table
+
+from .decompositions import NoDecomposition, definition
+
+aten = torch.ops.aten
+Window = tuple[int, list[float]]
+Filter = Callable[[float], float]
+
+
+def _triangle(x: float) -> float:
+    return max(0.0, 1 - abs(x))
+
+
+def _cubic(a: float) -> Filter:
+    """Keys' cubic convolution with the slope a."""
+
+    def weight(x: float) -> float:
+        x = abs(x)
+        if x < 1:
+            return ((a + 2) * x - (a + 3)) * x * x + 1
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a if x < 2 else 0.0
+
+    return weight
+
+
+def _step(size: int, out: int, align: bool, scale: float | None) -> float:
+    if align:
+        return (size - 1) / (out - 1) if out > 1 else 0.0
+    return 1 / scale if scale else size / out
+
+
+def _antialiased(taps: int, weight: Filter, size: int, out: int, step: float) -> list[Window]:
+    """The filter as wide as a step of the output, its weights divided by their sum."""
+    wide = max(step, 1.0)
+    support = taps * 0.5 * wide
+    windows = []
+    for i in range(out):
+        centre = step * (i + 0.5)
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), size)
+        weights = [weight((j - centre + 0.5) / wide) for j in range(first, last)]
+        total = sum(weights) or 1.0
+        windows.append((first, [w / total for w in weights]))
+    return windows
+
+
+def _interpolated(taps: int, weight: Filter, size: int, out: int, step: float, align: bool) -> list[Window]:
+    """The filter between two pixels; what would lie outside counts for the pixel at the border."""
+    windows = []
+    for i in range(out):
+        at = step * i if align else step * (i + 0.5) - 0.5
+        if taps == 2:
+            at = max(at, 0.0)
+        before = min(math.floor(at), size - 1)
+        rest = min(max(at - before, 0.0), 1.0)
+        first = max(before - taps // 2 + 1, 0)
+        weights = [0.0] * (min(before + taps // 2 + 1, size) - first)
+        for j in range(taps):
+            place = min(max(before - taps // 2 + 1 + j, 0), size - 1)
+            weights[place - first] += weight(j + 1 - taps // 2 - rest)
+        windows.append((first, weights))
+    return windows
+
+
+def _matrix(windows: Sequence[Window], size: int) -> Tensor:
+    rows = [[0.0] * first + weights + [0.0] * (size - first - len(weights)) for first, weights in windows]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _bytes_along(x: Tensor, dim: int, windows: Sequence[Window]) -> Tensor:
+    """Weights with as many binary places as 16 bits hold; sums are rounded and kept among the bytes."""
+    largest = max((max(weights) for _, weights in windows), default=0.0)
+    places = next(p for p in range(23) if p == 22 or int(0.5 + largest * (1 << (p + 1))) >= 1 << 15)
+    total: Any = 1 << (places - 1)
+    shape = [1] * x.dim()
+    shape[dim] = len(windows)
+    for tap in range(max(len(weights) for _, weights in windows)):
+        scaled = [(w[tap] if tap < len(w) else 0.0) * (1 << places) for _, w in windows]
+        factors = torch.tensor([int(w - 0.5 if w < 0 else w + 0.5) for w in scaled], dtype=torch.int32)
+        index = torch.tensor([min(first + tap, x.shape[dim] - 1) for first, _ in windows])
+        total = total + x.index_select(dim, index).to(torch.int32) * factors.reshape(shape)
+    return (total >> places).clamp(0, 255).to(torch.uint8)
+
+
+def _resized(
+    x: Tensor, taps: int, weight: Filter, sizes: Sequence[Any], align: bool, scales: Sequence[Any], antialias: bool
+) -> Tensor:
+    """Columns first, as torch has it, which matters for bytes."""
+    height, width = x.shape[-2:]
+    if not all(isinstance(n, int) for n in (height, width, *sizes)):
+        raise NoDecomposition("dynamic sizes")
+    for dim in (3, 2):
+        size, out = int(x.shape[dim]), sizes[dim - 2]
+        step = _step(size, out, align, scales[dim - 2])
+        if antialias:
+            windows = _antialiased(taps, weight, size, out, step)
+        else:
+            windows = _interpolated(taps, weight, size, out, step, align)
+        if x.dtype == torch.uint8:
+            x = _bytes_along(x, dim, windows) if size != out else x
+        else:
+            matrix = _matrix(windows, size).to(x.dtype)
+            x = torch.matmul(x, matrix.mT) if dim == 3 else torch.matmul(matrix, x)
+    return x
+
+
+def _vector(
+    x: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> tuple[list[Any], list[float | None]]:
+    """Sizes and scales of the overloads "vec"."""
+    scales: list[float | None] = list(scale_factors) if scale_factors else [None, None]
+    return list(output_size or (int(n * (s or 1)) for n, s in zip(x.shape[-2:], scales, strict=True))), scales
+
+
+@definition("aten._upsample_bilinear2d_aa.vec")
+def bilinear_aa_vec(x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
+    sizes, scales = _vector(x, output_size, scale_factors)
+    return bilinear_aa(x, sizes, align_corners, *scales)
+
+
+@definition("aten._upsample_bilinear2d_aa.default")
+def bilinear_aa(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Tensor:
+    return _resized(x, 2, _triangle, output_size, align_corners, scales or (None, None), True)
+
+
+@definition("aten._upsample_bicubic2d_aa.vec")
+def bicubic_aa_vec(x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
+    sizes, scales = _vector(x, output_size, scale_factors)
+    return bicubic_aa(x, sizes, align_corners, *scales)
+
+
+@definition("aten._upsample_bicubic2d_aa.default")
+def bicubic_aa(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Tensor:
+    return _resized(x, 4, _cubic(-0.5), output_size, align_corners, scales or (None, None), True)
+
+
+def _plain(x: Tensor, operator: Any, taps: int, weight: Filter, *args: Any) -> Tensor:
+    """Bytes in fixed point, all else by torch's definition."""
+    if x.dtype != torch.uint8:
+        return decomposition_table[operator.vec](x, *args)
+    output_size, align_corners, scale_factors = args
+    sizes, scales = _vector(x, output_size, scale_factors)
+    return _resized(x, taps, weight, sizes, align_corners, scales, False)
+
+
+@definition("aten.upsample_bilinear2d.vec")
+def bilinear(x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
+    return _plain(x, aten.upsample_bilinear2d, 2, _triangle, output_size, align_corners, scale_factors)
+
+
+@definition("aten.upsample_bicubic2d.vec")
+def bicubic(x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
+    return _plain(x, aten.upsample_bicubic2d, 4, _cubic(-0.75), output_size, align_corners, scale_factors)
