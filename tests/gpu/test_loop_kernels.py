@@ -68,6 +68,13 @@ def with_ties(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     return (x,)
 
 
+def with_many_ties(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """Long rows of an odd number of elements: some values again and again, two NaN, infinities alone."""
+    x = torch.randint(-3, 4, (4, 20001), generator=torch.Generator().manual_seed(3)).to(dtype)
+    x[1, 19000], x[1, 20000], x[2], x[3] = float("nan"), float("nan"), float("-inf"), float("inf")
+    return (x,)
+
+
 def norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return F.layer_norm(x, x.shape[-1:], w, b)
 
@@ -134,6 +141,11 @@ CASES = [
     Case("argmax", lambda x: x.argmax(-1), with_ties, ("rows",)),
     Case("argmin_across", lambda x: x.argmin(0), with_ties, ("rows",)),
     Case("argmax_long", lambda x: x.argmax(-1), floats((2, 20000)), ("rows_walked",)),
+    Case("argmax_of_ties", lambda x: x.argmax(-1), with_many_ties, ("rows_walked",)),
+    Case("argmin_of_ties", lambda x: x.argmin(-1), with_many_ties, ("rows_walked",)),
+    Case("softmax_odd", lambda x: F.softmax(x, -1), floats((5, 20001)), ("rows_walked",)),
+    Case("norm_odd", norm, floats((3, 17003), (17003,), (17003,)), ("rows_walked",)),
+    Case("sum_odd", lambda x: x[1:].float().sum(-1), floats((4, 16387)), ("rows_walked",)),
     Case("max_and_place", lambda x: x.max(-1), with_ties, ("rows",)),
     Case("product", lambda x: (1 + 0.1 * x).prod(-1), floats((5, 33)), ("rows",)),
     Case("any_all", lambda x: ((x > 1).any(-1), (x > -3).all(0)), floats((9, 21)), ("rows",)),

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load
-from ...ir.index import Atom, Binary, Index, Indirect, Size, Var
-from ...ir.nodes import Store
+from ...ir.index import Atom, Binary, Index, Indirect, Size, Var, of
+from ...ir.nodes import Buffer, Store
 from ...ir.ops import GPU_ALONE, OPS, Precedence, Printed, Spelling, spell
 from .facts import facts, plain
 from .kernel import TL_DTYPE
@@ -68,6 +68,28 @@ class Value:
     axes: Axes = ()
 
 
+@dataclass(frozen=True)
+class Unaligned:
+    """Rows that start anywhere, of which `unit` elements are accessed at a time, where these are aligned.
+
+    start: index of a row's first element. axis: of the elements. Masks: AXIS_near has the units that hold some of the
+    row, AXIS_full those that are of the row alone, AXIS_inside the elements. ends: condition for tiles that may hold
+    the first or the last unit.
+    """
+
+    start: Index
+    column: Var
+    axis: str
+    unit: int
+    ends: str
+
+    def has(self, index: Index) -> bool:
+        return index == self.start + of(self.column)
+
+    def hinted(self, index: str) -> str:
+        return f"tl.max_contiguous(tl.multiple_of({index}, {self.unit}), {self.unit})"
+
+
 @dataclass
 class TritonEmitter:
     """Prints expressions into lines; see the module's text. Lines in `lines`; names are unique within `scope`'s kernel
@@ -80,6 +102,7 @@ class TritonEmitter:
     #: (buffer, index) -> a value at hand, instead of a load
     known: Mapping[tuple[object, Index], Value] = field(default_factory=dict)
     stem: str = "t"
+    unaligned: Unaligned | None = None
     lines: list[str] = field(default_factory=list)
     _done: dict[Expr, Printed] = field(default_factory=dict)
     _uses: Counter[Expr] = field(default_factory=Counter)
@@ -124,20 +147,27 @@ class TritonEmitter:
         """Adds the statement of a store."""
         copied = _copied(s)
         if copied is not None and (copied.buffer, copied.index) not in self.known:
-            pointer = _plus(self.scope.buffer(copied.buffer), self.index(copied.index))
-            axes = self.index_axes(copied.index)
-            self.put(s, Value(f"tl.load({pointer}{self._mask(axes)})", axes))
+            self.put(s, Value(self._loaded(copied, copied.index, ()), self.index_axes(copied.index)))
             return
         self.put(s, Value(self.value(s.value), self.axes(s.value)))
 
     def put(self, s: Store, value: Value) -> None:
         """Adds the statement of a store whose value is at hand."""
-        index, axes = self.index(s.index), self.index_axes(s.index)
+        axes = self.index_axes(s.index)
         missing = [a for a in value.axes if a not in axes]
         if missing:
             raise ValueError(f"store to {s.buffer} at {s.index}: the value also spans {', '.join(missing)}")
-        pointer = _plus(self.scope.buffer(s.buffer), index)
-        self.lines.append(f"tl.store({pointer}, {value.text}{self._mask(axes)})")
+        pointer = self._pointer(s.buffer, s.index)
+        rows = self.unaligned
+        if rows is None or not rows.has(s.index):
+            self.lines.append(f"tl.store({pointer}, {value.text}{self._mask(axes)})")
+            return
+        full, inside = f"{rows.axis}_full", f"{rows.axis}_inside"
+        text = self._name(Printed(value.text)).text
+        self.lines.append(f"tl.store({pointer}, {text}, mask={full})")
+        self.lines.append(f"if {rows.ends}:")
+        plain = _plus(self.scope.buffer(s.buffer), self.index(s.index))
+        self.lines.append(f"    tl.store({plain}, {text}, mask={inside} & ~{full})")
 
     # expressions -----------------------------------------------------------------------------------------------------
     def axes(self, e: Expr) -> Axes:
@@ -294,10 +324,22 @@ class TritonEmitter:
             if moved != index and set(axes) <= set(self.index_axes(e.index)):
                 index = moved
                 masks.append(condition)
-        pointer = _plus(self.scope.buffer(e.buffer), self.index(index))
-        text = f"tl.load({pointer}{self._mask(self.index_axes(e.index), masks)})"
+        text = self._loaded(e, index, masks)
         compute = DTYPES[e.buffer.dtype].compute
         return Printed(text if compute == e.buffer.dtype else f"{text}.to({TL_DTYPE[compute]})")
+
+    def _loaded(self, e: Load, index: Index, masks: Sequence[str]) -> str:
+        """The load at an index, which is that of `e` where the masks hold."""
+        rows = self.unaligned
+        if rows is not None and not masks and rows.has(index):
+            return f"tl.load({self._pointer(e.buffer, index)}, mask={rows.axis}_near)"
+        return f"tl.load({self._pointer(e.buffer, index)}{self._mask(self.index_axes(e.index), masks)})"
+
+    def _pointer(self, buffer: Buffer, index: Index) -> str:
+        text = self.index(index)
+        if self.unaligned is not None and self.unaligned.has(index):
+            text = self.unaligned.hinted(text)
+        return _plus(self.scope.buffer(buffer), text)
 
     def _mask(self, axes: Axes, more: Sequence[str] = ()) -> str:
         needed = [*(self.masks[a] for a in axes if self.masks.get(a)), *more]

@@ -15,7 +15,11 @@ POSITIONS = ("argmax", "argmin")
 
 @dataclass(frozen=True)
 class FoldForm:
-    """step: of {a} and {x}; across: of {a} along {axis} ({keep}: its dimension stays, as 1); start: as text."""
+    """step: of {a} and {x}; across: of {a} along {axis} ({keep}: its dimension stays, as 1); start: as text.
+
+    position: what is wanted is where `across` is first reached; step is then a function of value and place, and the
+    value and the place of what comes later.
+    """
 
     step: str
     across: str
@@ -68,7 +72,7 @@ def fold_form(fold: Fold) -> FoldForm:
         step, across = _INTEGER[op]
         start, dtype = str(_STARTS[op][compute]), TL_DTYPE[compute]
     if fold.op in POSITIONS:
-        return FoldForm("", f"fold_{fold.op}", start, dtype, position=True)
+        return FoldForm(f"step_{fold.op}", across, start, dtype, position=True)
     return FoldForm(step, across, start, dtype)
 
 

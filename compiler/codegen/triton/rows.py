@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr
-from ...ir.index import ONE, Index, Indirect, Var
+from ...ir.index import ONE, ZERO, Index, Indirect, Var, of
 from ...ir.nodes import Buffer, Fold, Nest, Reduce, Store
 from ...schedule.cost import number
 from ...schedule.row_form import RowForm, RowStage, row_form
 from .blocks import MANY, blocks, power_of_two, share, warps_for, whole
 from .device import Device
-from .emit_triton import Axes, Place, TritonEmitter, Value
+from .emit_triton import Axes, Place, TritonEmitter, Unaligned, Value
 from .folds import FoldForm, fold_form, is_truth
 from .kernel import Launch, grid
 from .maps import finish
@@ -30,6 +31,8 @@ FEW_STEPS = 64
 ENOUGH_LANES = 256
 #: steps whose loads are all begun at once
 UNROLLED = 16
+#: half-precision numbers of one access
+UNIT = 8
 #: rows side by side in memory that a program takes, so that it reads whole lines
 NEIGHBOURS = 32
 
@@ -69,6 +72,9 @@ class WalkedStage:
 
 @dataclass(frozen=True)
 class RowsWalked:
+    """shift: elements between the row's start and the aligned place before it, of which `unit` are 16 bytes; "" where
+    rows are aligned, or walked in another way."""
+
     params: str
     wide: str
     block_rows: int
@@ -76,6 +82,8 @@ class RowsWalked:
     masked: bool
     stages: tuple[WalkedStage, ...]
     pdl: bool
+    shift: str = ""
+    unit: int = 0
 
 
 def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
@@ -141,6 +149,7 @@ class _Printer:
         self.accs: dict[str, Value] = {}
         self.known: dict[tuple[object, Index], Value] = {}
         self.kept = 0
+        self.unaligned: Unaligned | None = None
 
     # both ------------------------------------------------------------------------------------------------------------
     def places(self) -> dict[Var, Place]:
@@ -233,24 +242,48 @@ class _Printer:
         form, acc = fold_form(fold), f"acc{len(self.accs)}"
         tile = self.tile(emit, fold.value, form, is_truth(fold), column, block, masked)
         if form.position:
-            place = column.name if self.rows == 1 else f"tl.broadcast_to({column.name}, {self.shape(block)})"
-            axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
-            emit.lines.append(f"{acc}_value, {acc} = tl.reduce(({tile}, {place}), {axis}, {form.across}{keep})")
+            emit.lines += [f"{acc}_tile = {tile}", *self.first(acc, form, f"{acc}_tile", column.name)]
         else:
             emit.lines.append(f"{acc} = {self.across(form, tile)}{' != 0' if is_truth(fold) else ''}")
         self.acc(fold, acc)
 
     # rows walked through ---------------------------------------------------------------------------------------------
     def walked(self, node: Reduce | Nest, name: str, device: Device, piece: int) -> Launch:
+        if self.rows == 1 and piece > 1:
+            self.unaligned = self.rows_anywhere(piece)
         views = []
         for stage in self.form.stages:
             views.append(self.walked_stage(stage, piece))
-        plain = TritonEmitter(self.scope, {})
+        plain = TritonEmitter(self.scope, self.places())
         rows = plain.index(self.count) if self.form.row is not None else ""
         view = RowsWalked("", self.wide, self.rows, rows, self.masked, tuple(views), device.pdl)
+        if self.unaligned is not None:
+            unit = self.unaligned.unit
+            view = replace(view, shift=f"({plain.index(self.unaligned.start)}) % {unit}", unit=unit)
         most = max(v.block for v in views) * self.rows
         each = 8 if piece == 1 else 16
         return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, warps_for(most, each), device)
+
+    def rows_anywhere(self, piece: int) -> Unaligned | None:
+        """The form of rows of half-precision numbers that do not begin at multiples of 16 bytes, if they are such."""
+        columns = {s.column for s in self.form.stages if s.column is not None}
+        if len(columns) != 1 or next(iter(columns)).extent.constant is None:
+            return None
+        (column,) = columns
+        accesses = [
+            (load.buffer, load.index) for s in self.form.stages for e in s.node.expressions() for load in e.loads
+        ]
+        accesses += [(store.buffer, store.index) for s in self.form.stages for store in s.node.stores]
+        starts = Counter(
+            index - of(column)
+            for buffer, index in accesses
+            if index.coefficient(column) == ONE and DTYPES[buffer.dtype].size == 2 and buffer not in self.form.locals
+        )
+        start, _ = max(starts.items(), key=lambda item: item[1], default=(ZERO, 0))
+        if all(c % UNIT == 0 for c in start.terms.values()) or not start.nonnegative():
+            return None
+        ends = f"(begin == 0) | (begin + {piece} > {column.extent.constant} + shift - {UNIT})"
+        return Unaligned(start, column, column.name, UNIT, ends)
 
     def walked_stage(self, stage: RowStage, piece: int) -> WalkedStage:
         column, places = stage.column, self.places()
@@ -261,13 +294,14 @@ class _Printer:
                 self.store(emit, s)
             return WalkedStage((), "", "", 1, False, (), tuple(emit.lines))
         block = min(_block(column), piece)
-        masked = not whole(column.extent, block)
+        masked = not whole(column.extent, block) or self.unaligned is not None
         extent = TritonEmitter(self.scope, {}).index(column.extent)
         if block == 1:
             places[column] = Place(column.name, counted=True)
         unrolled = block == 1 and column.extent.constant is not None and column.extent.constant <= UNROLLED
+        masks = self.masks([(column, masked)])
         body = TritonEmitter(
-            self.scope, places, self.masks([(column, masked)]), self.accs, self.known, stem=self.stem()
+            self.scope, places, masks, self.accs, self.known, stem=self.stem(), unaligned=self.unaligned
         )
         if not isinstance(stage.node, Reduce):
             body.count_uses(s.value for s in stage.node.stores)
@@ -300,13 +334,22 @@ class _Printer:
         self, before: list[str], body: list[str], after: list[str], acc: str, form: FoldForm, tile: str, column: Var,
         block: int,
     ) -> None:  # fmt: skip
-        shape = self.shape(block)
+        shape, axes = self.shape(block), "[None, :]" if self.rows > 1 else ""
         before.append(f"{acc}_value = tl.full({shape}, {form.start}, {form.dtype})")
-        before.append(f"{acc} = tl.full({shape}, {2**31 - 1}, tl.int32)")
-        body.append(f"{acc}_value, {acc} = {form.across}({acc}_value, {acc}, {tile}, {column.name})")
-        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+        first = f"tl.zeros({shape}, tl.int32)" + (f" + tl.arange(0, {block}){axes}" if block > 1 else "")
+        before.append(f"{acc} = tl.maximum({first} - shift, 0)" if self.unaligned else f"{acc} = {first}")
+        body.append(f"{acc}_value, {acc} = {form.step}({acc}_value, {acc}, {tile}, {column.name})")
         if block > 1:
-            after.append(f"{acc}_value, {acc} = tl.reduce(({acc}_value, {acc}), {axis}, {form.across}{keep})")
+            after += self.first(acc, form, f"{acc}_value", acc)
+
+    def first(self, acc: str, form: FoldForm, values: str, places: str) -> list[str]:
+        """The smallest of the places at which a tile has its extremum."""
+        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+        found = self.across(form, values)
+        return [
+            f"{acc}_found = {found}",
+            f"{acc} = tl.min(places_of({values}, {acc}_found, {places}), {axis}{keep})",
+        ]
 
     def stem(self) -> str:
         """A first letter for the names of another part of the kernel."""
