@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.graph.kept_operators import KEPT
+from mycc.compiler.verify import eager
 from torch import nn
 from torch.nn import functional as F
 
@@ -80,6 +81,58 @@ def test_sequence(name: str, dynamic: bool) -> None:
 @pytest.mark.parametrize("name", IMAGES)
 def test_image(name: str, dynamic: bool) -> None:
     check(IMAGES[name], IMAGE, dynamic)
+
+
+RESIZED: dict[str, dict[str, Any]] = {
+    f"{mode}{' antialiased' if antialias else ''}{' aligned' if align else ''} to {size}": {
+        "size": size, "mode": mode, "antialias": antialias, "align_corners": align
+    }
+    for mode in ("bilinear", "bicubic")
+    for antialias in (False, True)
+    for align in (False, True)
+    for size in ((5, 13), (8, 3))
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_bytes_are_resized_as_torch_does(name: str) -> None:
+    """To the bit: torch has a fixed-point arithmetic for them."""
+    x = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    graph = passed(graph_of(lambda m, x: F.interpolate(x, **RESIZED[name]), x))
+    assert torch.equal(eager(graph, (x,))[0], F.interpolate(x, **RESIZED[name]))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialiased(mode: str) -> None:
+    graph = graph_of(lambda m, x: F.interpolate(x, size=(5, 11), mode=mode, antialias=True), IMAGE)
+    agrees(graph, passed(graph))
+
+
+@pytest.mark.parametrize("density", [False, True])
+def test_histograms_of_points(density: bool) -> None:
+    def function(m: Any, x: torch.Tensor) -> Any:
+        counts, edges = torch.histogramdd(x, [3, 2, 4], density=density)
+        return counts, *edges, torch.histogramdd(x, [torch.arange(-2.0, 3)] * 3, weight=x[:, 0].abs()).hist
+
+    graph = graph_of(function, X[0, :, :3].contiguous())
+    agrees(graph, passed(graph))
+
+
+HALVES: dict[str, Callable[..., Any]] = {
+    "addbmm": lambda x: torch.addbmm(x[0, :, :6], x, x.mT),
+    "embedding_bag": lambda x: F.embedding_bag(torch.arange(6) // 2, x[0], torch.tensor([0, 4])),
+    "bilinear": lambda x: F.bilinear(x[..., :4], x[..., 4:8], x[:, :4, :4].contiguous(), x[0, 0, :2]),
+    "filled": lambda x: torch.full_like(x, 8.3961) - x,
+    "statistics": lambda x: F.batch_norm(x.clone(), x[0, :, 0].clone(), x[0, :, 1].abs().clone(), training=True),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_halves_are_rounded_once(name: str) -> None:
+    x = X.bfloat16()
+    graph = passed(graph_of(lambda m, x: HALVES[name](x), x))
+    want = HALVES[name](x.double() if name != "filled" else x)
+    torch.testing.assert_close(eager(graph, (x,))[0], want.bfloat16(), rtol=2**-8, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])

@@ -1,0 +1,89 @@
+"""Functions of torch that look at values have forms that are exported, and compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mycc.compiler.capture import capture
+from mycc.compiler.capture.source_lines import place_of
+from mycc.compiler.verify import eager
+from torch.utils import _pytree as pytree
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=dtype)
+
+
+X, TALL, WIDE, SQUARE, VECTOR = normal(4, 6), normal(6, 3), normal(3, 6), normal(4, 4), normal(5)
+LOW_RANK = normal(6, 1) @ normal(1, 3)
+COUNTS = torch.tensor([1, 2, 0, 3, 1, 1])
+WEIGHTS = normal(6).abs()
+Z = normal(4, 6, dtype=torch.complex64)
+FIRST = torch.tensor(-3)
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "equal": (lambda x, y: torch.stack([torch.tensor(x.equal(y)), torch.tensor(torch.equal(x, x))]), (X, X + 1)),
+    "allclose": (lambda x: torch.tensor(torch.allclose(x, x * (1 + 1e-6))), (X,)),
+    "cov": (lambda x: (x.cov(), torch.cov(x, correction=0), x[0].cov(), x[:, :1].cov(correction=2)), (X,)),
+    "cov_weights": (
+        lambda x, f, a: (x.cov(fweights=f), x.cov(aweights=a), x.cov(fweights=f, aweights=a, correction=2)),
+        (X, COUNTS, WEIGHTS),
+    ),
+    "cov_complex": (lambda x: (x.cov(), x.corrcoef()), (Z,)),
+    "cov_integers": (lambda x: torch.cov(x), (torch.arange(12).reshape(3, 4) % 5,)),
+    "corrcoef": (lambda x: (x.corrcoef(), torch.corrcoef(x[0])), (X,)),
+    "combinations": (lambda x: (torch.combinations(x, 3), torch.combinations(x, 2, with_replacement=True)), (VECTOR,)),
+    "combinations_none": (lambda x: (torch.combinations(x, 0), torch.combinations(x[:1], 2)), (VECTOR,)),
+    "narrow": (
+        lambda x, first: (x.narrow(0, first, 2), torch.narrow(x, 1, first + 4, 3), x.narrow(1, 2, 0)),
+        (X, FIRST),
+    ),
+    "gaussian": (lambda x: (F.gaussian_nll_loss(x, x * 2, x * x, full=True), F.gaussian_nll_loss(x, x, 0.5)), (X,)),
+    "gaussian_rows": (lambda x: F.gaussian_nll_loss(x, x * 2, x[:, 0] ** 2, reduction="none"), (X,)),
+    **{
+        f"lstsq_{driver}": (
+            lambda t, w, s, d=driver: [
+                list(torch.linalg.lstsq(a, b, driver=d)) for a, b in ((t, t[:, :2]), (w, w[:, :1]), (s, s))
+            ],
+            (TALL, WIDE, SQUARE),
+        )
+        for driver in ("gels", "gelsy", "gelsd", "gelss")
+    },
+    "lstsq_low_rank": (lambda a, b: list(torch.linalg.lstsq(a, b))[:3], (LOW_RANK, normal(6, 2))),
+    "lstsq_complex": (lambda a: torch.linalg.lstsq(a.mT, a.mT[:, :2] + 1).solution, (Z,)),
+    "lstsq_batch": (lambda a, b: torch.linalg.lstsq(a, b).solution, (normal(2, 5, 3), normal(2, 5))),
+}
+
+
+@pytest.mark.filterwarnings("ignore:cov")
+@pytest.mark.parametrize("name", CASES)
+def test_forms_compute_the_same(name: str) -> None:
+    function, inputs = CASES[name]
+    graph = capture(function, inputs)
+    got, want = eager(graph, inputs), pytree.tree_leaves(function(*inputs))
+    assert len(got) == len(want)
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def test_what_torch_refuses_is_nan() -> None:
+    graph = capture(lambda x: F.gaussian_nll_loss(x, x, x), (X,))
+    assert eager(graph, (X,))[0].isnan()
+    graph = capture(lambda a: torch.linalg.lstsq(a, a, driver="gelsd").residuals, (LOW_RANK,))
+    assert eager(graph, (LOW_RANK,))[0].isnan().all()
+
+
+def test_unique_lines_along_the_last_dimension() -> None:
+    graph = capture(lambda x: x.unique_consecutive(dim=-1), (X,))
+    assert str(graph.outputs[0].shape[0]) == "4"
+
+
+def test_lines_are_the_models() -> None:
+    graph = capture(lambda x: x.cov(), (X,))  # here
+    places = {place_of(n) for n in graph.module.graph.nodes if n.op == "call_function"}
+    assert len(places) == 1
+    assert places.pop().endswith("# here")
