@@ -27,7 +27,7 @@ _LEAST_RUNS, _MOST_RUNS, _LEAST_SECONDS = 10, 10_000, 1.0
 _ROW = 20  # runs on a GPU between two waits
 _PROFILES, _PROFILE_SECONDS = 200, 1.0  # of kernels: at most so many runs, and about so long
 #: kernels whose operations are multiply-adds; those of others are estimates
-PRODUCTS = ("gemm", "conv", "attention")
+PRODUCTS = ("gemm", "conv", "convchain", "attention")
 
 
 def bench_package(

@@ -9,10 +9,11 @@ from functools import cache
 import jinja2
 
 from ...templates import TEMPLATES
-from ..ir.nodes import AnyNode, Attention, Choose, Conv, Custom, Gemm, Repeat, Routine, Scan, Scatter
+from ..ir.nodes import AnyNode, Attention, Choose, Conv, ConvChain, Custom, Gemm, Repeat, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
 from ..schedule import Schedule
 from ..tune.choices import COST_MODEL, Choice
+from .chain_views import chain_view
 from .layout_text import indent
 from .loop_views import loop_view
 from .ordered_views import custom_view, routine_view, scan_view, scatter_view
@@ -90,6 +91,8 @@ def view_of(node: AnyNode) -> KernelView:
             return gemm_view(node, ())
         case Conv():
             return conv_view(node, ())
+        case ConvChain():
+            return chain_view(node, ())
         case Attention():
             return attention_view(node, ())
         case Scan():
@@ -121,7 +124,7 @@ def _comment(node: AnyNode) -> tuple[str, ...]:
 
 def _cost(node: AnyNode, text: str) -> float:
     """Structured kernels instantiate the tiles of a whole family: each is worth some hundred lines of a loop kernel."""
-    return len(text) / 1000 + (6.0 if isinstance(node, (Gemm, Conv, Attention)) else 0.0)
+    return len(text) / 1000 + (6.0 if isinstance(node, (Gemm, Conv, ConvChain, Attention)) else 0.0)
 
 
 def split_units(kernels: Sequence[Kernel], units: int) -> dict[str, list[Kernel]]:
@@ -158,7 +161,7 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     for routine in ROUTINES.values():
         if f"{routine.function}(host, worker" in text and f"mycc/{routine.header}" not in wanted:
             wanted.append(f"mycc/{routine.header}")
-    for function in ("depthwise", "winograd", "grouped"):
+    for function in ("depthwise", "winograd", "grouped", "chain"):
         if f"conv_{function}" in text:
             wanted.append(f"mycc/conv_{function}.h")
     if "AttentionArgs args" in text:

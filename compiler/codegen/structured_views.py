@@ -58,23 +58,37 @@ def _unit_strides(node: Gemm) -> tuple[Index, Index]:
 def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
+    epilogue = conv_epilogue(text, node, node.stores)
+    fields = conv_fields(text, node)
+    direct = "conv_depthwise" if node.depthwise else "conv"
+    template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
+    return GemmKernel(f"{template}.cpp.j2", comment, text.params(), fields, epilogue)
+
+
+def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Epilogue:
+    """How a convolution finishes its elements with these stores."""
+    *rows, c = node.dims
+    groups = node.window.groups
+    by_group = node.algorithm == "direct" and not node.depthwise  # a run of channels ends with its group
+    run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent
+    return _epilogue(text, stores, [], rows, c, node.acc.name, run)
+
+
+def conv_fields(text: FieldPrinter, node: Conv) -> Fields:
+    """The fields of a convolution's ConvArgs; an input that is local to the kernel has no address."""
     *rows, c = node.dims
     win, axes = node.window, "dhw"[-len(node.window.kernel) :]
-    by_group = node.algorithm == "direct" and not node.depthwise  # a run of channels ends with its group
-    run = as_index(_channels(c) // win.groups) if by_group and win.groups > 1 else c.extent
-    epilogue = _epilogue(text, node.stores, [], rows, c, node.acc.name, run)
     sizes: dict[str, Index | int] = {"batch": node.in_shape[0], "in_c": node.in_shape[-1], "out_c": c.extent}
     sizes |= {f"in_{a}": n for a, n in zip(axes, node.in_shape[1:-1], strict=True)}
     sizes |= {f"out_{a}": v.extent for a, v in zip(axes, rows[1:], strict=True)}
     for name in ("kernel", "stride", "pad", "dilation"):
         sizes |= {f"{name}_{a}": n for a, n in zip(axes, getattr(win, name), strict=True)}
-    fields = text.sizes({**sizes, "groups": win.groups}) + text.address("x", node.x)
+    fields = text.sizes({**sizes, "groups": win.groups})
+    if node.x.buffer not in text.scope.locals:
+        fields += text.address("x", node.x)
     steps = ("x_batch", *(f"x_{a}" for a in axes), "x_c")
     fields += text.sizes(dict(zip(steps, node.x.strides, strict=False)))
-    fields += text.address("w", Operand(node.w, node.w_offset, ()))
-    direct = "conv_depthwise" if node.depthwise else "conv"
-    template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
-    return GemmKernel(f"{template}.cpp.j2", comment, text.params(), fields, epilogue)
+    return fields + text.address("w", Operand(node.w, node.w_offset, ()))
 
 
 def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel:
@@ -98,12 +112,16 @@ def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel
 
 
 class FieldPrinter:
-    """Prints the fields of an argument struct; numbers become arguments of the kernel (see lift.py)."""
+    """Prints the fields of an argument struct; numbers become arguments of the kernel (see lift.py).
 
-    def __init__(self, scope: Scope):
+    prefix: of the arguments' names, for a kernel with several structs.
+    """
+
+    def __init__(self, scope: Scope, prefix: str = "", lifted: Lifted | None = None):
         self.scope = scope
+        self.prefix = prefix
         self.text = Emitter(scope, None)
-        self.lifted = Lifted()
+        self.lifted = Lifted() if lifted is None else lifted
 
     def sizes(self, values: Mapping[str, Index | int]) -> Fields:
         return tuple((name, self._size(name, as_index(value))) for name, value in values.items())
@@ -114,7 +132,7 @@ class FieldPrinter:
 
     def _size(self, name: str, value: Index) -> str:
         small = value.constant is not None and 0 <= value.constant <= 1
-        return self.text.index(value if name in GEOMETRY or small else self.lifted.argument(name, value))
+        return self.text.index(value if name in GEOMETRY or small else self.lifted.argument(self.prefix + name, value))
 
     def params(self) -> tuple[Param, ...]:
         return self.scope.params()

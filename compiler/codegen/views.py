@@ -294,6 +294,34 @@ class GemmKernel:
 
 
 @dataclass(frozen=True)
+class ChainLink:
+    """A convolution of a chain: its part ("expand", "depthwise" or "project"), its ConvArgs and its epilogue.
+
+    inside: the epilogue writes into scratch memory. params: those of the kernel that the epilogue needs.
+    """
+
+    part: str
+    fields: tuple[tuple[str, str], ...]
+    epilogue: Epilogue
+    inside: bool
+    params: tuple[Param, ...]
+
+
+@dataclass(frozen=True)
+class ChainKernel:
+    """Convolutions one after the other."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    links: tuple[ChainLink, ...]
+
+    def link(self, part: str) -> ChainLink | None:
+        """None where the part is missing."""
+        return next((link for link in self.links if link.part == part), None)
+
+
+@dataclass(frozen=True)
 class AttentionKernel:
     template: str
     comment: tuple[str, ...]
@@ -371,5 +399,13 @@ class CustomKernel:
 
 
 KernelView = (
-    CustomKernel | ScatterKernel | RoutineKernel | LoopKernel | FlatKernel | TileKernel | GemmKernel | AttentionKernel
+    CustomKernel
+    | ScatterKernel
+    | RoutineKernel
+    | LoopKernel
+    | FlatKernel
+    | TileKernel
+    | GemmKernel
+    | ChainKernel
+    | AttentionKernel
 )

@@ -224,6 +224,25 @@ class Conv(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class ConvChain(Node):
+    """Convolutions one after the other, in bands of rows: expand (1x1), depthwise, project (1x1); one of the 1x1 may be
+    missing. dims and stores are those of the last.
+
+    links: in their order. locals: what each of them but the last makes for the next one; it never leaves the cache.
+    """
+
+    links: tuple[Conv, ...]
+    locals: tuple[Buffer, ...]
+
+    def expressions(self) -> Iterator[Expr]:
+        for link in self.links:
+            yield from link.expressions()
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys(b for link in self.links for b in link.reads() if b not in self.locals))
+
+
+@dataclass(frozen=True, eq=False)
 class Attention(Node):
     """softmax(scale * q k^T + score) v, never writing the scores. dims = (b, h, m, d of the output).
 
@@ -457,7 +476,9 @@ class Custom(Routine):
     numbers: tuple[int | float | Index, ...]
 
 
-AnyNode: TypeAlias = Map | Reduce | Gemm | Conv | Attention | Nest | Scan | Scatter | Routine | Choose | Repeat
+AnyNode: TypeAlias = (
+    Map | Reduce | Gemm | Conv | ConvChain | Attention | Nest | Scan | Scatter | Routine | Choose | Repeat
+)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from .nodes import (
     Attention,
     Choose,
     Conv,
+    ConvChain,
     Define,
     Gemm,
     Map,
@@ -73,6 +74,9 @@ def _body(node: AnyNode, indent: str) -> str:
             how = "" if node.algorithm == "direct" else f" by {node.algorithm}"
             shape = f"{kernel} stride {stride} groups {w.groups}{how}"
             return f"conv[{_loops(node.dims)}] {node.acc} = {node.x.buffer} * {node.w} ({shape}) -> {stores}"
+        case ConvChain():
+            links = "\n".join(print_node(link, indent + "  ") for link in node.links)
+            return f"chain[{_loops(node.dims)}] locals {', '.join(b.name for b in node.locals)}\n{links}"
         case Attention():
             extra = ", causal" if node.causal else ""
             score = f", score {node.score}" if node.score is not None else ""

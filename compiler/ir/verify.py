@@ -15,6 +15,7 @@ from .nodes import (
     Buffer,
     Choose,
     Conv,
+    ConvChain,
     Custom,
     Gemm,
     Map,
@@ -94,6 +95,11 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
             if isinstance(node, Gemm):
                 accs |= {acc for _, acc in node.also}
             yield from _stores(node.stores, scope, accs)
+        case ConvChain():
+            for link, made in zip(node.links, (*node.locals, None), strict=True):
+                if made is not None and (len(link.stores) != 1 or link.stores[0].buffer is not made):
+                    yield f"a link of a chain makes more than {made.name}"
+                yield from _node(link, ())
         case Reduce():
             for fold in node.folds:
                 yield from _expression(fold.value, scope | set(node.rdims), set())

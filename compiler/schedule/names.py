@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..build.targets import Family
-from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
+from ..ir.nodes import AnyNode, Attention, Conv, ConvChain, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
 
 MAX_OPERATORS = 4
 #: operators that say nothing about what a kernel does
@@ -37,6 +37,8 @@ def _kind(node: AnyNode) -> str:
         case Conv():
             k = node.window.kernel
             return f"{'depthwise' if node.depthwise else 'conv'}{'x'.join(map(str, k))}"
+        case ConvChain():
+            return "_".join(map(_kind, node.links))
         case Attention():
             return "attention"
         case Nest():
@@ -59,6 +61,8 @@ def _tile(node: AnyNode) -> str:
         case Conv():
             direct = "taps" if node.depthwise else "p16"
             return {"winograd2": "f23", "winograd4": "f43", "grouped": "groups"}.get(node.algorithm, direct)
+        case ConvChain():
+            return "chain"
         case Attention():
             return "causal" if node.causal else "block"
     return ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.expr import Call
 from ..ir.index import Index, as_index, product
-from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Node, Reduce, Routine, Scan, Scatter
+from ..ir.nodes import AnyNode, Attention, Conv, ConvChain, Gemm, Map, Nest, Node, Reduce, Routine, Scan, Scatter
 from ..tune.keys import kernel_key
 from .cost import OPERATOR_COST
 from .schedule import Schedule
@@ -50,11 +50,10 @@ def flops(node: Node) -> Index:
             if node.causal and queries == node.keys:  # half of them are not computed
                 scores = queries * (queries + 1) // 2
             return batch * heads * scores * (node.head_size + size) * 2
+        case ConvChain():
+            return sum((flops(link) for link in node.links), as_index(0))
         case Nest():
-            total = as_index(0)
-            for stage in node.stages:
-                total = total + flops(stage)
-            return total
+            return sum((flops(stage) for stage in node.stages), as_index(0))
         case Reduce():
             return _pointwise(node, node.extent * product(v.extent for v in node.rdims))
         case Map():

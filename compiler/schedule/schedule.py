@@ -10,6 +10,7 @@ from ..ir.nodes import AnyNode, Define, Program
 from ..ir.printer import print_define, print_node
 from ..options import ScheduleOptions
 from .barriers import in_pieces
+from .chains import fuse_chains
 from .device import device_rewrites
 from .epilogue import fuse_epilogues
 from .graph import NodeGraph
@@ -99,6 +100,8 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
                 fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
         fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8, slabs=family == "cpu")
+        if options.epilogues and family == "cpu":
+            fuse_chains(graph, remarks)  # what they make inside is finished by then
     if family == "cuda":
         separate_rows(graph, remarks)
     return scheduled_blocks(program, graph.nodes, lambda block: _scheduled(block, remarks, options, family))

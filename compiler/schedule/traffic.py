@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import ONE, ZERO, Index, as_index, product
-from ..ir.nodes import Attention, Buffer, Conv, Gemm, Nest, Node, Operand, Scatter
+from ..ir.nodes import Attention, Buffer, Conv, ConvChain, Gemm, Nest, Node, Operand, Scatter
 
 Access = tuple[Buffer, str, Index]  # buffer, where in it (text), elements
 
@@ -32,13 +32,17 @@ class Traffic:
 def traffic(node: Node) -> Traffic:
     """What a scheduled node reads and writes."""
     written = _by_buffer(_stores(node))
-    own = set(node.writes()) | (set(node.locals) if isinstance(node, Nest) else set())
+    own = set(node.writes()) | (set(node.locals) if isinstance(node, (Nest, ConvChain)) else set())
     read = {b: n for b, n in _by_buffer(_reads(node)).items() if b not in own}
     weights = {b: n for b, n in read.items() if b.kind == "const"}
     return Traffic(_bytes(read), _bytes(weights), _bytes(written))
 
 
 def _reads(node: Node) -> Iterator[Access]:
+    if isinstance(node, ConvChain):
+        for link in node.links:
+            yield from _reads(link)
+        return
     match node:
         case Gemm():
             *batch, m, n = (v.extent for v in node.dims)

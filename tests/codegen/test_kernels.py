@@ -32,6 +32,10 @@ x = torch.randn(4, 6, 40)
 image = torch.randn(2, 8, 6, 6)
 wide = torch.randn(2, 32, 9, 12)
 depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+large = torch.randn(2, 16, 56, 56)
+inverted = nn.Sequential(
+    *(nn.Conv2d(16, 48, 1), nn.ReLU6(), nn.Conv2d(48, 48, 3, 2, 1, groups=48), nn.ReLU6(), nn.Conv2d(48, 24, 1))
+)
 mask = torch.ones(5, 5, dtype=torch.bool)
 q = torch.randn(2, 4, 5, 16)
 rows = torch.tensor([0, 3, 3, 8, 1])
@@ -68,6 +72,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
     "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (image,), (depthwise,), False),
     "conv_planes": ("conv", lambda c, a: c(a), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False),
+    "conv_chain": ("conv_chain", lambda c, a: c(a), (large,), (inverted,), True),
     "conv_grouped": ("conv_grouped", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False),
     "conv_winograd2": ("conv_winograd2", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
     "scatter": ("scatter", lambda a, i: torch.zeros(9, 24).index_add(0, i, a), (torch.randn(5, 24), rows), (), False),

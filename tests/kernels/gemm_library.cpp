@@ -1,6 +1,7 @@
 /* The GEMM and convolution kernels behind plain functions for ctypes. Each returns how many elements were misplaced. */
 #include "gemm_host.h"
 #include "mycc/conv.h"
+#include "mycc/conv_chain.h"
 #include "mycc/conv_grouped.h"
 #include "mycc/conv_winograd.h"
 #include "mycc/gemm.h"
@@ -14,6 +15,18 @@ int64_t record(int threads, float *out, int32_t *seen, int64_t batch, int64_t m,
   run(&host.table, Record{out, seen, batch, m, n, &misplaced});
   return misplaced;
 }
+
+/* The arguments of a chain; what is missing has no input channels. */
+struct ChainArgs {
+  mycc::ConvArgs expand, depthwise, project;
+};
+
+/* What a chain hands on is rectified, so that a wrong order of the two would show. */
+struct Rectified {
+  void operator()(int64_t, int64_t, int64_t n, const float *acc, int64_t count, float *to) const {
+    for (int64_t i = 0; i < count; ++i) to[n + i] = acc[i] > 0 ? acc[i] : 0;
+  }
+};
 
 } // namespace
 
@@ -68,6 +81,17 @@ MYCC_TEST_WINOGRAD(4)
 int64_t test_conv_depthwise(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,
                 [&](const mycc_host *host, const Record &to) { mycc::conv_depthwise(host, *args, to); });
+}
+
+int64_t test_conv_chain(int threads, const ChainArgs *args, float *out, int32_t *seen) {
+  const mycc::ConvArgs &a = args->expand, &b = args->depthwise, &c = args->project;
+  const int64_t channels = c.in_c ? c.out_c : b.out_c;
+  return record(threads, out, seen, 1, b.batch * b.out_h * b.out_w, channels,
+                [&](const mycc_host *host, const Record &to) {
+                  if (a.in_c && c.in_c) mycc::conv_chain(host, a, b, c, Rectified{}, Rectified{}, to);
+                  else if (a.in_c) mycc::conv_chain(host, a, b, c, Rectified{}, to, mycc::NoConv{});
+                  else mycc::conv_chain(host, a, b, c, mycc::NoConv{}, Rectified{}, to);
+                });
 }
 
 } // extern "C"

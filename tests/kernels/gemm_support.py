@@ -132,6 +132,20 @@ class Conv(_Arguments):
     x_c: int = 1
 
 
+@dataclass
+class ConvChain(_Arguments):
+    """Of a chain; a convolution that is missing has no input channels."""
+
+    expand: Conv
+    depthwise: Conv
+    project: Conv
+
+    def structure(self) -> ctypes.Structure:
+        parts = [getattr(self, field.name).structure() for field in fields(self)]
+        named = [(field.name, type(part)) for field, part in zip(fields(self), parts, strict=True)]
+        return type("Chain", (ctypes.Structure,), {"_fields_": named})(*parts)
+
+
 def call(isa: str, function: str, args: _Arguments, shape: tuple[int, ...], threads: int = 1) -> np.ndarray:
     """Runs `function` of the test library; asserts that every element was finished exactly once and in its place.
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from mycc.compiler.lower.constants import ConvPanels, GroupedTaps, Layout, Taps, WinogradPanels
+from mycc.compiler.lower.constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, WinogradPanels
 
-from .gemm_support import Conv, aligned, call, cpu_levels
+from .gemm_support import Conv, ConvChain, aligned, call, cpu_levels
 
 LEVELS = cpu_levels()
 torch.set_num_threads(1)  # spinning threads are slow on a busy machine
@@ -216,6 +216,68 @@ def test_conv_winograd(isa: str, edge: int, case: Case) -> None:
 @given(case=grouped_cases())
 def test_conv_grouped(isa: str, case: Case) -> None:
     run(isa, case, "conv_grouped")
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[Case, int, int]:
+    """A depthwise convolution, channels in front of a 1x1 before it and behind one after it; 0: there is none."""
+    channels = st.one_of(st.integers(1, 40), st.sampled_from([64, 300]))
+    case = draw(cases(depthwise=True))
+    before = draw(st.one_of(st.just(0), channels))
+    behind = draw(channels if before == 0 else st.one_of(st.just(0), channels))
+    return replace(case, gap=0 if before else case.gap), before, behind
+
+
+def run_chain(isa: str, case: Case, before: int, behind: int, threads: tuple[int, ...] = (1, 2, 3)) -> None:
+    """A chain beside torch in float64, with an activation behind each convolution but the last."""
+    rng = np.random.default_rng(1)
+    channels, batch = case.channels[0], case.batch
+    x = rng.standard_normal((batch, *case.size, (before or channels) + case.gap), np.float32)
+    shapes = ((channels, before, 1, 1), (channels, 1, *case.kernel), (behind, channels, 1, 1))
+    weights = [rng.standard_normal(shape, np.float32) for shape in shapes]
+    point = replace(case, kernel=(1, 1), stride=(1, 1), pad=(0, 0), dilation=(1, 1), behind=(0, 0), groups=1, gap=0)
+    links = (
+        (replace(point, channels=(before, channels)), "conv", x if before else np.zeros((1, 1, 1, 1), np.float32)),
+        (case, "conv_depthwise", np.empty((batch, *case.size, channels), np.float32) if before else x),
+        (
+            replace(point, size=case.out_size, channels=(channels if behind else 0, behind)), "conv",
+            np.empty((batch, *case.out_size, channels), np.float32),
+        ),
+    )  # fmt: skip
+    nothing = aligned(np.zeros(PANEL, np.float32))
+    args = [
+        arguments(link, data, packed(link, function, w) if w.size else nothing)
+        for (link, function, data), w in zip(links, weights, strict=True)
+    ]
+    shape = (batch, *case.out_size, behind or channels)
+    results = [call(isa, "test_conv_chain", ConvChain(*args), shape, n) for n in threads]
+    image = torch.from_numpy(x.astype(np.float64)).movedim(-1, 1)[:, : before or channels]
+    found, bound = image, image.abs()
+    for i, ((link, _, _), w) in enumerate((link, w) for link, w in zip(links, weights, strict=True) if w.size):
+        sides = [n for p, more in reversed(list(zip(link.pad, link.behind, strict=False))[:2]) for n in (p, p + more)]
+        options = {"stride": link.stride[:2], "dilation": link.dilation[:2], "groups": link.groups}
+        weight = torch.from_numpy(w.astype(np.float64))
+        image, bound = (torch.nn.functional.pad(v, sides) for v in (found.relu() if i else found, bound))
+        found, bound = torch.conv2d(image, weight, **options), torch.conv2d(bound, weight.abs(), **options)
+    assert (np.abs(results[0] - found.movedim(1, -1).numpy()) <= 4e-6 * bound.movedim(1, -1).numpy() + 1e-30).all()
+    assert all(r.tobytes() == results[0].tobytes() for r in results)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@settings(SLOW, max_examples=30)
+@given(chain=chains())
+def test_conv_chain(isa: str, chain: tuple[Case, int, int]) -> None:
+    run_chain(isa, *chain)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_conv_chain_of_models(isa: str, stride: int) -> None:
+    """Rows of which the scratch memory holds few: several bands, whose last rows the next one reads again."""
+    case = Case(1, (31, 40), (400, 400), (3, 3), (stride,) * 2, (1, 1), groups=400)
+    run_chain(isa, case, 24, 40)
+    run_chain(isa, replace(case, kernel=(5, 5), pad=(2, 2), batch=2), 16, 0)
+    run_chain(isa, replace(case, kernel=(7, 7), pad=(3, 3)), 0, 24)
 
 
 MODEL_CASES = {
