@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, IndexValue, cast
-from ..ir.index import ONE, Index, as_index, minimum, of, product
+from ..ir.index import ONE, ZERO, Index, as_index, maximum, minimum, of, product
 from ..ir.random import BLOCKS, CALL
 from .builder import Builder, call, compare, number, where
-from .tensor import Shape, linear_index
+from .tensor import Shape, Tensor, linear_index
 
 THREADS = 256  # of a block
 #: blocks of words that torch counts for a tensor of probabilities: its ten words, rounded up
@@ -45,9 +45,9 @@ class Draw:
         self, builder: Builder, shape: Shape, wide: bool = False, order: Sequence[int] | None = None
     ) -> None:  # fmt: skip
         self.shape, self.order, self.wide = shape, order or range(len(shape)), wide
-        self.first = builder.drawn
+        self.first, self.before = builder.drawn, builder.generator
         self.count = product(shape)
-        self.threads = minimum(of(BLOCKS), _ceiling(self.count, as_index(THREADS))) * THREADS
+        self.threads = minimum(of(BLOCKS), _ceiling(maximum(self.count, ONE), as_index(THREADS))) * THREADS
         builder.drawn = builder.drawn + self._blocks()
 
     def _blocks(self) -> Index:
@@ -68,7 +68,10 @@ class Draw:
         return Place(at % self.threads, self.first + turn // as_index(self._each), turn % as_index(self._each))
 
     def _call(self, op: str, dtype: str, place: Place) -> Expr:
-        where_ = (IndexValue(place.block), IndexValue(place.thread), IndexValue(place.slot))
+        block: Expr = IndexValue(place.block)
+        if self.before is not None:
+            block = call("add", self.before.at([]), block)
+        where_ = (block, IndexValue(place.thread), IndexValue(place.slot))
         return Call(op, (IndexValue(of(CALL)), *where_), dtype)
 
     def word(self, i: Sequence[Index]) -> Expr:
@@ -121,6 +124,15 @@ class OfProbabilities(Draw):
     def place(self, i: Sequence[Index]) -> Place:
         at, four = self.element(i), as_index(4)
         return Place(at // four, self.first, at % four)
+
+
+def position(builder: Builder) -> Tensor:
+    """How many blocks a thread has drawn, as a number in memory, from which draws behind it count: what bodies of
+    branches and loops hand on."""
+    drawn, before = IndexValue(builder.drawn), builder.generator
+    made = builder.map((), "i64", lambda _: drawn if before is None else call("add", before.at([]), drawn))
+    builder.generator, builder.drawn = made, ZERO
+    return made
 
 
 def _ceiling(n: Index, divisor: Index) -> Index:

@@ -71,6 +71,7 @@ CASES: dict[str, tuple[Callable[[torch.Tensor], Any], Wanted]] = {
     ),
     "rrelu": (lambda x: F.rrelu(-x, 0.1, 0.3, True), lambda g: -X.reshape(-1) * (g.unit(35) * 0.2 + 0.1)),
     "choice": (lambda x: torch.multinomial(x, 1), lambda g: (X / -g.unit(35).log().reshape(7, 5)).argmax(1)),
+    "behind_none": (lambda x: (torch.rand(x.shape[0] - 7, 3), torch.rand(5))[::-1], lambda g: g.unit(5)),
     "behind_others": (
         lambda x: (torch.rand(MANY)[:3], torch.randn(9), torch.bernoulli(x), torch.randint(9, (8,)))[::-1],
         lambda g: [g.unit(MANY), g.normal(9), g.of_probabilities(35), _of(g.words(8) % np.uint64(9))][-1],

@@ -102,6 +102,11 @@ def rebuilt_svd(x: torch.Tensor) -> torch.Tensor:
     return torch.cat(((u[..., : s.shape[-1]] * s.unsqueeze(-2)) @ v[..., : s.shape[-1], :], u.mT @ u), -1)
 
 
+def hollow(x: torch.Tensor) -> torch.Tensor:
+    """Symmetric with zeros on the diagonal, so that pivots are blocks."""
+    return (x + x.mT) * (1 - torch.eye(x.shape[-1], dtype=x.dtype))
+
+
 LINEAR = {
     "lu": (lambda x: torch.linalg.lu_factor_ex(x), (2, 9, 5)),
     "lu_wide": (lambda x: torch.linalg.lu_factor_ex(x), (5, 8)),
@@ -116,6 +121,11 @@ LINEAR = {
     "eigh": (rebuilt_eigh, (2, 6, 6)),
     "svd": (rebuilt_svd, (2, 6, 4)),
     "svd_of_rank_1": (lambda x: rebuilt_svd(x[:, :1] @ x[:1, :4]), (6, 6)),
+    "ldl": (lambda x: torch.linalg.ldl_factor_ex(x + x.mT), (2, 9, 9)),
+    "ldl_of_blocks": (lambda x: torch.linalg.ldl_factor_ex(hollow(x)), (3, 8, 8)),
+    "ldl_of_zeros": (lambda x: torch.linalg.ldl_factor_ex(x * 0), (3, 3)),
+    "ldl_solve": (lambda x: torch.linalg.ldl_solve(*torch.linalg.ldl_factor(hollow(x)), x[..., :3]), (2, 8, 8)),
+    "ldl_solve_one": (lambda x: torch.linalg.ldl_solve(*torch.linalg.ldl_factor(x + x.mT), x[..., :1]), (7, 7)),
     "matrix_exp": (lambda x: torch.linalg.matrix_exp(x), (2, 5, 5)),
 }
 

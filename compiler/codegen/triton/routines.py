@@ -88,6 +88,8 @@ FORMS: Mapping[str, MatrixForm] = {
     "pivot_order": MatrixForm(1, MOST_IN_MEMORY),
     "triangular": MatrixForm(1, 1024),
     "cholesky": MatrixForm(1),
+    "ldl": MatrixForm(1),
+    "ldl_solve": MatrixForm(1, 1024),
     "qr": MatrixForm(2),
     "reflectors": MatrixForm(2),
     "matrix_exp": MatrixForm(1, 64, lambda n: n * n * 2),
@@ -129,7 +131,7 @@ def _matrix(node: Routine, form: MatrixForm, name: str, device: Device) -> Launc
     text = TritonEmitter(scope, {})
     number = [operand(text.index(size)) for size in node.sizes]
     programs = grid(node.count)
-    if node.function == "triangular":
+    if node.function in ("triangular", "ldl_solve"):
         tiles.append(min(COLUMNS, power_of_two(size_bound(node.sizes[1]) or COLUMNS)))
         programs = grid(node.count, blocks(node.sizes[1], tiles[1]))
     scratch = ""
