@@ -111,14 +111,13 @@ class KernelArguments:
     mycc::triton_kernel."""
 
     def __init__(self, node: fx.Node) -> None:
-        given = node.kwargs
+        given: Mapping[str, Any] = node.kwargs
         self.kernel, options = _function(wrap.kernel_side_table.get_kernel(given["kernel_idx"]))
         constants = {**wrap.kernel_side_table.get_constant_args(given["constant_args_idx"]), **options}
         if given.get("tma_descriptor_metadata"):
             raise NoKernel(f"{self.name} takes tensor descriptors", "Make them in the kernel.")
-        grids: Any = given["grid"]
-        self.grid = tuple((*grids[0], 1, 1)[:3])
-        values: Mapping[str, Any] = {**given["kwargs"], **constants}  # type: ignore[dict-item]
+        self.grid = tuple((*given["grid"][0], 1, 1)[:3])
+        values = {**given["kwargs"], **constants}
         self.options = {k: values[k] for k in _OPTIONS if k in values and k not in self.kernel.arg_names}
         self.tensors: list[fx.Node] = []
         self.sizes: list[Any] = []
@@ -190,18 +189,15 @@ def _function(kernel: Any) -> tuple[Any, dict[str, Any]]:
 
 def _written(node: fx.Node, constants: Mapping[str, Any]) -> Sequence[str]:
     """Names of the parameters whose tensors the kernel writes to. constants: those of defaults among them."""
-    given = node.kwargs
-    values = {
-        k: v.meta["val"] if isinstance(v, fx.Node) else v
-        for k, v in given["kwargs"].items()  # type: ignore[union-attr]
-    }
+    given: Mapping[str, Any] = node.kwargs
+    values = {k: v.meta["val"] if isinstance(v, fx.Node) else v for k, v in given["kwargs"].items()}
     with _driver():
         return list(
             wrap.get_mutated_tensors(
-                given["kernel_idx"],  # type: ignore[arg-type]
-                given["constant_args_idx"],  # type: ignore[arg-type]
+                given["kernel_idx"],
+                given["constant_args_idx"],
                 {**constants, **values},
-                given.get("tma_descriptor_metadata") or {},  # type: ignore[arg-type]
+                given.get("tma_descriptor_metadata") or {},
             )
         )
 

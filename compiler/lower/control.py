@@ -22,9 +22,9 @@ from ..capture.control import Operands, operands_of
 from ..capture.draws import draws_random_numbers
 from ..capture.graph import ModelGraph
 from ..ir.dtypes import from_torch
-from ..ir.index import Index, Size, of, product
+from ..ir.index import ZERO, Index, Size, of, product
 from ..ir.nodes import AnyNode, Buffer, Choose, Repeat
-from . import mersenne
+from . import mersenne, philox
 from .builder import Builder
 from .in_place import settled, store_over
 from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, select
@@ -58,23 +58,20 @@ def _with_generator(builder: Builder, given: Operands, forms: Sequence[Form], lo
     """The generator of random numbers is the first value that bodies take, change and hand on."""
     if given.flag is None and len(given.bodies) == 2 and draws_random_numbers(given.bodies[0]):
         raise CompileError("the condition of a while_loop draws random numbers", hint="Draw them in its body.")
-    if builder.family != "cpu":
-        raise CompileError(
-            "a branch or the body of a loop draws random numbers, which works on the CPU alone",
-            hint="Draw them outside, for all turns at once, or compile for the CPU (--target cpu).",
-        )
+    generator = mersenne.generator if builder.family == "cpu" else philox.position
 
     def drawing(body: ModelGraph, inputs: Sequence[Any]) -> list[Tensor]:
-        builder.generator = inputs[0]
+        builder.generator, builder.drawn = inputs[0], ZERO
         results = lower(body, inputs[1:])
-        return [builder.generator, *results]
+        return [generator(builder), *results]
 
-    first = mersenne.generator(builder)
+    first = generator(builder)
     if given.flag is not None:
         given = replace(given, shared=(first, *given.shared))
     else:
         given = replace(given, own=(first, *given.own))
     builder.generator, *results = _lowered(builder, given, [(first.shape, first.dtype), *forms], drawing)
+    builder.drawn = ZERO
     return tuple(results)
 
 

@@ -46,14 +46,14 @@ def triton_kernel(
         if i not in call.written:
             held.append(_in_order(ctx, t, order))
         elif _is_empty(sources[i]):
-            held.append(_turned(builder.temp([t.shape[d] for d in order], t.dtype), order))
+            held.append(_turned(builder.temp(tuple(t.shape[d] for d in order), t.dtype), order))
         else:
             kept, tensor = _copied(ctx, t, order)
             before.append(Blocks(kept, product(t.shape)))
             held.append(tensor)
     results = tuple(held[i] for i in call.written)
     inputs = [t for i, t in enumerate(held) if i not in call.written]
-    order = [*call.written, *(i for i in range(len(held)) if i not in call.written)]
+    places = [*call.written, *(i for i in range(len(held)) if i not in call.written)]
     builder.add(
         Custom(
             (),
@@ -64,7 +64,7 @@ def triton_kernel(
             (*map(_blocks, inputs), *before),
             tuple(map(_blocks, results)),
             (),
-            _source(call, head, text, order, grid, sizes),
+            _source(call, head, text, places, grid, sizes),
             tuple(map(_layout, (*results, *inputs))),
             (),
         )

@@ -91,7 +91,7 @@ def _true_places(node: Routine, name: str, device: Device) -> tuple[Launch, ...]
     alone = bound is not None and bound <= ALONE
     tiles = ONE if alone else maximum(ONE, blocks(n, BLOCK * PARTS))
     part = as_index(ALONE) if alone else tiles * BLOCK
-    programs = ONE if alone else maximum(ONE, (n + part - 1) // part)
+    programs = ONE if alone else (maximum(n, ONE) + part - 1) // part  # one that counts nothing, too
 
     def launch(stem: str, last: bool) -> Launch:
         scope = _scope(node)
