@@ -17,14 +17,14 @@ from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError
+from .assumptions import Asked, assumptions_hold
 from .by_shape import ByShape
 from .draws import draws_random_numbers
 from .examples import dynamic_dims
-from .failures import export_failure, quiet_export
+from .failures import export_failure, listening, quiet_export
 from .graph import ModelGraph
 from .leaves import Dims, Leaf, bind, leaves_of, shapes_by_leaf
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
-from .proofs import guards_hold
 from .sizes import resize_examples
 from .source_lines import ROOT, recording_lines
 from .specialise import fix_sizes
@@ -259,16 +259,16 @@ def _export(
 ) -> ExportedProgram:
     shapes = (tuple(d or None for d in dims),) if any(dims) else None
 
-    def export(whatever_the_size: bool = False, guards_as_checks: bool = False) -> ExportedProgram:
+    def export(whatever_the_size: bool = False, conditions_beside: bool = False) -> ExportedProgram:
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
         with torch.no_grad(), quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels():
             return torch.export.export(
                 call, tuple(examples), dynamic_shapes=shapes, strict=False,
-                prefer_deferred_runtime_asserts_over_guards=guards_as_checks,
+                prefer_deferred_runtime_asserts_over_guards=conditions_beside,
             )  # fmt: skip
 
     try:
-        program = _first_that_works(export, dims)
+        program = _first_that_works(export)
     except Exception as error:
         failure = export_failure(error, names, export)
     else:
@@ -278,20 +278,22 @@ def _export(
     raise failure
 
 
-def _first_that_works(export: Callable[[bool, bool], ExportedProgram], dims: Sequence[Dims]) -> ExportedProgram:
-    """torch.export takes sizes that the model computes (half a length, what a stride leaves) for larger than 1, and
-    refuses ranges in which one is not. Where it does, the model is exported without asking whether sizes are 1. Guards
-    that torch cannot prove, but which hold, such as min(64 n, 192 n) = 64 n, it may leave to the program."""
+def _first_that_works(export: Callable[..., ExportedProgram]) -> ExportedProgram:
+    """torch.export takes what it sees of computed sizes (half a length is more than 1, a slice is not all) for a
+    condition, and refuses ranges in which it does not hold everywhere. Where it does, the model is exported with the
+    conditions beside the graph, if they do no harm; else without asking whether sizes are 1."""
     try:
-        return export(False, False)
+        return export()
     except Exception as error:
         if "Constraints violated" not in str(error):
             raise
+        asked = Asked()
+        with contextlib.suppress(Exception), listening(asked):
+            program = export(conditions_beside=True)
+            if assumptions_hold(program, asked):
+                return program
         with contextlib.suppress(Exception):
-            return export(True, False)
-        if guards_hold(str(error), dims):
-            with contextlib.suppress(Exception):
-                return export(False, True)
+            return export(whatever_the_size=True)
         raise
 
 

@@ -17,16 +17,19 @@ from .source_lines import Frame, frames_of_exception, is_torch_file, pick, user_
 
 __all__ = ["export_failure", "place", "quiet_export"]
 
-_SHAPES_LOG = "torch.fx.experimental.symbolic_shapes"
-_LOGS = (_SHAPES_LOG, "torch.export", "torch._export", "torch._dynamo", "torch._subclasses.fake_tensor")
+SHAPES_LOG = "torch.fx.experimental.symbolic_shapes"
+_LOGS = (SHAPES_LOG, "torch.export", "torch._export", "torch._dynamo", "torch._subclasses.fake_tensor")
 _SIZE_OF = re.compile(r"L\['(?P<argument>\w+)'\](?:\[(?P<index>\d+)\])?\.size\(\)\[(?P<axis>\d+)\]")
 _SPECIALISED = re.compile(
     r"You marked (?P<name>.+?) as dynamic but your code specialized it to be a constant \((?P<value>\d+)\)"
 )
 _FIXED = re.compile(r"set_replacement \w+ = (?P<value>\d+)\b")
+_CREATED = re.compile(r"create_symbol (?P<symbol>\w+) = \d+ for (?P<source>\S+) ")
+_ADDED = re.compile(r"^(?P<condition>.+?) \[guard added\]")
 _NOT_ALL = re.compile(
     r"^Not all values of (?P<name>\w+)(?: = .*?)? in the specified range(?: .*?)? satisfy the generated guard "
 )
+_VIOLATED = re.compile(r"Not all values of \w+ = (?P<source>\S+) in the specified range")
 _FAKE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\w+)\n\s*(?P<text>.*)')
 
 
@@ -34,7 +37,7 @@ _FAKE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<fu
 def quiet_export() -> Iterator[None]:
     """Keeps torch's logs, deprecation warnings and half-made graphs off the terminal; the user's own output stays."""
     loggers = [logging.getLogger(name) for name in _LOGS]
-    loggers = [logger for logger in loggers if not any(isinstance(h, FixedSizes) for h in logger.handlers)]
+    loggers = [logger for logger in loggers if not any(h in _listeners for h in logger.handlers)]
     levels = [logger.level for logger in loggers]
     captured = io.StringIO()
     for logger in loggers:
@@ -58,25 +61,47 @@ class FixedSizes(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.lines: dict[int, Frame] = {}  # size -> where it was fixed first
+        self.symbols: dict[str, str] = {}  # torch's name of a dimension -> its symbol
+        self.conditions: dict[str, Frame] = {}  # on sizes -> where they were asked first
 
     def emit(self, record: logging.LogRecord) -> None:
-        if match := _FIXED.search(record.getMessage()):
+        message = record.getMessage()
+        if match := _CREATED.search(message):
+            self.symbols[match["source"]] = match["symbol"]
+        fixed, added = _FIXED.search(message), _ADDED.search(message)
+        if fixed or added:
             stack = [Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in traceback.extract_stack()]
             inside = [i for i, f in enumerate(stack) if f.function == "forward"]
-            if inside and (frame := user_frame(stack[inside[0] :])):
-                self.lines.setdefault(int(match["value"]), frame)
+            frame = user_frame(stack[inside[0] :]) if inside else None
+            if fixed and frame:
+                self.lines.setdefault(int(fixed["value"]), frame)
+            if added and frame:
+                self.conditions.setdefault(added["condition"], frame)
 
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        logger = logging.getLogger(_SHAPES_LOG)
-        level, propagate, handlers = logger.level, logger.propagate, logger.handlers[:]
-        logger.setLevel(logging.INFO)
-        logger.propagate, logger.handlers = False, [self]
-        try:
-            yield
-        finally:
-            logger.propagate, logger.handlers = propagate, handlers
-            logger.setLevel(level)
+    def asked_about(self, source: str) -> list[str]:
+        """The lines that asked for a condition on a dimension."""
+        symbol = self.symbols.get(source)
+        frames = [f for text, f in self.conditions.items() if symbol and re.search(rf"\b{symbol}\b", text)]
+        return list(dict.fromkeys(map(place, frames)))
+
+
+_listeners: list[logging.Handler] = []
+
+
+@contextlib.contextmanager
+def listening(handler: logging.Handler) -> Iterator[None]:
+    """torch's log of sizes goes to the handler."""
+    logger = logging.getLogger(SHAPES_LOG)
+    level, propagate, handlers = logger.level, logger.propagate, logger.handlers[:]
+    logger.setLevel(logging.INFO)
+    logger.propagate, logger.handlers = False, [handler]
+    _listeners.append(handler)
+    try:
+        yield
+    finally:
+        _listeners.remove(handler)
+        logger.propagate, logger.handlers = propagate, handlers
+        logger.setLevel(level)
 
 
 def place(frame: Frame | None) -> str:
@@ -98,7 +123,7 @@ def export_failure(error: Exception, names: Sequence[str], retry: Callable[[], o
     if specialised := list(_SPECIALISED.finditer(text)):
         return _specialised(text, specialised, retry)
     if "Constraints violated" in text:
-        return _constraints(text)
+        return _constraints(text, str(error), retry)
     frames = frames_of_exception(error)
     lines = _places(frames) or _quoted_places(text)
     if "data-dependent" in text or type(error).__name__ == "GuardOnDataDependentSymNode":
@@ -122,9 +147,7 @@ def _rename(text: str, names: Sequence[str]) -> str:
 
 
 def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[], object]) -> CompileError:
-    fixed = FixedSizes()
-    with fixed.listening(), contextlib.suppress(Exception):
-        retry()
+    fixed = _listened(retry)
     details = []
     for match in matches:
         where = re.search(rf"\b{re.escape(match['name'])} = (\w+ dimension \d+)", text)
@@ -137,14 +160,24 @@ def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[]
     )
 
 
-def _constraints(text: str) -> CompileError:
+def _listened(retry: Callable[[], object]) -> FixedSizes:
+    fixed = FixedSizes()
+    with listening(fixed), contextlib.suppress(Exception):
+        retry()
+    return fixed
+
+
+def _constraints(text: str, original: str, retry: Callable[[], object]) -> CompileError:
     head, _, fixes = text.partition("Suggested fixes:")
     found = [line.strip().removeprefix("- ") for line in head.splitlines() if line.strip().startswith("- ")]
     details = [_NOT_ALL.sub(r"\g<name> does not always satisfy ", line).rstrip(".") for line in found]
+    fixed = _listened(retry)
+    sources = dict.fromkeys(match["source"] for match in _VIOLATED.finditer(original))
+    lines = list(dict.fromkeys(line for source in sources for line in fixed.asked_about(source)))
     wanted = [line.strip() for line in fixes.split("\n\n")[0].splitlines() if line.strip()]
     return CompileError(
         "the model does not work for all sizes of the dynamic range",
-        details=list(dict.fromkeys(details))[:3],
+        details=[*list(dict.fromkeys(details))[:3], *lines[:3]],
         hint=f"Sizes that work: {'; '.join(wanted)}" if wanted else None,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +69,59 @@ class ProgramInputs:
 
 def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -> ModelGraph:
     """The program as a ModelGraph; torch's own functionalisation first where ours cannot say it."""
+    dtype = _autocast_around(program)
     try:
-        return _Importer(name, program, inputs).run()
+        if dtype is None:
+            return _Importer(name, program, inputs).run()
     except NeedsRetrace:
-        with torch.no_grad(), quiet_export():
-            functional = program.run_decompositions({})
-        return _Importer(name, functional, inputs).run()
+        pass
+    around = torch.autocast("cpu", dtype) if dtype is not None else nullcontext()
+    with torch.no_grad(), quiet_export(), around:
+        _round_operands(program.graph_module, dtype)
+        functional = program.run_decompositions({})
+    return _Importer(name, functional, inputs).run()
+
+
+#: operators that torch defines by matrix products, whose operands autocast rounds; whole, they escape it
+_OF_PRODUCTS = (
+    torch.ops.aten.einsum.default,
+    torch.ops.aten.tensordot.default,
+    torch.ops.aten.inner.default,
+    torch.ops.aten.linalg_multi_dot.default,
+)
+_PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d",
+             "scaled_dot_product_attention")  # fmt: skip
+
+
+def _round_operands(root: fx.GraphModule, dtype: torch.dtype | None) -> None:
+    """einsum(x, y) under autocast     ->     einsum(x.to(bf16), y.to(bf16)), as its products would take them"""
+    for node in list(root.graph.nodes):
+        if str(node.target) == "wrap_with_autocast":
+            _, inner, enabled, _, body = node.args[:5]
+            _round_operands(getattr(root, body.target), inner if enabled else None)
+        operands: list[fx.Node] = []
+        fx.map_arg(node.args, operands.append)
+        if dtype is None or node.target not in _OF_PRODUCTS or len(operands) < 2:
+            continue
+        with root.graph.inserting_before(node):
+            for operand in node.all_input_nodes:
+                if operand.meta["val"].dtype == torch.float32:
+                    cast = root.graph.call_function(torch.ops.aten.to.dtype, (operand, dtype))
+                    cast.meta = {**node.meta, "val": operand.meta["val"].to(dtype)}
+                    node.replace_input_with(operand, cast)
+        root.recompile()
+
+
+def _autocast_around(program: ExportedProgram) -> torch.dtype | None:
+    """The type of the autocast that the whole program was exported under, which its graph does not say: products of
+    float32 that give another type."""
+    for node in program.graph.nodes:
+        if node.op != "call_function" or getattr(node.target, "_opname", "") not in _PRODUCTS:
+            continue
+        operands = {n.meta["val"].dtype for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)}
+        if operands == {torch.float32} and node.meta["val"].dtype != torch.float32:
+            return node.meta["val"].dtype
+    return None
 
 
 class _Importer:

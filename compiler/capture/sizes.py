@@ -113,7 +113,8 @@ def _wanted(root: str, places: Sequence[tuple[DimTerm, int, str]]) -> int:
 
 
 def _free(wanted: int, terms: Sequence[DimTerm], taken: set[int]) -> int:
-    """The value nearest to `wanted` that gives sizes of at least 2 not taken yet, smaller ones first."""
+    """The value nearest to `wanted` that gives sizes of at least 2 not taken yet; another one is at least 4 where that
+    is possible, so that a size that the model makes smaller by one or two is no 1."""
     low, high = max(terms[0].min, 1), terms[0].max
 
     def fits(value: int, others: set[int]) -> bool:
@@ -121,7 +122,8 @@ def _free(wanted: int, terms: Sequence[DimTerm], taken: set[int]) -> int:
         return value >= 2 and min(sizes) >= 2 and not sizes & others
 
     span = 64
-    near = [*range(wanted, max(low, wanted - span) - 1, -1), *range(wanted + 1, min(high, wanted + span) + 1)]
+    near = [*range(max(low, wanted - span), min(high, wanted + span) + 1)]
+    near.sort(key=lambda value: (value != wanted, value < 4, abs(value - wanted), value))
     alone = next((value for value in near if fits(value, set())), wanted)
     return next((value for value in near if fits(value, taken)), alone)
 

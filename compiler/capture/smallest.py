@@ -8,7 +8,7 @@ with what the graph says. Equal operators on equal shapes are run once: a transf
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
@@ -22,7 +22,7 @@ from .computed import is_definer
 from .graph import ModelGraph, SizeSymbol
 from .source_lines import place_of
 
-__all__ = ["check_smallest"]
+__all__ = ["check_smallest", "wrong_nodes"]
 
 Sizes = Mapping[sympy.Symbol, int]
 
@@ -31,17 +31,22 @@ def check_smallest(graph: ModelGraph, asked: set[str]) -> None:
     """Raises the lower bound of a symbol to 2 where the graph is wrong for 1; a CompileError when 1 was asked for."""
     ones = [s for s in graph.symbols if s.min == 1]
     smallest = {s.symbol: s.min for s in graph.symbols}
-    wrong = _wrong(graph, smallest) if ones else []
+    computed = {c.symbol: min(max(c.min, 2), c.max) for c in graph.computed}
+
+    def wrong_at(sizes: Sizes) -> list[fx.Node]:
+        return wrong_nodes(graph.module.graph.nodes, {**computed, **sizes})
+
+    wrong = wrong_at(smallest) if ones else []
     if not wrong:
         return
     # not for its size: sizes that the run finds stand in a relation that our numbers do not have
-    anyway = set(_wrong(graph, {symbol: max(size, 2) for symbol, size in smallest.items()}))
+    anyway = set(wrong_at({symbol: max(size, 2) for symbol, size in smallest.items()}))
     if anyway.issuperset(wrong):
         return
     raised = []
     for symbol in ones:
         others = {s.symbol: max(s.min, 2) for s in graph.symbols if s is not symbol}
-        wrong = [n for n in _wrong(graph, {**others, symbol.symbol: 1}) if n not in anyway]
+        wrong = [n for n in wrong_at({**others, symbol.symbol: 1}) if n not in anyway]
         if not wrong and len(ones) > 1:
             continue
         if symbol.name in asked:
@@ -59,13 +64,12 @@ def _from_two(symbol: SizeSymbol) -> SizeSymbol:
     return dataclasses.replace(symbol, min=max(symbol.min, 2))
 
 
-def _wrong(graph: ModelGraph, sizes: Sizes) -> list[fx.Node]:
+def wrong_nodes(nodes: Iterable[fx.Node], sizes: Sizes) -> list[fx.Node]:
     """The nodes whose operators, on the shapes that their arguments have for these sizes, fail or give others."""
     known: dict[str, bool] = {}
     found = []
-    sizes = {**{c.symbol: min(max(c.min, 2), c.max) for c in graph.computed}, **sizes}
     with FakeTensorMode(allow_non_fake_inputs=True):
-        for node in graph.module.graph.nodes:
+        for node in nodes:
             if not isinstance(node.target, OpOverload) or not _has_tensor(node) or is_definer(node):
                 continue
             try:

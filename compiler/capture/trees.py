@@ -54,6 +54,8 @@ def structure(spec: pytree.TreeSpec, leaf: Callable[[], object]) -> object:
     if kind in (pytree.namedtuple, pytree.structseq):
         cls = spec.context
         return {"namedtuple": cls.__name__, "fields": _pairs(list(cls._fields), children)}
+    if pytree.is_structseq_class(kind):  # torch.return_types
+        return {"namedtuple": kind.__name__, "fields": _pairs(list(kind.__match_args__), children)}
     return {"object": f"{kind.__module__}.{kind.__qualname__}", "fields": _object_fields(spec.context, children)}
 
 

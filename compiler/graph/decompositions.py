@@ -213,8 +213,9 @@ def slice_scatter(
     size = x.shape[dim]
     first, last = _bound(start, 0, size), _bound(end, size, size)
     if step == 1:
-        pieces = [x.narrow(dim, 0, first), part, x.narrow(dim, last, size - last)]
-        return torch.cat([p for p in pieces if not _is_empty(p, dim)], dim)
+        before = [] if _is_zero(first) else [x.narrow(dim, 0, first)]
+        behind = [] if _is_zero(size - last) else [x.narrow(dim, last, size - last)]
+        return torch.cat([*before, part, *behind], dim)
     column = [1] * x.dim()
     column[dim] = -1
     index = torch.arange(size).reshape(column)
@@ -234,8 +235,9 @@ def _bound(value: Any, default: Any, size: Any) -> Any:
     return value if statically_known_true(value <= size) else torch.sym_min(value, size)
 
 
-def _is_empty(x: Tensor, dim: int) -> bool:
-    return isinstance(x.shape[dim], int) and x.shape[dim] == 0
+def _is_zero(size: Any) -> bool:
+    """Whether a size is 0 whatever the symbols are."""
+    return bool(statically_known_true(size == 0))
 
 
 @definition("aten.select_scatter")
@@ -281,8 +283,9 @@ def pad(x: Tensor, sides: Sequence[int], mode: str = "constant", value: float | 
         cut = max(-before, 0), max(-behind, 0)
         x = x.narrow(dim, cut[0], x.shape[dim] - cut[0] - cut[1])
         before, behind = max(before, 0), max(behind, 0)
-        pieces = [x.narrow(dim, x.shape[dim] - before, before), x, x.narrow(dim, 0, behind)]
-        x = torch.cat([p for p in pieces if not _is_empty(p, dim)], dim)
+        head = [] if _is_zero(before) else [x.narrow(dim, x.shape[dim] - before, before)]
+        tail = [] if _is_zero(behind) else [x.narrow(dim, 0, behind)]
+        x = torch.cat([*head, x, *tail], dim)
     return x
 
 
@@ -412,8 +415,58 @@ def _lstm_direction(
     outs: list[Tensor] = []
     for t in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
         gates = gates_of_input[t] + torch.nn.functional.linear(h, w_hidden, b_hidden)
-        i, f, g, o = gates.chunk(4, -1)
-        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        h = torch.sigmoid(o) * torch.tanh(c)
+        h, c = _lstm_gates(gates, c)
         outs.append(h)
     return torch.stack(outs[::-1] if backwards else outs), h, c
+
+
+def _lstm_gates(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """The new h and c of gates [b, 4n]; rounded to the type once."""
+    dtype, wide = c.dtype, torch.float32 if c.dtype.itemsize == 2 else c.dtype
+    i, f, g, o = gates.to(wide).chunk(4, -1)
+    c = torch.sigmoid(f) * c.to(wide) + torch.sigmoid(i) * torch.tanh(g)
+    h = torch.sigmoid(o) * torch.tanh(c)
+    return h.to(dtype), c.to(dtype)
+
+
+@definition("aten.lstm_cell")
+def lstm_cell(x: Tensor, state: Sequence[Tensor], w_input: Tensor, w_hidden: Tensor, *bias: Tensor) -> Any:
+    return _lstm_gates(_of_both(x, state[0], w_input, w_hidden, *bias), state[1])
+
+
+@definition("aten.gru_cell")
+def gru_cell(
+    x: Tensor,
+    h: Tensor,
+    w_input: Tensor,
+    w_hidden: Tensor,
+    b_input: Tensor | None = None,
+    b_hidden: Tensor | None = None,
+) -> Tensor:
+    linear = torch.nn.functional.linear
+    r, z, n = linear(x, w_input, b_input).chunk(3, -1)
+    r_h, z_h, n_h = linear(h, w_hidden, b_hidden).chunk(3, -1)
+    z, n = torch.sigmoid(z + z_h), torch.tanh(n + torch.sigmoid(r + r_h) * n_h)
+    return (h - n) * z + n
+
+
+@definition("aten.rnn_tanh_cell")
+def rnn_tanh_cell(x: Tensor, h: Tensor, *params: Tensor) -> Tensor:
+    return torch.tanh(_of_both(x, h, *params))
+
+
+@definition("aten.rnn_relu_cell")
+def rnn_relu_cell(x: Tensor, h: Tensor, *params: Tensor) -> Tensor:
+    return torch.relu(_of_both(x, h, *params))
+
+
+def _of_both(
+    x: Tensor,
+    h: Tensor,
+    w_input: Tensor,
+    w_hidden: Tensor,
+    b_input: Tensor | None = None,
+    b_hidden: Tensor | None = None,
+) -> Tensor:
+    linear = torch.nn.functional.linear
+    return linear(x, w_input, b_input) + linear(h, w_hidden, b_hidden)

@@ -213,7 +213,7 @@ def _pad_index(ctx: Context, x: Tensor, pad: Sequence[Index], mode: str) -> Tens
 
 
 @row("aten.roll.default")
-def roll(ctx: Context, x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+def roll(ctx: Context, x: Tensor, shifts: Sequence[int | Index], dims: Sequence[int] = ()) -> Tensor:
     if not dims:
         flat = ctx.builder.reshape(x, (as_index(1) * _count(x),))
         rolled = _rolled(ctx, flat, [shifts[0]], [0])
@@ -227,15 +227,16 @@ def _count(x: Tensor) -> Index:
     return product(x.shape)
 
 
-def _rolled(ctx: Context, x: Tensor, shifts: Sequence[int], axes: Sequence[int]) -> Tensor:
+def _rolled(ctx: Context, x: Tensor, shifts: Sequence[int | Index], axes: Sequence[int]) -> Tensor:
     if any(x.shape[d] == ZERO for d in axes):
         return x
 
     def element(i: list[Index]) -> Expr:
         at = list(i)
         for shift, d in zip(shifts, axes, strict=True):
-            n = x.shape[d]
-            at[d] = (i[d] + (n - as_index(int(shift)) % n if shift > 0 else as_index(-int(shift)))) % n
+            n, by = x.shape[d], as_index(shift)
+            forward = by.constant is None or by.constant > 0
+            at[d] = (i[d] + (n - by % n if forward else as_index(0) - by)) % n
         return x.at(at)
 
     return ctx.builder.map(x.shape, x.dtype, element)

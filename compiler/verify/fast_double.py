@@ -26,7 +26,7 @@ def conv2d(
     groups: int = 1,
 ) -> Tensor | None:
     """Any 2-D convolution in float64: depthwise tap by tap, others as patches times weights."""
-    if isinstance(padding, str) or x.dim() != 4 or x.dtype != torch.float64:
+    if isinstance(padding, str) or x.dim() != 4 or x.dtype != torch.float64 or not x.numel():
         return None
     stride, padding, dilation = (_pair(v) for v in (stride, padding, dilation))
     if any(padding):

@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from ..capture.control import is_control
+from ..capture.source_lines import place_of
 from .control import run_control
 
 Node = torch.fx.Node
@@ -43,7 +44,11 @@ def run_graph(
                 values[node] = next(given)
             elif node.op == "call_function":
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
-                values[node] = call(node, args, kwargs)
+                try:
+                    values[node] = call(node, args, kwargs)
+                except (RuntimeError, IndexError) as error:
+                    error.add_note(place_of(node))
+                    raise
             elif node.op == "output":
                 return list(torch.fx.node.map_arg(node.args[0], value))
             for dead in last.get(node, ()):

@@ -161,6 +161,20 @@ def verify(
     return VerifyResult(graph.name, cases)
 
 
+def _of_torch(
+    run: Callable[..., list[torch.Tensor]], graph: ModelGraph, inputs: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The graph's results in torch, which may refuse the example inputs when it runs them."""
+    try:
+        return _real(seeded(run, graph, inputs))
+    except (RuntimeError, IndexError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CompileError(
+            f"entry point '{graph.name}': torch itself does not run the model on its example inputs: {reason}",
+            details=[note for note in getattr(error, "__notes__", ()) if note],
+        ) from error
+
+
 def _settled(
     graph: ModelGraph,
     run_package: Run,
@@ -200,8 +214,8 @@ def _case(
         wanted = _real(seeded(reference, graph, inputs))
     except (RuntimeError, IndexError):
         checks, inputs = (), list(graph.examples)  # values of which the model asks more than those made here have
-        wanted, sizes = _real(seeded(reference, graph, inputs)), example_sizes(graph)
-    own = _real(run_eager([t.clone() for t in inputs]) if run_eager is not None else seeded(eager, graph, inputs))
+        wanted, sizes = _of_torch(reference, graph, inputs), example_sizes(graph)
+    own = _real(run_eager([t.clone() for t in inputs])) if run_eager is not None else _of_torch(eager, graph, inputs)
     found = _real(run_package([t.clone() for t in inputs]))
     if graph.computed:  # a rounding error may change a size: then eager's own is the reference
         wanted = [w if w.shape == y.shape else _wide(y) for w, y in zip(wanted, own, strict=True)]

@@ -101,7 +101,7 @@ def test_output_structures():
 
 def test_constants_among_the_inputs():
     graph = capture(lambda x, k, flag=None: x * k, (torch.randn(2), 4), {"flag": True})
-    inputs = [{"tuple": ["*", {"const": 4}]}, {"dict": [["flag", {"const": True}]]}]
+    inputs = [{"tuple": ["*", {"const": 4}], "names": ["x", "k"]}, {"dict": [["flag", {"const": True}]]}]
     assert graph.in_tree == {"tuple": inputs}
 
 

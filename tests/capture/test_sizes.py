@@ -77,7 +77,8 @@ def test_nested_arguments():
     assert [spec.name for spec in graph.inputs] == ["d_q", "pair_0", "pair_1", "rest_0", "w"]
     assert [s.name for s in graph.symbols] == ["b"]
     inner = [{"dict": [["q", "*"]]}, {"tuple": ["*", "*"]}, "*"]
-    assert graph.in_tree == {"tuple": [{"tuple": inner}, {"dict": [["flag", {"const": True}], ["w", "*"]]}]}
+    positional = {"tuple": inner, "names": ["d", "pair", "rest_0"]}
+    assert graph.in_tree == {"tuple": [positional, {"dict": [["flag", {"const": True}], ["w", "*"]]}]}
 
 
 def fixes(x):
@@ -144,3 +145,10 @@ def test_two_values_for_one_size():
 def test_unknown_argument():
     with pytest.raises(CompileError, match=r"names 'q'(.|\n)*Its arguments: x"):
         capture(double, (torch.ones(2),), dynamic_shapes={"q": {0: Dim("n")}})
+
+
+def test_a_changed_example_size_is_no_small_one():
+    """With 2 in the place of the second 3, `y[1:]` were of size 1, which torch.export takes for a constant."""
+    dims = ({0: Dim("n", min=1, max=9)}, {0: Dim("m", min=2, max=9)})
+    graph = capture(lambda x, y: (x * 2, y[1:] * 2), (torch.ones(3), torch.ones(3)), dynamic_shapes=dims)
+    assert [x.shape[0] for x in graph.examples] == [3, 4]

@@ -150,6 +150,20 @@ def test_recurrent(kind: str) -> None:
     agrees(graph, result)
 
 
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_cell(cell: type[nn.Module]) -> None:
+    model = cell(16, 4).eval()
+    names = {name: p.detach() for name, p in model.named_parameters()}
+
+    def function(m: Any, x: torch.Tensor) -> Any:
+        return torch.func.functional_call(model, {name: getattr(m, name) for name in names}, (x[:, 0],))
+
+    graph = graph_of(function, X, dynamic=({0: Dim("batch", min=1, max=8)},), **names)
+    result = passed(graph)
+    assert not [name for name in operators(result) if name.removeprefix("aten.") not in KEPT]
+    agrees(graph, result)
+
+
 def test_unknown_operators_stay() -> None:
     """What has no definition in terms of the kept operators is left whole, for the lowering to report by its name."""
     graph = graph_of(lambda m, x: (torch.special.airy_ai(x), torch.linalg.ldl_factor(x @ x.mT)[0]), X)

@@ -24,7 +24,8 @@ class Autocast(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with torch.autocast("cpu", dtype=self.dtype):
             h = self.down(nn.functional.gelu(self.up(x)))
-            return h, self.norm(h + x), (h @ h.mT).softmax(-1)
+            square = torch.einsum("bij,bkj->bik", x, x) + nn.functional.mse_loss(h, x)  # a scalar in float32
+            return h, self.norm(h + x), (h @ h.mT).softmax(-1), square
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
@@ -35,6 +36,15 @@ def test_autocast(dtype: torch.dtype, tmp_path: Path) -> None:
         for found, wanted in zip(package(x), model(x), strict=True):
             assert found.dtype == wanted.dtype
             torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_a_program_exported_under_autocast(tmp_path: Path) -> None:
+    model, x = nn.Sequential(nn.Linear(32, 16), nn.GELU(), nn.Linear(16, 4)).eval(), torch.randn(3, 32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        program, wanted = torch.export.export(model, (x,)), model(x)
+    found = mycc.load(mycc.compile(program, out=tmp_path / "outside.pkg"))(x)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])

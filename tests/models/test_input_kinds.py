@@ -96,6 +96,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
         (X,),
         {},
     ),
+    "torch's own results": (lambda x: (x.max(1), x.topk(2)), (X,), {}),
     "sizes as results": (lambda x: (x + 1, x.shape, (x.size(),)), (X,), {}),
     "no tensor at all": (lambda: torch.arange(4) * 2, (), {}),
     "empty": (lambda x, y: (x, torch.cat([x, y[:0]]), y.sum(), x.sum(0)), (torch.empty(0, 3), Y), {}),
@@ -128,7 +129,7 @@ def plain(value: Any) -> Any:
         return {key: plain(v) for key, v in value.items()}
     if isinstance(value, torch.Size):
         return tuple(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if isinstance(value, tuple) and (hasattr(value, "_fields") or type(value).__module__ == "torch.return_types"):
         return type(value).__name__, [plain(v) for v in value]
     if isinstance(value, State) or hasattr(value, "to_tuple"):
         return type(value).__name__, [plain(getattr(value, f)) for f in ("hidden", "steps", "extra")]

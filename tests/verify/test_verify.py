@@ -199,3 +199,14 @@ def test_other_sizes_differ_from_the_examples(graph: ModelGraph) -> None:
 def test_what_draws_random_numbers(function: Callable[..., Any], random: bool) -> None:
     graph = capture(function, (torch.randn(1, 2, 4, 8),))
     assert draws_random_numbers(graph) is random
+
+
+def test_what_torch_refuses_when_it_runs() -> None:
+    """A model that torch exports, but does not run: the message is torch's, with the line."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x.max(0).values
+
+    graph = capture(forward, (torch.zeros(0, 4),))
+    with pytest.raises(CompileError, match=r"torch itself does not run(.|\n)*test_verify.py:\d+  return x.max"):
+        verify(graph, lambda inputs: [torch.zeros(4)])

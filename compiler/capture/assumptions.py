@@ -1,0 +1,145 @@
+"""Whether what torch.export assumed about sizes holds for all of them.
+
+torch decides about memory layouts with the sizes at hand, and takes the answer for a condition on all sizes:
+
+    cache[:, :n] = x      assumes n != 16 where the cache has 16 rows (else the slice were contiguous)
+    x[:, : n // 2]        assumes n // 2 <= n, n // 2 != 1 and n // 2 != n
+    torch.mm(y.t(), x)    may assume min(64 n, 192 n) = 64 n
+
+Exported with `prefer_deferred_runtime_asserts_over_guards` such conditions are kept beside the graph. Here each is
+evaluated over the range of its sizes. A size that an inequality of torch's own leaves out does no harm if the graph's
+operators, run on fake tensors of that size, give the shapes that the graph says. What the model itself asks
+(`if n != 16:`) has to hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import operator
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy
+from torch import fx
+from torch._subclasses import FakeTensor
+from torch.export import ExportedProgram
+
+from .sizes import NO_MAX
+from .smallest import wrong_nodes
+from .source_lines import is_torch_file
+
+__all__ = ["Asked", "assumptions_hold"]
+
+#: a size is tried with all its values up to so many, else with small, round and the largest ones
+ALL = 4096
+#: as many sets of sizes that a condition leaves out are tried with the graph
+TRIED = 4
+#: and so many of all conditions together
+MOST = 24
+_ADDED = re.compile(r"^\w+ (?P<condition>.+?) \[guard added\]")
+_SYMBOL = re.compile(r"\b[su]\d+\b")
+Range = tuple[int, int]
+
+
+class Asked(logging.Handler):
+    """Listens to torch's log for conditions on sizes that the model's own code asks, and not an operator of torch."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.conditions: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        match = _ADDED.match(record.getMessage())
+        files = [f.filename for f in traceback.extract_stack() if not _is_machinery(f.filename)]
+        if match and (not files or not is_torch_file(files[-1])):
+            self.conditions[match["condition"]] = None
+
+
+def assumptions_hold(program: ExportedProgram, asked: Asked) -> bool:
+    """Whether the graph is right for all sizes of the ranges, whatever torch assumed when it was traced."""
+    ranges = {str(s): _bounds(r) for s, r in program.range_constraints.items() if not str(s).startswith("u")}
+    if any(_exceptions(condition, ranges) != ([], True) for condition in asked.conditions):
+        return False
+    left_out = []
+    for condition in _deferred(program.graph):
+        wrong, _ = _exceptions(str(condition), ranges)
+        if wrong and not isinstance(condition, sympy.Ne):
+            return False
+        left_out += wrong
+    symbols = {str(s): s for s in program.range_constraints}
+    others = {s: min(max(low, 5 + 2 * i), high) for i, (s, (low, high)) in enumerate(ranges.items())}
+    if left_out and len(ranges) < len(symbols):
+        return False  # sizes that only the run finds
+    sets = [{symbols[name]: size for name, size in {**others, **sizes}.items()} for sizes in left_out]
+    sets = [sizes for i, sizes in enumerate(sets) if sizes not in sets[:i]]
+    if len(sets) > MOST:
+        return False
+    return not any(wrong_nodes(program.graph.nodes, sizes) for sizes in sets)
+
+
+def _deferred(graph: fx.Graph) -> list[sympy.Basic]:
+    """The conditions that stand beside the graph."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, FakeTensor) and value.fake_mode.shape_env is not None:
+            return [found.expr for found in value.fake_mode.shape_env.deferred_runtime_asserts.get(None, ())]
+    return []
+
+
+def _exceptions(condition: str, ranges: Mapping[str, Range]) -> tuple[list[dict[str, int]], bool]:
+    """The first sizes for which a condition does not hold, and whether all in the ranges were tried."""
+    names = sorted(set(_SYMBOL.findall(condition)))
+    if any(name not in ranges for name in names):
+        return [{}], False
+    points, every = _points([ranges[name] for name in names])
+    code = compile(condition.strip(), "condition", "eval")
+    sets = (dict(zip(names, point, strict=True)) for point in points)
+    return list(itertools.islice((s for s in sets if not eval(code, _FUNCTIONS, dict(s))), TRIED)), every
+
+
+def _bounds(found: Any) -> Range:
+    high = int(found.upper) if found.upper.is_Integer else NO_MAX
+    return int(found.lower), min(high, NO_MAX)
+
+
+def _points(ranges: Sequence[Range]) -> tuple[Iterator[tuple[int, ...]], bool]:
+    """Values of some sizes together, and whether these are all."""
+    count = 1
+    for low, high in ranges:
+        count *= high - low + 1
+    if count <= ALL:
+        return itertools.product(*(range(low, high + 1) for low, high in ranges)), True
+    share = max(2, int(ALL ** (1 / len(ranges))) // 2)
+    return itertools.product(*(_some(low, high, share) for low, high in ranges)), False
+
+
+def _some(low: int, high: int, count: int) -> list[int]:
+    small = range(low, min(high, low + count) + 1)
+    powers = (2**k + d for k in range(32) for d in (-1, 0, 1))
+    return sorted({*small, *(v for v in powers if low <= v <= high), high})
+
+
+def _is_machinery(file: str) -> bool:
+    """Files that stand between a comparison of sizes and torch's record of it."""
+    if "torch/fx/experimental/" in file or "/logging/" in file or file == __file__:
+        return True
+    return file.endswith(("torch/__init__.py", "torch/utils/_stats.py"))
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Eq": operator.eq,
+    "Ne": operator.ne,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "ModularIndexing": lambda a, b, c: a // b % c,
+    "Max": max,
+    "Min": min,
+    "floor": int.__floor__,
+    "And": lambda *parts: all(parts),
+    "Or": lambda *parts: any(parts),
+    "Not": operator.not_,
+}
