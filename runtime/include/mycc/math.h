@@ -161,8 +161,8 @@ MYCC_INLINE vf32 gelu_erf(vf32 x) {
                     -0.00358994748f, 0.000578685256f, 0.000819961133f); /* phi_tail: C and these */
   vf32 g = times_power(C + isa::fma(C + q, p, q), n, t);
   vf32 small = poly(z, 0.398942232f, -0.0664893612f, 0.00996718742f, -0.00117051334f, 9.53443305e-05f); /* phi_small */
-  vf32 y = a < 0.88f ? x * fused(x, small, splat(0.5f)) : x < 0 ? -g : x - g;
-  return x == -__builtin_inff() ? splat(__builtin_nanf("")) : y; /* -infinity times 0 */
+  vf32 right = from_bits(~(bits(x) >> 31) & bits(splat(1.0f))); /* 1 on the right, 0 on the left: -infinity gives NaN */
+  return a < 0.88f ? x * fused(x, small, splat(0.5f)) : isa::fma(x, right, -g);
 }
 /* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). The exponential's argument is worked out
  * and reduced in float64: a float32's rounding error of a large 2u would show on the left. */
