@@ -31,7 +31,7 @@ struct NoScore {
 namespace attention_detail {
 
 constexpr float kInfinity = __builtin_inff();
-constexpr int64_t kAhead = 8; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
+constexpr int64_t kAhead = 16; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
 
 inline void fetch(const float *row, int64_t size) {
   for (int64_t i = 0; i < size; i += 16) __builtin_prefetch(row + i);
