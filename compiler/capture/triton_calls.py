@@ -142,9 +142,11 @@ class KernelArguments:
         return [first[i] for i in range(len(self.tensors))]
 
     def call(self) -> KernelCall:
-        orders = tuple(_order(t.meta["val"], self.name) for t in self.tensors)
+        values = [t.meta["val"] for t in self.tensors]
+        dtypes = tuple(value.dtype for value in values)
+        orders = tuple(_order(value, self.name) for value in values)
         return KernelCall(
-            self.kernel, tuple(self.arguments), tuple(self.constants), orders, tuple(self.written), self.options
+            self.kernel, tuple(self.arguments), tuple(self.constants), dtypes, orders, tuple(self.written), self.options
         )
 
     def _argument(self, parameter: Any, values: Mapping[str, Any]) -> None:

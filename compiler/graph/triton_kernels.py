@@ -35,7 +35,7 @@ class KernelCall:
         arguments: of each parameter that is no constant, in order: ("tensor", position), ("size", position) or
             ("number", a float or a bool).
         constants: the other parameters by name: tl.constexpr ones, None, and numbers that are 1.
-        orders: of each tensor, its dimensions from the slowest to the fastest in memory.
+        dtypes, orders: of each tensor; orders: its dimensions from the slowest to the fastest in memory.
         written: positions of the tensors that the kernel writes to; the results are their new values.
         options: num_warps, num_stages, num_ctas, maxnreg, as far as they are given.
     """
@@ -43,6 +43,7 @@ class KernelCall:
     kernel: Any
     arguments: tuple[tuple[str, str, int | float | bool], ...]
     constants: tuple[tuple[str, Any], ...]
+    dtypes: tuple[torch.dtype, ...]
     orders: tuple[tuple[int, ...], ...]
     written: tuple[int, ...]
     options: Mapping[str, int]
@@ -70,13 +71,19 @@ def _fake(tensors: Sequence[Tensor], grid: Sequence[Any], sizes: Sequence[Any], 
 
 @own_operator("triton_kernel(Tensor[] tensors, SymInt[] grid, SymInt[] sizes, int call) -> Tensor[]", _fake)
 def triton_kernel(tensors: Sequence[Tensor], grid: Sequence[int], sizes: Sequence[int], call: int) -> list[Tensor]:
-    """Runs the kernel on this machine's GPU, on copies of the tensors."""
-    if not torch.cuda.is_available():
-        raise NotImplementedError(f"the Triton kernel {_calls[call].name} runs on GPUs alone")
+    """Runs the kernel on this machine's GPU, on copies of the tensors in the model's own dtypes."""
     given = _calls[call]
-    copies = [t.to("cuda", copy=True) for t in tensors]
+    if not torch.cuda.is_available():
+        raise NotImplementedError(f"the Triton kernel {given.name} runs on GPUs alone")
+    copies = [_copy(t, *how) for t, *how in zip(tensors, given.dtypes, given.orders, strict=True)]
     values: dict[str, Any] = dict(given.constants)
     for name, kind, value in given.arguments:
         values[name] = copies[int(value)] if kind == "tensor" else sizes[int(value)] if kind == "size" else value
     given.kernel[tuple(grid)](**values, **given.options)
-    return [copies[i].to(tensors[i].device) for i in given.written]
+    return [copies[i].to(tensors[i]) for i in given.written]
+
+
+def _copy(t: Tensor, dtype: torch.dtype, order: Sequence[int]) -> Tensor:
+    """On the GPU, in this memory order."""
+    turned = t.permute(tuple(order)).to("cuda", dtype, copy=True, memory_format=torch.contiguous_format)
+    return turned.permute(tuple(list(order).index(d) for d in range(len(order))))
