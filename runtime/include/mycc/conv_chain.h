@@ -145,9 +145,10 @@ template <class First, class Middle, class Last> struct ConvChain {
   void depthwise_rows(const ConvArgs &args, int64_t line, int64_t rows, float *pixels, const Epilogue &epilogue) const {
     const DepthwiseLoop<Epilogue> loop = {host, args, epilogue, columns};
     for (int64_t channel = 0; channel < args.out_c; channel += columns.channels)
-      for (int64_t column = 0; column < args.out_w; column += columns.band)
-        for (int64_t r = 0; r < rows; ++r)
-          loop.run(line + r, column, min64(column + columns.band, args.out_w), channel, pixels);
+      for (int64_t column = 0, end; column < args.out_w; column = end) {
+        end = columns.band_end(column, args.out_w);
+        for (int64_t r = 0; r < rows; ++r) loop.run(line + r, column, end, channel, pixels);
+      }
   }
 
   /* Output rows [row, row + rows) of an image. */

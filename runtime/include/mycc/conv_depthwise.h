@@ -21,8 +21,13 @@ struct TapRange {
   int64_t first, last;
 
   TapRange(int64_t start, int64_t dilation, int64_t size, int64_t extent)
-      : first(start < 0 ? min64(ceil_div(-start, dilation), size) : 0),
-        last(start < extent ? max64(min64(ceil_div(extent - start, dilation), size), first) : first) {}
+      : first(start < 0 ? min64(steps(-start, dilation), size) : 0),
+        last(start < extent ? max64(min64(steps(extent - start, dilation), size), first) : first) {}
+
+private:
+  static int64_t steps(int64_t distance, int64_t dilation) {
+    return dilation == 1 ? distance : ceil_div(distance, dilation); /* spares a division for every row and border pixel */
+  }
 };
 
 /* A row of output pixels and a block of channels. */
@@ -95,7 +100,6 @@ struct DepthwisePlan {
     if (channels < kDepthwiseLanes) kernels = nullptr;
     const int64_t fitting = kDepthwiseBandBytes / (4 * channels * args.kernel_h * args.stride_w);
     band = max64(fitting / kDepthwisePixels[0], 1) * kDepthwisePixels[0];
-    band = ceil_div(args.out_w, max64(args.out_w / band, 1));
     const int64_t wanted = workers > 1 ? ceil_div(6 * workers, args.batch * channel_blocks) : 1;
     const int64_t work = args.out_w * channels * args.kernel_h * args.kernel_w; /* of a row */
     rows = max64(ceil_div(args.out_h, wanted), min64(kDepthwiseWork / max64(work, 1), args.out_h));
@@ -103,6 +107,13 @@ struct DepthwisePlan {
     row_blocks = ceil_div(args.out_h, rows);
     tasks = args.batch * row_blocks * channel_blocks;
     grain = workers > 1 ? max64(kDepthwiseWork / max64(rows * work, 1), 1) : tasks;
+  }
+
+  /* Where the band that begins at a column ends: bands are whole tiles, the first has the left border, the last the
+   * right one. */
+  int64_t band_end(int64_t column, int64_t out_w) const {
+    const int64_t end = max64(column, inside) + band;
+    return end >= outside ? out_w : end;
   }
 };
 
@@ -145,9 +156,10 @@ template <class Epilogue> struct DepthwiseLoop {
       const int64_t channel = task % plan.channel_blocks * plan.channels, block = task / plan.channel_blocks;
       const int64_t image = block / plan.row_blocks, row = block % plan.row_blocks * plan.rows;
       const int64_t last_row = min64(row + plan.rows, args.out_h);
-      for (int64_t column = 0; column < args.out_w; column += plan.band)
-        for (int64_t r = row; r < last_row; ++r)
-          loop.run(image * args.out_h + r, column, min64(column + plan.band, args.out_w), channel, sums);
+      for (int64_t column = 0, end; column < args.out_w; column = end) {
+        end = plan.band_end(column, args.out_w);
+        for (int64_t r = row; r < last_row; ++r) loop.run(image * args.out_h + r, column, end, channel, sums);
+      }
     }
   }
 };
