@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..build.targets import Family
-from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Call, Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements, overwrites
 from ..ir.index import Binary, Index
 from ..ir.lanes import lane_stride
@@ -42,6 +43,9 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     if fused is None:
         remarks.refused(label(last), label(consumer), reason)
         return
+    if family == "cuda" and _widened(consumer, store.buffer) and graph.readers(store.buffer) != [consumer]:
+        remarks.refused(label(last), label(consumer), "what is stored is widened where it is read")
+        return
     if family == "cpu" and _lie_apart(fused):
         remarks.refused(label(last), label(consumer), "neighbouring elements would be stored one by one")
         return
@@ -53,6 +57,14 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     remarks.fused(label(last), label(consumer), "finished in the epilogue")
     graph.replace(last, fused)
     graph.remove(consumer)
+
+
+def _widened(consumer: Map, stored: Buffer) -> bool:
+    """Whether a map only gives the numbers of a buffer a wider type: a second copy would be traffic."""
+    (value, *others) = (s.value for s in consumer.stores)
+    if others or not isinstance(value, Call) or value.op != "cast" or not isinstance(value.args[0], Load):
+        return False
+    return value.args[0].buffer is stored and DTYPES[value.dtype].size > DTYPES[stored.dtype].size
 
 
 def _lie_apart(node: Gemm | Conv | Reduce) -> bool:

@@ -6,8 +6,11 @@ import pytest
 import torch
 from mycc.compiler.capture.export import CaptureRequest
 from mycc.compiler.capture.precision import in_dtype
+from mycc.compiler.ir.nodes import Gemm
 from mycc.runtime.errors import CompileError
 from torch import nn
+
+from ..helpers.device_programs import device_program
 
 
 class Tied(nn.Module):
@@ -68,3 +71,26 @@ def test_a_function_with_modules_of_its_own_is_refused() -> None:
     layer = nn.Linear(3, 3)
     with pytest.raises(CompileError, match="cannot be converted to f16"):
         in_dtype([CaptureRequest(lambda x: layer(x), (torch.randn(2, 3),))], "f16")
+
+
+class Residual(nn.Module):
+    """A sum that goes on as it is, and to a norm in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x + self.first(x)
+        wide = h.float()
+        normal = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return h + self.second(normal.to(h.dtype))
+
+
+def test_halves_are_not_stored_in_float32_beside() -> None:
+    """Many rows: the norm is a kernel of its own, and reads the sum in the type in which it is stored anyway."""
+    program = device_program(Residual(), (torch.randn(4096, 64),), dtype="bf16").schedule.program
+    products = [node for node in program.nodes if isinstance(node, Gemm)]
+    assert len(products) == 2
+    assert {s.buffer.dtype for node in products for s in node.stores} == {"bf16"}
+    assert all(len(node.stores) == 1 for node in products)
