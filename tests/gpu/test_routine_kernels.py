@@ -140,6 +140,23 @@ def test_factorisations_against_float64(name: str, interpreter: TritonInterprete
         torch.testing.assert_close(y.double(), want.double(), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("kind", ["random", "symmetric", "cyclic", "triangular", "zero", "one"])
+def test_general_eigenvalues(kind: str, interpreter: TritonInterpreter) -> None:
+    x = {
+        "random": matrices(2, 6, 6), "symmetric": matrices(5, 5) + matrices(5, 5).mT,
+        "cyclic": torch.eye(4).roll(1, 0), "triangular": matrices(5, 5).triu(), "zero": torch.zeros(3, 3),
+        "one": matrices(1, 1),
+    }[kind]  # fmt: skip
+    program_ = program(lambda x: torch.linalg.eig(x), x)
+    values, vectors = run_interpreted(program_, interpreter, (x,))
+    assert values.dtype == vectors.dtype == torch.complex64
+    wanted = torch.linalg.eigvals(x.double())
+    gaps = (values.unsqueeze(-1) - wanted.unsqueeze(-2)).abs()
+    assert float(gaps.min(-1).values.max()) < 1e-5 > float(gaps.min(-2).values.max())
+    torch.testing.assert_close(x.to(vectors.dtype) @ vectors, vectors * values.unsqueeze(-2), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(vectors.abs().square().sum(-2), torch.ones(values.shape))
+
+
 SPECIAL = {
     "digamma": torch.digamma, "i0e": torch.special.i0e, "i1e": torch.special.i1e, "airy": torch.special.airy_ai,
     "k1": torch.special.scaled_modified_bessel_k1, "sphere": torch.special.spherical_bessel_j0,
@@ -183,3 +200,13 @@ def test_routines_compile_for_every_chip(chip: int, tmp_path: Any) -> None:
     (target,) = parse_targets(f"cuda:sm_{chip}")
     built = compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path))
     assert not any(image.facts["spills"] for image in built.images)
+
+
+def test_general_factorisations_compile(tmp_path: Any) -> None:
+    def function(x: torch.Tensor) -> Any:
+        return torch.linalg.eig(x), torch.linalg.ldl_solve(*torch.linalg.ldl_factor(x), x)
+
+    kernels = program(function, matrices(2, 6, 6), device=DEVICES[90]).code.kernels
+    (target,) = parse_targets("cuda:sm_90")
+    built = compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path))
+    assert max(image.facts["spills"] for image in built.images) <= 16  # around divisions of float64

@@ -94,6 +94,7 @@ FORMS: Mapping[str, MatrixForm] = {
     "reflectors": MatrixForm(2),
     "matrix_exp": MatrixForm(1, 64, lambda n: n * n * 2),
     "eigh": MatrixForm(1, MOST_IN_MEMORY, lambda n: n * n * 2),
+    "eig": MatrixForm(1, MOST_IN_MEMORY, lambda n: n * n * 4),
     "svd": MatrixForm(2, MOST_IN_MEMORY, lambda m, n, columns: n + m * columns * 2 + n * n),
 }
 
