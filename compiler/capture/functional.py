@@ -246,6 +246,11 @@ class FunctionalCopy:
             return self._control(node, env, constant)
         elif name in KERNEL_CALLS:
             return self._triton_kernel(node, env)
+        elif name.startswith("auto_functionalized"):
+            written = str(node.args[0]).removesuffix(".default").replace(".", "::")
+            message = f"the operator {written} writes to its arguments, which operators of your own may not"
+            hint = "Declare it with mutates_args=(), and return the new values (docs/custom-operators.md)."
+            raise RefusedNode(node, message, hint)
         else:
             raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
         return self.copy(env[body], _bind(operands, env), constant)  # type: ignore[index]

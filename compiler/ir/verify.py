@@ -58,6 +58,11 @@ def _verify_block(program: Program, written: set[Buffer], latest: dict[Buffer, B
         latest.update({b.root: b for b in node.writes()})
 
 
+def broken_laws(node: Node) -> list[str]:
+    """What is wrong with a node by itself."""
+    return list(_node(node, ()))
+
+
 def _report(program: Program, position: int, problem: str, after: str) -> str:
     first, last = max(position - 4, 0), position + 5
     lines = [f"{problem}" + (f" (after {after})" if after else "")]

@@ -13,12 +13,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Literal
 
-from ...runtime.errors import CompileError
+from ...runtime.errors import CompileError, Error
+from ..capture.source_lines import is_user_file
 from ..graph.kept_operators import CUSTOM
 from ..ir.index import ONE, Index, as_index, product
 from ..ir.nodes import Blocks, CppSource, Custom, Layout, TritonSource
+from ..ir.verify import broken_laws
 from .context import Context
 from .registry import REGISTRY, LoweringFunction
 from .tensor import Tensor
@@ -79,7 +82,10 @@ def cpp_kernel(name: str, source: str | Path, function: str | None = None, *, st
     Raises:
         CompileError: the source does not define the function.
     """
-    text = Path(source).read_text() if isinstance(source, Path) else source
+    try:
+        text = source.read_text() if isinstance(source, Path) else source
+    except OSError as error:
+        raise CompileError(f"cannot read the C++ source of {name}: {error.strerror}: '{source}'") from None
     symbol = function or _key(name).split(".")[1]
     if not re.search(rf"\b{re.escape(symbol)}\s*\(", text):
         raise CompileError(
@@ -115,7 +121,7 @@ def triton_kernel(name: str) -> Callable[[Callable[..., TritonLaunch]], Callable
 
 def _key(name: str) -> str:
     """torch's own spelling of an overload: "ns.op.default"."""
-    match = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise CompileError(f"'{name}' is no operator's name", hint='It looks like "ns::op".')
     return f"{match['space']}.{match['op']}.{match['overload'] or 'default'}"
@@ -135,10 +141,47 @@ def _register(name: str, family: Family, function: LoweringFunction) -> None:
                 hint=f'Register one with {how}("{name}", ...), or a lowering for all kinds with '
                 f'@mycc.lowering("{name}") (docs/custom-operators.md).',
             )
-        return chosen(ctx, *args, **kwargs)
+        before = len(ctx.builder.nodes)
+        result = _called(name, chosen, ctx, args, kwargs)
+        _check_results(name, ctx, result)
+        for node in ctx.builder.nodes[before:]:
+            for problem in broken_laws(node):
+                raise CompileError(f"the lowering of {name} is no loop IR: {problem}")
+        return result
 
     CUSTOM.add(key)
     REGISTRY.put(key, lower)
+
+
+def _called(name: str, function: LoweringFunction, ctx: Context, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The function's result; what it raises is an error of the one who registered it."""
+    try:
+        return function(ctx, *args, **kwargs)
+    except Error:
+        raise
+    except Exception as error:
+        frames = [f for f in extract_tb(error.__traceback__) if is_user_file(f.filename)]
+        where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno}  {frames[-1].line})" if frames else ""
+        raise CompileError(f"the lowering of {name} raised {type(error).__name__}: {error}{where}") from error
+
+
+def _check_results(name: str, ctx: Context, result: Any) -> None:
+    """A CompileError where the results are not what the operator's fake implementation says."""
+    values = ctx.node.meta["val"]
+    several = isinstance(values, (tuple, list))
+    results = list(result) if isinstance(result, (tuple, list)) else [result]
+    count = len(values) if several else 1
+    if len(results) != count or not all(isinstance(t, Tensor) for t in results):
+        given = ", ".join(type(t).__name__ for t in results)
+        raise CompileError(f"the lowering of {name} has to return {count} Tensor{'s' * (count > 1)}, not {given}")
+    for i, t in enumerate(results):
+        wanted = ctx.result_shape(i if several else None)
+        if t.shape != wanted:
+            number = f"result {i}" if several else "a result"
+            raise CompileError(
+                f"the lowering of {name} gives {number} of shape [{', '.join(map(str, t.shape))}], "
+                f"the operator's fake implementation says [{', '.join(map(str, wanted))}]"
+            )
 
 
 # nodes ---------------------------------------------------------------------------------------------------------------

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import mycc
 import numpy as np
 import pytest
 import torch
+from mycc.compiler.lower.builder import call, number
 from torch.export import Dim
 
 from ..helpers.device_programs import device_program, run_interpreted
@@ -49,6 +51,26 @@ def pair(x: torch.Tensor, y: torch.Tensor, weight: float, sign: int) -> tuple[to
 @pair.register_fake
 def _(x: torch.Tensor, y: torch.Tensor, weight: float, sign: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(x, memory_format=torch.contiguous_format), x.new_empty((), dtype=torch.float64)
+
+
+@torch.library.custom_op("mycctest::badly_lowered", mutates_args=())
+def badly_lowered(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+@badly_lowered.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("mycctest::add_to", mutates_args=("x",))
+def add_to(x: torch.Tensor, value: float) -> None:
+    x.add_(value)
+
+
+@add_to.register_fake
+def _(x: torch.Tensor, value: float) -> None:
+    return None
 
 
 @torch.library.custom_op("mycctest::unknown", mutates_args=())
@@ -131,6 +153,43 @@ def test_a_wrong_kernel_is_no_package(tmp_path: Path) -> None:
     with pytest.raises(mycc.CompileError, match="not as accurate as eager"):
         mycc.compile(lambda x: pair(x, x.mT, 1.0, 1), (torch.rand(2, 2),), out=tmp_path / "wrong.pkg")
     assert not list(tmp_path.glob("*.pkg"))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda ctx, x: None, "has to return 1 Tensor, not NoneType"),
+        (lambda ctx, x: (x, x), "has to return 1 Tensor, not Tensor, Tensor"),
+        (lambda ctx, x: x.nothing, r"raised AttributeError: .*nothing.* \(test_custom_operators.py:\d+ "),
+        (lambda ctx, y, z: y, "raised TypeError: .* missing 1 required"),
+        (
+            lambda ctx, x: ctx.builder.map((x.shape[0],), "f32", lambda i: number(1.0, "f32")),
+            r"gives a result of shape \[2\], the operator's fake implementation says \[2, 2\]",
+        ),
+        (
+            lambda ctx, x: ctx.map(lambda i: call("add", x.at(i), number(1, "i64"))),
+            "is no loop IR: operands of different types f32, i64",
+        ),
+    ],
+)
+def test_lowerings_that_are_wrong(function: Any, message: str, tmp_path: Path) -> None:
+    mycc.lowering("mycctest::badly_lowered")(function)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return badly_lowered(x) + 1  # the model
+
+    with pytest.raises(mycc.CompileError, match=rf"the lowering of mycctest::badly_lowered {message}(.|\n)*model"):
+        mycc.compile(model, (torch.ones(2, 2),), out=tmp_path / "a.pkg")
+
+
+def test_an_operator_that_writes_to_its_arguments(tmp_path: Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        add_to(y, 3.0)
+        return y
+
+    with pytest.raises(mycc.CompileError, match=r"mycctest::add_to writes to its arguments(.|\n)*add_to\(y, 3.0\)"):
+        mycc.compile(model, (torch.ones(2),), out=tmp_path / "a.pkg")
 
 
 def test_refusals(tmp_path: Path) -> None:
