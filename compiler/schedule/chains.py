@@ -21,7 +21,7 @@ from .remarks import Remarks
 MAP_BYTES = 512 << 10
 #: most bytes of the weights of both 1x1, which every band reads again
 WEIGHT_BYTES = 512 << 10
-#: least output rows: tasks of several threads are blocks of rows, and each makes the first rows of its map anew
+#: least rows of the map: tasks of several threads are blocks of rows, and each makes the first rows of its map anew
 ROWS = 28
 
 
@@ -110,7 +110,7 @@ def _refusal(graph: NodeGraph, depthwise: Conv, links: tuple[Conv, ...]) -> str:
         return "the size of the map between them is not known"
     if max(size or 0 for size in sizes) < MAP_BYTES:
         return "the map between them stays in the cache"
-    if (depthwise.dims[1].extent.constant or 0) < ROWS:
+    if (depthwise.in_shape[1].constant or 0) < ROWS:
         return "too few rows to share them out"
     weights = sum(_bytes(link.w.size) or 0 for link in links if link is not depthwise)
     if weights > WEIGHT_BYTES:
