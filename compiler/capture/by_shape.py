@@ -158,4 +158,4 @@ def _lstsq(a: Tensor, b: Tensor, *, rcond: float | None = None, driver: str | No
         squares = (a @ x - right).abs().square().sum(-2)
         residuals = torch.where(kept.all(-1, keepdim=True), squares, torch.nan)
     values = s if driver in ("gelsd", "gelss") else s.new_empty([0])
-    return torch.return_types.linalg_lstsq((x.squeeze(-1) if vector else x, residuals, rank, values))
+    return torch.return_types.linalg_lstsq((x.squeeze(-1) if vector else x, residuals, rank, values))  # type: ignore[attr-defined]

@@ -150,7 +150,8 @@ def _bin(x: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
 
 def _limits(x: Tensor, given: Any) -> tuple[Tensor, Tensor]:
     """The range of histogram and histogramdd: as given; of the data; 0 to 1 of none."""
-    return _range(x, *(given or ((0, 0) if x.numel() else (0, 1))), 0.5)
+    low, high = given or ((0, 0) if x.numel() else (0, 1))
+    return _range(x, low, high, 0.5)
 
 
 def _range(x: Tensor, low: Any, high: Any, margin: float) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..capture.computed import is_definer
 from .node import Node
 from .patterns import is_op, is_tensor, op
 from .triton_kernels import NAME as TRITON_KERNEL
@@ -40,7 +41,7 @@ def fold_constants(work: Work) -> dict[str, int]:
 
     Only the last node of a constant subgraph is stored, and only when it is not much bigger than what it comes from;
     views of constants stay views, and masks that come from indices alone are left to be generated. Sizes that are
-    symbols are no constants. Needs NORMAL; establishes FOLDED.
+    symbols are no constants, and neither is what has a size that the run finds. Needs NORMAL; establishes FOLDED.
     """
     constant = _constant_nodes(work)
     known: dict[Any, Any] = {}
@@ -66,7 +67,7 @@ def _constant_nodes(work: Work) -> set[Node]:
             constant.add(node)
         elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
             random = torch.Tag.nondeterministic_seeded in node.target.tags
-            runs = not random and str(node.target) not in _ELSEWHERE
+            runs = not random and str(node.target) not in _ELSEWHERE and not is_definer(node)
             if runs and all(n in constant for n in node.all_input_nodes):
                 constant.add(node)
         elif node.op == "call_function" and node.target.__name__ == "getitem" and node.args[0] in constant:

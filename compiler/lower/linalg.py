@@ -142,9 +142,14 @@ def ldl_solve(ctx: Context, ld: Tensor, pivots: Tensor, b: Tensor, *, hermitian:
 
 @row("aten.linalg_matrix_exp.default")
 def matrix_exp(ctx: Context, a: Tensor) -> Tensor:
+    dtype = a.dtype
+    if dtype in ("f16", "bf16"):  # rounded once, at the end
+        half = a
+        a = ctx.builder.map(half.shape, "f32", lambda i: cast(half.at(i), "f32"))
     _floats(ctx, a)
     batch, n, _ = _split(a)
-    return call_routine(ctx.builder, "matrix_exp", batch, [(a, 2)], [((n, n), a.dtype)], [n])[0]
+    (wide,) = call_routine(ctx.builder, "matrix_exp", batch, [(a, 2)], [((n, n), a.dtype)], [n])
+    return wide if wide.dtype == dtype else ctx.builder.map(wide.shape, dtype, lambda i: cast(wide.at(i), dtype))
 
 
 @row("aten.lu_unpack.default")

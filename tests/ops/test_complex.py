@@ -77,6 +77,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "views": (lambda x: torch.cat([x.mH.flatten(), x[1:].conj().flip(0).flatten(), x.real.flatten() + 0j]), (X,)),
     "parts": (lambda x: torch.view_as_complex(torch.view_as_real(x).flip(-1)), (X,)),
     "lookups": (lambda x: torch.where(x.real > 0, x, x[:, [1, 0, 3, 2]]).scatter(1, (x.imag > 0).long(), 1j), (X,)),
+    "selections": (
+        lambda x: flat([x[x.real > 0], x.repeat_interleave(torch.tensor([2, 0, 1]), 0), (x * (x.real > 0)).nonzero()]),
+        (X,),
+    ),
     "polar": (lambda r: torch.polar(r.abs(), r) + torch.complex(r, 2 * r), (REAL,)),
     "conv": (lambda x, w: torch.nn.functional.conv1d(x, w), (normal(2, 3, 9), normal(4, 3, 3))),
     "comparisons": (lambda x: (x == x.conj()) | (x != x), (plane((0.0, 1.0, math.nan), C64),)),

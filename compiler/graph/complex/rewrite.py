@@ -21,6 +21,7 @@ from ..patterns import is_tensor
 from ..work import Work, aten, is_erased
 from . import arithmetic, fourier, functions, linalg, products, structure  # noqa: F401
 from .parts import Call, Complex, Refused, is_complex, rule_of
+from .selections import Selection, selection_of
 
 
 def complex_parts(work: Work, kept: Collection[str]) -> dict[str, int]:
@@ -47,7 +48,10 @@ def complex_parts(work: Work, kept: Collection[str]) -> dict[str, int]:
 
 
 #: operators that ask of an element only whether it is zero
-_OF_TRUTH = (aten.nonzero.default, aten.count_nonzero.default, aten.count_nonzero.dim_IntList)
+_OF_TRUTH = (
+    aten.nonzero.default, aten.argwhere.default, aten.nonzero_numpy.default, aten.where.default,
+    aten.count_nonzero.default, aten.count_nonzero.dim_IntList,
+)  # fmt: skip
 
 
 class _Rewriter:
@@ -131,6 +135,8 @@ class _Rewriter:
             return self._refuse(node, "control flow takes real tensors alone")
         if node.target in _OF_TRUTH:
             return self._ask_for_truth(node)
+        if (selection := selection_of(node)) and node.args[0] in self.pairs:
+            return self._select(node, selection)
         rule = rule_of(node)
         if rule is None:
             if decompose_node(self.work, node):
@@ -150,6 +156,23 @@ class _Rewriter:
         body = trace(self.work, node, lambda re, im: arithmetic.truth(Complex(re, im)), [n.meta["val"] for n in parts])
         assert body is not None
         node.args = (insert(self.work, node, body, parts), *node.args[1:])
+        return True
+
+    def _select(self, node: Node, chosen: Selection) -> bool:
+        """The two parts share the places, and the size that the run finds."""
+        pair, val = self.pairs[node.args[0]], node.meta["val"]
+
+        def inserted(run: Callable[..., torch.Tensor], *inputs: Node) -> Node:
+            body = trace(self.work, node, run, [n.meta["val"] for n in inputs])
+            assert body is not None
+            return insert(self.work, node, body, inputs)
+
+        with val.fake_mode:
+            count = torch.empty([val.shape[chosen.along]], dtype=torch.int64)
+        operands = (inserted(chosen.every, pair.re), chosen.chosen)
+        places = self.work.call(chosen.operator, operands, like=node, val=count, covers=[node])
+        read = lambda part, index: chosen.spread(part).index_select(chosen.along, index)  # noqa: E731
+        self.pairs[node] = Complex(inserted(read, pair.re, places), inserted(read, pair.im, places))
         return True
 
     def _apply(self, node: Node, rule: Callable[..., Any]) -> None:
