@@ -102,6 +102,7 @@ CLIP = {"text_config": TEXT, "vision_config": PATCHES, "projection_dim": 16}
 IDS = {"input_ids": tokens()}
 MASKED = {"input_ids": tokens(), "attention_mask": ones(12)}
 PAIR = {"input_ids": tokens(), "decoder_input_ids": tokens(7)}
+MASKED_PAIR = {**PAIR, "attention_mask": ones(12), "decoder_attention_mask": ones(7)}
 IMAGE = {"pixel_values": floats(3, 32, 32)}
 PICTURE = {"pixel_values": floats(3, 64, 64)}
 BOTH = {"input_ids": tokens(), "pixel_values": floats(3, 32, 32)}

@@ -131,7 +131,7 @@ ROWS: list[Row] = [
         ("informer", "Informer", "InformerModel", {"prediction_length": 6, "context_length": 12, "lags_sequence": [1,
          2], "num_time_features": 1, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1,
          "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
-         "attention_type": "full"}, {"past_values": floats(14), "past_time_features": floats(14, 1),
+         "distil": False, "attention_type": "full"}, {"past_values": floats(14), "past_time_features": floats(14, 1),
          "past_observed_mask": ones(14), "future_values": floats(6), "future_time_features": floats(6, 1)}),
         ("time-series-transformer", "TimeSeriesTransformer", "TimeSeriesTransformerModel", {"prediction_length": 6,
          "context_length": 12, "lags_sequence": [1, 2], "num_time_features": 1, "d_model": 16, "encoder_layers": 1,

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from .base import EXPERTS, GROUPED, IDS, MASKED, PAIR, SEQ2SEQ, T5, TEXT, VOCABULARY, Row, ones, rows, tokens, without
+from .base import (
+    EXPERTS,
+    GROUPED,
+    IDS,
+    MASKED,
+    MASKED_PAIR,
+    PAIR,
+    SEQ2SEQ,
+    T5,
+    TEXT,
+    VOCABULARY,
+    Row,
+    ones,
+    rows,
+    tokens,
+    without,
+)
 
 ROWS: list[Row] = [
     *rows(
@@ -106,7 +122,7 @@ ROWS: list[Row] = [
     *rows(
         "encoder-decoder",
         ("t5", "T5", "T5ForConditionalGeneration", T5, PAIR),
-        ("longt5", "LongT5", "LongT5ForConditionalGeneration", {**T5, "local_radius": 3}, PAIR),
+        ("longt5", "LongT5", "LongT5ForConditionalGeneration", {**T5, "local_radius": 3}, MASKED_PAIR),
         ("bart", "Bart", "BartForConditionalGeneration", SEQ2SEQ, PAIR),
         ("marian", "Marian", "MarianMTModel", SEQ2SEQ, PAIR),
         ("pegasus", "Pegasus", "PegasusForConditionalGeneration", SEQ2SEQ, PAIR),
@@ -140,7 +156,7 @@ ROWS: list[Row] = [
          {**EXPERTS, "num_local_experts": 4, "sliding_window": 5,
           "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, MASKED),
         ("switch", "SwitchTransformers", "SwitchTransformersForConditionalGeneration",
-         {**T5, "num_experts": 4, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}, PAIR),
+         {**T5, "num_experts": 4, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}, MASKED_PAIR),
         ("nllb-moe", "NllbMoe", "NllbMoeForConditionalGeneration", {**SEQ2SEQ, "num_experts": 4,
          "encoder_sparse_step": 2, "decoder_sparse_step": 2, "expert_capacity": 16}, PAIR),
         ("phimoe", "Phimoe", "PhimoeForCausalLM", {**without(EXPERTS, "head_dim", "moe_intermediate_size"),
