@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import zipfile
 from pathlib import Path
 
@@ -61,6 +62,17 @@ def test_a_package(tmp_path: Path) -> None:
     assert any("src/cuda-sm_90/scale_kernel" in name for name in names)
     program = zipfile.ZipFile(path).read("src/cuda-sm_90/program.cpp").decode()
     assert ", 2.5f, true)" in program
+
+
+def test_the_example(interpreter: TritonInterpreter) -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "triton_kernel.py"))
+    model, shapes = example["model"], example["dynamic_shapes"]
+    program = program_of(capture_request(CaptureRequest(model, example["example_inputs"], {}, shapes)))
+    x = torch.randn(5, 256)
+    left, right = model.up(x).chunk(2, -1)
+    wanted = model.down(torch.nn.functional.silu(left) * right)
+    (found,) = run_interpreted(program, interpreter, (x,))
+    torch.testing.assert_close(found, wanted.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_cpus_refuse_it_with_the_line(tmp_path: Path) -> None:

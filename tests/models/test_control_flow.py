@@ -100,6 +100,3 @@ class WritesInBranch(torch.nn.Module):
 def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(CompileError):
         mycc.compile(WritesInBranch(), (torch.randn(3),), out=tmp_path / "a.pkg")
-    model, inputs = make("branch"), MODELS["branch"][1]
-    with pytest.raises(CompileError, match=r"runs on the CPU alone so far(.|\n)*control_models.py:\d+"):
-        mycc.compile(model, inputs, out=tmp_path / "a.pkg", target="cuda:sm_90")
