@@ -34,6 +34,7 @@ from .console import (
     Specialize,
     Target,
     Targets,
+    Tf32,
     Threads,
     Verbose,
     print_json,
@@ -85,6 +86,7 @@ def compile_command(
     target: Targets = "cpu",
     mode: Annotated[ModeChoice, typer.Option("--mode", help="torch.compile's modes.")] = ModeChoice.default,
     dtype: Dtype = None,
+    tf32: Tf32 = False,
     threads: Threads = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Measure kernel variants here; keeps the choices in FILE.lock.")
@@ -118,7 +120,8 @@ def compile_command(
     start = perf_counter()
     options = CompileOptions.of(
         target=target, dtype=dtype, mode=mode.value, tune=tune, lock=lock, verify=verify, strict=strict,
-        threads=threads, options=settings, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize or (),
+        threads=threads, options=_with_tf32(settings, tf32), cache_dir=cache_dir, jobs=jobs, dump=dump,
+        specialize=specialize or (),
     )  # fmt: skip
     if out is not None:
         check_out(out)
@@ -133,6 +136,10 @@ def compile_command(
     _report_compile(request, path, timing, perf_counter() - start, as_json)
 
 
+def _with_tf32(settings: list[str] | None, tf32: bool) -> list[str]:
+    return [*(["codegen.tf32=yes"] if tf32 else []), *(settings or [])]
+
+
 @app.command("check", cls=CompileCommand)
 def check_command(
     source: Source,
@@ -141,6 +148,7 @@ def check_command(
     specialize: Specialize = None,
     target: Targets = "cpu",
     dtype: Dtype = None,
+    tf32: Tf32 = False,
     settings: Settings = None,
     strict: Annotated[bool, typer.Option("--strict", help="Make an error of every warning.")] = False,
     as_json: Json = False,
@@ -151,7 +159,7 @@ def check_command(
     from .compiler.options import CompileOptions
 
     options = CompileOptions.of(
-        target=target, dtype=dtype, strict=strict, options=settings, specialize=specialize or ()
+        target=target, dtype=dtype, strict=strict, options=_with_tf32(settings, tf32), specialize=specialize or ()
     )
     with stdout_to_stderr(as_json):
         require_torch()

@@ -37,6 +37,7 @@ __all__ = [
     "Specialize",
     "Target",
     "Targets",
+    "Tf32",
     "Threads",
     "Verbose",
     "print_json",
@@ -102,6 +103,7 @@ Targets = Annotated[
     str, typer.Option("--target", help="cpu, cpu:x86-64-v3, cuda, cuda:sm_90, cuda:ptx, ...; several with commas.")
 ]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")]
+Tf32 = Annotated[bool, typer.Option("--tf32", help="On a GPU: products of float32 may round to 10 bits of mantissa.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="GROUP.OPTION=VALUE", help="Any option of compiler/options.py.")
 ]

@@ -33,7 +33,7 @@ def test_version_and_help():
     assert run("--version").stdout == f"mycc {mycc.__version__}\n"
     text = run("compile", "--help").stdout
     for option in ("--input", "--dynamic", "--target", "--threads", "--dump", "--no-verify", "--strict", "--cache-dir",
-                   "--jobs", "--mode", "--dtype", "--set", "--json", "--out"):  # fmt: skip
+                   "--jobs", "--mode", "--dtype", "--tf32", "--set", "--json", "--out"):  # fmt: skip
         assert option in text
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import mycc
 import pytest
 import torch
+from mycc.cli import app
 from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import compile_kernels, kernel_options
 from mycc.compiler.build.triton_worker import accesses
 from mycc.compiler.codegen.triton.device import DEVICES
-from mycc.compiler.codegen.triton.generate import device_for
 from mycc.compiler.codegen.triton.kernel import KernelParam, TritonKernel
 from mycc.runtime.errors import CompileError
 from mycc.runtime.inspect import inspect_package
@@ -26,6 +26,7 @@ from mycc.runtime.render import render_inspection
 from rich.console import Console
 from torch import nn
 from torch.nn import functional as F
+from typer.testing import CliRunner
 
 from ..conftest import Golden
 from ..helpers.device_programs import device_program
@@ -196,10 +197,17 @@ def test_every_option_of_triton_is_given() -> None:
     assert set(given) | others == {field.name for field in dataclasses.fields(CUDAOptions)}
 
 
-def test_tf32_is_asked_for_by_an_option() -> None:
-    (target,) = parse_targets("cuda:sm_90")
-    assert device_for(target).float32 != "tf32"
-    assert device_for(target, tf32=True).float32 == "tf32"
+@pytest.mark.parametrize(("flags", "precision"), [((), "tf32x3"), (("--tf32",), "tf32")])
+def test_tf32_is_asked_for_by_an_option(flags: tuple[str, ...], precision: str, tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "line.py").write_text(
+        "import torch\nmodel = torch.nn.Linear(64, 64)\nexample_inputs = (torch.randn(256, 64),)\n"
+    )
+    command = ["compile", str(tmp_path / "line.py"), "--target", "cuda:sm_90", "--out", str(tmp_path / "line.pkg")]
+    done = CliRunner().invoke(app, [*command, "--cache-dir", str(cache), *flags])
+    assert done.exit_code == 0, done.output
+    with zipfile.ZipFile(tmp_path / "line.pkg") as archive:
+        (kernel,) = (n for n in archive.namelist() if n.startswith("src/cuda-sm_90/gemm"))
+        assert f'input_precision="{precision}"' in archive.read(kernel).decode()
 
 
 def test_widths_are_read_from_ptx() -> None:
