@@ -57,6 +57,12 @@ def load(
     return Model(library.load_file(path, threads or 0, full, target, where, launch), path)
 
 
+def _handle(state: Any) -> Any:
+    if not isinstance(state, State):
+        raise InputError(f"state has to be what new_state() gives, not a {type(state).__name__}")
+    return state.handle
+
+
 class EntryPoint:
     """A function of a package: call it with the tensors that its `signature` shows.
 
@@ -102,7 +108,7 @@ class EntryPoint:
         stream = kwargs.pop("stream", None) if kwargs and self._streams else None
         seed = kwargs.pop("seed", None) if kwargs and self._seeds else None
         state = kwargs.pop("state", None) if kwargs and self._states else None
-        own = None if state is None else state.handle
+        own = None if state is None else _handle(state)
         try:
             if len(args) != self._plain or kwargs:
                 return self._build(self._run(self._index, self._arguments.flatten(args, kwargs), stream, seed, own))

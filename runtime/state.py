@@ -43,7 +43,7 @@ class State:
             row = self._rows[number]
             if row["dtype"] not in _NUMPY:
                 raise InputError(f"{name}: give a tensor of {row['dtype']}, which numpy does not have")
-            value = np.asarray(value, _NUMPY[row["dtype"]])
+            value = _converted(np.asarray(value), row["dtype"], name)
             value = np.broadcast_to(value, row["shape"]) if value.ndim == 0 else value
         self._native.state_write(self.handle, number, value)
 
@@ -81,6 +81,17 @@ class State:
     def __repr__(self) -> str:
         rows = (f"{row['name']}: {row['dtype']}[{', '.join(map(str, row['shape']))}]" for row in self._rows)
         return f"<state {', '.join(rows) or 'of nothing'}>"
+
+
+def _converted(value: Any, dtype: str, name: str) -> Any:
+    """Numbers in the state's type; an InputError where they are others in it."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        found = value.astype(_NUMPY[dtype])
+    if found.dtype.kind in "biu" and not np.array_equal(found, value):
+        raise InputError(f"{name}: {value.tolist()} is no value of the state's type, {dtype}")
+    return found
 
 
 _NUMPY = {

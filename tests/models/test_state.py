@@ -153,6 +153,10 @@ def test_refusals(model: Model) -> None:
         model.state["memory.cache"] = np.zeros((2, 8), np.float32)
     with pytest.raises(InputError, match=r"memory.cache: dtype is f64, the state has f32"):
         model.state["memory.cache"] = np.zeros((2, ROWS, SIZE))
+    with pytest.raises(InputError, match=r"memory.count: 2.5 is no value of the state's type, i64"):
+        model.state["memory.count"] = 2.5
+    with pytest.raises(InputError, match=r"state has to be what new_state\(\) gives, not a dict"):
+        model(draw(0), PLACES[0], state={"memory.count": 2})
     before = model.state["memory.cache"]
     with pytest.raises(InputError, match="dimension 1 is 2"):
         model(draw(0)[:, :2], PLACES[0])
