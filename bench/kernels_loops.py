@@ -23,7 +23,7 @@ from typing import Any
 import mycc
 import torch
 from mycc.compiler.build.targets import parse_targets
-from mycc.compiler.ir.ops import OPS, Printed, spell
+from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
 from torch import nn
 from torch.nn import functional as F
 
@@ -224,7 +224,7 @@ template <class F> static double seconds_per_element(F f) {
 
 
 def compiled_roofs(target: str, folder: Path) -> ctypes.CDLL:
-    plain = (op for op in OPS.values() if not op.cpp.startswith("special_"))
+    plain = (op for op in OPS.values() if not op.cpp.startswith("special_") and op.header != GPU_ALONE)
     rows = [op for op in plain if "f" in op.accepts and op.result == "same" and op.arity <= 2]
     lines = [ROOFS]
     for op in rows:
