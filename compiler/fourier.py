@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +38,9 @@ def table(kind: str, n: int) -> NDArray[np.float64]:
     if kind == "rfft" and n % 2 == 0 and n > 0:
         return np.concatenate([table("fft", n // 2), _flat(roots(np.arange(n // 2 + 1), n))])
     if is_smooth(n):
-        return root_table(n)
-    return np.concatenate([*map(_flat, chirp_tables(n)), root_table(padded(n))])
-
-
-def root_table(n: int) -> NDArray[np.float64]:
-    """The n roots exp(-2 pi i k / n), real parts then imaginary parts."""
-    return _flat(roots(np.arange(n), n))
+        return _flat(roots(np.arange(n), n))
+    m = padded(n)
+    return np.concatenate([*map(_flat, chirp_tables(n)), _flat(roots(np.arange(m), m))])
 
 
 def chirp_tables(n: int) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
@@ -71,3 +69,77 @@ def roots(k: NDArray[np.int64], n: int) -> NDArray[np.complex128]:
 
 def _flat(z: NDArray[np.complex128]) -> NDArray[np.float64]:
     return np.concatenate([z.real, z.imag])
+
+
+# on GPUs -------------------------------------------------------------------------------------------------------------
+#: the largest radix of a pass, and the least side of its matrix, which is a power of two
+RADIX, LEAST = 32, 16
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over n = radix * s * rest values, which are s interleaved transforms. padded: rows of its matrix.
+    matrix, turns: where in the table it and the factors behind it begin."""
+
+    radix: int
+    padded: int
+    s: int
+    rest: int
+    matrix: int
+    turns: int
+
+    @property
+    def end(self) -> int:
+        return self.turns + (2 * self.radix * self.rest if self.rest > 1 else 0)
+
+
+@cache
+def passes(n: int) -> tuple[Pass, ...]:
+    """The passes of a size that is a product of PRIMES: as few as there can be, their radices about the same."""
+    found: list[Pass] = []
+    for radix in factors(n):
+        s = found[-1].s * found[-1].radix if found else 1
+        side, start = max(LEAST, 1 << (radix - 1).bit_length()), found[-1].end if found else 0
+        found.append(Pass(radix, side, s, n // (radix * s), start, start + 2 * side * side))
+    return tuple(found)
+
+
+def pass_table(n: int) -> NDArray[np.float64]:
+    """What the passes of a size read, flat: of each its matrix exp(-2 pi i j k / radix), padded with zeros, and the
+    factors exp(-2 pi i s k p / n), [radix][rest]; real parts then imaginary parts."""
+    parts = []
+    for step in passes(n):
+        k = np.arange(step.radix)
+        matrix = np.zeros((step.padded, step.padded), np.complex128)
+        matrix[: step.radix, : step.radix] = roots(np.outer(k, k), step.radix)
+        parts.append(_flat(matrix.reshape(-1)))
+        if step.rest > 1:
+            turns = roots(np.outer(k, np.arange(step.rest)) * step.s, n)
+            parts.append(_flat(turns.reshape(-1)))
+    return np.concatenate(parts)
+
+
+@cache
+def factors(n: int, most: int = RADIX) -> tuple[int, ...]:
+    """Factors of n, none above `most`: as few as there can be, of about the same size."""
+    return min(_splits(n, most), key=lambda found: (len(found), _work(found), found))
+
+
+@cache
+def _splits(n: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """The best way for every number of factors, those in descending order."""
+    best: dict[int, tuple[int, ...]] = {1: (n,)} if n <= most else {}
+    for factor in range(2, most + 1):
+        if n % factor or n == factor:
+            continue
+        for rest in _splits(n // factor, most):
+            found = tuple(sorted((factor, *rest), reverse=True))
+            old = best.get(len(found))
+            if old is None or _work(found) < _work(old):
+                best[len(found)] = found
+    least = min(best)
+    return tuple(best[length] for length in sorted(best) if length <= least + 1)
+
+
+def _work(found: tuple[int, ...]) -> int:
+    return sum(1 << (factor - 1).bit_length() for factor in found)

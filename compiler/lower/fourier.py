@@ -68,11 +68,11 @@ def _transform(
     if ctx.builder.family == "cuda":
         if n.constant is None or not fourier.is_smooth(n.constant, fourier.PRIMES):
             return _bluestein(ctx, function, operands, n, length)
-        roots = _constant(ctx, f"fft_roots_{n}", fourier.root_table(n.constant), x.dtype)
+        known = _constant(ctx, f"fft_passes_{n}", fourier.pass_table(n.constant), x.dtype)
     else:
-        roots = _table(ctx, table, n, x.dtype, half=function != "fft")
+        known = _table(ctx, table, n, x.dtype, half=function != "fft")
     outputs = [((length,), x.dtype)] * (1 if function == "irfft" else 2)
-    inputs = [*((t, 1) for t in operands), (roots, 1)]
+    inputs = [*((t, 1) for t in operands), (known, 1)]
     return tuple(call_routine(ctx.builder, function, x.shape[:-1], inputs, outputs, [n]))
 
 

@@ -11,7 +11,7 @@ from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import compile_kernels
 from mycc.compiler.codegen.triton.device import DEVICES
-from mycc.compiler.codegen.triton.fourier import radices
+from mycc.compiler.fourier import factors
 from mycc.runtime.errors import CompileError
 
 from ..helpers.device_programs import device_program, run_interpreted
@@ -91,10 +91,8 @@ def test_a_size_without_a_bound_is_refused() -> None:
 
 
 def test_factors_are_few_and_alike() -> None:
-    assert [radices(n, 64) for n in (1, 64, 400, 4096)] == [(1,), (64,), (25, 16), (64, 64)]
-    assert all(
-        torch.prod(torch.tensor(radices(n, 64))) == n and max(radices(n, 64)) <= 64 for n in (7919 // 7919, 29**3, 3**9)
-    )
+    wanted = {1: (1,), 32: (32,), 400: (25, 16), 4096: (16, 16, 16), 29**3: (29, 29, 29), 31 * 4: (31, 4)}
+    assert {n: factors(n) for n in wanted} == wanted
 
 
 @pytest.mark.parametrize("chip", [80, 90, 100])

@@ -9,8 +9,8 @@ with the radix R of n = R m values turns s interleaved transforms of length m R 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
+from ...fourier import LEAST, passes
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, as_index
 from ...ir.nodes import Blocks, Routine
@@ -22,20 +22,16 @@ from .kernel import SIGNATURE, Launch, grid
 from .maps import finish
 from .scope import WORK, TritonScope, fits_int32
 
-#: the largest radix; of 64 the matrix does not fit into registers
-RADIX = 32
 #: elements of a program's tile: sums in registers, real and imaginary ones
 TILE = {"f32": 4096, "f64": 1024}
-#: the least side of a product on tensor cores
-LEAST = 16
 
 
 @dataclass(frozen=True)
 class FourierView:
     """A pass. n: the size; radix, padded to a power of two; width: n / radix, butterflies of a row; s: transforms that
-    are interleaved; rest: width / s. dot: as one product on tensor cores. source: "complex", "real" or "half" (of a
-    symmetric row the first n / 2 + 1 values); result: "complex", "half" or "real". re, im, out_re, out_im: where they
-    begin; row, out_row: elements from row to row."""
+    are interleaved; rest: width / s; matrix, turns: see fourier.Pass, in `table`. dot: as one product on tensor cores.
+    source: "complex", "real" or "half" (of a symmetric row the first n / 2 + 1 values); result: "complex", "half" or
+    "real". re, im, out_re, out_im: where they begin; row, out_row: elements from row to row."""
 
     params: str
     n: int
@@ -44,6 +40,8 @@ class FourierView:
     width: int
     s: int
     rest: int
+    matrix: int
+    turns: int
     dot: bool
     block: int
     total: str
@@ -56,66 +54,38 @@ class FourierView:
     out_re: str
     out_im: str
     out_row: int
-    roots: str
+    table: str
     dtype: str
     pdl: bool
-
-
-@cache
-def radices(n: int, most: int) -> tuple[int, ...]:
-    """Factors of n, none above `most`: as few as there can be, of about the same size. n has no larger prime factor."""
-    return min(_splits(n, most), key=lambda found: (len(found), sum(map(power_of_two, found)), found))
-
-
-@cache
-def _splits(n: int, most: int) -> tuple[tuple[int, ...], ...]:
-    """The best way for every number of factors, those in descending order."""
-    best: dict[int, tuple[int, ...]] = {1: (n,)} if n <= most else {}
-    for factor in range(2, most + 1):
-        if n % factor or n == factor:
-            continue
-        for rest in _splits(n // factor, most):
-            found = tuple(sorted((factor, *rest), reverse=True))
-            old = best.get(len(found))
-            if old is None or sum(map(power_of_two, found)) < sum(map(power_of_two, old)):
-                best[len(found)] = found
-    least = min(best)
-    return tuple(best[length] for length in sorted(best) if length <= least + 1)
 
 
 def fourier_launches(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
     """The passes of fft (re, im -> re, im), rfft (x -> re, im) or irfft (re, im -> x, backwards); not scaled.
 
-    The last input is the table of the n roots of unity, real parts and then imaginary ones. Between passes the values
-    are in scratch memory: of all rows, real parts and then imaginary ones.
+    The last input is the table of compiler/fourier.py's passes. Between passes the values are in scratch memory: of all
+    rows, real parts and then imaginary ones.
     """
     n = node.sizes[0].constant
     assert n is not None
+    steps = passes(n)
+    stems = [name, *(f"{name}_pass{i}" for i in range(1, len(steps)))]
+    return tuple(_pass(node, stem, n, i, device) for i, stem in enumerate(stems))
+
+
+def _pass(node: Routine, name: str, n: int, number_: int, device: Device) -> Launch:
+    steps = passes(n)
+    step, first, last = steps[number_], number_ == 0, number_ == len(steps) - 1
     dtype = DTYPES[node.outputs[0].buffer.dtype].compute
-    steps = radices(n, RADIX)
-    launches, s = [], 1
-    for i, radix in enumerate(steps):
-        stem = name if i == 0 else f"{name}_pass{i}"
-        launches.append(_pass(node, stem, n, radix, s, i, len(steps), dtype, device))
-        s *= radix
-    return tuple(launches)
-
-
-def _pass(
-    node: Routine, name: str, n: int, radix: int, s: int, step: int, steps: int, dtype: str, device: Device
-) -> Launch:  # fmt: skip
-    first, last = step == 0, step == steps - 1
     size = DTYPES[dtype].size
     scope = TritonScope.of(node)
     scope.wide = scope.wide or not fits_int32(node.count * (4 * n))
-    if steps > 1:
+    if len(steps) > 1:
         scope.scratch = (SIGNATURE[dtype], node.count * (4 * n * size))
     text = TritonEmitter(scope, {})
-    *values, roots = node.inputs
-    read = _ends(scope, values) if first else _halves(text, node.count, n, (step - 1) % 2)
-    written = _ends(scope, node.outputs) if last else _halves(text, node.count, n, step % 2)
-    dot = dtype == "f32"
-    width, padded = n // radix, max(power_of_two(radix), LEAST if dot else 1)
+    *values, table = node.inputs
+    read = _ends(scope, values) if first else _halves(text, node.count, n, (number_ - 1) % 2)
+    written = _ends(scope, node.outputs) if last else _halves(text, node.count, n, number_ % 2)
+    radix, padded, width = step.radix, step.padded, n // step.radix
     total = node.count * width
     block = max(min(TILE[dtype] // padded, share(total, device, LEAST, 1024), power_of_two(_most(total))), LEAST)
     sources = {"fft": "complex", "rfft": "real", "irfft": "half"}
@@ -126,9 +96,11 @@ def _pass(
         radix=radix,
         padded=padded,
         width=width,
-        s=s,
-        rest=width // s,
-        dot=dot,
+        s=step.s,
+        rest=step.rest,
+        matrix=step.matrix,
+        turns=step.turns,
+        dot=dtype == "f32",
         block=block,
         total=text.index(total),
         wide=".to(tl.int64)" if scope.wide else "",
@@ -140,7 +112,7 @@ def _pass(
         out_re=written[0],
         out_im=written[-1],
         out_row=_row(node.outputs[0]) if last else n,
-        roots=scope.buffer(roots.buffer),
+        table=scope.buffer(table.buffer),
         dtype="tl.float64" if dtype == "f64" else "tl.float32",
         pdl=device.pdl,
     )
