@@ -2,7 +2,8 @@
  *
  * Routines of lower/routines.py. Sizes with the prime factors 2 to 13 go by Stockham's self-sorting algorithm, radix 4
  * first (Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1992); all others as a convolution of a
- * power of two, by Bluestein's algorithm. Tables of roots of unity come with the call: compiler/fourier.py says what is
+ * power of two, by Bluestein's algorithm. A vector runs over interleaved transforms, in the first steps, which have few,
+ * over butterflies too. Tables of roots of unity come with the call: compiler/fourier.py says what is
  * in them; for sizes that are known at run time only, fft_table makes the same.
  */
 #ifndef MYCC_FFT_H
@@ -91,13 +92,51 @@ template <int R> struct Butterfly {
   }
 };
 
+/* The first of `m` butterflies of S interleaved transforms, S smaller than a vector and a divisor of it: a vector has
+ * several p, which lie one behind the other in x, and are sorted into y. Returns how many p are done. */
+template <int R, int S, class T>
+int64_t step_across(Parts<const T> x, Parts<T> y, int64_t m, Parts<const T> w, const T *cosine, const T *sine) {
+  int64_t i = 0;
+  for (; i + W <= m * S; i += W) {
+    Number<decltype(load((const T *)0))> z[R];
+    for (int j = 0; j < R; ++j) z[j] = {load(x.re + i + m * S * j), load(x.im + i + m * S * j)};
+    Butterfly<R>::run(z, cosine, sine);
+    T re[R][W], im[R][W];
+    for (int k = 0; k < R; ++k) {
+      if (k) {
+        T turn_re[W], turn_im[W];
+        for (int l = 0; l < W; ++l) {
+          const int64_t root = (i + l / S * S) * k;
+          turn_re[l] = w.re[root], turn_im[l] = w.im[root];
+        }
+        z[k] = z[k].times(Number<decltype(load((const T *)0))>{load(turn_re), load(turn_im)});
+      }
+      store(re[k], z[k].re), store(im[k], z[k].im);
+    }
+    T *to_re = y.re + i * R, *to_im = y.im + i * R;
+    for (int p = 0; p < W / S; ++p)
+      for (int k = 0; k < R; ++k)
+        for (int q = 0; q < S; ++q) {
+          to_re[(p * R + k) * S + q] = re[k][p * S + q];
+          to_im[(p * R + k) * S + q] = im[k][p * S + q];
+        }
+  }
+  return i / S;
+}
+
 /* One step: n = R m values in s interleaved transforms, x[q + s (p + m j)] to y[q + s (R p + k)]. The roots of the whole
  * length n s are w, so that those of n are every s-th. */
 template <int R, class T> void step(Parts<const T> x, Parts<T> y, int64_t n, int64_t s, Parts<const T> w) {
   const int64_t m = n / R;
   T cosine[R], sine[R];
   for (int k = 0; k < R; ++k) cosine[k] = w.re[k * m * s], sine[k] = -w.im[k * m * s];
-  for (int64_t p = 0; p < m; ++p) {
+  int64_t p = 0;
+  if (R <= 5 && s < W) {
+    if (s == 1) p = step_across<R, 1>(x, y, m, w, cosine, sine);
+    if (s == 4 && W > 4) p = step_across<R, 4>(x, y, m, w, cosine, sine);
+    if (s == 8 && W > 8) p = step_across<R, (W > 8 ? 8 : 1)>(x, y, m, w, cosine, sine);
+  }
+  for (; p < m; ++p) {
     Number<T> turn[R];
     for (int k = 1; k < R; ++k) turn[k] = {w.re[p * k * s], w.im[p * k * s]};
     const Parts<const T> from = x + s * p;
@@ -276,12 +315,14 @@ inline void rfft_row(
   table += table_size(h);
   const Parts<const T> w = next_part(table, h + 1);
   const T half = (T)0.5;
-  for (int64_t k = 0; k <= h; ++k) {
-    const int64_t a = k == h ? 0 : k, b = k == 0 ? 0 : h - k;
+  const auto value = [=](int64_t k, int64_t a, int64_t b) __attribute__((always_inline)) {
     const Number<T> sum = {t.re[a] + t.re[b], t.im[a] - t.im[b]}, gap = {t.re[a] - t.re[b], t.im[a] + t.im[b]};
     const Number<T> odd = gap.times(Number<T>{w.re[k], w.im[k]}).back();
     y_re[k] = half * (sum.re + odd.re), y_im[k] = half * (sum.im + odd.im);
-  }
+  };
+  if (h == 0) return;
+  value(0, 0, 0), value(h, 0, 0);
+  for (int64_t k = 1; k < h; ++k) value(k, k, h - k);
 }
 
 /* The n real values whose transform begins with x, times n; the imaginary parts that have to be 0 are not read. */
