@@ -39,9 +39,9 @@ class LaunchFacts:
 
 
 def typical_sizes(entry: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, int]:
-    """A value of every size symbol: the given one, else 64 within its range."""
+    """A value of every size symbol, those that the run finds too: the given one, else 64 within its range."""
     found = {}
-    for row in entry["symbols"]:
+    for row in (*entry["symbols"], *entry.get("computed", ())):
         top = row["max"] if row["max"] is not None else TYPICAL
         found[row["name"]] = sizes.get(row["name"], min(max(TYPICAL, row["min"]), top))
     return found

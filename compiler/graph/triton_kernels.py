@@ -75,7 +75,7 @@ def triton_kernel(tensors: Sequence[Tensor], grid: Sequence[int], sizes: Sequenc
     given = _calls[call]
     if not torch.cuda.is_available():
         raise NotImplementedError(f"the Triton kernel {given.name} runs on GPUs alone")
-    copies = [_copy(t, *how) for t, *how in zip(tensors, given.dtypes, given.orders, strict=True)]
+    copies = [_copy(t, d, order) for t, d, order in zip(tensors, given.dtypes, given.orders, strict=True)]
     values: dict[str, Any] = dict(given.constants)
     for name, kind, value in given.arguments:
         values[name] = copies[int(value)] if kind == "tensor" else sizes[int(value)] if kind == "size" else value

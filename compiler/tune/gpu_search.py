@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...runtime.errors import CompileError
 from ...runtime.roof import machine_facts
 from ..build.compile import BuildOptions
 from ..build.images import KernelImage
@@ -66,6 +67,13 @@ def search_gpu(
     Raises:
         CompileError: there is no GPU that runs the target's code; a kernel of the cost model fails.
     """
+    for program in (schedule.program for schedule in schedules):
+        if program.defines or program.regions:
+            raise CompileError(
+                f"'{program.name}' cannot be tuned on a GPU: its host decides about launches (sizes that the run "
+                "finds, branches, loops), and what is measured are graphs of them",
+                hint="Compile it without --tune.",
+            )
     keys = _keys(schedules, device)
     pool = _Launches(keys, schedules, device)
     images = pool.compile(target, options)
