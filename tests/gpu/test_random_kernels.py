@@ -126,8 +126,7 @@ def test_the_host_passes_what_the_numbers_depend_on(tmp_path: Path) -> None:
     assert "i64(size_random_call), i32(size_random_blocks)" in program
 
 
-@pytest.mark.parametrize("chip", [80, 90, 100])
-def test_the_generator_compiles_for_every_chip(chip: int, tmp_path: Path) -> None:
+def test_the_generator_compiles(tmp_path: Path) -> None:
     def function(x: torch.Tensor) -> Any:
         return (
             torch.rand_like(x),
@@ -136,8 +135,8 @@ def test_the_generator_compiles_for_every_chip(chip: int, tmp_path: Path) -> Non
             x.clone().cauchy_().exponential_(),
         )
 
-    kernels = device_program(Call1(function).eval(), (X,), device=DEVICES[chip]).code.kernels
-    (target,) = parse_targets(f"cuda:sm_{chip}")
+    kernels = device_program(Call1(function).eval(), (X,), device=DEVICES[90]).code.kernels
+    (target,) = parse_targets("cuda:sm_90")
     built = compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path))
     assert not any(image.facts["spills"] for image in built.images)
 
