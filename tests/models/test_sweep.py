@@ -11,7 +11,7 @@ import pytest
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 #: one with an encoder and a decoder on sound, one with experts, one of images
-SAMPLE = ("whisper", "olmoe", "segformer")
+SAMPLE = ("whisper", "olmoe", "bit")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_an_architecture_is_right(sweep: Any, name: str, case: str) -> None:
 def test_a_wrong_package_is_seen(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     load = sweep.mycc.load
     monkeypatch.setattr(sweep.mycc, "load", lambda path: lambda *inputs: _off(load(path)(*inputs)))
-    result = sweep.measure(sweep.BY_NAME["segformer"], "static", sweep.How(quick=True))
+    result = sweep.measure(sweep.BY_NAME["bit"], "static", sweep.How(quick=True))
     assert result.status == "wrong"
     assert "result 0 at a batch of 2" in result.reason
 
