@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from ..ir.expr import Load, accumulators_first, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Indirect, Var, as_index, of, product
+from ..ir.lanes import depends, lane_stride
 from ..ir.nodes import Attention, Conv, Gemm, Operand, Store
 from .emit import Emitter
-from .lanes import depends, lane_stride
 from .lift import Lifted
 from .scope import Param, Scope
 from .statements import LONGEST_VECTOR
