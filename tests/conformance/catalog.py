@@ -33,6 +33,8 @@ RANDOM = frozenset(
     nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d svd_lowrank pca_lowrank
     """.split()
 )
+#: of these, all elements of a channel (the first two dimensions) share a number
+OF_CHANNELS = frozenset(f"nn.functional.{name}" for name in ("dropout2d", "dropout3d", "feature_alpha_dropout"))
 #: the seed that op_db's own random entries set
 SEED = 42
 #: attention that may drop weights: compared exactly, so that each call draws from the seed on
@@ -271,7 +273,7 @@ def _differs(entry: Entry, got: Any, want: Any) -> str:
     if entry.empty:
         return ""
     if entry.random:
-        return _statistics(got, want)
+        return _statistics(got, want, want.shape[:2].numel() if entry.op.name in OF_CHANNELS else want.numel())
     try:
         torch.testing.assert_close(got, want.contiguous(), equal_nan=True, **_tolerance(want.dtype))
     except AssertionError as error:
@@ -286,13 +288,13 @@ def _tolerance(dtype: torch.dtype) -> dict[str, float]:
     return {} if dtype.is_floating_point or dtype.is_complex else {"rtol": 0.0, "atol": 0.0}
 
 
-def _statistics(got: torch.Tensor, want: torch.Tensor) -> str:
-    """Random values: none that is not finite, means within six standard errors of each other."""
+def _statistics(got: torch.Tensor, want: torch.Tensor, draws: int) -> str:
+    """Random values: none that is not finite, means within six standard errors of each other for so many draws."""
     a, b = got.double().flatten(), want.double().flatten()
     if not bool(torch.isfinite(a).all()):
         return "random values that are not finite"
-    if a.numel() < 20:
+    if draws < 20:
         return ""  # too few to say more
-    spread = max(float(a.std()), float(b.std())) / a.numel() ** 0.5
+    spread = max(float(a.std()), float(b.std())) / draws**0.5
     gap = abs(float(a.mean() - b.mean()))
     return f"means {a.mean():.3g} and {b.mean():.3g}" if gap > 6 * spread + 1e-6 else ""
