@@ -12,6 +12,7 @@ import torch
 from ...runtime.archive import Archive
 from ...runtime.errors import CompileError
 from ...runtime.loader import EntryPoint, load
+from ...runtime.tensorfile import parse_header
 from ..capture.export import capture_request
 from ..capture.precision import in_dtype
 from .bisect import Finding, find_fault
@@ -101,6 +102,20 @@ def verify_model(
     return ModelReport(tuple(results))
 
 
+def _has_other_weights(graph: ModelGraph, archive: Archive) -> bool:
+    """Whether no constant of the graph, of those that the package names, has the values there, in whatever order."""
+    data = archive.read("weights.safetensors")
+    entries, _, start = parse_header(data)
+    stored = {e.name: data[start + e.begin : start + e.end] for e in entries if e.dtype == "F32"}
+    same = []
+    for name, constant in graph.constants.items():
+        if name in stored and constant.dtype == torch.float32 and constant.unique().numel() > 1:
+            own, found = constant.flatten(), torch.frombuffer(bytearray(stored[name]), dtype=torch.float32)
+            own, found = (t[t != 0].sort().values for t in (own, found))  # packed weights are padded with zeros
+            same.append(torch.equal(own, found))
+    return bool(same) and not any(same)
+
+
 def _compare(
     graph: ModelGraph, entry: EntryPoint, archive: Archive, options: CompileOptions, bisect: Path | None
 ) -> EntryResult:
@@ -113,6 +128,11 @@ def _compare(
         return EntryResult(graph.name, result.error, result.eager)
     except CompileError as error:
         problems = tuple(error.details) or (error.message,)
+    if _has_other_weights(graph, archive):
+        problems += (
+            "none of the model's weights is in the package: seed the model, or load the weights it was made from",
+        )
+        return EntryResult(graph.name, None, None, problems)
     if bisect is None:
         return EntryResult(graph.name, None, None, problems)
     index = [row["name"] for row in archive.manifest["entry_points"]].index(graph.name)

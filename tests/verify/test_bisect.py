@@ -163,3 +163,11 @@ def test_a_package_of_another_model_is_refused(source: Path, tmp_path: Path) -> 
     done = mycc_command("verify", source.name, out, "--bisect", cwd=source.parent)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_other_weights_are_no_fault_of_a_kernel(source: Path, tmp_path: Path) -> None:
+    package = build(source, tmp_path / "seeded.pkg")
+    source.write_text(SOURCE.replace("torch.manual_seed(0)", "torch.manual_seed(1)"))
+    (result,) = check(source, package, tmp_path / "repro").results
+    assert "none of the model's weights is in the package" in result.problems[-1]
+    assert result.finding is None
