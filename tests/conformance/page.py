@@ -36,7 +36,8 @@ def _head(torch_version: str) -> Iterator[str]:
         "An entry is right when all of its samples are: within 1e-4 of eager in float32 (relative or absolute, or as "
         "close to what eager computes in float64), torch's tolerances in other floats, equal in integers. Those "
         "that are random are compared by statistics, uninitialised ones by shape. An entry is refused when one of "
-        "its samples is refused with an error that says why.",
+        "its samples is refused with an error that says why. Bessel functions are compared with "
+        "mpmath where torch's own are further off than its tolerances.",
         "",
         f"{ON_GPU}: the same entries as Triton kernels, through Triton's interpreter or on an H200.",
         "",
