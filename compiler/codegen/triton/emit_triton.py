@@ -260,6 +260,8 @@ class TritonEmitter:
             if e.dtype == "f32" and e.op != "nextafter" and row.header != GPU_ALONE:  # computed in float64
                 operands = [Printed(f"{_atom(p)}.to(tl.float64)") for p in operands]
                 return Printed(f"{spell(row, 'triton', operands).text}.to(tl.float32)")
+        elif "libdevice." in spelling.pattern and e.dtype == "f64":  # a number would be a float32
+            operands = [_tensor(a, p) for a, p in zip(e.args, operands, strict=True)]
         elif all(_is_number(a) for a in e.args):  # Triton's functions want a tensor
             operands[0] = _tensor(e.args[0], operands[0])
         if spelling is row.triton_spelling:
@@ -336,10 +338,10 @@ class TritonEmitter:
         return f"tl.load({self._pointer(e.buffer, index)}{self._mask(self.index_axes(e.index), masks)})"
 
     def _pointer(self, buffer: Buffer, index: Index) -> str:
-        text = self.index(index)
+        name, text = self.scope.buffer(buffer), self.index(index)
         if self.unaligned is not None and self.unaligned.has(index):
             text = self.unaligned.hinted(text)
-        return _plus(self.scope.buffer(buffer), text)
+        return _plus(name, text)
 
     def _mask(self, axes: Axes, more: Sequence[str] = ()) -> str:
         needed = [*(self.masks[a] for a in axes if self.masks.get(a)), *more]

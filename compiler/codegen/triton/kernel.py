@@ -34,8 +34,9 @@ class TritonKernel:
 
     symbol: name of the function. source: text of the module. params: its run-time parameters in order.
     constants: constexpr parameters by name; ("tl", "float32") is a type of triton.language. num_warps, num_stages,
-    maxnreg: of the compiled kernel. pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor has ended. flush: functions of
-    libdevice take subnormal numbers for zero. widens: it may get more warps on a chip whose registers do not suffice.
+    maxnreg: of the compiled kernel. pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor
+    has ended. flush: functions of libdevice take subnormal numbers for zero. widens: it may get more warps on a chip
+    whose registers do not suffice.
     """
 
     symbol: str

@@ -261,7 +261,7 @@ class _Printer:
             unit = self.unaligned.unit
             view = replace(view, shift=f"({plain.index(self.unaligned.start)}) % {unit}", unit=unit)
         most = max(v.block for v in views) * self.rows
-        each = 8 if piece == 1 else 16
+        each = 8 if piece == 1 or self.unaligned is not None else 16
         return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, warps_for(most, each), device)
 
     def rows_anywhere(self, piece: int) -> Unaligned | None:
