@@ -202,6 +202,18 @@ def test_routines_compile_for_every_chip(chip: int, tmp_path: Any) -> None:
     assert not any(image.facts["spills"] for image in built.images)
 
 
+def test_numbers_among_operands_of_float64(tmp_path: Any) -> None:
+    kernels = program(lambda x: torch.pow(2.5, x), torch.zeros(9, dtype=torch.float64), device=DEVICES[90]).code.kernels
+    (target,) = parse_targets("cuda:sm_90")
+    assert compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path)).images
+
+
+def test_matrices_without_elements(interpreter: TritonInterpreter) -> None:
+    x = torch.zeros(2, 0, 0)
+    values, vectors = run_interpreted(program(lambda x: torch.linalg.eig(x), x), interpreter, (x,))
+    assert (values.shape, vectors.shape) == ((2, 0), (2, 0, 0))
+
+
 def test_general_factorisations_compile(tmp_path: Any) -> None:
     def function(x: torch.Tensor) -> Any:
         return torch.linalg.eig(x), torch.linalg.ldl_solve(*torch.linalg.ldl_factor(x), x)

@@ -87,7 +87,8 @@ def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = 
     Raises:
         ValueError: the tile does not fit the node.
     """
-    if not isinstance(node, Routine) and product(v.extent for v in node.dims) == ZERO:
+    routine = isinstance(node, Routine)
+    if all(b.size == ZERO for b in node.writes()) if routine else product(v.extent for v in node.dims) == ZERO:
         return (Launch(TritonKernel(name, render("empty.py.j2", None), ()), grid(ZERO), (), node.origin),)
     match node:
         case Map():
