@@ -45,7 +45,8 @@ def page(results: Sequence[Result], versions: Mapping[str, str], notes: Mapping[
         "fixed sizes, and with a dynamic batch at batches of 2, 1 and 3. Made by `python bench/sweep.py`; do not edit.",
         "",
         f"A result is right when its error, relative to float64, is at most {FACTOR:.0f} times eager torch's plus "
-        f"{FLOOR:g}, at every output; where float32 overflows, it is compared with eager torch itself. *torch* means that torch.export itself gives no program.",
+        f"{FLOOR:g}, at every output; where float32 overflows, it is compared with eager torch itself. *torch* means "
+        "that torch.export itself gives no program.",
         "",
         *_counts(results),
         "",
