@@ -113,10 +113,19 @@ def _trace_definition(work: Work, node: Node, definition: Callable[..., Any]) ->
         env = dict(zip(nodes, values, strict=True))
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
         result = definition(*_plain(args), **_plain(kwargs))
-        return tuple(result) if isinstance(result, tuple) else result
+        return _in_types_of(result, node.meta["val"])
 
     body = trace(work, node, run, [n.meta["val"] for n in nodes])
     return None if body is None or _is_no_progress(body, node) else body
+
+
+def _in_types_of(result: Any, val: Any) -> Any:
+    """The results in the types that the operator gives: a definition may have promoted its operands to another one."""
+    if isinstance(result, (tuple, list)) and isinstance(val, (tuple, list)):
+        return tuple(_in_types_of(r, v) for r, v in zip(result, val, strict=False))
+    if isinstance(result, torch.Tensor) and isinstance(val, torch.Tensor) and result.dtype != val.dtype:
+        return result.to(val.dtype)
+    return result
 
 
 def trace(work: Work, node: Node, run: Callable[..., Any], values: Sequence[Any]) -> torch.fx.GraphModule | None:

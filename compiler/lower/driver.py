@@ -102,6 +102,7 @@ def lower(
     values: dict[torch.fx.Node, Any] = {}
     inputs = _inputs(builder, graph, values)
     results = _lower_nodes(builder, graph, values)
+    _check_results(graph, results)
     targets = [(inputs[c.input], results[c.output]) for c in graph.in_place if c.output is not None]
     outputs = bind_outputs(builder, results[: graph.n_results], targets)
     program = Program(
@@ -115,6 +116,17 @@ def lower(
         state=tuple(inputs[graph.n_arguments :]),
     )
     return Lowered(program, builder.constants, _places(values, results, outputs))
+
+
+def _check_results(graph: ModelGraph, results: Sequence[Tensor]) -> None:
+    """The results lie in memory that is made for what the graph promises: nothing larger may be stored there."""
+    for spec, t in zip(graph.outputs, results, strict=True):
+        shape = [n.constant for n in t.shape if n.constant is not None]
+        fixed = [n for n in spec.shape if isinstance(n, int)]
+        if spec.dtype.is_complex:
+            continue  # as its parts
+        if t.dtype != from_torch(spec.dtype) or (len(shape) == len(fixed) == t.rank and shape != fixed):
+            raise ValueError(f"'{spec.name}' is {t.dtype}{list(t.shape)}, not {spec.dtype}{list(spec.shape)}")
 
 
 def _places(

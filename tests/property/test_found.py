@@ -19,6 +19,9 @@ FOUND = {
         ("v0 = torch.lgamma(x0.abs().unsqueeze(-1) + self.w0.abs() + 1)", "v1 = v0.sum(-1)"),
         ("v1",),
     ),
+    "a part of another type than the whole": Program(
+        (Input("x0", (4,), "bool"),), (), ("v0 = torch.slice_scatter(x0, x0[1:] * 1, 0, 1)",), ("v0",)
+    ),
     "the largest of booleans and its place": Program(
         (Input("x0", ("n", 5), "bool"),), (), ("v0 = x0.max(1).indices", "v1 = x0.int().argmax(1)"), ("v0", "v1")
     ),
