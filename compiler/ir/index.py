@@ -30,11 +30,13 @@ class Atom:
 
 @dataclass(frozen=True)
 class Size(Atom):
-    """A size symbol, such as the batch, between lo and hi (both included)."""
+    """A size symbol, such as the batch, between lo and hi (both included); found: the run finds it, and tests then
+    what the program asks of it."""
 
     name: str
     lo: int = 0
     hi: int | None = None
+    found: bool = False
 
     @property
     def key(self) -> tuple:  # type: ignore[override]

@@ -16,7 +16,7 @@ from ..ir.index import Index, Size, as_index, maximum, minimum, of
 def sizes_of(graph: ModelGraph) -> Sizes:
     """The size symbols of an entry point: those of its inputs, and those that its run finds."""
     known = {s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols}
-    found = {c.symbol: Size(c.name, c.min, None if c.max == NO_BOUND else c.max) for c in graph.computed}
+    found = {c.symbol: Size(c.name, c.min, None if c.max == NO_BOUND else c.max, found=True) for c in graph.computed}
     return Sizes({**known, **found})
 
 

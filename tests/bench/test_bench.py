@@ -170,7 +170,7 @@ def job(folder: Path, text: str) -> dict[str, Any]:
     (folder / "source.py").write_text(text)
     return {
         "peer": "eager", "source": str(folder / "source.py"), "inputs": [], "batch": None, "threads": 1,
-        "folder": str(folder), "package": "", "outputs": str(folder / "outputs.npz"),
+        "folder": str(folder), "package": "", "outputs": str(folder / "outputs.npz"), "changes": False,
     }  # fmt: skip
 
 
