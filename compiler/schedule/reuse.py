@@ -51,9 +51,13 @@ def _stores(node: AnyNode, buffer: Buffer) -> int:
 
 
 def _same_elements(node: AnyNode, store: Store, buffer: Buffer) -> bool:
-    """Whether all that the node reads of `buffer` is the element that it stores at the same turn."""
+    """Whether all that the node reads of `buffer` is the element that it stores at the same turn, and no store behind
+    this one reads it again."""
     alike = buffer.dtype == store.buffer.dtype and buffer.size == store.buffer.size
     if not alike or buffer in operand_buffers(node):
+        return False
+    behind = node.stores[node.stores.index(store) + 1 :]
+    if any(e.buffer is buffer for s in behind for e in s.value.loads):
         return False
     if any(isinstance(a, Indirect) for s in node.stores for a in s.index.atoms()):
         return False

@@ -30,7 +30,8 @@ def eigh(x: torch.Tensor) -> torch.Tensor:
 def eig(x: torch.Tensor) -> torch.Tensor:
     """What is determined: the sums of powers of the values, the product, lengths; and that the largest are real."""
     values, vectors = torch.linalg.eig(x)
-    sums = torch.stack([(values**k).sum(-1) for k in range(1, x.shape[-1] + 1)], -1)
+    small = values / values.abs().amax(-1, keepdim=True)
+    sums = torch.stack([(small**k).sum(-1) for k in range(1, x.shape[-1] + 1)], -1)
     product = torch.view_as_real((vectors * values.unsqueeze(-2)) @ torch.linalg.inv(vectors))
     return torch.cat([torch.view_as_real(sums).flatten(), product.flatten(), vectors.abs().square().sum(-2).flatten()])
 

@@ -39,7 +39,7 @@ def test_from_file_and_from_memory(library: Any, package: bytes, package_file: P
         assert '"handmade"' in loaded.manifest
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_packages_of_earlier_versions_run(library: Any, tmp_path: Path, version: int) -> None:
     """Each version only adds to the code interface; programs for the CPU are what they were."""
     old = compile_program(tmp_path / "model.so", f"-DPROGRAM_VERSION={version}u")
@@ -47,10 +47,10 @@ def test_packages_of_earlier_versions_run(library: Any, tmp_path: Path, version:
     np.testing.assert_array_equal(model("lookup", np.array([2, 0])), [4.0, 0.5])
 
 
-@pytest.mark.parametrize("version", [0, 4])
+@pytest.mark.parametrize("version", [0, 5])
 def test_programs_of_other_versions_are_refused(library: Any, tmp_path: Path, version: int) -> None:
     other = compile_program(tmp_path / "model.so", f"-DPROGRAM_VERSION={version}u")
-    refused(library, Draft(other).build(), "model.so does not speak version 3 of the code interface")
+    refused(library, Draft(other).build(), "model.so does not speak version 4 of the code interface")
 
 
 def test_file_may_go_while_it_is_loaded(library: Any, package: bytes, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_weights_flip(library: Any, package: bytes) -> None:
     ("changes", "match"),
     [
         ({"format": 2}, "has the package format 2; this mycc knows version 1\n  Use the mycc that built it"),
-        ({"abi": 7}, "has the code interface 7; this mycc knows version 3"),
+        ({"abi": 7}, "has the code interface 7; this mycc knows version 4"),
         ({"format": "1"}, "a version is missing"),
         ({"entry_points": []}, "the entry points are missing"),
         ({"entry_points": ENTRIES[:2]}, "model.so does not fit manifest.json"),

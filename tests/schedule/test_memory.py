@@ -11,9 +11,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mycc.compiler.ir.index import of
+from mycc.compiler.ir.nodes import Map, Origin, Store
 from mycc.compiler.schedule.memory import ALIGNMENT, best_placement, plan_memory
 
-from ..helpers.programs import scheduled
+from ..helpers.programs import Writer, call, load, loops, scheduled, temp
 
 ROOT = Path(__file__).parents[2]
 KERNELS = 12
@@ -79,6 +81,22 @@ class Residuals(torch.nn.Module):
         k = three(two(h).relu()) + h
         m = four(k) + k
         return six(five(m).relu()) + m
+
+
+@pytest.mark.parametrize("last_reads", [False, True])
+def test_a_value_that_is_read_behind_the_store_is_kept(last_reads: bool) -> None:
+    """Two results of one node: what is stored first lies over the addend only if the second does without it."""
+    w = Writer.new()
+    x, y = w.input("x", 32), w.output("y", 32)
+    (i,) = loops(i=32)
+    h, first, second = temp("h", 32), temp("first", 32), temp("second", 32)
+    w.map(h, of(i), call("relu", load(x, of(i))), i)
+    added = call("add", load(x, of(i)), load(h, of(i)))
+    other = call("exp", load(h if last_reads else x, of(i)))
+    w.nodes.append(Map((i,), (Store(first, of(i), added), Store(second, of(i), other)), Origin(("aten.add",))))
+    w.map(y, of(i), call("add", load(first, of(i)), load(second, of(i))), i)
+    over = plan_memory(w.program().nodes, reuse=True).over
+    assert over == {second if last_reads else first: h}
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
