@@ -207,18 +207,19 @@ class _Workers:
         self.jobs = options.jobs or available_cores()
         self.waiting: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[_Job, KernelImage, str] | BaseException] = queue.SimpleQueue()
+        self.errors = folder / "errors.txt"  # what the processes say on standard error
         self.processes: list[subprocess.Popen[str]] = []
+        self.stopped = False
+        self.starting = threading.Lock()  # of `processes` and `stopped`
 
     def run(self, jobs: Sequence[_Job]) -> list[tuple[_Job, KernelImage, str]]:
         """The images with a line for the log each, as they come. Raises _Failed."""
         for job in sorted(jobs, key=lambda job: (-_effort(job.kernel), job.name)):
             self.waiting.put(job)
-        threads = []
+        threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(min(self.jobs, len(jobs)))]
         try:
-            for _ in range(min(self.jobs, len(jobs))):
-                process = self._start()
-                threads.append(threading.Thread(target=self._serve, args=(process,), daemon=True))
-                threads[-1].start()
+            for thread in threads:
+                thread.start()
             results = []
             for _ in jobs:
                 result = self.done.get()
@@ -229,38 +230,60 @@ class _Workers:
                 results.append(result)
             return results
         finally:
-            for process in self.processes:
-                process.kill()
-            for process in self.processes:
-                process.wait()
+            self._stop()
             for thread in threads:
-                thread.join()
+                if thread.ident is not None:
+                    thread.join()
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _stop(self) -> None:
+        """Ends all processes; none starts behind this."""
+        with self.starting:
+            self.stopped = True
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.wait()
+
+    def _start(self) -> subprocess.Popen[str] | None:
+        """A process; None: all has been stopped."""
         command = [sys.executable, "-S", "-E", "-c", _BOOT, json.dumps(sys.path), str(WORKER)]
         pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            command, cwd=self.folder, env=_environment(self.folder), stdin=pipe, stdout=pipe, stderr=pipe, text=True
-        )
-        self.processes.append(process)
+        # Errors go to a file: compilers print whole modules, and a pipe that nobody reads yet would stop them for ever.
+        with self.starting, self.errors.open("a") as errors:
+            if self.stopped:
+                return None
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=_environment(self.folder),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=errors,
+                text=True,
+            )
+            self.processes.append(process)
         return process
 
-    def _serve(self, process: subprocess.Popen[str]) -> None:
+    def _serve(self) -> None:
+        """Until no kernel waits, or one that has to compile did not."""
+        process: subprocess.Popen[str] | None = None
         while True:
             try:
                 job = self.waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                self.done.put((job, *self._compile(process, job)))
-                if process.poll() is not None:
+                if process is None or process.poll() is not None:
                     process = self._start()
+                if process is None:
+                    return
+                self.done.put((job, *self._compile(process, job)))
             except BaseException as error:  # handed over to the thread that waits
                 self.done.put(error)
-                if job.kernel.symbol not in self.optional:
+                if job.kernel.symbol not in self.optional or process is None:
                     return
                 process.kill()
-                process = self._start()
+                process.wait()
 
     def _compile(self, process: subprocess.Popen[str], job: _Job) -> tuple[KernelImage, str]:
         """The image and a line for the log. A kernel that spills gets twice the warps, when it does not spill then."""
@@ -280,7 +303,6 @@ class _Workers:
         task = {**_task(kernel, job.target), "module": str(module), "out": str(out)}
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stderr is not None
         try:
             process.stdin.write(json.dumps(task) + "\n")
             process.stdin.flush()
@@ -289,7 +311,7 @@ class _Workers:
             line = ""
         if not line:
             process.wait()
-            raise _Failed(job, f"the process of Triton ended: {process.stderr.read()[-2000:]}")
+            raise _Failed(job, f"the process of Triton ended: {self.errors.read_text(errors='replace')[-2000:]}")
         facts = json.loads(line)
         if "error" in facts:
             raise _Failed(job, facts["error"])
