@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import operator
 import re
 import traceback
@@ -26,12 +27,13 @@ import sympy
 from torch import fx
 from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
+from torch.utils._sympy.functions import Max
 
 from .sizes import NO_MAX
-from .smallest import wrong_nodes
+from .smallest import same_shapes, wrong_nodes
 from .source_lines import is_torch_file
 
-__all__ = ["Asked", "assumptions_hold"]
+__all__ = ["Asked", "assumptions_hold", "body_holds"]
 
 #: a size is tried with all its values up to so many, else with small, round and the largest ones
 ALL = 4096
@@ -80,6 +82,37 @@ def assumptions_hold(program: ExportedProgram, asked: Asked) -> bool:
     return not any(wrong_nodes(program.graph.nodes, sizes) for sizes in sets)
 
 
+def body_holds(
+    body: fx.Graph, result: Any, conditions: Sequence[sympy.Basic], ranges: Mapping[sympy.Symbol, Range]
+) -> bool:
+    """Whether the definition of an operator, traced under conditions on its sizes, is right for all of the ranges.
+
+    Args:
+        body: the definition; its values know their shapes.
+        result: the operator's own value, or several, on fake tensors.
+        conditions: what the trace asked about sizes.
+    """
+    bounds = {str(symbol): limits for symbol, limits in ranges.items()}
+    left_out: list[dict[str, int]] = []
+    for condition in conditions:
+        wrong, _ = _exceptions(str(condition), bounds)
+        if wrong and not _is_about_layout(condition):
+            return False
+        left_out += [sizes for sizes in wrong if sizes not in left_out]
+    middle = {symbol: min(max(low, 5), high) for symbol, (low, high) in ranges.items()}
+    given = next(iter(body.find_nodes(op="output"))).args[0]
+    for sizes in left_out[:MOST]:
+        point = {symbol: sizes.get(str(symbol), size) for symbol, size in middle.items()}
+        if wrong_nodes(body.nodes, point) or not same_shapes(given, result, point):
+            return False
+    return len(left_out) <= MOST
+
+
+def _is_about_layout(condition: sympy.Basic) -> bool:
+    """What torch asks to tell strides: whether a size is not 1, not another; strides hold max(1, size)."""
+    return isinstance(condition, sympy.Ne) or any(sympy.Integer(1) in m.args for m in condition.atoms(Max))
+
+
 def _deferred(graph: fx.Graph) -> list[sympy.Basic]:
     """The conditions that stand beside the graph."""
     for node in graph.nodes:
@@ -96,6 +129,8 @@ def _exceptions(condition: str, ranges: Mapping[str, Range]) -> tuple[list[dict[
         return [{}], False
     points, every = _points([ranges[name] for name in names])
     code = compile(condition.strip(), "condition", "eval")
+    if any(name not in _FUNCTIONS and name not in ranges for name in code.co_names):
+        return [{}], False
     sets = (dict(zip(names, point, strict=True)) for point in points)
     return list(itertools.islice((s for s in sets if not eval(code, _FUNCTIONS, dict(s))), TRIED)), every
 
@@ -138,6 +173,12 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ModularIndexing": lambda a, b, c: a // b % c,
     "Max": max,
     "Min": min,
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
+    "ToFloat": float,
+    "TruncToInt": int,
+    "FloorToInt": math.floor,
+    "CeilToInt": math.ceil,
     "floor": int.__floor__,
     "And": lambda *parts: all(parts),
     "Or": lambda *parts: any(parts),

@@ -86,6 +86,19 @@ def wrong_nodes(nodes: Iterable[fx.Node], sizes: Sizes) -> list[fx.Node]:
     return found
 
 
+def same_shapes(results: Any, expected: Any, sizes: Sizes) -> bool:
+    """Whether the results of a body have the shapes of the values that they stand for, some in two parts, for these
+    sizes."""
+    found = fx.map_arg(results, lambda n: n.meta["val"])
+    return {_shapes(t, sizes) for t in _tensors(found)} == {_shapes(t, sizes) for t in _tensors(expected)}
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, (tuple, list)):
+        return [t for v in value for t in _tensors(v)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
 def _has_tensor(node: fx.Node) -> bool:
     return any(isinstance(n.meta.get("val"), torch.Tensor) for n in node.all_input_nodes)
 

@@ -14,6 +14,7 @@ from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...runtime.errors import CompileError
+from ..capture.assumptions import body_holds
 from ..capture.source_lines import origin
 from .all_decompositions import DECOMPOSITIONS
 from .complex.parts import has_rule
@@ -135,7 +136,7 @@ def trace(work: Work, node: Node, run: Callable[..., Any], values: Sequence[Any]
         CompileError: it is right for the example's sizes only; the message names `node`.
     """
     mode = work.fake_mode()
-    before = _fixed_symbols(mode)
+    before, known = _fixed_symbols(mode), len(_conditions(mode))
     try:
         with torch.no_grad(), mode:
             body = make_fx(run, tracing_mode="real")(*values)
@@ -143,7 +144,9 @@ def trace(work: Work, node: Node, run: Callable[..., Any], values: Sequence[Any]
                 body = make_fx(dispatch_functionalize(run), tracing_mode="real")(*values)
     except (NoDecomposition, NotImplementedError):  # the second: torch's own say it so
         return None
-    if _fixed_symbols(mode) != before:
+    ranges = {symbol: (r.min, r.max) for symbol, r in work.ranges.items()}
+    asked = _conditions(mode)[known:]
+    if _fixed_symbols(mode) != before or not body_holds(body.graph, node.meta["val"], asked, ranges):
         where = origin(node)
         raise CompileError(
             f"{node.target} has no general decomposition: it works for the example's sizes only",
@@ -171,6 +174,12 @@ def _fixed_symbols(mode: Any) -> Mapping[Any, Any]:
     """The size symbols that have been found equal to something else."""
     shape_env = getattr(mode, "shape_env", None)
     return dict(shape_env.replacements) if shape_env is not None else {}
+
+
+def _conditions(mode: Any) -> list[Any]:
+    """What has been asked about sizes until now, and was answered for the example's."""
+    shape_env = getattr(mode, "shape_env", None)
+    return [guard.expr for guard in shape_env.guards] if shape_env is not None else []
 
 
 def _is_no_progress(body: torch.fx.GraphModule, node: Node) -> bool:

@@ -5,6 +5,7 @@ A window says which pixels of a line a pixel of the result is made of: the first
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -121,7 +122,11 @@ def _vector(
 ) -> tuple[list[Any], list[float | None]]:
     """Sizes and scales of the overloads "vec"."""
     scales: list[float | None] = list(scale_factors) if scale_factors else [None, None]
-    return list(output_size or (int(n * (s or 1)) for n, s in zip(x.shape[-2:], scales, strict=True))), scales
+    return list(output_size or (_scaled(n, s or 1) for n, s in zip(x.shape[-2:], scales, strict=True))), scales
+
+
+def _scaled(size: Any, scale: float) -> Any:
+    return size * int(scale) if scale == int(scale) else torch.sym_int(size * scale)
 
 
 @definition("aten._upsample_bilinear2d_aa.vec")
@@ -146,13 +151,51 @@ def bicubic_aa(x: Tensor, output_size: Sequence[int], align_corners: bool, *scal
     return _resized(x, 4, _cubic(-0.5), output_size, align_corners, scales or (None, None), True)
 
 
+def _taps(count: int, rest: Tensor) -> list[Tensor]:
+    """The weights of two neighbours or of four, `rest` behind the second-to-last's place (Keys, slope -0.75)."""
+    if count == 2:
+        return [1 - rest, rest]
+    a = -0.75
+
+    def near(t: Tensor) -> Tensor:
+        return ((a + 2) * t - (a + 3)) * t * t + 1
+
+    def far(t: Tensor) -> Tensor:
+        return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+
+    return [far(rest + 1), near(rest), near(1 - rest), far(2 - rest)]
+
+
+def _gathered(x: Tensor, taps: int, sizes: Sequence[Any], align: bool, scales: Sequence[Any]) -> Tensor:
+    """Any sizes: neighbours are gathered along each dimension by indices that the run computes. Halves in float32."""
+    result = x.to(torch.promote_types(x.dtype, torch.float32))
+    for dim in (3, 2):
+        size, out = x.shape[dim], sizes[dim - 2]
+        place = torch.arange(out).to(result.dtype)
+        step = _step(size, out, align, scales[dim - 2])
+        at = place * step if align else (place + 0.5) * step - 0.5
+        at = at.clamp(min=0.0) if taps == 2 else at
+        before = at.floor()
+        weights = _taps(taps, (at - before).clamp(0.0, 1.0))
+        first = before.to(torch.int64) + 1 - taps // 2
+        rows = [result.index_select(dim, (first + j).clamp(min=0).clamp(max=size - 1)) for j in range(taps)]
+        result = functools.reduce(
+            torch.add, (r * (w if dim == 3 else w.unsqueeze(-1)) for r, w in zip(rows, weights, strict=True))
+        )
+    return result.to(x.dtype)
+
+
 def _plain(x: Tensor, operator: Any, taps: int, weight: Filter, *args: Any) -> Tensor:
-    """Bytes in fixed point, all else by torch's definition."""
-    if x.dtype != torch.uint8:
-        return decomposition_table[operator.vec](x, *args)
+    """Bytes in fixed point; halves of any size by gathers (torch's own cannot be traced on them); else torch's."""
     output_size, align_corners, scale_factors = args
+    if x.dtype == torch.uint8:
+        sizes, scales = _vector(x, output_size, scale_factors)
+        return _resized(x, taps, weight, sizes, align_corners, scales, False)
+    fixed = all(isinstance(n, int) for n in (*x.shape, *(output_size or ())))
+    if fixed or x.dtype not in (torch.float16, torch.bfloat16):
+        return decomposition_table[operator.vec](x, *args)
     sizes, scales = _vector(x, output_size, scale_factors)
-    return _resized(x, taps, weight, sizes, align_corners, scales, False)
+    return _gathered(x, taps, sizes, align_corners, scales)
 
 
 @definition("aten.upsample_bilinear2d.vec")
