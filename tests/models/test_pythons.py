@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from ..helpers.pythons import interpreter
 from . import feature_models
 
 SCRIPT = """
@@ -24,33 +21,6 @@ ids = np.load(sys.argv[2])
 np.save(sys.argv[3], features.load().entry("tied")(ids))
 assert not any(name.split(".")[0] in ("mycc", "torch") for name in sys.modules)
 """
-
-
-def interpreter(version: str) -> str:
-    """A Python of this version that has numpy; skips the test by name where there is none."""
-    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
-        return sys.executable
-    digits = version.replace(".", "")
-    installed = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
-    environment = Path(tempfile.gettempdir()) / f"mycc-test-python{digits}"  # stays for the next run
-    named = os.environ.get(f"MYCC_PYTHON_{digits}")
-    for python in (named, environment / "bin" / "python", shutil.which(f"python{version}"), *installed):
-        if python and _runs(python, "import numpy"):
-            return str(python)
-    for python in (shutil.which(f"python{version}"), *installed):
-        if python and _runs(python, "import venv"):
-            inside = environment / "bin" / "python"
-            steps = [[python, "-m", "venv", environment], [inside, "-m", "pip", "install", "-q", "numpy"]]
-            if not any(subprocess.run(step, capture_output=True).returncode for step in steps):
-                return str(inside)
-    pytest.skip(f"no Python {version} with numpy")
-
-
-def _runs(python: str | Path, code: str) -> bool:
-    try:
-        return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])

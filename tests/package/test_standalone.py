@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from mycc.compiler.package import writer
+
+from ..helpers.pythons import interpreter
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -21,32 +21,7 @@ OTHER_PYTHONS = ("3.12", "3.13")
 
 @pytest.fixture(scope="session", params=[sys.version[:4], *OTHER_PYTHONS])
 def python(request: pytest.FixtureRequest) -> str:
-    """An interpreter with numpy: this one, one named by MYCC_PYTHON_312 and so on, or a new environment of it."""
-    version = request.param
-    if version == sys.version[:4]:
-        return sys.executable
-    digits = version.replace(".", "")
-    installed = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
-    for candidate in (os.environ.get(f"MYCC_PYTHON_{digits}"), shutil.which(f"python{version}"), *installed):
-        if candidate and _runs(candidate, "import numpy"):
-            return str(candidate)
-        if candidate and _runs(candidate, "import venv"):
-            return _environment(candidate, Path(tempfile.gettempdir()) / f"mycc-test-python{digits}")
-    pytest.skip(f"Python {version} is not installed")
-
-
-def _runs(python: str | Path, code: str) -> bool:
-    return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
-
-
-def _environment(python: str | Path, folder: Path) -> str:
-    """An environment of `python` with numpy; it stays for the next run of the tests."""
-    inside = folder / "bin" / "python"
-    if not inside.exists() or not _runs(inside, "import numpy"):
-        steps = [[python, "-m", "venv", folder], [inside, "-m", "pip", "install", "-q", "numpy"]]
-        if any(subprocess.run(step, capture_output=True).returncode for step in steps):
-            pytest.skip(f"no environment with numpy can be made for {python}")
-    return str(inside)
+    return interpreter(request.param)
 
 
 def checked(done: subprocess.CompletedProcess[str]) -> str:
