@@ -109,7 +109,9 @@ def body_holds(
 
 
 def _is_about_layout(condition: sympy.Basic) -> bool:
-    """What torch asks to tell strides: whether a size is not 1, not another; strides hold max(1, size)."""
+    """What torch asks to tell strides: whether a size is not 1, not another, at least 2; strides hold max(1, size)."""
+    if isinstance(condition, sympy.GreaterThan):
+        return bool(condition.rhs == 2)
     return isinstance(condition, sympy.Ne) or any(sympy.Integer(1) in m.args for m in condition.atoms(Max))
 
 

@@ -21,9 +21,9 @@ from .complex.parts import has_rule
 from .decompositions import NoDecomposition
 from .kept_operators import CUSTOM
 from .node import Node
-from .patterns import arg, is_tensor, op
+from .patterns import arg, op
 from .updates import MARK
-from .work import Work, aten
+from .work import Work
 
 #: identities and casts, which the normalising pass behind this one takes care of
 _NORMALIZED = ("clone", "alias", "detach", "contiguous", "lift", "lift_fresh", "lift_fresh_copy", "to", "type_as")
@@ -210,17 +210,7 @@ def _splice(work: Work, node: Node, body: torch.fx.GraphModule) -> None:
     if isinstance(result, Node):
         work.replace(node, result)
     else:
-        _replace_list(work, node, _of_same_types(work, node, result))
-
-
-def _of_same_types(work: Work, node: Node, results: Sequence[Any]) -> list[Any]:
-    """Results in the operator's own types: some of torch's definitions keep float32 where the operator has halves."""
-    found = []
-    for result, val in zip(results, node.meta["val"], strict=True):
-        if is_tensor(result) and result.meta["val"].dtype != val.dtype:
-            result = work.call(aten._to_copy.default, (result,), {"dtype": val.dtype}, like=node, covers=[node])
-        found.append(result)
-    return found
+        _replace_list(work, node, result)
 
 
 def _replace_list(work: Work, node: Node, results: Sequence[Any]) -> None:

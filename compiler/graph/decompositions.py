@@ -435,15 +435,8 @@ def lstm_cell(x: Tensor, state: Sequence[Tensor], w_input: Tensor, w_hidden: Ten
 
 
 @definition("aten.gru_cell")
-def gru_cell(
-    x: Tensor,
-    h: Tensor,
-    w_input: Tensor,
-    w_hidden: Tensor,
-    b_input: Tensor | None = None,
-    b_hidden: Tensor | None = None,
-) -> Tensor:
-    linear = torch.nn.functional.linear
+def gru_cell(x: Tensor, h: Tensor, w_input: Tensor, w_hidden: Tensor, *bias: Tensor | None) -> Tensor:
+    linear, (b_input, b_hidden) = torch.nn.functional.linear, bias or (None, None)
     r, z, n = linear(x, w_input, b_input).chunk(3, -1)
     r_h, z_h, n_h = linear(h, w_hidden, b_hidden).chunk(3, -1)
     z, n = torch.sigmoid(z + z_h), torch.tanh(n + torch.sigmoid(r + r_h) * n_h)

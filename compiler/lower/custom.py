@@ -19,12 +19,12 @@ from typing import Any, Literal
 from ...runtime.errors import CompileError, Error
 from ..capture.source_lines import is_user_file
 from ..graph.kept_operators import CUSTOM
-from ..ir.index import ONE, Index, as_index, product
-from ..ir.nodes import Blocks, CppSource, Custom, Layout, TritonSource
+from ..ir.index import ONE, Index, as_index
+from ..ir.nodes import CppSource, Custom, TritonSource
 from ..ir.verify import broken_laws
 from .context import Context
 from .registry import REGISTRY, LoweringFunction
-from .tensor import Tensor
+from .tensor import Tensor, blocks_of, layout_of
 
 __all__ = ["TritonLaunch", "cpp_kernel", "lowering", "triton_kernel"]
 
@@ -193,16 +193,6 @@ def _results(ctx: Context) -> list[Tensor]:
     return [ctx.builder.temp(ctx.result_shape(i), ctx.result_dtype(i)) for i in numbers]
 
 
-def _layout(t: Tensor) -> Layout:
-    assert t.strided is not None
-    return Layout(t.shape, t.strided.strides, t.strided.offset)
-
-
-def _blocks(t: Tensor) -> Blocks:
-    assert t.strided is not None
-    return Blocks(t.strided.buffer, product(t.shape))
-
-
 def _finished(ctx: Context, outputs: Sequence[Tensor]) -> Any:
     return tuple(outputs) if isinstance(ctx.node.meta["val"], (tuple, list)) else outputs[0]
 
@@ -219,7 +209,7 @@ def _cpp_call(ctx: Context, kernel: CppSource, strided: bool, args: Sequence[Any
         elif arg is not None:
             raise ctx.refuse(f"a C++ kernel takes tensors and numbers, not a {type(arg).__name__}")
     outputs = _results(ctx)
-    layouts = tuple(_layout(t) for t in (*outputs, *tensors))
+    layouts = tuple(layout_of(t) for t in (*outputs, *tensors))
     builder.add(
         Custom(
             (),
@@ -227,8 +217,8 @@ def _cpp_call(ctx: Context, kernel: CppSource, strided: bool, args: Sequence[Any
             builder.origin,
             kernel.function,
             ONE,
-            tuple(map(_blocks, tensors)),
-            tuple(map(_blocks, outputs)),
+            tuple(map(blocks_of, tensors)),
+            tuple(map(blocks_of, outputs)),
             (),
             kernel,
             layouts,
@@ -278,11 +268,11 @@ def _triton_call(ctx: Context, launch: TritonLaunch, outputs: Sequence[Tensor]) 
             ctx.builder.origin,
             function.__name__,
             ONE,
-            tuple(map(_blocks, inputs)),
-            tuple(map(_blocks, outputs)),
+            tuple(map(blocks_of, inputs)),
+            tuple(map(blocks_of, outputs)),
             (),
             source,
-            tuple(map(_layout, order)),
+            tuple(map(layout_of, order)),
             (),
         )
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...runtime.errors import CompileError
 from ..ir.expr import Expr, Load
 from ..ir.index import ONE, ZERO, Index, as_index, product
-from ..ir.nodes import Buffer
+from ..ir.nodes import Blocks, Buffer, Layout
 
 Shape = tuple[Index, ...]
 
@@ -231,3 +231,15 @@ def _exact(a: Index, b: Index) -> Index | None:
 
 def shape_of(values: Sequence[int | Index]) -> Shape:
     return tuple(as_index(v) for v in values)
+
+
+def layout_of(t: Tensor) -> Layout:
+    """How a tensor in memory lies there, for a kernel of the user's own."""
+    assert t.strided is not None
+    return Layout(t.shape, t.strided.strides, t.strided.offset)
+
+
+def blocks_of(t: Tensor) -> Blocks:
+    """The memory of a tensor that lies in memory, all of it."""
+    assert t.strided is not None
+    return Blocks(t.strided.buffer, product(t.shape))

@@ -14,10 +14,10 @@ import torch.fx
 from ...runtime.errors import CompileError
 from ..graph.triton_kernels import NAME, KernelCall, kernel_call
 from ..ir.index import ONE, Index, as_index, product
-from ..ir.nodes import Blocks, Buffer, Custom, Layout, TritonSource
+from ..ir.nodes import Blocks, Buffer, Custom, TritonSource
 from .context import Context
 from .registry import row
-from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, permute
+from .tensor import Shape, Strided, Tensor, blocks_of, dense_strides, is_dense, layout_of, permute
 from .triton_text import kernel_text
 
 __all__: list[str] = []
@@ -61,11 +61,11 @@ def triton_kernel(
             builder.origin,
             call.name,
             ONE,
-            (*map(_blocks, inputs), *before),
-            tuple(map(_blocks, results)),
+            (*map(blocks_of, inputs), *before),
+            tuple(map(blocks_of, results)),
             (),
             _source(call, head, text, places, grid, sizes),
-            tuple(map(_layout, (*results, *inputs))),
+            tuple(map(layout_of, (*results, *inputs))),
             (),
         )
     )
@@ -114,13 +114,3 @@ def _copied(ctx: Context, t: Tensor, order: Sequence[int]) -> tuple[Buffer, Tens
     later = Tensor(shape, t.dtype, Strided(builder.later(kept), dense_strides(shape)))
     assert is_dense(later)
     return kept, _turned(later, order)
-
-
-def _layout(t: Tensor) -> Layout:
-    assert t.strided is not None
-    return Layout(t.shape, t.strided.strides, t.strided.offset)
-
-
-def _blocks(t: Tensor) -> Blocks:
-    assert t.strided is not None
-    return Blocks(t.strided.buffer, product(t.shape))
