@@ -150,7 +150,8 @@ def verify(
     if draws_random_numbers(graph):
         tolerance = replace(tolerance, floor=max(tolerance.floor, SHARED_FLOOR))
     sizes = [dict(s) for s in (check_sizes(graph) if shapes is None else shapes)]
-    cases = tuple(_settled(graph, run_package, run_eager, s, i + 1000 * seed, tolerance) for i, s in enumerate(sizes))
+    trial = _Trial(graph, run_package, run_eager, tolerance)
+    cases = tuple(trial.settled(s, i + 1000 * seed) for i, s in enumerate(sizes))
     details = [case.describe(i) for case in cases for i in case.failures]
     if details:
         raise CompileError(
@@ -175,66 +176,66 @@ def _of_torch(
         ) from error
 
 
-def _settled(
-    graph: ModelGraph,
-    run_package: Run,
-    run_eager: Run | None,
-    sizes: dict[str, int],
-    index: int,
-    tolerance: Tolerance,
-) -> CaseResult:
-    """The case; when only small outputs fail, their errors are averaged (root mean square) over MORE inputs."""
-    case = _case(graph, run_package, run_eager, sizes, index, tolerance)
-    if not case.failures or any(case.outputs[i].numel() >= FEW for i in case.failures):
-        return case
-    more = [_case(graph, run_package, run_eager, sizes, index + 100 * (j + 1), tolerance) for j in range(MORE - 1)]
-    return replace(
-        case,
-        errors=_averages([c.errors for c in (case, *more)]),
-        eager=_averages([c.eager for c in (case, *more)]),
-        single=case.errors,
-    )
+@dataclass(frozen=True)
+class _Trial:
+    """What is compared, for any sizes and inputs."""
+
+    graph: ModelGraph
+    run_package: Run
+    run_eager: Run | None
+    tolerance: Tolerance
+
+    def settled(self, sizes: dict[str, int], index: int) -> CaseResult:
+        """The case; when only small outputs fail, their errors are averaged (root mean square) over MORE inputs."""
+        case = self.case(sizes, index)
+        if not case.failures or any(case.outputs[i].numel() >= FEW for i in case.failures):
+            return case
+        more = [self.case(sizes, index + 100 * (j + 1)) for j in range(MORE - 1)]
+        return replace(
+            case,
+            errors=_averages([c.errors for c in (case, *more)]),
+            eager=_averages([c.eager for c in (case, *more)]),
+            single=case.errors,
+        )
+
+    def case(self, sizes: dict[str, int], index: int) -> CaseResult:
+        """One set of inputs, made from the index."""
+        graph, tolerance = self.graph, self.tolerance
+        checks = input_checks(graph, sizes, index)
+        inputs = [make_input(check) for check in checks]
+        try:
+            wanted = _real(seeded(reference, graph, inputs))
+        except (RuntimeError, IndexError):
+            checks, inputs = (), list(graph.examples)  # values of which the model asks more than those made here have
+            wanted, sizes = _of_torch(reference, graph, inputs), example_sizes(graph)
+        own = (
+            _real(self.run_eager([t.clone() for t in inputs]))
+            if self.run_eager is not None
+            else _of_torch(eager, graph, inputs)
+        )
+        found = _real(self.run_package([t.clone() for t in inputs]))
+        if graph.computed and any(w.shape != y.shape for w, y in zip(wanted, own, strict=True)):
+            # a rounding error changed a size: eager's own is the reference, and its error is not known
+            wanted = [w if w.shape == y.shape else _wide(y) for w, y in zip(wanted, own, strict=True)]
+            tolerance = replace(tolerance, floor=max(tolerance.floor, SHARED_FLOOR))
+        if len(found) != len(wanted):
+            raise CompileError(f"entry point '{graph.name}': {len(found)} outputs, the model has {len(wanted)}")
+        outputs = [r if r.is_floating_point() else y for y, r in zip(found, wanted, strict=True)]
+        return CaseResult(
+            sizes,
+            checks,
+            tuple(spec.name for spec in graph.outputs),
+            tuple(outputs),
+            tuple(errors(found, wanted)),
+            tuple(eager_error(own, wanted)),
+            tuple(_sampled_error(y, r) for y, r in zip(own, wanted, strict=True)),
+            tolerance,
+            from_examples=bool(graph.inputs) and not checks,
+        )
 
 
 def _averages(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(math.sqrt(math.fsum(e * e for e in column) / len(rows)) for column in zip(*rows, strict=True))
-
-
-def _case(
-    graph: ModelGraph,
-    run_package: Run,
-    run_eager: Run | None,
-    sizes: dict[str, int],
-    index: int,
-    tolerance: Tolerance,
-) -> CaseResult:
-    checks = input_checks(graph, sizes, index)
-    inputs = [make_input(check) for check in checks]
-    try:
-        wanted = _real(seeded(reference, graph, inputs))
-    except (RuntimeError, IndexError):
-        checks, inputs = (), list(graph.examples)  # values of which the model asks more than those made here have
-        wanted, sizes = _of_torch(reference, graph, inputs), example_sizes(graph)
-    own = _real(run_eager([t.clone() for t in inputs])) if run_eager is not None else _of_torch(eager, graph, inputs)
-    found = _real(run_package([t.clone() for t in inputs]))
-    if graph.computed and any(w.shape != y.shape for w, y in zip(wanted, own, strict=True)):
-        # a rounding error changed a size: eager's own is the reference, and its error is not known
-        wanted = [w if w.shape == y.shape else _wide(y) for w, y in zip(wanted, own, strict=True)]
-        tolerance = replace(tolerance, floor=max(tolerance.floor, SHARED_FLOOR))
-    if len(found) != len(wanted):
-        raise CompileError(f"entry point '{graph.name}': {len(found)} outputs, the model has {len(wanted)}")
-    outputs = [r if r.is_floating_point() else y for y, r in zip(found, wanted, strict=True)]
-    return CaseResult(
-        sizes,
-        checks,
-        tuple(spec.name for spec in graph.outputs),
-        tuple(outputs),
-        tuple(errors(found, wanted)),
-        tuple(eager_error(own, wanted)),
-        tuple(_sampled_error(y, r) for y, r in zip(own, wanted, strict=True)),
-        tolerance,
-        from_examples=bool(graph.inputs) and not checks,
-    )
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
