@@ -5,6 +5,7 @@ All operators without a lowering are collected and reported at once, with shapes
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,10 +21,11 @@ from ..capture.graph import ModelGraph
 from ..capture.source_lines import origin as source_origin
 from ..graph.updates import updates_of
 from ..ir.dtypes import from_torch
-from ..ir.index import product
+from ..ir.index import Index, product
 from ..ir.nodes import Buffer, Check, Origin, Program
 from ..tune.choices import NO_CHOICES, Choices
 from . import (  # noqa: F401
+    assertions,
     attention,
     conv,
     create,
@@ -55,8 +57,9 @@ from .control import lower_control
 from .in_place import keep_old_values, on_its_memory
 from .outputs import bind_outputs
 from .registry import REGISTRY
+from .rounded import is_rounded
 from .scalars import computed_number, size_number
-from .shapes import sizes_of
+from .shapes import Sizes, sizes_of
 from .tensor import Strided, Tensor, dense_strides, is_dense
 
 #: what the graph computes about sizes: read from the nodes' own values
@@ -102,7 +105,7 @@ def lower(
     values: dict[torch.fx.Node, Any] = {}
     inputs = _inputs(builder, graph, values)
     results = _lower_nodes(builder, graph, values)
-    _check_results(graph, results)
+    _check_results(graph, results, builder.sizes)
     targets = [(inputs[c.input], results[c.output]) for c in graph.in_place if c.output is not None]
     outputs = bind_outputs(builder, results[: graph.n_results], targets)
     program = Program(
@@ -118,15 +121,30 @@ def lower(
     return Lowered(program, builder.constants, _places(values, results, outputs))
 
 
-def _check_results(graph: ModelGraph, results: Sequence[Tensor]) -> None:
-    """The results lie in memory that is made for what the graph promises: nothing larger may be stored there."""
+def _check_results(graph: ModelGraph, results: Sequence[Tensor], sizes: Sizes) -> None:
+    """The results lie in memory that is made for what the graph promises: nothing larger may be stored there.
+
+    Formulas of one size may differ in form, so they are compared at some sizes of the ranges.
+    """
+    points = [_some_sizes(sizes, step) for step in range(3)]
     for spec, t in zip(graph.outputs, results, strict=True):
-        shape = [n.constant for n in t.shape if n.constant is not None]
-        fixed = [n for n in spec.shape if isinstance(n, int)]
         if spec.dtype.is_complex:
             continue  # as its parts
-        if t.dtype != from_torch(spec.dtype) or (len(shape) == len(fixed) == t.rank and shape != fixed):
+        promised = sizes.shape(spec.shape)
+        wrong = t.dtype != from_torch(spec.dtype) or len(promised) != t.rank
+        if wrong or any(_evaluated(promised, at) != _evaluated(t.shape, at) for at in points):
             raise ValueError(f"'{spec.name}' is {t.dtype}{list(t.shape)}, not {spec.dtype}{list(spec.shape)}")
+
+
+def _some_sizes(sizes: Sizes, step: int) -> dict[str, int]:
+    """Small sizes, all different where the ranges let them."""
+    symbols = sizes.symbols.values()
+    wanted = {s.name: s.lo + step * (3 + 2 * i) for i, s in enumerate(symbols)}
+    return {s.name: wanted[s.name] if s.hi is None else min(wanted[s.name], s.hi) for s in symbols}
+
+
+def _evaluated(shape: Sequence[Index], at: Mapping[str, int]) -> list[int]:
+    return [n.evaluate(at) for n in shape]
 
 
 def _places(
@@ -332,6 +350,9 @@ def _typed(builder: Builder, result: Any, val: Any) -> Any:
 def _symbolic(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
     """Size arithmetic in the graph: the value is what torch recorded; with numbers that the run finds, a number."""
     val = node.meta.get("val")
+    if isinstance(val, torch.SymInt) and is_rounded(val.node.expr):
+        with contextlib.suppress(CompileError):  # else a number; where a size is made of it, that is an error
+            return builder.sizes.index(val)
     if any(isinstance(values.get(n), Tensor) for n in _numbers(node)):
         return computed_number(builder, node, [_operand(builder, a, values, {}) for a in node.args])
     if isinstance(val, torch.SymInt):
