@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from ...runtime.errors import CompileError
 from .assumptions import Asked, assumptions_hold
 from .by_shape import ByShape
+from .casts import noting_casts, symbolic_casts
 from .draws import draws_random_numbers
 from .examples import dynamic_dims
 from .failures import export_failure, listening, quiet_export
@@ -279,6 +280,18 @@ def _export(
 
 
 def _first_that_works(export: Callable[..., ExportedProgram]) -> ExportedProgram:
+    """A model that calls int() or float() of sizes is exported once more with those that leave them symbolic."""
+    with noting_casts() as namespaces:
+        try:
+            return _where_conditions_hold(export)
+        except Exception:
+            with contextlib.suppress(Exception), symbolic_casts(namespaces):
+                if namespaces:
+                    return _where_conditions_hold(export)
+            raise
+
+
+def _where_conditions_hold(export: Callable[..., ExportedProgram]) -> ExportedProgram:
     """torch.export takes what it sees of computed sizes (half a length is more than 1, a slice is not all) for a
     condition, and refuses ranges in which it does not hold everywhere. Where it does, the model is exported with the
     conditions beside the graph, if they do no harm; else without asking whether sizes are 1."""

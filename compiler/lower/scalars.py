@@ -18,7 +18,7 @@ from ...runtime.errors import CompileError
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, cast
 from ..ir.index import Index
-from .builder import Builder, call, compare, number, size_value
+from .builder import Builder, call, compare, number, size_value, where
 from .tensor import Tensor
 
 #: of Python's numbers: floats are float64, ints int64
@@ -49,10 +49,12 @@ _ARITHMETIC: Mapping[Any, Meaning] = {
     torch.sym_max: _same("maximum"),
     torch.sym_min: _same("minimum"),
     torch.sym_float: lambda x: cast(x, "f64"),
-    torch.sym_int: lambda x: cast(call("trunc", x) if x.dtype == "f64" else x, "i64"),
+    torch.sym_int: _rounded("trunc"),
+    math.trunc: _rounded("trunc"),
     math.floor: _rounded("floor"),
     math.ceil: _rounded("ceil"),
     round: _rounded("round"),
+    torch.sym_ite: lambda c, a, b: where(cast(c, "bool"), a, b),
     operator.eq: _compared("eq"),
     operator.ne: _compared("ne"),
     operator.lt: _compared("lt"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import sympy
@@ -11,6 +12,7 @@ from ...runtime.errors import CompileError
 from ..capture.computed import NO_BOUND, raw
 from ..capture.graph import ModelGraph
 from ..ir.index import Index, Size, as_index, maximum, minimum, of
+from .rounded import ROUNDED, Refused, rounded
 
 
 def sizes_of(graph: ModelGraph) -> Sizes:
@@ -52,6 +54,8 @@ class Sizes:
             if e not in self.symbols:
                 raise CompileError(f"the size {e} depends on the data: it is not known before the model runs")
             return of(self.symbols[e])
+        if type(e).__name__ in ROUNDED:
+            return self._rounded(e)
         args = [self._convert(a) for a in e.args] if not isinstance(e, sympy.Pow) else []
         match type(e).__name__:
             case "Add":
@@ -71,7 +75,20 @@ class Sizes:
             case "Mod" | "PythonMod":
                 return args[0] % args[1]
             case "Max":
-                return maximum(args[0], args[1])
+                return functools.reduce(maximum, args)
             case "Min":
-                return minimum(args[0], args[1])
-        raise CompileError(f"the size formula {e} is not supported")
+                return functools.reduce(minimum, args)
+        raise CompileError(f"the size formula {self._named(e)} is not supported")
+
+    def _rounded(self, e: sympy.Expr) -> Index:
+        try:
+            return rounded(e, self.index)
+        except Refused as refused:
+            raise CompileError(
+                f"the size {self._named(e)} has no formula of whole numbers: {refused}",
+                hint="Compute it with whole numbers (n * 7 // 10), or give the dynamic size a smaller range.",
+            ) from None
+
+    def _named(self, e: sympy.Expr) -> sympy.Expr:
+        """A formula with the names of the sizes in it."""
+        return e.xreplace({symbol: sympy.Symbol(size.name) for symbol, size in self.symbols.items()})

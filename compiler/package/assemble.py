@@ -18,6 +18,7 @@ from ..build.targets import Family, Target, target_folder
 from ..capture.draws import draws_random_numbers
 from ..capture.graph import ModelGraph, dtype_name
 from ..capture.state import state_of
+from ..lower.shapes import Sizes, sizes_of
 from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
@@ -203,12 +204,12 @@ def _sources(generated: Generated) -> dict[str, str]:
 
 def entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -> dict[str, Any]:
     """The manifest's row of an entry point."""
-    names = {s.symbol: s.name for s in graph.symbols} | {c.symbol: c.name for c in graph.computed}
+    sizes = sizes_of(graph)
     memory = schedule.memory
     return {
         "name": graph.name,
-        "inputs": [_port(spec, names) for spec in graph.inputs[: graph.n_arguments]],
-        "outputs": [_port(spec, names) for spec in graph.outputs[: graph.n_results]],
+        "inputs": [_port(spec, sizes) for spec in graph.inputs[: graph.n_arguments]],
+        "outputs": [_port(spec, sizes) for spec in graph.outputs[: graph.n_results]],
         "symbols": [
             {name: getattr(s, name) for name in ("name", "min", "max", "input", "dim", "scale", "offset")}
             for s in graph.symbols
@@ -253,16 +254,12 @@ def _state_rows(captured: Sequence[ModelGraph], weights: Weights) -> list[dict[s
     return rows
 
 
-def _port(spec: Any, names: Mapping[sympy.Symbol, str]) -> dict[str, Any]:
-    return {"name": spec.name, "dtype": dtype_name(spec.dtype), "shape": [_dimension(d, names) for d in spec.shape]}
+def _port(spec: Any, sizes: Sizes) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": dtype_name(spec.dtype), "shape": [_dimension(d, sizes) for d in spec.shape]}
 
 
-def _dimension(size: int | sympy.Expr, names: Mapping[sympy.Symbol, str]) -> int | str:
+def _dimension(size: int | sympy.Expr, sizes: Sizes) -> int | str:
     """A size as the manifest writes it: a number, or a formula over symbol names."""
     if isinstance(size, int) or size.is_Integer:
         return int(size)
-    from ..ir.index import Size
-    from ..lower.shapes import Sizes
-
-    index = Sizes({s: Size(n) for s, n in names.items()}).index(size)
-    return str(index)
+    return str(sizes.index(size))

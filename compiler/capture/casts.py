@@ -1,0 +1,89 @@
+"""int() and float() of sizes.
+
+Python's own int(x.shape[1] * 0.5) makes a number of the example's size, and the dimension is fixed. Where a model does
+that, its code sees an int that leaves sizes symbolic, as torch.sym_int does.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .source_lines import is_torch_file
+
+__all__ = ["noting_casts", "symbolic_casts"]
+
+Namespace = dict[str, Any]
+#: what Python calls to make a number of a size
+_METHODS = (
+    (torch.SymInt, "__int__"), (torch.SymInt, "__index__"), (torch.SymFloat, "__int__"), (torch.SymFloat, "__float__"),
+)  # fmt: skip
+
+
+@contextmanager
+def noting_casts() -> Iterator[list[Namespace]]:
+    """Collects the globals of functions, torch's aside, that make numbers of sizes."""
+    found: list[Namespace] = []
+    before = [(owner, name, getattr(owner, name)) for owner, name in _METHODS]
+    for owner, name, method in before:
+        setattr(owner, name, _noting(method, found))
+    try:
+        yield found
+    finally:
+        for owner, name, method in before:
+            setattr(owner, name, method)
+
+
+def _noting(method: Callable[[Any], Any], found: list[Namespace]) -> Callable[[Any], Any]:
+    def noting(size: Any) -> Any:
+        caller = sys._getframe(1)
+        if not is_torch_file(caller.f_code.co_filename) and not any(caller.f_globals is space for space in found):
+            found.append(caller.f_globals)
+        return method(size)
+
+    return noting
+
+
+@contextmanager
+def symbolic_casts(namespaces: Sequence[Namespace]) -> Iterator[None]:
+    """While it lasts, int and float of these globals leave sizes symbolic."""
+    added = [(space, name) for space in namespaces for name in _CASTS if name not in space]
+    for space, name in added:
+        space[name] = _CASTS[name]
+    try:
+        yield
+    finally:
+        for space, name in added:
+            del space[name]
+
+
+class _Cast(type):
+    """The type of a stand-in for a class of numbers: a call converts, isinstance() asks the class itself."""
+
+    plain: type
+    symbolic: Callable[[Any], Any]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], (torch.SymInt, torch.SymFloat)):
+            return cls.symbolic(args[0])
+        return cls.plain(*args, **kwargs)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, cls.plain)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, cls.plain)
+
+    def __getattr__(cls, name: str) -> Any:  # int.from_bytes, float.fromhex
+        return getattr(cls.plain, name)
+
+
+_CASTS: dict[str, type] = {
+    name: _Cast(name, (), {"plain": getattr(builtins, name), "symbolic": staticmethod(symbolic)})
+    for name, symbolic in (("int", torch.sym_int), ("float", torch.sym_float))
+}
