@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .source_lines import is_torch_file
 
@@ -42,11 +43,17 @@ def noting_casts() -> Iterator[list[Namespace]]:
 def _noting(method: Callable[[Any], Any], found: list[Namespace]) -> Callable[[Any], Any]:
     def noting(size: Any) -> Any:
         caller = sys._getframe(1)
-        if not is_torch_file(caller.f_code.co_filename) and not any(caller.f_globals is space for space in found):
+        own = not is_torch_file(caller.f_code.co_filename) and not any(caller.f_globals is space for space in found)
+        if own and _stays(size):
             found.append(caller.f_globals)
         return method(size)
 
     return noting
+
+
+def _stays(size: Any) -> bool:
+    """Whether a cast may leave this symbolic: no fraction of a tensor's values, which makes no size."""
+    return isinstance(size, torch.SymInt) or (isinstance(size, torch.SymFloat) and not free_unbacked_symbols(size))
 
 
 @contextmanager
@@ -69,7 +76,7 @@ class _Cast(type):
     symbolic: Callable[[Any], Any]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and isinstance(args[0], (torch.SymInt, torch.SymFloat)):
+        if len(args) == 1 and _stays(args[0]):
             return cls.symbolic(args[0])
         return cls.plain(*args, **kwargs)
 

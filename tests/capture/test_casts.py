@@ -40,6 +40,17 @@ def test_a_number_is_still_refused() -> None:
         )
 
 
+def test_a_number_that_the_run_finds() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        n = int(x.sum().item())
+        torch._check(n >= 0)
+        torch._check(n <= x.shape[0])
+        return x[:n] * 2
+
+    graph = capture(forward, (torch.ones(8, dtype=torch.int64),))
+    assert [c.name for c in graph.computed] == ["u0"]
+
+
 def test_stand_ins_are_the_classes_for_all_else() -> None:
     space: dict[str, Any] = {"float": None}
     with symbolic_casts([space]):
