@@ -8,7 +8,7 @@ torch._check(k <= 5)      u1 in 0..5: a range; relations between sizes become ch
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,8 @@ from ...runtime.errors import CompileError
 from .source_lines import place_of
 
 __all__ = [
-    "KEPT", "ComputedSize", "SizeCheck", "checks_of", "computed_sizes", "free_symbols", "is_definer", "keep_definers",
-    "raw", "scalar_tensor", "size_checks",
+    "KEPT", "ComputedSize", "SizeCheck", "computed_sizes", "free_symbols", "is_definer", "keep_definers", "raw",
+    "relations", "scalar_tensor",
 ]  # fmt: skip
 
 NO_BOUND = 2**63 - 1
@@ -163,28 +163,9 @@ def _bounds(found: Any) -> tuple[int, int]:
     return finite(found.lower, -NO_BOUND), finite(found.upper, NO_BOUND)
 
 
-def size_checks(assertions: Sequence[tuple[fx.Node, Any]]) -> tuple[SizeCheck, ...]:
-    """What the model asks of sizes beyond the range of a single one. assertions: nodes, each with its condition."""
-    checks: dict[SizeCheck, None] = {}
-    for node, condition in assertions:
-        where = place_of(node) or (place_of(condition) if isinstance(condition, fx.Node) else "")
-        for op, a, b in _relations(condition):
-            alone = {isinstance(a, sympy.Symbol), isinstance(b, sympy.Symbol)} == {True, False}
-            in_range = alone and (a.is_number or b.is_number) and op != "ne"
-            if not in_range:
-                checks.setdefault(SizeCheck(op, a, b, where))
-    return tuple(checks)
-
-
-def checks_of(checks: Sequence[SizeCheck], computed: Sequence[ComputedSize]) -> tuple[SizeCheck, ...]:
-    """Those about sizes that the run finds; torch.export has settled the others."""
-    symbols = {c.symbol for c in computed}
-    return tuple(check for check in checks if check.symbols & symbols)
-
-
-def keep_definers(graph: fx.Graph, assertions: Sequence[tuple[fx.Node, Any]]) -> None:
+def keep_definers(graph: fx.Graph, asked: Collection[sympy.Symbol]) -> None:
     """Marks what has to stay even if nobody reads its result: items, whose range is checked, and what checks ask."""
-    asked = {s for check in size_checks(assertions) for s in check.symbols}
+    asked = set(asked)
     for node in graph.nodes:
         if is_definer(node):
             own = set(_own_symbols(node.meta.get("val")))
@@ -202,21 +183,21 @@ def scalar_tensor(graph: fx.Graph, number: fx.Node, dtype: torch.dtype) -> fx.No
     return node
 
 
-def _relations(condition: Any) -> Iterator[tuple[str, sympy.Expr, sympy.Expr]]:
-    """The comparisons that all have to hold. What is no comparison of sizes is left out: torch has decided about it."""
+def relations(condition: Any) -> list[tuple[str, sympy.Expr, sympy.Expr]] | None:
+    """The comparisons (op of SizeCheck, a, b) that all have to hold; None where the condition is something else."""
     if not isinstance(condition, fx.Node):
-        return
+        return None
     target, args = condition.target, condition.args
     if target is operator.and_:
-        for part in args:
-            yield from _relations(part)
-    elif target in _RELATIONS or target in _TURNED:
+        parts = [relations(part) for part in args]
+        return [row for part in parts for row in part or ()] if all(part is not None for part in parts) else None
+    if target in _RELATIONS or target in _TURNED:
         a, b = (raw(x.meta["val"]) if isinstance(x, fx.Node) else sympy.sympify(x) for x in args)
-        yield (_RELATIONS[target], a, b) if target in _RELATIONS else (_TURNED[target], b, a)
-    elif isinstance(condition.meta.get("val"), torch.SymBool):
-        relation = raw(condition.meta["val"])
-        op = _SYMPY.get(type(relation))
-        if op in ("ge", "gt"):
-            yield ("le" if op == "ge" else "lt"), relation.rhs, relation.lhs
-        elif op is not None:
-            yield op, relation.lhs, relation.rhs
+        return [(_RELATIONS[target], a, b) if target in _RELATIONS else (_TURNED[target], b, a)]
+    if not isinstance(condition.meta.get("val"), torch.SymBool):
+        return None
+    relation = raw(condition.meta["val"])
+    op = _SYMPY.get(type(relation))
+    if op in ("ge", "gt"):
+        return [("le" if op == "ge" else "lt", relation.rhs, relation.lhs)]
+    return None if op is None else [(op, relation.lhs, relation.rhs)]

@@ -1,7 +1,7 @@
 """From an exported program to one flat functional graph.
 
-One walk over torch.export's graph copies it node by node. Regions under set_grad are inlined, size assertions are
-dropped, and in-place operators become functional ones:
+One walk over torch.export's graph copies it node by node. Regions under set_grad are inlined, assertions become
+mycc::assert_true (assertions.py), and in-place operators become functional ones:
 
     y = relu_(x)                 y = relu(x)
     z = add(x, 1)        ->      z = add(y, 1)          every later use of x reads the new value
@@ -28,6 +28,8 @@ from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
 from ..graph.triton_kernels import remember
+from .assertions import ASSERTIONS, Assertion, AssertionRefused, assertions_of, settle
+from .computed import KEPT
 from .control import CONTROL, MUTABLE, Operands, batched, operands_of, region_graph
 from .graph import ModelGraph
 from .inplace import functional_form, rebuild_base, take_view
@@ -37,15 +39,6 @@ __all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "InputWrite", "NeedsRetrace"
 
 aten = torch.ops.aten
 
-_ASSERTIONS = {
-    aten._assert_scalar.default,
-    aten._assert_tensor_metadata.default,
-    aten._assert_async.msg,
-    aten._assert_async.default,
-    aten.sym_constrain_range.default,
-    aten.sym_constrain_range_for_size.default,
-    torch._check,
-}
 _IDENTITIES = {
     aten.lift_fresh_copy.default,
     aten.lift_fresh.default,
@@ -140,7 +133,7 @@ class FunctionalCopy:
         self.graph, self.may_write = graph, may_write
         self.regions = {} if regions is None else regions
         self.constants = {} if constants is None else constants
-        self.assertions: list[tuple[fx.Node, Any]] = []  # the nodes that assert, with their conditions
+        self.assertions: list[Assertion] = []
 
     def value(self, tensor: Tensor) -> fx.Node:
         """The node that holds a tensor's value at this point; a view of memory written since is taken again."""
@@ -183,9 +176,11 @@ class FunctionalCopy:
 
     def _call(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
         target = node.target
-        if target in _ASSERTIONS:
-            conditions = self._nodes(_bind(node.args[:1], env))
-            self.assertions += [(node, condition) for condition in conditions]
+        if target in ASSERTIONS:
+            try:
+                self.assertions += assertions_of(self.graph, node, self._nodes(_bind(node.args, env)))
+            except AssertionRefused as refused:
+                raise RefusedNode(node, str(refused), "Say it with .all() or .any().") from None
             return None
         if isinstance(target, HigherOrderOperator):
             return self._region(node, env, constant)
@@ -310,6 +305,7 @@ class FunctionalCopy:
                 new.meta = dict(placeholder.meta)
                 inputs.append(Tensor(new, outside=True))
         results = copier.copy(body, inputs, lambda name: fixed(constant(f"{place.target}.{name}")))
+        settle(copier.assertions, ())  # a body's are tested where it runs
         flat = results if isinstance(results, (tuple, list)) else (results,)
         if not all(isinstance(result, Tensor) for result in flat):
             raise RefusedNode(
@@ -317,7 +313,7 @@ class FunctionalCopy:
             )
         graph.output(tuple(copier.value(result) for result in flat))
         for dead in reversed(list(graph.nodes)):
-            if not dead.users and dead.op in ("call_function", "get_attr"):
+            if not dead.users and dead.op in ("call_function", "get_attr") and not dead.meta.get(KEPT):
                 graph.erase_node(dead)
         first = next(iter(graph.nodes))
         for late in graph.find_nodes(op="placeholder"):

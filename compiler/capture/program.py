@@ -25,7 +25,8 @@ from torch.export.graph_signature import (
 )
 
 from ...runtime.errors import CompileError
-from .computed import KEPT, checks_of, computed_sizes, keep_definers, scalar_tensor, size_checks
+from .assertions import asked_sizes, settle
+from .computed import KEPT, computed_sizes, keep_definers, scalar_tensor
 from .control import MUTABLE, with_symbols
 from .failures import quiet_export
 from .functional import FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, Tensor
@@ -152,8 +153,13 @@ class _Importer:
             raise CompileError("the model returns no tensor and changes none")
         names = [*leaf_names(out_tree, "output"), *(change.name for change in changes)]
         self.graph.output(tuple(nodes))
-        keep_definers(self.graph, copier.assertions)
-        checks = size_checks(copier.assertions)
+        inputs = self._specs(self._placeholders(), self.inputs.names)
+        ranges = self.program.range_constraints
+        symbols = size_symbols([spec.shape for spec in inputs], self.inputs.names, self.inputs.dims, ranges)
+        keep_definers(self.graph, asked_sizes(copier.assertions))
+        _remove_dead(self.graph)
+        computed = computed_sizes(list(self.graph.nodes), {s.symbol for s in symbols}, ranges)
+        checks = settle(copier.assertions, computed)
         _remove_dead(self.graph)
         _order_inputs(self.graph)
         read = _read(self.graph)
@@ -164,19 +170,16 @@ class _Importer:
             name=self.name,
             module=module,
             constants={target: tensor for target, tensor in self.constants.items() if target in used},
-            inputs=self._specs(self._placeholders(), self.inputs.names),
+            inputs=inputs,
             outputs=self._specs(nodes, names),
-            symbols=(),
+            symbols=symbols,
             in_tree=self.inputs.tree,
             out_tree=out_tree,
             examples=self.inputs.examples,
             regions=regions,
+            computed=computed,
+            checks=checks,
         )
-        shapes = [spec.shape for spec in graph.inputs]
-        graph.symbols = size_symbols(shapes, self.inputs.names, self.inputs.dims, self.program.range_constraints)
-        known = {s.symbol for s in graph.symbols}
-        graph.computed = computed_sizes(list(self.graph.nodes), known, self.program.range_constraints)
-        graph.checks = checks_of(checks, graph.computed)
         with_symbols(graph, graph.symbols)
         check_smallest(graph, _asked_for_one(self.inputs.dims))
         return with_changes(graph, changes)

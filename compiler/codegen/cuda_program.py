@@ -312,4 +312,5 @@ def _zero_bytes(launches: Sequence[Launch], text: Emitter) -> str:
 def _failures(launches: Sequence[Launch]) -> tuple[str, ...]:
     if not any(isinstance(a, StatusArg) for launch in launches for a in launch.args):
         return ()
-    return tuple(json.dumps(f"index out of range in {_comment(launch)}", ensure_ascii=False) for launch in launches)
+    texts = (launch.failure or f"index out of range in {_comment(launch)}" for launch in launches)
+    return tuple(json.dumps(text, ensure_ascii=False) for text in texts)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const
 from ..ir.index import Index, Var, of, product
-from ..ir.nodes import Blocks, CppSource, Custom, Layout, Map, Routine, Scan, Scatter
+from ..ir.nodes import Assert, Blocks, CppSource, Custom, Layout, Map, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
 from ..schedule.loops import vector_loop
 from .collapse import collapse
@@ -13,6 +15,7 @@ from .emit import Emitter, literal
 from .loop_views import map_stage
 from .scope import Scope
 from .views import (
+    AssertKernel,
     CarryView,
     CustomKernel,
     Loop,
@@ -88,6 +91,13 @@ def routine_view(node: Routine, comment: tuple[str, ...]) -> RoutineKernel:
     count, work = text.index(node.count), text.index(product(node.sizes))
     function = ROUTINES[node.function].function
     return RoutineKernel("routine.cpp.j2", comment, scope.params(), function, count, work, arguments)
+
+
+def assert_view(node: Assert, comment: tuple[str, ...]) -> AssertKernel:
+    scope = Scope(frozenset(), node.origin.describe())
+    condition = scope.buffer(node.condition)
+    text = json.dumps(node.text, ensure_ascii=False)
+    return AssertKernel("assert.cpp.j2", comment, scope.params(), condition, text)
 
 
 #: DLPack's code of each kind of element

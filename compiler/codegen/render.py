@@ -9,14 +9,14 @@ from functools import cache
 import jinja2
 
 from ...templates import TEMPLATES
-from ..ir.nodes import AnyNode, Attention, Choose, Conv, ConvChain, Custom, Gemm, Repeat, Routine, Scan, Scatter
+from ..ir.nodes import AnyNode, Assert, Attention, Choose, Conv, ConvChain, Custom, Gemm, Repeat, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
 from ..schedule import Schedule
 from ..tune.choices import COST_MODEL, Choice
 from .chain_views import chain_view
 from .layout_text import indent
 from .loop_views import loop_view
-from .ordered_views import custom_view, routine_view, scan_view, scatter_view
+from .ordered_views import assert_view, custom_view, routine_view, scan_view, scatter_view
 from .scope import Param
 from .structured_views import GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
 from .tuned import with_choice
@@ -103,6 +103,8 @@ def view_of(node: AnyNode) -> KernelView:
             return custom_view(node, ())
         case Routine():
             return routine_view(node, ())
+        case Assert():
+            return assert_view(node, ())
         case Choose() | Repeat():
             raise TypeError("branches and loops are no kernels: the schedule puts their blocks in a row")
     return loop_view(node, ())

@@ -26,6 +26,11 @@ class Lanes:
     part: tuple[str, ...]
     whole: bool  # the extent is a multiple of the longest vector: there is no last part
 
+    @property
+    def fixed(self) -> bool:
+        """The extent is a number."""
+        return self.extent.isdigit()
+
 
 @dataclass(frozen=True)
 class MapStage:
@@ -398,8 +403,20 @@ class CustomKernel:
     source: str
 
 
+@dataclass(frozen=True)
+class AssertKernel:
+    """condition: the name of the flag; text: the C++ string literal to fail with."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    condition: str
+    text: str
+
+
 KernelView = (
     CustomKernel
+    | AssertKernel
     | ScatterKernel
     | RoutineKernel
     | LoopKernel

@@ -9,6 +9,7 @@ from typing import Any
 import sympy
 import torch
 
+from ..capture.assertions import ASSERTED
 from .node import Node
 from .patterns import dtype, is_op, is_tensor, op, rank, shape
 from .sizes import expr
@@ -80,7 +81,7 @@ def _size(work: Work, node: Node) -> bool:
         formula = val
     else:
         return False
-    if node.meta.get("mycc_size"):
+    if node.meta.get("mycc_size") or node.meta.get(ASSERTED):
         return False
     try:
         replacement = work.size(formula)
@@ -100,7 +101,7 @@ def _substitute(work: Work, node: Node, value: Any) -> None:
     for user in list(node.users):
         user.args = torch.fx.node.map_arg(user.args, lambda n: value if n is node else n)
         user.kwargs = torch.fx.node.map_arg(user.kwargs, lambda n: value if n is node else n)
-    work.graph.erase_node(node)
+    work.prune(node)
 
 
 def _assertion(work: Work, node: Node) -> bool:

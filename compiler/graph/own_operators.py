@@ -37,6 +37,13 @@ def refused(operands: list[Tensor], operator: str, reason: str) -> Tensor:
     raise NotImplementedError(f"{operator}: {reason}")
 
 
+@own_operator("assert_true(Tensor condition, str text) -> ()", lambda *_: None)
+def assert_true(condition: Tensor, text: str) -> None:
+    """Fails with `text` unless the condition, a bool of one element, holds."""
+    if not bool(condition):
+        raise RuntimeError(text)
+
+
 def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
     return z.real.contiguous(), z.imag.contiguous()
 

@@ -374,6 +374,17 @@ class Routine(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Assert(Node):
+    """The call fails with `text` unless condition[0] (bool). What it guards stays behind it: no node moves across."""
+
+    condition: Buffer
+    text: str
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.condition,)
+
+
+@dataclass(frozen=True, eq=False)
 class Choose(Node):
     """if flag[0] { then } else { other }; both write all of `results`. Until the schedule is made: see Branches."""
 
@@ -477,7 +488,7 @@ class Custom(Routine):
 
 
 AnyNode: TypeAlias = (
-    Map | Reduce | Gemm | Conv | ConvChain | Attention | Nest | Scan | Scatter | Routine | Choose | Repeat
+    Map | Reduce | Gemm | Conv | ConvChain | Attention | Nest | Scan | Scatter | Routine | Assert | Choose | Repeat
 )
 
 

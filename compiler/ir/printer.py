@@ -5,6 +5,7 @@ from __future__ import annotations
 from .index import Var
 from .nodes import (
     AnyNode,
+    Assert,
     Attention,
     Choose,
     Conv,
@@ -93,6 +94,8 @@ def _body(node: AnyNode, indent: str) -> str:
             results, operands = (", ".join(str(b.buffer) for b in side) for side in (node.outputs, node.inputs))
             sizes = "".join(f", {s}" for s in node.sizes)
             return f"routine[{node.count}] {results} = {node.function}({operands}{sizes})"
+        case Assert():
+            return f"assert {node.condition}, {node.text!r}"
         case Choose():
             parts = [_block(b, indent) for b in node.blocks]
             return f"choose {', '.join(map(str, node.results))} by {node.flag}\n{parts[0]}\n{indent}else\n{parts[1]}"

@@ -11,6 +11,7 @@ from .index import ZERO, Binary, Index, Indirect, Var
 from .nodes import (
     IN_PLACE,
     AnyNode,
+    Assert,
     Attention,
     Buffer,
     Choose,
@@ -134,6 +135,9 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
             )
             if not node.outputs or not all(own):
                 yield "a routine needs outputs of its own"
+        case Assert():
+            if node.condition.dtype != "bool":
+                yield f"{node.condition.name}, which has to hold, is {node.condition.dtype}, not bool"
         case Nest():
             for stage in node.stages:
                 if stage.dims[: len(node.dims)] != node.dims:

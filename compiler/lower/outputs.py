@@ -10,6 +10,7 @@ from ..ir.expr import Expr, Load, rewrite
 from ..ir.index import product
 from ..ir.nodes import (
     AnyNode,
+    Assert,
     Attention,
     Buffer,
     Choose,
@@ -90,6 +91,8 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
             return replace(changed, carries=tuple(carries))
         case Scatter():
             return replace(changed, updates=tuple(_renamed(u, names, expr) for u in changed.updates))
+        case Assert():
+            return replace(changed, condition=names.get(changed.condition, changed.condition))
         case Choose():
             then, other = (tuple(rename_buffers(n, names) for n in block) for block in changed.blocks)
             results = tuple(names.get(b, b) for b in changed.results)

@@ -1,6 +1,7 @@
-"""Scheduling piece by piece: no node moves across a barrier, such as a size that the host reads.
+"""Scheduling piece by piece: no node moves across a barrier: a size that the host reads, what the model asserts.
 
 a = ...; count = ...  | u0 = count[0] |  b[u0] = f(a)     ->     two programs; the first keeps a and count
+a = ...; ok = ...     | assert ok     |  b = table[a]     ->     the same, and the assertion between them
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..ir.index import ONE, ZERO
-from ..ir.nodes import AnyNode, Blocks, Buffer, Origin, Program, Routine
+from ..ir.nodes import AnyNode, Assert, Blocks, Buffer, Origin, Program, Routine
 
 #: the routine that stands for the readers behind a barrier while a piece is scheduled; it is no kernel
 KEEP = "keep"
@@ -17,7 +18,8 @@ KEEP = "keep"
 
 def in_pieces(program: Program, schedule: Callable[[Program], Sequence[AnyNode]]) -> Program:
     """The program with its nodes scheduled between its barriers; `defines` follow their places."""
-    barriers = sorted({d.after for d in program.defines})
+    asserted = [i for i, n in enumerate(program.nodes) if isinstance(n, Assert)]
+    barriers = sorted({d.after for d in program.defines} | {b for i in asserted for b in (i, i + 1)})
     if not barriers:
         return program.with_nodes(tuple(schedule(program)))
     ends = [*(b for b in barriers if b < len(program.nodes)), len(program.nodes)]
@@ -26,6 +28,10 @@ def in_pieces(program: Program, schedule: Callable[[Program], Sequence[AnyNode]]
     start = 0
     for end in ends:
         piece = program.nodes[start:end]
+        if isinstance(next(iter(piece), None), Assert):
+            nodes += piece
+            moved[end], start = len(nodes), end
+            continue
         keep = _keep(piece, program, end)
         part = replace(program, nodes=(*piece, *keep), defines=(), checks=())
         nodes += [n for n in schedule(part) if not is_keep(n)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..build.targets import Family
-from ..ir.nodes import AnyNode, Attention, Conv, ConvChain, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
+from ..ir.nodes import AnyNode, Assert, Attention, Conv, ConvChain, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
 
 MAX_OPERATORS = 4
 #: operators that say nothing about what a kernel does
@@ -51,6 +51,8 @@ def _kind(node: AnyNode) -> str:
             return type(node).__name__.lower()
         case Routine():
             return node.function
+        case Assert():
+            return "assert_true"
     raise TypeError(type(node).__name__)
 
 
@@ -69,7 +71,7 @@ def _tile(node: AnyNode) -> str:
 
 
 def _dtype(node: AnyNode) -> str:
-    buffers = node.writes()
+    buffers = node.writes() or node.reads()
     return buffers[0].dtype if buffers else "f32"
 
 

@@ -7,7 +7,21 @@ from typing import Any
 
 from ..ir.expr import Call
 from ..ir.index import Index, as_index, product
-from ..ir.nodes import AnyNode, Attention, Conv, ConvChain, Gemm, Map, Nest, Node, Reduce, Routine, Scan, Scatter
+from ..ir.nodes import (
+    AnyNode,
+    Assert,
+    Attention,
+    Conv,
+    ConvChain,
+    Gemm,
+    Map,
+    Nest,
+    Node,
+    Reduce,
+    Routine,
+    Scan,
+    Scatter,
+)
 from ..tune.keys import kernel_key
 from .cost import OPERATOR_COST
 from .schedule import Schedule
@@ -64,6 +78,8 @@ def flops(node: Node) -> Index:
             return _pointwise(node, product(v.extent for v in node.udims))
         case Routine():
             return node.count * product(node.sizes)
+        case Assert():
+            return as_index(0)
     raise TypeError(type(node).__name__)
 
 

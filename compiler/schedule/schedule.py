@@ -104,7 +104,8 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             fuse_chains(graph, remarks)  # what they make inside is finished by then
     if family == "cuda":
         separate_rows(graph, remarks)
-    return scheduled_blocks(program, graph.nodes, lambda block: _scheduled(block, remarks, options, family))
+    inside = lambda piece: _scheduled(piece, remarks, options, family)  # noqa: E731
+    return scheduled_blocks(program, graph.nodes, lambda block: in_pieces(block, inside).nodes)
 
 
 def remove_dead(graph: NodeGraph) -> None:

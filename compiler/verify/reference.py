@@ -82,6 +82,8 @@ def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """A node of the captured graph in float64, from the values of its arguments."""
     if is_control(node.target):
         return run_control(str(node.target), widened(args))
+    if node.target is torch.ops.mycc.assert_true.default:
+        return None  # a matter of the model's own dtypes: eager tests it
     if node.target is aten.embedding.default:
         rows = aten.embedding.default(args[0].tensor if isinstance(args[0], _Lazy) else args[0], widened(args[1]))
         return widened(rows)

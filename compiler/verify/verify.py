@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ...runtime.certificate import VERIFY_SEED, CaseReference, InputCheck, sample_positions
-from ...runtime.errors import CompileError
+from ...runtime.errors import CompileError, RunError
 from ..capture.draws import draws_random_numbers
 from ..capture.graph import ModelGraph
 from .check_inputs import example_sizes, input_checks, make_input, other_sizes
@@ -198,22 +198,31 @@ class _Trial:
             single=case.errors,
         )
 
+    def own(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What eager computes."""
+        if self.run_eager is not None:
+            return _real(self.run_eager([t.clone() for t in inputs]))
+        return _real(seeded(eager, self.graph, inputs))
+
+    def found(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What the package computes."""
+        return _real(self.run_package([t.clone() for t in inputs]))
+
     def case(self, sizes: dict[str, int], index: int) -> CaseResult:
         """One set of inputs, made from the index."""
         graph, tolerance = self.graph, self.tolerance
         checks = input_checks(graph, sizes, index)
         inputs = [make_input(check) for check in checks]
+        of_values = (RunError,) if graph.computed else ()  # the package alone knows what is asked of sizes it finds
         try:
             wanted = _real(seeded(reference, graph, inputs))
-        except (RuntimeError, IndexError):
+            own = self.own(inputs)
+            found = self.found(inputs)
+        except (RuntimeError, IndexError, *of_values):
             checks, inputs = (), list(graph.examples)  # values of which the model asks more than those made here have
+            own = self.own(inputs) if self.run_eager is not None else _of_torch(eager, graph, inputs)
             wanted, sizes = _of_torch(reference, graph, inputs), example_sizes(graph)
-        own = (
-            _real(self.run_eager([t.clone() for t in inputs]))
-            if self.run_eager is not None
-            else _of_torch(eager, graph, inputs)
-        )
-        found = _real(self.run_package([t.clone() for t in inputs]))
+            found = self.found(inputs)
         if graph.computed and any(w.shape != y.shape for w, y in zip(wanted, own, strict=True)):
             # a rounding error changed a size: eager's own is the reference, and its error is not known
             wanted = [w if w.shape == y.shape else _wide(y) for w, y in zip(wanted, own, strict=True)]

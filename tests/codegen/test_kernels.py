@@ -54,6 +54,12 @@ def _(x: torch.Tensor, factor: float, times: int) -> torch.Tensor:
 
 mycc.cpp_kernel("mycctest::scaled", "void scaled();")
 
+
+def asserted(a: torch.Tensor) -> torch.Tensor:
+    torch._assert_async((a > 0).all(), 'not "positive"')
+    return a + 1
+
+
 KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Module, ...], bool]] = {
     "map_flat": ("map_flat", lambda a: torch.relu(a) * 2, (x,), (), True),
     "map_rows": ("rows", lambda a: a + a[:, :1], (x,), (), False),
@@ -67,6 +73,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "softmax": ("rows", lambda a: torch.softmax(a, -1), (x,), (), True),
     "layer_norm": ("rows", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),
     "embedding": ("rows", lambda e, a: e(a), (torch.ones(4, 5, dtype=torch.long),), (nn.Embedding(9, 24),), False),
+    "assert": ("assert", asserted, (x,), (), True),
     "gemm": ("gemm", lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(40, 24),), True),
     "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),

@@ -29,7 +29,7 @@ from mycc.compiler.schedule.schedule import DEFAULTS
 from mycc.compiler.schedule.steps import ChooseStep, RepeatStep, Step
 from mycc.runtime.errors import RunError
 
-from .triton_interpreter import TritonInterpreter
+from .triton_interpreter import IndexOutOfRange, TritonInterpreter
 
 #: the interpreter knows no griddepcontrol
 DEVICE = replace(DEVICES[90], pdl=False)
@@ -152,7 +152,11 @@ class _Run:
         if self.waiting:
             used = {b.root for node in self.program.schedule.program.nodes for b in (*node.reads(), *node.writes())}
             memory = {b: t for b, t in self.memory.items() if b in used}
-            self.memory |= self.interpreter.run_each(self.waiting, memory)
+            try:
+                self.memory |= self.interpreter.run_each(self.waiting, memory)
+            except IndexOutOfRange as failed:
+                text = self.waiting[failed.launch][0].failure
+                raise RunError(text) if text else failed from None
         self.waiting = []
 
     def _value(self, buffer: Buffer) -> Any:

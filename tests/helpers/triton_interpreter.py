@@ -26,7 +26,11 @@ OUT_OF_RANGE = "index out of range"
 
 
 class IndexOutOfRange(Exception):
-    """A launch has stored its number in the status word."""
+    """A launch has stored its number in the status word; `launch`: its place among those that were run."""
+
+    @property
+    def launch(self) -> int:
+        return int(str(self).split()[-1]) - 1
 
 
 class TritonInterpreter:

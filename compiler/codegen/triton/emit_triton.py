@@ -423,7 +423,7 @@ class TritonEmitter:
             needed = [self.masks[a] for a in axes if self.masks.get(a)]
             mask = " & ".join([*needed, f"({bad})"]) if needed else bad
             self.scope.checks = True
-            self.lines.append(f"tl.store({STATUS} + tl.zeros_like({name}), {LAUNCH}, mask={mask})")
+            self.lines.append(f"report({STATUS}, {LAUNCH}, {mask})")
             narrow = "" if self.scope.wide else ".to(tl.int32)"
             self.lines.append(f"{name} = tl.where({bad}, 0, {name}){narrow}")
             self._indirect[atom] = name

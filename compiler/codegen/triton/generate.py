@@ -10,13 +10,28 @@ from ....runtime.errors import CompileError
 from ...build.targets import Target
 from ...capture.graph import ModelGraph
 from ...ir.index import ZERO, Index, maximum, product
-from ...ir.nodes import AnyNode, Attention, Buffer, Conv, Custom, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
+from ...ir.nodes import (
+    AnyNode,
+    Assert,
+    Attention,
+    Buffer,
+    Conv,
+    Custom,
+    Gemm,
+    Map,
+    Nest,
+    Reduce,
+    Routine,
+    Scan,
+    Scatter,
+)
 from ...lower.shapes import sizes_of
 from ...schedule import Schedule
 from ...schedule.memory import ALIGNMENT, Lifetime, MemoryPlan
 from ...tune.keys import kernel_key
 from ..cuda_program import WORK, CudaEntrySource
 from ..step_views import known
+from .assertions import assert_launch
 from .custom import custom_launch
 from .device import Device, device_of
 from .kernel import Launch, TritonKernel, TritonPool, WorkArg, grid
@@ -101,6 +116,8 @@ def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = 
             return (scan_launch(node, name, device),)
         case Scatter():
             return scatter_launches(node, name, device)
+        case Assert():
+            return (assert_launch(node, name, device),)
         case Custom():
             return (custom_launch(node, name),)
         case Routine():

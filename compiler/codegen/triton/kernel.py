@@ -109,12 +109,16 @@ LaunchArgument: TypeAlias = BufferArg | SizeArg | NumberArg | ZerosArg | WorkArg
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel: programs along x, y, z, and a value for each of its parameters."""
+    """One launch of a kernel: programs along x, y, z, and a value for each of its parameters.
+
+    failure: what its number in the status word says; "" for an index that is out of range.
+    """
 
     kernel: TritonKernel
     grid: tuple[Index, Index, Index]
     args: tuple[LaunchArgument, ...]
     origin: Origin = field(default_factory=Origin)
+    failure: str = ""
 
     def __post_init__(self) -> None:
         if len(self.args) != len(self.kernel.params):

@@ -11,7 +11,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from ....runtime.errors import CompileError
-from ...capture.computed import is_definer
+from ...capture.computed import KEPT, is_definer
 from ...capture.source_lines import origin
 from .. import own_operators  # noqa: F401
 from ..decompose import decompose, decompose_node, insert, trace
@@ -75,7 +75,7 @@ class _Rewriter:
         for node, memory in self.inputs.items():
             node.meta["val"] = memory
         for node in reversed(list(self.work.graph.nodes)):
-            if not node.users and node.op in ("call_function", "get_attr"):
+            if not node.users and node.op in ("call_function", "get_attr") and not node.meta.get(KEPT):
                 self.work.graph.erase_node(node)
 
     def _rewrite(self, node: Node) -> bool:
