@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -63,13 +63,13 @@ class SizeCheck:
     b: sympy.Expr
     where: str
 
-    @property
-    def symbols(self) -> set[sympy.Symbol]:
-        return set(self.a.free_symbols | self.b.free_symbols)
-
     def __str__(self) -> str:
         sign = {"eq": "==", "ne": "!=", "le": "<=", "lt": "<"}[self.op]
         return f"{self.a} {sign} {self.b}"
+
+    def named(self, names: Mapping[sympy.Symbol, sympy.Symbol]) -> SizeCheck:
+        """With other names of sizes."""
+        return replace(self, a=self.a.xreplace(names), b=self.b.xreplace(names))
 
 
 def raw(value: object) -> sympy.Expr:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import sympy
 import torch
 import torch.fx
 
@@ -166,11 +167,12 @@ def _places(
 def _checks(builder: Builder, graph: ModelGraph) -> tuple[Check, ...]:
     """What the model asks of the sizes that the run finds."""
     order = {d.size.name: i + 1 for i, d in enumerate(builder.defines)}
+    names = {s.symbol: sympy.Symbol(s.name) for s in graph.symbols}
     checks = []
     for check in graph.checks:
         a, b = builder.sizes.index(check.a), builder.sizes.index(check.b)
         defined = max((order.get(size.name, 0) for size in a.sizes() | b.sizes()), default=0)
-        checks.append(Check(check.op, a, b, defined, f"{check.where}: {check} does not hold"))
+        checks.append(Check(check.op, a, b, defined, f"{check.where}: {check.named(names)} does not hold"))
     return tuple(checks)
 
 
