@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load
-from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var
-from ..ir.lanes import ALIGNMENT, depends, lane_stride
-from ..ir.nodes import Store
+from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var, of
+from ..ir.lanes import ALIGNMENT, depends, lane_stride, turning_place
+from ..ir.nodes import Buffer, Store
 from ..ir.ops import OPS, Precedence, Printed, spell
 from .scope import Scope
 
+HALVES = ("f16", "bf16")
+MOST_APART = 8  # lanes that lie this far apart are picked out of whole vectors
 MAX_INLINE = 72  # longer expressions get a name
 STREAMED_BYTES = 1 << 25  # results from here on are written past the caches
 ARITHMETIC = ("add", "sub", "mul", "div")
@@ -34,6 +36,7 @@ class Emitter:
     accs: dict[str, str] = field(default_factory=dict)  # accumulator -> C++ name
     vector_accs: frozenset[str] = frozenset()
     turned: Mapping[Load, str] = field(default_factory=dict)  # loads across the lanes -> where they lie in a block
+    moves_bits: bool = False  # elements go from memory to memory as they are
     pre: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
     _done: dict[Expr, Printed] = field(default_factory=dict)
@@ -76,7 +79,7 @@ class Emitter:
         if s.buffer in self.scope.locals and s.buffer.size == ONE:
             self.body.append(f"{self.scope.locals[s.buffer]} = {value.text};")
             return
-        target = self._place(self.scope.buffer(s.buffer), s.index)
+        target = self._place(self._buffer(s.buffer), s.index)
         stride = lane_stride(s.index, self.vector) if self.vector is not None else None
         if self.vector is None:
             self.body.append(self._scalar_store(s, value))
@@ -97,6 +100,16 @@ class Emitter:
         else:
             raise ValueError(f"store to {s.buffer} at {s.index} has no vector form")
 
+    def store_in_turn(self, stores: Sequence[Store]) -> None:
+        """Adds the statement of stores side by side whose lanes lie as far apart as there are stores."""
+        values = ", ".join(self.lanes(s.value) for s in stores)
+        target = self._place(self._buffer(stores[0].buffer), stores[0].index)
+        if self.part:
+            self.body.append(f"store_woven_part({target}, count, {values});")
+        else:
+            past = "streams" if self._streams(stores[0]) else "false"
+            self.body.append(f"store_woven({target}, {past}, {values});")
+
     def _streams(self, s: Store) -> bool:
         """Whether the result is so large that it goes past the caches; its vectors have to be aligned."""
         if not self.scope.may_stream or s.buffer in self.scope.locals:
@@ -111,7 +124,7 @@ class Emitter:
         return True
 
     def _scalar_store(self, s: Store, value: Printed) -> str:
-        name = self.scope.buffer(s.buffer)
+        name = self._buffer(s.buffer)
         if DTYPES[s.buffer.dtype].compute == s.buffer.dtype:
             return f"{name}[{self.index(s.index)}] = {value.text};"
         return f"store_scalar({self._place(name, s.index)}, {value.text});"
@@ -228,7 +241,7 @@ class Emitter:
     def _load(self, e: Load) -> str:
         if e in self.turned:
             return f"load_part({self.turned[e]}, count)" if self.part else f"load({self.turned[e]})"
-        name = self.scope.buffer(e.buffer)
+        name = self._buffer(e.buffer)
         if e.buffer in self.scope.locals and e.buffer.size == ONE:
             return name
         stride = self._stride(e.index)
@@ -237,13 +250,50 @@ class Emitter:
                 return f"{name}[{self.index(e.index)}]"
             return f"load_scalar({self._place(name, e.index)})"
         if stride is None:
-            places = self._vector_index(e.index)
-            return f"gather_at_part({name}, {places}, count)" if self.part else f"gather_at({name}, {places})"
+            return self._load_around(name, e.index)
         place = self._place(name, e.index)
         if stride == ONE:
             return f"load_part({place}, count)" if self.part else f"load({place})"
         step = self.index(stride)
-        return f"gather_part({place}, {step}, count)" if self.part else f"gather({place}, {step})"
+        number = stride.constant
+        if number is not None and 2 <= number <= MOST_APART:
+            return self._load_apart(e, number)
+        if self.part:
+            return f"gather_part({place}, {step}, count)"
+        if number == -1:
+            return f"load_reversed({place})"
+        return f"gather({place}, {step})"
+
+    def _load_apart(self, e: Load, step: int) -> str:
+        """Every step-th element; out of whole vectors where those lie inside of the buffer."""
+        name, size = self._buffer(e.buffer), e.buffer.root.size.constant
+        place = self._place(name, e.index)
+        first = e.index.terms.get((), 0) % step
+        rest = (c for monomial, c in e.index.terms.items() if monomial)
+        if size is None or size % step or any(c % step for c in rest):
+            return f"gather_part({place}, {step}, count)" if self.part else f"load_every<{step}>({place})"
+        place = self._place(name, e.index - first)
+        turn = f"<{step}, {first}>"
+        return f"load_turn_part{turn}({place}, count)" if self.part else f"load_turn{turn}({place})"
+
+    def _load_around(self, name: str, index: Index) -> str:
+        """Lanes at places that differ in their steps: neighbours around the end of a row, or anywhere."""
+        turn = turning_place(index, self.vector) if self.vector is not None else None
+        if turn is not None:
+            row, first, extent = self._place(name, index - of(turn)), self.index(of(turn)), self.index(turn.b)
+            return (
+                f"load_round_part({row}, {first}, {extent}, count)"
+                if self.part
+                else f"load_round({row}, {first}, {extent})"
+            )
+        places = self._vector_index(index)
+        return f"gather_at_part({name}, {places}, count)" if self.part else f"gather_at({name}, {places})"
+
+    def _buffer(self, buffer: Buffer) -> str:
+        """The name of a buffer, as integers where its elements are moved and nothing else."""
+        name = self.scope.buffer(buffer)
+        moved = self.moves_bits and buffer.dtype in HALVES and buffer not in self.scope.locals
+        return f"as_bits({name})" if moved else name
 
     def _place(self, name: str, index: Index) -> str:
         text = self.index(index)

@@ -21,10 +21,11 @@ from .fold_views import (
     row_fold_view,
 )
 from .scope import Scope
-from .statements import emit_stores, lanes_view
+from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import cross_loop, tile_view
 from .trim import trim
 from .views import FlatKernel, KernelView, Lanes, LocalView, Loop, LoopKernel, MapStage, Stage
+from .weave import weave
 
 
 def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView:
@@ -33,11 +34,12 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     if isinstance(node, Nest):
         return _nest(node, scope, comment)
     node = collapse(node)
-    vector = vector_loop(node) or arg_loop(node)
+    woven = weave(node) if isinstance(node, Map) else None
+    node, vector = woven or (node, vector_loop(node) or arg_loop(node))
     if isinstance(node, Map) and vector is not None and node.dims == (vector,):
         lanes = _map_lanes(node, vector, scope)
         return FlatKernel("map_flat.cpp.j2", comment, scope.params(), lanes, scope.streams())
-    if isinstance(node, Map) and vector is not None and (cross := cross_loop(node, vector)) is not None:
+    if isinstance(node, Map) and vector is not None and not woven and (cross := cross_loop(node, vector)) is not None:
         return tile_view(node, vector, cross, comment)
     kept = [v for v in node.dims if v is not vector]
     if isinstance(node, Reduce) and vector is not None and folds_columns(node, vector):
@@ -111,7 +113,7 @@ def map_stage(node: Map, vector: Var | None, scope: Scope, loops: tuple[Loop, ..
 
 def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
     scope.loop(vector)
-    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
+    full, part = (Emitter(scope, vector, part=p, moves_bits=only_moves(node)) for p in (False, True))
     emit_stores(full, node)
     emit_stores(part, node)
     return lanes_view(vector, scope, full, part)

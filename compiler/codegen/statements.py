@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from ..ir.expr import Load
 from ..ir.index import Var
 from ..ir.nodes import Node
 from .emit import Emitter
 from .scope import Scope
 from .views import Lanes
+from .weave import groups
 
 LONGEST_VECTOR = 16
 
 
 def emit_stores(emitter: Emitter, node: Node) -> None:
     emitter.count_uses(s.value for s in node.stores)
-    for store in node.stores:
-        emitter.store(store)
+    for group in groups(node.stores, emitter.vector):
+        if len(group) > 1:
+            emitter.store_in_turn(group)
+        else:
+            emitter.store(group[0])
+
+
+def only_moves(node: Node) -> bool:
+    """Whether every element is stored as it was loaded."""
+    return all(isinstance(s.value, Load) and s.value.dtype == s.buffer.dtype for s in node.stores)
 
 
 def lanes_view(vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None) -> Lanes:

@@ -13,9 +13,9 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Load
 from ..ir.index import ONE, Indirect, Var, product
 from ..ir.nodes import Map
-from .emit import Emitter
+from .emit import HALVES, Emitter
 from .scope import Scope
-from .statements import emit_stores, lanes_view
+from .statements import emit_stores, lanes_view, only_moves
 from .views import Loop, TileKernel, TileView
 
 #: lanes of a block, and bytes of it along the cross loop: four lines of the cache, so that the next are fetched in time
@@ -60,14 +60,15 @@ def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> T
     loops = tuple(Loop(scope.loop(v), plain.index(v.extent)) for v in outer)
     row, lane = scope.loop(cross), scope.loop(vector)
     turned = [ld for ld in _across(node, vector) if ld.index.coefficient(cross) == ONE][:MAX_TILES]
-    tiles, places = [], {}
+    tiles, places, bits = [], {}, only_moves(node)
     for i, load in enumerate(turned):
         step = load.index.coefficient(vector)
         assert step is not None
         source = f"{scope.buffer(load.buffer)} + {plain.index(load.index)}"
         tiles.append(TileView(f"tile{i}", DTYPES[load.buffer.dtype].cpp, source, plain.index(step)))
-        places[load] = f"tile{i} + ({row} - {row}_begin) * {BLOCK_LANES} + {lane} - {lane}_begin"
-    full, part = (Emitter(scope, vector, part=p, turned=places) for p in (False, True))
+        tile = f"as_bits(tile{i})" if bits and load.buffer.dtype in HALVES else f"tile{i}"
+        places[load] = f"{tile} + ({row} - {row}_begin) * {BLOCK_LANES} + {lane} - {lane}_begin"
+    full, part = (Emitter(scope, vector, part=p, turned=places, moves_bits=bits) for p in (False, True))
     emit_stores(full, node)
     emit_stores(part, node)
     return TileKernel(

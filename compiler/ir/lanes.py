@@ -33,6 +33,17 @@ def lane_stride(index: Index, var: Var) -> Index | None:
     return total
 
 
+def turning_place(index: Index, var: Var) -> Binary | None:
+    """The remainder (var + a) % n of an index that grows by 1 from lane to lane but for where it turns to 0."""
+    moving = [(m, c) for m, c in index.terms.items() if any(_moves(a, var) for a in m)]
+    if len(moving) != 1 or moving[0][1] != 1 or len(moving[0][0]) != 1:
+        return None
+    atom = moving[0][0][0]
+    if not isinstance(atom, Binary) or atom.op != "%" or atom.a.coefficient(var) != ONE or depends(atom.b, var):
+        return None
+    return atom
+
+
 def _moves(atom: Atom, var: Var) -> bool:
     if atom == var:
         return True

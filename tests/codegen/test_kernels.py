@@ -63,7 +63,11 @@ def asserted(a: torch.Tensor) -> torch.Tensor:
 KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Module, ...], bool]] = {
     "map_flat": ("map_flat", lambda a: torch.relu(a) * 2, (x,), (), True),
     "map_rows": ("rows", lambda a: a + a[:, :1], (x,), (), False),
-    "map_tiles": ("map_tiles", lambda a: a.transpose(1, 2) + 1, (x,), (), False),
+    "map_tiles": ("map_tiles", lambda a: a.transpose(1, 2) + 1, (torch.randn(4, 10, 40),), (), False),
+    "stores_in_turn": ("rows", lambda a: F.pixel_shuffle(a, 2), (image,), (), True),
+    "loads_in_turn": ("rows", lambda a: a.transpose(1, 2).contiguous(), (torch.randn(4, 40, 3),), (), False),
+    "around_the_end": ("rows", lambda a: torch.roll(a, 3, -1), (x,), (), True),
+    "moved_halves": ("rows", lambda a: a.flip(-1), (x.half(),), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (x,), (), False),
     "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),
     "column_fold": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),

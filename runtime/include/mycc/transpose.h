@@ -15,41 +15,8 @@
 namespace mycc {
 namespace turning {
 
-/* The bits of N neighbouring elements of SIZE bytes. */
-template <int SIZE> struct unit;
-template <> struct unit<1> { typedef int8_t type; };
-template <> struct unit<2> { typedef int16_t type; };
-template <> struct unit<4> { typedef int32_t type; };
-template <> struct unit<8> { typedef int64_t type; };
-
 /* Lanes of a square: a register of 4-byte and 8-byte elements, as many of the narrow ones, at least 8 bytes of them. */
 template <int SIZE> constexpr int lanes() { return SIZE == 8 ? W / 2 : SIZE * W < 8 ? 8 / SIZE : W; }
-
-template <class V> constexpr int count() { return int(sizeof(V) / sizeof(V{}[0])); }
-
-#if defined(MYCC_SHUFFLEVECTOR)
-template <class V, int... I> MYCC_INLINE V zip_low(V a, V b, lane_list<I...>) {
-  return __builtin_shufflevector(a, b, (I / 2 + I % 2 * count<V>())...);
-}
-template <class V, int... I> MYCC_INLINE V zip_high(V a, V b, lane_list<I...>) {
-  return __builtin_shufflevector(a, b, ((I + count<V>()) / 2 + I % 2 * count<V>())...);
-}
-#else
-template <class V, int... I> MYCC_INLINE V zip_low(V a, V b, lane_list<I...>) {
-  return __builtin_shuffle(a, b, V{(I / 2 + I % 2 * count<V>())...});
-}
-template <class V, int... I> MYCC_INLINE V zip_high(V a, V b, lane_list<I...>) {
-  return __builtin_shuffle(a, b, V{((I + count<V>()) / 2 + I % 2 * count<V>())...});
-}
-#endif
-
-template <int N> struct counted;
-template <> struct counted<2> { typedef lane_list<0, 1> list; };
-template <> struct counted<4> { typedef lane_list<0, 1, 2, 3> list; };
-template <> struct counted<8> { typedef lane_list<0, 1, 2, 3, 4, 5, 6, 7> list; };
-template <> struct counted<16> {
-  typedef lane_list<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15> list;
-};
 
 /* to[c][r] = from[r][c] for N rows and columns. */
 template <class U, int N> MYCC_INLINE void square(U *to, int64_t to_row, const U *from, int64_t from_row) {
@@ -61,8 +28,8 @@ template <class U, int N> MYCC_INLINE void square(U *to, int64_t to_row, const U
   for (int round = 1; round < N; round *= 2) {
 #pragma GCC unroll 8
     for (int i = 0; i < N / 2; ++i) {
-      b[2 * i] = zip_low(a[i], a[i + N / 2], typename counted<N>::list());
-      b[2 * i + 1] = zip_high(a[i], a[i + N / 2], typename counted<N>::list());
+      b[2 * i] = weave::zip_low(a[i], a[i + N / 2]);
+      b[2 * i + 1] = weave::zip_high(a[i], a[i + N / 2]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i) a[i] = b[i];
@@ -89,7 +56,7 @@ template <class U> inline void block(U *to, int64_t to_row, const U *from, int64
 /* to[c * to_row + r] = from[r * from_row + c] for r < rows, c < columns; steps in elements. */
 template <class T>
 inline void turn_block(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, int64_t columns) {
-  typedef typename turning::unit<sizeof(T)>::type U;
+  typedef typename weave::unit<sizeof(T)>::type U;
   turning::block((U *)(void *)to, to_row, (const U *)(const void *)from, from_row, rows, columns);
 }
 

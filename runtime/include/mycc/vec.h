@@ -4,6 +4,7 @@
  *   vec_types.h   vf32 vf64 vi32 vi64 vbool, splat, iota, build
  *   vec_isa.h     what the extensions cannot say, by instruction set
  *   vec_memory.h  load, store, gather of all storage types
+ *   vec_weave.h   vectors that lie in memory in turn, backwards, or around an end
  *   vec_ops.h     comparisons, logic, selection, min/max, integers, casts
  *   vec_reduce.h  reductions of a vector to a scalar
  *
@@ -15,6 +16,7 @@
 #include "vec_types.h"
 #include "vec_isa.h"
 #include "vec_memory.h"
+#include "vec_weave.h"
 #include "vec_ops.h"
 #include "vec_reduce.h"
 

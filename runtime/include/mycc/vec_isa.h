@@ -103,11 +103,16 @@ MYCC_INLINE unsigned sign_mask(vi32 m) {
 MYCC_INLINE bool any(vi32 m) { return sign_mask(m) != 0; }
 MYCC_INLINE bool all(vi32 m) { return sign_mask(m) == 0xffffu; }
 
-/* Masked loads and stores of the first n lanes; the other lanes load as 0 and are not touched in memory. */
-MYCC_INLINE vi32 load_part32(const void *p, int n) {
-  return MYCC_PICK((vi32)__builtin_ia32_loaddqusi512_mask((const int *)p, vi32{}, (uint16_t)mask16(n)),
-                   (vi32)_mm512_maskz_loadu_epi32((__mmask16)mask16(n), p));
+/* Masked loads and stores of some lanes, or of the first n; the others load as 0 and are not touched in memory. */
+MYCC_INLINE vi32 load_lanes32(const void *p, unsigned mask) {
+  return MYCC_PICK((vi32)__builtin_ia32_loaddqusi512_mask((const int *)p, vi32{}, (uint16_t)mask),
+                   (vi32)_mm512_maskz_loadu_epi32((__mmask16)mask, p));
 }
+MYCC_INLINE vi16 load_lanes16(const void *p, unsigned mask) {
+  return MYCC_PICK((vi16)__builtin_ia32_loaddquhi256_mask((const short *)p, s16{}, (uint16_t)mask),
+                   (vi16)_mm256_maskz_loadu_epi16((__mmask16)mask, p));
+}
+MYCC_INLINE vi32 load_part32(const void *p, int n) { return load_lanes32(p, mask16(n)); }
 MYCC_INLINE void store_part32(void *p, vi32 v, int n) {
   MYCC_PICK(__builtin_ia32_storedqusi512_mask((int *)p, v, (uint16_t)mask16(n)),
             _mm512_mask_storeu_epi32(p, (__mmask16)mask16(n), (__m512i)v));
@@ -127,10 +132,7 @@ MYCC_INLINE void store_part64(void *p, vi64 v, int n) {
   store_mask64(p, v.lo, mask16(n) & 0xff);
   store_mask64((char *)p + 64, v.hi, mask16(n) >> 8);
 }
-MYCC_INLINE vi16 load_part16(const void *p, int n) {
-  return MYCC_PICK((vi16)__builtin_ia32_loaddquhi256_mask((const short *)p, s16{}, (uint16_t)mask16(n)),
-                   (vi16)_mm256_maskz_loadu_epi16((__mmask16)mask16(n), p));
-}
+MYCC_INLINE vi16 load_part16(const void *p, int n) { return load_lanes16(p, mask16(n)); }
 MYCC_INLINE void store_part16(void *p, vi16 v, int n) {
   MYCC_PICK(__builtin_ia32_storedquhi256_mask((short *)p, (s16)v, (uint16_t)mask16(n)),
             _mm256_mask_storeu_epi16(p, (__mmask16)mask16(n), (__m256i)v));

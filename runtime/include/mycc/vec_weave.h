@@ -1,0 +1,293 @@
+/* vec_weave.h: vectors that lie in memory in turn, element by element, or backwards, or around an end. Included by vec.h.
+ *
+ *     store_woven(p, false, a, b):   p = a0 b0 a1 b1 a2 b2 ..
+ *     load_every<2>(p):              p[0] p[2] p[4] ..
+ *     load_turn<2, 1>(p):            p[1] p[3] p[5] ..
+ *     load_reversed(p):              p[0] p[-1] p[-2] ..
+ *     load_round(row, at, n):        row[at] .. row[n - 1] row[0] row[1] ..
+ *
+ * Elements are moved as the integers of their size, in shuffles of two registers: E - 1 of them for each vector, or
+ * log2(E) where E is a power of two.
+ */
+#ifndef MYCC_VEC_WEAVE_H
+#define MYCC_VEC_WEAVE_H
+
+#include "vec_memory.h"
+
+namespace mycc {
+namespace weave {
+
+/* The bits of an element of SIZE bytes. */
+template <int SIZE> struct unit;
+template <> struct unit<1> { typedef int8_t type; };
+template <> struct unit<2> { typedef int16_t type; };
+template <> struct unit<4> { typedef int32_t type; };
+template <> struct unit<8> { typedef int64_t type; };
+
+/* N as a pack of lane numbers. */
+template <int N> struct counted;
+template <> struct counted<2> { typedef lane_list<0, 1> list; };
+template <> struct counted<4> { typedef lane_list<0, 1, 2, 3> list; };
+template <> struct counted<8> { typedef lane_list<0, 1, 2, 3, 4, 5, 6, 7> list; };
+template <> struct counted<16> {
+  typedef lane_list<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15> list;
+};
+
+template <class V> constexpr int count() { return int(sizeof(V) / sizeof(V{}[0])); }
+
+/* Lane l of the result is lane At::lane(l) of a, or of b when that is at least N. */
+template <class At, class V, int... I> MYCC_INLINE V pick(V a, V b, lane_list<I...>) {
+#if defined(MYCC_SHUFFLEVECTOR)
+  return __builtin_shufflevector(a, b, At::lane(I)...);
+#else
+  return __builtin_shuffle(a, b, V{At::lane(I)...});
+#endif
+}
+template <class At, class V> MYCC_INLINE V pick(V a, V b) { return pick<At>(a, b, typename counted<count<V>()>::list()); }
+
+/* a0 b0 a1 b1 .. of the first halves, of the second halves. */
+template <int N> struct low { static constexpr int lane(int l) { return l / 2 + l % 2 * N; } };
+template <int N> struct high { static constexpr int lane(int l) { return (l + N) / 2 + l % 2 * N; } };
+template <class V> MYCC_INLINE V zip_low(V a, V b) { return pick<low<count<V>()>>(a, b); }
+template <class V> MYCC_INLINE V zip_high(V a, V b) { return pick<high<count<V>()>>(a, b); }
+
+/* What the S-th of E inputs adds to the K-th output: element g of all is lane g / E of input g % E. */
+template <int N, int E, int K, int S> struct added {
+  static constexpr int lane(int l) {
+    const int g = K * N + l;
+    return g % E == S ? N + g / E : S == 1 ? g / E : l;
+  }
+};
+template <int E, int K, int S, class V> MYCC_INLINE V output(const V *in, V so_far) {
+  if constexpr (S == E)
+    return so_far;
+  else
+    return output<E, K, S + 1>(in, pick<added<count<V>(), E, K, S>>(so_far, in[S]));
+}
+template <int E, int K, class V> MYCC_INLINE void outputs(V *out, const V *in) {
+  if constexpr (K < E) {
+    out[K] = output<E, K, 1>(in, in[0]);
+    outputs<E, K + 1>(out, in);
+  }
+}
+
+/* out = in[0][0] in[1][0] .. in[E - 1][0] in[0][1] .. */
+template <int E, class V> MYCC_INLINE void interleave(V *out, const V *in) {
+  if constexpr (E == 1) {
+    out[0] = in[0];
+  } else if constexpr (E % 2) {
+    outputs<E, 0>(out, in);
+  } else {
+    V halves[2][E / 2], woven[2][E / 2];
+#pragma GCC unroll 8
+    for (int i = 0; i < E; ++i) halves[i % 2][i / 2] = in[i];
+    interleave<E / 2>(woven[0], halves[0]);
+    interleave<E / 2>(woven[1], halves[1]);
+#pragma GCC unroll 4
+    for (int i = 0; i < E / 2; ++i) {
+      out[2 * i] = zip_low(woven[0][i], woven[1][i]);
+      out[2 * i + 1] = zip_high(woven[0][i], woven[1][i]);
+    }
+  }
+}
+
+/* What the K-th vector of memory, which starts at element `start`, adds to every E-th element from the FROM-th on. */
+template <int N, int E, int FROM, int K, int START> struct taken {
+  static constexpr int lane(int l) {
+    const int g = l * E + FROM;
+    return g / N == K ? N + g - START : K == 1 ? (g < N ? g : 0) : l;
+  }
+};
+/* Where the K-th vector starts: `whole` reads E vectors, else the last ends with the last element that is wanted. */
+template <int N, int E, bool WHOLE, int K> constexpr int start() {
+  return WHOLE || K < E * (N - 1) / N ? K * N : E * (N - 1) + 1 - N;
+}
+template <int E, int FROM, bool WHOLE, int K, class V> MYCC_INLINE V every(const char *p, V so_far) {
+  constexpr int N = count<V>(), START = start<N, E, WHOLE, K>();
+  if constexpr (K * N > E * (N - 1) + FROM) {
+    return so_far;
+  } else {
+    V next;
+    __builtin_memcpy(&next, p + START * (int)sizeof(next[0]), sizeof next);
+    return every<E, FROM, WHOLE, K + 1>(p, pick<taken<N, E, FROM, K, START>>(so_far, next));
+  }
+}
+
+template <int N> struct backwards { static constexpr int lane(int l) { return N - 1 - l; } };
+template <class V> MYCC_INLINE V reversed(V v) { return pick<backwards<count<V>()>>(v, v); }
+
+/* How W elements of T lie in registers: 64-bit elements take two. */
+template <class T> struct registers {
+  typedef typename unit<sizeof(T)>::type U;
+  static constexpr int PARTS = sizeof(T) == 8 ? 2 : 1, N = W / PARTS;
+  typedef U V __attribute__((vector_size(sizeof(U) * N)));
+  typedef typename element<T>::stored stored;
+  static MYCC_INLINE V part(stored v, int i) {
+    if constexpr (PARTS == 2)
+      return i ? (V)v.hi : (V)v.lo;
+    else
+      return (V)v;
+  }
+  static MYCC_INLINE stored whole(const V *v) {
+    if constexpr (PARTS == 2) {
+      typedef decltype(stored{}.lo) H;
+      return {(H)v[0], (H)v[1]};
+    } else {
+      return (stored)v[0];
+    }
+  }
+  static MYCC_INLINE void put(T *p, V v, int n) {
+    if constexpr (sizeof(T) == 4)
+      isa::store_part32(p, (vi32)v, n);
+    else if constexpr (sizeof(T) == 2)
+      isa::store_part16(p, (vi16)v, n);
+    else if constexpr (sizeof(T) == 1)
+      isa::store_part8(p, (vi8)v, n);
+    else
+      isa::copy_part<8>(p, &v, n);
+  }
+};
+
+} /* namespace weave */
+
+/* p[i * E + e] = e-th vector[i], E of them; past the caches when `streams`, p aligned to W elements then. */
+template <class T, class... Vectors> MYCC_INLINE void store_woven(T *p, bool streams, Vectors... v) {
+  typedef weave::registers<T> R;
+  constexpr int E = sizeof...(Vectors);
+  const typename element<T>::stored all[E] = {element<T>::narrow(v)...};
+#pragma GCC unroll 2
+  for (int half = 0; half < R::PARTS; ++half) {
+    typename R::V in[E], out[E];
+#pragma GCC unroll 8
+    for (int e = 0; e < E; ++e) in[e] = R::part(all[e], half);
+    weave::interleave<E>(out, in);
+#pragma GCC unroll 8
+    for (int e = 0; e < E; ++e) {
+      T *to = p + (half * E + e) * R::N;
+      if (streams)
+        isa::stream(to, out[e]);
+      else
+        __builtin_memcpy((void *)to, &out[e], sizeof out[e]);
+    }
+  }
+}
+/* The first n lanes of each, n in [0, W]. */
+template <class T, class... Vectors> MYCC_INLINE void store_woven_part(T *p, int n, Vectors... v) {
+  typedef weave::registers<T> R;
+  constexpr int E = sizeof...(Vectors);
+  const typename element<T>::stored all[E] = {element<T>::narrow(v)...};
+#pragma GCC unroll 2
+  for (int half = 0; half < R::PARTS; ++half) {
+    typename R::V in[E], out[E];
+#pragma GCC unroll 8
+    for (int e = 0; e < E; ++e) in[e] = R::part(all[e], half);
+    weave::interleave<E>(out, in);
+#pragma GCC unroll 8
+    for (int e = 0; e < E; ++e) {
+      const int begin = (half * E + e) * R::N, left = n * E - begin;
+      if (left > 0) R::put(p + begin, out[e], left < R::N ? left : R::N);
+    }
+  }
+}
+
+namespace weave {
+template <int E, int FROM, bool WHOLE, class T> MYCC_INLINE typename element<T>::vector every_of(const T *p) {
+  typedef registers<T> R;
+  typename R::V parts[R::PARTS];
+#pragma GCC unroll 2
+  for (int half = 0; half < R::PARTS; ++half) {
+    const char *at = (const char *)(p + half * R::N * E);
+    typename R::V first;
+    __builtin_memcpy(&first, at, sizeof first);
+    parts[half] = every<E, FROM, WHOLE, 1>(at, first);
+  }
+  return element<T>::widen(R::whole(parts));
+}
+} /* namespace weave */
+
+namespace weave {
+/* The first n lanes of every_of: vectors of memory cut where the last element lies. */
+template <int E, int FROM, int K, class T> MYCC_INLINE typename registers<T>::V every_part(const T *p, int left, typename registers<T>::V so_far) {
+  typedef registers<T> R;
+  if constexpr (K * R::N > E * (R::N - 1) + FROM) {
+    return so_far;
+  } else {
+    const int here = left - K * R::N;
+    const auto next = (typename R::V)element<T>::part(p + K * R::N, here < 0 ? 0 : here < R::N ? here : R::N);
+    if constexpr (K == 0)
+      return every_part<E, FROM, 1>(p, left, next);
+    else
+      return every_part<E, FROM, K + 1>(p, left, pick<taken<R::N, E, FROM, K, K * R::N>>(so_far, next));
+  }
+}
+} /* namespace weave */
+
+/* p[0], p[E], .. p[(W - 1) * E], E >= 2; nothing outside of them is read. */
+template <int E, class T> MYCC_INLINE typename element<T>::vector load_every(const T *p) {
+  return weave::every_of<E, 0, false>(p);
+}
+/* p[e], p[E + e], .. of the E * W elements at p, all of which may be read: for E vectors that lie in turn. */
+template <int E, int e, class T> MYCC_INLINE typename element<T>::vector load_turn(const T *p) {
+  return weave::every_of<E, e, true>(p);
+}
+/* The first n lanes of load_turn; those from n on are 0 or elements. */
+template <int E, int e, class T> MYCC_INLINE typename element<T>::vector load_turn_part(const T *p, int n) {
+#if defined(MYCC_AVX512)
+  if constexpr (sizeof(T) == 4 || sizeof(T) == 2) {
+    const typename weave::registers<T>::V v = weave::every_part<E, e, 0>(p, (n - 1) * E + e + 1, typename weave::registers<T>::V{});
+    return element<T>::widen(weave::registers<T>::whole(&v));
+  }
+#endif
+  return gather_part(p + e, E, n);
+}
+
+/* p[0], p[-1], .. p[1 - W]. */
+template <class T> MYCC_INLINE typename element<T>::vector load_reversed(const T *p) {
+  typedef weave::registers<T> R;
+  typename R::V parts[R::PARTS];
+#pragma GCC unroll 2
+  for (int half = 0; half < R::PARTS; ++half) {
+    typename R::V v;
+    __builtin_memcpy(&v, p + 1 - (half + 1) * R::N, sizeof v);
+    parts[half] = weave::reversed(v);
+  }
+  return element<T>::widen(R::whole(parts));
+}
+
+/* row[(at + i) % n] for the first `lanes` lanes, 0 for the others; 0 <= at < n. */
+template <class T> MYCC_INLINE typename element<T>::vector load_round_part(const T *row, int64_t at, int64_t n, int lanes) {
+  typename element<T>::stored v;
+#if defined(MYCC_AVX512)
+  if constexpr (sizeof(T) == 4 || sizeof(T) == 2) {
+    if (__builtin_expect(n >= W, 1)) {
+      const unsigned all = (1u << lanes) - 1, first = at + W <= n ? all : all & ((1u << (n - at)) - 1);
+      typename weave::registers<T>::V bits;
+      if constexpr (sizeof(T) == 4)
+        bits = isa::load_lanes32(row + at, first) | isa::load_lanes32(row + at - n, all & ~first);
+      else
+        bits = isa::load_lanes16(row + at, first) | isa::load_lanes16(row + at - n, all & ~first);
+      return element<T>::widen(weave::registers<T>::whole(&bits));
+    }
+  }
+#endif
+  typename element<T>::raw values[W] = {};
+  for (int i = 0; i < lanes; ++i) {
+    values[i] = storage::raw(row + at);
+    if (++at == n) at = 0;
+  }
+  storage::read(values, v);
+  return element<T>::widen(v);
+}
+/* row[(at + i) % n]: nearly every vector is of neighbours. */
+template <class T> MYCC_INLINE typename element<T>::vector load_round(const T *row, int64_t at, int64_t n) {
+  return __builtin_expect(at + W <= n, 1) ? load(row + at) : load_round_part(row, at, n, W);
+}
+
+/* Elements of 16 bits that are moved and nothing else: as integers, so that they keep their bits. */
+MYCC_INLINE const int16_t *as_bits(const half *p) { return (const int16_t *)(const void *)p; }
+MYCC_INLINE const int16_t *as_bits(const bfloat *p) { return (const int16_t *)(const void *)p; }
+MYCC_INLINE int16_t *as_bits(half *p) { return (int16_t *)(void *)p; }
+MYCC_INLINE int16_t *as_bits(bfloat *p) { return (int16_t *)(void *)p; }
+
+} /* namespace mycc */
+#endif /* MYCC_VEC_WEAVE_H */
