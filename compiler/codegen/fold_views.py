@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const
-from ..ir.index import Var, as_index, of, product
+from ..ir.index import Var, as_index, minimum, of, product
 from ..ir.nodes import Fold, Reduce
+from ..schedule.cost import work
 from ..schedule.loops import SCALAR_FOLDS
+from .ahead import fetches
 from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
-from .views import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, Loop, RowFold
+from .views import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, Loop, RowFold, Walk
 
 #: elements of a row that its four accumulators fold in a run
 PIECE = 1024
@@ -21,6 +23,8 @@ PIECE = 1024
 LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
 BLOCK_COLUMNS, BLOCK_ROWS = 2048, 64
+#: most rows of a block of columns that are walked together, and the work on an element above which each has its turn
+TOGETHER, LONG_WORK = 8, 12
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
@@ -136,7 +140,22 @@ def column_fold_view(
         last,
         BLOCK_COLUMNS,
         BLOCK_ROWS,
+        _walk(node, vector, scope),
     )
+
+
+def _walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
+    """Rows of the last reduced loop; where they are few, groups of one size."""
+    row, values = node.rdims[-1], [f.value for f in node.folds]
+    extent, columns = row.extent.constant or 0, vector.extent.constant
+    groups = range(TOGETHER, TOGETHER // 2, -1) if extent <= BLOCK_ROWS else ()
+    rows = next((n for n in groups if extent % n == 0), TOGETHER)
+    ahead = of(row) + rows
+    if columns is None or columns > BLOCK_COLUMNS:  # other columns follow, not other rows
+        ahead = minimum(ahead, row.extent - 1)
+    fetched = fetches(scope, vector, values, node.rdims, {row: ahead})
+    in_turn = sum(work(v) for v in values) > LONG_WORK
+    return Walk("rows_in_turn" if in_turn else f"rows_together<{rows}>", rows, fetched)
 
 
 def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFold:
@@ -183,10 +202,22 @@ def arg_view(
         best = (*folds, *(replace(v, name=f"{v.name}_best") for v in places))
         return ArgRow(loops, RowFold((), (), lanes, best, (), 0), lanes, places, (*finish.pre, *finish.body))
     (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
+    folds, places, names = _without_twins(folds, places, names)
     end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
     emit_stores(end, node)
     emit_stores(end_part, node)
     lanes = lanes_view(vector, scope, end, end_part)
     inside, inside_part = (*full.pre, *full.body), (*part.pre, *part.body)
     first, last = span or ("0", Emitter(scope, None).index(vector.extent))
-    return ArgColumns(loops, row, lanes, folds, places, inside, inside_part, first, last, BLOCK_COLUMNS)
+    texts = (folds, places, inside, inside_part, first, last)
+    return ArgColumns(loops, row, lanes, *texts, BLOCK_COLUMNS, _walk(node, vector, scope))
+
+
+def _without_twins(
+    folds: tuple[FoldView, ...], places: tuple[FoldView, ...], names: dict[str, str]
+) -> tuple[tuple[FoldView, ...], tuple[FoldView, ...], dict[str, str]]:
+    """Without the folds whose values the positions keep anyhow; names: of the accumulators."""
+    twins = {f.name: p.name for f in folds for p in places if replace(f, name=p.name) == p}
+    kept = tuple(f for f in folds if f.name not in twins)
+    asked = tuple(replace(p, best=f"{p.name}_best") if p.name in twins.values() else p for p in places)
+    return kept, asked, {acc: f"{twins[n]}_best" if n in twins else n for acc, n in names.items()}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir.expr import Load, accumulators_first, substitute
-from ..ir.index import ONE, ZERO, Atom, Index, Indirect, Var, as_index, of, product
-from ..ir.lanes import depends, lane_stride
+from ..ir.expr import accumulators_first, substitute
+from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Attention, Conv, Gemm, Operand, Store
+from .ahead import fetches
 from .emit import Emitter
 from .lift import Lifted
 from .scope import Param, Scope
@@ -170,7 +170,7 @@ def _epilogue(
     for var, name in ((z, "z"), (m, "m"), (column, "column")):
         scope.loop(var, name)
     lanes = _segment(scope, moved, column, {acc: "acc"}, run or n.extent)
-    return Epilogue((), lanes, _ahead(scope, moved, column, (z, m)))
+    return Epilogue((), lanes, fetches(scope, column, [s.value for s in moved], (z, m)))
 
 
 def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
@@ -182,18 +182,6 @@ def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
         values[v] = quotient % v.extent if i else quotient
         step = step * v.extent
     return values
-
-
-def _ahead(scope: Scope, stores: Sequence[Store], column: Var, rows: Sequence[Var]) -> tuple[str, ...]:
-    """Fetches the memory that 16 neighbours read and nobody else does."""
-    text = Emitter(scope, column)
-    places = {(e.buffer, e.index): None for s in stores for e in s.value.walk() if isinstance(e, Load)}
-    return tuple(
-        f"fetch_read({scope.buffer(buffer)} + {text.index(index)});"
-        for buffer, index in places
-        if buffer not in scope.locals and lane_stride(index, column) == ONE and any(depends(index, v) for v in rows)
-        if not any(isinstance(a, Indirect) for a in index.atoms())
-    )
 
 
 def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str, str], run: Index) -> Lanes:

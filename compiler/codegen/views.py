@@ -54,6 +54,7 @@ class FoldView:
     value: str
     value_part: str
     across: str  # "reduce_max"
+    best: str = ""  # of an argmax: what the best value itself is called; nobody asks for it when empty
 
     @property
     def largest(self) -> bool:
@@ -94,6 +95,15 @@ class LaneFold:
 
 
 @dataclass(frozen=True)
+class Walk:
+    """How some rows of memory are folded into a vector of accumulators while that is in registers."""
+
+    function: str  # of loops.h
+    rows: int
+    ahead: tuple[str, ...]  # fetches what a row's vector reads that many rows on
+
+
+@dataclass(frozen=True)
 class ColumnFold:
     """A long reduction with the lanes along a kept loop: rows of memory are added to a block of accumulators.
 
@@ -112,6 +122,7 @@ class ColumnFold:
     last: str
     columns: int
     rows: int
+    walk: Walk
     form: str = "column_fold"
 
 
@@ -158,6 +169,7 @@ class ArgColumns:
     first: str
     last: str
     columns: int
+    walk: Walk
     form: str = "arg_columns"
 
 

@@ -51,3 +51,26 @@ def test_places_over_blocks_of_columns(tmp_path: Path) -> None:
     for threads in (1, 2):
         for got, want in zip(mycc.load(path, threads=threads)(x, n), Places()(x, n), strict=True):
             assert torch.equal(torch.as_tensor(got), want)
+
+
+class Extrema(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return *x.max(1), *x.min(1), x.argmax(1), x.argmin(1)
+
+
+@pytest.mark.parametrize("rows", [21, 64, 67])
+def test_extrema_and_their_places(rows: int, tmp_path: Path) -> None:
+    """The value is taken from where the place is found; ties go to the first, NaN wins; groups of several sizes."""
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randint(-9, 9, (3, rows, 69), generator=generator).float()
+    x[0, :, 3], x[1, 5, 4], x[1, 9, 4], x[2, rows - 1, 68] = -torch.inf, torch.nan, torch.nan, torch.nan
+    x[2, :, 1] = torch.nan
+    inputs = {str(dtype)[6:]: (x.to(dtype),) for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)}
+    inputs["int32"] = (torch.nan_to_num(x, 0, 99, -99).int(),)
+    entries: dict[str, Any] = {name: (Extrema(), x) for name, x in inputs.items()}
+    path = mycc.compile(entries, out=tmp_path / "extrema.pkg", verify=False, target="cpu")
+    for threads in (1, 2):
+        model = mycc.load(path, threads=threads)
+        for name, given in inputs.items():
+            for got, want in zip(model.entry(name)(*given), Extrema()(*given), strict=True):
+                assert torch.equal(torch.as_tensor(got).double().nan_to_num(77), want.double().nan_to_num(77))

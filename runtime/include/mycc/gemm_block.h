@@ -38,12 +38,6 @@ static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-/* Fetches the line at p into L1. The empty statement keeps it: calls of functions that only prefetch are deleted. */
-MYCC_INLINE void fetch_read(const void *p) {
-  __builtin_prefetch(p, 0);
-  __asm__ volatile("");
-}
-
 /* Fetches what an epilogue reads for the elements (z, m, n .. n + count - 1), where it can tell: what is far away
  * otherwise stops the product behind it. */
 template <class Epilogue>

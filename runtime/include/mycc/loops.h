@@ -43,9 +43,25 @@ MYCC_INLINE int64_t first_lane(vbool c) {
   return i;
 }
 
+/* f(row) for the rows from first to last. */
+template <class F> MYCC_INLINE void rows_in_turn(int64_t first, int64_t last, F f) {
+  for (int64_t row = first; row < last; ++row) f(row);
+}
+/* The same; N of them come without a loop, so that their loads from memory start together. */
+template <int N, class F> MYCC_INLINE void rows_without_loop(int64_t first, F f) {
+  f(first);
+  if constexpr (N > 1) rows_without_loop<N - 1>(first + 1, f);
+}
+template <int N, class F> MYCC_INLINE void rows_together(int64_t first, int64_t last, F f) {
+  if (__builtin_expect(last - first == N, 1))
+    rows_without_loop<N>(first, f);
+  else
+    rows_in_turn(first, last, f);
+}
+
 /* Each lane's best value so far and its row: a better one takes their place, NaN for good. */
 template <class V> MYCC_INLINE void take_better(V &best, vi32 &place, V value, int32_t row, bool larger) {
-  const vbool better = (larger ? lt(best, value) : lt(value, best)) | (isnan(value) & ~isnan(best));
+  const vbool better = ~(larger ? le(value, best) : le(best, value)) & ~isnan(best);
   best = where(better, value, best);
   place = where(better, splat(row), place);
 }
