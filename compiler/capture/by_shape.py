@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..graph.resize_dynamic import TAPS, resized_size, resized_smoothly
+
 __all__ = ["ByShape"]
 
 Function = Callable[..., Any]
@@ -112,6 +114,33 @@ def _corrcoef(x: Tensor) -> Tensor:
     if c.is_complex():
         return torch.complex(c.real.clip(-1, 1), c.imag.clip(-1, 1))
     return c.clip(-1, 1)
+
+
+# resizing ------------------------------------------------------------------------------------------------------------
+@_form_of(F.interpolate)
+def _interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Of dynamic sizes: pools of one dimension take numbers only, and with aligned corners torch asks whether the
+    result is larger than 1."""
+    count = input.dim() - 2
+    given = scale_factor if size is None else size
+    each = list(given) if isinstance(given, (list, tuple)) else [given] * count
+    dynamic = not all(isinstance(n, int) for n in input.shape[2:]) and len(each) == count
+    if dynamic and mode == "area" and count == 1:
+        named = {"scale_factor": (1.0, each[0])} if size is None else {"size": (1, each[0])}
+        return F.interpolate(input.unsqueeze(-2), mode=mode, **named).squeeze(-2)
+    taps = TAPS.get((mode, count)) if size is None and input.is_floating_point() and not antialias else None
+    if dynamic and align_corners and taps:
+        sizes = [resized_size(n, s) for n, s in zip(input.shape[2:], each, strict=True)]
+        return resized_smoothly(input, taps, sizes, True, each)
+    return F.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
 
 
 # losses --------------------------------------------------------------------------------------------------------------

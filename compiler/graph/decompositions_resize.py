@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from .decompositions import NoDecomposition, definition
+from .resize_dynamic import resized_size, resized_smoothly, step_of
 
 aten = torch.ops.aten
 Window = tuple[int, list[float]]
@@ -35,12 +36,6 @@ def _cubic(a: float) -> Filter:
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a if x < 2 else 0.0
 
     return weight
-
-
-def _step(size: int, out: int, align: bool, scale: float | None) -> float:
-    if align:
-        return (size - 1) / (out - 1) if out > 1 else 0.0
-    return 1 / scale if scale else size / out
 
 
 def _antialiased(taps: int, weight: Filter, size: int, out: int, step: float) -> list[Window]:
@@ -104,7 +99,7 @@ def _resized(
         raise NoDecomposition("dynamic sizes")
     for dim in (3, 2):
         size, out = int(x.shape[dim]), sizes[dim - 2]
-        step = _step(size, out, align, scales[dim - 2])
+        step = step_of(size, out, align, scales[dim - 2])
         if antialias:
             windows = _antialiased(taps, weight, size, out, step)
         else:
@@ -121,12 +116,8 @@ def _vector(
     x: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> tuple[list[Any], list[float | None]]:
     """Sizes and scales of the overloads "vec"."""
-    scales: list[float | None] = list(scale_factors) if scale_factors else [None, None]
-    return list(output_size or (_scaled(n, s or 1) for n, s in zip(x.shape[-2:], scales, strict=True))), scales
-
-
-def _scaled(size: Any, scale: float) -> Any:
-    return size * int(scale) if scale == int(scale) else torch.sym_int(size * scale)
+    scales: list[float | None] = list(scale_factors) if scale_factors else [None] * (x.dim() - 2)
+    return list(output_size or (resized_size(n, s or 1) for n, s in zip(x.shape[2:], scales, strict=True))), scales
 
 
 @definition("aten._upsample_bilinear2d_aa.vec")
@@ -151,58 +142,29 @@ def bicubic_aa(x: Tensor, output_size: Sequence[int], align_corners: bool, *scal
     return _resized(x, 4, _cubic(-0.5), output_size, align_corners, scales or (None, None), True)
 
 
-def _taps(count: int, rest: Tensor) -> list[Tensor]:
-    """The weights of two neighbours or of four, `rest` behind the second-to-last's place (Keys, slope -0.75)."""
-    if count == 2:
-        return [1 - rest, rest]
-    a = -0.75
-
-    def near(t: Tensor) -> Tensor:
-        return ((a + 2) * t - (a + 3)) * t * t + 1
-
-    def far(t: Tensor) -> Tensor:
-        return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-
-    return [far(rest + 1), near(rest), near(1 - rest), far(2 - rest)]
+def _smooth(operator: Any, x: Tensor, sizes: Sequence[Any], align: bool, *scales: Any) -> Tensor:
+    """Bytes in fixed point; floats of known sizes as torch has it, which cannot be traced for halves of any batch."""
+    taps, weight = _SMOOTH[operator]
+    scales = scales or (None,) * len(sizes)
+    if x.dtype == torch.uint8 and len(sizes) == 2:
+        return _resized(x, taps, weight, sizes, align, scales, False)
+    single = x.dtype not in (torch.float16, torch.bfloat16)
+    if all(isinstance(n, int) for n in (*(x.shape[2:] if single else x.shape), *sizes)):
+        return decomposition_table[operator.default](x, list(sizes), align, *scales)
+    return resized_smoothly(x, taps, sizes, align, scales)
 
 
-def _gathered(x: Tensor, taps: int, sizes: Sequence[Any], align: bool, scales: Sequence[Any]) -> Tensor:
-    """Any sizes: neighbours are gathered along each dimension by indices that the run computes. Halves in float32."""
-    result = x.to(torch.promote_types(x.dtype, torch.float32))
-    for dim in (3, 2):
-        size, out = x.shape[dim], sizes[dim - 2]
-        place = torch.arange(out).to(result.dtype)
-        step = _step(size, out, align, scales[dim - 2])
-        at = place * step if align else (place + 0.5) * step - 0.5
-        at = at.clamp(min=0.0) if taps == 2 else at
-        before = at.floor()
-        weights = _taps(taps, (at - before).clamp(0.0, 1.0))
-        first = before.to(torch.int64) + 1 - taps // 2
-        rows = [result.index_select(dim, (first + j).clamp(min=0).clamp(max=size - 1)) for j in range(taps)]
-        result = functools.reduce(
-            torch.add, (r * (w if dim == 3 else w.unsqueeze(-1)) for r, w in zip(rows, weights, strict=True))
-        )
-    return result.to(x.dtype)
-
-
-def _plain(x: Tensor, operator: Any, taps: int, weight: Filter, *args: Any) -> Tensor:
-    """Bytes in fixed point; halves of any size by gathers (torch's own cannot be traced on them); else torch's."""
-    output_size, align_corners, scale_factors = args
-    if x.dtype == torch.uint8:
-        sizes, scales = _vector(x, output_size, scale_factors)
-        return _resized(x, taps, weight, sizes, align_corners, scales, False)
-    fixed = all(isinstance(n, int) for n in (*x.shape, *(output_size or ())))
-    if fixed or x.dtype not in (torch.float16, torch.bfloat16):
-        return decomposition_table[operator.vec](x, *args)
+def _smooth_vec(operator: Any, x: Tensor, output_size: Any, align: bool, scale_factors: Any) -> Tensor:
     sizes, scales = _vector(x, output_size, scale_factors)
-    return _gathered(x, taps, sizes, align_corners, scales)
+    return _smooth(operator, x, sizes, align, *scales)
 
 
-@definition("aten.upsample_bilinear2d.vec")
-def bilinear(x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
-    return _plain(x, aten.upsample_bilinear2d, 2, _triangle, output_size, align_corners, scale_factors)
-
-
-@definition("aten.upsample_bicubic2d.vec")
-def bicubic(x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
-    return _plain(x, aten.upsample_bicubic2d, 4, _cubic(-0.75), output_size, align_corners, scale_factors)
+_SMOOTH: Mapping[Any, tuple[int, Filter]] = {
+    aten.upsample_linear1d: (2, _triangle),
+    aten.upsample_bilinear2d: (2, _triangle),
+    aten.upsample_trilinear3d: (2, _triangle),
+    aten.upsample_bicubic2d: (4, _cubic(-0.75)),
+}
+for _operator in _SMOOTH:
+    definition(f"aten.{_operator.__name__}.default")(functools.partial(_smooth, _operator))
+    definition(f"aten.{_operator.__name__}.vec")(functools.partial(_smooth_vec, _operator))

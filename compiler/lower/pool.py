@@ -76,14 +76,13 @@ def adaptive_avg_pool2d(ctx: Context, x: Tensor, output_size: Sequence[Any]) -> 
             lambda *_: None,
             lambda acc, _: quotient(acc, count),
         )
-    fixed = [ctx.integer(e) for e in (h, w, oh, ow)]
-    widest = tuple(as_index(-(-fixed[d] // fixed[2 + d]) + 1) for d in (0, 1))
+    sizes, outs = (h, w), (oh, ow)
 
     def start(d: int, o: Index) -> Index:
-        return (o * fixed[d]) // as_index(fixed[2 + d])
+        return (o * sizes[d]) // outs[d]
 
     def end(d: int, o: Index) -> Index:
-        return ((o + 1) * fixed[d] + (fixed[2 + d] - 1)) // as_index(fixed[2 + d])
+        return ((o + 1) * sizes[d] + (outs[d] - 1)) // outs[d]
 
     def valid(d: int, o: Index, k: Index) -> Expr:
         return compare("lt", IndexValue(start(d, o) + k), IndexValue(end(d, o)))
@@ -93,10 +92,19 @@ def adaptive_avg_pool2d(ctx: Context, x: Tensor, output_size: Sequence[Any]) -> 
         return quotient(acc, size_value(area, acc.dtype))
 
     def position(d: int, o: Index, k: Index) -> Index:
-        return minimum(start(d, o) + k, as_index(fixed[d] - 1))
+        return minimum(start(d, o) + k, sizes[d] - 1)
 
     assert rank in (3, 4)
-    return _windows(ctx, x, "sum", (widest[0], widest[1]), position, valid, finish)
+    return _windows(ctx, x, "sum", (widest(h, oh), widest(w, ow)), position, valid, finish)
+
+
+def widest(size: Index, out: Index) -> Index:
+    """As many places as the widest of `out` windows has, which cover a dimension from floor(o size / out) to
+    ceil((o + 1) size / out); dynamic, a bound."""
+    s, n = size.constant, out.constant
+    if s is None or n is None:
+        return (size + (out - 1)) // out + 1
+    return as_index(max((-(-(o + 1) * s // n) - o * s // n for o in range(n)), default=1))
 
 
 def _stride(stride: Any, kernel: Any) -> tuple[int, ...]:

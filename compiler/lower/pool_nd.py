@@ -14,6 +14,7 @@ from ..ir.expr import Expr, IndexValue, cast
 from ..ir.index import ONE, ZERO, Index, as_index, maximum, minimum, product
 from .builder import call, compare, number, quotient, size_value, where
 from .context import Context, ints
+from .pool import widest
 from .registry import row
 from .scan import worst
 from .tensor import Shape, Tensor
@@ -27,7 +28,7 @@ class Windows:
     """
 
     size: Shape
-    taps: tuple[int, ...]
+    taps: Shape
     at: Callable[[int, Index, Index], Index]
     first: Callable[[int, Index], Index]
     last: Callable[[int, Index], Index]
@@ -50,26 +51,23 @@ def _sliding(
 ) -> Windows:
     return Windows(
         size,
-        tuple(kernel),
+        tuple(as_index(k) for k in kernel),
         lambda d, o, k: o * stride[d] + k * dilation[d] - padding[d],
         lambda d, o: ZERO,
         lambda d, o: size[d],
     )
 
 
-def _adaptive(ctx: Context, size: Shape, out: Shape) -> Windows:
+def _adaptive(size: Shape, out: Shape) -> Windows:
     """Window o of n over a dimension of size s: from floor(o s / n) to ceil((o + 1) s / n)."""
-    sizes, outs = [ctx.integer(n) for n in size], [ctx.integer(n) for n in out]
 
     def first(d: int, o: Index) -> Index:
-        return (o * sizes[d]) // as_index(outs[d])
+        return (o * size[d]) // out[d]
 
     def last(d: int, o: Index) -> Index:
-        return ((o + 1) * sizes[d] + (outs[d] - 1)) // as_index(outs[d])
+        return ((o + 1) * size[d] + (out[d] - 1)) // out[d]
 
-    taps = tuple(
-        max((-(-(o + 1) * s // n) - o * s // n for o in range(n)), default=1) for s, n in zip(sizes, outs, strict=True)
-    )
+    taps = tuple(widest(s, n) for s, n in zip(size, out, strict=True))
     return Windows(size, taps, lambda d, o, k: first(d, o) + k, first, last)
 
 
@@ -99,7 +97,7 @@ def _folded(
     def ended(function: Callable[[Sequence[Expr], list[Index]], Expr]) -> Callable[[list[Expr]], Expr]:
         return lambda accs: function(accs, holder[0][lead : lead + count])
 
-    source = (*shape, *(as_index(k) for k in windows.taps))
+    source = (*shape, *windows.taps)
     axes = list(range(lead + count, lead + 2 * count))
     ends = [(dtype, ended(function)) for dtype, function in finish]
     return ctx.builder.reduce(source, axes, [(op, value) for op in folds], ends)
@@ -180,12 +178,12 @@ def avg_pool3d(
 @row("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
 def adaptive_max_pool(ctx: Context, x: Tensor, output_size: Any) -> tuple[Tensor, ...]:
     count = 3 if "3d" in str(ctx.node.target) else 2
-    return _max_with_places(ctx, x, _adaptive(ctx, x.shape[-count:], ctx.result_shape(0)[-count:]))
+    return _max_with_places(ctx, x, _adaptive(x.shape[-count:], ctx.result_shape(0)[-count:]))
 
 
 @row("aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool3d.default")
 def adaptive_avg_pool3d(ctx: Context, x: Tensor, output_size: Any) -> Tensor:
-    windows = _adaptive(ctx, x.shape[-3:], ctx.result_shape()[-3:])
+    windows = _adaptive(x.shape[-3:], ctx.result_shape()[-3:])
 
     def average(accs: Sequence[Expr], o: list[Index]) -> Expr:
         count = product(windows.last(d, o[d]) - windows.first(d, o[d]) for d in range(3))
