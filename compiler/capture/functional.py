@@ -27,12 +27,14 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
+from ..graph.functional_operators import functional_twin
 from ..graph.triton_kernels import remember
 from .assertions import ASSERTIONS, Assertion, AssertionRefused, assertions_of, settle
 from .computed import KEPT
 from .control import CONTROL, MUTABLE, Operands, batched, operands_of, region_graph
 from .graph import ModelGraph
 from .inplace import functional_form, rebuild_base, take_view
+from .own_calls import OwnCall, WrongCall
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
 __all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
@@ -198,6 +200,8 @@ class FunctionalCopy:
             return self.copy(body, [env[n] for n in node.all_input_nodes], constant)
         kwargs = {key: self._nodes(_bind(value, env)) for key, value in node.kwargs.items()}
         if isinstance(target, OpOverload) and target._schema.is_mutable:
+            if target.namespace != "aten":
+                return self._own_operator(node, args, _bind(node.kwargs, env))
             return self._write(node, args, kwargs)
         if target is aten.batch_norm.default and node.args[5] and isinstance(args[3], Tensor):
             return self._batch_norm(node, args)
@@ -242,10 +246,7 @@ class FunctionalCopy:
         elif name in KERNEL_CALLS:
             return self._triton_kernel(node, env)
         elif name.startswith("auto_functionalized"):
-            written = str(node.args[0]).removesuffix(".default").replace(".", "::")
-            message = f"the operator {written} writes to its arguments, which operators of your own may not"
-            hint = "Declare it with mutates_args=(), and return the new values (docs/custom-operators.md)."
-            raise RefusedNode(node, message, hint)
+            return self._own_operator(node, _bind(node.args, env), _bind(node.kwargs, env))
         else:
             raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
         return self.copy(env[body], _bind(operands, env), constant)  # type: ignore[index]
@@ -343,6 +344,34 @@ class FunctionalCopy:
         self._update(old, new)
         return old
 
+    def _own_operator(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """An operator of the user's own that writes to its arguments: a call of its functional twin."""
+        call: OwnCall[Tensor] = OwnCall(node, args, kwargs)
+        try:
+            values = call.values
+        except WrongCall as wrong:
+            raise RefusedNode(node, str(wrong), "Give it as a tensor.") from None
+        name = call.shared(lambda a, b: a.root() is b.root())
+        if name is not None:
+            message = f"{call.name} writes to '{name}', which shares memory with another of its arguments"
+            raise RefusedNode(node, message, "Give it a copy of one of them: x.clone().")
+        for tensor in call.written:
+            if not call.functionalised and tensor.root().outside and not self.may_write:
+                raise InputWrite(node, tensor.root().node)
+        values = [*values, *(_unwritten(self.value(t).meta["val"]) for t in call.written)]
+        named = {key: self._nodes(value) for key, value in call.kwargs.items()}
+        new = self.graph.call_function(functional_twin(call.operator), self._nodes(tuple(call.args)), named)
+        new.meta = {**node.meta, "val": values, "mycc_origins": ((node.name, str(call.operator)),)}
+        parts = []
+        for place, value in enumerate(values):
+            part = self.graph.call_function(operator.getitem, (new, place))
+            part.meta = {**node.meta, "val": value}
+            parts.append(part)
+        if not call.functionalised:
+            for tensor, part in zip(call.written, parts[len(values) - len(call.written) :], strict=True):
+                self._update(tensor, part)
+        return call.structure(iter([Tensor(part) for part in parts]))
+
     def _triton_kernel(self, node: fx.Node, env: dict[fx.Node, Any]) -> dict[str, Tensor]:
         """A call of a Triton kernel: mycc::triton_kernel, whose results are the new values of what it writes to."""
         try:
@@ -412,6 +441,12 @@ class FunctionalCopy:
             view.stale = True
         for owner, node in [(tensor, new), *chain]:
             owner.node, owner.stale = node, False
+
+
+def _unwritten(like: torch.Tensor) -> torch.Tensor:
+    """A fake tensor for a new value of another."""
+    with like.fake_mode:  # type: ignore[attr-defined]
+        return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
 
 
 def _is_fixed(tensor: Tensor) -> bool:

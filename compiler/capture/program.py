@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,10 +77,18 @@ def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -
     except NeedsRetrace:
         pass
     around = torch.autocast("cpu", dtype) if dtype is not None else nullcontext()
-    with torch.no_grad(), quiet_export(), around:
+    with torch.no_grad(), quiet_export(), around, _whole_functionalised():
         _round_operands(program.graph_module, dtype)
         functional = program.run_decompositions({})
     return _Importer(name, functional, inputs).run()
+
+
+def _whole_functionalised() -> AbstractContextManager[Any]:
+    """torch.export's auto_functionalized gets the tensors that an operator writes to, not parts of others."""
+    from torch._export import config
+
+    patched: AbstractContextManager[Any] = config.patch(enable_auto_functionalized_v2_for_export=False)
+    return patched
 
 
 #: operators that torch defines by matrix products, whose operands autocast rounds; whole, they escape it

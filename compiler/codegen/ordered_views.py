@@ -117,7 +117,8 @@ def custom_view(node: Custom, comment: tuple[str, ...]) -> CustomKernel:
         return TensorView(address, code, 8 * dtype.size, shape, strides)
 
     assert isinstance(node.source, CppSource)
-    tensors = [tensor(b, layout) for b, layout in zip((*node.outputs, *node.inputs), node.layouts, strict=True)]
+    blocks = zip((*node.outputs, *node.inputs), node.layouts, strict=False)  # behind them: what it writes over
+    tensors = [tensor(b, layout) for b, layout in blocks]
     split = len(node.outputs)
     numbers = tuple(_number(n, text) for n in node.numbers)
     return CustomKernel(

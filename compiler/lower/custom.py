@@ -12,17 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Literal
 
 from ...runtime.errors import CompileError, Error
 from ..capture.source_lines import is_user_file
+from ..graph.functional_operators import behind_twin, tensors_of, twin_key, written_arguments
 from ..graph.kept_operators import CUSTOM
 from ..ir.index import ONE, Index, as_index
-from ..ir.nodes import CppSource, Custom, TritonSource
+from ..ir.nodes import Blocks, CppSource, Custom, TritonSource
 from ..ir.verify import broken_laws
 from .context import Context
+from .in_place import copied_to_write
 from .registry import REGISTRY, LoweringFunction
 from .tensor import Tensor, blocks_of, layout_of
 
@@ -95,7 +98,7 @@ def cpp_kernel(name: str, source: str | Path, function: str | None = None, *, st
     kernel = CppSource(symbol, text)
 
     def lower(ctx: Context, *args: Any, **kwargs: Any) -> Any:
-        return _cpp_call(ctx, kernel, strided, [*args, *kwargs.values()])
+        return _cpp_call(ctx, kernel, strided, _given(ctx, args, kwargs))
 
     _register(name, "cpu", lower)
 
@@ -103,15 +106,16 @@ def cpp_kernel(name: str, source: str | Path, function: str | None = None, *, st
 def triton_kernel(name: str) -> Callable[[Callable[..., TritonLaunch]], Callable[..., TritonLaunch]]:
     """Registers a function (ctx, outputs, *arguments) -> TritonLaunch for the operator `name` in packages for GPUs.
 
-    outputs: the tensors to write, dense and row-major; tensor arguments are dense and row-major too.
+    outputs: the tensors to write, dense and row-major: the results, then the arguments that the operator writes to,
+    which are the same tensors among the arguments. All other tensors are dense and row-major too.
     """
     _key(name)
 
     def add(function: Callable[..., TritonLaunch]) -> Callable[..., TritonLaunch]:
         def lower(ctx: Context, *args: Any, **kwargs: Any) -> Any:
-            dense = [ctx.builder.dense(a) if isinstance(a, Tensor) else a for a in args]
-            outputs = _results(ctx)
-            return _triton_call(ctx, function(ctx, outputs, *dense, **kwargs), outputs)
+            given = _given(ctx, args, kwargs)
+            own = [a if not isinstance(a, Tensor) or given.writes(a) else ctx.builder.dense(a) for a in given.args]
+            return _triton_call(ctx, function(ctx, given.outputs, *own, **given.kwargs), given)
 
         _register(name, "cuda", lower)
         return function
@@ -144,13 +148,16 @@ def _register(name: str, family: Family, function: LoweringFunction) -> None:
         before = len(ctx.builder.nodes)
         result = _called(name, chosen, ctx, args, kwargs)
         _check_results(name, ctx, result)
+        if isinstance(result, Tensor) and isinstance(ctx.node.meta["val"], (tuple, list)):
+            result = (result,)
         for node in ctx.builder.nodes[before:]:
             for problem in broken_laws(node):
                 raise CompileError(f"the lowering of {name} is no loop IR: {problem}")
         return result
 
-    CUSTOM.add(key)
-    REGISTRY.put(key, lower)
+    for own in (key, twin_key(key)):
+        CUSTOM.add(own)
+        REGISTRY.put(own, lower)
 
 
 def _called(name: str, function: LoweringFunction, ctx: Context, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -173,7 +180,9 @@ def _check_results(name: str, ctx: Context, result: Any) -> None:
     count = len(values) if several else 1
     if len(results) != count or not all(isinstance(t, Tensor) for t in results):
         given = ", ".join(type(t).__name__ for t in results)
-        raise CompileError(f"the lowering of {name} has to return {count} Tensor{'s' * (count > 1)}, not {given}")
+        twin = behind_twin(ctx.node.target) is not None
+        what = " (its results, then the new values of what it writes to)" if twin else ""
+        raise CompileError(f"the lowering of {name} has to return {count} Tensor{'s' * (count > 1)}{what}, not {given}")
     for i, t in enumerate(results):
         wanted = ctx.result_shape(i if several else None)
         if t.shape != wanted:
@@ -185,30 +194,66 @@ def _check_results(name: str, ctx: Context, result: Any) -> None:
 
 
 # nodes ---------------------------------------------------------------------------------------------------------------
-def _results(ctx: Context) -> list[Tensor]:
-    """Dense tensors for the node's results."""
+@dataclass(frozen=True)
+class _Given:
+    """What a kernel works on.
+
+    outputs: dense tensors to write: the results, then the arguments that the operator writes to, which hold their
+    values. args, kwargs: of the call, these outputs among them. before: the memory below what is written over.
+    """
+
+    outputs: list[Tensor]
+    args: list[Any]
+    kwargs: dict[str, Any]
+    before: tuple[Blocks, ...] = ()
+
+    def writes(self, t: Tensor) -> bool:
+        return any(t is output for output in self.outputs)
+
+
+def _given(ctx: Context, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Given:
     values = ctx.node.meta["val"]
+    operator = behind_twin(ctx.node.target)
+    written = [] if operator is None else written_arguments(operator, args, kwargs)
     several = isinstance(values, (tuple, list))
-    numbers = range(len(values)) if several else [None]
-    return [ctx.builder.temp(ctx.result_shape(i), ctx.result_dtype(i)) for i in numbers]
+    numbers = range(len(values) - len(tensors_of(written))) if several else [None]
+    outputs = [ctx.builder.temp(ctx.result_shape(i), ctx.result_dtype(i)) for i in numbers]
+    before: list[Blocks] = []
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return [copied(v) for v in value]
+        if value is None:
+            return None
+        kept, tensor = copied_to_write(ctx.builder, value)
+        before.append(kept)
+        outputs.append(tensor)
+        return tensor
+
+    own = {name: copied(value) for name, value in written}
+    names = [] if operator is None else [a.name for a in operator._schema.arguments]
+    positional = [own.get(name, value) for name, value in zip_longest(names[: len(args)], args)]
+    return _Given(outputs, positional, {k: own.get(k, v) for k, v in kwargs.items()}, tuple(before))
 
 
 def _finished(ctx: Context, outputs: Sequence[Tensor]) -> Any:
     return tuple(outputs) if isinstance(ctx.node.meta["val"], (tuple, list)) else outputs[0]
 
 
-def _cpp_call(ctx: Context, kernel: CppSource, strided: bool, args: Sequence[Any]) -> Any:
+def _cpp_call(ctx: Context, kernel: CppSource, strided: bool, given: _Given) -> Any:
     builder = ctx.builder
     tensors: list[Tensor] = []
     numbers: list[int | float | Index] = []
-    for arg in _flat(args):
+    for arg in _flat([*given.args, *given.kwargs.values()]):
+        if isinstance(arg, Tensor) and given.writes(arg):
+            continue
         if isinstance(arg, Tensor):
             tensors.append(builder.realize(arg) if strided else builder.dense(arg))
         elif isinstance(arg, (bool, int, float, Index)):
             numbers.append(arg)
         elif arg is not None:
             raise ctx.refuse(f"a C++ kernel takes tensors and numbers, not a {type(arg).__name__}")
-    outputs = _results(ctx)
+    outputs = given.outputs
     layouts = tuple(layout_of(t) for t in (*outputs, *tensors))
     builder.add(
         Custom(
@@ -217,7 +262,7 @@ def _cpp_call(ctx: Context, kernel: CppSource, strided: bool, args: Sequence[Any
             builder.origin,
             kernel.function,
             ONE,
-            tuple(map(blocks_of, tensors)),
+            (*map(blocks_of, tensors), *given.before),
             tuple(map(blocks_of, outputs)),
             (),
             kernel,
@@ -235,7 +280,8 @@ def _flat(values: Sequence[Any]) -> list[Any]:
     return flat
 
 
-def _triton_call(ctx: Context, launch: TritonLaunch, outputs: Sequence[Tensor]) -> Any:
+def _triton_call(ctx: Context, launch: TritonLaunch, call: _Given) -> Any:
+    outputs = call.outputs
     function = getattr(launch.kernel, "fn", launch.kernel)
     names = list(getattr(launch.kernel, "arg_names", ()))
     given = len(launch.args) + len(launch.constants)
@@ -268,7 +314,7 @@ def _triton_call(ctx: Context, launch: TritonLaunch, outputs: Sequence[Tensor]) 
             ctx.builder.origin,
             function.__name__,
             ONE,
-            tuple(map(blocks_of, inputs)),
+            (*map(blocks_of, inputs), *call.before),
             tuple(map(blocks_of, outputs)),
             (),
             source,

@@ -20,6 +20,7 @@ from ..capture.computed import KEPT, is_definer
 from ..capture.control import is_control, regions_of
 from ..capture.graph import ModelGraph
 from ..capture.source_lines import origin as source_origin
+from ..graph.functional_operators import behind_twin
 from ..graph.updates import updates_of
 from ..ir.dtypes import from_torch
 from ..ir.index import Index, product
@@ -254,7 +255,7 @@ def unsupported(graph: ModelGraph) -> list[str]:
 def _how_to_add(graph: ModelGraph) -> str:
     """What to write for an operator of the user's own; for the others what to do instead."""
     for node in graph.module.graph.nodes:
-        target = node.target
+        target = behind_twin(node.target) or node.target
         own = isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims", "mycc")
         if own and REGISTRY.find(str(target)) is None:
             name = f"{target.namespace}::{target._opname}"
@@ -277,7 +278,8 @@ def _describe(node: torch.fx.Node) -> str:
         val = arg.meta.get("val")
         if isinstance(val, torch.Tensor):
             args.append(f"{_dtype_name(val.dtype)}[{', '.join(str(s) for s in val.shape)}]")
-    return f"{str(node.target).replace('aten.', 'aten::', 1)}({', '.join(args)})"
+    target = str(behind_twin(node.target) or node.target)
+    return f"{target.replace('aten.', 'aten::', 1)}({', '.join(args)})"
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

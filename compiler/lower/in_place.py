@@ -15,12 +15,12 @@ import torch.fx
 
 from ..graph.patterns import is_op
 from ..ir.expr import Expr, Load
-from ..ir.index import ONE, ZERO, Index, maximum, minimum
-from ..ir.nodes import IN_PLACE, Buffer, Origin
+from ..ir.index import ONE, ZERO, Index, maximum, minimum, product
+from ..ir.nodes import IN_PLACE, Blocks, Buffer, Origin
 from .builder import Builder, compare, size_value, where
 from .context import Context
 from .registry import row
-from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, linear_index, reshape, slice_dim
+from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, linear_index, permute, reshape, slice_dim
 
 
 def target_of(ctx: Context, x: Tensor) -> Tensor | None:
@@ -120,6 +120,20 @@ def _copied(builder: Builder, value: Any, root: Buffer) -> Any:
     if isinstance(value, Tensor) and reads_memory(builder, value, root):
         return builder.copy(value)
     return value
+
+
+def copied_to_write(builder: Builder, t: Tensor, order: Sequence[int] | None = None) -> tuple[Blocks, Tensor]:
+    """Memory with the tensor's values, and the tensor of what a kernel makes of them there.
+
+    order: its dimensions from the slowest to the fastest in memory; row-major by default.
+    """
+    order = list(range(t.rank)) if order is None else list(order)
+    turned = permute(t, order)
+    kept = Buffer(builder.fresh(builder.hint), t.dtype, product(t.shape), "carry")
+    strides = dense_strides(turned.shape)
+    builder.map(turned.shape, t.dtype, turned.at, out=Tensor(turned.shape, t.dtype, Strided(kept, strides)))
+    later = Tensor(turned.shape, t.dtype, Strided(builder.later(kept), strides))
+    return Blocks(kept, product(t.shape)), permute(later, [order.index(d) for d in range(len(order))])
 
 
 def reads_memory(builder: Builder, t: Tensor, root: Buffer) -> bool:

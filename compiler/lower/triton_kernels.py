@@ -13,11 +13,12 @@ import torch.fx
 
 from ...runtime.errors import CompileError
 from ..graph.triton_kernels import NAME, KernelCall, kernel_call
-from ..ir.index import ONE, Index, as_index, product
-from ..ir.nodes import Blocks, Buffer, Custom, TritonSource
+from ..ir.index import ONE, Index, as_index
+from ..ir.nodes import Blocks, Custom, TritonSource
 from .context import Context
+from .in_place import copied_to_write
 from .registry import row
-from .tensor import Shape, Strided, Tensor, blocks_of, dense_strides, is_dense, layout_of, permute
+from .tensor import Tensor, blocks_of, layout_of, permute
 from .triton_text import kernel_text
 
 __all__: list[str] = []
@@ -48,8 +49,8 @@ def triton_kernel(
         elif _is_empty(sources[i]):
             held.append(_turned(builder.temp(tuple(t.shape[d] for d in order), t.dtype), order))
         else:
-            kept, tensor = _copied(ctx, t, order)
-            before.append(Blocks(kept, product(t.shape)))
+            kept, tensor = copied_to_write(builder, t, order)
+            before.append(kept)
             held.append(tensor)
     results = tuple(held[i] for i in call.written)
     inputs = [t for i, t in enumerate(held) if i not in call.written]
@@ -102,15 +103,3 @@ def _turned(t: Tensor, order: Sequence[int]) -> Tensor:
 def _in_order(ctx: Context, t: Tensor, order: Sequence[int]) -> Tensor:
     """The tensor in memory of its own extent, its dimensions in this order."""
     return _turned(ctx.builder.dense(permute(t, list(order))), order)
-
-
-def _copied(ctx: Context, t: Tensor, order: Sequence[int]) -> tuple[Buffer, Tensor]:
-    """Memory with the tensor's values, and the tensor of what comes to lie there later."""
-    builder = ctx.builder
-    shape: Shape = tuple(t.shape[d] for d in order)
-    kept = Buffer(builder.fresh(builder.hint), t.dtype, product(shape), "carry")
-    turned = permute(t, list(order))
-    builder.map(shape, t.dtype, turned.at, out=Tensor(shape, t.dtype, Strided(kept, dense_strides(shape))))
-    later = Tensor(shape, t.dtype, Strided(builder.later(kept), dense_strides(shape)))
-    assert is_dense(later)
-    return kept, _turned(later, order)
