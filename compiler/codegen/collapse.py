@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 from ..ir.expr import IndexValue, Load, substitute
 from ..ir.index import ZERO, Atom, Index, Indirect, Var, of
-from ..ir.nodes import Map, Reduce
+from ..ir.nodes import Map, Reduce, Scan
 from ..schedule.graph import map_expressions
 
-N = TypeVar("N", bound=Map | Reduce)
+N = TypeVar("N", bound=Map | Reduce | Scan)
 
 
 def collapse(node: N, keep: int = 0) -> N:
-    """Merges loops of a map or a reduction; the first `keep` loops (the rows of a nest) stay as they are."""
+    """Merges loops of a map, a reduction or a scan; the first `keep` loops (the rows of a nest) stay as they are."""
     node = _collapse_field(node, "dims", keep)
     if isinstance(node, Reduce) and not any(f.op.startswith("arg") for f in node.folds):
         node = _collapse_field(node, "rdims", 0)
@@ -46,7 +46,7 @@ def _like_one(index: Index, outer: Var, inner: Var) -> bool:
     return a is not None and b is not None and a == b * inner.extent
 
 
-def _indices(node: Map | Reduce) -> Iterator[Index]:
+def _indices(node: Map | Reduce | Scan) -> Iterator[Index]:
     for store in node.stores:
         yield store.index
     for expression in node.expressions():

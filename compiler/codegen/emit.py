@@ -75,10 +75,10 @@ class Emitter:
 
     def store(self, s: Store) -> None:
         """Adds the statement of a store."""
-        value = self._print(s.value)
         if s.buffer in self.scope.locals and s.buffer.size == ONE:
-            self.body.append(f"{self.scope.locals[s.buffer]} = {value.text};")
+            self.body.append(f"{self.scope.locals[s.buffer]} = {self._print(s.value).text};")
             return
+        value = self._print(self._rounded_by_store(s))
         target = self._place(self._buffer(s.buffer), s.index)
         stride = lane_stride(s.index, self.vector) if self.vector is not None else None
         if self.vector is None:
@@ -99,6 +99,14 @@ class Emitter:
             )
         else:
             raise ValueError(f"store to {s.buffer} at {s.index} has no vector form")
+
+    def _rounded_by_store(self, s: Store) -> Expr:
+        """What to store: without the cast to a narrow float that nobody else reads, for the store rounds too."""
+        e = s.value
+        if not isinstance(e, Call) or e.op != "cast" or e.dtype != s.buffer.dtype or e.dtype not in HALVES:
+            return e
+        (wide,) = e.args
+        return wide if self._uses[e] <= 1 and DTYPES[wide.dtype].compute == "f32" else e
 
     def store_in_turn(self, stores: Sequence[Store]) -> None:
         """Adds the statement of stores side by side whose lanes lie as far apart as there are stores."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Const
+from ..ir.expr import Const, Expr
 from ..ir.index import Var, as_index, minimum, of, product
 from ..ir.nodes import Fold, Reduce
 from ..schedule.cost import work
@@ -145,15 +145,18 @@ def column_fold_view(
 
 
 def _walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
-    """Rows of the last reduced loop; where they are few, groups of one size."""
-    row, values = node.rdims[-1], [f.value for f in node.folds]
+    return walk_view(node.rdims[-1], [f.value for f in node.folds], vector, scope)
+
+
+def walk_view(row: Var, values: Sequence[Expr], vector: Var, scope: Scope) -> Walk:
+    """How `row` is walked with lanes along `vector`; where rows are few, in groups of one size."""
     extent, columns = row.extent.constant or 0, vector.extent.constant
     groups = range(TOGETHER, TOGETHER // 2, -1) if extent <= BLOCK_ROWS else ()
     rows = next((n for n in groups if extent % n == 0), TOGETHER)
     ahead = of(row) + rows
     if columns is None or columns > BLOCK_COLUMNS:  # other columns follow, not other rows
         ahead = minimum(ahead, row.extent - 1)
-    fetched = fetches(scope, vector, values, node.rdims, {row: ahead})
+    fetched = fetches(scope, vector, values, (row,), {row: ahead})
     in_turn = sum(work(v) for v in values) > LONG_WORK
     return Walk("rows_in_turn" if in_turn else f"rows_together<{rows}>", rows, fetched)
 

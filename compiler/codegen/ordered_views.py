@@ -13,6 +13,7 @@ from ..schedule.loops import vector_loop
 from .collapse import collapse
 from .emit import Emitter, literal
 from .loop_views import map_stage
+from .scan_views import column_scan_view
 from .scope import Scope
 from .views import (
     AssertKernel,
@@ -33,7 +34,10 @@ SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", 
 
 
 def scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel:
-    """A row per element of `dims`, its steps one after the other."""
+    """A row per element of `dims`, its steps one after the other; or rows of columns side by side."""
+    columns = column_scan_view(node, comment)
+    if columns is not None:
+        return columns
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = Emitter(scope, None)
     rows = tuple(_loop(v, scope, text) for v in node.dims)

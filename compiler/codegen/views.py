@@ -195,7 +195,40 @@ class ScanStage:
     form: str = "scan"
 
 
-Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns | ScanStage
+@dataclass(frozen=True)
+class LaneCarry:
+    """A value of each column that goes from step to step."""
+
+    name: str
+    vector: str  # "vf64"
+    scalar: str  # "double"
+    start: str
+    next: str
+    next_part: str
+
+
+@dataclass(frozen=True)
+class ScanColumns:
+    """Steps in order with the lanes across them: what a block of columns carries waits in memory between groups of
+    steps. The lanes run from `first` to `last`, `columns` at a time.
+    """
+
+    pre: tuple[str, ...]  # what the start values need
+    carries: tuple[LaneCarry, ...]
+    step: Loop
+    lanes: Lanes
+    advance: tuple[str, ...]  # what the next values need
+    advance_part: tuple[str, ...]
+    finish: tuple[str, ...]
+    finish_part: tuple[str, ...]
+    first: str
+    last: str
+    columns: int
+    walk: Walk
+    form: str = "scan_columns"
+
+
+Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns | ScanStage | ScanColumns
 
 
 @dataclass(frozen=True)

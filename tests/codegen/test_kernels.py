@@ -73,6 +73,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "column_fold": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),
     "arg_row": ("rows", lambda a: a.argmax(-1), (x,), (), False),
     "arg_columns": ("rows", lambda a: a.argmin(1), (x,), (), False),
+    "scan_columns": ("rows", lambda a: a.cumsum(1), (x,), (), False),
     "arg_fold": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
     "softmax": ("rows", lambda a: torch.softmax(a, -1), (x,), (), True),
     "layer_norm": ("rows", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),

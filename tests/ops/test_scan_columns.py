@@ -1,0 +1,59 @@
+"""Scans whose neighbours in memory are columns: lanes run across the steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mycc
+import pytest
+import torch
+from torch.export import Dim
+
+SHAPES = [(3, 21, 37), (1, 67, 1085), (2, 8, 3, 16)]  # steps beside a group; columns beside a block; inner dimensions
+
+
+class Running(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.cumsum(1),
+            (x * 0.5).cumprod(1),
+            *x.cummax(1),
+            *x.cummin(1),
+            (x > 0).cumsum(1),
+            x.float().logcumsumexp(1),
+        )
+
+
+def _inputs(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(len(shape))
+    x = torch.randint(-4, 5, shape, generator=generator) * 0.5
+    x[0, 5, ..., 1], x[0, :, ..., 2] = torch.nan, -torch.inf
+    return x.to(dtype) if dtype.is_floating_point else x.nan_to_num(3, 4, -4).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32], ids=str)
+def test_scans_over_columns(dtype: torch.dtype, tmp_path: Path) -> None:
+    inputs = {f"case{i}": (_inputs(shape, dtype),) for i, shape in enumerate(SHAPES)}
+    entries: dict[str, Any] = {name: (Running(), x) for name, x in inputs.items()}
+    path = mycc.compile(entries, out=tmp_path / "scans.pkg", verify=False, target="cpu")
+    models = [mycc.load(path, threads=threads) for threads in (1, 2)]
+    for name, (x,) in inputs.items():
+        found, again = (list(model.entry(name)(x)) for model in models)
+        for got, other, want in zip(found, again, Running()(x), strict=True):
+            got, other = torch.as_tensor(got), torch.as_tensor(other)
+            assert got.dtype == want.dtype
+            assert torch.equal(got.nan_to_num(77), other.nan_to_num(77))
+            limit = {torch.bfloat16: 1e-2}.get(want.dtype, 1e-5)
+            torch.testing.assert_close(got, want, rtol=limit, atol=limit, equal_nan=True)
+
+
+def test_any_number_of_columns(tmp_path: Path) -> None:
+    model, x = Running(), torch.randn(2, 9, 40)
+    shapes = {"x": {0: Dim("batch", min=1, max=64), 2: Dim("columns", min=1, max=4096)}}
+    path = mycc.compile(model, (x,), dynamic_shapes=shapes, out=tmp_path / "scan.pkg", verify=False, target="cpu")
+    package = mycc.load(path)
+    for size in (1, 7, 16, 2070):
+        x = torch.randn(3, 9, size)
+        for got, want in zip(package(x), model(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), want, rtol=1e-5, atol=1e-6)
