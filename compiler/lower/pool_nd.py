@@ -112,8 +112,8 @@ def _max_with_places(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor,
         rest = accs[1]
         digits: list[Expr] = []
         for taps in reversed(windows.taps):
-            digits.insert(0, call("remainder", rest, number(taps, "i64")))
-            rest = call("floor_div", rest, number(taps, "i64"))
+            digits.insert(0, call("remainder", rest, size_value(taps, "i64")))
+            rest = call("floor_div", rest, size_value(taps, "i64"))
         for d, digit in enumerate(digits):
             step = windows.at(d, o[d], ONE) - windows.at(d, o[d], ZERO)
             at = call("add", size_value(windows.at(d, o[d], ZERO), "i64"), call("mul", digit, size_value(step, "i64")))
