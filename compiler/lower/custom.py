@@ -25,9 +25,9 @@ from ..ir.index import ONE, Index, as_index
 from ..ir.nodes import Blocks, CppSource, Custom, TritonSource
 from ..ir.verify import broken_laws
 from .context import Context
-from .in_place import copied_to_write
+from .in_place import copied_to_write, target_of
 from .registry import REGISTRY, LoweringFunction
-from .tensor import Tensor, blocks_of, layout_of
+from .tensor import Tensor, blocks_of, is_dense, layout_of
 
 __all__ = ["TritonLaunch", "cpp_kernel", "lowering", "triton_kernel"]
 
@@ -225,7 +225,11 @@ def _given(ctx: Context, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Giv
             return [copied(v) for v in value]
         if value is None:
             return None
-        kept, tensor = copied_to_write(ctx.builder, value)
+        there = target_of(ctx, value)
+        if there is not None and is_dense(there):
+            kept, tensor = blocks_of(value), there
+        else:
+            kept, tensor = copied_to_write(ctx.builder, value)
         before.append(kept)
         outputs.append(tensor)
         return tensor

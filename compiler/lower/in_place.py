@@ -13,7 +13,9 @@ from typing import Any
 
 import torch.fx
 
+from ..graph.functional_operators import behind_twin
 from ..graph.patterns import is_op
+from ..graph.updates import bases_of
 from ..ir.expr import Expr, Load
 from ..ir.index import ONE, ZERO, Index, maximum, minimum, product
 from ..ir.nodes import IN_PLACE, Blocks, Buffer, Origin
@@ -78,25 +80,26 @@ def _same_strides(shape: Shape, a: Shape, b: Shape) -> bool:
 @contextmanager
 def on_its_memory(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Iterator[None]:
     """An update works on the memory of its operand, also where others were given a copy of the old value."""
-    base = node.args[0]
-    if node not in builder.updates or base not in builder.bases:
-        yield
-        return
-    copy, values[base] = values[base], builder.bases[base]  # type: ignore[index]
+    bases = [base for base in bases_of(node) if base in builder.bases] if node in builder.updates else []
+    copies = {base: values[base] for base in bases}
+    values |= {base: builder.bases[base] for base in bases}
     try:
         yield
     finally:
-        values[base] = copy  # type: ignore[index]
+        values |= copies
 
 
 def keep_old_values(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
     """Copies what later operators read of the memory that `node` is about to write to."""
     if is_op(node, "slice_scatter", "select_scatter") and node.args[1] in builder.updates:
         return  # the part has been written where it lies
-    base = values.get(node.args[0])  # type: ignore[arg-type]
-    if not isinstance(base, Tensor) or base.strided is None or base.strided.buffer.kind not in IN_PLACE:
-        return
-    root = base.strided.buffer.root
+    for base in bases_of(node):
+        place = values.get(base)
+        if isinstance(place, Tensor) and place.strided is not None and place.strided.buffer.kind in IN_PLACE:
+            _keep_old_values(builder, place.strided.buffer.root, values)
+
+
+def _keep_old_values(builder: Builder, root: Buffer, values: dict[torch.fx.Node, Any]) -> None:
     for other, value in values.items():
         pending = [user for user in other.users if user not in values]
         if any(_reads(builder, user, other) for user in pending):
@@ -107,10 +110,13 @@ def keep_old_values(builder: Builder, node: torch.fx.Node, values: dict[torch.fx
 
 def _reads(builder: Builder, user: torch.fx.Node, value: torch.fx.Node) -> bool:
     """Whether an operator reads a value, and does not just write to its memory."""
-    operands: list[torch.fx.Node] = []
-    torch.fx.map_arg((user.args[1:], user.kwargs), operands.append)
     if user not in builder.updates:
         return True
+    operands = list(user.all_input_nodes)
+    if behind_twin(user.target) is not None:
+        return value in operands and value not in bases_of(user)
+    operands = []
+    torch.fx.map_arg((user.args[1:], user.kwargs), operands.append)
     return value in operands and not (value in builder.updates and is_op(user, "slice_scatter", "select_scatter"))
 
 

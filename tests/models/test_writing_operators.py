@@ -154,6 +154,66 @@ def test_a_cpp_kernel(tmp_path: Path) -> None:
         _same(Call1(steps), loaded, *(torch.randn(rows, 3) for _ in range(3)))
 
 
+class Cache(nn.Module):
+    """A kernel of the user's writes a row of a buffer, and counts; the buffers are read before and behind."""
+
+    rows: torch.Tensor
+    count: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(50, 40))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor, places: torch.Tensor) -> Any:
+        before = self.rows[places] + 1
+        log = torch.zeros(3)
+        put(self.rows, self.count, log, x)
+        put(self.rows, self.count, log, x + 1)
+        return before, self.rows.sum(1), log, self.count * 2
+
+
+PUT = """
+#include "mycc/custom.h"
+
+// rows[count] = x; log[count] = x[0]; count += 1
+extern "C" void put(const mycc_host *, const mycc_tensor *outputs, const mycc_tensor *inputs, const mycc_number *) {
+  float *rows = mycc::data<float>(outputs[0]), *log = mycc::data<float>(outputs[2]);
+  int64_t *count = mycc::data<int64_t>(outputs[1]);
+  const float *x = mycc::data<const float>(inputs[0]);
+  const int64_t width = inputs[0].shape[0];
+  if (*count < outputs[0].shape[0])
+    for (int64_t i = 0; i < width; ++i) rows[*count * width + i] = x[i];
+  log[*count % 3] = x[0];
+  ++*count;
+}
+"""
+
+
+@torch.library.custom_op("myccwrites::put", mutates_args={"rows", "count", "log"})
+def put(rows: torch.Tensor, count: torch.Tensor, log: torch.Tensor, x: torch.Tensor) -> None:
+    place = int(count)
+    if place < rows.shape[0]:
+        rows[place] = x
+    log[place % 3] = x[0]
+    count.add_(1)
+
+
+def test_state_is_written_where_it_lies(tmp_path: Path) -> None:
+    """The kernel gets the memory of the buffer itself: nothing copies its 50 rows."""
+    mycc.cpp_kernel("myccwrites::put", PUT)
+    inputs = torch.randn(40), torch.tensor([0, 1, 4])
+    path = mycc.compile(Cache(), inputs, out=tmp_path / "a.pkg")
+    loaded, eager = mycc.load(path), Cache()
+    for _ in range(3):
+        _same(eager, loaded, torch.randn(40), torch.tensor([0, 1, 4]))
+    torch.testing.assert_close(torch.as_tensor(loaded.state["rows"]), eager.rows)
+    assert int(loaded.state["count"][0]) == 6
+    (entry,) = loaded.manifest["entry_points"]
+    copies = [k["name"] for k in entry["kernels"] if k["kind"] == "map" and int(k["writes"]) >= 50 * 40 * 4]
+    assert copies == []
+
+
 def test_where_torch_has_made_it_functional(tmp_path: Path) -> None:
     """A write through as_strided leaves the functional form to torch."""
 
