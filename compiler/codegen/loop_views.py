@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ..ir.dtypes import DTYPES
 from ..ir.index import ONE, Var, as_index, product
 from ..ir.nodes import Buffer, Map, Nest, Reduce
+from ..schedule.collapse import collapse
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
-from .collapse import collapse
 from .emit import Emitter
 from .fold_views import (
     BLOCK_COLUMNS,

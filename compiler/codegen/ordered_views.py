@@ -9,8 +9,8 @@ from ..ir.expr import Const
 from ..ir.index import Index, Var, of, product
 from ..ir.nodes import Assert, Blocks, CppSource, Custom, Layout, Map, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
+from ..schedule.collapse import collapse
 from ..schedule.loops import vector_loop
-from .collapse import collapse
 from .emit import Emitter, literal
 from .loop_views import map_stage
 from .scan_views import column_scan_view

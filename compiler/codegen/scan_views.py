@@ -8,8 +8,8 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr
 from ..ir.index import ONE, Var, as_index, product
 from ..ir.nodes import Scan
+from ..schedule.collapse import collapse
 from ..schedule.loops import LEAST_LANES
-from .collapse import collapse
 from .emit import Emitter
 from .fold_views import SCALARS, VECTORS, loops_of, walk_view
 from .scope import Scope

@@ -14,8 +14,8 @@ from dataclasses import replace
 from ..ir.expr import substitute
 from ..ir.index import ONE, Binary, Index, Indirect, Var, as_index, exact_div, of
 from ..ir.nodes import Map, Store
+from ..schedule.collapse import collapse
 from ..schedule.graph import map_expressions
-from .collapse import collapse
 
 MOST = 8  # vectors that go out together
 LEAST = 4  # lanes: fewer are not worth it

@@ -237,6 +237,8 @@ def _softmax(ctx: Context, x: Tensor, dim: int, log: bool) -> Tensor:
     inverse = not log and ctx.builder.family == "cpu" and compute == "f32"  # one division a row, not one an element
 
     def finish(accs: Sequence[Expr]) -> Expr:
+        if log:
+            return call("log", accs[0])
         return call("reciprocal", accs[0]) if inverse else accs[0]
 
     (total,) = ctx.builder.reduce(
@@ -246,7 +248,7 @@ def _softmax(ctx: Context, x: Tensor, dim: int, log: bool) -> Tensor:
     def element(i: list[Index]) -> Expr:
         t = total.at_broadcast(i)
         if log:
-            return call("sub", shifted(i), call("log", t))
+            return call("sub", shifted(i), t)
         return call("mul" if inverse else "div", call("exp", shifted(i)), t)
 
     return ctx.builder.map(x.shape, dtype, element, order)

@@ -4,8 +4,8 @@ mean[m] = sum_n x[m, n] / N                    for m:
 y[m, n] = x[m, n] - mean[m]          ->            mean = sum_n x[m, n] / N
                                                    y[m, :] = x[m, :] - mean
 
-On a CPU also slabs: a reduction over a dimension in the middle, whose reduced and last dimension together fit the
-second level cache. The kept results of a slab are a row.
+On a CPU also reductions across the lanes, block by block of columns (columns.py). The kept results of a block are a
+row.
 
 high[m, n] = max_k x[m, k, n]                  for m:
 y[m, k, n] = x[m, k, n] - high[m, n] ->            high[:] = max_k x[m, k, :]
@@ -20,6 +20,7 @@ from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites
 from ..ir.index import ZERO, Atom, Index, Var, of, product
 from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Reduce, Store
+from .columns import in_blocks
 from .graph import NodeGraph, label, map_expressions
 from .invert import digits, invert
 from .loops import reduces_contiguous, vector_loop
@@ -27,33 +28,24 @@ from .remarks import Remarks
 
 #: a row of intermediate values that does not fit the first level cache is stored in the arena instead
 MAX_LOCAL_BYTES = 16384
-#: elements of a slab, and slabs that keep the cores of a machine busy
-MAX_SLAB, LEAST_SLABS = 1 << 16, 16
 
 
-def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES, slabs: bool = False) -> None:
+def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES, columns: bool = False) -> None:
     """Groups every reduction over contiguous rows with the nodes that share its rows.
 
     local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row.
-    slabs: also reductions over a dimension in the middle.
+    columns: also reductions across the lanes.
     """
     for node in list(graph.nodes):
         if not isinstance(node, Reduce) or node not in graph.nodes:
             continue
-        if reduces_contiguous(node):
+        if reduces_contiguous(node) or (columns and _folds_across(node)):
             _grow(graph, node, node.dims, remarks, local_bytes)
-        elif slabs and _is_slab(node):
-            _grow(graph, node, node.dims[:-1], remarks, local_bytes)
 
 
-def _is_slab(node: Reduce) -> bool:
-    """The lanes run along the last kept dimension, and what is reduced there is small."""
-    *rows, last = node.dims or (None,)
-    if last is None or not rows or not node.rdims or vector_loop(node) is not last:
-        return False
-    size = product((last.extent, *(v.extent for v in node.rdims))).constant
-    count = product(v.extent for v in rows).constant
-    return size is not None and size <= MAX_SLAB and (count is None or count >= LEAST_SLABS)
+def _folds_across(node: Reduce) -> bool:
+    """The lanes run along the last kept dimension."""
+    return bool(node.dims) and bool(node.rdims) and vector_loop(node) is node.dims[-1]
 
 
 def _grow(graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remarks, local_bytes: int) -> None:
@@ -67,9 +59,15 @@ def _grow(graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remark
     if len(members) == 1:
         return
     ordered = sorted(members, key=graph.position)
+    stages: tuple[Map | Reduce, ...] = tuple(members[n] for n in ordered)
+    if not reduces_contiguous(seed):
+        blocks = in_blocks(stages, rows)
+        if blocks is None:
+            return
+        stages, rows = blocks
     for node in ordered[1:]:
         remarks.fused(label(ordered[0]), label(node), "one kernel over the rows")
-    _merge(graph, [(n, members[n]) for n in ordered], rows, local_bytes)
+    _merge(graph, list(zip(ordered, stages, strict=True)), rows, local_bytes)
 
 
 def _next(
@@ -119,10 +117,10 @@ def _as_stage(
 
 
 def _reduces_alike(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:
-    """Rows beside rows, slabs beside slabs."""
+    """Rows beside rows, columns beside columns."""
     seed = next(iter(members.values()))
     assert isinstance(seed, Reduce)
-    return reduces_contiguous(node) if reduces_contiguous(seed) else _is_slab(node)
+    return reduces_contiguous(node) if reduces_contiguous(seed) else _folds_across(node)
 
 
 def _row_names(maker: Map | Reduce, store: Store, load: Load, rows: tuple[Var, ...]) -> dict[Var, Var] | None:

@@ -99,7 +99,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             if options.epilogues:
                 fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
-        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8, slabs=family == "cpu")
+        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8, columns=family == "cpu")
         if options.epilogues and family == "cpu":
             fuse_chains(graph, remarks)  # what they make inside is finished by then
     if family == "cuda":

@@ -10,9 +10,9 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, substitute
 from ...ir.index import ONE, ZERO, Atom, Index, Indirect, Var, product
 from ...ir.nodes import Map, Node, Store
+from ...schedule.collapse import collapse
 from ...schedule.cost import number
 from ...schedule.row_form import flattened
-from ..collapse import collapse
 from .blocks import MANY, blocks, power_of_two, share, warps_for, whole
 from .device import Device
 from .emit_triton import Place, TritonEmitter

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..ir.expr import IndexValue, Load, substitute
 from ..ir.index import ZERO, Atom, Index, Indirect, Var, of
 from ..ir.nodes import Map, Reduce, Scan
-from ..schedule.graph import map_expressions
+from .graph import map_expressions
 
 N = TypeVar("N", bound=Map | Reduce | Scan)
 
@@ -29,7 +29,7 @@ def _collapse_field(node: N, name: str, keep: int) -> N:
     for position in range(len(getattr(node, name)) - 2, keep - 1, -1):
         loops: tuple[Var, ...] = getattr(node, name)
         outer, inner = loops[position], loops[position + 1]
-        if all(_like_one(index, outer, inner) for index in _indices(node)):
+        if all(like_one(index, outer, inner) for index in indices_of(node)):
             merged = Var(inner.name, outer.extent * inner.extent)
             node = _substituted(node, {outer: ZERO, inner: of(merged)})
             merged_loops: dict[str, Any] = {name: (*loops[:position], merged, *loops[position + 2 :])}
@@ -41,12 +41,14 @@ def _substituted(node: N, values: dict[Atom, Index]) -> N:
     return map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))
 
 
-def _like_one(index: Index, outer: Var, inner: Var) -> bool:
+def like_one(index: Index, outer: Var, inner: Var) -> bool:
+    """Whether the index walks through both loops as through one."""
     a, b = index.coefficient(outer), index.coefficient(inner)
     return a is not None and b is not None and a == b * inner.extent
 
 
-def _indices(node: Map | Reduce | Scan) -> Iterator[Index]:
+def indices_of(node: Map | Reduce | Scan) -> Iterator[Index]:
+    """The places of all accesses, and the indices that are values."""
     for store in node.stores:
         yield store.index
     for expression in node.expressions():
