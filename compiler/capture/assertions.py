@@ -175,6 +175,7 @@ def settle(assertions: Sequence[Assertion], computed: Sequence[ComputedSize]) ->
     """Decides who tests each assertion. What the host does is taken out of the graph, and given back as checks unless
     the range of a size already says it."""
     sizes = {c.symbol: (c.min, c.max) for c in computed}
+    untrue = {bound for a in assertions[:1] for node in a.place.graph.nodes if (bound := _untrue_bound(node))}
     checks: dict[SizeCheck, None] = {}
     for assertion in assertions:
         if assertion.kept is None or not isinstance(assertion.condition, fx.Node):
@@ -186,9 +187,17 @@ def settle(assertions: Sequence[Assertion], computed: Sequence[ComputedSize]) ->
             continue
         where = place_of(assertion.place) or place_of(assertion.condition)
         rows = (SizeCheck(op, a, b, where) for op, a, b in by_host)
-        checks |= dict.fromkeys(c for c in rows if not _in_range(c, sizes))
+        checks |= dict.fromkeys(c for c in rows if not _in_range(c, sizes) and (c.op, c.a, c.b) not in untrue)
         assertion.kept.graph.erase_node(assertion.kept)
     return tuple(checks)
+
+
+def _untrue_bound(node: fx.Node) -> tuple[str, sympy.Expr, sympy.Expr] | None:
+    """What torch asks of the size of a masked_select, also where its operand is broadcast and has more elements."""
+    if node.target is not aten.masked_select.default:
+        return None
+    operand: Any = node.args[0]
+    return "le", raw(node.meta["val"].shape[0]), raw(operand.meta["val"].numel())
 
 
 def _in_range(check: SizeCheck, sizes: dict[sympy.Symbol, tuple[int, int]]) -> bool:

@@ -67,6 +67,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "where": (lambda x: torch.where(x != 0), (X,)),
     "masked_select": (lambda x: torch.masked_select(x, x < 1), (X,)),
     "masked_select broadcast": (lambda x, m: torch.masked_select(x, m), (X, torch.tensor([True, False, True, True]))),
+    "masked_select of a row": (lambda x, m: torch.masked_select(x[1], m), (X, X < 5)),
     "mask of all dimensions": (lambda x: x[x > 0], (X,)),
     "mask of rows": (lambda x, m: x[m], (X, torch.tensor([True, False, True]))),
     "mask of columns": (lambda x, m: x[:, m], (X, torch.tensor([True, False, True, False]))),
