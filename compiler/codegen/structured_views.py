@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ..ir.expr import accumulators_first, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Attention, Conv, Gemm, Operand, Store
+from .added import added
 from .ahead import fetches
 from .emit import Emitter
 from .lift import Lifted
@@ -26,7 +27,7 @@ def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     *batch, m, n = node.dims
-    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name)
+    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=True)
     lead = [v.extent for v in batch]
     strides = node.a.strides
     sizes = {"m": m.extent, "n": n.extent, "k": node.k}
@@ -153,10 +154,12 @@ def _epilogue(
     n: Var,
     acc: str,
     run: Index | None = None,
+    tiled: bool = False,
 ) -> Epilogue:
     """The stores in terms of z (all batch loops), m (all row loops) and the vector loop n.
 
     run: columns that a call of the epilogue finishes are a multiple of what this is a multiple of; None: of all.
+    tiled: the tiles of gemm.h multiply, which may add themselves.
     """
     z, m = Var("z", product(v.extent for v in batch)), Var("m", product(v.extent for v in rows))
     values: dict[Atom, Index] = {**_digits(z, batch), **_digits(m, rows)}
@@ -170,7 +173,8 @@ def _epilogue(
     for var, name in ((z, "z"), (m, "m"), (column, "column")):
         scope.loop(var, name)
     lanes = _segment(scope, moved, column, {acc: "acc"}, run or n.extent)
-    return Epilogue((), lanes, fetches(scope, column, [s.value for s in moved], (z, m)))
+    only_added = added(scope, moved, m, column) if tiled else ()
+    return Epilogue((), lanes, fetches(scope, column, [s.value for s in moved], (z, m)), only_added)
 
 
 def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:

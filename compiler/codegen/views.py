@@ -323,11 +323,13 @@ class Epilogue:
     """How a structured kernel finishes elements (z, m, n .. n + count - 1).
 
     ahead: fetches what 16 of them need from memory, for the elements from `column` on.
+    added: the fields of mycc::Added for them, when only a bias and a residual are added.
     """
 
     decode: tuple[str, ...]
     lanes: Lanes
     ahead: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

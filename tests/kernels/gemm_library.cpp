@@ -16,6 +16,35 @@ int64_t record(int threads, float *out, int32_t *seen, int64_t batch, int64_t m,
   return misplaced;
 }
 
+/* A product with a bias and a residual ([m][n]; either may be missing), the result `gap` elements wider than the product. */
+struct Sums {
+  mycc::GemmArgs args;
+  const float *bias, *residual;
+  int64_t gap;
+};
+
+struct AddOutside {
+  float *out;
+  const Sums &sums;
+
+  int64_t row() const { return sums.args.n + sums.gap; }
+  void operator()(int64_t, int64_t m, int64_t n, const float *acc, int64_t count) const {
+    for (int64_t i = 0; i < count; ++i) {
+      float y = acc[i];
+      if (sums.bias) y += sums.bias[n + i];
+      if (sums.residual) y += sums.residual[m * row() + n + i];
+      out[m * row() + n + i] = y;
+    }
+  }
+};
+
+struct AddInTiles : AddOutside {
+  mycc::Added added(int64_t, int64_t m, int64_t n) const {
+    return {out + m * row() + n, sums.bias ? sums.bias + n : nullptr,
+            sums.residual ? sums.residual + m * row() + n : nullptr, row(), row()};
+  }
+};
+
 /* The arguments of a chain; what is missing has no input channels. */
 struct ChainArgs {
   mycc::ConvArgs expand, depthwise, project;
@@ -35,6 +64,14 @@ extern "C" {
 int64_t test_gemm(int threads, const mycc::GemmArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, args->batch, args->m, args->n,
                 [&](const mycc_host *host, const Record &to) { mycc::gemm(host, *args, to); });
+}
+
+int64_t test_gemm_adds(int threads, const Sums *sums, float *out, int in_tiles) {
+  TestHost host(threads);
+  const AddOutside outside = {out, *sums};
+  if (in_tiles) mycc::gemm(&host.table, sums->args, AddInTiles{outside});
+  else mycc::gemm(&host.table, sums->args, outside);
+  return 0;
 }
 
 int64_t test_gemm_bf16(int threads, const mycc::GemmArgsBf16 *args, float *out, int32_t *seen) {

@@ -82,6 +82,30 @@ class Gemm(_Arguments):
 
 
 @dataclass
+class Sums:
+    """A product with a bias and a residual, None where there is none; rows of the result are `gap` elements longer."""
+
+    product: Gemm
+    bias: np.ndarray | None
+    residual: np.ndarray | None
+    gap: int
+
+    def run(self, isa: str, out: np.ndarray, in_tiles: bool, threads: int = 1) -> np.ndarray:
+        """Writes the sums to out [m][n + gap], added by the tiles or by the epilogue behind them."""
+        product = self.product.structure()
+        kinds = [("product", type(product)), ("bias", ctypes.c_void_p), ("residual", ctypes.c_void_p)]
+        kind = type("Sums", (ctypes.Structure,), {"_fields_": [*kinds, ("gap", ctypes.c_int64)]})
+        pointers = [None if x is None else x.ctypes.data for x in (self.bias, self.residual)]
+        _load(isa).test_gemm_adds(
+            ctypes.c_int(threads),
+            ctypes.byref(kind(product, *pointers, self.gap)),
+            ctypes.c_void_p(out.ctypes.data),
+            ctypes.c_int(in_tiles),
+        )
+        return out
+
+
+@dataclass
 class GemmFree(_Arguments):
     batch0: int
     batch1: int

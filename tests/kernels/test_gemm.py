@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels
 
-from .gemm_support import Gemm, GemmFree, call, cpu_levels, pack_panels
+from .gemm_support import Gemm, GemmFree, Sums, call, cpu_levels, pack_panels
 
 LEVELS = cpu_levels()
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
@@ -102,6 +102,33 @@ def test_halves_that_are_not_finite_or_tiny(isa: str) -> None:
         got = call(isa, function, Gemm(1, 6, 16, 6, a, 0, 6, packed, 0), (1, 6, 16))
         with np.errstate(invalid="ignore"):
             assert np.array_equal(got[0, :, 0], (a @ rounded)[0, :, 0], equal_nan=True)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("shape", [(1, 48, 40), (5, 770, 130), (17, 385, 96), (64, 768, 257), (130, 1000, 100)])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_tiles_add_with_the_bits_of_the_epilogue(isa: str, shape: tuple[int, int, int], in_place: bool) -> None:
+    m, k, n = shape
+    rng = np.random.default_rng(k)
+    a, b, gap = random(rng, 1, m, k), random(rng, 1, k, n), 3
+    product = Gemm(1, m, n, k, a, 0, k, pack_panels(b), 0)
+    bias, residual = random(rng, n), random(rng, m, n + gap)
+    for added in ((bias, residual), (bias, None), (None, residual), (None, None)):
+        sums = Sums(product, *added, gap)
+        results = []
+        for in_tiles, threads in ((False, 1), (True, 1), (True, 2)):
+            out = np.full_like(residual, 7.0)
+            if in_place and sums.residual is not None:
+                out = sums.residual = residual.copy()
+            results.append(sums.run(isa, out, in_tiles, threads))
+        assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
+        check(
+            results[1][:, :n] - (0 if added[0] is None else bias) - (0 if added[1] is None else residual[:, :n]),
+            a[0],
+            b[0],
+        )
+        if not in_place:
+            assert (results[1][:, n:] == 7.0).all()
 
 
 @pytest.mark.parametrize("isa", LEVELS)

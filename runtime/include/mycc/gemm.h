@@ -1,7 +1,9 @@
 /* Matrix products with a fused epilogue (and prologue): C[z, m, n] = sum over k of A[z, m, k] * B[z, k, n], float32.
  *
  * The epilogue gets the sums: epilogue(z, m, n, acc, count) finishes the elements (z, m, n .. n + count - 1), whose
- * sums are acc[0 .. count - 1]; every element exactly once, from any worker.
+ * sums are acc[0 .. count - 1]; every element exactly once, from any worker. An epilogue that only adds a bias and a
+ * residual may say so: added(z, m, n) gives where the elements from (z, m, n) on come from and go to (Added), and most of
+ * them are finished in registers.
  *
  *   gemm        B packed at compile time
  *   gemm_rows   the same; rows of A come from a functor (fused prologue)
@@ -59,6 +61,10 @@ template <class Epilogue> struct FinishRows {
 
   void operator()(int64_t row, int64_t column, const float *sums, int64_t stride, int64_t rows, int64_t columns) const {
     for (int64_t r = 0; r < rows; ++r) epilogue(z, m + row + r, n + column, sums + r * stride, columns);
+  }
+  template <class E = Epilogue>
+  auto added(int64_t row, int64_t column) const -> decltype(((const E *)nullptr)->added(row, row, column)) {
+    return epilogue.added(z, m + row, n + column);
   }
   void fetch(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
     for (int64_t r = 0; r < rows; ++r) fetch_ahead(epilogue, z, m + row + r, n + column, columns, 0);

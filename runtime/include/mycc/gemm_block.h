@@ -47,6 +47,30 @@ MYCC_INLINE auto fetch_ahead(const Epilogue &epilogue, int64_t z, int64_t m, int
 }
 template <class Epilogue> MYCC_INLINE void fetch_ahead(const Epilogue &, int64_t, int64_t, int64_t, int64_t, long) {}
 
+/* What an epilogue does that only adds: out = (sums + bias) + residual, from an element on along its row and the rows
+ * behind it. NULL: not added. */
+struct Added {
+  float *out;
+  const float *bias, *residual;
+  int64_t out_row, residual_row; /* elements from row to row */
+};
+
+/* Has the tile finish its elements in registers when that is all there is to do, with the bits of the epilogue. */
+template <class B, class Finish>
+MYCC_INLINE auto adds(const Finish &finish, TileOf<B> &tile, int64_t row, int64_t column, int)
+    -> decltype(finish.added(row, column), true) {
+  const Added to = finish.added(row, column);
+  tile.out = to.out;
+  tile.bias = to.bias;
+  tile.residual = to.residual;
+  tile.out_stride = to.out_row;
+  tile.residual_stride = to.residual_row;
+  return true;
+}
+template <class B, class Finish> MYCC_INLINE bool adds(const Finish &, TileOf<B> &, int64_t, int64_t, long) {
+  return false;
+}
+
 /* A part of K. `first` is its first value of k, counted over all segments. */
 struct DepthBlock {
   int64_t segment, segments; /* first segment and number of segments */
@@ -144,13 +168,17 @@ template <class B> static inline void multiply_tile(TileOf<B> tile, int64_t rows
     tile.next += width * tile.panel_size * (int64_t)sizeof(B);
     tile.after += width * tile.panel_size * (int64_t)sizeof(B);
     tile.c += width * kPanel;
+    if (tile.out) tile.out += width * kPanel;
+    if (tile.bias) tile.bias += width * kPanel;
+    if (tile.residual) tile.residual += width * kPanel;
     panels -= width;
   }
 }
 
 /* Multiplies a block. finish(row, column, sums, stride, rows, columns) gets every tile of finished sums once: its first
  * row and column within the block, the sums [rows][stride] of which `columns` are valid. `columns` in all are valid.
- * finish.fetch(row, column, rows, columns) is told which tile comes next. */
+ * finish.fetch(row, column, rows, columns) is told which tile comes next. finish.added(row, column), where there is one,
+ * says what of whole panels the tiles may do themselves. */
 template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
@@ -196,9 +224,12 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
       const int64_t tile_rows = low + (t < high);
       tile.c = sums + (cut.count > 1 ? (first_tile + t) * plan.tile_floats() : 0);
       const int64_t column = panel * kPanel, valid = min64(columns - column, width * kPanel);
-      if (depth_index == cut.count - 1) finish.fetch(row, column, tile_rows, valid);
+      const bool last = depth_index == cut.count - 1;
+      if (last) finish.fetch(row, column, tile_rows, valid);
+      const bool added = last && valid == width * kPanel && adds(finish, tile, row, column, 0);
       multiply_tile(tile, tile_rows, width);
-      if (depth_index == cut.count - 1) finish(row, column, tile.c, stride, tile_rows, valid);
+      if (last && !added) finish(row, column, tile.c, stride, tile_rows, valid);
+      tile.out = nullptr;
       tile.rows += tile_rows;
       tile.next += fetched;
       row += tile_rows;

@@ -1,0 +1,54 @@
+"""Epilogues of products that only add a bias and a residual: tiles finish such sums in registers (mycc::Added)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.expr import Acc, Call, Expr, Load
+from ..ir.index import ONE, ZERO, Index, Indirect, Var, of
+from ..ir.lanes import depends
+from ..ir.nodes import Store
+from .emit import Emitter
+from .scope import Scope
+
+
+def added(scope: Scope, stores: Sequence[Store], m: Var, column: Var) -> tuple[str, ...]:
+    """The fields of mycc::Added for the elements from (m, column) on; () when the stores do anything else.
+
+    `y[m*N + n] = add(add(acc, b[n]), x[m*N + n])` gives `y + m*N + n, b + n, x + m*N + n, N, N`.
+    """
+    if len(stores) != 1:
+        return ()
+    terms = _terms(stores[0].value)
+    places = [(stores[0].buffer, stores[0].index), *((e.buffer, e.index) for e in terms or ())]
+    if terms is None or any(b.dtype != "f32" or b in scope.locals for b, _ in places):
+        return ()
+    steps = [_row_step(index, m, column) for _, index in places]
+    biases = [step == ZERO for step in steps[1:]]
+    if None in steps or biases not in ([], [True], [False], [True, False]):
+        return ()
+    text = Emitter(scope, column)
+    pointers = [f"{scope.buffer(buffer)} + {text.index(index)}" for buffer, index in places]
+    strides = [text.index(step) for step in steps if step is not None]
+    bias = pointers[1] if biases[:1] == [True] else "nullptr"
+    residual = (pointers[-1], strides[-1]) if biases[-1:] == [False] else ("nullptr", "0")
+    return (pointers[0], bias, residual[0], strides[0], residual[1])
+
+
+def _terms(value: Expr) -> tuple[Load, ...] | None:
+    """What is added to the sum, in order; None when more is done to it."""
+    if isinstance(value, Acc):
+        return () if value.dtype == "f32" else None
+    if not isinstance(value, Call) or value.op != "add" or not isinstance(value.args[1], Load):
+        return None
+    before = _terms(value.args[0])
+    return None if before is None else (*before, value.args[1])
+
+
+def _row_step(index: Index, m: Var, column: Var) -> Index | None:
+    """How far apart the rows lie in memory; None when that differs or the columns of a row are not dense."""
+    if any(isinstance(a, Indirect) for a in index.atoms()) or depends(index - of(column), column):
+        return None
+    start = index.substitute({m: ZERO})
+    step = index.substitute({m: ONE}) - start
+    return step if index == start + step * of(m) else None
