@@ -176,11 +176,15 @@ def settle(assertions: Sequence[Assertion], computed: Sequence[ComputedSize]) ->
     the range of a size already says it."""
     sizes = {c.symbol: (c.min, c.max) for c in computed}
     untrue = {bound for a in assertions[:1] for node in a.place.graph.nodes if (bound := _untrue_bound(node))}
+    equal = {tuple(a.condition.args) for a in assertions if getattr(a.condition, "target", None) is operator.eq}
     checks: dict[SizeCheck, None] = {}
     for assertion in assertions:
         if assertion.kept is None or not isinstance(assertion.condition, fx.Node):
             continue
         by_host = _by_host(assertion.condition, set(sizes))
+        if by_host is None and _bound_of(assertion.condition) in equal:
+            assertion.kept.graph.erase_node(assertion.kept)
+            continue
         if by_host is None:
             for node in _ancestors(assertion.condition):
                 node.meta[ASSERTED] = True
@@ -190,6 +194,11 @@ def settle(assertions: Sequence[Assertion], computed: Sequence[ComputedSize]) ->
         checks |= dict.fromkeys(c for c in rows if not _in_range(c, sizes) and (c.op, c.a, c.b) not in untrue)
         assertion.kept.graph.erase_node(assertion.kept)
     return tuple(checks)
+
+
+def _bound_of(condition: fx.Node) -> tuple[Any, ...] | None:
+    """(a, b) of a <= b and a >= b, which torch asks beside a == b."""
+    return tuple(condition.args) if condition.target in (operator.le, operator.ge) else None
 
 
 def _untrue_bound(node: fx.Node) -> tuple[str, sympy.Expr, sympy.Expr] | None:
