@@ -21,6 +21,7 @@ from .scope import Scope
 HALVES = ("f16", "bf16")
 MOST_APART = 8  # lanes that lie this far apart are picked out of whole vectors
 MAX_INLINE = 72  # longer expressions get a name
+LINE = 64  # bytes
 STREAMED_BYTES = 1 << 25  # results from here on are written past the caches
 ARITHMETIC = ("add", "sub", "mul", "div")
 DIVISIONS = ("floor_div", "remainder", "trunc_div", "fmod")
@@ -36,6 +37,7 @@ class Emitter:
     accs: dict[str, str] = field(default_factory=dict)  # accumulator -> C++ name
     vector_accs: frozenset[str] = frozenset()
     turned: Mapping[Load, str] = field(default_factory=dict)  # loads across the lanes -> where they lie in a block
+    unchecked: bool = False  # indices that are read serve to fetch memory alone
     moves_bits: bool = False  # elements go from memory to memory as they are
     pre: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
@@ -126,7 +128,9 @@ class Emitter:
         if size is None or size < STREAMED_BYTES:
             return False
         assert self.vector is not None
-        if any(c % ALIGNMENT for c in s.index.without(self.vector).terms.values()):
+        # a vector that is part of a line only is not put past the caches: its line would be written twice
+        whole = max(ALIGNMENT, LINE // DTYPES[s.buffer.dtype].size)
+        if any(c % whole for c in s.index.without(self.vector).terms.values()):
             return False
         self.scope.streamed[s.buffer] = None
         return True
@@ -294,8 +298,43 @@ class Emitter:
                 if self.part
                 else f"load_round({row}, {first}, {extent})"
             )
+        looked_up = None if self.part else self._plain_lookup(index)
+        if looked_up is not None:
+            atom, source = looked_up
+            at = self._place(self.scope.buffer(source.buffer), source.index)
+            inside = self._inside(source, atom.extent)
+            return f"gather_checked({inside}, host, {self._place(name, index - of(atom))}, {at}, {self._check(atom)})"
         places = self._vector_index(index)
         return f"gather_at_part({name}, {places}, count)" if self.part else f"gather_at({name}, {places})"
+
+    def _plain_lookup(self, index: Index) -> tuple[Indirect, Load] | None:
+        """The one part of an index that moves, when it is read from neighbours in memory, and the load of it."""
+        moving = [(m, c) for m, c in index.terms.items() if self._moves_with(Index({m: c}))]
+        if len(moving) != 1 or moving[0][1] != 1 or len(moving[0][0]) != 1 or not isinstance(moving[0][0][0], Indirect):
+            return None
+        atom = moving[0][0][0]
+        source = atom.value
+        plain = isinstance(source, Load) and source.dtype == "i64" and source.buffer not in self.scope.locals
+        if not plain or atom in self._indirect or self._stride(source.index) != ONE:  # type: ignore[union-attr]
+            return None
+        return atom, source  # type: ignore[return-value]
+
+    def _inside(self, source: Load, extent: Index) -> str:
+        """Whether indices are known to be inside of their dimension: tested once for all rows that share them."""
+        assert self.vector is not None
+        if self.scope.setup is None or source.index.vars() != {self.vector} or extent.vars():
+            return "false"
+        at = self._place(self.scope.buffer(source.buffer), source.index.without(self.vector))
+        name = f"inside{len(self.scope.setup)}"
+        self.scope.setup.append(
+            f"const bool {name} = all_inside({at}, {self.index(self.vector.extent)}, {self.index(extent)});"
+        )
+        return name
+
+    def _check(self, atom: Indirect) -> str:
+        """The arguments of a check: extent, whether it counts from the end, what to say."""
+        place = f" in {self.scope.where}" if self.scope.where else ""
+        return f'{self.index(atom.extent)}, {"true" if atom.wrap else "false"}, "index out of range{place}"'
 
     def _buffer(self, buffer: Buffer) -> str:
         """The name of a buffer, as integers where its elements are moved and nothing else."""
@@ -384,15 +423,11 @@ class Emitter:
             assert isinstance(value, Expr)
             vector = self.moves(value)
             source = self.value(value)
-            extent = self.index(atom.extent)
-            name = self._temp("at")
-            wrap = "true" if atom.wrap else "false"
-            place = f" in {self.scope.where}" if self.scope.where else ""
-            message = f'"index out of range{place}"'
+            if self.unchecked:
+                return f"(int64_t)({source})"
+            name, check = self._temp("at"), self._check(atom)
             lanes = ", count" if vector and self.part else ""
-            self._before(value).append(
-                f"const auto {name} = checked_index(host, {source}, {extent}, {wrap}, {message}{lanes});"
-            )
+            self._before(value).append(f"const auto {name} = checked_index(host, {source}, {check}{lanes});")
             self._indirect[atom] = name
         name = self._indirect[atom]
         return name if not (moving and not self.moves(atom.value)) else f"splat({name})"  # type: ignore[arg-type]

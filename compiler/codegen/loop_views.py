@@ -20,6 +20,7 @@ from .fold_views import (
     loops_of,
     row_fold_view,
 )
+from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import cross_loop, tile_view
@@ -45,9 +46,18 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     if isinstance(node, Reduce) and vector is not None and folds_columns(node, vector):
         return _columns(node, vector, kept, scope, comment)
     parallel, inner = _split_rows(kept, vector in node.dims)
+    reads = jumping_reads(node, vector, kept) if isinstance(node, Map) and vector is not None else ()
+    if reads:
+        parallel, inner = kept, []
     rows = loops_of(parallel, scope, Emitter(scope, None))
+    scope.setup = [] if rows else None
     stage = _stage(node, vector, inner, scope)
     emitter = Emitter(scope, None)
+    count = emitter.index(product(v.extent for v in parallel))
+    ahead = None
+    if reads and isinstance(stage, MapStage) and vector is not None:
+        ahead = ahead_view(reads, emitter.index(product(v.extent for v in parallel) - 1), scope)
+        stage = with_fetches(stage, ahead, reads, vector)
     work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
     if isinstance(node, Reduce):
         work = work * product(v.extent for v in node.rdims)
@@ -56,11 +66,13 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         comment,
         scope.params(),
         rows,
-        emitter.index(product(v.extent for v in parallel)),
+        count,
         emitter.index(work),
         (stage,),
         (),
         scope.streams(),
+        ahead=ahead,
+        setup=tuple(scope.setup or ()),
     )
 
 

@@ -264,6 +264,25 @@ COST_MODEL = Tuning()
 
 
 @dataclass(frozen=True)
+class NextRow:
+    """Where a later row of an operand starts; `whole`: its elements when they are fetched at once."""
+
+    name: str
+    lines: tuple[str, ...]
+    start: str
+    whole: str
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Rows of operands that are fetched `distance` rows before their turn."""
+
+    distance: int
+    last: str  # the last row of the kernel
+    rows: tuple[NextRow, ...]
+
+
+@dataclass(frozen=True)
 class LoopKernel:
     """A parallel loop over rows around one or more stages."""
 
@@ -277,6 +296,8 @@ class LoopKernel:
     locals: tuple[LocalView, ...] = ()
     streams: tuple[str, ...] = ()  # results that are written past the caches
     tuning: Tuning = COST_MODEL
+    ahead: Ahead | None = None
+    setup: tuple[str, ...] = ()  # statements of a task, in front of its rows
 
 
 @dataclass(frozen=True)

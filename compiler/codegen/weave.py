@@ -23,6 +23,8 @@ LEAST = 4  # lanes: fewer are not worth it
 
 def weave(node: Map) -> tuple[Map, Var] | None:
     """The map with its short innermost loop written out, and the loop of its lanes; None where that does not help."""
+    if node.dims and all(len(group) > 1 for group in groups(node.stores, node.dims[-1])):
+        return node, node.dims[-1]
     for candidate in (node, *_split(node)):
         woven = _written_out(candidate)
         if woven is not None:

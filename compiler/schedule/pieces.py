@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites, shared_roots
-from ..ir.index import ONE, ZERO, Atom, Index, Var, of
+from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of
 from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Store
 from .graph import NodeGraph, label, loads_of
 from .remarks import Remarks
@@ -153,6 +153,9 @@ def _part(
 def _joined(parts: Sequence[Map]) -> list[AnyNode]:
     """One kernel over the outer loops that all parts have, or the parts where they share none, or read across lanes."""
     rows = []
+    together = _in_turn(parts)
+    if together is not None:
+        return [together]
     if not all(_dense(p) for p in parts):
         return list(parts)
     strides = [_linear(p.stores[0].index, p.dims) for p in parts]
@@ -171,6 +174,23 @@ def _joined(parts: Sequence[Map]) -> list[AnyNode]:
         stages.append(replace(part, dims=(*first, *part.dims[len(first) :]), stores=stores))
         origin = origin + part.origin
     return [Nest(first, (), origin, tuple(stages))]
+
+
+def _in_turn(parts: Sequence[Map]) -> Map | None:
+    """One map for parts that store their elements in turn: y[2*c] = f(c), y[2*c + 1] = g(c)."""
+    dims, stores, origin = parts[0].dims, [], Origin()
+    if not dims or any([v.extent for v in p.dims] != [v.extent for v in dims] for p in parts):
+        return None
+    for part in parts:
+        names: dict[Atom, Index] = {v: of(u) for v, u in zip(part.dims, dims, strict=True)}
+        stores += [Store(s.buffer, s.index.substitute(names), substitute(s.value, names)) for s in part.stores]
+        origin = origin + part.origin
+    stores.sort(key=lambda s: s.index.terms.get((), 0))
+    first = stores[0]
+    side_by_side = all(s.buffer is first.buffer and s.index == first.index + i for i, s in enumerate(stores))
+    if not side_by_side or first.index.coefficient(dims[-1]) != as_index(len(stores)):
+        return None
+    return replace(parts[0], stores=tuple(stores), origin=origin)
 
 
 def _dense(part: Map) -> bool:

@@ -64,6 +64,11 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "map_flat": ("map_flat", lambda a: torch.relu(a) * 2, (x,), (), True),
     "map_rows": ("rows", lambda a: a + a[:, :1], (x,), (), False),
     "map_tiles": ("map_tiles", lambda a: a.transpose(1, 2) + 1, (torch.randn(4, 10, 40),), (), False),
+    "stacked_in_turn": ("map_flat", lambda a: torch.stack([a[..., ::2] + 1, a[..., 1::2]], -1), (x,), (), True),
+    "rows_ahead": ("rows", lambda a, i: a[i], (torch.randn(4000, 72), torch.ones(9, dtype=torch.long)), (), False),
+    "columns_ahead": (
+        "rows", lambda a, i: a[:, i], (torch.randn(160, 2000), torch.ones(1200, dtype=torch.long)), (), False
+    ),
     "stores_in_turn": ("rows", lambda a: F.pixel_shuffle(a, 2), (image,), (), True),
     "loads_in_turn": ("rows", lambda a: a.transpose(1, 2).contiguous(), (torch.randn(4, 40, 3),), (), False),
     "around_the_end": ("rows", lambda a: torch.roll(a, 3, -1), (x,), (), True),

@@ -7,12 +7,16 @@
 
 namespace mycc {
 
-/* body(begin, end, worker) over [0, n) in chunks of `grain`. */
+/* body(begin, end, worker) over [0, n) in chunks of `grain`. A chunk has a copy of what the body captures by value: in
+ * registers, as no store can change it. */
 template <class Body> inline void parallel(const mycc_host *host, int64_t n, int64_t grain, const Body &body) {
   if (n <= 0) return;
   host->parallel_for(
       host->ctx, n, grain,
-      [](void *arg, int64_t begin, int64_t end, int32_t worker) { (*(const Body *)arg)(begin, end, worker); },
+      [](void *arg, int64_t begin, int64_t end, int32_t worker) {
+        const Body own = *(const Body *)arg;
+        own(begin, end, worker);
+      },
       (void *)&body);
 }
 
@@ -133,6 +137,25 @@ inline vi64 checked_index(const mycc_host *host, vi64 index, int64_t extent, boo
   store(values, index);
   for (int i = 0; i < W; ++i) values[i] = i < lanes ? checked_index(host, values[i], extent, wrap, what) : 0;
   return load(values);
+}
+
+/* Whether n indices lie in [0, extent). */
+MYCC_INLINE bool all_inside(const int64_t *at, int64_t n, int64_t extent) {
+  const hu64 end = (hu64)splat(extent).lo;
+  hi64 outside = {};
+  for (int64_t i = 0; i < n; i += W) {
+    const vi64 index = i + W <= n ? load(at + i) : load_part(at + i, (int)(n - i));
+    outside |= (hi64)((hu64)index.lo >= end) | (hi64)((hu64)index.hi >= end);
+  }
+  return !isa::any((vi32)outside);
+}
+
+/* p[i] for W indices i in memory, each checked unless all of them are known to lie `inside`. */
+template <class T> MYCC_INLINE typename element<T>::vector gather_checked(
+    bool inside, const mycc_host *host, const T *p, const int64_t *at, int64_t extent, bool wrap, const char *what) {
+  if (__builtin_expect(!(inside || all_inside(at, W, extent)), 0))
+    return gather_at(p, checked_index(host, load(at), extent, wrap, what));
+  return gather_at(p, at);
 }
 
 } /* namespace mycc */

@@ -22,15 +22,12 @@ namespace storage {
 MYCC_INLINE vi32 widen(vi8 v) { return isa::widen(v); }
 MYCC_INLINE vi32 widen(vu8 v) { return isa::widen(v); }
 MYCC_INLINE vi8 narrow8(vi32 v) { return __builtin_convertvector(__builtin_convertvector(v, vi16), vi8); }
-MYCC_INLINE vi32 widen(vi16 v) { return __builtin_convertvector(v, vi32); }
-MYCC_INLINE vi32 widen(vu16 v) { return __builtin_convertvector(v, vi32); }
+MYCC_INLINE vi32 widen(vi16 v) { return isa::widen(v); }
+MYCC_INLINE vi32 widen(vu16 v) { return isa::widen(v); }
 MYCC_INLINE vf32 from_bfloat(vi16 v) { return from_bits(widen((vu16)v) << 16); }
 MYCC_INLINE vi16 to_bfloat(vf32 x) {
-  vi32 b = bits(x), magnitude = b & 0x7fffffff;
-  vi32 rounded = (vi32)((vu32)b + 0x7fffu + (((vu32)b >> 16) & 1u)) >> 16;
-  vi32 nan = (b >> 16) | 0x0040;
-  vi32 is_nan = magnitude > 0x7f800000;
-  return __builtin_convertvector((is_nan & nan) | (~is_nan & rounded), vi16);
+  const vi32 b = bits(x), rounded = (vi32)((vu32)b + 0x7fffu + (((vu32)b >> 16) & 1u));
+  return __builtin_convertvector((x != x ? b | 0x400000 : rounded) >> 16, vi16);
 }
 } /* namespace storage */
 
@@ -184,6 +181,11 @@ template <class T> MYCC_INLINE typename element<T>::vector gather(const T *p, in
 }
 /* p[index[0]], .. p[index[W - 1]]. */
 template <class T> MYCC_INLINE typename element<T>::vector gather_at(const T *p, vi64 index) {
+  return element<T>::widen(build<typename element<T>::stored>(
+      [=](int i) MYCC_INLINED { return storage::raw(p + index[i]); }));
+}
+/* The same with the places in memory: faster than to take them out of registers. */
+template <class T> MYCC_INLINE typename element<T>::vector gather_at(const T *p, const int64_t *index) {
   return element<T>::widen(build<typename element<T>::stored>(
       [=](int i) MYCC_INLINED { return storage::raw(p + index[i]); }));
 }

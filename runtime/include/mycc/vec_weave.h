@@ -15,6 +15,19 @@
 #include "vec_memory.h"
 
 namespace mycc {
+
+/* 16 bits that are not computed with: vectors of them are as they lie in memory. */
+struct word { int16_t bits; };
+template <> struct element<word> {
+  typedef vi16 vector; typedef word scalar; typedef vi16 stored; typedef int16_t raw;
+  static MYCC_INLINE vector widen(stored v) { return v; }
+  static MYCC_INLINE stored narrow(vector v) { return v; }
+  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_part16(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part16(p, v, n); }
+};
+MYCC_INLINE vi16 splat(word x) { return build<vi16>([=](int) MYCC_INLINED { return x.bits; }); }
+MYCC_INLINE vi16 splat(vi16 x) { return x; }
+
 namespace weave {
 
 /* The bits of an element of SIZE bytes. */
@@ -283,11 +296,24 @@ template <class T> MYCC_INLINE typename element<T>::vector load_round(const T *r
   return __builtin_expect(at + W <= n, 1) ? load(row + at) : load_round_part(row, at, n, W);
 }
 
-/* Elements of 16 bits that are moved and nothing else: as integers, so that they keep their bits. */
-MYCC_INLINE const int16_t *as_bits(const half *p) { return (const int16_t *)(const void *)p; }
-MYCC_INLINE const int16_t *as_bits(const bfloat *p) { return (const int16_t *)(const void *)p; }
-MYCC_INLINE int16_t *as_bits(half *p) { return (int16_t *)(void *)p; }
-MYCC_INLINE int16_t *as_bits(bfloat *p) { return (int16_t *)(void *)p; }
+/* Elements of 16 bits that are moved and nothing else keep their bits. */
+MYCC_INLINE const word *as_bits(const half *p) { return (const word *)(const void *)p; }
+MYCC_INLINE const word *as_bits(const bfloat *p) { return (const word *)(const void *)p; }
+MYCC_INLINE word *as_bits(half *p) { return (word *)(void *)p; }
+MYCC_INLINE word *as_bits(bfloat *p) { return (word *)(void *)p; }
+
+/* Fetches the lines of n elements from p on; of the elements of N vectors. The empty statement keeps the fetches: calls
+ * of functions that only prefetch are deleted. */
+template <class T> MYCC_INLINE void fetch_row(const T *p, int64_t n) {
+  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) __builtin_prefetch(p + i, 0);
+  __asm__ volatile("");
+}
+template <int N, class T> MYCC_INLINE void fetch_lines(const T *p) {
+  constexpr int LINES = (N * W * (int)sizeof(T) + 63) / 64;
+#pragma GCC unroll 8
+  for (int i = 0; i < LINES; ++i) __builtin_prefetch((const char *)p + 64 * i, 0);
+  __asm__ volatile("");
+}
 
 } /* namespace mycc */
 #endif /* MYCC_VEC_WEAVE_H */

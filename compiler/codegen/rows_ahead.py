@@ -1,0 +1,122 @@
+"""Rows that are fetched some time before they are read, where a kernel's rows lie in another order than it takes them.
+
+    for i  for j  y[i*J + j] = t[ids[i]*J + j]      ->      for i  fetch t[ids[i + 2]*J ..],  for j  y[i*J + j] = ...
+
+The hardware finds streams; rows that are looked up, rolled or picked from are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Load
+from ..ir.index import ZERO, Atom, Binary, Index, Indirect, Var
+from ..ir.lanes import depends, lane_stride, turning_place
+from ..ir.nodes import Map
+from ..schedule.cost import number
+from .emit import Emitter
+from .scope import Scope
+from .views import Ahead, Lanes, MapStage, NextRow
+
+LEAST_BYTES = 1 << 20  # of a buffer: smaller ones are in the caches
+MOST_BYTES = 1 << 16  # of a row
+ON_THE_WAY = 4096  # bytes that are fetched and not read yet
+MOST_ROWS = 32
+PAGE = 4096  # the hardware finds what is read of one, in any order
+SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
+DENSEST = 4  # lines that are fetched for a vector
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a load reads in one row of the kernel: `length` elements from `start` on."""
+
+    load: Load
+    start: Index
+    length: int
+
+    @property
+    def bytes(self) -> int:
+        return self.length * DTYPES[self.load.buffer.dtype].size
+
+
+def jumping_reads(node: Map, vector: Var, rows: Sequence[Var]) -> tuple[_Read, ...]:
+    """The rows of memory that lie in another order than the kernel's."""
+    if not rows:
+        return ()
+    loads = dict.fromkeys(ld for s in node.stores for ld in s.value.loads)
+    return tuple(read for load in loads for read in _read(load, vector, rows))
+
+
+def _read(load: Load, vector: Var, rows: Sequence[Var]) -> Iterator[_Read]:
+    if number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size < LEAST_BYTES:
+        return
+    within: list[Atom] = [a for m in load.index.terms for a in m if isinstance(a, Indirect) and vector in _vars(a)]
+    turn = turning_place(load.index, vector)
+    if turn is not None:
+        within.append(turn)
+    start = load.index.substitute(dict.fromkeys([*within, vector], ZERO))
+    length = _length(load.index, within, vector)
+    if length is None or not any(depends(start, v) for v in rows):
+        return
+    read = _Read(load, start, length)
+    looked_up = any(isinstance(a, Indirect) for a in within) and read.bytes > PAGE
+    if read.bytes <= MOST_BYTES and (looked_up or _jumps(start) or _strided(read, rows[-1])):
+        yield read
+
+
+def _vars(atom: Indirect) -> set[Var]:
+    return atom.value.vars()  # type: ignore[attr-defined, no-any-return]
+
+
+def _length(index: Index, within: Sequence[Atom], vector: Var) -> int | None:
+    if len(within) > 1:
+        return None
+    if within:
+        atom = within[0]
+        extent = atom.extent if isinstance(atom, Indirect) else atom.b if isinstance(atom, Binary) else ZERO
+        dense = extent.constant is not None and vector.extent.constant is not None
+        return extent.constant if dense and extent.constant <= DENSEST * vector.extent.constant else None  # type: ignore[operator]
+    step = lane_stride(index, vector)
+    return (vector.extent * step).constant or None if step is not None else None
+
+
+def _strided(read: _Read, row: Var) -> bool:
+    """Short rows that lie apart."""
+    step = read.start.coefficient(row)
+    return read.bytes < PAGE and step is not None and bool(step.terms) and step != read.length
+
+
+def _jumps(start: Index) -> bool:
+    return any(isinstance(a, (Indirect, Binary)) for a in start.atoms())
+
+
+def ahead_view(reads: Sequence[_Read], last: str, scope: Scope) -> Ahead:
+    """How many rows before their turn the reads are fetched, and where they start."""
+    rows = max(2, min(MOST_ROWS, ON_THE_WAY // max(r.bytes for r in reads)))
+    found = []
+    for i, read in enumerate(reads):
+        emitter = Emitter(scope, None, unchecked=True)
+        start = f"{scope.buffer(read.load.buffer)} + {emitter.index(read.start)}"
+        whole = str(read.length) if read.bytes <= SHORT else ""
+        found.append(NextRow(f"next{i}", (*emitter.pre, *emitter.body), start, whole))
+    return Ahead(rows, last, tuple(found))
+
+
+def with_fetches(stage: MapStage, ahead: Ahead, reads: Sequence[_Read], vector: Var) -> MapStage:
+    """The stage with the lines of long rows fetched vector by vector."""
+    lines = []
+    for row, read in zip(ahead.rows, reads, strict=True):
+        if not row.whole:
+            assert stage.lanes is not None
+            per_vector = -(-read.length // max(vector.extent.constant or read.length, 1))
+            place = stage.lanes.name if per_vector == 1 else f"{stage.lanes.name} * {per_vector}"
+            lines += [f"fetch_lines<{per_vector}>({row.name} + {place});"]
+    lanes = stage.lanes
+    return replace(stage, lanes=_in_front(lanes, lines)) if lanes is not None else stage
+
+
+def _in_front(lanes: Lanes, lines: Sequence[str]) -> Lanes:
+    return replace(lanes, full=(*lines, *lanes.full))
