@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load
-from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var, of
+from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var, as_index, exact_div, of
 from ..ir.lanes import ALIGNMENT, depends, lane_stride, turning_place
 from ..ir.nodes import Buffer, Store
 from ..ir.ops import OPS, Precedence, Printed, spell
@@ -278,11 +278,11 @@ class Emitter:
 
     def _load_apart(self, e: Load, step: int) -> str:
         """Every step-th element; out of whole vectors where those lie inside of the buffer."""
-        name, size = self._buffer(e.buffer), e.buffer.root.size.constant
+        name = self._buffer(e.buffer)
         place = self._place(name, e.index)
         first = e.index.terms.get((), 0) % step
         rest = (c for monomial, c in e.index.terms.items() if monomial)
-        if size is None or size % step or any(c % step for c in rest):
+        if exact_div(e.buffer.root.size, as_index(step)) is None or any(c % step for c in rest):
             return f"gather_part({place}, {step}, count)" if self.part else f"load_every<{step}>({place})"
         place = self._place(name, e.index - first)
         turn = f"<{step}, {first}>"
@@ -314,10 +314,11 @@ class Emitter:
             return None
         atom = moving[0][0][0]
         source = atom.value
-        plain = isinstance(source, Load) and source.dtype == "i64" and source.buffer not in self.scope.locals
-        if not plain or atom in self._indirect or self._stride(source.index) != ONE:  # type: ignore[union-attr]
+        if not isinstance(source, Load) or source.dtype != "i64" or source.buffer in self.scope.locals:
             return None
-        return atom, source  # type: ignore[return-value]
+        if atom in self._indirect or self._stride(source.index) != ONE:
+            return None
+        return atom, source
 
     def _inside(self, source: Load, extent: Index) -> str:
         """Whether indices are known to be inside of their dimension: tested once for all rows that share them."""

@@ -68,7 +68,7 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> Iterator[_Read]:
 
 
 def _vars(atom: Indirect) -> set[Var]:
-    return atom.value.vars()  # type: ignore[attr-defined, no-any-return]
+    return atom.value.vars()  # type: ignore[attr-defined]
 
 
 def _length(index: Index, within: Sequence[Atom], vector: Var) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..ir.expr import substitute
-from ..ir.index import ONE, Binary, Index, Indirect, Var, as_index, exact_div, of
+from ..ir.index import ONE, Atom, Binary, Index, Indirect, Var, as_index, exact_div, of
 from ..ir.nodes import Map, Store
 from ..schedule.collapse import collapse
 from ..schedule.graph import map_expressions
@@ -42,9 +42,12 @@ def _split(node: Map) -> Iterator[Map]:
         if extent is None:
             continue
         outer, inner = Var(f"{last.name}_outer", extent), Var(f"{last.name}_inner", as_index(count))
-        values = {last: of(outer) * count + of(inner)}
-        changed = map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))  # noqa: B023
+        changed = _substituted(node, {last: of(outer) * count + of(inner)})
         yield collapse(replace(changed, dims=(*node.dims[:-1], outer, inner)))
+
+
+def _substituted(node: Map, values: dict[Atom, Index]) -> Map:
+    return map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))
 
 
 def _divisors(store: Store, last: Var) -> Iterator[int]:
@@ -94,7 +97,7 @@ def _without(node: Map, short: Var) -> Map:
 
 
 def _at(store: Store, var: Var, place: int) -> Store:
-    values = {var: as_index(place)}
+    values: dict[Atom, Index] = {var: as_index(place)}
     return Store(store.buffer, store.index.substitute(values), substitute(store.value, values))
 
 
