@@ -25,6 +25,7 @@ from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
 from .steps import ChooseStep, RepeatStep, Step, steps_of
+from .terms import keep_terms
 
 DEFAULTS = ScheduleOptions()
 
@@ -100,8 +101,10 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
                 fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
         fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8, columns=family == "cpu")
-        if options.epilogues and family == "cpu":
-            fuse_chains(graph, remarks)  # what they make inside is finished by then
+        if family == "cpu":
+            keep_terms(graph)
+            if options.epilogues:
+                fuse_chains(graph, remarks)  # what they make inside is finished by then
     if family == "cuda":
         separate_rows(graph, remarks)
     inside = lambda piece: _scheduled(piece, remarks, options, family)  # noqa: E731

@@ -1,0 +1,80 @@
+"""Terms of a reduction that a later stage of the same rows asks for again are kept, when they take long to compute.
+
+s = sum_k exp(x[k] - m)                        t[k] = exp(x[k] - m)
+y[k] = exp(x[k] - m) * s          ->           s = sum_k t[k]
+                                               y[k] = t[k] * s
+
+On a CPU: t stays in the second level cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..ir.expr import Call, Expr, Load, substitute
+from ..ir.index import ZERO, Atom, Index, Var, of, product
+from ..ir.nodes import Buffer, Map, Nest, Reduce, Store
+from .cost import work
+from .graph import NodeGraph, map_expressions
+
+Stages = tuple[Map | Reduce, ...]
+#: terms that cost less are computed again; so are more of them than this in a row
+CHEAP_TERM, MAX_TERMS = 16, 1 << 16
+
+
+def keep_terms(graph: NodeGraph) -> None:
+    """Gives every nest buffers for the terms of its reductions that are worth keeping."""
+    for nest in list(graph.nodes):
+        if not isinstance(nest, Nest):
+            continue
+        changed = nest
+        for node in nest.stages:
+            found = _kept(changed.stages, node, nest.dims) if isinstance(node, Reduce) else None
+            if found is not None:
+                stages, terms = found
+                changed = replace(changed, stages=stages, locals=(*changed.locals, terms))
+        if changed is not nest:
+            graph.replace(nest, changed)
+
+
+def _kept(stages: Stages, node: Reduce, rows: tuple[Var, ...]) -> tuple[Stages, Buffer] | None:
+    loops = (*node.rdims, *node.dims[len(rows) :])
+    size = product(v.extent for v in loops)
+    if len(node.folds) != 1 or work(node.folds[0].value) < CHEAP_TERM or not 0 < (size.constant or 0) <= MAX_TERMS:
+        return None
+    (fold,) = node.folds
+    terms = Buffer(f"{node.stores[0].buffer.name}_terms", fold.value.dtype, size, "local")
+    at = stages.index(node)
+    later = tuple(_reading(s, fold.value, loops, terms, len(rows)) for s in stages[at + 1 :])
+    if later == stages[at + 1 :]:
+        return None
+    first = Map((*rows, *loops), (Store(terms, _place(loops), fold.value),), node.origin)
+    again = replace(node, folds=(replace(fold, value=Load(terms, _place(loops))),))
+    return (*stages[:at], first, again, *later), terms
+
+
+def _reading(stage: Map | Reduce, value: Expr, loops: Sequence[Var], terms: Buffer, rows: int) -> Map | Reduce:
+    """The stage with loads in place of the terms; the stage itself where it has none of them."""
+    own = stage.dims[rows:]
+    if not isinstance(stage, Map) or [v.extent for v in own] != [v.extent for v in loops]:
+        return stage
+    names: dict[Atom, Index] = {v: of(u) for v, u in zip(loops, own, strict=True)}
+    wanted = substitute(value, names)
+    if not any(e == wanted for s in stage.stores for e in s.value.walk()):
+        return stage
+    load = Load(terms, _place(own))
+    return map_expressions(stage, lambda e: _replaced(e, wanted, load))
+
+
+def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
+    if e == old:
+        return new
+    return Call(e.op, tuple(_replaced(a, old, new) for a in e.args), e.dtype) if isinstance(e, Call) else e
+
+
+def _place(loops: Sequence[Var]) -> Index:
+    place = ZERO
+    for v in loops:
+        place = place * v.extent + of(v)
+    return place
