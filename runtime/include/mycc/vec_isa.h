@@ -318,6 +318,14 @@ MYCC_INLINE vi32 widen(vu8 v) {
   return MYCC_PICK((vi32)__builtin_ia32_pmovzxbd512_mask((c8)v, vi32{}, (short)-1),
                    (vi32)_mm512_cvtepu8_epi32((__m128i)v));
 }
+MYCC_INLINE vi32 widen(vi16 v) {
+  return MYCC_PICK((vi32)__builtin_ia32_pmovsxwd512_mask((s16)v, vi32{}, (short)-1),
+                   (vi32)_mm512_cvtepi16_epi32((__m256i)v));
+}
+MYCC_INLINE vi32 widen(vu16 v) {
+  return MYCC_PICK((vi32)__builtin_ia32_pmovzxwd512_mask((s16)v, vi32{}, (short)-1),
+                   (vi32)_mm512_cvtepu16_epi32((__m256i)v));
+}
 MYCC_INLINE hf64 widen(qf32 v) {
   return MYCC_PICK(__builtin_ia32_cvtps2pd512_mask(v, hf64{}, (char)-1, 4), (hf64)_mm512_cvtps_pd((__m256)v));
 }
@@ -328,6 +336,12 @@ MYCC_INLINE vi32 widen(vi8 v) {
 MYCC_INLINE vi32 widen(vu8 v) {
   return MYCC_PICK(__builtin_ia32_pmovzxbd256(bytes16(v)), (vi32)_mm256_cvtepu8_epi32((__m128i)bytes16(v)));
 }
+MYCC_INLINE vi32 widen(vi16 v) {
+  return MYCC_PICK(__builtin_ia32_pmovsxwd256(v), (vi32)_mm256_cvtepi16_epi32((__m128i)v));
+}
+MYCC_INLINE vi32 widen(vu16 v) {
+  return MYCC_PICK(__builtin_ia32_pmovzxwd256((vi16)v), (vi32)_mm256_cvtepu16_epi32((__m128i)v));
+}
 MYCC_INLINE hf64 widen(qf32 v) { return MYCC_PICK(__builtin_ia32_cvtps2pd256(v), (hf64)_mm256_cvtps_pd((__m128)v)); }
 #elif defined(MYCC_SSE4)
 MYCC_INLINE vi32 widen(vi8 v) {
@@ -336,10 +350,14 @@ MYCC_INLINE vi32 widen(vi8 v) {
 MYCC_INLINE vi32 widen(vu8 v) {
   return MYCC_PICK(__builtin_ia32_pmovzxbd128(bytes16(v)), (vi32)_mm_cvtepu8_epi32((__m128i)bytes16(v)));
 }
+MYCC_INLINE vi32 widen(vi16 v) { return __builtin_convertvector(v, vi32); }
+MYCC_INLINE vi32 widen(vu16 v) { return __builtin_convertvector(v, vi32); }
 MYCC_INLINE hf64 widen(qf32 v) { return __builtin_convertvector(v, hf64); }
 #else
 MYCC_INLINE vi32 widen(vi8 v) { return __builtin_convertvector(v, vi32); }
 MYCC_INLINE vi32 widen(vu8 v) { return __builtin_convertvector(v, vi32); }
+MYCC_INLINE vi32 widen(vi16 v) { return __builtin_convertvector(v, vi32); }
+MYCC_INLINE vi32 widen(vu16 v) { return __builtin_convertvector(v, vi32); }
 MYCC_INLINE hf64 widen(qf32 v) { return __builtin_convertvector(v, hf64); }
 #endif
 
