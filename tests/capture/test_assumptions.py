@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from mycc.compiler.capture import capture
-from mycc.compiler.capture.assumptions import _exceptions
+from mycc.compiler.capture.assumptions import _exceptions, body_holds
 from mycc.runtime.errors import CompileError
 from torch.export import Dim
 
@@ -79,3 +80,26 @@ def test_exceptions(condition: str, exceptions: list[dict[str, int]]) -> None:
 def test_conditions_that_cannot_be_told() -> None:
     assert _exceptions("u0 > 3", {"s3": (1, 16)})[1] is False
     assert _exceptions("s3 > 0", {"s3": (1, 2**31 - 1)}) == ([], False)
+
+
+def _halves(x: torch.Tensor) -> torch.Tensor:
+    return x[: x.shape[0] // 2] * 2
+
+
+def test_definitions_that_hold_for_all_sizes() -> None:
+    """What was asked of sizes may be about layouts; all else has to hold, and shapes have to be right where it does
+    not."""
+    graph = capture(_halves, (torch.randn(8),), dynamic_shapes=({0: Dim("n", min=2, max=16)},))
+    body, (n,) = graph.module.graph, (s.symbol for s in graph.symbols)
+    result, ranges = next(iter(body.find_nodes(op="output"))).args[0][0].meta["val"], {n: (2, 16)}
+    body.find_nodes(op="output")[0].args = (body.find_nodes(op="output")[0].args[0][0],)
+
+    def holds(*conditions: sympy.Basic, of: Any = result) -> bool:
+        return body_holds(body, of, conditions, ranges)
+
+    assert holds()
+    assert holds(n >= 2, sympy.Ne(n, 17))
+    assert holds(sympy.Ne(n, 7))  # left out by a question about strides: 7 is tried, and right
+    assert not holds(n > 4)  # an answer that the definition was built on
+    assert not holds(sympy.Eq(n, 8))
+    assert not holds(sympy.Ne(n, 7), of=torch.empty(4))  # another shape than the operator's
