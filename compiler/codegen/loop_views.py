@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.index import ONE, Var, as_index, product
+from ..ir.index import ONE, Var, as_index, of, product
 from ..ir.nodes import Buffer, Map, Nest, Reduce
 from ..schedule.collapse import collapse
+from ..schedule.cost import work as cost
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
+from .ahead import fetches
 from .emit import Emitter
 from .fold_views import (
     BLOCK_COLUMNS,
+    LONG_WORK,
     SCALARS,
     arg_view,
     column_fold_view,
@@ -25,8 +29,11 @@ from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import cross_loop, tile_view
 from .trim import trim
-from .views import FlatKernel, KernelView, Lanes, LocalView, Loop, LoopKernel, MapStage, Stage
+from .views import ColumnFold, FlatKernel, KernelView, Lanes, LocalView, Loop, LoopKernel, MapStage, RowFold, Stage
 from .weave import weave
+
+#: elements of a stage that are worth fetching a row ahead
+LEAST_FETCHED = 4096
 
 
 def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView:
@@ -143,7 +150,8 @@ def _nest(node: Nest, scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
         if vector in node.dims:  # the stage is for one row
             vector = None
         inner = [v for v in collapsed.dims[len(node.dims) :] if v is not vector]
-        stages.append(_stage(collapsed, vector, inner, scope))
+        view = _stage(collapsed, vector, inner, scope)
+        stages.append(_fetching_next_row(view, collapsed, vector, node.dims, scope))
         extents = [v.extent for v in collapsed.dims[len(node.dims) :]]
         extents += [v.extent for v in collapsed.rdims] if isinstance(collapsed, Reduce) else []
         work = work + product(extents)
@@ -160,6 +168,26 @@ def _nest(node: Nest, scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
         locals_,
         scope.streams(),
     )
+
+
+def _fetching_next_row(
+    stage: Stage, node: Map | Reduce, vector: Var | None, rows: Sequence[Var], scope: Scope
+) -> Stage:
+    """What the next row reads is fetched while a stage computes for long and memory has nothing to do."""
+    values = [f.value for f in node.folds] if isinstance(node, Reduce) else [s.value for s in node.stores]
+    inner = (*node.dims[len(rows) :], *(node.rdims if isinstance(node, Reduce) else ()))
+    if (
+        vector is None
+        or sum(map(cost, values)) < LONG_WORK
+        or (product(v.extent for v in inner).constant or 0) < LEAST_FETCHED
+    ):
+        return stage
+    lines = fetches(scope, vector, values, rows[-1:], {rows[-1]: of(rows[-1]) + 1})
+    if isinstance(stage, ColumnFold):
+        return replace(stage, walk=replace(stage.walk, ahead=lines))
+    if isinstance(stage, MapStage | RowFold) and stage.lanes is not None:
+        return replace(stage, lanes=replace(stage.lanes, full=(*lines, *stage.lanes.full)))
+    return stage
 
 
 def _local(buffer: Buffer, i: int, scope: Scope) -> LocalView:
