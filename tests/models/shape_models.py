@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,6 +116,23 @@ def sequences(x: torch.Tensor) -> torch.Tensor:
     return F.conv1d(F.pad(x, (2, 0)), kernel, stride=2)
 
 
+def fractions(x: torch.Tensor) -> Any:
+    """Sizes by floating-point numbers, which are formulas of whole numbers."""
+    n = x.shape[1]
+    whole = F.pad(x, (0, 0, 0, math.ceil(n / 4) * 4 - n))
+    return x[:, : int(n * 0.6) + 1], x[:, int(n / 2) :], whole.reshape(x.shape[0], -1, 4, 3), x[:, : round(n * 0.5) + 1]
+
+
+def resized(x: torch.Tensor) -> Any:
+    return (
+        F.interpolate(x, scale_factor=1.5, mode="bicubic"),
+        F.interpolate(x, scale_factor=(1.5, 2.0), mode="bilinear", align_corners=True),
+        F.interpolate(x, scale_factor=0.6, mode="area"),
+        F.interpolate(x[:, 0], scale_factor=1.7, mode="linear", recompute_scale_factor=True),
+        F.interpolate(x, size=(3, 5), mode="nearest-exact"),
+    )
+
+
 def attention(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, k, k)
 
@@ -134,6 +152,8 @@ ROWS = (
     Row("windowed", windowed, [(B, S, 4)], [{"b": 1, "s": 1}, {"b": 3, "s": 37}]),
     Row("lengths", padded_mask, [(B, S, 4), (B,)], [{"b": 1, "s": 1}, {"b": 9, "s": 20}]),
     Row("pictures", pictures, [(B, 2, TWO, S)], [{"b": 1, "two": 2, "s": 1}, {"b": 2, "two": 9, "s": 12}]),
+    Row("fractions", fractions, [(B, S, 3)], [{"b": 1, "s": 1}, {"b": 2, "s": 40}, {"b": 3, "s": 17}]),
+    Row("resized", resized, [(B, 2, TWO, TWO + 1)], [{"b": 1, "two": 2}, {"b": 2, "two": 30}, {"b": 3, "two": 7}]),
     Row("sequences", sequences, [(B, 2, S)], [{"b": 1, "s": 1}, {"b": 2, "s": 40}, {"b": 2, "s": 39}]),
     Row("cross", attention, [(B, 2, S, 8), (B, 2, N, 8)], [{"b": 1, "s": 1, "n": 1}, {"b": 2, "s": 9, "n": 30}]),
 )

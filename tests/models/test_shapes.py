@@ -44,16 +44,6 @@ def loops(x: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def asks(x: torch.Tensor) -> torch.Tensor:
-    if x.shape[0] == 4:  # fixed here
-        return x * 2
-    return x
-
-
-def counts(x: torch.Tensor) -> torch.Tensor:
-    return x * int(x.shape[0])  # fixed here
-
-
 def shares(x: torch.Tensor) -> torch.Tensor:
     return x.reshape(2, 2, 3).sum(0)  # fixed here
 

@@ -340,9 +340,13 @@ def _pool(s: Sketch) -> None:
 
 
 def _resize(s: Sketch) -> None:
-    v, _ = _channels(s, (4,))
-    mode = s.choose(['mode="nearest"', 'mode="bilinear"', 'mode="bilinear", align_corners=True'])
-    s.step(f"F.interpolate({v.name}, scale_factor=2, {mode})", False)
+    v, _ = _channels(s, (3, 4))
+    smooth = ["linear"] if v.rank == 3 else ["bilinear", "bicubic"]
+    mode = s.choose(["nearest", *smooth, "nearest-exact", "area"])
+    small = [n for n in (v.fixed(d) for d in range(2, v.rank)) if n is None or n < 2]
+    how = s.choose(["scale_factor=2", "scale_factor=1.5", "size=3"] + ([] if small else ["scale_factor=0.6"]))
+    align = ", align_corners=True" if mode in smooth and s.choose([False, True]) else ""
+    s.step(f'F.interpolate({v.name}, {how}, mode="{mode}"{align})', False)
 
 
 def _attention(s: Sketch) -> None:
