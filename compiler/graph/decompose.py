@@ -133,7 +133,7 @@ def trace(work: Work, node: Node, run: Callable[..., Any], values: Sequence[Any]
     """The torch operators that `run` calls on fake values, as a functional graph; None: it does not take them.
 
     Raises:
-        CompileError: it is right for the example's sizes only; the message names `node`.
+        CompileError: it is right for the example's sizes only, or refuses them; the message names the line of `node`.
     """
     mode = work.fake_mode()
     before, known = _fixed_symbols(mode), len(_conditions(mode))
@@ -144,16 +144,22 @@ def trace(work: Work, node: Node, run: Callable[..., Any], values: Sequence[Any]
                 body = make_fx(dispatch_functionalize(run), tracing_mode="real")(*values)
     except (NoDecomposition, NotImplementedError):  # the second: torch's own say it so
         return None
+    except CompileError as refused:
+        raise CompileError(refused.message, details=_place(node), hint=refused.hint) from None
     ranges = {symbol: (r.min, r.max) for symbol, r in work.ranges.items()}
     asked = _conditions(mode)[known:]
     if _fixed_symbols(mode) != before or not body_holds(body.graph, node.meta["val"], asked, ranges):
-        where = origin(node)
         raise CompileError(
             f"{node.target} has no general decomposition: it works for the example's sizes only",
-            details=[str(where)] if where else [],
+            details=_place(node),
             hint="Compile with fixed sizes, or rewrite this line of the model.",
         )
     return body
+
+
+def _place(node: Node) -> list[str]:
+    where = origin(node)
+    return [str(where)] if where else []
 
 
 def _plain(value: Any) -> Any:

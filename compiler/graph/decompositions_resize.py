@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
-from .decompositions import NoDecomposition, definition
+from ...runtime.errors import CompileError
+from .decompositions import definition
 from .resize_dynamic import resized_size, resized_smoothly, step_of
 
 aten = torch.ops.aten
@@ -96,7 +97,9 @@ def _resized(
     """Columns first, as torch has it, which matters for bytes."""
     height, width = x.shape[-2:]
     if not all(isinstance(n, int) for n in (height, width, *sizes)):
-        raise NoDecomposition("dynamic sizes")
+        what = "images of bytes" if x.dtype == torch.uint8 else "images with an antialiasing filter"
+        hint = "Fix height and width, or resize x.float() without antialias=True."
+        raise CompileError(f"{what} are resized from and to fixed sizes only", hint=hint)
     for dim in (3, 2):
         size, out = int(x.shape[dim]), sizes[dim - 2]
         step = step_of(size, out, align, scales[dim - 2])

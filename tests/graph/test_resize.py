@@ -112,3 +112,18 @@ def test_a_definition_for_the_examples_sizes_only_is_refused(monkeypatch: pytest
                 run_graph_passes(graph)
         else:
             assert math.isclose(eager(run_graph_passes(graph), (torch.ones(3),))[0].sum().item(), 9)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "antialias", "what"), [(torch.uint8, False, "bytes"), (torch.float32, True, "an antialiasing filter")]
+)
+def test_what_takes_fixed_sizes_only(dtype: torch.dtype, antialias: bool, what: str) -> None:
+    def model(m: Any, x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=2, mode="bilinear", antialias=antialias)
+
+    graph = graph_of(model, images(2, SIZES[0], dtype), dynamic=({2: Dim("h", min=2, max=40)},))
+    message = (
+        rf"images (of|with) {what} are resized from and to fixed sizes only(.|\n)*test_resize.py:\d+(.|\n)*float\(\)"
+    )
+    with pytest.raises(CompileError, match=message):
+        run_graph_passes(graph)
