@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, cast
-from ..ir.index import Index, product
+from ..ir.index import ONE, Index, product
 from .builder import call, compare, number, size_value, where
 from .context import Context
 from .registry import row
@@ -96,9 +96,11 @@ def argmin(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> T
 
 
 def _arg(ctx: Context, x: Tensor, dim: Any, keepdim: bool, op: str) -> Tensor:
-    if dim is None:
+    rank, whole = x.rank, dim is None
+    if whole:
         x, dim = ctx.builder.reshape(x, (product(x.shape),)), 0
-    return fold(ctx, x, [dim], keepdim, op, lambda e: cast(e, DTYPES[x.dtype].compute), dtype="i64")
+    place = fold(ctx, x, [dim], keepdim, op, lambda e: cast(e, DTYPES[x.dtype].compute), dtype="i64")
+    return ctx.builder.reshape(place, (ONE,) * rank) if whole and keepdim else place
 
 
 @row("aten.max.dim")
