@@ -301,6 +301,8 @@ class Emitter:
         looked_up = None if self.part else self._plain_lookup(index)
         if looked_up is not None:
             atom, source = looked_up
+            for monomial, c in _reading_order(index):  # names in the order of the partial form
+                self.index(source.index if monomial == (atom,) else Index({monomial: c}))
             at = self._place(self.scope.buffer(source.buffer), source.index)
             inside = self._inside(source, atom.extent)
             return f"gather_checked({inside}, host, {self._place(name, index - of(atom))}, {at}, {self._check(atom)})"
@@ -326,11 +328,8 @@ class Emitter:
         if self.scope.setup is None or source.index.vars() != {self.vector} or extent.vars():
             return "false"
         at = self._place(self.scope.buffer(source.buffer), source.index.without(self.vector))
-        name = f"inside{len(self.scope.setup)}"
-        self.scope.setup.append(
-            f"const bool {name} = all_inside({at}, {self.index(self.vector.extent)}, {self.index(extent)});"
-        )
-        return name
+        test = f"all_inside({at}, {self.index(self.vector.extent)}, {self.index(extent)})"
+        return self.scope.setup.setdefault(test, f"inside{len(self.scope.setup)}")
 
     def _check(self, atom: Indirect) -> str:
         """The arguments of a check: extent, whether it counts from the end, what to say."""
@@ -426,7 +425,8 @@ class Emitter:
             source = self.value(value)
             if self.unchecked:
                 return f"(int64_t)({source})"
-            name, check = self._temp("at"), self._check(atom)
+            # of their own kind: the partial form has them where the full one looks up in memory
+            name, check = self._temp("places" if vector else "at"), self._check(atom)
             lanes = ", count" if vector and self.part else ""
             self._before(value).append(f"const auto {name} = checked_index(host, {source}, {check}{lanes});")
             self._indirect[atom] = name

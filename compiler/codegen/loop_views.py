@@ -57,7 +57,7 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     if reads:
         parallel, inner = kept, []
     rows = loops_of(parallel, scope, Emitter(scope, None))
-    scope.setup = [] if rows else None
+    scope.setup = {} if rows else None
     stage = _stage(node, vector, inner, scope)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in parallel))
@@ -79,7 +79,7 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         (),
         scope.streams(),
         ahead=ahead,
-        setup=tuple(scope.setup or ()),
+        setup=tuple(f"const bool {name} = {test};" for test, name in (scope.setup or {}).items()),
     )
 
 

@@ -49,7 +49,7 @@ class Scope:
     locals: dict[Buffer, str] = field(default_factory=dict)
     may_stream: bool = False  # the template knows of `streams`
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
-    setup: list[str] | None = None  # statements in front of a task's rows; None: the template has no place for them
+    setup: dict[str, str] | None = None  # tests in front of a task's rows -> names; None: there is no place for them
 
     def __post_init__(self) -> None:
         self.written = frozenset(b.root for b in self.written)
