@@ -1,10 +1,11 @@
-"""Epilogues of products that only add a bias and a residual: tiles finish such sums in registers (mycc::Added)."""
+"""Epilogues of products that only add a bias and a residual, and bound the sum: tiles do that in registers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from ..ir.expr import Acc, Call, Expr, Load
+from ..ir.expr import Acc, Call, Const, Expr, Load
 from ..ir.index import ONE, ZERO, Index, Indirect, Var, of
 from ..ir.lanes import depends
 from ..ir.nodes import Store
@@ -15,11 +16,14 @@ from .scope import Scope
 def added(scope: Scope, stores: Sequence[Store], m: Var, column: Var) -> tuple[str, ...]:
     """The fields of mycc::Added for the elements from (m, column) on; () when the stores do anything else.
 
-    `y[m*N + n] = add(add(acc, b[n]), x[m*N + n])` gives `y + m*N + n, b + n, x + m*N + n, N, N`.
+    `y[m*N + n] = add(add(acc, b[n]), x[m*N + n])` gives `y + m*N + n, b + n, x + m*N + n, N, N`; with `maximum(.., 0)`
+    around the sum `true, 0.0f, __builtin_inff()` follow.
     """
     if len(stores) != 1:
         return ()
-    terms = _terms(stores[0].value)
+    value, high = _bound(stores[0].value, "minimum", math.inf)
+    value, low = _bound(value, "maximum", -math.inf)
+    terms = _terms(value)
     places = [(stores[0].buffer, stores[0].index), *((e.buffer, e.index) for e in terms or ())]
     if terms is None or any(b.dtype != "f32" or b in scope.locals for b, _ in places):
         return ()
@@ -32,7 +36,20 @@ def added(scope: Scope, stores: Sequence[Store], m: Var, column: Var) -> tuple[s
     strides = [text.index(step) for step in steps if step is not None]
     bias = pointers[1] if biases[:1] == [True] else "nullptr"
     residual = (pointers[-1], strides[-1]) if biases[-1:] == [False] else ("nullptr", "0")
-    return (pointers[0], bias, residual[0], strides[0], residual[1])
+    bounds = () if math.isinf(low) and math.isinf(high) else ("true", _literal(low), _literal(high))
+    return (pointers[0], bias, residual[0], strides[0], residual[1], *bounds)
+
+
+def _bound(value: Expr, op: str, none: float) -> tuple[Expr, float]:
+    """What a number bounds, and the number; the value itself and `none` when there is no such bound."""
+    if isinstance(value, Call) and value.op == op and isinstance(value.args[1], Const):
+        number = float(value.args[1].value)
+        return (value.args[0], number) if math.isfinite(number) else (value, none)
+    return value, none
+
+
+def _literal(number: float) -> str:
+    return f"{number!r}f" if math.isfinite(number) else f"{'-' if number < 0 else ''}__builtin_inff()"
 
 
 def _terms(value: Expr) -> tuple[Load, ...] | None:

@@ -59,20 +59,21 @@ def _unit_strides(node: Gemm) -> tuple[Index, Index]:
 def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
-    epilogue = conv_epilogue(text, node, node.stores)
+    pointwise = node.algorithm == "direct" and set(node.window.kernel) == {1} and node.window.groups == 1
+    epilogue = conv_epilogue(text, node, node.stores, tiled=pointwise)
     fields = conv_fields(text, node)
     direct = "conv_depthwise" if node.depthwise else "conv"
     template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
     return GemmKernel(f"{template}.cpp.j2", comment, text.params(), fields, epilogue)
 
 
-def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Epilogue:
-    """How a convolution finishes its elements with these stores."""
+def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store], tiled: bool = False) -> Epilogue:
+    """How a convolution finishes its elements with these stores; `tiled`: gemm.h may be what multiplies."""
     *rows, c = node.dims
     groups = node.window.groups
     by_group = node.algorithm == "direct" and not node.depthwise  # a run of channels ends with its group
     run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent
-    return _epilogue(text, stores, [], rows, c, node.acc.name, run)
+    return _epilogue(text, stores, [], rows, c, node.acc.name, run, tiled)
 
 
 def conv_fields(text: FieldPrinter, node: Conv) -> Fields:

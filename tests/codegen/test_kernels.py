@@ -86,7 +86,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "embedding": ("rows", lambda e, a: e(a), (torch.ones(4, 5, dtype=torch.long),), (nn.Embedding(9, 24),), False),
     "assert": ("assert", asserted, (x,), (), True),
     "gemm": ("gemm", lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(40, 24),), True),
-    "gemm_adds": ("gemm", lambda up, a, r: up(a) + r, (x, x[..., :24].clone()), (nn.Linear(40, 24),), True),
+    "gemm_adds": ("gemm", lambda up, a, r: F.relu(up(a) + r), (x, x[..., :24].clone()), (nn.Linear(40, 24),), True),
     "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
     "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (image,), (depthwise,), False),

@@ -16,11 +16,13 @@ int64_t record(int threads, float *out, int32_t *seen, int64_t batch, int64_t m,
   return misplaced;
 }
 
-/* A product with a bias and a residual ([m][n]; either may be missing), the result `gap` elements wider than the product. */
+/* A product with a bias and a residual ([m][n]; either may be missing), the result `gap` elements wider than the product.
+ * high: sums are bounded by 0 and it; below 0: they are not. */
 struct Sums {
   mycc::GemmArgs args;
   const float *bias, *residual;
   int64_t gap;
+  float high;
 };
 
 struct AddOutside {
@@ -33,6 +35,7 @@ struct AddOutside {
       float y = acc[i];
       if (sums.bias) y += sums.bias[n + i];
       if (sums.residual) y += sums.residual[m * row() + n + i];
+      if (sums.high >= 0) y = mycc::minimum(mycc::maximum(y, 0.0f), sums.high);
       out[m * row() + n + i] = y;
     }
   }
@@ -41,7 +44,7 @@ struct AddOutside {
 struct AddInTiles : AddOutside {
   mycc::Added added(int64_t, int64_t m, int64_t n) const {
     return {out + m * row() + n, sums.bias ? sums.bias + n : nullptr,
-            sums.residual ? sums.residual + m * row() + n : nullptr, row(), row()};
+            sums.residual ? sums.residual + m * row() + n : nullptr, row(), row(), sums.high >= 0, 0.0f, sums.high};
   }
 };
 

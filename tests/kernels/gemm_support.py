@@ -83,22 +83,28 @@ class Gemm(_Arguments):
 
 @dataclass
 class Sums:
-    """A product with a bias and a residual, None where there is none; rows of the result are `gap` elements longer."""
+    """A product with a bias and a residual, None where there is none; rows of the result are `gap` elements longer.
+
+    high: results are bounded by 0 and it; below 0 they are not.
+    """
 
     product: Gemm
     bias: np.ndarray | None
     residual: np.ndarray | None
     gap: int
+    high: float = -1.0
 
     def run(self, isa: str, out: np.ndarray, in_tiles: bool, threads: int = 1) -> np.ndarray:
         """Writes the sums to out [m][n + gap], added by the tiles or by the epilogue behind them."""
         product = self.product.structure()
         kinds = [("product", type(product)), ("bias", ctypes.c_void_p), ("residual", ctypes.c_void_p)]
-        kind = type("Sums", (ctypes.Structure,), {"_fields_": [*kinds, ("gap", ctypes.c_int64)]})
+        kind = type(
+            "Sums", (ctypes.Structure,), {"_fields_": [*kinds, ("gap", ctypes.c_int64), ("high", ctypes.c_float)]}
+        )
         pointers = [None if x is None else x.ctypes.data for x in (self.bias, self.residual)]
         _load(isa).test_gemm_adds(
             ctypes.c_int(threads),
-            ctypes.byref(kind(product, *pointers, self.gap)),
+            ctypes.byref(kind(product, *pointers, self.gap, self.high)),
             ctypes.c_void_p(out.ctypes.data),
             ctypes.c_int(in_tiles),
         )

@@ -132,6 +132,20 @@ def test_tiles_add_with_the_bits_of_the_epilogue(isa: str, shape: tuple[int, int
 
 
 @pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("high", [6.0, np.inf])
+def test_tiles_bound_with_the_bits_of_the_epilogue(isa: str, high: float) -> None:
+    m, k, n = 21, 400, 98
+    rng = np.random.default_rng(1)
+    a, b, bias, residual = random(rng, 1, m, k), random(rng, 1, k, n), random(rng, n), random(rng, m, n)
+    bias[3], residual[4, 5], residual[6, 7:9] = np.nan, np.nan, (np.inf, -np.inf)
+    sums = Sums(Gemm(1, m, n, k, a, 0, k, pack_panels(b), 0), bias, residual, 0, high)
+    behind, inside = (sums.run(isa, np.empty((m, n), np.float32), in_tiles) for in_tiles in (False, True))
+    assert behind.tobytes() == inside.tobytes()
+    assert np.isnan(inside[:, 3]).all()
+    assert (np.nanmin(inside), np.nanmax(inside)) == (0, high)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
 def test_a_row_has_the_same_bits_in_any_batch(isa: str) -> None:
     rng = np.random.default_rng(0)
     a, b = random(rng, 1, 70, 900), random(rng, 1, 900, 80)

@@ -2,7 +2,7 @@
  *
  * The epilogue gets the sums: epilogue(z, m, n, acc, count) finishes the elements (z, m, n .. n + count - 1), whose
  * sums are acc[0 .. count - 1]; every element exactly once, from any worker. An epilogue that only adds a bias and a
- * residual may say so: added(z, m, n) gives where the elements from (z, m, n) on come from and go to (Added), and most of
+ * residual, and bounds the sum, may say so: added(z, m, n) gives where the elements from (z, m, n) on come from and go to (Added), and most of
  * them are finished in registers.
  *
  *   gemm        B packed at compile time

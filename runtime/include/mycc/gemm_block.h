@@ -48,11 +48,13 @@ MYCC_INLINE auto fetch_ahead(const Epilogue &epilogue, int64_t z, int64_t m, int
 template <class Epilogue> MYCC_INLINE void fetch_ahead(const Epilogue &, int64_t, int64_t, int64_t, int64_t, long) {}
 
 /* What an epilogue does that only adds: out = (sums + bias) + residual, from an element on along its row and the rows
- * behind it. NULL: not added. */
+ * behind it. NULL: not added. Bounded: minimum(maximum(.., low), high) of that, NaN stays. */
 struct Added {
   float *out;
   const float *bias, *residual;
   int64_t out_row, residual_row; /* elements from row to row */
+  bool bounded = false;
+  float low = 0, high = 0;
 };
 
 /* Has the tile finish its elements in registers when that is all there is to do, with the bits of the epilogue. */
@@ -65,6 +67,9 @@ MYCC_INLINE auto adds(const Finish &finish, TileOf<B> &tile, int64_t row, int64_
   tile.residual = to.residual;
   tile.out_stride = to.out_row;
   tile.residual_stride = to.residual_row;
+  tile.bounded = to.bounded;
+  tile.low = to.low;
+  tile.high = to.high;
   return true;
 }
 template <class B, class Finish> MYCC_INLINE bool adds(const Finish &, TileOf<B> &, int64_t, int64_t, long) {
