@@ -135,8 +135,24 @@ def forms(megabytes: int) -> list[Form]:
         Form("every second", lambda a: a[:, ::2].contiguous() + 0, (x,), half * 3),
         Form("nearest twice as large", lambda a: F.interpolate(a, scale_factor=2.0), (image[: len(image) // 4],)),
         Form("pixel shuffle", lambda a: F.pixel_shuffle(a, 2) + 0, (image,)),
+        Form("pixel shuffle, copied", lambda a: F.pixel_shuffle(a, 2), (image,)),
+        Form("pixel shuffle, bf16", lambda a: F.pixel_shuffle(a, 2), (image.to(torch.bfloat16),)),
+        Form("pixel unshuffle", lambda a: F.pixel_unshuffle(a, 2), (image,)),
+        Form("roll, bf16", lambda a: torch.roll(a, (3,), (1,)), (x.to(torch.bfloat16),)),
+        Form("roll of windows", lambda a: torch.roll(a, (-3, -3), (1, 2)), (last,)),
+        Form("patches", patches, (torch.randn(n // (3 * 224 * 224), 3, 224, 224),)),
+        Form("rope of pairs", rope_of_pairs, (heads, torch.randn(128, 1, 32), torch.randn(128, 1, 32))),
         Form("rope", rope, (heads, torch.randn(128, 1, 64), torch.randn(128, 1, 64))),
     ]  # fmt: skip
+
+
+def patches(images: torch.Tensor) -> torch.Tensor:
+    return images.reshape(-1, 3, 14, 16, 14, 16).permute(0, 2, 4, 3, 5, 1).reshape(-1, 196, 768)
+
+
+def rope_of_pairs(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    a, b = q[..., ::2], q[..., 1::2]
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
 
 
 def rope(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
