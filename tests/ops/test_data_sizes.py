@@ -92,6 +92,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "item as a start": (lambda x, n: x[_last(n, 3) :], (X, torch.tensor(1))),
     "item in creation": (lambda n: (torch.arange(_last(n, 9)), torch.zeros(_last(n, 9) * 2 + 1)), (torch.tensor(4),)),
     "item as a number": (_scaled, (X, torch.tensor(1.25))),
+    "item as a row": (lambda x, n: x[n[0]] + x[n[1], n[2]], (X, torch.tensor([2, -1, 0]))),
+    "item as a column": (lambda x, n: x.select(1, n.item()), (X, torch.tensor(-2))),
     "negative item": (lambda x, n: x * n.item() - n.item() // 2, (X, torch.tensor(-7))),
     "numbers as results": (
         lambda x: (x.sum().item() * 2, x.argmax().item(), x.any().item(), x.shape[0], 3),
