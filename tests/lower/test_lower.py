@@ -186,5 +186,7 @@ def test_registered_names_are_operators_of_torch() -> None:
     import transformers.integrations.moe  # noqa: F401 - registers the operators of its own that mycc knows
 
     for name in REGISTRY.names():
+        if "mycctest" in name:  # of another test, defined while that runs
+            continue
         space, operator, overload = name.split(".")
         assert overload in getattr(getattr(torch.ops, space), operator).overloads(), name

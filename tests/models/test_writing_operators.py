@@ -37,7 +37,7 @@ extern "C" void momentum(const mycc_host *host, const mycc_tensor *outputs, cons
 """
 
 
-@torch.library.custom_op("myccwrites::momentum", mutates_args=("m", "v"))
+@torch.library.custom_op("mycctest_writes::momentum", mutates_args=("m", "v"))
 def momentum(p: torch.Tensor, m: torch.Tensor, g: torch.Tensor, v: list[torch.Tensor], lr: float) -> torch.Tensor:
     m.mul_(0.9).add_(g)
     for other in v:
@@ -50,12 +50,12 @@ def _(p: torch.Tensor, m: torch.Tensor, g: torch.Tensor, v: list[torch.Tensor], 
     return torch.empty_like(p)
 
 
-@torch.library.custom_op("myccwrites::add_to", mutates_args={"x"})
+@torch.library.custom_op("mycctest_writes::add_to", mutates_args={"x"})
 def add_to(x: torch.Tensor, value: float) -> None:
     x.add_(value)
 
 
-@torch.library.custom_op("myccwrites::maybe", mutates_args={"count"})
+@torch.library.custom_op("mycctest_writes::maybe", mutates_args={"count"})
 def maybe(x: torch.Tensor, count: torch.Tensor | None = None) -> torch.Tensor:
     if count is not None:
         count.add_(1)
@@ -67,12 +67,12 @@ def _(x: torch.Tensor, count: torch.Tensor | None = None) -> torch.Tensor:
     return torch.empty_like(x)
 
 
-@torch.library.custom_op("myccwrites::unknown", mutates_args={"x"})
+@torch.library.custom_op("mycctest_writes::unknown", mutates_args={"x"})
 def unknown(x: torch.Tensor) -> None:
     x.zero_()
 
 
-@torch.library.custom_op("myccwrites::badly", mutates_args={"x"})
+@torch.library.custom_op("mycctest_writes::badly", mutates_args={"x"})
 def badly(x: torch.Tensor) -> torch.Tensor:
     x.zero_()
     return x + 1
@@ -83,12 +83,12 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 
 
-@mycc.lowering("myccwrites::add_to")
+@mycc.lowering("mycctest_writes::add_to")
 def lower_add_to(ctx: Any, x: Any, value: float) -> Any:
     return ctx.builder.map(x.shape, x.dtype, lambda i: call("add", x.at(i), number(value, x.dtype)))
 
 
-@mycc.lowering("myccwrites::maybe")
+@mycc.lowering("mycctest_writes::maybe")
 def lower_maybe(ctx: Any, x: Any, count: Any = None) -> Any:
     twice = ctx.builder.map(x.shape, x.dtype, lambda i: call("mul", x.at(i), number(2.0, x.dtype)))
     if count is None:
@@ -146,7 +146,7 @@ def steps(p: torch.Tensor, m: torch.Tensor, g: torch.Tensor) -> Any:
 
 
 def test_a_cpp_kernel(tmp_path: Path) -> None:
-    mycc.cpp_kernel("myccwrites::momentum", MOMENTUM)
+    mycc.cpp_kernel("mycctest_writes::momentum", MOMENTUM)
     shapes = {name: {0: ROWS} for name in "pmg"}
     inputs = tuple(torch.randn(5, 3) for _ in range(3))
     loaded = mycc.load(mycc.compile(steps, inputs, out=tmp_path / "a.pkg", dynamic_shapes=shapes))
@@ -190,7 +190,7 @@ extern "C" void put(const mycc_host *, const mycc_tensor *outputs, const mycc_te
 """
 
 
-@torch.library.custom_op("myccwrites::put", mutates_args={"rows", "count", "log"})
+@torch.library.custom_op("mycctest_writes::put", mutates_args={"rows", "count", "log"})
 def put(rows: torch.Tensor, count: torch.Tensor, log: torch.Tensor, x: torch.Tensor) -> None:
     place = int(count)
     if place < rows.shape[0]:
@@ -201,7 +201,7 @@ def put(rows: torch.Tensor, count: torch.Tensor, log: torch.Tensor, x: torch.Ten
 
 def test_state_is_written_where_it_lies(tmp_path: Path) -> None:
     """The kernel gets the memory of the buffer itself: nothing copies its 50 rows."""
-    mycc.cpp_kernel("myccwrites::put", PUT)
+    mycc.cpp_kernel("mycctest_writes::put", PUT)
     inputs = torch.randn(40), torch.tensor([0, 1, 4])
     path = mycc.compile(Cache(), inputs, out=tmp_path / "a.pkg")
     loaded, eager = mycc.load(path), Cache()
@@ -231,7 +231,7 @@ def test_a_triton_kernel(interpreter: TritonInterpreter) -> None:
     pytest.importorskip("triton")
     from .writing_kernels import momentum_kernel
 
-    @mycc.triton_kernel("myccwrites::momentum")
+    @mycc.triton_kernel("mycctest_writes::momentum")
     def launch(ctx: Any, outputs: Any, p: Any, m: Any, g: Any, v: Any, lr: float) -> TritonLaunch:
         n = p.shape[0] * p.shape[1]
         args = [outputs[0], m, *v, p, g, n]
@@ -274,14 +274,17 @@ def badly_lowered(x: torch.Tensor) -> torch.Tensor:
     return badly(y) + y
 
 
-mycc.lowering("myccwrites::badly")(lambda ctx, x: x)
+mycc.lowering("mycctest_writes::badly")(lambda ctx, x: x)
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (shared, r"myccwrites::momentum writes to 'm', which shares memory(.|\n)*return momentum\((.|\n)*clone"),
-        (with_unknown, r"myccwrites.unknown.default\(f32\[2, 2\]\)(.|\n)*@mycc.lowering\(\"myccwrites::unknown\"\)"),
+        (shared, r"mycctest_writes::momentum writes to 'm', which shares memory(.|\n)*return momentum\((.|\n)*clone"),
+        (
+            with_unknown,
+            r"mycctest_writes.unknown.default\(f32\[2, 2\]\)(.|\n)*@mycc.lowering\(\"mycctest_writes::unknown\"\)",
+        ),
         (
             badly_lowered,
             r"has to return 2 Tensors \(its results, then the new values of what it writes to\), not Tensor",

@@ -120,7 +120,7 @@ def test_parts_of_a_choice() -> None:
         ("gemm-free", {"group_bytes": 16384}, ["tuning.group_bytes = tuning_group_bytes;", ", tuning);"]),
         ("strided conv", {"pixels": 128}, ["ConvTuning tuning;", "tuning.pixels = tuning_pixels;", ", tuning);"]),
         ("attention", {"key_block": 128}, ["AttentionTuning tuning;", "attention(host, args, NoScore(), tuning);"]),
-        ("rows", {"task": 4096}, [", tuning_task), [&]"]),
+        ("rows", {"task": 4096}, [", tuning_task), [=]"]),
     ],
 )
 def test_a_choice_is_an_argument_of_the_kernel(case: str, choice: dict[str, int], texts: list[str]) -> None:

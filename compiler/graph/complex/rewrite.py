@@ -75,7 +75,8 @@ class _Rewriter:
         for node, memory in self.inputs.items():
             node.meta["val"] = memory
         for node in reversed(list(self.work.graph.nodes)):
-            if not node.users and node.op in ("call_function", "get_attr") and not node.meta.get(KEPT):
+            kept = node.meta.get(KEPT) and node not in self.pairs
+            if not node.users and node.op in ("call_function", "get_attr") and not kept:
                 self.work.graph.erase_node(node)
 
     def _rewrite(self, node: Node) -> bool:
