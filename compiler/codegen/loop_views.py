@@ -132,7 +132,8 @@ def map_stage(node: Map, vector: Var | None, scope: Scope, loops: tuple[Loop, ..
 
 def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
     scope.loop(vector)
-    full, part = (Emitter(scope, vector, part=p, moves_bits=only_moves(node)) for p in (False, True))
+    bits = only_moves(node) and not any(b in scope.locals for b in (*node.reads(), *node.writes()))
+    full, part = (Emitter(scope, vector, part=p, moves_bits=bits) for p in (False, True))
     emit_stores(full, node)
     emit_stores(part, node)
     return lanes_view(vector, scope, full, part)

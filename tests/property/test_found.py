@@ -22,6 +22,12 @@ FOUND = {
     "a part of another type than the whole": Program(
         (Input("x0", (4,), "bool"),), (), ("v0 = torch.slice_scatter(x0, x0[1:] * 1, 0, 1)",), ("v0",)
     ),
+    "copies of halves that a nest keeps": Program(
+        (Input("x0", (4, 4, 4), "bfloat16"),),
+        (),
+        ("v0 = -F.group_norm(x0, 1, eps=0.1)", "v1 = v0.unsqueeze(0).expand(3, *v0.shape)"),
+        ("v1",),
+    ),
     "the largest of booleans and its place": Program(
         (Input("x0", ("n", 5), "bool"),), (), ("v0 = x0.max(1).indices", "v1 = x0.int().argmax(1)"), ("v0", "v1")
     ),
