@@ -79,6 +79,11 @@ def index_tensor(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> T
 
     if any(t is not None and t.dtype in ("bool", "u8") for t in indices):
         indices = mask_indices(ctx, indices)
+    return looked_up(ctx, x, indices)
+
+
+def looked_up(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """x[indices], each of them of places, whatever integers they are; those from the end are negative."""
     used = [d for d, t in enumerate(indices) if t is not None]
     tensors = [t for t in indices if t is not None]
     rank = max(t.rank for t in tensors)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.expr import Expr
 from ..ir.index import ONE, Index, as_index, product
 from .context import Context
-from .gather import indirect
+from .gather import looked_up
 from .registry import row
 from .tensor import Shape, Tensor, expand, flip, permute, select, slice_dim, squeeze, unsqueeze
 
@@ -95,18 +94,11 @@ def narrow(ctx: Context, x: Tensor, dim: int, start: Any, length: Any) -> Tensor
 def select_op(ctx: Context, x: Tensor, dim: int, index: Any) -> Tensor:
     axis = ctx.axis(dim, x.rank)
     if isinstance(index, Tensor):  # a number that the run finds: x[i[0]]
-        return _looked_up(ctx, x, axis, index)
+        return looked_up(ctx, x, [*[None] * axis, index])
     at = ctx.size(index)
     if at.constant is not None and at.constant < 0:
         at = at + x.shape[axis]
     return select(x, axis, at)
-
-
-def _looked_up(ctx: Context, x: Tensor, axis: int, index: Tensor) -> Tensor:
-    def element(i: list[Index]) -> Expr:
-        return x.at([*i[:axis], indirect(index.at([]), x.shape[axis], wrap=True), *i[axis:]])
-
-    return ctx.builder.map(ctx.result_shape(), x.dtype, element)
 
 
 def _pieces(x: Tensor, axis: int, lengths: Sequence[Index]) -> tuple[Tensor, ...]:

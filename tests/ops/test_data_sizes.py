@@ -94,6 +94,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "item as a number": (_scaled, (X, torch.tensor(1.25))),
     "item as a row": (lambda x, n: x[n[0]] + x[n[1], n[2]], (X, torch.tensor([2, -1, 0]))),
     "item as a column": (lambda x, n: x.select(1, n.item()), (X, torch.tensor(-2))),
+    "item of bytes as a row": (lambda x, n: x.select(0, n.item()), (X, torch.tensor(2, dtype=torch.uint8))),
     "negative item": (lambda x, n: x * n.item() - n.item() // 2, (X, torch.tensor(-7))),
     "numbers as results": (
         lambda x: (x.sum().item() * 2, x.argmax().item(), x.any().item(), x.shape[0], 3),
