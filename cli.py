@@ -46,7 +46,9 @@ from .console import (
 if TYPE_CHECKING:
     from .compiler.capture.source import Source as LoadedSource
     from .compiler.observe import Observer
+    from .compiler.options import CompileOptions
     from .compiler.request import CompileRequest
+    from .compiler.verify.command import ModelReport
 
 __all__ = ["app"]
 
@@ -333,7 +335,14 @@ def verify_command(
     """Check every hash of a package, then its results against its accuracy certificate, or with SOURCE against the
     model itself in float64. Exit code 1: not accurate."""
     if len(files) > 1 or bisect is not None:
-        _verify_model(files, bisect, inputs, dynamic, dtype, settings, entry, threads, as_json)
+        from .compiler.options import CompileOptions
+
+        options = CompileOptions.of(dtype=dtype, options=settings, threads=threads)
+        with stdout_to_stderr(as_json):
+            compared = _compare_with_model(files, inputs, dynamic, options, entry, bisect)
+        print_json(compared.as_dict()) if as_json else print(compared.text())
+        if not compared.ok:
+            raise typer.Exit(1)
         return
     from .runtime.verify import verify_package
 
@@ -348,34 +357,25 @@ def verify_command(
         raise typer.Exit(1)
 
 
-def _verify_model(
+def _compare_with_model(
     files: Sequence[str],
-    bisect: Path | None,
     inputs: Sequence[str] | None,
     dynamic: Sequence[str] | None,
-    dtype: str | None,
-    settings: Sequence[str] | None,
+    options: CompileOptions,
     entry: str | None,
-    threads: int | None,
-    as_json: bool,
-) -> None:
+    bisect: Path | None,
+) -> ModelReport:
     from .compiler.api import compile_entries, require_torch
-    from .compiler.options import CompileOptions
     from .runtime.errors import InputError
 
     if len(files) != 2:
         raise InputError("comparing with the model takes its source and the package: mycc verify model.py model.pkg")
-    options = CompileOptions.of(dtype=dtype, options=settings, threads=threads)
-    with stdout_to_stderr(as_json):
-        require_torch()
-        from .compiler.verify.command import verify_model
+    require_torch()
+    from .compiler.verify.command import verify_model
 
-        loaded = _load(files[0], inputs or [])
-        entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
-        report = verify_model(entries, Path(files[1]), options, entry, bisect)
-    print_json(report.as_dict()) if as_json else print(report.text())
-    if not report.ok:
-        raise typer.Exit(1)
+    loaded = _load(files[0], inputs or [])
+    entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
+    return verify_model(entries, Path(files[1]), options, entry, bisect)
 
 
 @app.command("bench", cls=JsonFileCommand)

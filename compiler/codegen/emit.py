@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load
+from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load, uses
 from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var, as_index, exact_div, of
 from ..ir.lanes import ALIGNMENT, depends, lane_stride, turning_place
 from ..ir.nodes import Buffer, Store
@@ -50,16 +50,7 @@ class Emitter:
     # entry points ----------------------------------------------------------------------------------------------------
     def count_uses(self, expressions: Iterable[Expr]) -> None:
         """Counts how often each subexpression is read, so that shared ones are named."""
-        seen: set[Expr] = set()
-        stack = list(expressions)
-        self._uses.update(stack)
-        while stack:
-            e = stack.pop()
-            if e in seen:
-                continue
-            seen.add(e)
-            self._uses.update(e.children)
-            stack.extend(e.children)
+        self._uses.update(uses(expressions))
 
     def behind(self, other: Emitter) -> Emitter:
         """This emitter, its names going on where those of another one in the same block stop."""

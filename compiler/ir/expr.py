@@ -7,7 +7,8 @@ Frozen and hashable, so that equal expressions are found by value. Operators are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -234,6 +235,22 @@ def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], indices: Mapping[Atom,
 def substitute(e: Expr, indices: Mapping[Atom, Index]) -> Expr:
     """The expression at other loop variables."""
     return rewrite(e, lambda _: None, indices)
+
+
+def uses(expressions: Iterable[Expr]) -> Counter[Expr]:
+    """How often each expression is read: once for every place in `expressions`, once for every place in another
+    distinct expression. What is read more than once gets a name in the generated code."""
+    stack = list(expressions)
+    counts = Counter(stack)
+    seen: set[Expr] = set()
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        counts.update(e.children)
+        stack.extend(e.children)
+    return counts
 
 
 def accumulators_first(e: Expr) -> Expr:

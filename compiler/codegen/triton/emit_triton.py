@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load
+from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load, uses
 from ...ir.index import Atom, Binary, Index, Indirect, Size, Var, of
 from ...ir.nodes import Buffer, Store
 from ...ir.ops import GPU_ALONE, OPS, Precedence, Printed, Spelling, spell
@@ -115,16 +115,7 @@ class TritonEmitter:
     # entry points ----------------------------------------------------------------------------------------------------
     def count_uses(self, expressions: Iterable[Expr]) -> None:
         """Counts how often each subexpression is read, so that shared ones are named."""
-        seen: set[Expr] = set()
-        stack = list(expressions)
-        self._uses.update(stack)
-        while stack:
-            e = stack.pop()
-            if e in seen:
-                continue
-            seen.add(e)
-            self._uses.update(e.children)
-            stack.extend(e.children)
+        self._uses.update(uses(expressions))
 
     def value(self, e: Expr) -> str:
         """The text of an expression; what it needs is in `lines`."""
