@@ -16,32 +16,21 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mycc
 import torch
+from loop_forms import Form, forms
 from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
 from torch import nn
-from torch.nn import functional as F
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = [
     *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-fwrapv"),
     *("-Wno-psabi", "-shared", "-fPIC", "-pthread", "-I", str(ROOT / "runtime" / "include")),
 ]
-
-
-@dataclass(frozen=True)
-class Form:
-    """A function of tensors; moved: bytes read and written, where the operands do not tell."""
-
-    name: str
-    function: Callable[..., Any]
-    inputs: tuple[torch.Tensor, ...]
-    moved: int | None = None
 
 
 class Module(nn.Module):
@@ -51,114 +40,6 @@ class Module(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         return self.function(*inputs)
-
-
-def forms(megabytes: int) -> list[Form]:
-    """Float32 tensors of about `megabytes` MiB in shapes of models."""
-    n = megabytes << 18  # elements
-    x = torch.randn(n // 4096, 4096)
-    y = x.flip(0)
-    rows = torch.randn(n // 1024, 1024)
-    odd = torch.randn(n // 1021, 1021)
-    hidden = torch.randn(n // 768, 768)
-    image = torch.randn(n // (64 * 56 * 56), 64, 56, 56)
-    last = torch.randn(n // (64 * 56 * 56), 56, 56, 64)
-    heads = torch.randn(n // (128 * 12 * 64), 128, 12, 64)
-    cube = torch.randn(n // (256 * 256), 256, 256)
-    bias, weight = torch.randn(4096), torch.randn(768)
-    table = torch.randn(30000, 768)
-    ids = torch.randint(0, 30000, (n // 768,))
-    small = torch.randn(256, 1024)
-    column = torch.randn(n // 4096, 1)
-    square, left = x[:4096, :4096].contiguous(), rows[:, :512].contiguous()
-    half = 4 * n // 2
-    return [
-        Form("relu", torch.relu, (x,)),
-        Form("relu 1 MB", torch.relu, (small,)),
-        Form("add", torch.add, (x, y)),
-        Form("bias and relu", lambda a, b: torch.relu(a + b), (x, bias)),
-        Form("scale of rows", lambda a, b: a * b, (x, column)),
-        Form("gelu", F.gelu, (x,)),
-        Form("silu of one times another", lambda a, b: F.silu(a) * b, (x, y)),
-        Form("tanh", torch.tanh, (x,)),
-        Form("f32 to bf16", lambda a: a.to(torch.bfloat16), (x,)),
-        Form("f32 to f16", lambda a: a.to(torch.float16), (x,)),
-        Form("bf16 to f32", lambda a: a.to(torch.float32), (x.to(torch.bfloat16),)),
-        Form("u8 to f32, normalised", lambda a: (a.to(torch.float32) - 127) * 0.02, (x.to(torch.uint8),)),
-        Form("i64 to f32", lambda a: a.to(torch.float32), (x[: len(x) // 2].to(torch.int64),)),
-        Form("compare and select", lambda a, b: torch.where(a > b, a, -b), (x, y)),
-        Form("broadcast of a row", lambda a: a.expand(n // 4096, 4096).clone() + 1, (bias,)),
-        Form("sum of rows", lambda a: a.sum(-1), (rows,)),
-        Form("sum of long rows", lambda a: a.sum(-1), (x.reshape(64, -1),)),
-        Form("sum of odd rows", lambda a: a.sum(-1), (odd,)),
-        Form("sum of columns", lambda a: a.sum(0), (x,)),
-        Form("sum of the middle", lambda a: a.sum(1), (cube,)),
-        Form("sum of few columns", lambda a: a.sum(0), (torch.randn(n // 64, 64),)),
-        Form("sum of all", lambda a: a.sum(), (x,)),
-        Form("mean of maps", lambda a: a.mean((2, 3)), (image,)),
-        Form("mean of maps, channels last", lambda a: a.mean((1, 2)), (last,)),
-        Form("max of rows", lambda a: a.amax(-1), (rows,)),
-        Form("max of columns", lambda a: a.amax(0), (x,)),
-        Form("argmax of rows", lambda a: a.argmax(-1), (rows,)),
-        Form("argmax of columns", lambda a: a.argmax(0), (x,)),
-        Form("variance of rows", lambda a: a.var(-1), (rows,)),
-        Form("norm of all", lambda a: (a * a).sum().sqrt(), (x,)),
-        Form("softmax of rows", lambda a: a.softmax(-1), (rows,)),
-        Form("softmax of long rows", lambda a: a.softmax(-1), (x.reshape(64, -1),)),
-        Form("softmax of columns", lambda a: a.softmax(0), (x,)),
-        Form("softmax of the middle", lambda a: a.softmax(1), (cube,)),
-        Form("log_softmax of rows", lambda a: a.log_softmax(-1), (odd,)),
-        Form("layer_norm 768", lambda a, w: F.layer_norm(a, (768,), w, w), (hidden, weight)),
-        Form("rms_norm 4096", lambda a, w: F.rms_norm(a, (4096,), w), (x, bias)),
-        Form("group_norm", lambda a, w: F.group_norm(a, 32, w, w), (image, weight[:64].clone())),
-        Form("batch norm, maps", lambda a, w: a * w[:, None, None] + w[:, None, None], (image, weight[:64].clone())),
-        Form("transpose", lambda a: a.t().contiguous() + 0, (x,)),
-        Form("transpose of batches", lambda a: a.transpose(1, 2).contiguous() + 0, (cube,)),
-        Form("transpose, bf16", lambda a: a.t().contiguous(), (x.to(torch.bfloat16),)),
-        Form("transpose, u8", lambda a: a.t().contiguous(), (x.to(torch.uint8),)),
-        Form("transpose, f64", lambda a: a.t().contiguous(), (x[: len(x) // 2].double(),)),
-        Form("heads to the front", lambda a: a.transpose(1, 2).contiguous(), (heads,)),
-        Form("keys transposed", lambda a: a.permute(0, 2, 3, 1).contiguous(), (heads,)),
-        Form("to channels last", lambda a: a.permute(0, 2, 3, 1).contiguous(), (image,)),
-        Form("from channels last", lambda a: a.permute(0, 3, 1, 2).contiguous(), (last,)),
-        Form("dimensions reversed", lambda a: a.permute(2, 1, 0).contiguous(), (cube,)),
-        Form("add of a transposed", lambda a, b: a + b.t(), (square, square)),
-        Form("embedding", lambda i, t: F.embedding(i, t), (ids, table), 2 * 4 * 768 * len(ids)),
-        Form("index_select of columns", lambda a, i: a.index_select(1, i), (x, torch.randperm(4096)), 2 * half * 2),
-        Form("gather along rows", lambda a, i: a.gather(1, i), (left, torch.randint(0, 512, left.shape))),
-        Form("concatenation of rows", lambda a, b: torch.cat([a, b], -1), (left, left)),
-        Form("concatenation in front", lambda a, b: torch.cat([a, b], 0), (x, y)),
-        Form("stack at the end", lambda a, b: torch.stack([a, b], -1), (x, y)),
-        Form("padding", lambda a: F.pad(a, (1, 1, 1, 1)), (image,)),
-        Form("roll", lambda a: torch.roll(a, (3,), (1,)), (x,)),
-        Form("flip of rows", lambda a: a.flip(-1), (x,)),
-        Form("every second", lambda a: a[:, ::2].contiguous() + 0, (x,), half * 3),
-        Form("nearest twice as large", lambda a: F.interpolate(a, scale_factor=2.0), (image[: len(image) // 4],)),
-        Form("pixel shuffle", lambda a: F.pixel_shuffle(a, 2) + 0, (image,)),
-        Form("pixel shuffle, copied", lambda a: F.pixel_shuffle(a, 2), (image,)),
-        Form("pixel shuffle, bf16", lambda a: F.pixel_shuffle(a, 2), (image.to(torch.bfloat16),)),
-        Form("pixel unshuffle", lambda a: F.pixel_unshuffle(a, 2), (image,)),
-        Form("roll, bf16", lambda a: torch.roll(a, (3,), (1,)), (x.to(torch.bfloat16),)),
-        Form("roll of windows", lambda a: torch.roll(a, (-3, -3), (1, 2)), (last,)),
-        Form("patches", patches, (torch.randn(n // (3 * 224 * 224), 3, 224, 224),)),
-        Form("rope of pairs", rope_of_pairs, (heads, torch.randn(128, 1, 32), torch.randn(128, 1, 32))),
-        Form("rope", rope, (heads, torch.randn(128, 1, 64), torch.randn(128, 1, 64))),
-    ]  # fmt: skip
-
-
-def patches(images: torch.Tensor) -> torch.Tensor:
-    return images.reshape(-1, 3, 14, 16, 14, 16).permute(0, 2, 4, 3, 5, 1).reshape(-1, 196, 768)
-
-
-def rope_of_pairs(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    a, b = q[..., ::2], q[..., 1::2]
-    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
-
-
-def rope(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    half = q.shape[-1] // 2
-    turned = torch.cat([-q[..., half:], q[..., :half]], -1)
-    return q * cos + turned * sin
 
 
 ROOFS = r"""
