@@ -75,7 +75,7 @@ def assertions_of(graph: fx.Graph, node: fx.Node, args: Sequence[Any]) -> list[A
 
 
 def _of_number(graph: fx.Graph, node: fx.Node, condition: Any) -> Assertion:
-    if not isinstance(condition, fx.Node) or not _data(condition):
+    if not isinstance(condition, fx.Node) or not _data(condition) or _of_memory(condition):
         return Assertion(condition, node, None)
     flag = scalar_tensor(graph, condition, torch.bool)
     where = place_of(node) or next((p for n in _ancestors(condition) if (p := place_of(n))), "")
@@ -137,6 +137,11 @@ def _ancestors(number: fx.Node) -> Iterator[fx.Node]:
             if source not in seen and isinstance(source.meta.get("val"), _NUMBER):
                 seen.add(source)
                 stack.append(source)
+
+
+def _of_memory(condition: fx.Node) -> bool:
+    """Whether it asks where a view starts in memory, which says nothing of values."""
+    return any(n.target is aten.sym_storage_offset.default for n in _ancestors(condition))
 
 
 def _data(number: fx.Node) -> set[sympy.Symbol]:

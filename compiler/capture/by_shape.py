@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..graph.resize_dynamic import TAPS, resized_size, resized_smoothly
+from .places import set_item
 
 __all__ = ["ByShape"]
 
@@ -79,6 +80,9 @@ def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Tensor:
         return x.narrow(dim, start, length)
     first = torch.where(start < 0, start + x.shape[dim], start).reshape([])
     return x.index_select(dim, first + torch.arange(length, device=x.device))
+
+
+_form_of(Tensor.__setitem__)(set_item)
 
 
 # statistics ----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ...runtime.errors import CompileError
 from .source_lines import place_of
@@ -73,10 +74,13 @@ class SizeCheck:
 
 
 def raw(value: object) -> sympy.Expr:
-    """The formula of a size or number as it was traced, before torch put what it learned later in its place."""
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return value.node._expr
-    return sympy.sympify(value)
+    """The formula of a size or number as it was traced, before torch put what it learned later in the place of what the
+    run finds. Sizes of inputs that torch has found equal have one name."""
+    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return sympy.sympify(value)
+    traced, shape_env = value.node._expr, value.node.shape_env
+    sizes = {s for s in traced.free_symbols if symbol_is_type(s, SymT.SIZE)} if shape_env is not None else set()
+    return traced.xreplace({s: shape_env.replace(s) for s in sizes})
 
 
 def free_symbols(value: object) -> set[sympy.Symbol]:

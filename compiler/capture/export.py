@@ -80,7 +80,7 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     _check_tensors(leaves, request.model)
     dims = shapes_by_leaf(arguments, _collected(request))
     dims = dynamic_dims(arguments, dims, request.dynamic) if request.dynamic else dims
-    values = resize_examples(leaves, dims)
+    values = _apart(resize_examples(leaves, dims), request.model)
     if request.fixed:
         values, dims = fix_sizes(leaves, values, dims, request.fixed)
     _, spec = pytree.tree_flatten((request.args, dict(request.kwargs)))
@@ -243,6 +243,20 @@ def _check_tensors(leaves: Sequence[Leaf], model: Model) -> None:
     if isinstance(model, torch.nn.Module):
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             check_tensor(tensor, f"'{name}' of the model")
+
+
+def _apart(values: Sequence[Any], model: Model) -> list[Any]:
+    """The values with memory of its own for each tensor: torch.export takes inputs that share it for one."""
+    owners = [model] if isinstance(model, torch.nn.Module) else _modules_of(model)
+    seen = {t.untyped_storage().data_ptr() for m in owners for t in (*m.parameters(), *m.buffers())}
+    result = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            memory = value.untyped_storage().data_ptr()
+            value = value.detach().clone() if memory in seen and value.numel() else value
+            seen.add(memory)
+        result.append(value)
+    return result
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -35,6 +35,7 @@ from .control import CONTROL, MUTABLE, Operands, batched, operands_of, region_gr
 from .graph import ModelGraph
 from .inplace import functional_form, rebuild_base, take_view
 from .own_calls import OwnCall, WrongCall
+from .slices import slice_by_places
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
 __all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
@@ -207,8 +208,10 @@ class FunctionalCopy:
             return self._batch_norm(node, args)
         if getattr(target, "__module__", "") == "torch._functorch.predispatch":
             raise NeedsRetrace("a function that torch.vmap maps")
-        new = self.graph.create_node("call_function", target, self._nodes(args), kwargs, name=node.name)
-        new.meta = dict(node.meta)
+        new = slice_by_places(self.graph, node, self._nodes(args))
+        if new is None:
+            new = self.graph.create_node("call_function", target, self._nodes(args), kwargs, name=node.name)
+            new.meta = dict(node.meta)
         return self._result(node, new, env)
 
     @staticmethod

@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from .computed import raw, scalar_tensor
 
 __all__ = ["functional_form", "rebuild_base", "take_view"]
 
@@ -117,10 +120,24 @@ def take_view(graph: fx.Graph, view: fx.Node, base: fx.Node) -> fx.Node:
     return _emit(graph, view, view.target, (base, *view.args[1:]), view.kwargs)
 
 
+def _found_by_the_run(index: Any) -> bool:
+    """Whether an index is a number of a tensor."""
+    return isinstance(index, fx.Node) and any(
+        symbol_is_type(s, SymT.UNBACKED_INT) for s in raw(index.meta["val"]).free_symbols
+    )
+
+
 def rebuild_base(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) -> fx.Node | None:
     """The value of `base` after its view `view` was given the value `new`; None when the view has no inverse here."""
     rest: tuple[Any, ...] = view.args[1:]
     op, value = view.target, base.meta["val"]
+    if op is aten.select.int and _found_by_the_run(rest[1]):
+        place = scalar_tensor(graph, rest[1], torch.int64)
+        return _emit(
+            graph, view, aten.index_put.default, (base, [*[None] * (rest[0] % value.dim()), place], new), {}, value
+        )
+    if op is aten.index_select.default:  # a slice by places
+        return _emit(graph, view, aten.index_copy.default, (base, *rest, new), {}, value)
     if op in _SCATTERS:
         return _emit(graph, view, _SCATTERS[op], (base, new, *rest), view.kwargs, value)
     if op in _TRANSPOSES:

@@ -31,10 +31,9 @@ def check_smallest(graph: ModelGraph, asked: set[str]) -> None:
     """Raises the lower bound of a symbol to 2 where the graph is wrong for 1; a CompileError when 1 was asked for."""
     ones = [s for s in graph.symbols if s.min == 1]
     smallest = {s.symbol: s.min for s in graph.symbols}
-    computed = {c.symbol: min(max(c.min, 2), c.max) for c in graph.computed}
 
     def wrong_at(sizes: Sizes) -> list[fx.Node]:
-        return wrong_nodes(graph.module.graph.nodes, {**computed, **sizes})
+        return wrong_nodes(graph.module.graph.nodes, {**_computed(graph, sizes), **sizes})
 
     wrong = wrong_at(smallest) if ones else []
     if not wrong:
@@ -58,6 +57,15 @@ def check_smallest(graph: ModelGraph, asked: set[str]) -> None:
             )
         raised.append(symbol)
     graph.symbols = tuple(_from_two(s) if s in raised or not raised else s for s in graph.symbols)
+
+
+def _computed(graph: ModelGraph, sizes: Sizes) -> dict[sympy.Symbol, int]:
+    """Small values of the sizes that the run finds: 2, or what the model says that they are at most."""
+    found = {c.symbol: min(max(c.min, 2), c.max) for c in graph.computed}
+    for check in graph.checks:
+        if check.op == "le" and check.a in found and check.b.free_symbols <= sizes.keys():
+            found[check.a] = min(found[check.a], int(check.b.xreplace(dict(sizes))))
+    return found
 
 
 def _from_two(symbol: SizeSymbol) -> SizeSymbol:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections import OrderedDict, defaultdict
@@ -56,7 +57,11 @@ def structure(spec: pytree.TreeSpec, leaf: Callable[[], object]) -> object:
         return {"namedtuple": cls.__name__, "fields": _pairs(list(cls._fields), children)}
     if pytree.is_structseq_class(kind):  # torch.return_types
         return {"namedtuple": kind.__name__, "fields": _pairs(list(kind.__match_args__), children)}
-    return {"object": f"{kind.__module__}.{kind.__qualname__}", "fields": _object_fields(spec.context, children)}
+    fields = _object_fields(spec.context, children)
+    if dataclasses.is_dataclass(kind):  # their own order: torch has those that are None apart
+        order = {f.name: i for i, f in enumerate(dataclasses.fields(kind))}
+        fields.sort(key=lambda field: order.get(str(field[0]), len(order)))
+    return {"object": f"{kind.__module__}.{kind.__qualname__}", "fields": fields}
 
 
 def _children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:

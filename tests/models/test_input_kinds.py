@@ -71,6 +71,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "named tuples": (lambda b: Box(b.high - b.low, b.low), (Box(X, Y),), {}),
     "other named tuples": (lambda p: Pair(p.second, p.first), (Pair(X, Y),), {}),
     "dataclasses": (lambda s: State(s.hidden * 2, s.steps + 1, None), (State(X, Y),), {}),
+    "dataclasses with a field that is None": (lambda s: State(s.hidden, None, s.hidden + 1), (State(X, Y),), {}),
     "dataclasses with constants": (lambda s: State(s.hidden * s.steps, s.steps), (State(X, 3),), {}),
     "dataclasses inside": (lambda d: [d["s"][0].hidden + 1], ({"s": (State(X, None),)},), {}),
     "constants": (_constants, (X, 3, 0.5, True, "mean", None), {}),
@@ -215,6 +216,21 @@ def test_constants_by_name(package: Path) -> None:
         entry(X, n=4, f=0.5, b=True, s="mean", nothing=None)
     nested = mycc.load(package).entry(NAMES["nested tuples"])
     compare(nested(t=(X, (Y, (X,)))), nested((X, (Y, (X,)))))
+
+
+def test_examples_of_one_memory_are_two_inputs(tmp_path: Path) -> None:
+    layer = torch.nn.Linear(3, 3)
+
+    def model(a: Any, b: Any, c: Any, w: Any) -> Any:
+        return layer(a), b - c, a, b, c, w - layer.weight
+
+    given = torch.randn(4, 3), torch.randn(4, 3), torch.randn(3), torch.randn(3, 3)
+    loaded = mycc.load(mycc.compile(model, (X, X, X[0], layer.weight.detach()), out=tmp_path / "one.pkg"))
+    given = torch.randn(2, 3), *given[1:]
+    given = given[0], given[0] + 1, given[2], given[3]
+    for args in (given, (X, X, X[0], given[3])):
+        for found, wanted in zip(loaded(*args), model(*args), strict=True):
+            torch.testing.assert_close(found, wanted)
 
 
 def test_results_do_not_share_memory(package: Path) -> None:

@@ -57,6 +57,34 @@ def _in_groups(x: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
     return torch.cat([part * (i + 1) for i, part in enumerate(parts)])
 
 
+def _written_rows(x: torch.Tensor, i: torch.Tensor) -> Any:
+    """Writes at places that are tensors of one element."""
+    a, b, c, d, e, f = (x.clone() for _ in range(6))
+    a[i[0]] = x[2]
+    b[:, i[1]] = 3
+    b[i[0], i[1]] = x[1, 1]
+    c[i[0]] += 1
+    d[i[0], 1:3] = 7
+    d[1, i[1]] = 9
+    e[..., i[1]] -= x[:, 0]
+    cube = torch.stack([f, f])
+    cube[i[0], :, i[1]] = 5
+    cube[0, i[0]] = x[1]
+    return a, b, c, d, e, cube
+
+
+def _written_slices(x: torch.Tensor, i: torch.Tensor) -> Any:
+    """Writes between places that are tensors of one element."""
+    a, b, c, d = (x.clone() for _ in range(4))
+    a[i[0] : i[0] + 2] = x[:2]
+    b[i[0] : i[1]] = 1.5
+    b[..., i[0] :] = 0
+    c[: i[1], i[0] :] = -1
+    d[i[0] : i[0] + 2].add_(1)
+    d[: i[0]].mul_(2)
+    return a, b, c, d
+
+
 #: name -> (function, example arguments)
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "nonzero": (lambda x: x.nonzero(), (X,)),
@@ -94,6 +122,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "item as a number": (_scaled, (X, torch.tensor(1.25))),
     "item as a row": (lambda x, n: x[n[0]] + x[n[1], n[2]], (X, torch.tensor([2, -1, 0]))),
     "item as a column": (lambda x, n: x.select(1, n.item()), (X, torch.tensor(-2))),
+    "written rows": (_written_rows, (X, torch.tensor([1, 2]))),
+    "written rows from the end": (_written_rows, (X, torch.tensor([-1, -4]))),
+    "slices between items": (lambda x, i: (x[i[0] : i[0] + 1] * 2, x[i[1] :], x[:, : i[0]]), (X, torch.tensor([1, 2]))),
+    "slices beyond the ends": (lambda x, i: (x[i[0] : i[1]], x[i[1] :], x[:, : i[0]]), (X, torch.tensor([-9, 9]))),
+    "slices of nothing": (lambda x, i: (x[i[0] : i[1]].sum(0), x[i[0] :]), (X, torch.tensor([-1, 1]))),
+    "written slices": (_written_slices, (X, torch.tensor([1, 2]))),
+    "written slices from the end": (_written_slices, (X, torch.tensor([-3, -1]))),
     "item of bytes as a row": (lambda x, n: x.select(0, n.item()), (X, torch.tensor(2, dtype=torch.uint8))),
     "negative item": (lambda x, n: x * n.item() - n.item() // 2, (X, torch.tensor(-7))),
     "numbers as results": (
@@ -154,6 +189,44 @@ def test_sizes_that_the_run_finds_do_not_exclude_size_one(tmp_path: Path) -> Non
     for count in (1, 3, 20):
         x, group = torch.randn(count, 4), torch.randint(0, 3, (count,))
         _compare(model(x, group), _in_groups(x, group))
+
+
+def test_sizes_of_inputs_that_are_one(tmp_path: Path) -> None:
+    """torch names the size of each input, and finds them equal later."""
+
+    def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        k = i[0].item()
+        torch._check(k >= 0)
+        torch._check(k <= x.shape[0])
+        return x[:k].sum(0) + i.sum()
+
+    rows = torch.export.Dim("rows", max=64)
+    loaded = _compiled(model, (X, torch.tensor([2, 1, 0])), tmp_path, dynamic_shapes=({0: rows}, {0: rows}))
+    for count, k in ((3, 2), (1, 1), (1, 0), (20, 20)):
+        x, i = torch.randn(count, 4), torch.full((count,), k)
+        _compare(loaded(x, i), model(x, i))
+    with pytest.raises(mycc.RunError, match="u0 <= rows does not hold"):
+        loaded(X, torch.tensor([4, 0, 0]))
+
+
+def test_places_out_of_range_are_errors(tmp_path: Path) -> None:
+    def model(x: torch.Tensor, i: torch.Tensor) -> Any:
+        y, z = x.clone(), x.clone()
+        y[i[0]] = 1
+        z[i[1] : i[1] + 2] = x[:2]
+        return y, z
+
+    rows = torch.export.Dim("rows", min=2, max=64)
+    loaded = _compiled(model, (X, torch.tensor([1, 1])), tmp_path, dynamic_shapes=({0: rows}, None))
+    for count, i in ((3, [2, 0]), (2, [-2, 0]), (30, [29, 28])):
+        x = torch.randn(count, 4)
+        _compare(loaded(x, torch.tensor(i)), model(x, torch.tensor(i)))
+    for i in ([3, 0], [-4, 0], [2**62, 0]):
+        with pytest.raises(mycc.RunError, match=r"index out of range in index_put \(test_data_sizes.py:\d+\)"):
+            loaded(X, torch.tensor(i))
+    for i in ([0, 2], [0, -1], [0, 99]):
+        with pytest.raises(mycc.RunError, match=r"not the size 2 of its value \(test_data_sizes.py:\d+\)"):
+            loaded(X, torch.tensor(i))
 
 
 def test_same_on_any_number_of_threads(tmp_path: Path) -> None:
