@@ -74,6 +74,9 @@ class AttentionArgs(ctypes.Structure):
         ("scale", ctypes.c_float),
         ("causal", ctypes.c_bool),
         ("causal_offset", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("k_first", "v_first")),
+        *((name, ctypes.c_void_p) for name in ("k_rest", "v_rest")),
+        *((f"{name}_rest_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "head", "row")),
     )
 
 
@@ -93,6 +96,7 @@ def measure(case: Case, libraries: Libraries, threads: int, seconds: float, layo
     args = AttentionArgs(
         case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.size, case.size,
         *(t.data_ptr() for t in (q, k, v, out)), *strides, case.size**-0.5, case.causal, 0,
+        case.keys, case.keys,
     )  # fmt: skip
 
     def eager(_: int) -> torch.Tensor:

@@ -104,6 +104,10 @@ def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel
             **{"keys": node.keys, "head_size": node.head_size, "value_size": d.extent},
         },
     )
+    for name, rest in (("k", node.k_rest), ("v", node.v_rest)):
+        if rest is not None:
+            operands[f"{name}_rest"] = rest.operand
+            fields += text.sizes({f"{name}_first": rest.first})
     operands = {"q": node.q, "k": node.k, "v": node.v, "out": node.out}
     for name, o in operands.items():
         fields += text.address(name, o)

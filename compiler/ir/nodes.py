@@ -242,12 +242,21 @@ class ConvChain(Node):
         return tuple(dict.fromkeys(b for link in self.links for b in link.reads() if b not in self.locals))
 
 
+@dataclass(frozen=True)
+class Rest:
+    """The rows of an operand from row `first` on, which lie elsewhere: what a call adds to a cache."""
+
+    first: Index
+    operand: Operand
+
+
 @dataclass(frozen=True, eq=False)
 class Attention(Node):
     """softmax(scale * q k^T + score) v, never writing the scores. dims = (b, h, m, d of the output).
 
     q.strides = (b, h, m), k, v the same over keys; the last dimension is dense. `score` changes a scaled score
-    (an Acc named "score") at (b, h, m, key). The output is stored dense in its last dimension.
+    (an Acc named "score") at (b, h, m, key). The output is stored dense in its last dimension. Of k and v the last keys
+    may lie elsewhere.
     """
 
     q: Operand
@@ -261,6 +270,14 @@ class Attention(Node):
     causal: bool
     key: Var
     score: Expr | None
+    k_rest: Rest | None = None
+    v_rest: Rest | None = None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All that is read, the rests behind q, k and v."""
+        rests = (self.k_rest, self.v_rest)
+        return (self.q, self.k, self.v, *(rest.operand for rest in rests if rest is not None))
 
     def expressions(self) -> Iterator[Expr]:
         if self.score is not None:
@@ -268,7 +285,7 @@ class Attention(Node):
         yield from super().expressions()
 
     def reads(self) -> tuple[Buffer, ...]:
-        return tuple(dict.fromkeys((self.q.buffer, self.k.buffer, self.v.buffer, *super().reads())))
+        return tuple(dict.fromkeys((*(o.buffer for o in self.operands), *super().reads())))
 
     def writes(self) -> tuple[Buffer, ...]:
         return (self.out.buffer,)

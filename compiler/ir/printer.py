@@ -81,7 +81,11 @@ def _body(node: AnyNode, indent: str) -> str:
         case Attention():
             extra = ", causal" if node.causal else ""
             score = f", score {node.score}" if node.score is not None else ""
-            operands = ", ".join(str(o.buffer) for o in (node.q, node.k, node.v))
+            sides = ((node.q, None), (node.k, node.k_rest), (node.v, node.v_rest))
+            operands = ", ".join(
+                f"{o.buffer} then {rest.operand.buffer} from {rest.first} on" if rest else str(o.buffer)
+                for o, rest in sides
+            )
             return f"attention[{_loops(node.dims)}; key:{node.keys}] {node.out.buffer} = ({operands}){extra}{score}"
         case Scan():
             carries = "; ".join(f"{c.acc} = {c.start}, then {c.next}" for c in node.carries)

@@ -107,6 +107,7 @@ def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     shape, dtype = ctx.result_shape(), ctx.result_dtype()
     parts = [t for t in tensors if not (t.rank == 1 and t.shape[0] == ZERO and len(shape) != 1)]
     axis = ctx.axis(dim, len(shape))
+    parts = [t for t in parts if t.shape[axis] != ZERO] or parts[:1]
     first = max(parts, key=lambda t: t.strided is not None)
     if ctx.builder.family == "cuda" and _chosen_by_place(ctx, parts, axis):
         return ctx.builder.map(shape, dtype, lambda i: _part_at(parts, axis, i, dtype), first.memory_order())

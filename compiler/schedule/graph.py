@@ -165,7 +165,7 @@ def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:
         case Conv():
             return (node.x.buffer, node.w)
         case Attention():
-            return (node.q.buffer, node.k.buffer, node.v.buffer)
+            return tuple(o.buffer for o in node.operands)
         case Routine() | Choose() | Repeat():
             return node.reads()
     return ()

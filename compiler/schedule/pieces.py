@@ -59,14 +59,14 @@ def _adjacent(graph: NodeGraph, pieces: Sequence[Map]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Linear:
+class Linear:
     """offset + sum of stride * loop."""
 
     offset: Index
     strides: dict[Var, Index]
 
 
-def _linear(index: Index, dims: Sequence[Var]) -> _Linear | None:
+def linear(index: Index, dims: Sequence[Var]) -> Linear | None:
     strides, rest = {}, index
     for v in dims:
         stride = index.coefficient(v)
@@ -74,7 +74,7 @@ def _linear(index: Index, dims: Sequence[Var]) -> _Linear | None:
             return None
         strides[v] = stride
         rest = rest.without(v)
-    return None if rest.vars() else _Linear(rest, strides)
+    return None if rest.vars() else Linear(rest, strides)
 
 
 def _parts(buffer: Buffer, pieces: Sequence[Map], reader: AnyNode) -> list[Map] | None:
@@ -82,12 +82,12 @@ def _parts(buffer: Buffer, pieces: Sequence[Map], reader: AnyNode) -> list[Map] 
     if not isinstance(reader, Map):
         return None
     loads = loads_of(reader, buffer)
-    place = _linear(loads[0].index, reader.dims) if len(loads) == 1 else None
+    place = linear(loads[0].index, reader.dims) if len(loads) == 1 else None
     if place is None or place.offset != ZERO or not all(stride.terms for stride in place.strides.values()):
         return None  # read in part, or again and again
-    found: list[tuple[Map, _Linear]] = []
+    found: list[tuple[Map, Linear]] = []
     for piece in pieces:
-        store = _linear(piece.stores[0].index, piece.dims)
+        store = linear(piece.stores[0].index, piece.dims)
         if store is None:
             return None
         found.append((piece, store))
@@ -108,7 +108,7 @@ def _parts(buffer: Buffer, pieces: Sequence[Map], reader: AnyNode) -> list[Map] 
     return parts if start == axis.extent else None
 
 
-def _axis(place: _Linear, piece: tuple[Map, _Linear]) -> Var | None:
+def _axis(place: Linear, piece: tuple[Map, Linear]) -> Var | None:
     """The reader's loop that runs over all pieces: the one that the piece does not have."""
     own = {(stride, v.extent) for v, stride in piece[1].strides.items()}
     missing = [v for v, stride in place.strides.items() if stride.terms and (stride, v.extent) not in own]
@@ -116,7 +116,7 @@ def _axis(place: _Linear, piece: tuple[Map, _Linear]) -> Var | None:
 
 
 def _part(
-    buffer: Buffer, reader: Map, place: _Linear, axis: Var, start: Index, piece: Map, store: _Linear
+    buffer: Buffer, reader: Map, place: Linear, axis: Var, start: Index, piece: Map, store: Linear
 ) -> tuple[Map, Index] | None:
     """The reader over one piece, and how long the piece is along the axis."""
     values: dict[Atom, Index] = {}
@@ -158,7 +158,7 @@ def _joined(parts: Sequence[Map]) -> list[AnyNode]:
         return [together]
     if not all(_dense(p) for p in parts):
         return list(parts)
-    strides = [_linear(p.stores[0].index, p.dims) for p in parts]
+    strides = [linear(p.stores[0].index, p.dims) for p in parts]
     for loops in zip(*(p.dims[:-1] for p in parts), strict=False):
         steps = [s.strides[v] if s is not None else None for s, v in zip(strides, loops, strict=True)]
         if steps[0] is None or any(step != steps[0] for step in steps) or len({v.extent for v in loops}) > 1:

@@ -15,6 +15,7 @@ from .device import device_rewrites
 from .epilogue import fuse_epilogues
 from .graph import NodeGraph
 from .inline import inline_maps
+from .joined_keys import join_keys
 from .memory import MemoryPlan, plan_memory
 from .names import kernel_name
 from .nest import MAX_LOCAL_BYTES, fuse_rows
@@ -88,6 +89,8 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
     if options.fuse:
         inline_maps(graph, remarks, recompute=False)  # chains become one expression ...
         if options.epilogues:
+        if family == "cpu":
+            join_keys(graph, remarks)
             fuse_epilogues(graph, remarks, family)  # ... that ends in the kernel that makes its operand
         inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
         if options.epilogues:

@@ -56,10 +56,12 @@ def _reads(node: Node) -> Iterator[Access]:
             yield node.w, str(node.w_offset), node.w.size
         case Attention():
             b, h, m, d = (v.extent for v in node.dims)
-            keys, heads = node.keys, node.kv_heads
             yield _operand(node.q, [b, h, m], node.head_size)
-            yield _operand(node.k, [b, heads, keys], node.head_size)
-            yield _operand(node.v, [b, heads, keys], d)
+            for side, rest, size in ((node.k, node.k_rest, node.head_size), (node.v, node.v_rest, d)):
+                first = node.keys if rest is None else rest.first
+                yield _operand(side, [b, node.kv_heads, first], size)
+                if rest is not None:
+                    yield _operand(rest.operand, [b, node.kv_heads, node.keys - first], size)
     for expression in node.expressions():
         for load in expression.loads:
             yield load.buffer, str(load.index), elements(load.index)

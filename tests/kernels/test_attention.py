@@ -33,6 +33,9 @@ class AttentionArgs(ctypes.Structure):
         ("scale", ctypes.c_float),
         ("causal", ctypes.c_bool),
         ("causal_offset", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("k_first", "v_first")),
+        *((name, ctypes.c_void_p) for name in ("k_rest", "v_rest")),
+        *((f"{name}_rest_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "head", "row")),
     )
 
 
@@ -56,19 +59,33 @@ def build(isa: str, folder: Path) -> ctypes.CDLL:
 def attend(
     isa: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, mask: torch.Tensor | None = None,
     scale: float | None = None, causal: bool = False, offset: int = 0, threads: int = 1, heads_last: bool = False,
+    rest: tuple[int, int] | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """The kernel on q (b, h, m, d), k (b, g, n, d), v (b, g, n, e) of any strides; gives (b, h, m, e)."""
+    """The kernel on q (b, h, m, d), k (b, g, n, d), v (b, g, n, e) of any strides; gives (b, h, m, e).
+
+    rest: how many keys and how many values, the last ones, lie elsewhere.
+    """
     batch, heads, queries, _ = q.shape
     shape = (batch, queries, heads, v.shape[3]) if heads_last else (batch, heads, queries, v.shape[3])
     memory = torch.full((*shape[:3], shape[3] + 1), 7.0)  # a column that has to stay as it is
     out = memory[..., :-1].transpose(1, 2) if heads_last else memory[..., :-1]
+    keys, (k, k_rest), (v, v_rest) = (
+        k.shape[2],
+        *(
+            (t, t)
+            if n is None
+            else (t[:, :, : t.shape[2] - n].clone(), t[:, :, t.shape[2] - n :].transpose(1, 2).clone().transpose(1, 2))
+            for t, n in zip((k, v), rest or (None, None), strict=True)
+        ),
+    )
     strides = [stride for tensor in (q, k, v, out) for stride in tensor.stride()[:3]]
     args = AttentionArgs(
-        batch, heads, k.shape[1], queries, k.shape[2], q.shape[3], v.shape[3],
+        batch, heads, k.shape[1], queries, keys, q.shape[3], v.shape[3],
         *(tensor.data_ptr() for tensor in (q, k, v, out)), *strides,
         q.shape[3] ** -0.5 if scale is None else scale, causal, offset,
+        k.shape[2], v.shape[2], k_rest.data_ptr(), v_rest.data_ptr(), *k_rest.stride()[:3], *v_rest.stride()[:3],
     )  # fmt: skip
-    wide = None if mask is None else mask.expand(batch, heads, queries, k.shape[2])
+    wide = None if mask is None else mask.expand(batch, heads, queries, keys)
     pointer = None if wide is None else ctypes.c_void_p(wide.data_ptr())
     mask_strides = None if wide is None else (ctypes.c_int64 * 3)(*wide.stride()[:3])
     misplaced = library(isa).test_attention(ctypes.byref(args), pointer, mask_strides, ctypes.c_int(threads))
@@ -137,6 +154,23 @@ def test_attention(
     one, two, seven = (attend(isa, q, k, v, **options, threads=n, heads_last=heads_last) for n in (1, 2, 7))
     check(one, reference(q, k, v, **options))
     assert one.numpy().tobytes() == two.numpy().tobytes() == seven.numpy().tobytes()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("queries", [1, 3, 20])
+@pytest.mark.parametrize("keys", [1, 9, 129, 500])
+@pytest.mark.parametrize("causal", [False, True])
+def test_keys_that_lie_in_two_places(isa: str, queries: int, keys: int, causal: bool) -> None:
+    """A cache, and what is appended to it: the bits are those of keys that lie together."""
+    torch.manual_seed(3)
+    q, k, v = tensor(2, 6, queries, 40), tensor(2, 3, keys, 40), tensor(2, 3, keys, 24, heads_last=True)
+    how = {"causal": causal, "offset": keys - queries}
+    whole = attend(isa, q, k, v, **how)
+    check(whole, reference(q, k, v, **how))
+    rests = ((1, 1), (0, 0), (keys, keys), (keys // 2, min(keys, 5)))
+    for parts in rests:
+        for threads in (1, 2):
+            assert attend(isa, q, k, v, **how, rest=parts, threads=threads).numpy().tobytes() == whole.numpy().tobytes()
 
 
 MODELS = {

@@ -116,12 +116,13 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
     }
     softmax_step<Score>({scratch.scores, kDirectBlock, rows.count, seen}, 0, state, factor);
     __builtin_memset(scratch.sums, 0, size_t(rows.count * values) * sizeof(float));
-    for (int64_t j = 0; j < keys; j += kValueKeys) {
-      for (int64_t i = 0; i < kValueKeys; ++i) fetch(rows.v(n0 + j + kAhead + i), args.value_size);
+    for (int64_t j = 0, step; j < keys; j += step) {
+      int64_t stride;
+      step = rows.v_run(n0 + j, min64(kValueKeys, keys - j), &stride);
+      for (int64_t i = 0; i < step; ++i) fetch(rows.v(n0 + j + kAhead + i), args.value_size);
       for (int64_t r = 0; r < rows.count; ++r) {
         const float *p = scratch.scores + r * kDirectBlock + j;
-        const int64_t count = min64(kValueKeys, seen[r] - j);
-        add_values(p, rows.v(n0 + j), args.v_row, count, args.value_size, scratch.sums + r * values);
+        add_values(p, rows.v(n0 + j), stride, min64(step, seen[r] - j), args.value_size, scratch.sums + r * values);
       }
     }
     for (int64_t r = 0; r < rows.count; ++r) {

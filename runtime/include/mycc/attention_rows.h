@@ -20,6 +20,10 @@ struct AttentionArgs {
   float scale;
   bool causal; /* query i sees the keys j <= i + causal_offset */
   int64_t causal_offset;
+  /* Keys from k_first on lie at k_rest, values from v_first on at v_rest: a cache, and what this call adds to it. */
+  int64_t k_first = INT64_MAX, v_first = INT64_MAX;
+  const float *k_rest = nullptr, *v_rest = nullptr;
+  int64_t k_rest_batch = 0, k_rest_head = 0, k_rest_row = 0, v_rest_batch = 0, v_rest_head = 0, v_rest_row = 0;
 };
 
 /* score(b, h, m, n0, s, count) changes the scaled scores s[0..count-1] of query m of head h for the keys n0, n0 + 1, ..
@@ -51,8 +55,21 @@ struct Rows {
   float *out(int64_t r) const {
     return args->out + batch * args->out_batch + head(r) * args->out_head + query(r) * args->out_row;
   }
-  const float *k(int64_t n) const { return args->k + batch * args->k_batch + kv_head * args->k_head + n * args->k_row; }
-  const float *v(int64_t n) const { return args->v + batch * args->v_batch + kv_head * args->v_head + n * args->v_row; }
+  const float *k(int64_t n) const {
+    const int64_t i = n - args->k_first;
+    if (i < 0) return args->k + batch * args->k_batch + kv_head * args->k_head + n * args->k_row;
+    return args->k_rest + batch * args->k_rest_batch + kv_head * args->k_rest_head + i * args->k_rest_row;
+  }
+  const float *v(int64_t n) const {
+    const int64_t i = n - args->v_first;
+    if (i < 0) return args->v + batch * args->v_batch + kv_head * args->v_head + n * args->v_row;
+    return args->v_rest + batch * args->v_rest_batch + kv_head * args->v_rest_head + i * args->v_rest_row;
+  }
+  /* Values n .. n + count - 1, as many of them as lie `stride` apart from v(n) on. */
+  int64_t v_run(int64_t n, int64_t count, int64_t *stride) const {
+    *stride = n < args->v_first ? args->v_row : args->v_rest_row;
+    return n < args->v_first ? min64(count, args->v_first - n) : count;
+  }
 
   /* Row r sees the keys 0 .. visible(r) - 1. */
   int64_t visible(int64_t r) const {
