@@ -191,29 +191,43 @@ def pools(megabytes: int) -> list[Form]:
     image = torch.randn(n // (64 * 56 * 56), 64, 56, 56)
     large = torch.randn(n // (64 * 112 * 112), 64, 112, 112)
     quarter = image[: len(image) // 4]
-    nhwc = image.contiguous(memory_format=torch.channels_last)
+    nhwc = image.permute(0, 2, 3, 1).contiguous()
     return [
         Form("max_pool 2x2 s2", lambda a: F.max_pool2d(a, 2), (image,)),
         Form("max_pool 3x3 s2", lambda a: F.max_pool2d(a, 3, 2, 1), (large,)),
         Form("max_pool 3x3 s1", lambda a: F.max_pool2d(a, 3, 1, 1), (image,)),
         Form("max_pool 5x5 s1", lambda a: F.max_pool2d(a, 5, 1, 2), (image[:, :, :20, :20].contiguous(),)),
-        Form("max_pool 3x3 s2, channels last", lambda a: F.max_pool2d(a, 3, 2, 1), (nhwc,)),
+        Form("max_pool 3x3 s2, channels last", of_last(lambda a: F.max_pool2d(a, 3, 2, 1)), (nhwc,)),
         Form("max_pool 2x2 s2, bf16", lambda a: F.max_pool2d(a, 2), (image.to(torch.bfloat16),)),
         Form("avg_pool 2x2 s2", lambda a: F.avg_pool2d(a, 2), (image,)),
         Form("avg_pool 3x3 s2", lambda a: F.avg_pool2d(a, 3, 2, 1), (large,)),
         Form("avg_pool 3x3 s1", lambda a: F.avg_pool2d(a, 3, 1, 1), (image,)),
-        Form("avg_pool 3x3 s1, channels last", lambda a: F.avg_pool2d(a, 3, 1, 1), (nhwc,)),
+        Form("avg_pool 3x3 s1, channels last", of_last(lambda a: F.avg_pool2d(a, 3, 1, 1)), (nhwc,)),
         Form("adaptive_avg_pool 1", lambda a: F.adaptive_avg_pool2d(a, 1), (image,)),
         Form("adaptive_avg_pool 7", lambda a: F.adaptive_avg_pool2d(a, 7), (image,)),
         Form("adaptive_avg_pool 6 of 56", lambda a: F.adaptive_avg_pool2d(a, 6), (image,)),
         Form("adaptive_max_pool 7", lambda a: F.adaptive_max_pool2d(a, 7), (image,)),
         Form("nearest to 80", lambda a: F.interpolate(a, size=(80, 80)), (quarter,)),
-        Form("nearest, channels last", lambda a: F.interpolate(a, scale_factor=2.0), (nhwc[: len(nhwc) // 4],)),
+        Form("bilinear, channels last", of_last(twice_smooth), (nhwc[: len(nhwc) // 4],)),
+        Form("nearest, channels last", of_last(twice), (nhwc[: len(nhwc) // 4],)),
         Form("bilinear twice as large", lambda a: F.interpolate(a, scale_factor=2.0, mode="bilinear"), (quarter,)),
         Form("bilinear to 80", lambda a: F.interpolate(a, (80, 80), mode="bilinear", align_corners=True), (quarter,)),
         Form("bilinear of half", lambda a: F.interpolate(a, scale_factor=0.5, mode="bilinear"), (image,)),
         Form("bicubic twice as large", lambda a: F.interpolate(a, scale_factor=2.0, mode="bicubic"), (quarter,)),
     ]  # fmt: skip
+
+
+def of_last(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of images whose channels are last."""
+    return lambda a: function(a.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+
+def twice(images: torch.Tensor) -> torch.Tensor:
+    return F.interpolate(images, scale_factor=2.0)
+
+
+def twice_smooth(images: torch.Tensor) -> torch.Tensor:
+    return F.interpolate(images, scale_factor=2.0, mode="bilinear")
 
 
 def pixels(n: int) -> torch.Tensor:

@@ -16,15 +16,14 @@ from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var, as_index, 
 from ..ir.lanes import ALIGNMENT, depends, lane_stride, turning_place
 from ..ir.nodes import Buffer, Store
 from ..ir.ops import OPS, Precedence, Printed, spell
+from .bounds import DIVISIONS, MOST_APART, Inside, inside
 from .scope import Scope
 
 HALVES = ("f16", "bf16")
-MOST_APART = 8  # lanes that lie this far apart are picked out of whole vectors
 MAX_INLINE = 72  # longer expressions get a name
 LINE = 64  # bytes
 STREAMED_BYTES = 1 << 25  # results from here on are written past the caches
 ARITHMETIC = ("add", "sub", "mul", "div")
-DIVISIONS = ("floor_div", "remainder", "trunc_div", "fmod")
 
 
 @dataclass
@@ -37,6 +36,7 @@ class Emitter:
     accs: dict[str, str] = field(default_factory=dict)  # accumulator -> C++ name
     vector_accs: frozenset[str] = frozenset()
     turned: Mapping[Load, str] = field(default_factory=dict)  # loads across the lanes -> where they lie in a block
+    bounded: dict[Load, str] = field(default_factory=dict)  # loads of which some lanes lie outside of a row
     unchecked: bool = False  # indices that are read serve to fetch memory alone
     moves_bits: bool = False  # elements go from memory to memory as they are
     pre: list[str] = field(default_factory=list)
@@ -193,7 +193,8 @@ class Emitter:
             case IndexValue():
                 return self._index_value(e)
             case Call():
-                return self._call(e)
+                found = inside(e, self.vector) if e.op == "where" and self.vector is not None else None
+                return self._call(e) if found is None else self._inside_row(found)
         raise TypeError(type(e).__name__)
 
     def _call(self, e: Call) -> Printed:
@@ -209,6 +210,24 @@ class Emitter:
         if e.op in DIVISIONS and DTYPES[e.dtype].kind == "i":
             self._check_divisor(e.args[1], operands[1])
         return spell(OPS[e.op], "cpp", operands)
+
+    def _inside_row(self, e: Inside) -> Printed:
+        """A choice by place: lanes outside of the row are not read."""
+        end = "kNoEnd" if e.limit is None else self.index(e.limit)
+        if e.condition is not None:
+            end = f"{self._print(e.condition).text} ? {end} : 0"
+        form, count = ("_part", ", count") if self.part else ("", "")
+        row, other = f"{self.index(e.place)}, {end}", literal(e.other).text
+        added = "" if e.other.value == 0 and not other.startswith("-") else f", {other}"
+        for load in e.loads:
+            place = self._place(self._buffer(load.buffer), load.index)
+            text = f"load_inside{form}<{e.step}>({place}, {row}"
+            self.bounded[load] = f"{text}{count})"
+            if load is e.value:
+                return Printed(f"{text}{added}{count})")
+        self.count_uses([e.value])
+        value = self._print(e.value).text
+        return Printed(f"where(lanes_inside<{e.step}>({row}{count}), {value}, splat({other}))")
 
     def _check_divisor(self, divisor: Expr, printed: Printed) -> None:
         """An integer division by zero fails the call, as it raises in torch."""
@@ -242,6 +261,8 @@ class Emitter:
 
     # memory ----------------------------------------------------------------------------------------------------------
     def _load(self, e: Load) -> str:
+        if e in self.bounded:
+            return self.bounded[e]
         if e in self.turned:
             return f"load_part({self.turned[e]}, count)" if self.part else f"load({self.turned[e]})"
         name = self._buffer(e.buffer)
@@ -271,13 +292,13 @@ class Emitter:
         """Every step-th element; out of whole vectors where those lie inside of the buffer."""
         name = self._buffer(e.buffer)
         place = self._place(name, e.index)
+        if self.part:
+            return f"load_every_part<{step}>({place}, count)"
         first = e.index.terms.get((), 0) % step
         rest = (c for monomial, c in e.index.terms.items() if monomial)
         if exact_div(e.buffer.root.size, as_index(step)) is None or any(c % step for c in rest):
-            return f"gather_part({place}, {step}, count)" if self.part else f"load_every<{step}>({place})"
-        place = self._place(name, e.index - first)
-        turn = f"<{step}, {first}>"
-        return f"load_turn_part{turn}({place}, count)" if self.part else f"load_turn{turn}({place})"
+            return f"load_every<{step}>({place})"
+        return f"load_turn<{step}, {first}>({self._place(name, e.index - first)})"
 
     def _load_around(self, name: str, index: Index) -> str:
         """Lanes at places that differ in their steps: neighbours around the end of a row, or anywhere."""

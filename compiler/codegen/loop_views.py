@@ -8,10 +8,11 @@ from dataclasses import replace
 from ..ir.dtypes import DTYPES
 from ..ir.index import ONE, Var, as_index, of, product
 from ..ir.nodes import Buffer, Map, Nest, Reduce
-from ..schedule.collapse import collapse
+from ..schedule.collapse import collapse, indices_of
 from ..schedule.cost import work as cost
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
 from .ahead import fetches
+from .bounds import MOST_APART
 from .emit import Emitter
 from .fold_views import (
     BLOCK_COLUMNS,
@@ -34,6 +35,8 @@ from .weave import weave
 
 #: elements of a stage that are worth fetching a row ahead
 LEAST_FETCHED = 4096
+#: elements of a window that are folded one by one, the windows side by side
+SHORT_WINDOW, LEAST = 16, 2
 
 
 def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView:
@@ -43,7 +46,7 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         return _nest(node, scope, comment)
     node = collapse(node)
     woven = weave(node) if isinstance(node, Map) else None
-    node, vector = woven or (node, vector_loop(node) or arg_loop(node))
+    node, vector = woven or (node, _lanes(node))
     if isinstance(node, Map) and vector is not None and node.dims == (vector,):
         lanes = _map_lanes(node, vector, scope)
         return FlatKernel("map_flat.cpp.j2", comment, scope.params(), lanes, scope.streams())
@@ -81,6 +84,24 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         ahead=ahead,
         setup=tuple(f"const bool {name} = {test};" for test, name in (scope.setup or {}).items()),
     )
+
+
+def _lanes(node: Map | Reduce, rows: int = 0) -> Var | None:
+    """The loop along the lanes; rows: loops of the nest around it, which have none.
+
+    Windows that a vector is too long for lie side by side in the lanes.
+    """
+    found = vector_loop(node) or arg_loop(node)
+    if not isinstance(node, Reduce) or found not in node.rdims or len(node.dims) <= rows:
+        return found
+    window, last = found.extent.constant, node.dims[-1]
+    if window is None or window >= SHORT_WINDOW or (last.extent.constant or SHORT_WINDOW) < LEAST:
+        return found
+    steps = [index.coefficient(last) for index in indices_of(node)]
+    near = all(
+        step is not None and 0 <= (step.constant or MOST_APART + 1 if step.terms else 0) <= MOST_APART for step in steps
+    )
+    return last if near and all(s.index.coefficient(last) == ONE for s in node.stores) else found
 
 
 def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
@@ -147,7 +168,7 @@ def _nest(node: Nest, scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
     work = as_index(0)
     for stage in node.stages:
         collapsed = collapse(stage, keep=len(node.dims))
-        vector = vector_loop(collapsed) or arg_loop(collapsed)
+        vector = _lanes(collapsed, len(node.dims))
         if vector in node.dims:  # the stage is for one row
             vector = None
         inner = [v for v in collapsed.dims[len(node.dims) :] if v is not vector]

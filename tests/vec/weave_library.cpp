@@ -20,8 +20,8 @@ template <class T, int... I> static void woven(T *p, const T *in, int n, bool pa
   extern "C" void turn_##NAME##_##E(const T *p, T *out, int n) {                                                      \
     store(out, load_turn<E, 0>(p));                                                                                   \
     store(out + W, load_turn<E, E - 1>(p));                                                                           \
-    store_part(out + 2 * W, load_turn_part<E, 0>(p, n), n);                                                           \
-    store_part(out + 3 * W, load_turn_part<E, E - 1>(p, n), n);                                                       \
+    store_part(out + 2 * W, load_every_part<E>(p, n), n);                                                           \
+    store_part(out + 3 * W, load_every_part<E>(p + E - 1, n), n);                                                       \
   }
 #define TYPE(NAME, T)                                                                                                 \
   COUNT(NAME, T, 2, 0, 1)                                                                                             \

@@ -6,6 +6,7 @@
  *   vec_memory.h  load, store, gather of all storage types
  *   vec_weave.h   vectors that lie in memory in turn, backwards, or around an end
  *   vec_ops.h     comparisons, logic, selection, min/max, integers, casts
+ *   vec_bounds.h  vectors of which some lanes lie outside of a row
  *   vec_reduce.h  reductions of a vector to a scalar
  *
  * Vector maths (exp, erf, ...) is in math.h. Every function has scalar overloads that give the bits of one lane.
@@ -18,6 +19,7 @@
 #include "vec_memory.h"
 #include "vec_weave.h"
 #include "vec_ops.h"
+#include "vec_bounds.h"
 #include "vec_reduce.h"
 
 #endif /* MYCC_VEC_H */

@@ -137,10 +137,11 @@ MYCC_INLINE void store_part16(void *p, vi16 v, int n) {
   MYCC_PICK(__builtin_ia32_storedquhi256_mask((short *)p, (s16)v, (uint16_t)mask16(n)),
             _mm256_mask_storeu_epi16(p, (__mmask16)mask16(n), (__m256i)v));
 }
-MYCC_INLINE vi8 load_part8(const void *p, int n) {
-  return MYCC_PICK((vi8)__builtin_ia32_loaddquqi128_mask((const char *)p, c8{}, (uint16_t)mask16(n)),
-                   (vi8)_mm_maskz_loadu_epi8((__mmask16)mask16(n), p));
+MYCC_INLINE vi8 load_lanes8(const void *p, unsigned mask) {
+  return MYCC_PICK((vi8)__builtin_ia32_loaddquqi128_mask((const char *)p, c8{}, (uint16_t)mask),
+                   (vi8)_mm_maskz_loadu_epi8((__mmask16)mask, p));
 }
+MYCC_INLINE vi8 load_part8(const void *p, int n) { return load_lanes8(p, mask16(n)); }
 MYCC_INLINE void store_part8(void *p, vi8 v, int n) {
   MYCC_PICK(__builtin_ia32_storedquqi128_mask((char *)p, (c8)v, (uint16_t)mask16(n)),
             _mm_mask_storeu_epi8(p, (__mmask16)mask16(n), (__m128i)v));
@@ -173,10 +174,11 @@ MYCC_INLINE unsigned sign_mask(vi32 m) {
 MYCC_INLINE bool any(vi32 m) { return sign_mask(m) != 0; }
 MYCC_INLINE bool all(vi32 m) { return sign_mask(m) == 0xffu; }
 MYCC_INLINE vi32 first(int n) { return vi32{MYCC_ALL} < n; }
-MYCC_INLINE vi32 load_part32(const void *p, int n) {
-  return MYCC_PICK((vi32)__builtin_ia32_maskloadd256((const vi32 *)p, first(n)),
-                   (vi32)_mm256_maskload_epi32((const int *)p, (__m256i)first(n)));
+MYCC_INLINE vi32 load_mask32(const void *p, vi32 mask) {
+  return MYCC_PICK((vi32)__builtin_ia32_maskloadd256((const vi32 *)p, mask),
+                   (vi32)_mm256_maskload_epi32((const int *)p, (__m256i)mask));
 }
+MYCC_INLINE vi32 load_part32(const void *p, int n) { return load_mask32(p, first(n)); }
 MYCC_INLINE void store_part32(void *p, vi32 v, int n) {
   MYCC_PICK(__builtin_ia32_maskstored256((vi32 *)p, first(n), v),
             _mm256_maskstore_epi32((int *)p, (__m256i)first(n), (__m256i)v));

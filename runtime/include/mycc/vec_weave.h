@@ -163,44 +163,40 @@ template <class T> struct registers {
 
 } /* namespace weave */
 
-/* p[i * E + e] = e-th vector[i], E of them; past the caches when `streams`, p aligned to W elements then. */
-template <class T, class... Vectors> MYCC_INLINE void store_woven(T *p, bool streams, Vectors... v) {
-  typedef weave::registers<T> R;
-  constexpr int E = sizeof...(Vectors);
-  const typename element<T>::stored all[E] = {element<T>::narrow(v)...};
+namespace weave {
+/* put(place, vector) for the vectors of v[0][0] v[1][0] .. v[E - 1][0] v[0][1] .. in their order. */
+template <class T, int E, class Put> MYCC_INLINE void each_woven(const typename element<T>::stored *v, Put put) {
+  typedef registers<T> R;
 #pragma GCC unroll 2
   for (int half = 0; half < R::PARTS; ++half) {
     typename R::V in[E], out[E];
 #pragma GCC unroll 8
-    for (int e = 0; e < E; ++e) in[e] = R::part(all[e], half);
-    weave::interleave<E>(out, in);
+    for (int e = 0; e < E; ++e) in[e] = R::part(v[e], half);
+    interleave<E>(out, in);
 #pragma GCC unroll 8
-    for (int e = 0; e < E; ++e) {
-      T *to = p + (half * E + e) * R::N;
-      if (streams)
-        isa::stream(to, out[e]);
-      else
-        __builtin_memcpy((void *)to, &out[e], sizeof out[e]);
-    }
+    for (int e = 0; e < E; ++e) put((half * E + e) * R::N, out[e]);
   }
+}
+} /* namespace weave */
+
+/* p[i * E + e] = e-th vector[i], E of them; past the caches when `streams`, p aligned to W elements then. */
+template <class T, class... Vectors> MYCC_INLINE void store_woven(T *p, bool streams, Vectors... v) {
+  const typename element<T>::stored all[] = {element<T>::narrow(v)...};
+  weave::each_woven<T, sizeof...(Vectors)>(all, [=](int place, typename weave::registers<T>::V lanes) MYCC_INLINED {
+    if (streams)
+      isa::stream(p + place, lanes);
+    else
+      __builtin_memcpy((void *)(p + place), &lanes, sizeof lanes);
+  });
 }
 /* The first n lanes of each, n in [0, W]. */
 template <class T, class... Vectors> MYCC_INLINE void store_woven_part(T *p, int n, Vectors... v) {
   typedef weave::registers<T> R;
-  constexpr int E = sizeof...(Vectors);
-  const typename element<T>::stored all[E] = {element<T>::narrow(v)...};
-#pragma GCC unroll 2
-  for (int half = 0; half < R::PARTS; ++half) {
-    typename R::V in[E], out[E];
-#pragma GCC unroll 8
-    for (int e = 0; e < E; ++e) in[e] = R::part(all[e], half);
-    weave::interleave<E>(out, in);
-#pragma GCC unroll 8
-    for (int e = 0; e < E; ++e) {
-      const int begin = (half * E + e) * R::N, left = n * E - begin;
-      if (left > 0) R::put(p + begin, out[e], left < R::N ? left : R::N);
-    }
-  }
+  const typename element<T>::stored all[] = {element<T>::narrow(v)...};
+  weave::each_woven<T, sizeof...(Vectors)>(all, [=](int place, typename R::V lanes) MYCC_INLINED {
+    const int left = n * (int)sizeof...(Vectors) - place;
+    if (left > 0) R::put(p + place, lanes, left < R::N ? left : R::N);
+  });
 }
 
 namespace weave {
@@ -218,23 +214,6 @@ template <int E, int FROM, bool WHOLE, class T> MYCC_INLINE typename element<T>:
 }
 } /* namespace weave */
 
-namespace weave {
-/* The first n lanes of every_of: vectors of memory cut where the last element lies. */
-template <int E, int FROM, int K, class T> MYCC_INLINE typename registers<T>::V every_part(const T *p, int left, typename registers<T>::V so_far) {
-  typedef registers<T> R;
-  if constexpr (K * R::N > E * (R::N - 1) + FROM) {
-    return so_far;
-  } else {
-    const int here = left - K * R::N;
-    const auto next = (typename R::V)element<T>::part(p + K * R::N, here < 0 ? 0 : here < R::N ? here : R::N);
-    if constexpr (K == 0)
-      return every_part<E, FROM, 1>(p, left, next);
-    else
-      return every_part<E, FROM, K + 1>(p, left, pick<taken<R::N, E, FROM, K, K * R::N>>(so_far, next));
-  }
-}
-} /* namespace weave */
-
 /* p[0], p[E], .. p[(W - 1) * E], E >= 2; nothing outside of them is read. */
 template <int E, class T> MYCC_INLINE typename element<T>::vector load_every(const T *p) {
   return weave::every_of<E, 0, false>(p);
@@ -243,17 +222,6 @@ template <int E, class T> MYCC_INLINE typename element<T>::vector load_every(con
 template <int E, int e, class T> MYCC_INLINE typename element<T>::vector load_turn(const T *p) {
   return weave::every_of<E, e, true>(p);
 }
-/* The first n lanes of load_turn; those from n on are 0 or elements. */
-template <int E, int e, class T> MYCC_INLINE typename element<T>::vector load_turn_part(const T *p, int n) {
-#if defined(MYCC_AVX512)
-  if constexpr (sizeof(T) == 4 || sizeof(T) == 2) {
-    const typename weave::registers<T>::V v = weave::every_part<E, e, 0>(p, (n - 1) * E + e + 1, typename weave::registers<T>::V{});
-    return element<T>::widen(weave::registers<T>::whole(&v));
-  }
-#endif
-  return gather_part(p + e, E, n);
-}
-
 /* p[0], p[-1], .. p[1 - W]. */
 template <class T> MYCC_INLINE typename element<T>::vector load_reversed(const T *p) {
   typedef weave::registers<T> R;

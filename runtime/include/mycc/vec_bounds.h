@@ -1,0 +1,111 @@
+/* vec_bounds.h: vectors of which some lanes lie outside of a row. Included by vec.h.
+ *
+ *     load_inside<E>(p, at, n, other):   lane i is p[i * E] where 0 <= at + i * E < n, else `other`
+ *
+ * p belongs to place `at` of the row, which may lie in front of it or behind; nothing outside of the row is read.
+ */
+#ifndef MYCC_VEC_BOUNDS_H
+#define MYCC_VEC_BOUNDS_H
+
+#include "vec_ops.h"
+#include "vec_weave.h"
+
+namespace mycc {
+
+constexpr int64_t kNoEnd = INT64_MAX / 2; /* of a row that no lane goes past */
+
+namespace bounds {
+
+MYCC_INLINE int within(int64_t x, int most) { return x < 0 ? 0 : x > most ? most : (int)x; }
+
+/* Elements first .. last - 1 of a register at p in their lanes, 0 in the others. */
+template <class T> MYCC_INLINE typename weave::registers<T>::V between(const T *p, int first, int last) {
+  typedef typename weave::registers<T>::V V;
+#if defined(MYCC_AVX512)
+  const unsigned mask = last > first ? (1u << last) - (1u << first) : 0;
+  if constexpr (sizeof(T) == 8) return (V)isa::load_mask64(p, mask);
+  if constexpr (sizeof(T) == 4) return (V)isa::load_lanes32(p, mask);
+  if constexpr (sizeof(T) == 2) return (V)isa::load_lanes16(p, mask);
+  if constexpr (sizeof(T) == 1) return (V)isa::load_lanes8(p, mask);
+#else
+#if defined(MYCC_AVX2)
+  if constexpr (sizeof(T) == 4) return (V)isa::load_mask32(p, (vi32{MYCC_ALL} >= first) & (vi32{MYCC_ALL} < last));
+#endif
+  typename weave::unit<sizeof(T)>::type lanes[weave::registers<T>::N] = {};
+  for (int i = first; i < last; ++i) __builtin_memcpy(lanes + i, p + i, sizeof(T));
+  V v;
+  __builtin_memcpy(&v, lanes, sizeof v);
+  return v;
+#endif
+}
+
+/* Every E-th element from p on, of those from `low` to `high`, counted from p; 0 for the others. */
+template <int E, int K, class T>
+MYCC_INLINE typename weave::registers<T>::V every(const T *p, int64_t low, int64_t high, typename weave::registers<T>::V so_far) {
+  constexpr int N = weave::registers<T>::N;
+  if constexpr (K * N > E * (N - 1)) {
+    return so_far;
+  } else {
+    const auto next = between(p + K * N, within(low - K * N, N), within(high - K * N, N));
+    if constexpr (K == 0)
+      return every<E, 1>(p, low, high, next);
+    else
+      return every<E, K + 1>(p, low, high, weave::pick<weave::taken<N, E, 0, K, K * N>>(so_far, next));
+  }
+}
+
+} /* namespace bounds */
+
+/* The lanes i < count with 0 <= at + i * E < n. */
+template <int E> MYCC_INLINE vbool lanes_inside(int64_t at, int64_t n, int count = W) {
+  return first_lanes(bounds::within((n - at + E - 1) / E, count)) & ~first_lanes(bounds::within((E - 1 - at) / E, W));
+}
+/* p[i * E] for the first `count` lanes that are inside, 0 for the others. */
+template <int E, class T>
+MYCC_INLINE typename element<T>::vector load_inside_part(const T *p, int64_t at, int64_t n, int count) {
+  typedef weave::registers<T> R;
+  const int64_t end = at + (int64_t)(count - 1) * E + 1, high = (n < end ? n : end) - at;
+  typename R::V parts[R::PARTS];
+#pragma GCC unroll 2
+  for (int half = 0; half < R::PARTS; ++half) {
+    const int first = half * R::N * E;
+    parts[half] = bounds::every<E, 0>(p + first, -at - first, high - first, typename R::V{});
+  }
+  return element<T>::widen(R::whole(parts));
+}
+/* The same with `other` in lanes that are outside. */
+template <int E, class T>
+MYCC_INLINE typename element<T>::vector load_inside_part(const T *p, int64_t at, int64_t n, typename element<T>::scalar other, int count) {
+  return where(lanes_inside<E>(at, n, count), load_inside_part<E>(p, at, n, count), splat(other));
+}
+
+namespace bounds {
+template <int E> MYCC_INLINE bool all_inside(int64_t at, int64_t n) {
+  return __builtin_expect(at >= 0 && at + (W - 1) * E < n, 1);
+}
+template <int E, class T> MYCC_INLINE typename element<T>::vector load_all(const T *p) {
+  if constexpr (E == 1)
+    return load(p);
+  else
+    return load_every<E>(p);
+}
+} /* namespace bounds */
+
+template <int E, class T> MYCC_INLINE typename element<T>::vector load_inside(const T *p, int64_t at, int64_t n) {
+  return bounds::all_inside<E>(at, n) ? bounds::load_all<E>(p) : load_inside_part<E>(p, at, n, W);
+}
+template <int E, class T>
+MYCC_INLINE typename element<T>::vector load_inside(const T *p, int64_t at, int64_t n, typename element<T>::scalar other) {
+  return bounds::all_inside<E>(at, n) ? bounds::load_all<E>(p) : load_inside_part<E>(p, at, n, other, W);
+}
+/* p[0], p[E], .. of the first n lanes; those from n on are 0. */
+template <int E, class T> MYCC_INLINE typename element<T>::vector load_every_part(const T *p, int n) {
+#if defined(MYCC_AVX512)
+  return load_inside_part<E>(p, 0, kNoEnd, n);
+#else
+  return gather_part(p, E, n);
+#endif
+}
+
+} /* namespace mycc */
+#endif /* MYCC_VEC_BOUNDS_H */
