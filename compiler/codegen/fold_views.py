@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const, Expr
-from ..ir.index import Var, as_index, minimum, of, product
+from ..ir.index import Index, Var, as_index, minimum, of, product
 from ..ir.nodes import Fold, Reduce
 from ..schedule.cost import work
 from ..schedule.loops import SCALAR_FOLDS
@@ -50,7 +50,7 @@ def folds_columns(node: Reduce, vector: Var | None) -> bool:
     return vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
 
 
-def _fold_view(fold: Fold, name: str, value: str, value_part: str) -> FoldView:
+def fold_view(fold: Fold, name: str, value: str, value_part: str) -> FoldView:
     compute = DTYPES[fold.value.dtype].compute
     base = {"argmax": "max", "argmin": "min"}.get(fold.op, fold.op)
     step, across, identities = FOLDS[base]
@@ -76,7 +76,7 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
         e.count_uses(f.value for f in node.folds)
     for fold in node.folds:
         value, tail = full.lanes(fold.value), part.lanes(fold.value)
-        folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
+        folds.append(fold_view(fold, names[fold.acc.name], value, tail))
     finish = Emitter(scope, None, accs=names).behind(full)
     emit_stores(finish, node)
     lanes = lanes_view(vector, scope, full, part)
@@ -96,7 +96,7 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
     folds = []
     for fold in node.folds:
         value, tail = full.lanes(fold.value), part.lanes(fold.value)
-        folds.append(_fold_view(fold, names[fold.acc.name], value, tail))
+        folds.append(fold_view(fold, names[fold.acc.name], value, tail))
     moving = frozenset(f.acc.name for f in node.folds) if vector is not None else frozenset()
     end, end_part = (Emitter(scope, vector, p, names, moving) for p in (False, True))
     emit_stores(end, node)
@@ -124,7 +124,7 @@ def column_fold_view(
     for e in (full, part):
         e.count_uses(f.value for f in node.folds)
     values = [(f, full.lanes(f.value), part.lanes(f.value)) for f in node.folds]
-    folds = tuple(_fold_view(f, names[f.acc.name], value, tail) for f, value, tail in values)
+    folds = tuple(fold_view(f, names[f.acc.name], value, tail) for f, value, tail in values)
     end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
     emit_stores(end, node)
     emit_stores(end_part, node)
@@ -148,11 +148,18 @@ def _walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
     return walk_view(node.rdims[-1], [f.value for f in node.folds], vector, scope)
 
 
+def rows_at_once(extent: Index) -> int:
+    """Rows that are walked without a loop; where they are few, groups of one size."""
+    rows = extent.constant or 0
+    if 1 < rows <= TOGETHER:
+        return rows
+    groups = range(TOGETHER, TOGETHER // 2, -1) if rows <= BLOCK_ROWS else ()
+    return next((n for n in groups if rows % n == 0), TOGETHER)
+
+
 def walk_view(row: Var, values: Sequence[Expr], vector: Var, scope: Scope) -> Walk:
-    """How `row` is walked with lanes along `vector`; where rows are few, in groups of one size."""
-    extent, columns = row.extent.constant or 0, vector.extent.constant
-    groups = range(TOGETHER, TOGETHER // 2, -1) if extent <= BLOCK_ROWS else ()
-    rows = next((n for n in groups if extent % n == 0), TOGETHER)
+    """How `row` is walked with lanes along `vector`."""
+    columns, rows = vector.extent.constant, rows_at_once(row.extent)
     ahead = of(row) + rows
     if columns is None or columns > BLOCK_COLUMNS:  # other columns follow, not other rows
         ahead = minimum(ahead, row.extent - 1)
@@ -166,7 +173,7 @@ def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFol
     outer = loops_of(node.rdims, scope, emitter)
     names = _acc_names(node)
     emitter.count_uses(f.value for f in node.folds)
-    views = [(f, _fold_view(f, names[f.acc.name], emitter.value(f.value), "")) for f in node.folds]
+    views = [(f, fold_view(f, names[f.acc.name], emitter.value(f.value), "")) for f in node.folds]
     place = as_index(0)
     for v in node.rdims:
         place = place * v.extent + of(v)
@@ -196,7 +203,7 @@ def arg_view(
     for e in (full, part):
         e.count_uses(f.value for f in node.folds)
     values = [(f, full.lanes(f.value), part.lanes(f.value)) for f in node.folds]
-    views = [(f.op in SCALAR_FOLDS, _fold_view(f, names[f.acc.name], value, tail)) for f, value, tail in values]
+    views = [(f.op in SCALAR_FOLDS, fold_view(f, names[f.acc.name], value, tail)) for f, value, tail in values]
     folds, places = (tuple(v for kept, v in views if kept is which) for which in (False, True))
     if vector in node.rdims:
         finish = Emitter(scope, None, accs=names)

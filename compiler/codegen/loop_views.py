@@ -25,6 +25,7 @@ from .fold_views import (
     loops_of,
     row_fold_view,
 )
+from .phase_views import phase_view
 from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
@@ -43,7 +44,8 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     """The view of a kernel made of loops."""
     scope = Scope(frozenset(node.writes()), node.origin.describe(), may_stream=True)
     if isinstance(node, Nest):
-        return _nest(node, scope, comment)
+        locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
+        return (phase_view if node.phases else _nest)(node, locals_, scope, comment)
     node = collapse(node)
     woven = weave(node) if isinstance(node, Map) else None
     node, vector = woven or (node, _lanes(node))
@@ -161,9 +163,8 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
 
 
 # nests ---------------------------------------------------------------------------------------------------------------
-def _nest(node: Nest, scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
+def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
     rows = loops_of(node.dims, scope, Emitter(scope, None))
-    locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
     stages = []
     work = as_index(0)
     for stage in node.stages:

@@ -13,9 +13,10 @@ from .weave import groups
 LONGEST_VECTOR = 16
 
 
-def emit_stores(emitter: Emitter, node: Node) -> None:
-    emitter.count_uses(s.value for s in node.stores)
-    for group in groups(node.stores, emitter.vector):
+def emit_stores(emitter: Emitter, *nodes: Node) -> None:
+    stores = [s for node in nodes for s in node.stores]
+    emitter.count_uses(s.value for s in stores)
+    for group in groups(stores, emitter.vector):
         if len(group) > 1:
             emitter.store_in_turn(group)
         else:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from ..tune.choices import Choice
 from ..tune.space import split
 from .scope import Param
-from .views import AttentionKernel, FlatKernel, GemmKernel, KernelView, LoopKernel, Tuning
+from .views import AttentionKernel, FlatKernel, GemmKernel, KernelView, LoopKernel, PhaseKernel, Tuning
 
-TUNED = (GemmKernel, AttentionKernel, LoopKernel, FlatKernel)
+TUNED = (GemmKernel, AttentionKernel, LoopKernel, PhaseKernel, FlatKernel)
 #: the struct that a template's kernels take their choices in; "": the template itself has them
 STRUCTS = {
     "gemm.cpp.j2": "GemmTuning",
@@ -17,6 +17,7 @@ STRUCTS = {
     "conv.cpp.j2": "ConvTuning",
     "attention.cpp.j2": "AttentionTuning",
     "rows.cpp.j2": "",
+    "columns.cpp.j2": "",
     "map_flat.cpp.j2": "",
 }
 

@@ -301,6 +301,44 @@ class LoopKernel:
 
 
 @dataclass(frozen=True)
+class ColumnEnd:
+    """What is stored for the columns of a block at the end of a phase; folds: accumulators that it reads."""
+
+    folds: tuple[FoldView, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PhaseView:
+    """A part of the work on a block of columns: `lines` for a vector of a row, then into the folds, then the ends."""
+
+    number: int
+    rows: tuple[Loop, ...]  # the loops over its blocks
+    lines: tuple[str, ...]
+    folds: tuple[FoldView, ...]
+    ends: tuple[ColumnEnd, ...]
+
+
+@dataclass(frozen=True)
+class PhaseKernel:
+    """Blocks of columns in phases, each a block behind the one before it; all of them go through the rows together."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    count: str  # blocks
+    work: str  # elements of a block
+    row: Loop  # of a block
+    lane: Loop  # the columns of a block, whole vectors
+    together: int  # rows that are walked through together
+    rows: int  # rows whose folds are folded in their turn
+    phases: tuple[PhaseView, ...]
+    locals: tuple[LocalView, ...]
+    streams: tuple[str, ...] = ()  # results that are written past the caches
+    tuning: Tuning = COST_MODEL
+
+
+@dataclass(frozen=True)
 class FlatKernel:
     """A map of one loop, cut into pieces of whole vectors."""
 
@@ -488,6 +526,7 @@ KernelView = (
     | ScatterKernel
     | RoutineKernel
     | LoopKernel
+    | PhaseKernel
     | FlatKernel
     | TileKernel
     | GemmKernel

@@ -199,6 +199,13 @@ def _wrapped(value: int, dtype: str) -> int:
     return low if dtype.startswith("u") or low < 1 << (bits - 1) else low - (1 << bits)
 
 
+def replaced(e: Expr, old: Expr, new: Expr) -> Expr:
+    """The expression with `new` wherever it has `old`."""
+    if e == old:
+        return new
+    return Call(e.op, tuple(replaced(a, old, new) for a in e.args), e.dtype) if isinstance(e, Call) else e
+
+
 def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], indices: Mapping[Atom, Index] | None = None) -> Expr:
     """Rebuilds the expression bottom-up.
 

@@ -296,10 +296,13 @@ class Nest(Node):
     """One loop over the rows (dims) around several stages, each a Map or a Reduce over the rest of its loops.
 
     dims are the rows; `stages` have dims = rows + inner loops; `locals` are buffers that only live within a row.
+    phases: one for each stage, in order, where the rows are pipelined: a stage of phase p runs p rows behind (see
+    schedule/pipelined.py); empty where each row is done before the next.
     """
 
     stages: tuple[Map | Reduce, ...]
     locals: tuple[Buffer, ...] = ()
+    phases: tuple[int, ...] = ()
 
     def expressions(self) -> Iterator[Expr]:
         for stage in self.stages:

@@ -110,5 +110,6 @@ def _body(node: AnyNode, indent: str) -> str:
         case Nest():
             inner = "\n".join(print_node(s, indent + "  ") for s in node.stages)
             names = ", ".join(b.name for b in node.locals)
-            return f"nest[{_loops(node.dims)}]" + (f" locals {names}" if names else "") + "\n" + inner
+            phases = f" phases {' '.join(map(str, node.phases))}" if node.phases else ""
+            return f"nest[{_loops(node.dims)}]{phases}" + (f" locals {names}" if names else "") + "\n" + inner
     raise TypeError(type(node).__name__)

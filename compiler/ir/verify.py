@@ -143,6 +143,8 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
                 if stage.dims[: len(node.dims)] != node.dims:
                     yield "a stage of a nest does not start with its rows"
                 yield from _node(stage, node.dims)
+            if node.phases and (len(node.phases) != len(node.stages) or list(node.phases) != sorted(node.phases)):
+                yield "the phases of a nest are not one for each stage, in order"
 
 
 def _own_elements(node: Scatter) -> Iterator[str]:

@@ -17,16 +17,17 @@ from .graph import map_expressions
 N = TypeVar("N", bound=Map | Reduce | Scan)
 
 
-def collapse(node: N, keep: int = 0) -> N:
-    """Merges loops of a map, a reduction or a scan; the first `keep` loops (the rows of a nest) stay as they are."""
-    node = _collapse_field(node, "dims", keep)
+def collapse(node: N, keep: int = 0, spare: int = 0) -> N:
+    """Merges loops of a map, a reduction or a scan; the first `keep` (the rows of a nest) and the last `spare` of the
+    kept loops stay as they are."""
+    node = _collapse_field(node, "dims", keep, spare)
     if isinstance(node, Reduce) and not any(f.op.startswith("arg") for f in node.folds):
-        node = _collapse_field(node, "rdims", 0)
+        node = _collapse_field(node, "rdims", 0, 0)
     return node
 
 
-def _collapse_field(node: N, name: str, keep: int) -> N:
-    for position in range(len(getattr(node, name)) - 2, keep - 1, -1):
+def _collapse_field(node: N, name: str, keep: int, spare: int) -> N:
+    for position in range(len(getattr(node, name)) - 2 - spare, keep - 1, -1):
         loops: tuple[Var, ...] = getattr(node, name)
         outer, inner = loops[position], loops[position + 1]
         if all(like_one(index, outer, inner) for index in indices_of(node)):

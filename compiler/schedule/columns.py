@@ -10,7 +10,7 @@ The kept loops at the end that all accesses walk through like one are the column
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..ir.expr import substitute
 from ..ir.index import ZERO, Atom, Index, Var, as_index, of, product
@@ -19,15 +19,33 @@ from .collapse import indices_of, like_one
 from .graph import map_expressions
 from .loops import vector_loop
 
-#: elements of a block, and blocks that keep the cores of a machine busy
-MAX_BLOCK, LEAST_BLOCKS = 1 << 16, 16
-#: columns of a block: whole lines of memory, some of them side by side, and no more than accumulators have room for
-STEP, LEAST_COLUMNS, MOST_COLUMNS = 16, 64, 2048
+#: blocks that keep the cores of a machine busy
+LEAST_BLOCKS = 16
+#: columns of a block: whole lines of memory, some of them side by side
+STEP, LEAST_COLUMNS = 16, 64
 
 Stages = tuple[Map | Reduce, ...]
 
 
-def in_blocks(stages: Sequence[Map | Reduce], rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
+@dataclass(frozen=True)
+class Most:
+    """Limits of a block: columns, elements, and elements of one that need not be cut any more."""
+
+    columns: int
+    elements: int
+    uncut: int
+
+
+#: blocks whose stages run one after the other: no more columns than accumulators have room for
+IN_TURN = Most(2048, 1 << 16, 1 << 17)
+#: pipelined ones: their rows are short, so that the phases take turns often; deep columns are kept in the third cache
+PIPELINED = Most(256, 1 << 16, 1 << 16)
+PIPELINED_DEEP = Most(64, 1 << 18, 1 << 18)
+
+
+def in_blocks(
+    stages: Sequence[Map | Reduce], rows: tuple[Var, ...], most: Most
+) -> tuple[Stages, tuple[Var, ...]] | None:
     """The stages over blocks of columns, and the rows that are left; None where blocks do not fit.
 
     All loops of `rows` are kept by every stage, in front.
@@ -35,19 +53,20 @@ def in_blocks(stages: Sequence[Map | Reduce], rows: tuple[Var, ...]) -> tuple[St
     found = None
     merged: tuple[Stages, tuple[Var, ...]] | None = (tuple(stages), rows)
     while merged is not None:
-        found = _in_blocks(*merged) or found
+        found = _in_blocks(*merged, most) or found
         merged = _last_as_one(*merged)
     return found
 
 
-def _in_blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
+def _in_blocks(stages: Stages, rows: tuple[Var, ...], limits: Most) -> tuple[Stages, tuple[Var, ...]] | None:
     """The last row as blocks."""
     *outer, column = rows
     count, size = product(v.extent for v in outer).constant, column.extent.constant
     depth = _depth(stages)
     if size is None or depth is None:
         return None
-    width = _width(size, depth, size if count is None else count * size // LEAST_BLOCKS)
+    most = size if count is None else count * size // LEAST_BLOCKS
+    width = _width(size, depth, replace(limits, columns=min(most, limits.columns)))
     if width is None:
         return None
     block = Var(f"{column.name}_block", as_index(size // width))
@@ -78,14 +97,13 @@ def _depth(stages: Stages) -> int | None:
     return max((d for d in depths if d is not None), default=None) if None not in depths else None
 
 
-def _width(columns: int, depth: int, most: int) -> int | None:
-    """Columns of a block, at most `most`: all, or a divisor of them that makes whole vectors."""
-    most = min(most, MOST_COLUMNS)
-    if columns <= most and columns * depth <= MAX_BLOCK:
+def _width(columns: int, depth: int, most: Most) -> int | None:
+    """Columns of a block: all, or a divisor of them that makes whole vectors."""
+    if columns <= most.columns and columns * depth <= most.elements:
         return columns
-    fits = min(most, MAX_BLOCK // max(depth, 1))
+    fits = min(most.columns, most.elements // max(depth, 1))
     found = next((n for n in range(fits - fits % STEP, LEAST_COLUMNS - 1, -STEP) if columns % n == 0), None)
-    return columns if found is None and columns <= most and columns * depth <= 2 * MAX_BLOCK else found
+    return columns if found is None and columns <= most.columns and columns * depth <= most.uncut else found
 
 
 def _moved(stage: Map | Reduce, places: dict[Atom, Index], dims: tuple[Var, ...]) -> Map | Reduce:

@@ -14,32 +14,40 @@ y[m, k, n] = x[m, k, n] - high[m, n] ->            high[:] = max_k x[m, k, :]
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites
 from ..ir.index import ZERO, Atom, Index, Var, of, product
 from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Reduce, Store
-from .columns import in_blocks
+from .columns import IN_TURN, PIPELINED, PIPELINED_DEEP, Stages, in_blocks
 from .graph import NodeGraph, label, map_expressions
 from .invert import digits, invert
 from .loops import reduces_contiguous, vector_loop
+from .pipelined import has_phases
 from .remarks import Remarks
 
 #: a row of intermediate values that does not fit the first level cache is stored in the arena instead
 MAX_LOCAL_BYTES = 16384
 
 
-def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES, columns: bool = False) -> None:
+def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES) -> None:
     """Groups every reduction over contiguous rows with the nodes that share its rows.
 
     local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row.
-    columns: also reductions across the lanes.
     """
+    _fuse(graph, remarks, local_bytes, reduces_contiguous)
+
+
+def fuse_columns(graph: NodeGraph, remarks: Remarks) -> None:
+    """Groups every reduction across the lanes with the nodes that share its columns."""
+    _fuse(graph, remarks, MAX_LOCAL_BYTES, _folds_across)
+
+
+def _fuse(graph: NodeGraph, remarks: Remarks, local_bytes: int, seeds: Callable[[Reduce], bool]) -> None:
     for node in list(graph.nodes):
-        if not isinstance(node, Reduce) or node not in graph.nodes:
-            continue
-        if reduces_contiguous(node) or (columns and _folds_across(node)):
+        if isinstance(node, Reduce) and node in graph.nodes and seeds(node):
             _grow(graph, node, node.dims, remarks, local_bytes)
 
 
@@ -59,15 +67,24 @@ def _grow(graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remark
     if len(members) == 1:
         return
     ordered = sorted(members, key=graph.position)
-    stages: tuple[Map | Reduce, ...] = tuple(members[n] for n in ordered)
+    stages: Stages = tuple(members[n] for n in ordered)
     if not reduces_contiguous(seed):
-        blocks = in_blocks(stages, rows)
+        blocks = _blocks(stages, rows)
         if blocks is None:
             return
         stages, rows = blocks
     for node in ordered[1:]:
         remarks.fused(label(ordered[0]), label(node), "one kernel over the rows")
     _merge(graph, list(zip(ordered, stages, strict=True)), rows, local_bytes)
+
+
+def _blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
+    """The stages over blocks of columns: such as can be pipelined, else blocks in their turn."""
+    for most in (PIPELINED, PIPELINED_DEEP):
+        found = in_blocks(stages, rows, most)
+        if found is not None and has_phases(*found):
+            return found
+    return in_blocks(stages, rows, IN_TURN)
 
 
 def _next(

@@ -18,10 +18,11 @@ from .inline import inline_maps
 from .joined_keys import join_keys
 from .memory import MemoryPlan, plan_memory
 from .names import kernel_name
-from .nest import MAX_LOCAL_BYTES, fuse_rows
+from .nest import MAX_LOCAL_BYTES, fuse_columns, fuse_rows
 from .pairs import fuse_pairs
 from .partial import split_reductions
 from .pieces import split_at_pieces
+from .pipelined import pipeline_columns
 from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
@@ -88,24 +89,26 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
         device_rewrites(graph)
     if options.fuse:
         inline_maps(graph, remarks, recompute=False)  # chains become one expression ...
-        if options.epilogues:
         if family == "cpu":
             join_keys(graph, remarks)
+        if options.epilogues:
             fuse_epilogues(graph, remarks, family)  # ... that ends in the kernel that makes its operand
         inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
         if options.epilogues:
             fuse_epilogues(graph, remarks, family)
         if family == "cpu":
             split_at_pieces(graph, remarks)
-            split_reductions(graph)
+            fuse_columns(graph, remarks)
+            split_reductions(graph)  # those that are alone
         else:
             inline_maps(graph, remarks, recompute=True)  # chains that grew in the pass before
             if options.epilogues:
                 fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
-        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8, columns=family == "cpu")
+        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
         if family == "cpu":
             keep_terms(graph)
+            pipeline_columns(graph)
             if options.epilogues:
                 fuse_chains(graph, remarks)  # what they make inside is finished by then
     if family == "cuda":

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir.expr import Call, Expr, Load, substitute
+from ..ir.expr import Expr, Load, replaced, substitute
 from ..ir.index import ZERO, Atom, Index, Var, of, product
 from ..ir.nodes import Buffer, Map, Nest, Reduce, Store
 from .cost import work
 from .graph import NodeGraph, map_expressions
 
 Stages = tuple[Map | Reduce, ...]
-#: terms that cost less are computed again; so are more of them than this in a row
-CHEAP_TERM, MAX_TERMS = 16, 1 << 16
+#: terms that cost less are computed again; so are more of them than this in a row, in a block of columns
+CHEAP_TERM, MAX_TERMS, MAX_BLOCK = 16, 1 << 16, 1 << 18
 
 
 def keep_terms(graph: NodeGraph) -> None:
@@ -41,7 +41,8 @@ def keep_terms(graph: NodeGraph) -> None:
 def _kept(stages: Stages, node: Reduce, rows: tuple[Var, ...]) -> tuple[Stages, Buffer] | None:
     loops = (*node.rdims, *node.dims[len(rows) :])
     size = product(v.extent for v in loops)
-    if len(node.folds) != 1 or work(node.folds[0].value) < CHEAP_TERM or not 0 < (size.constant or 0) <= MAX_TERMS:
+    most = MAX_BLOCK if len(node.dims) > len(rows) else MAX_TERMS
+    if len(node.folds) != 1 or work(node.folds[0].value) < CHEAP_TERM or not 0 < (size.constant or 0) <= most:
         return None
     (fold,) = node.folds
     terms = Buffer(f"{node.stores[0].buffer.name}_terms", fold.value.dtype, size, "local")
@@ -64,13 +65,7 @@ def _reading(stage: Map | Reduce, value: Expr, loops: Sequence[Var], terms: Buff
     if not any(e == wanted for s in stage.stores for e in s.value.walk()):
         return stage
     load = Load(terms, _place(own))
-    return map_expressions(stage, lambda e: _replaced(e, wanted, load))
-
-
-def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
-    if e == old:
-        return new
-    return Call(e.op, tuple(_replaced(a, old, new) for a in e.args), e.dtype) if isinstance(e, Call) else e
+    return map_expressions(stage, lambda e: replaced(e, wanted, load))
 
 
 def _place(loops: Sequence[Var]) -> Index:

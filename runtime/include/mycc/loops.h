@@ -29,6 +29,13 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
   return rows > 1 ? rows : 1;
 }
 
+/* Blocks per task of a kernel whose phases run a block apart: some, for the first and the last ones run alone. By the
+ * shape alone; a choice of the tuner may say how many elements. */
+MYCC_INLINE int64_t blocks_per_task(int64_t blocks, int64_t elements_of_block, int64_t task = 0) {
+  const int64_t most = task > 0 ? rows_per_task(elements_of_block, task) : 8;
+  return blocks / 32 < 1 ? 1 : blocks / 32 < most ? blocks / 32 : most;
+}
+
 /* Whether vectors at multiples of W elements from p are aligned, as stores past the caches need. */
 MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
 

@@ -1,0 +1,115 @@
+"""Views of pipelined nests: blocks of columns whose phases go through the rows together (schedule/pipelined.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from ..ir.expr import Expr, Load, rewrite, substitute
+from ..ir.index import Atom, Index, Var, of, product
+from ..ir.nodes import Buffer, Map, Nest, Reduce
+from ..schedule.graph import map_expressions
+from .ahead import fetches
+from .emit import Emitter
+from .fold_views import BLOCK_ROWS, fold_view, rows_at_once
+from .scope import Scope
+from .statements import emit_stores
+from .views import ColumnEnd, FoldView, LocalView, Loop, PhaseKernel, PhaseView
+
+Stage = Map | Reduce
+#: rows that memory is read ahead; the next block's instead where blocks have no more elements than that
+ROWS_AHEAD, SMALL_BLOCK = 16, 40960
+
+
+def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tuple[str, ...]) -> PhaseKernel:
+    """A kernel of a nest that has phases."""
+    first = next(s for s in node.stages if isinstance(s, Reduce))
+    row, column = first.rdims[0], first.dims[-1]
+    text = Emitter(scope, None)
+    row_loop, lane = (Loop(scope.loop(v), text.index(v.extent)) for v in (row, column))
+    builder = _Builder(scope, row, column, frozenset(node.writes()))
+    phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
+    return PhaseKernel(
+        "columns.cpp.j2",
+        comment,
+        scope.params(),
+        text.index(product(v.extent for v in node.dims)),
+        text.index(row.extent * column.extent),
+        row_loop,
+        lane,
+        rows_at_once(row.extent),
+        BLOCK_ROWS,
+        phases,
+        locals_,
+        scope.streams(),
+    )
+
+
+@dataclass
+class _Builder:
+    """Makes the phases of one nest. made: what the nest writes to memory."""
+
+    scope: Scope
+    row: Var
+    column: Var
+    made: frozenset[Buffer]
+    names: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
+
+    def phase(self, node: Nest, number: int) -> PhaseView:
+        rows = tuple(Var(f"{v.name}_{number}", v.extent) for v in node.dims)
+        letters = (f"{'ij'[i] if i < 2 else f'i{i}'}_{number}" for i in range(len(rows)))
+        loops = tuple(
+            Loop(self.scope.loop(v, name), Emitter(self.scope, None).index(v.extent))
+            for v, name in zip(rows, letters, strict=True)
+        )
+        own: dict[Atom, Index] = {v: of(new) for v, new in zip(node.dims, rows, strict=True)}
+        stages = [_moved(s, own) for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+        accs = {f.acc.name: next(self.names) for s in stages if isinstance(s, Reduce) for f in s.folds}
+        body = [s for s in stages if isinstance(s, Map) and self.row in s.dims]
+        lines, folds = self._body(body, [s for s in stages if isinstance(s, Reduce)], accs)
+        ends = tuple(self._end(s, accs, folds) for s in stages if s not in body)
+        return PhaseView(number, loops, (*self._fetches(stages, rows), *lines), folds, ends)
+
+    def _body(
+        self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str]
+    ) -> tuple[tuple[str, ...], tuple[FoldView, ...]]:
+        """The statements of a vector of a row, and the folds of what they compute."""
+        stored = {Load(s.buffer, s.index): s.value for m in maps for s in m.stores if s.buffer.dtype == s.value.dtype}
+
+        def at_hand(e: Expr) -> Expr | None:
+            return stored.get(e) if isinstance(e, Load) else None
+
+        folded = [(f, rewrite(f.value, at_hand)) for r in reductions for f in r.folds]
+        emitter = Emitter(self.scope, self.column)
+        emitter.count_uses(value for _, value in folded)
+        emit_stores(emitter, *maps)
+        folds = tuple(fold_view(f, accs[f.acc.name], emitter.lanes(value), "") for f, value in folded)
+        return (*emitter.pre, *emitter.body), folds
+
+    def _end(self, stage: Stage, accs: dict[str, str], folds: Sequence[FoldView]) -> ColumnEnd:
+        emitter = Emitter(self.scope, self.column, accs=accs, vector_accs=frozenset(accs))
+        emit_stores(emitter, stage)
+        own = {accs[f.acc.name] for f in stage.folds} if isinstance(stage, Reduce) else set()
+        return ColumnEnd(tuple(f for f in folds if f.name in own), (*emitter.pre, *emitter.body))
+
+    def _fetches(self, stages: Sequence[Stage], rows: Sequence[Var]) -> tuple[str, ...]:
+        """Fetches what a later row, or the same row of the next block, reads of memory."""
+        depth, block = self.row.extent, rows[-1]
+        if (depth * self.column.extent).constant <= SMALL_BLOCK:  # type: ignore[operator]
+            moved: dict[Atom, Index] = {block: of(block) + 1}
+        else:
+            ahead = of(self.row) + ROWS_AHEAD
+            moved = {self.row: ahead % depth, block: of(block) + ahead // depth}
+        whole = [s for s in stages if isinstance(s, Reduce) or self.row in s.dims]
+        values = [e for s in whole for e in (_folded(s) if isinstance(s, Reduce) else (x.value for x in s.stores))]
+        loads = [e for v in values for e in v.walk() if isinstance(e, Load) and e.buffer not in self.made]
+        return fetches(self.scope, self.column, loads, (self.row,), moved)
+
+
+def _folded(stage: Reduce) -> list[Expr]:
+    return [f.value for f in stage.folds]
+
+
+def _moved(stage: Stage, places: dict[Atom, Index]) -> Stage:
+    return map_expressions(stage, lambda e: substitute(e, places), lambda i: i.substitute(places))
