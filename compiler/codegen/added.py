@@ -17,7 +17,7 @@ def added(scope: Scope, stores: Sequence[Store], m: Var, column: Var) -> tuple[s
     """The fields of mycc::Added for the elements from (m, column) on; () when the stores do anything else.
 
     `y[m*N + n] = add(add(acc, b[n]), x[m*N + n])` gives `y + m*N + n, b + n, x + m*N + n, N, N`; with `maximum(.., 0)`
-    around the sum `true, 0.0f, __builtin_inff()` follow.
+    around the sum `true, 0.0f, __builtin_inff()` follow. What is stored may be local to the kernel, what is read not.
     """
     if len(stores) != 1:
         return ()
@@ -25,7 +25,7 @@ def added(scope: Scope, stores: Sequence[Store], m: Var, column: Var) -> tuple[s
     value, low = _bound(value, "maximum", -math.inf)
     terms = _terms(value)
     places = [(stores[0].buffer, stores[0].index), *((e.buffer, e.index) for e in terms or ())]
-    if terms is None or any(b.dtype != "f32" or b in scope.locals for b, _ in places):
+    if terms is None or any(b.dtype != "f32" for b, _ in places) or any(b in scope.locals for b, _ in places[1:]):
         return ()
     steps = [_row_step(index, m, column) for _, index in places]
     biases = [step == ZERO for step in steps[1:]]

@@ -59,21 +59,20 @@ def _unit_strides(node: Gemm) -> tuple[Index, Index]:
 def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
-    pointwise = node.algorithm == "direct" and set(node.window.kernel) == {1} and node.window.groups == 1
-    epilogue = conv_epilogue(text, node, node.stores, tiled=pointwise)
+    epilogue = conv_epilogue(text, node, node.stores)
     fields = conv_fields(text, node)
     direct = "conv_depthwise" if node.depthwise else "conv"
     template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
     return GemmKernel(f"{template}.cpp.j2", comment, text.params(), fields, epilogue)
 
 
-def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store], tiled: bool = False) -> Epilogue:
-    """How a convolution finishes its elements with these stores; `tiled`: gemm.h may be what multiplies."""
+def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Epilogue:
+    """How a convolution finishes its elements with these stores."""
     *rows, c = node.dims
     groups = node.window.groups
     by_group = node.algorithm == "direct" and not node.depthwise  # a run of channels ends with its group
     run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent
-    return _epilogue(text, stores, [], rows, c, node.acc.name, run, tiled)
+    return _epilogue(text, stores, [], rows, c, node.acc.name, run, tiled=node.algorithm == "direct")
 
 
 def conv_fields(text: FieldPrinter, node: Conv) -> Fields:
@@ -104,11 +103,11 @@ def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel
             **{"keys": node.keys, "head_size": node.head_size, "value_size": d.extent},
         },
     )
+    operands = {"q": node.q, "k": node.k, "v": node.v, "out": node.out}
     for name, rest in (("k", node.k_rest), ("v", node.v_rest)):
         if rest is not None:
             operands[f"{name}_rest"] = rest.operand
             fields += text.sizes({f"{name}_first": rest.first})
-    operands = {"q": node.q, "k": node.k, "v": node.v, "out": node.out}
     for name, o in operands.items():
         fields += text.address(name, o)
     for name, o in operands.items():
@@ -164,7 +163,7 @@ def _epilogue(
     """The stores in terms of z (all batch loops), m (all row loops) and the vector loop n.
 
     run: columns that a call of the epilogue finishes are a multiple of what this is a multiple of; None: of all.
-    tiled: the tiles of gemm.h multiply, which may add themselves.
+    tiled: register tiles multiply, which may add themselves.
     """
     z, m = Var("z", product(v.extent for v in batch)), Var("m", product(v.extent for v in rows))
     values: dict[Atom, Index] = {**_digits(z, batch), **_digits(m, rows)}

@@ -27,25 +27,33 @@ struct Sums {
 
 struct AddOutside {
   float *out;
-  const Sums &sums;
+  const float *bias, *residual;
+  int64_t row;
+  float high;
 
-  int64_t row() const { return sums.args.n + sums.gap; }
   void operator()(int64_t, int64_t m, int64_t n, const float *acc, int64_t count) const {
     for (int64_t i = 0; i < count; ++i) {
       float y = acc[i];
-      if (sums.bias) y += sums.bias[n + i];
-      if (sums.residual) y += sums.residual[m * row() + n + i];
-      if (sums.high >= 0) y = mycc::minimum(mycc::maximum(y, 0.0f), sums.high);
-      out[m * row() + n + i] = y;
+      if (bias) y += bias[n + i];
+      if (residual) y += residual[m * row + n + i];
+      if (high >= 0) y = mycc::minimum(mycc::maximum(y, 0.0f), high);
+      out[m * row + n + i] = y;
     }
   }
 };
 
 struct AddInTiles : AddOutside {
   mycc::Added added(int64_t, int64_t m, int64_t n) const {
-    return {out + m * row() + n, sums.bias ? sums.bias + n : nullptr,
-            sums.residual ? sums.residual + m * row() + n : nullptr, row(), row(), sums.high >= 0, 0.0f, sums.high};
+    const float *b = bias ? bias + n : nullptr, *r = residual ? residual + m * row + n : nullptr;
+    return {out + m * row + n, b, r, row, row, high >= 0, 0.0f, high};
   }
+};
+
+/* A convolution with a bias and a residual, bounded as Sums. */
+struct ConvSums {
+  mycc::ConvArgs args;
+  const float *bias, *residual;
+  float high;
 };
 
 /* The arguments of a chain; what is missing has no input channels. */
@@ -59,6 +67,23 @@ struct Rectified {
     for (int64_t i = 0; i < count; ++i) to[n + i] = acc[i] > 0 ? acc[i] : 0;
   }
 };
+struct RectifiedInTiles : Rectified {
+  mycc::Added added(int64_t, int64_t, int64_t n, float *to) const {
+    return {to + n, nullptr, nullptr, 0, 0, true, 0.0f, __builtin_inff()};
+  }
+};
+
+template <class Inside>
+int64_t chain(int threads, const ChainArgs &args, float *out, int32_t *seen) {
+  const mycc::ConvArgs &a = args.expand, &b = args.depthwise, &c = args.project;
+  const int64_t channels = c.in_c ? c.out_c : b.out_c;
+  return record(threads, out, seen, 1, b.batch * b.out_h * b.out_w, channels,
+                [&](const mycc_host *host, const Record &to) {
+                  if (a.in_c && c.in_c) mycc::conv_chain(host, a, b, c, Inside{}, Inside{}, to);
+                  else if (a.in_c) mycc::conv_chain(host, a, b, c, Inside{}, to, mycc::NoConv{});
+                  else mycc::conv_chain(host, a, b, c, mycc::NoConv{}, Inside{}, to);
+                });
+}
 
 } // namespace
 
@@ -71,9 +96,21 @@ int64_t test_gemm(int threads, const mycc::GemmArgs *args, float *out, int32_t *
 
 int64_t test_gemm_adds(int threads, const Sums *sums, float *out, int in_tiles) {
   TestHost host(threads);
-  const AddOutside outside = {out, *sums};
+  const AddOutside outside = {out, sums->bias, sums->residual, sums->args.n + sums->gap, sums->high};
   if (in_tiles) mycc::gemm(&host.table, sums->args, AddInTiles{outside});
   else mycc::gemm(&host.table, sums->args, outside);
+  return 0;
+}
+
+int64_t test_conv_adds(int threads, const ConvSums *sums, float *out, int in_tiles) {
+  TestHost host(threads);
+  const mycc::ConvArgs &args = sums->args;
+  const AddOutside outside = {out, sums->bias, sums->residual, args.out_c, sums->high};
+  const bool depthwise = args.groups > 1 && args.groups == args.out_c;
+  if (depthwise && in_tiles) mycc::conv_depthwise(&host.table, args, AddInTiles{outside});
+  else if (depthwise) mycc::conv_depthwise(&host.table, args, outside);
+  else if (in_tiles) mycc::conv(&host.table, args, AddInTiles{outside});
+  else mycc::conv(&host.table, args, outside);
   return 0;
 }
 
@@ -124,14 +161,11 @@ int64_t test_conv_depthwise(int threads, const mycc::ConvArgs *args, float *out,
 }
 
 int64_t test_conv_chain(int threads, const ChainArgs *args, float *out, int32_t *seen) {
-  const mycc::ConvArgs &a = args->expand, &b = args->depthwise, &c = args->project;
-  const int64_t channels = c.in_c ? c.out_c : b.out_c;
-  return record(threads, out, seen, 1, b.batch * b.out_h * b.out_w, channels,
-                [&](const mycc_host *host, const Record &to) {
-                  if (a.in_c && c.in_c) mycc::conv_chain(host, a, b, c, Rectified{}, Rectified{}, to);
-                  else if (a.in_c) mycc::conv_chain(host, a, b, c, Rectified{}, to, mycc::NoConv{});
-                  else mycc::conv_chain(host, a, b, c, mycc::NoConv{}, Rectified{}, to);
-                });
+  return chain<Rectified>(threads, *args, out, seen);
+}
+
+int64_t test_conv_chain_adds(int threads, const ChainArgs *args, float *out, int32_t *seen) {
+  return chain<RectifiedInTiles>(threads, *args, out, seen);
 }
 
 } // extern "C"

@@ -6,8 +6,10 @@ import ctypes
 import functools
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mycc.compiler.codegen.micro import render_micro_kernels
@@ -81,6 +83,32 @@ class Gemm(_Arguments):
     b_batch: int
 
 
+def _run_sums(
+    function: str, isa: str, values: Sequence[_Arguments | np.ndarray | int | float | None], out: np.ndarray,
+    in_tiles: bool, threads: int,
+) -> np.ndarray:  # fmt: skip
+    """Calls a function of the test library whose tiles may add with a struct of these values, None being NULL."""
+    fields: list[tuple[type, Any]] = []
+    for value in values:
+        if isinstance(value, _Arguments):
+            structure = value.structure()
+            fields.append((type(structure), structure))
+        elif isinstance(value, float):
+            fields.append((ctypes.c_float, value))
+        elif isinstance(value, int):
+            fields.append((ctypes.c_int64, value))
+        else:
+            fields.append((ctypes.c_void_p, None if value is None else value.ctypes.data))
+    kind = type("Sums", (ctypes.Structure,), {"_fields_": [(f"f{i}", t) for i, (t, _) in enumerate(fields)]})
+    getattr(_load(isa), function)(
+        ctypes.c_int(threads),
+        ctypes.byref(kind(*[v for _, v in fields])),
+        ctypes.c_void_p(out.ctypes.data),
+        ctypes.c_int(in_tiles),
+    )
+    return out
+
+
 @dataclass
 class Sums:
     """A product with a bias and a residual, None where there is none; rows of the result are `gap` elements longer.
@@ -96,19 +124,8 @@ class Sums:
 
     def run(self, isa: str, out: np.ndarray, in_tiles: bool, threads: int = 1) -> np.ndarray:
         """Writes the sums to out [m][n + gap], added by the tiles or by the epilogue behind them."""
-        product = self.product.structure()
-        kinds = [("product", type(product)), ("bias", ctypes.c_void_p), ("residual", ctypes.c_void_p)]
-        kind = type(
-            "Sums", (ctypes.Structure,), {"_fields_": [*kinds, ("gap", ctypes.c_int64), ("high", ctypes.c_float)]}
-        )
-        pointers = [None if x is None else x.ctypes.data for x in (self.bias, self.residual)]
-        _load(isa).test_gemm_adds(
-            ctypes.c_int(threads),
-            ctypes.byref(kind(product, *pointers, self.gap, self.high)),
-            ctypes.c_void_p(out.ctypes.data),
-            ctypes.c_int(in_tiles),
-        )
-        return out
+        values = (self.product, self.bias, self.residual, self.gap, self.high)
+        return _run_sums("test_gemm_adds", isa, values, out, in_tiles, threads)
 
 
 @dataclass
@@ -160,6 +177,21 @@ class Conv(_Arguments):
     dilation_d: int = 1
     x_d: int = 0
     x_c: int = 1
+
+
+@dataclass
+class ConvSums:
+    """A convolution with a bias and a residual, as Sums."""
+
+    conv: Conv
+    bias: np.ndarray | None
+    residual: np.ndarray | None
+    high: float = -1.0
+
+    def run(self, isa: str, out: np.ndarray, in_tiles: bool, threads: int = 1) -> np.ndarray:
+        """Writes the sums to `out`, added by the tiles or by the epilogue behind them."""
+        values = (self.conv, self.bias, self.residual, self.high)
+        return _run_sums("test_conv_adds", isa, values, out, in_tiles, threads)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.lower.constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, WinogradPanels
 
-from .gemm_support import Conv, ConvChain, aligned, call, cpu_levels
+from .gemm_support import Conv, ConvChain, ConvSums, aligned, call, cpu_levels
 
 LEVELS = cpu_levels()
 torch.set_num_threads(1)  # spinning threads are slow on a busy machine
@@ -261,6 +261,8 @@ def run_chain(isa: str, case: Case, before: int, behind: int, threads: tuple[int
         found, bound = torch.conv2d(image, weight, **options), torch.conv2d(bound, weight.abs(), **options)
     assert (np.abs(results[0] - found.movedim(1, -1).numpy()) <= 4e-6 * bound.movedim(1, -1).numpy() + 1e-30).all()
     assert all(r.tobytes() == results[0].tobytes() for r in results)
+    for n in threads:  # the same, rectified by the tiles; they may keep the sign of a zero
+        assert np.array_equal(call(isa, "test_conv_chain_adds", ConvChain(*args), shape, n), results[0])
 
 
 @pytest.mark.parametrize("isa", LEVELS)
@@ -311,6 +313,47 @@ MODEL_CASES = {
 @pytest.mark.parametrize("name", MODEL_CASES)
 def test_conv_of_models(isa: str, name: str) -> None:
     run(isa, MODEL_CASES[name], threads=(1, 2, 3))
+
+
+UNTOUCHED = 7777.0
+ADDED_CASES = {
+    **{
+        name: MODEL_CASES[name]
+        for name in ("resnet first", "planes", "audio", "3x3", "3x3 strided", "1x1", "grouped", "one pixel", "video")
+    },
+    "odd rows": Case(2, (9, 13), (24, 48), (3, 3), pad=(1, 1)),
+    "two groups of panels": Case(1, (5, 9), (300, 288), (3, 3), pad=(1, 1)),
+    "depthwise": Case(1, (14, 15), (96, 96), (3, 3), pad=(1, 1), groups=96),
+    "depthwise, uneven": Case(2, (9, 21), (70, 70), (5, 5), (2, 2), (2, 2), groups=70),
+    "depthwise, blocks of channels": Case(1, (7, 12), (200, 200), (3, 3), pad=(1, 1), groups=200),
+}
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("name", ADDED_CASES)
+def test_tiles_add_as_epilogues_do(isa: str, name: str) -> None:
+    """A bias, a residual and bounds, finished in registers or behind the tiles: the same bits, also of NaN."""
+    case, rng = ADDED_CASES[name], np.random.default_rng(2)
+    in_c, out_c = case.channels
+    x = rng.standard_normal((case.batch, *case.size, in_c), np.float32)
+    x[(0,) * (x.ndim - 1)] = [np.nan, *x[(0,) * (x.ndim - 1)][1:]]
+    if case.planes:
+        x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
+    w = rng.standard_normal((out_c, in_c // case.groups, *case.kernel), np.float32)
+    function = "conv_depthwise" if case.groups == in_c else "conv"
+    conv = arguments(case, x, packed(case, function, w))
+    shape = (case.batch, *case.out_size, out_c)
+    bias, residual = rng.standard_normal(out_c, np.float32), rng.standard_normal(shape, np.float32)
+    for added, high in (((bias, None), -1.0), ((bias, None), 6.0), ((bias, residual), np.inf), ((None, residual), 1.0)):
+        sums = ConvSums(conv, *added, float(high))
+        behind = sums.run(isa, np.full(shape, UNTOUCHED, np.float32), in_tiles=False)
+        assert (behind != UNTOUCHED).all()
+        for threads in (1, 2):
+            inside = sums.run(isa, np.full(shape, UNTOUCHED, np.float32), True, threads)
+            assert inside.tobytes() == behind.tobytes()
+        if added[1] is not None:  # the result lies over the residual
+            over = residual.copy()
+            assert replace(sums, residual=over).run(isa, over, in_tiles=True).tobytes() == behind.tobytes()
 
 
 @pytest.mark.parametrize("isa", LEVELS)

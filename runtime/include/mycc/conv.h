@@ -237,6 +237,11 @@ template <class Epilogue> struct FinishPixel {
   void operator()(int64_t m, int64_t column, const float *sums, int64_t count) const {
     epilogue((int64_t)0, m, first + column, sums, count);
   }
+  template <class E = Epilogue>
+  auto added(int64_t m, int64_t column) const -> decltype(((const E *)nullptr)->added(m, m, column)) {
+    return epilogue.added((int64_t)0, m, first + column);
+  }
+  static constexpr bool far() { return true; }
   void fetch(int64_t m, int64_t column, int64_t count) const {
     fetch_ahead(epilogue, 0, m, first + column, count, 0);
   }

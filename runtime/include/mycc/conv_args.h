@@ -128,8 +128,37 @@ inline void multiply_span(RunTile tile, const ConvSpan &span, int64_t panels, co
     tile.w += width * tile.panel_size;
     tile.next += width * tile.panel_size * (int64_t)sizeof(float);
     tile.c += width * kPanel;
+    for (int64_t r = 0; r < span.runs; ++r) {
+      if (tile.out[r]) tile.out[r] += width * kPanel;
+      if (tile.residual[r]) tile.residual[r] += width * kPanel;
+    }
+    if (tile.bias) tile.bias += width * kPanel;
     panel += width;
   }
+}
+
+/* Has the tile finish its pixels, `width` panels, in registers when that is all there is to do, with the bits of the
+ * epilogue. Results that are far away are fetched: a tile's stores come all at once, and would wait for their lines. */
+template <class Finish>
+MYCC_INLINE auto adds(const Finish &finish, RunTile &tile, const ConvSpan &span, int64_t column, int64_t width, int)
+    -> decltype(finish.added(column, column), true) {
+  for (int64_t r = 0; r < span.runs; ++r) {
+    const Added to = finish.added(span.m[r], column);
+    for (int64_t p = 0; p < span.pixels && finish.far(); ++p)
+      for (int64_t n = 0; n < width * kPanel; n += kPanel) __builtin_prefetch(to.out + p * to.out_row + n, 1);
+    tile.out[r] = to.out;
+    tile.residual[r] = to.residual;
+    tile.bias = to.bias;
+    tile.out_stride = to.out_row;
+    tile.residual_stride = to.residual_row;
+    tile.bounded = to.bounded;
+    tile.low = to.low;
+    tile.high = to.high;
+  }
+  return true;
+}
+template <class Finish> MYCC_INLINE bool adds(const Finish &, RunTile &, const ConvSpan &, int64_t, int64_t, long) {
+  return false;
 }
 
 /* Panels of a group, evenly. */
@@ -146,7 +175,8 @@ static inline int64_t span_sums(const ConvCut &cut, int64_t group, int64_t spans
 
 /* Multiplies the pixels of `spans` by `panels` panels of weights, of which `columns` columns are valid, `group` panels
  * at a time. finish(m, column, sums, count) gets each pixel's sums of a group of panels once; finish.fetch(m, column,
- * count) is told of them, part by part, while they are made. */
+ * count) is told of them, part by part, while they are made. finish.added(m, column), where there is one, says what of
+ * whole panels the tiles may do themselves, and finish.far() whether the results go to memory. */
 template <class Finish>
 inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const float *x, int64_t pixel,
                            const int64_t *taps, const float *w, int64_t panels, int64_t group, int64_t columns,
@@ -180,13 +210,15 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
         tile.x[0] = x + span.x[0] + block.offset;
         tile.x[1] = x + span.x[1] + block.offset;
         tile.c = sums + i * kept;
+        tile.out[0] = tile.out[1] = nullptr;
+        const bool added = last && valid == width * kPanel && adds(finish, tile, span, panel * kPanel, width, 0);
         multiply_span(tile, span, width, [&](int64_t p, int64_t count) {
           const int64_t column = p * kPanel;
           for (int64_t r = 0; r < span.runs && last; ++r)
             for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
               finish.fetch(m, panel * kPanel + column, min64(count * kPanel, valid - column));
         });
-        for (int64_t r = 0; r < span.runs && last; ++r)
+        for (int64_t r = 0; r < span.runs && last && !added; ++r)
           for (int64_t p = 0; p < span.pixels; ++p)
             finish(span.m[r] + p, panel * kPanel, tile.c + (r * span.pixels + p) * stride, valid);
       }

@@ -8,8 +8,8 @@
  *   x -> expand -> [rows that a band reads][width][channels] -> depthwise -> [rows][width][channels] -> project
  *
  * The epilogue of a convolution whose results stay inside is called with their place: inside(0, m, n, acc, count, to)
- * finishes channels n .. n + count - 1 of pixel m and writes them to to[n], to[n + 1], ...; the last one's is called as
- * that of conv().
+ * finishes channels n .. n + count - 1 of pixel m and writes them to to[n], to[n + 1], ..., and where it only adds,
+ * inside.added(0, m, n, to) gives what and to where; the last one's is called as that of conv().
  */
 #ifndef MYCC_CONV_CHAIN_H
 #define MYCC_CONV_CHAIN_H
@@ -39,6 +39,18 @@ template <class Epilogue> struct FinishInside {
   void operator()(int64_t, int64_t m, int64_t column, const float *sums, int64_t count) const {
     (*this)(m, column, sums, count);
   }
+  template <class E = Epilogue>
+  auto added(int64_t m, int64_t column) const -> decltype(((const E *)nullptr)->added(m, m, column, (float *)nullptr)) {
+    Added made = epilogue.added((int64_t)0, m, column, to + (m - first) * channels);
+    made.out_row = channels;
+    return made;
+  }
+  template <class E = Epilogue>
+  auto added(int64_t z, int64_t m, int64_t column) const
+      -> decltype(((const E *)nullptr)->added(z, m, column, (float *)nullptr)) {
+    return added(m, column);
+  }
+  static constexpr bool far() { return false; }
   void fetch(int64_t, int64_t, int64_t) const {}
 };
 

@@ -73,14 +73,33 @@ struct DepthwiseRow {
   }
 
   /* Neighbouring pixels, whose kernels lie inside the input from left to right. */
-  void pixels(DepthwiseKernel kernel, int64_t column) const {
+  DepthwiseTile pixels(int64_t column) const {
     DepthwiseTile several = tile;
     several.x += (column * args.stride_w - args.pad_w) * args.x_w;
     several.x_column = args.x_w;
     several.columns = args.kernel_w;
-    kernel(several);
+    return several;
   }
 };
+
+/* Has the tile finish its pixels, m and those behind it, when there is only to add. Not a residual: tiles may overlap,
+ * and results may lie over it. */
+template <class Epilogue>
+MYCC_INLINE auto adds(const Epilogue &epilogue, DepthwiseTile &tile, int64_t m, int64_t channel, int)
+    -> decltype(epilogue.added(m, m, channel), true) {
+  const Added to = epilogue.added((int64_t)0, m, channel);
+  if (to.residual) return false;
+  tile.sums = to.out;
+  tile.sums_stride = to.out_row;
+  tile.bias = to.bias;
+  tile.bounded = to.bounded;
+  tile.low = to.low;
+  tile.high = to.high;
+  return true;
+}
+template <class Epilogue> MYCC_INLINE bool adds(const Epilogue &, DepthwiseTile &, int64_t, int64_t, long) {
+  return false;
+}
 
 /* How a depthwise convolution is cut. */
 struct DepthwisePlan {
@@ -138,8 +157,15 @@ template <class Epilogue> struct DepthwiseLoop {
             if (last - first >= kDepthwisePixels[i]) size = kDepthwisePixels[i];
         start = min64(column, last - size);
       }
-      if (size == 1) row.pixel(column);
-      else row.pixels(plan.kernels[size == kDepthwisePixels[0] ? 0 : 1], start);
+      bool added = false;
+      if (size == 1) {
+        row.pixel(column);
+      } else {
+        DepthwiseTile tile = row.pixels(start);
+        added = adds(epilogue, tile, m + start, channel, 0);
+        plan.kernels[size == kDepthwisePixels[0] ? 0 : 1](tile);
+      }
+      if (added) column = start + size;
       for (; column < start + size; ++column)
         epilogue((int64_t)0, m + column, channel, sums + (column - start) * count, count);
     }
