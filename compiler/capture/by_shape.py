@@ -20,6 +20,7 @@ from .places import set_item
 
 __all__ = ["ByShape"]
 
+aten = torch.ops.aten
 Function = Callable[..., Any]
 _FORMS: dict[Any, Function] = {}
 
@@ -83,6 +84,49 @@ def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 
 _form_of(Tensor.__setitem__)(set_item)
+
+
+@_form_of(torch.tensor_split, Tensor.tensor_split)
+def _tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+    """At places that are a tensor: slices between numbers that the run finds."""
+    if not isinstance(indices_or_sections, Tensor) or indices_or_sections.dim() != 1:
+        return torch.tensor_split(x, indices_or_sections, dim)
+    places = [None, *(place.item() for place in indices_or_sections.unbind()), None]
+    return tuple(aten.slice.Tensor(x, dim, a, b) for a, b in itertools.pairwise(places))
+
+
+@_form_of(F.one_hot)
+def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Without a number of classes: as many as the run finds."""
+    if num_classes != -1 or tensor.numel() == 0:
+        return F.one_hot(tensor, num_classes)
+    torch._assert_async((tensor >= 0).all(), "one_hot: classes must not be negative")
+    count: Any = (tensor.max() + 1).clamp(min=1).item()
+    torch._check(count >= 1)
+    return (tensor.unsqueeze(-1) == torch.arange(count)).to(torch.int64)
+
+
+# rows of numbers -----------------------------------------------------------------------------------------------------
+@_form_of(torch.linspace)
+def _linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
+    """A dynamic number of steps, which torch takes for a constant."""
+    kind = dtype or torch.get_default_dtype()
+    plain = not isinstance(start, (Tensor, complex)) and not isinstance(end, (Tensor, complex))
+    if not isinstance(steps, torch.SymInt) or not kind.is_floating_point or not plain:
+        return torch.linspace(start, end, steps, dtype=dtype, **kwargs)
+    first, last, count = (torch.scalar_tensor(n, dtype=kind) for n in (start, end, steps))
+    i = torch.arange(steps, dtype=kind)
+    step = (last - first) / (count - 1).clamp(min=1)
+    return torch.where(i < (count / 2).ceil(), first + step * i, last - step * (count - 1 - i))
+
+
+@_form_of(torch.logspace)
+def _logspace(
+    start: Any, end: Any, steps: Any, base: Any = 10.0, *, dtype: torch.dtype | None = None, **kwargs: Any
+) -> Tensor:
+    if not isinstance(steps, torch.SymInt) or (dtype is not None and not dtype.is_floating_point):
+        return torch.logspace(start, end, steps, base, dtype=dtype, **kwargs)
+    return torch.pow(base, _linspace(start, end, steps, dtype=dtype))
 
 
 # statistics ----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from .failures import export_failure, listening, quiet_export
 from .graph import ModelGraph
 from .leaves import Dims, Leaf, bind, leaves_of, shapes_by_leaf
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
-from .sizes import resize_examples
+from .sizes import resize_examples, without_hints_of_one
 from .source_lines import ROOT, recording_lines
 from .specialise import fix_sizes
 from .trees import LEAF, constant, structure
@@ -80,24 +80,32 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     _check_tensors(leaves, request.model)
     dims = shapes_by_leaf(arguments, _collected(request))
     dims = dynamic_dims(arguments, dims, request.dynamic) if request.dynamic else dims
-    values = _apart(resize_examples(leaves, dims), request.model)
-    if request.fixed:
-        values, dims = fix_sizes(leaves, values, dims, request.fixed)
     _, spec = pytree.tree_flatten((request.args, dict(request.kwargs)))
-
     tensors = [i for i, leaf in enumerate(leaves) if leaf.is_tensor]
     names = _unique([leaves[i].name for i in tensors])
-    call = _Call(request.model, values, spec, tensors, _Notes())
-    examples = tuple(values[i] for i in tensors)
-    seed = torch.initial_seed()
-    with _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
-        program = _export(call, examples, [dims[i] for i in tensors], names)
-        seeds = torch.initial_seed() != seed
+
+    def export(dims: list[Dims]) -> tuple[ExportedProgram, tuple[torch.Tensor, ...], list[Dims], bool]:
+        """The program, the examples and dimensions that it is for, and whether the model sets a seed."""
+        values = _apart(resize_examples(leaves, dims), request.model)
+        if request.fixed:
+            values, dims = fix_sizes(leaves, values, dims, request.fixed)
+        call = _Call(request.model, values, spec, tensors, _Notes())
+        examples, own = tuple(values[i] for i in tensors), [dims[i] for i in tensors]
+        seed = torch.initial_seed()
+        with _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
+            return _export(call, examples, own, names), examples, own, torch.initial_seed() != seed
+
+    try:
+        program, examples, own, seeds = export(dims)
+    except CompileError:
+        without = without_hints_of_one(leaves, dims)  # they may have to stay 1
+        if without == dims:
+            raise
+        program, examples, own, seeds = export(without)
     in_leaves = iter([LEAF if leaf.is_tensor else constant(leaf.value, f"input '{leaf.name}'") for leaf in leaves])
     tree: Any = structure(spec, lambda: next(in_leaves))
     tree["tuple"][0]["names"] = [argument.name for argument in arguments[: len(request.args)]]
-    inputs = ProgramInputs(names, examples, [dims[i] for i in tensors], tree)
-    graph = import_program(request.name, program, inputs)
+    graph = import_program(request.name, program, ProgramInputs(names, examples, own, tree))
     if seeds and draws_random_numbers(graph):
         raise CompileError(
             "the model calls torch.manual_seed: what it draws then would not be what the package draws",

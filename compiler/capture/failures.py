@@ -155,7 +155,7 @@ def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[]
         details.append(f"{name} is fixed to {match['value']}  {place(fixed.lines.get(int(match['value'])))}".rstrip())
     return CompileError(
         "the model fixes a dimension that was asked to be dynamic",
-        details=details,
+        details=list(dict.fromkeys(details)),
         hint="Take sizes from x.shape instead of constants on these lines, or leave the dimension fixed.",
     )
 

@@ -15,7 +15,7 @@ import torch
 from ...runtime.errors import CompileError
 from .leaves import Dims, Leaf
 
-__all__ = ["DimTerm", "dim_term", "resize", "resize_examples"]
+__all__ = ["DimTerm", "dim_term", "resize", "resize_examples", "without_hints_of_one"]
 
 NO_MAX = 2**31 - 1
 
@@ -48,13 +48,26 @@ def _bound(value: Any, default: int) -> int:
 def dim_term(dim: Any, size: int, axis: int) -> DimTerm:
     """What a torch.export Dim (plain or derived) or hint means; `size` and `axis` tell hints apart."""
     root = getattr(dim, "root", dim)
-    if not hasattr(root, "__name__"):  # Dim.AUTO, Dim.DYNAMIC: equal sizes on the same axis stay equal
-        return DimTerm(f"?{size}:{axis}", _bound(dim.min, 0), _bound(dim.max, NO_MAX))
+    if not hasattr(root, "__name__"):  # Dim.AUTO, Dim.DYNAMIC: equal sizes stay equal, those of 1 on the same axis
+        name = f"?{size}" if size > 1 else f"?{size}:{axis}"
+        return DimTerm(name, _bound(dim.min, 0), _bound(dim.max, NO_MAX))
     lo, hi = _bound(root.min, 0), _bound(root.max, NO_MAX)
     if root is dim:
         return DimTerm(root.__name__, lo, hi)
     at0, at1 = int(dim.fn(0)), int(dim.fn(1))
     return DimTerm(root.__name__, lo, hi, at1 - at0, at0)
+
+
+def without_hints_of_one(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[Dims]:
+    """The dimensions without Dim.AUTO where the example's size is 1, which torch.export would fix there."""
+
+    def is_auto(dim: Any) -> bool:
+        return getattr(getattr(dim, "type", None), "name", "") == "AUTO"
+
+    return [
+        {axis: dim for axis, dim in by_axis.items() if not (is_auto(dim) and leaf.value.shape[axis] == 1)}
+        for leaf, by_axis in zip(leaves, dims, strict=True)
+    ]
 
 
 def resize_examples(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[Any]:

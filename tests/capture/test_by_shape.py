@@ -42,6 +42,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x, first: (x.narrow(0, first, 2), torch.narrow(x, 1, first + 4, 3), x.narrow(1, 2, 0)),
         (X, FIRST),
     ),
+    "one_hot": (lambda i: F.one_hot(i), (COUNTS,)),
+    "tensor_split": (lambda x, i: torch.tensor_split(x, i, 1), (X, torch.tensor([1, 4]))),
     "gaussian": (lambda x: (F.gaussian_nll_loss(x, x * 2, x * x, full=True), F.gaussian_nll_loss(x, x, 0.5)), (X,)),
     "gaussian_rows": (lambda x: F.gaussian_nll_loss(x, x * 2, x[:, 0] ** 2, reduction="none"), (X,)),
     **{

@@ -57,6 +57,17 @@ def test_hints_get_names_and_bounds():
     assert [s[:3] for s in summary(graph)] == [("s0", 1, 2**31 - 1), ("s1", 1, 2**31 - 1)]
 
 
+def test_equal_sizes_of_hints_stay_equal():
+    def products(x, y, z, bias):
+        return (x + y) @ z + bias
+
+    auto = {0: Dim.AUTO, 1: Dim.AUTO}
+    args = torch.randn(4, 6), torch.randn(4, 6), torch.randn(6, 6), torch.randn(1, 6)
+    graph = capture(products, args, dynamic_shapes=(auto, auto, auto, auto))
+    rows, inner, columns = (s.symbol for s in graph.symbols)
+    assert [spec.shape for spec in graph.inputs] == [(rows, inner), (rows, inner), (inner, columns), (1, columns)]
+
+
 def test_command_line_form():
     request = CaptureRequest(double, (torch.ones(1, 4),), dynamic=("x:0=batch(1..64)", "x:1=2*half"))
     assert summary(capture_request(request)) == [("batch", 1, 64, 0, 0, 1, 0), ("half", 1, 2**31 - 1, 0, 1, 2, 0)]

@@ -96,6 +96,16 @@ def joined(x: torch.Tensor, y: torch.Tensor) -> Any:
     return both @ both.T, both.sum(), both.reshape(-1, 2), torch.arange(both.shape[0])
 
 
+def steps(x: torch.Tensor) -> Any:
+    n = x.shape[0]
+    rows = (
+        torch.linspace(-1, 1, n),
+        torch.linspace(0.5, n - 0.5, n),
+        torch.linspace(3, 0, 2 * n + 1, dtype=torch.float64),
+    )
+    return *rows, torch.logspace(0, 1, n, base=2), torch.linspace(0, n - 1, 5), torch.arange(n - 1, -1, -2)
+
+
 def sliced(x: torch.Tensor) -> Any:
     s = x.shape[1]
     return x[:, -1], x[:, : s // 2], x[:, s // 2 :], x[:, ::2].sum(1), x[:, s - 1], x.flip(1)[:, :1]
@@ -147,6 +157,7 @@ ROWS = (
     Row("constants", constants, [(B, S)], [{"b": 1, "s": 1}, {"b": 16, "s": 40}]),
     Row("positions", positions, [(B, S, 8)], [{"b": 1, "s": 1}, {"b": 2, "s": 33}]),
     Row("reshapes", grouped, [(B, TWO, 8)], [{"b": 1, "two": 2}, {"b": 5, "two": 7}]),
+    Row("steps", steps, [(N,)], [{"n": 1}, {"n": 2}, {"n": 7}, {"n": 30}]),
     Row("slices", sliced, [(B, S, 3)], [{"b": 1, "s": 1}, {"b": 2, "s": 2}, {"b": 3, "s": 31}]),
     Row("causal", causal, [(B, S, 4)], [{"b": 1, "s": 1}, {"b": 3, "s": 37}]),
     Row("windowed", windowed, [(B, S, 4)], [{"b": 1, "s": 1}, {"b": 3, "s": 37}]),
