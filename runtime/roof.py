@@ -19,11 +19,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ROOF_LIBRARY", "Roof", "machine_facts", "measure_roof"]
+__all__ = ["ROOF_LIBRARY", "MemoryReader", "Roof", "machine_facts", "measure_roof"]
 
 ROOF_LIBRARY = "libmycc_roof.so"
 #: bytes of all threads together: within the second cache, within the last one, in memory
 WORKING_SETS = (256 << 10, 4 << 20, 256 << 20)
+LINE = 64  # bytes of memory that a thread counts in
+
+Team = tuple[int, int, int]  #: address of the lines, threads, which thread this is
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,24 @@ def measure_roof(threads: int = 1, seconds: float = 0.1) -> Roof | None:
     library = _library()
     if library is None:
         return None
-    gflops = _together(threads, lambda _: library.mycc_roof_fma(seconds))
+    gflops = _together(threads, lambda team: library.mycc_roof_fma(*team, seconds))
     memory = [_buffers(threads, size) for size in WORKING_SETS]
     read = [_together(threads, partial(_read, library, seconds, buffers)) for buffers in memory]
     copy = [_together(threads, partial(_copy, library, seconds, buffers)) for buffers in memory]
     sizes = WORKING_SETS
     return Roof(threads, gflops, tuple(zip(sizes, read, strict=True)), tuple(zip(sizes, copy, strict=True)))
+
+
+class MemoryReader:
+    """Measures the bandwidth of memory again and again: on a shared machine it changes."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads, self._buffers = threads, _buffers(threads, WORKING_SETS[-1])
+
+    def measure(self, seconds: float) -> float | None:
+        """GB/s of all threads in the best window of about `seconds`; None without the measuring library."""
+        library = _library()
+        return None if library is None else _together(self._threads, partial(_read, library, seconds, self._buffers))
 
 
 def machine_facts() -> dict[str, Any]:
@@ -106,32 +121,34 @@ def _buffers(threads: int, size: int) -> list[Any]:
     return [np.ones(size // 4 // threads, np.float32) for _ in range(threads)]
 
 
-def _read(library: Any, seconds: float, buffers: list[Any], thread: int) -> float:
-    return float(library.mycc_roof_read(buffers[thread].ctypes, buffers[thread].size, seconds))
+def _read(library: Any, seconds: float, buffers: list[Any], team: Team) -> float:
+    buffer = buffers[team[2]]
+    return float(library.mycc_roof_read(*team, buffer.ctypes, buffer.size, seconds))
 
 
-def _copy(library: Any, seconds: float, buffers: list[Any], thread: int) -> float:
-    buffer = buffers[thread]
+def _copy(library: Any, seconds: float, buffers: list[Any], team: Team) -> float:
+    buffer = buffers[team[2]]
     half = buffer.size // 2
-    return float(library.mycc_roof_copy(buffer[half:].ctypes, buffer.ctypes, half, seconds))
+    return float(library.mycc_roof_copy(*team, buffer[half:].ctypes, buffer.ctypes, half, seconds))
 
 
-def _together(threads: int, measure: Callable[[int], float]) -> float:
-    """The sum of what all threads reach at the same time."""
-    found: dict[int, float] = {}
+def _together(threads: int, measure: Callable[[Team], float]) -> float:
+    """What all threads reach at the same time."""
+    memory = np.zeros(LINE * (threads + 1), np.uint8)
+    lines = memory.ctypes.data + -memory.ctypes.data % LINE
     ready = threading.Barrier(threads)
 
-    def work(i: int) -> None:
+    def work(i: int) -> float:
         ready.wait()
-        found[i] = measure(i)
+        return measure((lines, threads, i))
 
     others = [threading.Thread(target=work, args=(i,)) for i in range(1, threads)]
     for thread in others:
         thread.start()
-    work(0)
+    found = work(0)
     for thread in others:
         thread.join()
-    return sum(found.values())
+    return found
 
 
 _loaded: list[Any] = []  # the library of this process, once looked for
@@ -151,10 +168,11 @@ def _open() -> Any:
         return None
     library = ctypes.CDLL(path)
     pointer, count, seconds = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+    team = (pointer, ctypes.c_int32, ctypes.c_int32)
     for name, arguments in (
-        ("mycc_roof_fma", (seconds,)),
-        ("mycc_roof_read", (pointer, count, seconds)),
-        ("mycc_roof_copy", (pointer, pointer, count, seconds)),
+        ("mycc_roof_fma", (*team, seconds)),
+        ("mycc_roof_read", (*team, pointer, count, seconds)),
+        ("mycc_roof_copy", (*team, pointer, pointer, count, seconds)),
     ):
         function = getattr(library, name)
         function.restype, function.argtypes = seconds, list(arguments)

@@ -1,9 +1,13 @@
-// roof.cpp: what one core can do at most, measured: fused multiply-adds in registers, and bytes read from or copied in
+// roof.cpp: what threads can do at most, measured: fused multiply-adds in registers, and bytes read from or copied in
 // memory. A library of its own (libmycc_roof.so) beside the loader, for `mycc bench`; packages do not carry it.
 //
-// Each function works in the calling thread, with the widest vectors of this CPU, and returns its best round.
+// Each function works in the calling thread, with the widest vectors of this CPU. The threads of a team work at the same
+// time and count what they have done; the first one looks at all counts now and then. What counts is the best window of
+// time of all together: threads whose best moments are not the same ones never reach their sum.
 #include <stdint.h>
 #include <time.h>
+
+#include <atomic>
 
 namespace {
 
@@ -13,21 +17,50 @@ double now() {
   return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
 }
 
-constexpr int64_t kSteps = 1 << 16;  // of a round of multiply-adds
-constexpr int kChains = 12;          // independent ones: they hide the latency, and all fit into 16 registers
+constexpr int64_t kSteps = 1 << 12;   // of a round of multiply-adds
+constexpr int kChains = 12;           // independent ones: they hide the latency, and all fit into 16 registers
+constexpr int64_t kPiece = 64 << 10;  // floats of a round that reads or copies
+constexpr int64_t kRounds = 16;       // of the first thread between two looks at the clock, at least
+constexpr int kWindows = 64;          // of a measurement of several threads, at most
 
 volatile float sink, start = 1.0f;  // volatile: a chain whose value is known would be folded
 
-// Calls round() for about `seconds`, at least 5 times; returns the seconds of the fastest.
-template <class Round> double fastest(double seconds, const Round &round) {
-  double best = 1e30;
-  const double end = now() + seconds;
-  for (int i = 0; i < 5 || now() < end; ++i) {
-    const double begin = now();
-    round();
-    const double spent = now() - begin;
-    if (spent < best) best = spent;
+// One line of memory for each thread, the first one's with the end for all.
+struct alignas(64) Line {
+  std::atomic<int64_t> done;
+  std::atomic<int32_t> ended;
+};
+
+struct Team {
+  Line *lines;
+  int32_t threads, self;
+
+  int64_t done() const {
+    int64_t sum = 0;
+    for (int32_t i = 0; i < threads; ++i) sum += lines[i].done.load(std::memory_order_relaxed);
+    return sum;
   }
+};
+
+// Calls round(), which returns how much it did, until `seconds` have passed. In thread 0, the most that the team did in a
+// second, of all windows of at least `rounds`; in the others 0, when thread 0 has ended.
+template <class Round> double most(const Team &team, double seconds, int64_t rounds, const Round &round) {
+  Line &own = team.lines[team.self];
+  const double start = now(), window = team.threads > 1 ? seconds / kWindows : 0;
+  if (rounds < kRounds) rounds = kRounds;
+  double best = 0, begin = start;
+  int64_t before = team.done();
+  while (begin - start < seconds && !team.lines[0].ended.load(std::memory_order_relaxed)) {
+    for (int64_t i = 0; i < (team.self == 0 ? rounds : 1); ++i)
+      own.done.store(own.done.load(std::memory_order_relaxed) + round(), std::memory_order_relaxed);
+    const double end = team.self == 0 ? now() : begin;
+    if (team.self != 0 || end - begin < window) continue;
+    const int64_t done = team.done();
+    const double rate = double(done - before) / (end - begin);
+    if (rate > best) best = rate;
+    before = done, begin = end;
+  }
+  if (team.self == 0) team.lines[0].ended.store(1, std::memory_order_relaxed);
   return best;
 }
 
@@ -90,24 +123,54 @@ const Loops &best_loops() {
   return narrow::loops;
 }
 
+// The next piece of n floats, and after the last one the first.
+struct Pieces {
+  int64_t n, next = 0;
+
+  int64_t count() const { return (n + kPiece - 1) / kPiece; }
+  int64_t take() {
+    const int64_t first = next < n ? next : 0;
+    next = n - first < kPiece ? n : first + kPiece;
+    return first;
+  }
+};
+
 }  // namespace
 
 #define MYCC_EXPORT extern "C" __attribute__((visibility("default")))
 
+/* All threads of a measurement call the same function at the same time: `self` is 0 .. threads - 1, `lines` are 64 bytes
+ * for each, aligned to 64 and zero at first, the same for all. Thread 0 gets the rate of all together, the others 0. */
+
 /* GFLOP/s of multiply-adds (two operations each), measured for about `seconds`. */
-MYCC_EXPORT double mycc_roof_fma(double seconds) {
+MYCC_EXPORT double mycc_roof_fma(void *lines, int32_t threads, int32_t self, double seconds) {
   const Loops &loops = best_loops();
-  return 2e-9 * loops.lanes * kChains * kSteps / fastest(seconds, loops.multiply_add);
+  return 1e-9 * most({(Line *)lines, threads, self}, seconds, kRounds, [&] {
+    loops.multiply_add();
+    return int64_t(2) * loops.lanes * kChains * kSteps;
+  });
 }
 
-/* GB/s of reading n floats over and over. */
-MYCC_EXPORT double mycc_roof_read(const float *from, int64_t n, double seconds) {
+/* GB/s of reading n floats over and over; a window is all of them at least. */
+MYCC_EXPORT double mycc_roof_read(void *lines, int32_t threads, int32_t self, const float *from, int64_t n,
+                                  double seconds) {
   const Loops &loops = best_loops();
-  return 4e-9 * double(n) / fastest(seconds, [&] { loops.read(from, n); });
+  Pieces pieces = {n};
+  return 1e-9 * most({(Line *)lines, threads, self}, seconds, pieces.count(), [&] {
+    const int64_t first = pieces.take();
+    loops.read(from + first, pieces.next - first);
+    return 4 * (pieces.next - first);
+  });
 }
 
 /* GB/s of copying n floats over and over; a byte read and a byte written are two. */
-MYCC_EXPORT double mycc_roof_copy(float *to, const float *from, int64_t n, double seconds) {
+MYCC_EXPORT double mycc_roof_copy(void *lines, int32_t threads, int32_t self, float *to, const float *from, int64_t n,
+                                  double seconds) {
   const Loops &loops = best_loops();
-  return 8e-9 * double(n) / fastest(seconds, [&] { loops.copy(to, from, n); });
+  Pieces pieces = {n};
+  return 1e-9 * most({(Line *)lines, threads, self}, seconds, pieces.count(), [&] {
+    const int64_t first = pieces.take();
+    loops.copy(to + first, from + first, pieces.next - first);
+    return 8 * (pieces.next - first);
+  });
 }

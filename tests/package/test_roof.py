@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import threading
 
 import pytest
 from mycc.runtime import roof as roofs
@@ -54,3 +56,42 @@ def test_a_kernel_is_bound_by_what_takes_longer() -> None:
 
 def test_timing() -> None:
     assert timing([3.0, 1.0, 2.0]) == {"median": 2.0, "best": 1.0, "p90": 3.0, "runs": 3}
+
+
+def test_threads_are_measured_together() -> None:
+    """All get the same lines of memory to count in, and the first one's rate is that of all: no sum of best moments."""
+    seen: list[roofs.Team] = []
+
+    def measure(team: roofs.Team) -> float:
+        seen.append(team)
+        return 7.0 if team[2] == 0 else 0.0
+
+    assert roofs._together(3, measure) == 7.0
+    assert sorted(team[2] for team in seen) == [0, 1, 2]
+    assert len({team[:2] for team in seen}) == 1
+    assert seen[0][0] % roofs.LINE == 0
+
+
+def test_what_others_count_is_part_of_the_rate() -> None:
+    """A second thread that has counted before the measurement adds nothing; one that counts meanwhile does."""
+    library = roofs._library()
+    lines = (ctypes.c_int64 * 32)()
+    start = -ctypes.addressof(lines) % roofs.LINE // 8
+    lines[start + 8] = 1 << 60
+    address = ctypes.addressof(lines) + 8 * start
+    assert library.mycc_roof_fma(address, 2, 0, 0.01) < 1e6
+    assert library.mycc_roof_fma(address, 2, 1, 0.01) == 0.0, "the first thread has ended"
+
+    lines[start + 1] = 0
+    ended = threading.Event()
+
+    def count() -> None:
+        while not ended.is_set():
+            lines[start + 8] += 1 << 40
+
+    other = threading.Thread(target=count)
+    other.start()
+    together = library.mycc_roof_fma(address, 2, 0, 0.1)
+    ended.set()
+    other.join()
+    assert together > 1e5
