@@ -56,9 +56,12 @@ void forget_model(mycc_model *model) {
 int place_weights(mycc_model *model, const Archive &archive) {
   const uint8_t *data = archive.data + model->manifest.weights_offset;
   model->weights = data;
-  if (reinterpret_cast<uintptr_t>(data) % kWeightAlignment == 0) return MYCC_OK;
   const Member *member = archive.find(model->manifest.weights_member);
   size_t bytes = size_t(member->offset + member->size - model->manifest.weights_offset);
+  if (reinterpret_cast<uintptr_t>(data) % kWeightAlignment == 0) {
+    if (model->file.data) expect_reading(data, bytes);
+    return MYCC_OK;
+  }
   uint8_t *copy = model->aligned_weights.reserve(bytes);
   if (!copy) return out_of_memory(bytes);
   memcpy(copy, data, bytes);

@@ -16,6 +16,8 @@ struct Mapping {
 // Maps a file read-only; its pages are shared with every process that maps it. MYCC_OK or a code with its text.
 int map_file(const char *path, Mapping *mapping);
 void unmap_file(Mapping *mapping);
+// Of a mapped file: these bytes are read as a whole, again and again. What is not in memory yet comes in huge pages then.
+void expect_reading(const void *data, size_t size);
 
 struct CodeImage {
   void *handle = nullptr;

@@ -213,6 +213,13 @@ void unmap_file(Mapping *mapping) {
   *mapping = {};
 }
 
+void expect_reading(const void *data, size_t size) {
+  size_t page = size_t(sysconf(_SC_PAGESIZE));
+  uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) & ~(page - 1);
+  uintptr_t end = (reinterpret_cast<uintptr_t>(data) + size) & ~(page - 1);
+  if (end > begin && size >= kHugePage) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 // ---- code
 
 int load_code(const uint8_t *image, size_t size, const char *label, CodeImage *code) {

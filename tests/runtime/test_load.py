@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from mycc.runtime.errors import LoadError
 
 from .conftest import Loaded
-from .packages import ENTRIES, ISA, Draft, archive, compile_program, data_ranges
+from .packages import ENTRIES, ISA, WEIGHTS, Draft, archive, compile_program, data_ranges
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,24 @@ def test_nothing_is_written_to_disk(library: Any, package_file: Path) -> None:
     model = library.load_file(str(package_file))
     mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:mycc" in line]
     assert mapped, "model.so should be mapped from memory"
+    del model
+
+
+def test_weights_come_in_huge_pages(library: Any, program: bytes, tmp_path: Path) -> None:
+    """Where the system has them: what it is told stands in the mapping's flags."""
+    path = tmp_path / "large.pkg"
+    weights = np.zeros(2 << 20, np.float32)
+    weights[: len(WEIGHTS)] = WEIGHTS
+    path.write_bytes(Draft(program, weights=weights).build())
+    model = library.load_file(str(path))
+    flags, ours = [], False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            ours = line.endswith(str(path))
+        elif ours and line.startswith("VmFlags:"):
+            flags += line.split()
+    if Path("/sys/kernel/mm/transparent_hugepage").exists() and flags:
+        assert "hg" in flags
     del model
 
 
