@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..ir.expr import Load
 from ..ir.index import ONE, ZERO, Index, Var, exact_div, of, product
@@ -57,8 +58,8 @@ def _apart(graph: NodeGraph, remarks: Remarks, node: Attention, side: str) -> At
             remarks.fused(label(part.piece), label(node), "read where it lies, one part after the other")
             graph.remove(part.piece)
             operands.append(place)
-    rest = Rest(parts[1].first, operands[1])
-    changed = replace(node, **{side: operands[0], f"{side}_rest": rest})
+    changes: dict[str, Any] = {side: operands[0], f"{side}_rest": Rest(parts[1].first, operands[1])}
+    changed = replace(node, **changes)
     graph.replace(node, changed)
     return changed
 
