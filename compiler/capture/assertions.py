@@ -59,8 +59,9 @@ class Assertion:
     kept: fx.Node | None
 
 
-def assertions_of(graph: fx.Graph, node: fx.Node, args: Sequence[Any]) -> list[Assertion]:
-    """The assertions that a node makes, kept at the end of `graph`; args: its arguments there.
+def assertions_of(graph: fx.Graph, node: fx.Node, args: Sequence[Any], of_inputs: bool = False) -> list[Assertion]:
+    """The assertions that a node makes, kept where `graph` inserts; args: its arguments there. of_inputs: also those of
+    the sizes of inputs alone, which torch.export has settled for what the model asks itself.
 
     Raises:
         AssertionRefused: of a tensor that has not one element.
@@ -71,11 +72,11 @@ def assertions_of(graph: fx.Graph, node: fx.Node, args: Sequence[Any]) -> list[A
         message = str(args[1]) if len(args) > 1 else ""
         return [Assertion(None, node, _keep(graph, node, _truth(graph, node, args[0]), _of_model(node, message)))]
     conditions = _bounds(graph, node, args[0]) if node.target in _OF_RANGES else [args[0]]
-    return [_of_number(graph, node, condition) for condition in conditions]
+    return [_of_number(graph, node, condition, of_inputs) for condition in conditions]
 
 
-def _of_number(graph: fx.Graph, node: fx.Node, condition: Any) -> Assertion:
-    if not isinstance(condition, fx.Node) or not _data(condition) or _of_memory(condition):
+def _of_number(graph: fx.Graph, node: fx.Node, condition: Any, of_inputs: bool) -> Assertion:
+    if not isinstance(condition, fx.Node) or _of_memory(condition) or not (of_inputs or _data(condition)):
         return Assertion(condition, node, None)
     flag = scalar_tensor(graph, condition, torch.bool)
     where = place_of(node) or next((p for n in _ancestors(condition) if (p := place_of(n))), "")

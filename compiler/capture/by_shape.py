@@ -100,7 +100,7 @@ def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Without a number of classes: as many as the run finds."""
     if num_classes != -1 or tensor.numel() == 0:
         return F.one_hot(tensor, num_classes)
-    torch._assert_async((tensor >= 0).all(), "one_hot: classes must not be negative")
+    torch._assert_async((tensor >= 0).all(), "one_hot: Class values must be non-negative.")
     count: Any = (tensor.max() + 1).clamp(min=1).item()
     torch._check(count >= 1)
     return (tensor.unsqueeze(-1) == torch.arange(count)).to(torch.int64)

@@ -30,7 +30,14 @@ _NOT_ALL = re.compile(
     r"^Not all values of (?P<name>\w+)(?: = .*?)? in the specified range(?: .*?)? satisfy the generated guard "
 )
 _VIOLATED = re.compile(r"Not all values of \w+ = (?P<source>\S+) in the specified range")
+_TRACED = "from user code:"  # before the lines of a branch's or loop's body
 _FAKE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\w+)\n\s*(?P<text>.*)')
+
+_ON_TENSORS = "Write it without Python `if`, `int()` or `.item()` on tensors, for example with torch.where."
+_IN_BODIES = (
+    "In a branch or loop, read places that are tensors by x.index_select(0, i), write by x.index_copy(0, i, rows), and "
+    "do without Python `if`, `int()` and `.item()` on tensors."
+)
 
 
 @contextlib.contextmanager
@@ -125,12 +132,12 @@ def export_failure(error: Exception, names: Sequence[str], retry: Callable[[], o
     if "Constraints violated" in text:
         return _constraints(text, str(error), retry)
     frames = frames_of_exception(error)
-    lines = _places(frames) or _quoted_places(text)
+    lines = _quoted_places(text.partition(_TRACED)[2]) or _places(frames) or _quoted_places(text)
     if "data-dependent" in text or type(error).__name__ == "GuardOnDataDependentSymNode":
         return CompileError(
             "the model cannot be exported: its control flow or a size depends on the values of a tensor",
             details=lines,
-            hint="Write it without Python `if`, `int()` or `.item()` on tensors, for example with torch.where.",
+            hint=_IN_BODIES if _TRACED in text else _ON_TENSORS,
         )
     return CompileError(f"the model cannot be exported: {_first_lines(error, text)}", details=lines)
 

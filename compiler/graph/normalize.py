@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 import torch
 
-from ..capture.assertions import ASSERTED
+from ..capture.assertions import ASSERTED, ASSERTIONS, assertions_of, settle
 from .node import Node
 from .patterns import dtype, is_op, is_tensor, op, rank, shape
 from .sizes import expr
@@ -24,8 +24,6 @@ _IDENTITIES = (
 )  # fmt: skip
 _RESHAPES = ("view", "_unsafe_view", "view_copy", "flatten", "unflatten", "view_as", "reshape_as", "_reshape_copy")
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
-_ASSERTIONS = ("_assert_scalar", "_assert_tensor_metadata", "_assert_async", "sym_constrain_range",
-               "sym_constrain_range_for_size")  # fmt: skip
 _ALIASES = {"concat": aten.cat.default, "concatenate": aten.cat.default, "__and__": aten.bitwise_and.Tensor,
             "__or__": aten.bitwise_or.Tensor, "__xor__": aten.bitwise_xor.Tensor}  # fmt: skip
 
@@ -105,8 +103,12 @@ def _substitute(work: Work, node: Node, value: Any) -> None:
 
 
 def _assertion(work: Work, node: Node) -> bool:
-    if not is_op(node, *_ASSERTIONS) or node.users:
+    """What a definition asserts: of shapes and dtypes nothing is left to test, all else is tested where it stands."""
+    if node.target not in ASSERTIONS or node.users:
         return False
+    with work.graph.inserting_before(node):
+        found = assertions_of(work.graph, node, node.args, of_inputs=True)
+    settle(found, ())
     work.graph.erase_node(node)
     return True
 

@@ -176,3 +176,24 @@ def test_kept_operators_are_the_callers_choice() -> None:
     graph = graph_of(lambda m, x: F.glu(x, -1), X)
     assert operators(run_graph_passes(graph, kept={*KEPT, "glu"}))["aten.glu"] == 1
     assert operators(run_graph_passes(graph, kept={*KEPT, "aten.glu.default"}))["aten.glu"] == 1
+
+
+def test_what_definitions_assert_is_kept() -> None:
+    places = torch.tensor([[0, 3], [2, 1]])
+    graph = graph_of(lambda m, i: F.one_hot(i, 5), places)
+    result = passed(graph)
+    assert operators(result)["mycc.assert_true"] == 2
+    assert torch.equal(eager(result, (places,))[0], F.one_hot(places, 5))
+    for wrong in (-1, 5):
+        with pytest.raises(RuntimeError, match="Class values must be"):
+            eager(result, (torch.full((2, 2), wrong),))
+
+
+def test_assertions_of_shapes_leave_nothing() -> None:
+    graph = graph_of(lambda m, x: x * 2, torch.randn(3))
+    nodes = graph.module.graph
+    product = next(n for n in nodes.nodes if n.op == "call_function")
+    with nodes.inserting_after(product):
+        asserted = torch.ops.aten._assert_tensor_metadata.default
+        nodes.call_function(asserted, (product,), {"dtype": torch.float32}).meta["val"] = None
+    assert operators(passed(graph)) == {"aten.mul": 1}
