@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Const, Expr
+from ..ir.expr import Call, Const, Expr
 from ..ir.index import Index, Var, as_index, minimum, of, product
 from ..ir.nodes import Fold, Reduce
 from ..schedule.cost import work
@@ -15,6 +15,7 @@ from .ahead import fetches
 from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
+from .trim import trim
 from .views import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, Loop, RowFold, Walk
 
 #: elements of a row that its four accumulators fold in a run
@@ -25,6 +26,8 @@ LEAST_ROWS = 16
 BLOCK_COLUMNS, BLOCK_ROWS = 2048, 64
 #: most rows of a block of columns that are walked together, and the work on an element above which each has its turn
 TOGETHER, LONG_WORK = 8, 12
+#: turns of short loops that are written out
+MOST_TURNS = 16
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
@@ -86,7 +89,12 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
 
 
 def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:
-    outer = loops_of(node.rdims, scope, Emitter(scope, None))
+    turns = _written_out(node.rdims)
+    node = trim(node, vector)
+    if any(isinstance(f.value, Call) and f.value.op == "where" for f in node.folds):
+        turns = (0,) * len(turns)  # a choice in each turn is long
+    inside = loops_of(node.rdims, scope, Emitter(scope, None))
+    outer = tuple(replace(loop, most=n) for loop, n in zip(inside, turns, strict=True))
     names = _acc_names(node)
     if vector is not None:
         scope.loop(vector)
@@ -112,6 +120,16 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
         tuple(part.body),
         (*end.pre, *end.body) if vector is None else (),
     )
+
+
+def _written_out(loops: Sequence[Var]) -> tuple[int, ...]:
+    """The turns of the loops that are written out, the innermost first; 0 for the others."""
+    turns: list[int] = []
+    total = 1
+    for v in reversed(loops):
+        total *= v.extent.constant or MOST_TURNS + 1
+        turns.insert(0, v.extent.constant or 0 if total <= MOST_TURNS else 0)
+    return tuple(turns)
 
 
 def column_fold_view(

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
+from ..ir.expr import Call, Expr
 from ..ir.index import ONE, Var, as_index, of, product
 from ..ir.nodes import Buffer, Map, Nest, Reduce
-from ..schedule.collapse import collapse, indices_of
+from ..schedule.collapse import collapse
 from ..schedule.cost import work as cost
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
 from .ahead import fetches
-from .bounds import MOST_APART
+from .bounds import MOST_APART, inside
 from .emit import Emitter
 from .fold_views import (
     BLOCK_COLUMNS,
@@ -30,7 +31,6 @@ from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import cross_loop, tile_view
-from .trim import trim
 from .views import ColumnFold, FlatKernel, KernelView, Lanes, LocalView, Loop, LoopKernel, MapStage, RowFold, Stage
 from .weave import weave
 
@@ -99,11 +99,16 @@ def _lanes(node: Map | Reduce, rows: int = 0) -> Var | None:
     window, last = found.extent.constant, node.dims[-1]
     if window is None or window >= SHORT_WINDOW or (last.extent.constant or SHORT_WINDOW) < LEAST:
         return found
-    steps = [index.coefficient(last) for index in indices_of(node)]
-    near = all(
-        step is not None and 0 <= (step.constant or MOST_APART + 1 if step.terms else 0) <= MOST_APART for step in steps
-    )
+    near = all(_near(f.value, last) for f in node.folds)
     return last if near and all(s.index.coefficient(last) == ONE for s in node.stores) else found
+
+
+def _near(value: Expr, last: Var) -> bool:
+    """Whether what is read lies near from turn to turn of a loop, but for places that are left out."""
+    if isinstance(value, Call) and value.op == "where" and inside(value, last) is not None:
+        return True
+    steps = [ld.index.coefficient(last) for ld in value.loads]
+    return all(step is not None and 0 <= (step.constant or -1 if step.terms else 0) <= MOST_APART for step in steps)
 
 
 def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
@@ -141,7 +146,7 @@ def _stage(node: Map | Reduce, vector: Var | None, inner: Sequence[Var], scope: 
         return row_fold_view(node, vector, loops, scope)
     if vector is not None and folds_columns(node, vector):
         return column_fold_view(node, vector, loops, scope, "0", Emitter(scope, None).index(vector.extent))
-    return lane_fold_view(trim(node, vector), vector, loops, scope)
+    return lane_fold_view(node, vector, loops, scope)
 
 
 def map_stage(node: Map, vector: Var | None, scope: Scope, loops: tuple[Loop, ...] = ()) -> MapStage:

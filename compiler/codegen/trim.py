@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.conditions import Bound, bound, conditions, conjunction, unclamped
 from ..ir.expr import Call, Const, Expr, substitute
 from ..ir.index import ZERO, Atom, Index, Var, of
 from ..ir.nodes import Reduce
-from .bounds import Bound, bound, conditions, conjunction, unclamped
 
 IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 

@@ -9,10 +9,11 @@ from .scope import Param
 
 @dataclass(frozen=True)
 class Loop:
-    """for (int64_t name = 0; name < extent; ++name)"""
+    """for (int64_t name = 0; name < extent; ++name); most: turns of a short loop that is written out, 0 for others"""
 
     name: str
     extent: str
+    most: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
 from .steps import ChooseStep, RepeatStep, Step, steps_of
 from .terms import keep_terms
+from .windows import split_windows
 
 DEFAULTS = ScheduleOptions()
 
@@ -111,6 +112,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             pipeline_columns(graph)
             if options.epilogues:
                 fuse_chains(graph, remarks)  # what they make inside is finished by then
+            split_windows(graph)
     if family == "cuda":
         separate_rows(graph, remarks)
     inside = lambda piece: _scheduled(piece, remarks, options, family)  # noqa: E731

@@ -76,6 +76,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "padded": ("rows", lambda a: F.pad(a, (1, 1, 1, 1)), (image,), (), False),
     "padded_and_read": ("rows", lambda a: F.pad(a * 2, (3, 0)) + 1, (x,), (), True),
     "window_in_rows": ("rows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 9, 39),), (), False),
+    "window_in_two_folds": ("rows", lambda a: F.max_pool2d(a, 5, 1, 2), (torch.randn(300, 1, 9, 40),), (), False),
     "short_windows": ("rows", lambda a: F.avg_pool2d(a, 2), (image,), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (x,), (), False),
     "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),

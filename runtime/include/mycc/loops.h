@@ -54,6 +54,16 @@ MYCC_INLINE int64_t first_lane(vbool c) {
   return i;
 }
 
+/* f(i) for i in [0, n), n at most N; written out where it is N. */
+template <int N, class F> MYCC_INLINE void each_turn(int64_t n, F f) {
+  if (__builtin_expect(n == N, 1)) {
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < N; ++i) f(i);
+  } else {
+    for (int64_t i = 0; i < n; ++i) f(i);
+  }
+}
+
 /* f(row) for the rows from first to last. */
 template <class F> MYCC_INLINE void rows_in_turn(int64_t first, int64_t last, F f) {
   for (int64_t row = first; row < last; ++row) f(row);
