@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Const, Expr
-from ..ir.index import Index, Var, as_index, minimum, of, product
+from ..ir.index import Atom, Index, Var, as_index, minimum, of, product
 from ..ir.nodes import Fold, Reduce
 from ..schedule.cost import work
 from ..schedule.loops import SCALAR_FOLDS
@@ -23,9 +23,12 @@ PIECE = 1024
 #: a reduction of fewer rows than this keeps its accumulators in registers
 LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
-BLOCK_COLUMNS, BLOCK_ROWS = 2048, 64
-#: most rows of a block of columns that are walked together, and the work on an element above which each has its turn
-TOGETHER, LONG_WORK = 8, 12
+BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
+#: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
+#: it), and the work on an element above which each has its turn
+TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
+#: rows that memory is read ahead where places are kept; blocks so small that the next one is fetched instead of rows
+PLACES_AHEAD, SMALL_BLOCK = 16, 40960
 #: turns of short loops that are written out
 MOST_TURNS = 16
 
@@ -163,25 +166,32 @@ def column_fold_view(
 
 
 def _walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
-    return walk_view(node.rdims[-1], [f.value for f in node.folds], vector, scope)
+    values = [f.value for f in node.folds]
+    if any(f.op in SCALAR_FOLDS for f in node.folds):
+        return walk_view(node.rdims[-1], values, vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
+    return walk_view(node.rdims[-1], values, vector, scope)
 
 
-def rows_at_once(extent: Index) -> int:
+def rows_at_once(extent: Index, most: int = TOGETHER) -> int:
     """Rows that are walked without a loop; where they are few, groups of one size."""
     rows = extent.constant or 0
-    if 1 < rows <= TOGETHER:
+    if 1 < rows <= most:
         return rows
-    groups = range(TOGETHER, TOGETHER // 2, -1) if rows <= BLOCK_ROWS else ()
-    return next((n for n in groups if rows % n == 0), TOGETHER)
+    groups = range(most, most // 2, -1) if rows <= BLOCK_ROWS else ()
+    return next((n for n in groups if rows % n == 0), most)
 
 
-def walk_view(row: Var, values: Sequence[Expr], vector: Var, scope: Scope) -> Walk:
-    """How `row` is walked with lanes along `vector`."""
-    columns, rows = vector.extent.constant, rows_at_once(row.extent)
-    ahead = of(row) + rows
+def walk_view(
+    row: Var, values: Sequence[Expr], vector: Var, scope: Scope, together: int = TOGETHER, least_ahead: int = 0
+) -> Walk:
+    """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile."""
+    columns, rows = vector.extent.constant, rows_at_once(row.extent, together)
+    ahead = of(row) + max(rows, least_ahead)
+    moved: dict[Atom, Index] = {row: ahead}
     if columns is None or columns > BLOCK_COLUMNS:  # other columns follow, not other rows
-        ahead = minimum(ahead, row.extent - 1)
-    fetched = fetches(scope, vector, values, (row,), {row: ahead})
+        small = 0 < (row.extent.constant or 0) * BLOCK_COLUMNS <= SMALL_BLOCK
+        moved = {vector: of(vector) + BLOCK_COLUMNS} if small else {row: minimum(ahead, row.extent - 1)}
+    fetched = fetches(scope, vector, values, (row,), moved)
     in_turn = sum(work(v) for v in values) > LONG_WORK
     return Walk("rows_in_turn" if in_turn else f"rows_together<{rows}>", rows, fetched)
 

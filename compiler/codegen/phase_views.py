@@ -12,14 +12,14 @@ from ..ir.nodes import Buffer, Map, Nest, Reduce
 from ..schedule.graph import map_expressions
 from .ahead import fetches
 from .emit import Emitter
-from .fold_views import BLOCK_ROWS, fold_view, rows_at_once
+from .fold_views import BLOCK_ROWS, SMALL_BLOCK, fold_view, rows_at_once
 from .scope import Scope
 from .statements import emit_stores
 from .views import ColumnEnd, FoldView, LocalView, Loop, PhaseKernel, PhaseView
 
 Stage = Map | Reduce
-#: rows that memory is read ahead; the next block's instead where blocks have no more elements than that
-ROWS_AHEAD, SMALL_BLOCK = 16, 40960
+#: rows that memory is read ahead, where blocks are not small
+ROWS_AHEAD = 16
 
 
 def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tuple[str, ...]) -> PhaseKernel:

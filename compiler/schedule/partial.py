@@ -23,7 +23,7 @@ LEAST_ELEMENTS = 1 << 18
 ENOUGH_TASKS, MOST_PIECES = 16, 64
 LEAST_ROWS = 64  # elements of a piece that make one: what is written and read again is little beside them
 #: columns of a task that folds rows of memory (codegen/fold_views.py)
-COLUMNS = 2048
+COLUMNS = 1024
 
 
 def split_reductions(graph: NodeGraph) -> None:

@@ -86,7 +86,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "scan_columns": ("rows", lambda a: a.cumsum(1), (x,), (), False),
     "arg_fold": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
     "softmax": ("rows", lambda a: torch.softmax(a, -1), (x,), (), True),
-    "softmax_of_columns": ("rows", lambda a: torch.softmax(a, 1), (torch.ones(16, 64, 64),), (), False),
+    "softmax_of_columns": ("columns", lambda a: torch.softmax(a, 1), (torch.ones(16, 64, 64),), (), False),
     "layer_norm": ("rows", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),
     "embedding": ("rows", lambda e, a: e(a), (torch.ones(4, 5, dtype=torch.long),), (nn.Embedding(9, 24),), False),
     "assert": ("assert", asserted, (x,), (), True),
@@ -108,7 +108,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
         "attention", lambda a, m: F.scaled_dot_product_attention(a, a, a, m), (q, mask), (), False
     ),
 }  # fmt: skip
-MACROS = ("loops.j2", "epilogue.j2")  # seen in the kernels
+MACROS = ("loops.j2", "columns.j2", "epilogue.j2")  # seen in the kernels
 
 
 def kernels(name: str) -> str:
