@@ -125,6 +125,8 @@ FORMS = {
     "gather": (lambda x, w: w[x[:, 0].long().abs()], ((64, 4), (1000, 768))),
     "softmax": (lambda x: F.softmax(x, -1), ((64, 96),)),
     "softmax_walked": (lambda x: F.softmax(x, -1), ((64, 50264),)),
+    "norm_in_pieces": (lambda x: F.rms_norm(x, (50257,)), ((400, 50257),)),
+    "places_in_pieces": (lambda x: x.argmax(-1), ((400, 50257),)),
     "mean_across": (lambda x: x.mean((1, 2)), ((8, 7, 7, 2048),)),
 }
 

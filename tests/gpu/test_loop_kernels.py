@@ -12,6 +12,7 @@ from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
 from torch import nn
 from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
 from ..helpers.device_programs import DeviceProgram, device_program, run_interpreted
 from ..helpers.programs import Call1
@@ -70,8 +71,9 @@ def with_ties(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
 
 def with_many_ties(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     """Long rows of an odd number of elements: some values again and again, two NaN, infinities alone."""
-    x = torch.randint(-3, 4, (4, 20001), generator=torch.Generator().manual_seed(3)).to(dtype)
+    x = torch.randint(-3, 4, (5, 20001), generator=torch.Generator().manual_seed(3)).to(dtype)
     x[1, 19000], x[1, 20000], x[2], x[3] = float("nan"), float("nan"), float("-inf"), float("inf")
+    x[4, 9000], x[4, 16000], x[4, 18000] = float("nan"), float("nan"), float("nan")
     return (x,)
 
 
@@ -122,13 +124,13 @@ CASES = [
     Case("norm_of_sum", lambda x, r, w: F.rms_norm(x + r, (96,), w) * r, floats((14, 96), (14, 96), (96,)), ("rows",)),
     Case("softmax", lambda x: F.softmax(x * 0.5, -1), floats((2, 3, 50)), ("rows",)),
     Case("softmax_dynamic", lambda x: F.softmax(x, -1), floats((3, 50)), ("rows",), (LENGTH,), floats((3, 150))),
-    Case("softmax_long", lambda x: F.log_softmax(x, -1), floats((2, 20000)), ("rows_walked",)),
+    Case("softmax_long", lambda x: F.log_softmax(x, -1), floats((2, 20000)), ("row_pieces",)),
     Case("sum_short", lambda x: x.sum(-1), floats((65, 8)), ("rows",)),
     Case("sum_long", lambda x: x.double().sum(-1).float(), floats((70, 17000)), ("rows_walked",)),
     Case("sum_of_all", lambda x: x.sum(), floats((64, 1024)), ("rows",)),
     Case("mean_across", lambda x: x.mean(1), floats((3, 40, 50)), ("rows",)),
     Case("sum_across_in_parts", lambda x: x.sum(0), floats((4096, 40)), ("rows",)),
-    Case("norm_long", lambda x: F.layer_norm(x, (17001,)), floats((2, 17001)), ("rows_walked",)),
+    Case("norm_long", lambda x: F.layer_norm(x, (17001,)), floats((2, 17001)), ("row_pieces",)),
     Case("mean_across_long", lambda x: x.mean(0), floats((300, 40)), ("rows_walked",)),
     Case(
         "pooling", lambda x: F.max_pool2d(x.permute(0, 3, 1, 2) + 1, 3, 2, 1), floats((4, 24, 24, 64)),
@@ -141,11 +143,19 @@ CASES = [
     Case("argmax", lambda x: x.argmax(-1), with_ties, ("rows",)),
     Case("argmin_across", lambda x: x.argmin(0), with_ties, ("rows",)),
     Case("argmax_long", lambda x: x.argmax(-1), floats((2, 20000)), ("rows_walked",)),
-    Case("argmax_of_ties", lambda x: x.argmax(-1), with_many_ties, ("rows_walked",)),
-    Case("argmin_of_ties", lambda x: x.argmin(-1), with_many_ties, ("rows_walked",)),
-    Case("softmax_odd", lambda x: F.softmax(x, -1), floats((5, 20001)), ("rows_walked",)),
-    Case("norm_odd", norm, floats((3, 17003), (17003,), (17003,)), ("rows_walked",)),
-    Case("sum_odd", lambda x: x[1:].float().sum(-1), floats((4, 16387)), ("rows_walked",)),
+    Case("argmax_of_ties", lambda x: x.argmax(-1), with_many_ties, ("row_pieces",)),
+    Case("argmin_of_ties", lambda x: x.argmin(-1), with_many_ties, ("row_pieces",)),
+    Case("softmax_odd", lambda x: F.softmax(x, -1), floats((5, 20001)), ("row_pieces",)),
+    Case("norm_odd", norm, floats((3, 17003), (17003,), (17003,)), ("row_pieces",)),
+    Case("sum_odd", lambda x: x[1:].float().sum(-1), floats((4, 16387)), ("row_pieces",)),
+    Case(
+        "softmax_dynamic_odd", lambda x: F.softmax(x, -1), floats((2, 16391)), ("row_pieces",), (ROWS,),
+        floats((9, 16391)),
+    ),
+    Case("softmax_of_two", lambda x, y: F.softmax(x * y, -1), floats((2, 17003), (2, 17003)), ("row_pieces",)),
+    Case("norm_of_too_many", lambda x: F.layer_norm(x, (61001,)), floats((2, 61001)), ("row_pieces",)),
+    Case("variance_in_whole_pieces", lambda x: x.var(-1), floats((2, 20480)), ("row_pieces",)),
+    Case("largest_and_any", lambda x: (x.max(-1), (x > 4).any(-1)), floats((3, 20001)), ("row_pieces",)),
     Case("max_and_place", lambda x: x.max(-1), with_ties, ("rows",)),
     Case("product", lambda x: (1 + 0.1 * x).prod(-1), floats((5, 33)), ("rows",)),
     Case("any_all", lambda x: ((x > 1).any(-1), (x > -3).all(0)), floats((9, 21)), ("rows",)),
@@ -195,6 +205,8 @@ def forms(program: DeviceProgram) -> set[str]:
 
 def _form(source: str) -> str:
     body = source.rpartition("@triton.jit")[2]
+    if "    lane = tl.arange(" in body:
+        return "row_pieces"
     if "carry0" in body:
         return "scan_rows"
     if "for step in range" in body or "for late in range" in body:
@@ -208,8 +220,7 @@ def _form(source: str) -> str:
 
 def reference(function: Callable[..., Any], inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
-    results = function(*wide)
-    return list(results) if isinstance(results, (tuple, list)) else [results]
+    return list(pytree.tree_leaves(function(*wide)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["f32", "f16"])

@@ -44,6 +44,7 @@ FLOAT_FORMS = {
     "trunc_div": Spelling("libdevice.trunc({0} / {1})", _ATOM, (Precedence.PRODUCT, Precedence.UNARY)),
     "fmod": Spelling("libdevice.fmod({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
 }
+LOG2_E = 1.4426950408889634
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
@@ -69,19 +70,12 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Unaligned:
-    """Rows that start anywhere, of which `unit` elements are accessed at a time, where these are aligned.
-
-    start: index of a row's first element. axis: of the elements. Masks: AXIS_near has the units that hold some of the
-    row, AXIS_full those that are of the row alone, AXIS_inside the elements. ends: condition for tiles that may hold
-    the first or the last unit.
-    """
+class Aligned:
+    """Accesses at `start` + column, side by side, begin at multiples of `unit` elements."""
 
     start: Index
     column: Var
-    axis: str
     unit: int
-    ends: str
 
     def has(self, index: Index) -> bool:
         return index == self.start + of(self.column)
@@ -102,7 +96,7 @@ class TritonEmitter:
     #: (buffer, index) -> a value at hand, instead of a load
     known: Mapping[tuple[object, Index], Value] = field(default_factory=dict)
     stem: str = "t"
-    unaligned: Unaligned | None = None
+    aligned: Aligned | None = None
     lines: list[str] = field(default_factory=list)
     _done: dict[Expr, Printed] = field(default_factory=dict)
     _uses: Counter[Expr] = field(default_factory=Counter)
@@ -129,6 +123,10 @@ class TritonEmitter:
             text = name
         return Value(text, self.axes(e))
 
+    def element(self, e: Load) -> str:
+        """The text of a load of what is in memory, in its own type."""
+        return self._loaded(e, e.index, ())
+
     def load_early(self, e: Load) -> None:
         """Loads an element now, under a name, for the expressions to come."""
         if e not in self._done:
@@ -148,17 +146,7 @@ class TritonEmitter:
         missing = [a for a in value.axes if a not in axes]
         if missing:
             raise ValueError(f"store to {s.buffer} at {s.index}: the value also spans {', '.join(missing)}")
-        pointer = self._pointer(s.buffer, s.index)
-        rows = self.unaligned
-        if rows is None or not rows.has(s.index):
-            self.lines.append(f"tl.store({pointer}, {value.text}{self._mask(axes)})")
-            return
-        full, inside = f"{rows.axis}_full", f"{rows.axis}_inside"
-        text = self._name(Printed(value.text)).text
-        self.lines.append(f"tl.store({pointer}, {text}, mask={full})")
-        self.lines.append(f"if {rows.ends}:")
-        plain = _plus(self.scope.buffer(s.buffer), self.index(s.index))
-        self.lines.append(f"    tl.store({plain}, {text}, mask={inside} & ~{full})")
+        self.lines.append(f"tl.store({self._pointer(s.buffer, s.index)}, {value.text}{self._mask(axes)})")
 
     # expressions -----------------------------------------------------------------------------------------------------
     def axes(self, e: Expr) -> Axes:
@@ -239,6 +227,9 @@ class TritonEmitter:
             return self._cast(e)
         if e.op in COMPARISONS and (narrow := self._narrow_comparison(e)) is not None:
             return narrow
+        if self._is_of_softmax(e):
+            self.scope.softmax = True
+            return Printed(f"tl.exp2({_factor(self._print(e.args[0]))} * {LOG2_E})")
         row = OPS[e.op]
         operands = self._branches(e) if e.op == "where" else [self._print(a) for a in e.args]
         spelling = row.triton_spelling
@@ -260,6 +251,16 @@ class TritonEmitter:
         pairs = zip(operands, spelling.operands, strict=True)
         texts = [o.text if o.precedence >= needed else f"({o.text})" for o, needed in pairs]
         return Printed(spelling.pattern.format(*texts), spelling.precedence)
+
+    def _is_of_softmax(self, e: Expr) -> bool:
+        """Whether it is one of a softmax: of a row without its largest value. Among the others of its row one that is
+        too small for a normal number may be zero."""
+        if not (isinstance(e, Call) and e.op == "exp" and DTYPES[e.dtype].compute == "f32"):
+            return False
+        (shifted,) = e.args
+        if not (isinstance(shifted, Call) and shifted.op == "sub"):
+            return False
+        return set(self.axes(shifted.args[1])) < set(self.axes(shifted.args[0]))
 
     def _branches(self, e: Call) -> list[Printed]:
         """The operands of `where`; loads that only one side wants are masked rather than clamped."""
@@ -323,15 +324,12 @@ class TritonEmitter:
 
     def _loaded(self, e: Load, index: Index, masks: Sequence[str]) -> str:
         """The load at an index, which is that of `e` where the masks hold."""
-        rows = self.unaligned
-        if rows is not None and not masks and rows.has(index):
-            return f"tl.load({self._pointer(e.buffer, index)}, mask={rows.axis}_near)"
         return f"tl.load({self._pointer(e.buffer, index)}{self._mask(self.index_axes(e.index), masks)})"
 
     def _pointer(self, buffer: Buffer, index: Index) -> str:
         name, text = self.scope.buffer(buffer), self.index(index)
-        if self.unaligned is not None and self.unaligned.has(index):
-            text = self.unaligned.hinted(text)
+        if self.aligned is not None and self.aligned.has(index):
+            text = self.aligned.hinted(text)
         return _plus(name, text)
 
     def _mask(self, axes: Axes, more: Sequence[str] = ()) -> str:
@@ -447,6 +445,10 @@ def _tensor(e: Expr, printed: Printed) -> Printed:
 
 def _atom(printed: Printed) -> str:
     return printed.text if printed.precedence >= _ATOM else f"({printed.text})"
+
+
+def _factor(printed: Printed) -> str:
+    return printed.text if printed.precedence >= Precedence.PRODUCT else f"({printed.text})"
 
 
 def _operand(printed: Printed) -> str:

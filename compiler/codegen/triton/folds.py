@@ -15,7 +15,8 @@ POSITIONS = ("argmax", "argmin")
 
 @dataclass(frozen=True)
 class FoldForm:
-    """step: of {a} and {x}; across: of {a} along {axis} ({keep}: its dimension stays, as 1); start: as text.
+    """step: of {a} and {x}; across: of {a} along {axis} ({keep}: its dimension stays, as 1); start: as text; join: of
+    the values of two parts, {a} and {x}.
 
     position: what is wanted is where `across` is first reached; step is then a function of value and place, and the
     value and the place of what comes later.
@@ -25,6 +26,7 @@ class FoldForm:
     across: str
     start: str
     dtype: str  # of the tile, tl
+    join: str
     position: bool = False
 
 
@@ -72,8 +74,8 @@ def fold_form(fold: Fold) -> FoldForm:
         step, across = _INTEGER[op]
         start, dtype = str(_STARTS[op][compute]), TL_DTYPE[compute]
     if fold.op in POSITIONS:
-        return FoldForm(f"step_{fold.op}", across, start, dtype, position=True)
-    return FoldForm(step, across, start, dtype)
+        return FoldForm(f"step_{fold.op}", across, start, dtype, step, position=True)
+    return FoldForm(step, across, start, dtype, step)
 
 
 def is_truth(fold: Fold) -> bool:

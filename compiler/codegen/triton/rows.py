@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...ir.bounds import largest
-from ...ir.dtypes import DTYPES
-from ...ir.expr import Expr
-from ...ir.index import ONE, ZERO, Index, Indirect, Var, of
-from ...ir.nodes import Buffer, Fold, Nest, Reduce, Store
+from ...ir.index import ONE, Index, Indirect, Var
+from ...ir.nodes import Fold, Nest, Reduce
 from ...schedule.cost import number
-from ...schedule.row_form import RowForm, RowStage, row_form
-from .blocks import MANY, blocks, power_of_two, share, warps_for, whole
+from ...schedule.row_form import RowStage, row_form
+from .blocks import MANY, power_of_two, share, warps_for, whole
 from .device import Device
-from .emit_triton import Axes, Place, TritonEmitter, Unaligned, Value
+from .emit_triton import Place, TritonEmitter
 from .folds import FoldForm, fold_form, is_truth
-from .kernel import Launch, grid
+from .kernel import Launch
 from .maps import finish
+from .row_pieces import pieces_launch
+from .row_printer import RowPrinter
 from .scope import TritonScope
 
 #: elements of a tile of several rows, and of a piece of a row that is walked through
@@ -31,8 +29,6 @@ FEW_STEPS = 64
 ENOUGH_LANES = 256
 #: steps whose loads are all begun at once
 UNROLLED = 16
-#: half-precision numbers of one access
-UNIT = 8
 #: rows side by side in memory that a program takes, so that it reads whole lines
 NEIGHBOURS = 32
 
@@ -72,9 +68,6 @@ class WalkedStage:
 
 @dataclass(frozen=True)
 class RowsWalked:
-    """shift: elements between the row's start and the aligned place before it, of which `unit` are 16 bytes; "" where
-    rows are aligned, or walked in another way."""
-
     params: str
     wide: str
     block_rows: int
@@ -82,8 +75,6 @@ class RowsWalked:
     masked: bool
     stages: tuple[WalkedStage, ...]
     pdl: bool
-    shift: str = ""
-    unit: int = 0
 
 
 def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
@@ -102,6 +93,8 @@ def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
     printer = _Printer(TritonScope.of(node), form, rows)
     if form.whole and rows * longest <= max(TILE_OF_MANY if _many(extent, longest) else TILE, longest):
         return printer.whole(node, name, device)
+    if rows == 1 and not across and (launch := pieces_launch(node, form, name, device)) is not None:
+        return launch
     piece = PIECE if rows == 1 else max(TILE // rows, 1)
     return printer.walked(node, name, device, piece)
 
@@ -137,72 +130,8 @@ def _block(column: Var) -> int:
     return power_of_two(max(top, 1)) if top is not None else PIECE
 
 
-class _Printer:
-    """Prints the stages of a form for `rows` rows at once."""
-
-    def __init__(self, scope: TritonScope, form: RowForm, rows: int):
-        self.scope, self.form, self.rows = scope, form, rows
-        self.axes: Axes = ("r", "c") if rows > 1 else ("c",)
-        extent = form.row.extent if form.row is not None else ONE
-        self.count = extent
-        self.masked = rows > 1 and not whole(extent, rows)
-        self.accs: dict[str, Value] = {}
-        self.known: dict[tuple[object, Index], Value] = {}
-        self.kept = 0
-        self.unaligned: Unaligned | None = None
-
-    # both ------------------------------------------------------------------------------------------------------------
-    def places(self) -> dict[Var, Place]:
-        found: dict[Var, Place] = {}
-        if self.form.row is not None:
-            found[self.form.row] = Place("row", ("r",) if self.rows > 1 else ())
-        for stage in self.form.stages:
-            if stage.column is not None:
-                found[stage.column] = Place(stage.column.name, (stage.column.name,))
-        return found
-
-    def masks(self, columns: Sequence[tuple[Var, bool]]) -> dict[str, str]:
-        found = {"r": "row_inside"} if self.masked else {}
-        return found | {v.name: f"{v.name}_inside" for v, masked in columns if masked}
-
-    def shape(self, block: int) -> str:
-        return f"({self.rows}, {block})" if self.rows > 1 else f"({block},)"
-
-    def tile(
-        self, emit: TritonEmitter, e: Expr, form: FoldForm, truth: bool, column: Var, block: int, masked: bool
-    ) -> str:
-        """The values of a fold as a full tile; what lies outside the row is where the fold starts."""
-        text = emit.value(e)
-        if truth:
-            text = f"({text}).to(tl.int32)"
-        wanted = {*(() if emit.places[column].counted else (column.name,)), *(("r",) if self.rows > 1 else ())}
-        if not wanted <= set(emit.axes(e)):
-            text = f"tl.zeros({self.shape(block)}, {form.dtype}) + {text}"
-        elif form.position and " " in text:
-            text = f"({text})"
-        return f"tl.where({column.name}_inside, {text}, {form.start})" if masked else text
-
-    def across(self, form: FoldForm, tile: str) -> str:
-        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
-        return form.across.format(a=tile, axis=axis, keep=keep)
-
-    def acc(self, fold: Fold, name: str) -> None:
-        self.accs[fold.acc.name] = Value(name, ("r",) if self.rows > 1 else ())
-
-    def store(self, emit: TritonEmitter, s: Store) -> None:
-        """Stores what is not local; the value stays at hand."""
-        local = s.buffer in self.form.locals
-        if local or self.read_later(s.buffer):
-            value = emit.kept(s.value, f"kept{self.kept}")
-            self.kept += 1
-            self.known[(s.buffer, s.index)] = value
-            if not local:
-                emit.put(s, value)
-        else:
-            emit.store(s)
-
-    def read_later(self, buffer: Buffer) -> bool:
-        return any(load.buffer is buffer for s in self.form.stages for e in s.node.expressions() for load in e.loads)
+class _Printer(RowPrinter):
+    """Rows in registers, and rows that are walked through."""
 
     # rows in registers -----------------------------------------------------------------------------------------------
     def whole(self, node: Reduce | Nest, name: str, device: Device) -> Launch:
@@ -240,7 +169,8 @@ class _Printer:
 
     def fold_whole(self, emit: TritonEmitter, fold: Fold, column: Var, block: int, masked: bool) -> None:
         form, acc = fold_form(fold), f"acc{len(self.accs)}"
-        tile = self.tile(emit, fold.value, form, is_truth(fold), column, block, masked)
+        inside = f"{column.name}_inside" if masked else ""
+        tile = self.tile(emit, fold.value, form, is_truth(fold), column, block, inside)
         if form.position:
             emit.lines += [f"{acc}_tile = {tile}", *self.first(acc, form, f"{acc}_tile", column.name)]
         else:
@@ -249,41 +179,15 @@ class _Printer:
 
     # rows walked through ---------------------------------------------------------------------------------------------
     def walked(self, node: Reduce | Nest, name: str, device: Device, piece: int) -> Launch:
-        if self.rows == 1 and piece > 1:
-            self.unaligned = self.rows_anywhere(piece)
         views = []
         for stage in self.form.stages:
             views.append(self.walked_stage(stage, piece))
         plain = TritonEmitter(self.scope, self.places())
         rows = plain.index(self.count) if self.form.row is not None else ""
         view = RowsWalked("", self.wide, self.rows, rows, self.masked, tuple(views), device.pdl)
-        if self.unaligned is not None:
-            unit = self.unaligned.unit
-            view = replace(view, shift=f"({plain.index(self.unaligned.start)}) % {unit}", unit=unit)
         most = max(v.block for v in views) * self.rows
-        each = 8 if piece == 1 or self.unaligned is not None else 16
+        each = 8 if piece == 1 else 16
         return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, warps_for(most, each), device)
-
-    def rows_anywhere(self, piece: int) -> Unaligned | None:
-        """The form of rows of half-precision numbers that do not begin at multiples of 16 bytes, if they are such."""
-        columns = {s.column for s in self.form.stages if s.column is not None}
-        if len(columns) != 1 or next(iter(columns)).extent.constant is None:
-            return None
-        (column,) = columns
-        accesses = [
-            (load.buffer, load.index) for s in self.form.stages for e in s.node.expressions() for load in e.loads
-        ]
-        accesses += [(store.buffer, store.index) for s in self.form.stages for store in s.node.stores]
-        starts = Counter(
-            index - of(column)
-            for buffer, index in accesses
-            if index.coefficient(column) == ONE and DTYPES[buffer.dtype].size == 2 and buffer not in self.form.locals
-        )
-        start, _ = max(starts.items(), key=lambda item: item[1], default=(ZERO, 0))
-        if all(c % UNIT == 0 for c in start.terms.values()) or not start.nonnegative():
-            return None
-        ends = f"(begin == 0) | (begin + {piece} > {column.extent.constant} + shift - {UNIT})"
-        return Unaligned(start, column, column.name, UNIT, ends)
 
     def walked_stage(self, stage: RowStage, piece: int) -> WalkedStage:
         column, places = stage.column, self.places()
@@ -294,15 +198,13 @@ class _Printer:
                 self.store(emit, s)
             return WalkedStage((), "", "", 1, False, (), tuple(emit.lines))
         block = min(_block(column), piece)
-        masked = not whole(column.extent, block) or self.unaligned is not None
+        masked = not whole(column.extent, block)
         extent = TritonEmitter(self.scope, {}).index(column.extent)
         if block == 1:
             places[column] = Place(column.name, counted=True)
         unrolled = block == 1 and column.extent.constant is not None and column.extent.constant <= UNROLLED
         masks = self.masks([(column, masked)])
-        body = TritonEmitter(
-            self.scope, places, masks, self.accs, self.known, stem=self.stem(), unaligned=self.unaligned
-        )
+        body = TritonEmitter(self.scope, places, masks, self.accs, self.known, stem=self.stem())
         if not isinstance(stage.node, Reduce):
             body.count_uses(s.value for s in stage.node.stores)
             for s in stage.node.stores:
@@ -313,7 +215,8 @@ class _Printer:
         body.count_uses(f.value for f in stage.node.folds)
         for fold in stage.node.folds:
             form, acc = fold_form(fold), f"acc{len(self.accs)}"
-            tile = self.tile(body, fold.value, form, is_truth(fold), column, block, masked)
+            inside = f"{column.name}_inside" if masked else ""
+            tile = self.tile(body, fold.value, form, is_truth(fold), column, block, inside)
             if form.position:
                 self.walk_position(before, body.lines, after, acc, form, tile, column, block)
             else:
@@ -337,32 +240,7 @@ class _Printer:
         shape, axes = self.shape(block), "[None, :]" if self.rows > 1 else ""
         before.append(f"{acc}_value = tl.full({shape}, {form.start}, {form.dtype})")
         first = f"tl.zeros({shape}, tl.int32)" + (f" + tl.arange(0, {block}){axes}" if block > 1 else "")
-        before.append(f"{acc} = tl.maximum({first} - shift, 0)" if self.unaligned else f"{acc} = {first}")
+        before.append(f"{acc} = {first}")
         body.append(f"{acc}_value, {acc} = {form.step}({acc}_value, {acc}, {tile}, {column.name})")
         if block > 1:
             after += self.first(acc, form, f"{acc}_value", acc)
-
-    def first(self, acc: str, form: FoldForm, values: str, places: str) -> list[str]:
-        """The smallest of the places at which a tile has its extremum."""
-        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
-        found = self.across(form, values)
-        return [
-            f"{acc}_found = {found}",
-            f"{acc} = tl.min(places_of({values}, {acc}_found, {places}), {axis}{keep})",
-        ]
-
-    def stem(self) -> str:
-        """A first letter for the names of another part of the kernel."""
-        self.stems = getattr(self, "stems", -1) + 1
-        return "tuvwabcdefgh"[self.stems] if self.stems < 12 else f"t{self.stems}_"
-
-    def grid(self) -> tuple[Index, Index, Index]:
-        return grid(blocks(self.count, self.rows))
-
-    @property
-    def wide(self) -> str:
-        return ".to(tl.int64)" if self.scope.wide else ""
-
-
-def element_bytes(buffers: Sequence[Buffer]) -> int:
-    return max((DTYPES[b.dtype].size for b in buffers), default=4)

@@ -33,6 +33,8 @@ class TritonScope:
     sizes: dict[Size, str] = field(default_factory=dict)
     locals: dict[Buffer, str] = field(default_factory=dict)
     checks: bool = False
+    #: what is printed has weights of a softmax, which may be zero where they are no normal numbers
+    softmax: bool = False
     #: element type (of Triton's signatures) and bytes of the scratch memory that the kernel calls `work`
     scratch: tuple[str, Index] | None = None
 
