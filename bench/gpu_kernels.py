@@ -5,7 +5,7 @@
 Weights are cold: a graph holds as many copies of a product as their weights need to fill the L2 cache twice; the time
 is that of the graph over its copies. Each candidate is compared with float64 before it is timed. OUT gets all that
 was measured (results.json) and the fastest tile of each shape (tiles_sm90.json, the form that ships with mycc). Needs
-torch and triton, and mycc importable; no network.
+torch and triton, and mycc importable; no network. With --chosen it measures the tiles that packages have.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mycc.compiler.codegen.triton.candidates import (
 )
 from mycc.compiler.codegen.triton.device import Device, device_of
 from mycc.compiler.codegen.triton.probe import Probe, attention_probe, conv_probe, gemm_probe
-from mycc.compiler.codegen.triton.structured import launches_of
+from mycc.compiler.codegen.triton.structured import chosen_tile, launches_of
 from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile, conv_shape
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.nodes import Window
@@ -397,6 +397,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("sections", nargs="*")
     parser.add_argument("--only", default="", help="labels that begin so, with commas between")
+    parser.add_argument("--chosen", action="store_true", help="only the tiles that packages would have")
     parser.add_argument("--seconds", type=float, default=400, help="stop after this long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     args = parser.parse_args()
@@ -405,6 +406,8 @@ def main() -> None:
     every = sections()
     chosen = [s for name in (args.sections or every) for s in every[name]]
     chosen = [s for s in chosen if not args.only or s.label.startswith(tuple(args.only.split(",")))]
+    if args.chosen:
+        chosen = [replace(s, tiles=(chosen_tile(s.probe.node, s.device()),)) for s in chosen]
     kernels: dict[Any, None] = {}
     for shape, tile in ((s, t) for s in chosen for t in s.tiles):
         with contextlib.suppress(ValueError):
