@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,8 @@ def test_triton_kernels_of_the_model(folder: Path) -> None:
 
 
 def test_what_a_decision_costs(folder: Path) -> None:
-    """A call whose size the device finds waits for it once; a call without such keeps its graph."""
+    """A call whose size the device finds waits for it once; a call without such keeps its graph: under 8 us where
+    torch.empty takes 2.1, as long as that takes more on a slower host."""
 
     class Tiny(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -114,14 +116,18 @@ def test_what_a_decision_costs(folder: Path) -> None:
     x = torch.randn(1 << 20)
     nonzero = mycc.load(mycc.compile(Call1(lambda x: x[x > 1]), (x,), out=folder / "nonzero.pkg", target="cuda"))
     tiny = mycc.load(mycc.compile(Tiny(), (torch.randn(64),), out=folder / "tiny.pkg", target="cuda"))
-    x, small, times = x.cuda(), torch.randn(64).cuda(), {}
-    for name, call in (("mask", lambda: nonzero(x)), ("mask, eager", lambda: x[x > 1]), ("tiny", lambda: tiny(small))):
-        for _ in range(20):
-            call()
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(200):
-            call()
-        times[name] = 1e6 * (time.perf_counter() - start) / 200
+    x, small = x.cuda(), torch.randn(64).cuda()
+    calls = {
+        "mask": lambda: nonzero(x), "mask, eager": lambda: x[x > 1], "tiny": lambda: tiny(small),
+        "empty": lambda: torch.empty(64, device="cuda"),
+    }  # fmt: skip
+    times = dict.fromkeys(calls, math.inf)
+    for _ in range(12):  # in turns, as the clock of a host changes
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(100):
+                call()
+            times[name] = min(times[name], 1e4 * (time.perf_counter() - start))
     print({name: round(us, 1) for name, us in times.items()}, "us of the caller")
-    assert times["tiny"] < 15
+    assert times["tiny"] < 8 / 2.1 * max(times["empty"], 2.1)
