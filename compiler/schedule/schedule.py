@@ -14,6 +14,7 @@ from .chains import fuse_chains
 from .device import device_rewrites
 from .epilogue import fuse_epilogues
 from .graph import NodeGraph
+from .groups import cut_groups
 from .inline import inline_maps
 from .joined_keys import join_keys
 from .memory import MemoryPlan, plan_memory
@@ -99,6 +100,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             fuse_epilogues(graph, remarks, family)
         if family == "cpu":
             split_at_pieces(graph, remarks)
+            cut_groups(graph)  # so that they are rows
             fuse_columns(graph, remarks)
             split_reductions(graph)  # those that are alone
         else:
