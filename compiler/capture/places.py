@@ -85,7 +85,7 @@ def _taken(x: Tensor, items: Sequence[Any]) -> tuple[Tensor, dict[int, Tensor | 
         elif _of_tensors(item):
             n = part.shape[d]
             places[d] = _Slice(_bound(item.start, 0, n), _bound(item.stop, n, n), n)
-        else:
+        elif item != slice(None):
             part = aten.slice.Tensor(part, d, item.start, item.stop, 1 if item.step is None else item.step)
         d += 1
     return part, places

@@ -200,3 +200,24 @@ def test_only_the_new_positions_are_written(package: Path) -> None:
     rows = mycc.load(package).manifest["entry_points"][0]["kernels"]
     scatter = next(row for row in rows if row["kind"] == "scatter")
     assert int(scatter["writes"]) == 2 * 3 * SIZE * 4
+
+
+def test_a_place_that_is_a_tensor_of_one_element(tmp_path: Path) -> None:
+    class Steps(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(2, ROWS, SIZE))
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.cache[:, self.count] = x
+            self.count += 1
+            return self.cache.sum(1)
+
+    loaded, own = mycc.load(mycc.compile(Steps(), (draw(0)[:, 0],), out=tmp_path / "steps.pkg")), Steps()
+    for seed in range(ROWS):
+        same(loaded(draw(seed)[:, 0]), own(draw(seed)[:, 0]))
+    with pytest.raises(RunError, match="index out of range"):
+        loaded(draw(0)[:, 0])
+    scatter = next(row for row in loaded.manifest["entry_points"][0]["kernels"] if row["kind"] == "scatter")
+    assert int(scatter["writes"]) == 2 * SIZE * 4
