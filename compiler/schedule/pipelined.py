@@ -133,7 +133,12 @@ def _worth(parts: Sequence[_Part]) -> bool:
     """A later phase writes to memory or computes for long; short sums of what lies in the cache cost less in turn."""
     later = [p.stage for p in parts if p.phase and p.whole]
     stored = any(s.buffer.kind != "local" for m in later if isinstance(m, Map) for s in m.stores)
-    return stored or any(sum(map(work, stage.expressions())) >= LONG_WORK for stage in later)
+    return stored or any(sum(map(work, _of_a_row(stage))) >= LONG_WORK for stage in later)
+
+
+def _of_a_row(stage: Stage) -> list[Expr]:
+    """What is computed for each row of a block."""
+    return [f.value for f in stage.folds] if isinstance(stage, Reduce) else [s.value for s in stage.stores]
 
 
 # what is kept --------------------------------------------------------------------------------------------------------
