@@ -260,7 +260,9 @@ class TritonEmitter:
         (shifted,) = e.args
         if not (isinstance(shifted, Call) and shifted.op == "sub"):
             return False
-        return set(self.axes(shifted.args[1])) < set(self.axes(shifted.args[0]))
+        value, top = shifted.args
+        at_hand = isinstance(top, Load) and (top.buffer, top.index) in self.known
+        return at_hand and set(self.axes(top)) < set(self.axes(value))
 
     def _branches(self, e: Call) -> list[Printed]:
         """The operands of `where`; loads that only one side wants are masked rather than clamped."""
