@@ -35,6 +35,7 @@ def arithmetic(megabytes: int) -> list[Form]:
     image = torch.randn(n // (64 * 56 * 56), 64, 56, 56)
     last = torch.randn(n // (64 * 56 * 56), 56, 56, 64)
     cube = torch.randn(n // (256 * 256), 256, 256)
+    classes = torch.randn(max(n // (21 * 512 * 512), 1), 21, 512, 512)  # of a segmentation
     bias, weight = torch.randn(4096), torch.randn(768)
     small = torch.randn(256, 1024)
     column = torch.randn(n // 4096, 1)
@@ -73,6 +74,10 @@ def arithmetic(megabytes: int) -> list[Form]:
         Form("softmax of long rows", lambda a: a.softmax(-1), (x.reshape(64, -1),)),
         Form("softmax of columns", lambda a: a.softmax(0), (x,)),
         Form("softmax of the middle", lambda a: a.softmax(1), (cube,)),
+        Form("softmax of classes", lambda a: a.softmax(1), (classes,)),
+        Form("log_softmax of classes", lambda a: a.log_softmax(1), (classes,)),
+        Form("argmax of classes", lambda a: a.argmax(1), (classes,)),
+        Form("argmax of classes, bf16", lambda a: a.argmax(1), (classes.to(torch.bfloat16),)),
         Form("log_softmax of rows", lambda a: a.log_softmax(-1), (odd,)),
         Form("layer_norm 768", lambda a, w: F.layer_norm(a, (768,), w, w), (hidden, weight)),
         Form("rms_norm 4096", lambda a, w: F.rms_norm(a, (4096,), w), (x, bias)),

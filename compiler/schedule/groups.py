@@ -18,9 +18,10 @@ from .loops import vector_loop
 def cut_groups(graph: NodeGraph) -> None:
     """Cuts the loops of maps that read a reduction's results by groups."""
     for node in list(graph.nodes):
-        found = _group(graph, node) if isinstance(node, Map) else None
-        if found is not None:
-            graph.replace(node, _cut(node, *found))
+        if isinstance(node, Map):
+            found = _group(graph, node)
+            if found is not None:
+                graph.replace(node, _cut(node, *found))
 
 
 def _group(graph: NodeGraph, node: Map) -> tuple[Var, Index] | None:
