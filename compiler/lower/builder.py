@@ -220,11 +220,11 @@ class Builder:
         self.origin = origin
         return out
 
-    def reshape(self, t: Tensor, shape: Shape) -> Tensor:
-        """A view when the strides allow it, else a copy, as torch.reshape."""
+    def reshape(self, t: Tensor, shape: Shape, order: Sequence[int] | None = None) -> Tensor:
+        """A view when the strides allow it, else of a copy: row-major, or in an order that allows it."""
         view = reshape(t, shape)
         if view is None:
-            view = reshape(self.dense(t), shape)
+            view = reshape(self.dense(t) if order is None else self.realize(t, order), shape)
         assert view is not None
         return view
 

@@ -52,7 +52,8 @@ def index_select(ctx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor:
         at = indirect(index.at([i[axis]] if index.rank else []), x.shape[axis], wrap=False)
         return x.at([*i[:axis], at, *i[axis + 1 :]])
 
-    return ctx.builder.map(ctx.result_shape(), x.dtype, element)
+    order = x.memory_order()
+    return ctx.builder.map(ctx.result_shape(), x.dtype, element, order if order[-1] != axis else None)
 
 
 @row("aten.gather.default")
@@ -99,7 +100,9 @@ def looked_up(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tens
             at.append(next(rest) if t is None else indirect(t.at_broadcast(picked), x.shape[d], wrap=True))
         return x.at(at)
 
-    return ctx.builder.map(ctx.result_shape(), x.dtype, element)
+    order = x.memory_order()
+    kept = adjacent and rank == len(used) and order[-1] not in used  # pixels of an image in channels-last memory
+    return ctx.builder.map(ctx.result_shape(), x.dtype, element, order if kept else None)
 
 
 @row("aten.cat.default", "aten.concat.default")

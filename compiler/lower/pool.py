@@ -159,7 +159,17 @@ def _pool(
         return _all(conditions)
 
     end = finish or (lambda acc, _: acc)
-    return _windows(ctx, x, op, (as_index(kernel[0]), as_index(kernel[1])), position, valid, end, wide)
+    taps = [reached(kernel[d], x.shape[d - 2], pad[d], dilation[d]) for d in (0, 1)]
+    return _windows(ctx, x, op, (taps[0], taps[1]), position, valid, end, wide)
+
+
+def reached(kernel: int, size: Index, pad: int, dilation: int) -> Index:
+    """The taps of a window that lie in front of the end of a dimension at least once: all where its size is dynamic.
+
+    A window over a whole image may be written with more taps than the image has pixels (ceil_mode).
+    """
+    n = size.constant
+    return as_index(kernel if n is None else min(kernel, (n + pad - 1) // dilation + 1))
 
 
 def _all(conditions: Sequence[Expr]) -> Expr | None:

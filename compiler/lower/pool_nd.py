@@ -11,10 +11,10 @@ from typing import Any
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, IndexValue, cast
-from ..ir.index import ONE, ZERO, Index, as_index, maximum, minimum, product
+from ..ir.index import ONE, ZERO, Index, maximum, minimum, product
 from .builder import call, compare, number, quotient, size_value, where
 from .context import Context, ints
-from .pool import widest
+from .pool import reached, widest
 from .registry import row
 from .scan import worst
 from .tensor import Shape, Tensor
@@ -51,7 +51,7 @@ def _sliding(
 ) -> Windows:
     return Windows(
         size,
-        tuple(as_index(k) for k in kernel),
+        tuple(reached(*of) for of in zip(kernel, size, padding, dilation, strict=True)),
         lambda d, o, k: o * stride[d] + k * dilation[d] - padding[d],
         lambda d, o: ZERO,
         lambda d, o: size[d],
@@ -100,7 +100,8 @@ def _folded(
     source = (*shape, *windows.taps)
     axes = list(range(lead + count, lead + 2 * count))
     ends = [(dtype, ended(function)) for dtype, function in finish]
-    return ctx.builder.reduce(source, axes, [(op, value) for op in folds], ends)
+    order = (*x.memory_order(), *axes)
+    return ctx.builder.reduce(source, axes, [(op, value) for op in folds], ends, False, order)
 
 
 def _max_with_places(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor, ...]:

@@ -210,6 +210,46 @@ def _view_strides(old: Shape, strides: Shape, new: Shape) -> Shape | None:
     return tuple(result)
 
 
+def channels_last_order(t: Tensor, shape: Shape) -> tuple[int, ...] | None:
+    """The order of t's dimensions in memory in which `shape` is a view of them whose dimension 1 is the fastest.
+
+        x [n, 2, c, h, w], of an image in channels-last memory, as [n, 2 * c, h, w]: n, h, w, 2, c
+
+    None for shapes that are no images, and where t's fastest dimension does not belong to the channels.
+    """
+    if len(shape) < 4:
+        return None
+    groups = _matching(t.shape, shape)
+    place = {d: i for i, d in enumerate(t.memory_order())}
+    if groups is None or not any(new == [1] and t.memory_order()[-1] in old for old, new in groups):
+        return None
+    olds = sorted((old for old, _ in groups if old), key=lambda old: max(place[d] for d in old))
+    return tuple(d for old in olds for d in old)
+
+
+def _matching(a: Shape, b: Shape) -> list[tuple[list[int], list[int]]] | None:
+    """The fewest dimensions of a beside as many elements of b, from the right; None where sizes do not tell."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i, j = len(a), len(b)
+    while i > 0 and j > 0:
+        i, j = i - 1, j - 1
+        left, right = a[i], b[j]
+        old, new = [i], [j]
+        while left != right:
+            if i > 0 and _exact(right, left) is not None:
+                i, old = i - 1, [i - 1, *old]
+                left = left * a[i]
+            elif j > 0 and _exact(left, right) is not None:
+                j, new = j - 1, [j - 1, *new]
+                right = right * b[j]
+            else:
+                return None
+        groups.insert(0, (old, new))
+    if any(n != ONE for n in (*a[:i], *b[:j])):
+        return None
+    return [(list(range(i)), list(range(j))), *groups]
+
+
 def _merge(shape: Shape, strides: Shape) -> list[tuple[Index, Index]]:
     """Adjacent dimensions that lie in memory like one; sizes of 1 dropped."""
     groups: list[tuple[Index, Index]] = []

@@ -9,7 +9,7 @@ from ..ir.index import ONE, Index, as_index, product
 from .context import Context
 from .gather import looked_up
 from .registry import row
-from .tensor import Shape, Tensor, expand, flip, permute, select, slice_dim, squeeze, unsqueeze
+from .tensor import Shape, Tensor, channels_last_order, expand, flip, permute, select, slice_dim, squeeze, unsqueeze
 
 
 @row(
@@ -32,7 +32,8 @@ def same(ctx: Context, x: Tensor, *_: Any, **__: Any) -> Tensor:
     "aten.unflatten.int",
 )
 def reshape(ctx: Context, x: Tensor, *_: Any) -> Tensor:
-    return ctx.builder.reshape(x, ctx.result_shape())
+    """A view, or a copy: of an image in channels-last memory (channels that are shuffled) again in such memory."""
+    return ctx.builder.reshape(x, ctx.result_shape(), channels_last_order(x, ctx.result_shape()))
 
 
 @row("aten.permute.default")
