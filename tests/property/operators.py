@@ -119,6 +119,17 @@ BINARY = _rows(
     b n | keeps  | torch.where({0}, {1}, 0)
     b f | keeps  | {1}.masked_fill({0}, -1.5)
     a a | keeps  | torch.where({0} == {0}, {0}, {1})
+    n n | rounds | torch.addcdiv({0}.float(), {0}.float(), {1}.float().abs() + 1)
+    n n | rounds | torch.logaddexp({0}.double().clamp(-9, 9), {1}.double().clamp(-9, 9))
+    n n | rounds | F.mse_loss({0}.float(), {1}.float().expand_as({0} + {1}) - {0} * 0, reduction="none")
+    i i | exact  | torch.fmod({0}, {1}.abs() + 1)
+    i i | exact  | torch.gcd({0}.int(), {1}.int())
+    i i | exact  | {0} << ({1} % 3)
+    e e | exact  | torch.eq({0}, {1}).sum()
+    e e | exact  | torch.isclose({0}.double(), {1}.double())
+    e e | exact  | torch.searchsorted({0}.double().flatten().sort().values, {1}.double())
+    n n | rounds | torch.cdist({0}.float().flatten(0, -2), {1}.float().expand({0}.shape).flatten(0, -2))
+    n n | rounds | torch.einsum("...i,...j->...ij", {0}.float(), {1}.float().expand({0}.shape))
     """
 )
 #: over one dimension {d}
@@ -150,6 +161,27 @@ REDUCTIONS = _rows(
     n | rounds | {0}.sum()
     f | rounds | {0}.mean()
     n | keeps  | {0}.max()
+    e | exact  | torch.argsort({0}, dim={d}, stable=True)
+    e | exact  | torch.sort({0}, dim={d}, descending=True, stable=True).indices
+    e | exact  | {0}.cummin({d}).indices
+    e | exact  | {0}.count_nonzero({d})
+    e | exact  | {0}.median({d}).values
+    e | exact  | {0}.kthvalue(1, {d}).values
+    e | exact  | {0}.max({d}, keepdim=True).indices
+    e | keeps  | {0}.diff(dim={d}, prepend={0}.narrow({d}, 0, 1))
+    n | keeps  | {0}.aminmax(dim={d}).max
+    n | rounds | {0}.flip({d}).cumsum({d}).flip({d})
+    f | rounds | torch.cumprod({0}.clamp(-1, 1), {d})
+    f | rounds | torch.logcumsumexp({0}, {d})
+    f | rounds | torch.softmax({0}, {d}, dtype=torch.float64)
+    f | rounds | torch.var_mean({0}, {d}, correction=0)[0]
+    f | rounds | {0}.norm(p=1, dim={d})
+    f | rounds | {0}.float().nanmean({d})
+    f | rounds | torch.trapezoid({0}, dim={d})
+    f | rounds | F.glu(torch.cat([{0}, {0}], {d}), {d})
+    f | rounds | F.softmin({0}, {d})
+    f | rounds | torch.cosine_similarity({0}, {0} + 1, {d}, 0.1)
+    e | exact  | {0}.sum() % 3 if not {0}.is_floating_point() else {0}.sign()
     """
 )
 #: views and movements of elements over dimensions {d} and {e}
@@ -193,6 +225,27 @@ MOVEMENTS = _rows(
     a | torch.full(({0}.shape[{d}], 3), 1.5)
     a | torch.eye({0}.shape[{d}])
     a | torch.ones({0}.shape[{d}], {0}.shape[{e}]).triu(1).bool()
+    a | torch.linspace(-1, 1, {0}.shape[{d}])
+    a | torch.linspace(0, 2, {0}.shape[{d}] * 2 + 1)
+    a | {0}.unfold({d}, 1, 1)
+    a | {0}.narrow({d}, {0}.shape[{d}] // 2, 1)
+    a | {0}.chunk(2, {d})[0]
+    a | {0}.split(2, {d})[-1]
+    a | {0}.unbind({d})[0]
+    a | {0}.tile(2)
+    a | {0}[..., {0}.shape[-1] // 2 :]
+    a | {0}[..., : max({0}.shape[-1] // 2, 1)]
+    a | {0}.rot90(1, ({d}, {e}))
+    a | torch.cat([{0}, torch.zeros_like({0})], {d})
+    a | torch.zeros_like({0}).copy_({0}.transpose({d}, {d}))
+    a | {0}.new_zeros({0}.shape[{d}] + 1, {0}.shape[{e}])
+    a | torch.full_like({0}, 1).cumsum({d})
+    a | torch.meshgrid(torch.arange({0}.shape[{d}]), torch.arange({0}.shape[{e}]), indexing="ij")[0]
+    a | torch.diag_embed({0})
+    a | {0}.flip(0).flip({d})
+    a | {0}.view({0}.shape).permute(*range({0}.dim() - 1, -1, -1)).contiguous()
+    a | {0}.expand(2, *{0}.shape).reshape(-1, *{0}.shape[1:])
+    a | torch.block_diag({0}.reshape(-1, {0}.shape[-1])[:2], torch.ones(1, 2, dtype={0}.dtype))
     """
 )
 
@@ -430,6 +483,120 @@ def _topk(s: Sketch) -> None:
     s.step(f"torch.topk({v.name}, {s.choose([1, 2])}).values", True)
 
 
+def _written(s: Sketch) -> None:
+    """Writes in place, through views of a copy."""
+    v = s.pick(lambda v: v.rank > 0 and v.dtype is not torch.bool)
+    d = s.dim(v)
+    texts = [
+        "{0}.clone().add_(1)",
+        "{0}.clone().mul_({0})",
+        "(lambda y: (y[0].add_(1), y)[1])({0}.clone())",
+        "(lambda y: (y[..., ::2].mul_(2), y)[1])({0}.clone())",
+        "(lambda y: (y.transpose(0, {d})[-1:].zero_(), y)[1])({0}.clone())",
+        "(lambda y: (y.select({d}, 0).copy_(y.select({d}, -1)), y)[1])({0}.clone())",
+        "(lambda y: (y.flatten()[1:].fill_(3), y)[1])({0}.clone())",
+        "(lambda y: (y.__setitem__((..., 0), 1), y)[1])({0}.clone())",
+        "(lambda y: (y.__setitem__(slice(1, None), y[:-1].clone()), y)[1])({0}.clone())",
+        "(lambda y: (y.__setitem__(y > 1, 0), y)[1])({0}.clone())",
+        "(lambda y, i: (y.__setitem__(i, 2), y)[1])({0}.clone(), torch.arange({0}.shape[0]).max())",
+        "(lambda y, i: (y.__setitem__(slice(i, None), 2), y)[1])({0}.clone(), torch.arange({0}.shape[0]).max())",
+        "{0}.clone().index_copy_({d}, torch.tensor([0]), {0}.narrow({d}, -1, 1))",
+        "{0}.clone().masked_fill_({0} < 0, 0)",
+    ]
+    s.step(s.choose(texts).replace("{0}", v.name).replace("{d}", str(d)), False)
+
+
+BRANCHES = _rows(
+    """
+    {0}.sum() > 0    | lambda x: x.sin() | lambda x: x.cos() + 1
+    ({0} > 0).any()  | lambda x: x.softmax(-1) | lambda x: x * 2
+    ({0} > 0).all()  | lambda x: (x - 1).abs() | lambda x: torch.cond(x.max() > 2, torch.sin, lambda y: y - 1, (x,))
+    """
+)
+LOOPS = _rows(
+    """
+    i < 3                    | x * 0.5 + i
+    (i < 5) & (x.sum() < 50) | x + x.abs().mean(-1, keepdim=True)
+    """
+)
+
+
+def _branch(s: Sketch) -> None:
+    v = s.pick(lambda v: v.is_float and v.exact)
+    test, yes, no = s.choose(BRANCHES)
+    s.step(f"torch.cond({test}, {yes}, {no}, ({v.name},))".replace("{0}", v.name), False)
+
+
+def _loop(s: Sketch) -> None:
+    v = s.pick(lambda v: v.is_float and v.exact)
+    test, step = s.choose(LOOPS)
+    first = "torch.zeros((), dtype=torch.int64)"
+    s.step(f"torch.while_loop(lambda i, x: {test}, lambda i, x: (i + 1, {step}), ({first}, {v.name}))[1]", False)
+
+
+def _found_rows(s: Sketch) -> None:
+    """Sizes that the run finds, and what comes back to sizes that are known."""
+    v = s.pick(lambda v: v.rank > 0 and v.exact)
+    texts = [
+        "{0}[{0} > 0].sum()",
+        "({0} != 0).nonzero().sum(0)",
+        "torch.unique({0}).sum()",
+        "{0}[torch.arange({0}.shape[0]) % 2 == 0].sum(0)",
+        "torch.masked_select({0}, {0} > 1).cumsum(0).sum()",
+        "{0}[torch.arange({0}.shape[0]).max()]",
+        "torch.repeat_interleave({0}, torch.arange({0}.shape[0]) % 3, 0).sum(0)",
+    ]
+    s.step(s.choose(texts).replace("{0}", v.name), False)
+
+
+def _bag(s: Sketch) -> None:
+    i = s.pick(lambda v: _places(v) and v.rank == 2)
+    s.step(
+        f"F.embedding_bag({i.name} % 5, {s.parameter([5, 4], torch.float32)}, mode={s.choose(['sum', 'mean'])!r})",
+        False,
+    )
+
+
+def _segment(s: Sketch) -> None:
+    v = s.pick(lambda v: v.rank > 0 and v.is_float)
+    text = s.choose(
+        [
+            "torch.zeros(3, *{0}.shape[1:], dtype={0}.dtype).index_add_(0, torch.arange({0}.shape[0]) % 3, {0})",
+            "torch.zeros_like({0}).scatter_reduce(0, torch.zeros_like({0}, dtype=torch.int64), {0}, 'amax')",
+            "torch.zeros_like({0}).index_put((torch.arange({0}.shape[0]),), {0}, accumulate=True)",
+            "torch.bincount(torch.arange({0}.shape[0]) % 4, minlength=5)",
+            "F.one_hot(torch.arange({0}.shape[0]) % 4, 6)",
+        ]
+    )
+    s.step(text.replace("{0}", v.name), False)
+
+
+def _transposed_conv(s: Sketch) -> None:
+    v, channels = _channels(s, (3, 4))
+    n = v.rank - 2
+    w = s.parameter([channels, s.choose([2, 5]), *[s.choose([2, 3])] * n], v.dtype)
+    s.step(f"F.conv_transpose{n}d({v.name}, {w}, stride={s.choose([1, 2])})", False)
+
+
+FOLDS = _rows(
+    """
+    F.unfold({0}, 2)
+    F.pixel_unshuffle({0}, 1)
+    F.max_pool2d({0}, 2, 1, 1)
+    F.lp_pool2d({0}.abs() + 1, 2, 2)
+    F.adaptive_max_pool2d({0}, (1, 2))
+    F.pad({0}, (1, 1, 1, 0), mode="reflect")
+    F.pad({0}, (1, 0, 0, 1), mode="replicate")
+    """
+)
+
+
+def _folded(s: Sketch) -> None:
+    v, _ = _channels(s, (4,))
+    (text,) = s.choose(FOLDS)
+    s.step(text.replace("{0}", v.name), False)
+
+
 def _stays_small(s: Sketch) -> None:
     """The next steps start from small numbers again."""
     v = s.pick(lambda v: v.is_float)
@@ -439,7 +606,7 @@ def _stays_small(s: Sketch) -> None:
 FUNCTIONS = (
     *(_matmul, _product_with_itself, _linear, _linear, _layer_norm, _rms_norm, _conv, _conv, _group_norm, _batch_norm),
     *(_pool, _resize, _attention, _embedding, _gather, _index, _scatter, _put, _cat, _unflatten, _permute, _topk),
-    _stays_small,
+    *(_written, _written, _branch, _loop, _found_rows, _bag, _segment, _transposed_conv, _folded, _stays_small),
 )
 #: simplest first: a failure shrinks towards the front. Functions come twice, for they are few.
 OPERATORS: list[Step] = [
