@@ -143,11 +143,12 @@ inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &
   const float *q[kRowBlock];
   for (int64_t r = 0; r < block.count; ++r) q[r] = scratch.q + (block.r0 + r) * size;
   const int64_t panels = ceil_div(block.keys, kPanel);
-  for (int64_t p = 0; p < panels; p += group) {
+  for (int64_t p = 0, most; p < panels; p += most) {
+    most = panels - p == group + 1 ? group - 1 : group; /* a last panel alone would have too few sums */
     for (int64_t r = 0; r < block.count; r += kTileRows) {
       const int64_t tile_rows = min64(kTileRows, block.count - r);
       const int64_t seen = ceil_div(rows.visible(block.r0 + r, tile_rows) - block.n0 - p * kPanel, kPanel);
-      const int64_t width = min64(min64(group, panels - p), seen);
+      const int64_t width = min64(min64(most, panels - p), seen);
       if (width <= 0) continue;
       float *s = scratch.scores + r * plan.score_stride + p * kPanel;
       Tile tile = product(q + r, size, scratch.k_panels + p * kPanel * size, s, plan.score_stride, false);

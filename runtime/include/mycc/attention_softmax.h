@@ -66,9 +66,10 @@ inline float row_maximum(float *s, int64_t count) {
     other = isa::max(other, load(s + i + W));
   }
   if (i < whole) best = isa::max(best, load(s + i));
-  if (whole < count) {
-    for (int64_t j = count; j < whole + W; ++j) s[j] = -kInfinity;
-    other = isa::max(other, load(s + whole));
+  if (whole < count) { /* as one vector: a load waits for stores of single elements */
+    const vf32 last = lane_numbers() < splat(int32_t(count - whole)) ? load(s + whole) : splat(-kInfinity);
+    store(s + whole, last);
+    other = isa::max(other, last);
   }
   return tree::reduce(isa::max(best, other), [](vf32 a, vf32 b) MYCC_INLINED { return isa::max(a, b); });
 }
