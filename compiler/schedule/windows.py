@@ -8,6 +8,7 @@ A row is made of neighbours in memory, and windows that overlap share what is fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ from ..ir.nodes import Buffer, Fold, Nest, Reduce, Store
 from .graph import NodeGraph
 
 MOST_BYTES = 1 << 14  # of what is folded down: it has to stay in the first level cache
-LEAST_ROWS = 256  # of a kernel that threads share
+LEAST_ROWS = 64  # of a kernel that threads share
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ def _rows(outer: Sequence[Var], line: Index) -> tuple[Var, ...]:
         return ()
     while count > 1:
         size *= outer[count - 1].extent.constant or MOST_BYTES
-        kept = product(v.extent for v in outer[: count - 1]).constant
-        if size > MOST_BYTES or (kept is not None and kept < LEAST_ROWS):
+        kept = math.prod(v.extent.constant or 1 for v in outer[: count - 1])
+        if size > MOST_BYTES or kept < LEAST_ROWS:
             break
         count -= 1
     return tuple(outer[:count])
@@ -141,14 +142,15 @@ def _window(node: Reduce) -> _Window | None:
 
 def _worth(node: Reduce, tap: Var, columns: Index, lane: Var) -> bool:
     """Whether two folds take fewer vectors, loaded or stored, for one of the result. Where the lanes run along the row,
-    windows that lie some elements apart are picked out of several vectors, half of them read before."""
+    windows that lie some elements apart are picked out of several vectors, half of them read before. Where they do not,
+    one fold has two loops whose ends depend on the place."""
     count, along, size = columns.constant, tap.extent.constant, lane.extent.constant
     down = product(v.extent for v in node.rdims if v is not tap).constant
     if count is None or along is None or size is None or down is None:
         return False
     step = max(1, round(count / max(size, 1)))
-    apart = (1 + step) / 2 if node.dims[-1] is lane else 1
-    return down * along * apart > step * (down + 2) + along * apart and step <= along
+    apart, ends = ((1 + step) / 2, 1.0) if node.dims[-1] is lane else (1.0, 1.5)
+    return down * along * apart * ends > step * (down + 2) + along * apart and step <= along
 
 
 def _choice(e: Expr, op: str) -> tuple[list[Expr], Expr]:
