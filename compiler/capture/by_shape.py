@@ -114,8 +114,9 @@ def _linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = N
     plain = not isinstance(start, (Tensor, complex)) and not isinstance(end, (Tensor, complex))
     if not isinstance(steps, torch.SymInt) or not kind.is_floating_point or not plain:
         return torch.linspace(start, end, steps, dtype=dtype, **kwargs)
-    first, last, count = (torch.scalar_tensor(n, dtype=kind) for n in (start, end, steps))
-    i = torch.arange(steps, dtype=kind)
+    total: Any = steps
+    first, last, count = (torch.scalar_tensor(n, dtype=kind) for n in (start, end, total))
+    i = torch.arange(total, dtype=kind)
     step = (last - first) / (count - 1).clamp(min=1)
     return torch.where(i < (count / 2).ceil(), first + step * i, last - step * (count - 1 - i))
 

@@ -27,7 +27,8 @@ def slice_by_places(graph: fx.Graph, node: fx.Node, args: Sequence[Any]) -> fx.N
     """The slice `node` by places; None where its size is known or a formula. args: its arguments in `graph`."""
     if node.target is not aten.slice.Tensor:
         return None
-    x, dim, start, stop, step = [*args, *(None, 0, None, None, 1)[len(args) :]]
+    given: list[Any] = [*args, *(None, 0, None, None, 1)[len(args) :]]
+    x, dim, start, stop, step = given
     axis, value = dim % x.meta["val"].dim(), node.meta["val"]
     size = value.shape[axis]
     symbol = raw(size)
