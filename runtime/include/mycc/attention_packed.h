@@ -144,7 +144,7 @@ inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &
   for (int64_t r = 0; r < block.count; ++r) q[r] = scratch.q + (block.r0 + r) * size;
   const int64_t panels = ceil_div(block.keys, kPanel);
   for (int64_t p = 0, most; p < panels; p += most) {
-    most = group > 2 && panels - p == group + 1 ? group - 1 : group; /* a last panel alone would have too few sums */
+    most = group > 2 && panels - p == group + 1 ? group - 1 : group; /* one panel alone has too few sums */
     for (int64_t r = 0; r < block.count; r += kTileRows) {
       const int64_t tile_rows = min64(kTileRows, block.count - r);
       const int64_t seen = ceil_div(rows.visible(block.r0 + r, tile_rows) - block.n0 - p * kPanel, kPanel);
