@@ -203,10 +203,11 @@ int GpuCall::finish(const Entry &entry, mycc_tensor *outputs) {
 // What kernels of this entry point wrote into their status word.
 int GpuCall::failure_of(const Entry &entry, bool earlier) {
   const size_t index = size_t(&entry - model_.entries);
-  const int32_t word = __atomic_exchange_n(&status_[index], 0, __ATOMIC_ACQ_REL);
-  if (word == 0) return MYCC_OK;
+  const int32_t raised = __atomic_exchange_n(&status_[index], 0, __ATOMIC_ACQ_REL);
+  if (raised == 0) return MYCC_OK;
   const mycc_entry &code = *entry.code;
   const char *const *failures = gpu_.program->entries[index].failures;
+  const int32_t word = raised > INT32_MAX / 2 ? INT32_MAX - raised : raised;
   const bool known = word > 0 && word <= code.n_kernels;
   const char *before = earlier ? "an earlier call failed: " : "";
   if (known && failures && failures[word - 1]) return fail(MYCC_ERROR_RUN, "%s%s", before, failures[word - 1]);

@@ -210,7 +210,7 @@ def _launch(step: Any, tensors: Sequence[Any]) -> None:
     if any(c.any() for c in counters):
         raise AssertionError("a counter is not zero after the launch")
     if status.any():
-        raise AssertionError(f"{OUT_OF_RANGE} in launch {int(status)}")
+        raise AssertionError(f"{OUT_OF_RANGE} in launch {0x7FFFFFFF - int(status)}")
 
 
 def _constant(value: Any) -> Any:

@@ -101,7 +101,7 @@ class StatusArg:
 
 @dataclass(frozen=True)
 class LaunchArg:
-    """The i32 number of this launch within its entry point, from 1: what goes into the status word."""
+    """The i32 number of this launch within its entry point, from 1: what the status word says when it fails."""
 
 
 LaunchArgument: TypeAlias = BufferArg | SizeArg | NumberArg | ZerosArg | WorkArg | StatusArg | LaunchArg

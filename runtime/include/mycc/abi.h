@@ -84,8 +84,9 @@ typedef struct mycc_call {
   const int64_t *symbols;       /* values of the entry point's size symbols */
   /* Version 2, for a GPU; else NULL. */
   uint8_t *zeros;               /* memory of this call alone: zeros when it is new; every kernel leaves it zero behind */
-  int32_t *status;              /* a word, zero; kernel i of the entry point stores i + 1 there when an index is out of
-                                   range (it reads and writes nothing there) */
+  int32_t *status;              /* a word in the host's memory, zero; kernel i of the entry point raises it to
+                                   INT32_MAX - 1 - i when an index is out of range (it reads and writes nothing there),
+                                   so that the first failure of a call stays; kernels of older packages store i + 1 */
   /* Version 3. */
   uint8_t *const *buffers;      /* the arena buffers that mycc_host.define places, by number; the others are not in it */
   uint64_t seed;                /* of the call's random numbers */
