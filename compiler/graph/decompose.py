@@ -121,12 +121,25 @@ def _trace_definition(work: Work, node: Node, definition: Callable[..., Any]) ->
 
 
 def _in_types_of(result: Any, val: Any) -> Any:
-    """The results in the types that the operator gives: a definition may have promoted its operands to another one."""
+    """The results in the types that the operator gives: a definition may have promoted its operands to another one.
+
+    Raises:
+        ValueError: the definition gives what the operator does not: another shape, parts for complex numbers.
+    """
     if isinstance(result, (tuple, list)) and isinstance(val, (tuple, list)):
         return tuple(_in_types_of(r, v) for r, v in zip(result, val, strict=False))
-    if isinstance(result, torch.Tensor) and isinstance(val, torch.Tensor) and result.dtype != val.dtype:
-        return result.to(val.dtype)
-    return result
+    if not isinstance(result, torch.Tensor) or not isinstance(val, torch.Tensor):
+        return result
+    if result.is_complex() != val.is_complex() or not _may_be_equal(result.shape, val.shape):
+        found, wanted = (f"{t.dtype}{list(t.shape)}" for t in (result, val))
+        raise ValueError(f"a definition gives {found} where its operator gives {wanted}")
+    return result.to(val.dtype) if result.dtype != val.dtype else result
+
+
+def _may_be_equal(a: torch.Size, b: torch.Size) -> bool:
+    """Whether shapes agree as far as their sizes are numbers."""
+    fixed = ((m, n) for m, n in zip(a, b, strict=False) if isinstance(m, int) and isinstance(n, int))
+    return len(a) == len(b) and all(m == n for m, n in fixed)
 
 
 def trace(work: Work, node: Node, run: Callable[..., Any], values: Sequence[Any]) -> torch.fx.GraphModule | None:

@@ -68,7 +68,7 @@ def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoin
 @definition("aten.linalg_lu")
 def lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     packed, pivots, _ = aten.linalg_lu_factor_ex.default(a, pivot=pivot)
-    return aten.lu_unpack.default(packed, pivots)
+    return aten.lu_unpack.default(packed, pivots, True, pivot)
 
 
 def _parity(pivots: Tensor, dtype: torch.dtype) -> Tensor:

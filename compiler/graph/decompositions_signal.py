@@ -36,20 +36,26 @@ def stft(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Tensor:
-    """Frames of n_fft values, a hop apart, times the window, transformed: [.., frequencies, frames]."""
+    """Frames of n_fft values, a hop apart, times the window, transformed: [.., frequencies, frames].
+
+    Without a word on the form of the result, complex frames or windows give complex numbers (torch wants it said for
+    real ones).
+    """
     if align_to_window:
         raise NoDecomposition("frames that are aligned to the window")
     hop, length = hop_length or n_fft // 4, win_length or n_fft
     frames = aten.unfold.default(x, x.dim() - 1, n_fft, hop) * _window(window, length, n_fft, x)
     scale = _ORTHO if normalized else _FORWARD
     window_is_complex = window is not None and window.is_complex()
-    half = not (x.is_complex() or window_is_complex) if onesided is None else onesided
+    is_complex = x.is_complex() or window_is_complex
+    half = not is_complex if onesided is None else onesided
     if frames.is_complex():
         result = aten._fft_c2c.default(frames, [frames.dim() - 1], scale, True)
     else:
         result = aten._fft_r2c.default(frames, [frames.dim() - 1], scale, half)
     result = result.transpose(-1, -2)
-    return result if return_complex else torch.view_as_real(result)
+    as_complex = is_complex if return_complex is None else return_complex
+    return result if as_complex else torch.view_as_real(result)
 
 
 @definition("aten.stft.center")

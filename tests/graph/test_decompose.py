@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from mycc.compiler.graph.all_decompositions import DECOMPOSITIONS
 from mycc.compiler.graph.kept_operators import KEPT
 from mycc.compiler.verify import eager
 from torch import nn
@@ -67,7 +68,8 @@ def check(function: Callable[..., Any], x: torch.Tensor, dynamic: bool) -> None:
     dims = ({0: Dim("batch", min=1, max=8)},) if dynamic else None
     graph = graph_of(lambda m, x: function(x), x, dynamic=dims)
     result = passed(graph)
-    assert not [name for name in operators(result) if name.removeprefix("aten.") not in KEPT]
+    kept = {*KEPT, "mycc.assert_true"}  # what an operator asks of values stays, and is tested by the package
+    assert not [name for name in operators(result) if name.removeprefix("aten.") not in kept]
     agrees(graph, result)
 
 
@@ -146,7 +148,8 @@ def test_recurrent(kind: str) -> None:
 
     graph = graph_of(function, X, **names)
     result = passed(graph)
-    assert not [name for name in operators(result) if name.removeprefix("aten.") not in KEPT]
+    kept = {*KEPT, "mycc.assert_true"}  # what an operator asks of values stays, and is tested by the package
+    assert not [name for name in operators(result) if name.removeprefix("aten.") not in kept]
     agrees(graph, result)
 
 
@@ -160,7 +163,8 @@ def test_cell(cell: type[nn.Module]) -> None:
 
     graph = graph_of(function, X, dynamic=({0: Dim("batch", min=1, max=8)},), **names)
     result = passed(graph)
-    assert not [name for name in operators(result) if name.removeprefix("aten.") not in KEPT]
+    kept = {*KEPT, "mycc.assert_true"}  # what an operator asks of values stays, and is tested by the package
+    assert not [name for name in operators(result) if name.removeprefix("aten.") not in kept]
     agrees(graph, result)
 
 
@@ -176,6 +180,16 @@ def test_kept_operators_are_the_callers_choice() -> None:
     graph = graph_of(lambda m, x: F.glu(x, -1), X)
     assert operators(run_graph_passes(graph, kept={*KEPT, "glu"}))["aten.glu"] == 1
     assert operators(run_graph_passes(graph, kept={*KEPT, "aten.glu.default"}))["aten.glu"] == 1
+
+
+@pytest.mark.parametrize("wrong", [lambda x: x.sum(-1), lambda x: x, lambda x: torch.complex(x, x)])
+def test_a_definition_that_gives_something_else_is_found(
+    wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graph_of(lambda m, x: F.glu(x, -1), X)
+    monkeypatch.setitem(DECOMPOSITIONS, "aten.glu", lambda x, *_: wrong(x))
+    with pytest.raises(ValueError, match="a definition gives"):
+        passed(graph)
 
 
 def test_what_definitions_assert_is_kept() -> None:

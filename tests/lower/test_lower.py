@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,6 +137,16 @@ def unknown(a: torch.Tensor) -> torch.Tensor:
     c = torch.logcumsumexp(torch.complex(a, b), 0)
     d = torch._int_mm(b.to(torch.int8), a.to(torch.int8))
     return torch.linalg.inv(torch.outer(c.real[0], d[0].float()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_results_that_are_not_what_was_promised_are_found(dtype: torch.dtype) -> None:
+    """A caller makes the memory of the results for what the graph promises."""
+    graph = run_graph_passes(capture(Call1(lambda a: a * 2), (torch.ones(4, 3, dtype=dtype),)))
+    assert lower(graph)
+    larger = replace(graph, outputs=(replace(graph.outputs[0], shape=(4, 2)),))
+    with pytest.raises(ValueError, match="not torch"):
+        lower(larger)
 
 
 def test_unsupported_operators_are_told_all_at_once() -> None:

@@ -38,6 +38,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "rfftn": (lambda x: fft.irfftn(fft.rfftn(x), s=x.shape[-2:], dim=(1, 2)), (real(2, 6, 10),)),
     "shift": (lambda x: fft.fftshift(fft.fftn(fft.ifftshift(x))), (normal(4, 5),)),
     "stft": (lambda x: torch.stft(x, 32, 8, window=WINDOW.to(x.dtype), return_complex=True), (real(2, 200),)),
+    "stft_complex": (lambda x: torch.stft(x, 10), (normal(100),)),
+    "stft_parts": (lambda x: torch.stft(x, 10, return_complex=False), (normal(2, 50),)),
     "istft": (
         lambda x: torch.istft(
             torch.stft(x, 32, 8, window=WINDOW.to(x.dtype), normalized=True, return_complex=True), 32, 8,
