@@ -222,8 +222,8 @@ def _inside(index: Index, buffer: Buffer) -> bool:
     """0 <= index < size is proved; indices with clamps and data are checked where they are made."""
     if any(isinstance(a, (Binary, Indirect)) for a in index.atoms()):
         return True
+    if not index.nonnegative_by_cases():
+        return False
     if any(s.found or s.hi is None for s in index.sizes() - buffer.size.sizes()):
-        return (
-            index.nonnegative()
-        )  # how these stand to other sizes is tested in the run: Program.checks, a loop's turns
-    return index.nonnegative() and (buffer.size - index - 1).nonnegative()
+        return True  # how these stand to other sizes is tested in the run: Program.checks, a loop's turns
+    return (buffer.size - index - 1).nonnegative_by_cases()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -163,12 +164,22 @@ PROOFS = {
     "room behind a remainder": as_index(4) - m % as_index(5),
     "clamped": as_index(9) - minimum(m, 9),
 }
+PROOFS_BY_CASES = {
+    "half a size": b - b // as_index(2),
+    "half a size, but one at least": b - maximum(1, b // as_index(2)),
+    "room behind a loop over that": b - loop("half", maximum(1, b // as_index(2))) - 1,
+    "the smaller of two sizes": b + s - minimum(b, s),
+    "the larger of two sizes": b + s - maximum(b, s),
+}
 NO_PROOFS = {
     "a size may be one": b - 2,
     "a size without end": as_index(1000) - s,
     "a loop starts at nought": n - 1,
     "a size below its greatest": as_index(63) - b,
     "two sizes": b - s,
+    "the larger of two sizes": b - maximum(b, s),
+    "half a size, but two at least": b - maximum(2, b // as_index(2)),
+    "a third from a half": b // as_index(3) - b // as_index(2),
 }
 
 
@@ -177,9 +188,15 @@ def test_proved(name: str) -> None:
     assert PROOFS[name].nonnegative()
 
 
+@pytest.mark.parametrize("name", PROOFS_BY_CASES)
+def test_proved_by_cases(name: str) -> None:
+    assert PROOFS_BY_CASES[name].nonnegative_by_cases()
+
+
 @pytest.mark.parametrize("name", NO_PROOFS)
 def test_not_proved(name: str) -> None:
     assert not NO_PROOFS[name].nonnegative()
+    assert not NO_PROOFS[name].nonnegative_by_cases()
 
 
 # properties ----------------------------------------------------------------------------------------------------------
@@ -289,7 +306,7 @@ def test_substitution_keeps_the_value(e: Index, var: Var, replacement: Index) ->
 @settings(max_examples=200, deadline=None)
 @given(expressions())
 def test_proofs_are_sound(e: Index) -> None:
-    if e.nonnegative():
+    if e.nonnegative_by_cases():
         assert all(value(e, *at) >= 0 for at in PLACES)
 
 
@@ -305,4 +322,7 @@ def test_equal_indices_hash_alike(e: Index) -> None:
 def test_long_proofs_give_up() -> None:
     many = sum((loop(f"v{i}", 4) * (-1) for i in range(60)), start=as_index(1000))
     assert not many.nonnegative()  # true, but longer than the prover goes; it must not say so wrongly nor hang
+    sizes = [of(Size(f"n{i}", 1, 9)) for i in range(24)]
+    choices = sum((maximum(x, y) * (-1) for x, y in pairwise(sizes)), start=as_index(1000))
+    assert not choices.nonnegative_by_cases()
     assert ix._nonnegative.cache_info().maxsize is not None

@@ -31,6 +31,12 @@ FOUND = {
     "the largest of booleans and its place": Program(
         (Input("x0", ("n", 5), "bool"),), (), ("v0 = x0.max(1).indices", "v1 = x0.int().argmax(1)"), ("v0", "v1")
     ),
+    "a dynamic size's half, but one at least": Program(
+        (Input("x0", (4, "n"), "float32"),),
+        (),
+        ("v0 = -x0", "v1 = v0[..., : max(v0.shape[-1] // 2, 1)]"),
+        ("v1",),
+    ),
 }
 
 
