@@ -139,7 +139,7 @@ def kernel_options(kernel: TritonKernel, target: Target) -> dict[str, Any]:
         "ptx_version": PORTABLE_PTX if target.ptx else None,
         "ptx_options": None,
         "ir_override": None,
-        "enable_fp_fusion": True,
+        "enable_fp_fusion": kernel.fuses,
         "enable_reflect_ftz": kernel.flush,  # else functions of libdevice keep subnormal numbers, as torch's do
         "launch_cooperative_grid": False,
         "launch_pdl": kernel.pdl and target.capability >= 90,

@@ -140,10 +140,11 @@ def calls(entry: Entry, dtype: torch.dtype, count: int) -> list[Call]:
 
 
 def eager(call: Call, entry: Entry) -> list[Any]:
-    """torch's results, flat. Raises what torch raises."""
+    """torch's results, flat and on the CPU: where there is a GPU, samples ask for it. Raises what torch raises."""
     torch.manual_seed(SEED)
     with torch.no_grad():
-        return pytree.tree_leaves(call(*(x.clone() for x in call.inputs)))
+        results = pytree.tree_leaves(call(*(x.clone() for x in call.inputs)))
+    return [r.cpu() if isinstance(r, torch.Tensor) else r for r in results]
 
 
 def disagreement(entry: Entry, call: Call, got: Sequence[Any], want: Sequence[Any]) -> str:

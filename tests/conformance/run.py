@@ -199,6 +199,7 @@ def main() -> int:
     parser.add_argument("--device", action="store_true", help="with --family cuda: packages for this machine's GPU")
     parser.add_argument("--batch", type=int, default=BATCH, help="entries of a package")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--silence", type=float, default=SILENCE, help="seconds that a package may take")
     parser.add_argument("--out", type=Path, help="results.json, of the family cuda results_cuda.json")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "conformance")
     options = parser.parse_args()
@@ -218,7 +219,7 @@ def main() -> int:
         count = -(-len(names) // options.batch)  # an entry of every kind in each, so that none is long
         left.extend((dtype, names[i::count]) for i in range(count))
     options.cache.mkdir(parents=True, exist_ok=True)
-    batches = Batches(left, options.cache, options.samples, options.family, options.device)
+    batches = Batches(left, options.cache, options.samples, options.family, options.device, options.silence)
 
     def save() -> None:
         after = {**before, **{(r["entry"], r["dtype"]): r for r in batches.rows}}

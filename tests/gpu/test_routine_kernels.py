@@ -202,6 +202,30 @@ def test_routines_compile_for_every_chip(chip: int, tmp_path: Any) -> None:
     assert not any(image.facts["spills"] for image in built.images)
 
 
+def test_sums_that_end_loops_are_equal_in_all_lanes(tmp_path: Any) -> None:
+    """A lane that rounds a product and a sum once reads another sum than its neighbour, and may leave a loop alone."""
+    x = matrices(3, 5, 5)
+    kernels = program(lambda x: (torch.linalg.svd(x), torch.linalg.eigh(x + x.mT)), x, device=DEVICES[80]).code.kernels
+    (target,) = parse_targets("cuda:ptx")
+    loops = [kernel for kernel in kernels if "while " in kernel.source]
+    images = compile_kernels(loops, target, BuildOptions(cache_dir=tmp_path)).images
+    assert len(images) == 2
+    assert not any(b"fma." in image.image or b"mul.f64" in image.image for image in images)
+
+
+@pytest.mark.gpu
+def test_loops_of_factorisations_end_on_a_device(tmp_path: Any) -> None:
+    """So many matrices that the last sweeps of some have nothing but rounding errors to turn away."""
+    x = matrices(500, 5, 5)
+
+    def values(x: torch.Tensor) -> Any:
+        return torch.linalg.svdvals(x), torch.linalg.svdvals(x[:, :3]), torch.linalg.eigvalsh(x + x.mT)
+
+    model = mycc.load(mycc.compile(Call1(values).eval(), (x,), out=tmp_path / "m.pkg", target="cuda"))
+    for y, wanted in zip(model(x.cuda()), values(x.double()), strict=True):
+        torch.testing.assert_close(y.cpu().double(), wanted, rtol=2e-5, atol=2e-5)
+
+
 def test_numbers_among_operands_of_float64(tmp_path: Any) -> None:
     kernels = program(lambda x: torch.pow(2.5, x), torch.zeros(9, dtype=torch.float64), device=DEVICES[90]).code.kernels
     (target,) = parse_targets("cuda:sm_90")

@@ -36,7 +36,8 @@ class TritonKernel:
     constants: constexpr parameters by name; ("tl", "float32") is a type of triton.language. num_warps, num_stages,
     maxnreg: of the compiled kernel. pdl: it calls tl.extra.cuda.gdc_wait and may be launched before its predecessor
     has ended. flush: functions of libdevice take subnormal numbers for zero. widens: it may get more warps on a chip
-    whose registers do not suffice.
+    whose registers do not suffice. fuses: a product and a sum may be rounded once; lanes that add the same products up
+    then differ in the last bit, as each has another product in full.
     """
 
     symbol: str
@@ -50,6 +51,7 @@ class TritonKernel:
     pdl: bool = False
     flush: bool = False
     widens: bool = True
+    fuses: bool = True
 
     def named(self, symbol: str) -> TritonKernel:
         """The kernel under its own name."""

@@ -6,7 +6,7 @@ A matrix lies in registers as a tile, or in scratch memory where rows or columns
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....runtime.errors import CompileError
 from ...ir.dtypes import DTYPES
@@ -146,7 +146,9 @@ def _matrix(node: Routine, form: MatrixForm, name: str, device: Device) -> Launc
     view = RoutineView("", operands, tuple(number), tuple(tiles), least, scratch, device.pdl)
     held = tiles[0] if scratch and node.function != "matrix_exp" else tiles[0] * tiles[-1]
     template = f"{node.function}.py.j2"
-    return finish(template, view, scope, name, programs, node, warps_for(held, 16), device)
+    made = finish(template, view, scope, name, programs, node, warps_for(held, 16), device)
+    # its loops end by what a sum says: all lanes have to read the same, or some wait for others that have left
+    return replace(made, kernel=replace(made.kernel, fuses=False))
 
 
 def _tile(node: Routine, size: Index, most: int) -> int:
