@@ -114,20 +114,24 @@ def _trace_definition(work: Work, node: Node, definition: Callable[..., Any]) ->
         env = dict(zip(nodes, values, strict=True))
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
         result = definition(*_plain(args), **_plain(kwargs))
-        return _in_types_of(result, node.meta["val"])
+        used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
+        return _in_types_of(result, node.meta["val"], used)
 
     body = trace(work, node, run, [n.meta["val"] for n in nodes])
     return None if body is None or _is_no_progress(body, node) else body
 
 
-def _in_types_of(result: Any, val: Any) -> Any:
+def _in_types_of(result: Any, val: Any, used: Collection[Any]) -> Any:
     """The results in the types that the operator gives: a definition may have promoted its operands to another one.
+
+    Of several, those that nobody uses stay as they are: what an operator keeps for its gradient need not be made.
 
     Raises:
         ValueError: the definition gives what the operator does not: another shape, parts for complex numbers.
     """
     if isinstance(result, (tuple, list)) and isinstance(val, (tuple, list)):
-        return tuple(_in_types_of(r, v) for r, v in zip(result, val, strict=False))
+        pairs = enumerate(zip(result, val, strict=False))
+        return tuple(_in_types_of(r, v, ()) if i in used or not used else r for i, (r, v) in pairs)
     if not isinstance(result, torch.Tensor) or not isinstance(val, torch.Tensor):
         return result
     if result.is_complex() != val.is_complex() or not _may_be_equal(result.shape, val.shape):
