@@ -1,6 +1,9 @@
 """Random programs in rounds: each is drawn by hypothesis, compiled together, judged, and a failure shrunk.
 
-    python -m tests.property.explore --programs 2000 [--seed 1]      nightly; the exit code is 1 when one is wrong
+    python -m tests.property.explore --programs 2000 [--seed 1]      nightly
+
+The exit code is 1 when a program is wrong, or when more than a tenth are refused. Rounds are drawn until as many
+programs as asked for have run.
 
 A round visits the same programs twice: first to collect and compile them together, then with their verdicts, so that
 hypothesis shrinks what failed, a program at a time.
@@ -23,7 +26,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from .judge import Verdict, judge
 from .programs import Program, programs
 
-ROUND = 100  # programs that are compiled together
+ROUND = 100  # programs that are drawn, and compiled together
+REFUSED = 0.1  # the largest share of refused ones
 
 
 class Wrong(AssertionError):
@@ -40,7 +44,11 @@ class Found:
 
     @property
     def count(self) -> int:
-        return self.right + sum(self.refused.values()) + len(self.failures)
+        return self.run + self.refused.total()
+
+    @property
+    def run(self) -> int:
+        return self.right + len(self.failures)
 
 
 def _visit(number: int, count: int, visit: Callable[[Program], None]) -> None:
@@ -106,7 +114,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     total, number, start = Found(), options.seed, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="explore") as folder:
-        while total.count < options.programs:
+        while total.run < options.programs:
             found = run_round(number, options.round, Path(folder), not options.no_shrink)
             total.right += found.right
             total.refused += found.refused
@@ -122,6 +130,9 @@ def main() -> int:
     for reason, count in total.refused.most_common():
         print(f"{count:5} refused: {reason}")
     print(f"{total.right} of {total.count} programs are right, {len(total.failures)} are wrong")
+    if total.refused.total() > REFUSED * total.count:
+        print(f"more than {REFUSED:.0%} of the programs are refused")
+        return 1
     return 1 if total.failures else 0
 
 

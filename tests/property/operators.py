@@ -184,7 +184,8 @@ REDUCTIONS = _rows(
     e | exact  | {0}.sum() % 3 if not {0}.is_floating_point() else {0}.sign()
     """
 )
-#: views and movements of elements over dimensions {d} and {e}
+#: views and movements of elements over dimensions {d} and {e}, or a fixed one {f}: torch.export fixes how many parts
+#: there are
 MOVEMENTS = _rows(
     """
     a | {0}.transpose({d}, {e})
@@ -229,9 +230,9 @@ MOVEMENTS = _rows(
     a | torch.linspace(0, 2, {0}.shape[{d}] * 2 + 1)
     a | {0}.unfold({d}, 1, 1)
     a | {0}.narrow({d}, {0}.shape[{d}] // 2, 1)
-    a | {0}.chunk(2, {d})[0]
-    a | {0}.split(2, {d})[-1]
-    a | {0}.unbind({d})[0]
+    a | {0}.chunk(2, {f})[0]
+    a | {0}.split(2, {f})[-1]
+    a | {0}.unbind({f})[0]
     a | {0}.tile(2)
     a | {0}[..., {0}.shape[-1] // 2 :]
     a | {0}[..., : max({0}.shape[-1] // 2, 1)]
@@ -297,6 +298,10 @@ def _movement(row: tuple[str, ...]) -> Step:
 
     def step(s: Sketch) -> None:
         v = s.pick(lambda v: _fits(kind)(v) and v.rank > 0)
+        if "{f}" in text:
+            f = s.dim(v, lambda d: v.fixed(d) is not None)
+            _apply(s, text.replace("{f}", str(f)), "keeps", v)
+            return
         d, e = s.dim(v), s.dim(v)
         _apply(s, text.replace("{d}", str(d)).replace("{e}", str(e)), "keeps", v)
 

@@ -1,7 +1,8 @@
 """Random programs: graphs of operators over random shapes, element types and dynamic sizes, drawn by hypothesis.
 
 A program is the text of a small model file. While it is drawn, every step runs with two sets of sizes: two dimensions
-are the same size where they agree in both, and a dimension is fixed where it does not change between them.
+are the same size where they agree in both, and a dimension is fixed where it does not change between them. It also runs
+with the least sizes: a program has an answer there too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from hypothesis import strategies as st
 
 SIZES = ({"n": 7, "m": 5}, {"n": 4, "m": 9})  # while a program is drawn
+LEAST = {"n": 1, "m": 1}
 LARGEST = 24  # of a dynamic size
 ELEMENTS, RANK, MAGNITUDE = 20_000, 5, 1e4
 FLOATS = ("float32", "float32", "float32", "float64", "bfloat16", "float16")
@@ -28,10 +30,12 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """A name of the program, its tensors with both sets of sizes, and whether rounding cannot have touched them."""
+    """A name of the program, its tensors with both sets of sizes and with the least ones, and whether rounding cannot
+    have touched them."""
 
     name: str
     pair: tuple[torch.Tensor, torch.Tensor]
+    least: torch.Tensor
     exact: bool
 
     @property
@@ -165,25 +169,32 @@ class Sketch:
 
     def step(self, text: str, exact: bool) -> None:
         """Adds a line, if what it gives is fit to go on with."""
-        pair = tuple(self._run(text, i) for i in (0, 1))
+        pair = tuple(_fit(self._run(text, lambda v, i=i: v.pair[i])) for i in (0, 1))
+        least = self._run(text, lambda v: v.least)
         name = f"v{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
-        self.values.append(Value(name, pair, exact))  # type: ignore[arg-type]
+        self.values.append(Value(name, pair, least, exact))  # type: ignore[arg-type]
 
-    def _run(self, text: str, i: int) -> torch.Tensor:
+    def _run(self, text: str, given: Callable[[Value], torch.Tensor]) -> torch.Tensor:
         holder = type("Parameters", (), {})()
         for j, (name, shape, dtype) in enumerate(self.parameters):
             setattr(holder, name, eval(_parameter(shape, j, dtype), {"torch": torch}))
-        space = {"torch": torch, "F": torch.nn.functional, "self": holder, **{v.name: v.pair[i] for v in self.values}}
+        space = {"torch": torch, "F": torch.nn.functional, "self": holder, **{v.name: given(v) for v in self.values}}
         try:
             result = eval(text, space)
         except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
             raise Unfit from error
-        if not isinstance(result, torch.Tensor) or result.dim() > RANK or not 0 < result.numel() <= ELEMENTS:
-            raise Unfit
-        if result.is_floating_point() and not bool((result.double().abs() <= MAGNITUDE).all()):
+        if not isinstance(result, torch.Tensor):
             raise Unfit
         return result
+
+
+def _fit(result: torch.Tensor) -> torch.Tensor:
+    if result.dim() > RANK or not 0 < result.numel() <= ELEMENTS:
+        raise Unfit
+    if result.is_floating_point() and not bool((result.double().abs() <= MAGNITUDE).all()):
+        raise Unfit
+    return result
 
 
 @st.composite
@@ -194,7 +205,7 @@ def programs(draw: Draw, steps: int = 20) -> Program:
     inputs = draw(st.lists(_inputs(), min_size=1, max_size=3))
     inputs = [Input(f"x{i}", shape, dtype) for i, (shape, dtype) in enumerate(inputs)]
     sketch = Sketch(draw)
-    sketch.values = [Value(x.name, (x.example(SIZES[0]), x.example(SIZES[1])), True) for x in inputs]
+    sketch.values = [Value(x.name, (x.example(SIZES[0]), x.example(SIZES[1])), x.example(LEAST), True) for x in inputs]
     for _ in range(draw(st.integers(1, steps))):
         kept = len(sketch.parameters)
         try:
