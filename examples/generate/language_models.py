@@ -15,12 +15,12 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 __all__ = ["CONFIGS", "Generator", "entry_points"]
 
-#: full size, and small ones that compile in seconds
+#: full size, and small ones that compile in seconds; with the usual scale of random weights a text repeats a few words
 CONFIGS: dict[str, dict[str, Any]] = {
-    "gpt2": {"kind": "gpt2"},
+    "gpt2": {"kind": "gpt2", "initializer_range": 0.1},
     "llama": {
         "kind": "llama", "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12,
-        "num_attention_heads": 12, "num_key_value_heads": 4, "max_position_embeddings": 1024,
+        "num_attention_heads": 12, "num_key_value_heads": 4, "max_position_embeddings": 1024, "initializer_range": 0.1,
     },
     "gpt2-small": {
         "kind": "gpt2", "vocab_size": 501, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256,
