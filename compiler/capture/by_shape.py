@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..graph.resize_dynamic import TAPS, resized_size, resized_smoothly
-from .places import set_item
+from .places import get_item, set_item
+from .result_types import bincount, unique, unique_consecutive
 
 __all__ = ["ByShape"]
 
@@ -54,13 +55,9 @@ def _allclose(x: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08
 
 
 # selections ----------------------------------------------------------------------------------------------------------
-@_form_of(torch.unique_consecutive, Tensor.unique_consecutive)
-def _unique_consecutive(
-    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
-    """With a dimension counted from the front: torch.export gives the result a wrong shape for others."""
-    axis = None if dim is None else dim % max(x.dim(), 1)
-    return torch.unique_consecutive(x, return_inverse=return_inverse, return_counts=return_counts, dim=axis)
+_form_of(torch.unique, Tensor.unique)(unique)
+_form_of(torch.unique_consecutive, Tensor.unique_consecutive)(unique_consecutive)
+_form_of(torch.bincount, Tensor.bincount)(bincount)
 
 
 @_form_of(torch.combinations)
@@ -83,6 +80,7 @@ def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Tensor:
     return x.index_select(dim, first + torch.arange(length, device=x.device))
 
 
+_form_of(Tensor.__getitem__)(get_item)
 _form_of(Tensor.__setitem__)(set_item)
 
 

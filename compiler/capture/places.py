@@ -1,5 +1,6 @@
-"""Writes through an index that is a tensor of one element, which torch.export would need as a number.
+"""Indices that are tensors of one element, which torch.export would need as numbers.
 
+x[i[0]]                   ->   x.select(0, i[0].item())
 y[:, i[0]] = v            ->   y.index_put_([None, i[0]], v)
 y[a : a + 2] = v          ->   y.index_put_([a + arange(2)], v), where v says that there are two
 y[a:b] = 1                ->   y.copy_(where(a <= arange(n) < b, 1, y))
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["set_item"]
+__all__ = ["get_item", "set_item"]
 
 aten = torch.ops.aten
 
@@ -26,6 +27,21 @@ class _Slice:
     start: Any
     stop: Any
     n: Any
+
+
+def get_item(x: Tensor, index: Any) -> Tensor:
+    """x[index] with numbers that the run finds in place of tensors, which torch before 2.13 wants to know."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    if not any(map(_of_tensors, items)) or not all(map(_is_basic, items)):
+        return x[index]
+    part, _ = _taken(x, [_with_numbers(item) for item in items])
+    return part
+
+
+def _with_numbers(item: Any) -> Any:
+    if isinstance(item, slice):
+        return slice(_with_numbers(item.start), _with_numbers(item.stop), item.step)
+    return item.item() if _is_place(item) else item
 
 
 def set_item(x: Tensor, index: Any, value: Any) -> None:

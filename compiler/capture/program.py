@@ -32,6 +32,7 @@ from .failures import quiet_export
 from .functional import FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, Tensor
 from .graph import DTYPE_NAMES, ModelGraph, TensorSpec
 from .leaves import Dims
+from .result_types import right_types
 from .smallest import check_smallest
 from .source_lines import ROOT, place_of
 from .state import Changed, memory_key, with_changes
@@ -147,6 +148,7 @@ class _Importer:
 
     def run(self) -> ModelGraph:
         signature = self.program.graph_signature
+        right_types(self.program.graph_module)
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         bound = [self._input(spec, node) for spec, node in zip(signature.input_specs, placeholders, strict=True)]
         copier = FunctionalCopy(self.graph, constants=self.constants)

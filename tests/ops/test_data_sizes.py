@@ -105,6 +105,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "write of nothing": (_put, (-X.abs(),)),
     "unique": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (I,)),
     "unique of numbers and NaN": (lambda x: torch.unique(x, return_counts=True)[1], (NAN,)),
+    "unique numbers and their places": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (X,)),
+    "unique rows and their places": (lambda x: x.unique(dim=0, return_inverse=True, return_counts=True), (X,)),
+    "unique_consecutive numbers": (
+        lambda x: [n * 2 for n in x.unique_consecutive(return_inverse=True, return_counts=True)],
+        (X,),
+    ),
     "unique values": (lambda x: torch.unique(x), (X,)),
     "unique rows": (lambda x: torch.unique(x, dim=0, return_inverse=True, return_counts=True), (X[[0, 2, 1, 0]],)),
     "unique columns": (lambda x: torch.unique(x, dim=1), (X,)),
