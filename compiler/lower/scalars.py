@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.fx.experimental import symbolic_shapes
 
 from ...runtime.errors import CompileError
 from ..ir.dtypes import DTYPES
@@ -55,6 +56,7 @@ _ARITHMETIC: Mapping[Any, Meaning] = {
     math.ceil: _rounded("ceil"),
     round: _rounded("round"),
     torch.sym_ite: lambda c, a, b: where(cast(c, "bool"), a, b),
+    symbolic_shapes.cast_symbool_to_symint_guardless: lambda c: cast(cast(c, "bool"), "i64"),  # before torch 2.13
     operator.eq: _compared("eq"),
     operator.ne: _compared("ne"),
     operator.lt: _compared("lt"),

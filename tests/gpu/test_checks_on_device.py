@@ -14,13 +14,10 @@ from mycc.runtime.errors import RunError
 from torch import nn
 
 from ..helpers.programs import Call1
-from ..models.assertion_models import CASES, IDS, X, looked_up
+from ..models.assertion_models import EXPORTED, IDS, X, looked_up
 from ..models.test_writing_operators import add_to, steps
 
 pytestmark = pytest.mark.gpu
-#: torch before 2.13 exports these, which know nothing of a number but that the run finds it, or no such number
-OLD = ("of indices", "of what nobody reads", "in a branch", "in a loop", "a complex number")
-EXPORTED = CASES if torch.__version__ >= "2.13" else {name: CASES[name] for name in OLD}
 
 
 class Counted(nn.Module):

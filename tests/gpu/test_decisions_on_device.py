@@ -20,8 +20,6 @@ from ..ops.test_data_sizes import CASES
 from .triton_models import MODELS as KERNELS
 
 pytestmark = pytest.mark.gpu
-#: torch before 2.13 exports a wrong type for it
-WRONG_TYPES = ("bincount with weights",) if torch.__version__ < "2.13" else ()
 DETERMINED = [name for name in CONTROL if name != "noisy"]
 
 
@@ -45,12 +43,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sizes_that_the_run_finds(folder: Path) -> None:
-    cases = {name: case for name, case in CASES.items() if name not in WRONG_TYPES}
     path = mycc.compile(
-        {f"case{i}": case for i, case in enumerate(cases.values())}, out=folder / "sizes.pkg", target="cuda"
+        {f"case{i}": case for i, case in enumerate(CASES.values())}, out=folder / "sizes.pkg", target="cuda"
     )
     model = mycc.load(path)
-    for i, (name, (function, arguments)) in enumerate(cases.items()):
+    for i, (name, (function, arguments)) in enumerate(CASES.items()):
         entry, wanted = model.entry(f"case{i}"), function(*arguments)
         for _ in range(2):
             print(name)
