@@ -358,7 +358,9 @@ def _symbolic(builder: Builder, node: torch.fx.Node, values: dict[torch.fx.Node,
     if isinstance(val, torch.SymInt) and is_rounded(val.node.expr):
         with contextlib.suppress(CompileError):  # else a number; where a size is made of it, that is an error
             return builder.sizes.index(val)
-    if any(isinstance(values.get(n), Tensor) for n in _numbers(node)):
+    # what torch takes for true, as the model asserts it, is computed all the same: it is what the run tests
+    operands = node.all_input_nodes if isinstance(val, bool) else _numbers(node)
+    if any(isinstance(values.get(n), Tensor) for n in operands):
         return computed_number(builder, node, [_operand(builder, a, values, {}) for a in node.args])
     if isinstance(val, torch.SymInt):
         return builder.sizes.index(val)
