@@ -108,7 +108,8 @@ class Builder:
         """The size `value`, which the host reads from a tensor of one element where no node before has found it."""
         size = self.finds(value)
         if size is not None and all(d.size != size for d in self.defines):
-            line = self.realize(self.map((), "i64", t.at) if t.dtype != "i64" or not is_dense(t) else t)
+            here = t.dtype == "i64" and is_dense(t) and t.strided is not None and t.strided.buffer.kind != "const"
+            line = self.realize(t if here else self.map((), "i64", t.at))  # the host reads no weights
             assert line.strided is not None
             self.defines.append(Define(size, line.strided.buffer, len(self.nodes), self.places[size.name]))
         return self.sizes.index(value)

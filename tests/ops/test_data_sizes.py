@@ -124,6 +124,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "repeats alone": (lambda r: torch.repeat_interleave(r), (torch.tensor([2, 0, 3]),)),
     "item as a size": (lambda x, n: x[: _last(n, 3)].sum(0) * n, (X, torch.tensor(2))),
     "item as a start": (lambda x, n: x[_last(n, 3) :], (X, torch.tensor(1))),
+    "item of a constant": (lambda x: x[: _last(torch.tensor([1, 2]).max(), 3)] * 2, (X,)),
     "item in creation": (lambda n: (torch.arange(_last(n, 9)), torch.zeros(_last(n, 9) * 2 + 1)), (torch.tensor(4),)),
     "item as a number": (_scaled, (X, torch.tensor(1.25))),
     "item as a row": (lambda x, n: x[n[0]] + x[n[1], n[2]], (X, torch.tensor([2, -1, 0]))),
