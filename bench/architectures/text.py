@@ -61,7 +61,7 @@ ROWS: list[Row] = [
          {"attention_head_size": 8, "attn_layers": ["local", "lsh"], "axial_pos_shape": [4, 8],
          "axial_pos_embds_dim": [16, 16], "hidden_size": 32, "feed_forward_size": 48, "num_attention_heads": 4,
          "num_buckets": 2, "num_hashes": 1, "is_decoder": False, "vocab_size": VOCABULARY,
-         "local_attn_chunk_length": 4, "lsh_attn_chunk_length": 4, "max_position_embeddings": 32, "hash_seed": 0},
+         "local_attn_chunk_length": 4, "lsh_attn_chunk_length": 4, "max_position_embeddings": 32},
          {"input_ids": tokens(32)}),
         ("yoso", "Yoso", "YosoForMaskedLM", {**TEXT, "use_expectation": True}, MASKED),
         ("ibert", "IBert", "IBertForMaskedLM", TEXT, MASKED),

@@ -71,6 +71,10 @@ def capture(
     return capture_request(CaptureRequest(model, tuple(args), dict(kwargs or {}), dynamic_shapes, (), name))
 
 
+#: of torch's generator during the export; a model that sets another one is found by it
+_OWN_SEED = 0x6D79_6363_7365_6564
+
+
 def capture_request(request: CaptureRequest) -> ModelGraph:
     """The graph of one entry point. Raises CompileError with the user's line where there is one."""
     if isinstance(request.model, ExportedProgram):
@@ -91,9 +95,9 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
             values, dims = fix_sizes(leaves, values, dims, request.fixed)
         call = _Call(request.model, values, spec, tensors, _Notes())
         examples, own = tuple(values[i] for i in tensors), [dims[i] for i in tensors]
-        seed = torch.initial_seed()
         with _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
-            return _export(call, examples, own, names), examples, own, torch.initial_seed() != seed
+            torch.manual_seed(_OWN_SEED)
+            return _export(call, examples, own, names), examples, own, torch.initial_seed() != _OWN_SEED
 
     try:
         program, examples, own, seeds = export(dims)

@@ -125,3 +125,22 @@ def test_random_models_are_verified(tmp_path: Path) -> None:
         path = mycc.compile(model, (torch.randn(5, 8),), out=tmp_path / "drop.pkg")
     check = mycc.load(path).manifest["check"]
     assert 0 < max(check["error"]) < 1e-6
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_model_that_sets_the_seed_is_refused(tmp_path: Path, seed: int) -> None:
+    """Also where it is the one that the generator has; a model that draws nothing may do so."""
+
+    def numbers(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        return torch.randn_like(x) + x
+
+    def none(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        return x * 2
+
+    torch.manual_seed(seed)
+    with pytest.raises(mycc.CompileError, match=r"the model calls torch\.manual_seed"):
+        mycc.compile(numbers, (torch.ones(3),), out=tmp_path / "model.pkg")
+    model = mycc.load(mycc.compile(none, (torch.ones(3),), out=tmp_path / "model.pkg"))
+    assert model(torch.ones(3)).tolist() == [2, 2, 2]
