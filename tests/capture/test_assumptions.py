@@ -86,6 +86,9 @@ def _halves(x: torch.Tensor) -> torch.Tensor:
     return x[: x.shape[0] // 2] * 2
 
 
+@pytest.mark.skipif(
+    torch.__version__ < "2.13", reason="torch before 2.13 exports half a size as one that the run finds"
+)
 def test_definitions_that_hold_for_all_sizes() -> None:
     """What was asked of sizes may be about layouts; all else has to hold, and shapes have to be right where it does
     not."""
