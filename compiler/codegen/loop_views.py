@@ -206,6 +206,7 @@ def _fetching_next_row(
     inner = (*node.dims[len(rows) :], *(node.rdims if isinstance(node, Reduce) else ()))
     if (
         vector is None
+        or not rows  # the whole nest is one row
         or sum(map(cost, values)) < LONG_WORK
         or (product(v.extent for v in inner).constant or 0) < LEAST_FETCHED
     ):

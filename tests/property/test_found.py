@@ -37,6 +37,18 @@ FOUND = {
         ("v0 = -x0", "v1 = v0[..., : max(v0.shape[-1] // 2, 1)]"),
         ("v1",),
     ),
+    "a nest of a single row that computes for long": Program(
+        (Input("x0", (1, 8), "float32"), Input("x1", (16, 17, 16), "float32")),
+        (),
+        (
+            "v0 = x1.clamp(0, 99).to(torch.uint8).transpose(2, 1)",
+            "v1 = torch.eq(x0, x0).sum()",
+            "v2 = torch.logaddexp(x1.double().clamp(-9, 9), v1.double().clamp(-9, 9))",
+            "v3 = torch.cat([v0, v0], 1)",
+            "v4 = v3 & v3",
+        ),
+        ("v4", "v2"),
+    ),
 }
 
 
