@@ -9,7 +9,6 @@ from typing import Any
 import mycc
 import pytest
 import torch
-from mycc.compiler.lower.custom import TritonLaunch
 from mycc.runtime.errors import RunError
 from torch import nn
 
@@ -74,14 +73,9 @@ def test_an_assertion_is_told_before_what_follows_from_it(tmp_path: Path) -> Non
 
 
 def test_kernels_that_write_to_their_arguments(tmp_path: Path) -> None:
-    from ..models.writing_kernels import momentum_kernel
+    from ..models.writing_kernels import launch_momentum
 
-    @mycc.triton_kernel("mycctest_writes::momentum")
-    def launch(ctx: Any, outputs: Any, p: Any, m: Any, g: Any, v: Any, lr: float) -> TritonLaunch:
-        n = p.shape[0] * p.shape[1]
-        args = [outputs[0], m, *v, p, g, n]
-        return TritonLaunch(momentum_kernel, [(n + 63) // 64], args, {"LR": lr, "BLOCK": 64})
-
+    mycc.triton_kernel("mycctest_writes::momentum")(launch_momentum)
     inputs = tuple(torch.randn(5, 30) for _ in range(3))
     model = mycc.load(mycc.compile(steps, inputs, out=tmp_path / "steps.pkg", target="cuda"))
     for _ in range(3):

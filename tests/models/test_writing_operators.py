@@ -10,7 +10,6 @@ import mycc
 import pytest
 import torch
 from mycc.compiler.lower.builder import call, number
-from mycc.compiler.lower.custom import TritonLaunch
 from torch import nn
 from torch.export import Dim
 
@@ -229,14 +228,9 @@ def test_where_torch_has_made_it_functional(tmp_path: Path) -> None:
 
 def test_a_triton_kernel(interpreter: TritonInterpreter) -> None:
     pytest.importorskip("triton")
-    from .writing_kernels import momentum_kernel
+    from .writing_kernels import launch_momentum
 
-    @mycc.triton_kernel("mycctest_writes::momentum")
-    def launch(ctx: Any, outputs: Any, p: Any, m: Any, g: Any, v: Any, lr: float) -> TritonLaunch:
-        n = p.shape[0] * p.shape[1]
-        args = [outputs[0], m, *v, p, g, n]
-        return TritonLaunch(momentum_kernel, [(n + 63) // 64], args, {"LR": lr, "BLOCK": 64})
-
+    mycc.triton_kernel("mycctest_writes::momentum")(launch_momentum)
     inputs = tuple(torch.randn(5, 30) for _ in range(3))
     program = device_program(Call1(steps), inputs)
     left = {}

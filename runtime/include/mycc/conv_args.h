@@ -148,12 +148,9 @@ MYCC_INLINE auto adds(const Finish &finish, RunTile &tile, const ConvSpan &span,
       for (int64_t n = 0; n < width * kPanel; n += kPanel) __builtin_prefetch(to.out + p * to.out_row + n, 1);
     tile.out[r] = to.out;
     tile.residual[r] = to.residual;
-    tile.bias = to.bias;
     tile.out_stride = to.out_row;
     tile.residual_stride = to.residual_row;
-    tile.bounded = to.bounded;
-    tile.low = to.low;
-    tile.high = to.high;
+    take_bias_and_bounds(tile, to);
   }
   return true;
 }

@@ -91,10 +91,7 @@ MYCC_INLINE auto adds(const Epilogue &epilogue, DepthwiseTile &tile, int64_t m, 
   if (to.residual) return false;
   tile.sums = to.out;
   tile.sums_stride = to.out_row;
-  tile.bias = to.bias;
-  tile.bounded = to.bounded;
-  tile.low = to.low;
-  tile.high = to.high;
+  take_bias_and_bounds(tile, to);
   return true;
 }
 template <class Epilogue> MYCC_INLINE bool adds(const Epilogue &, DepthwiseTile &, int64_t, int64_t, long) {

@@ -57,19 +57,24 @@ struct Added {
   float low = 0, high = 0;
 };
 
+/* The bias and the bounds of a tile of any kind. */
+template <class Tile> MYCC_INLINE void take_bias_and_bounds(Tile &tile, const Added &to) {
+  tile.bias = to.bias;
+  tile.bounded = to.bounded;
+  tile.low = to.low;
+  tile.high = to.high;
+}
+
 /* Has the tile finish its elements in registers when that is all there is to do, with the bits of the epilogue. */
 template <class B, class Finish>
 MYCC_INLINE auto adds(const Finish &finish, TileOf<B> &tile, int64_t row, int64_t column, int)
     -> decltype(finish.added(row, column), true) {
   const Added to = finish.added(row, column);
   tile.out = to.out;
-  tile.bias = to.bias;
   tile.residual = to.residual;
   tile.out_stride = to.out_row;
   tile.residual_stride = to.residual_row;
-  tile.bounded = to.bounded;
-  tile.low = to.low;
-  tile.high = to.high;
+  take_bias_and_bounds(tile, to);
   return true;
 }
 template <class B, class Finish> MYCC_INLINE bool adds(const Finish &, TileOf<B> &, int64_t, int64_t, long) {
