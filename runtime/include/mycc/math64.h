@@ -226,7 +226,7 @@ MYCC_LIBM2(fmod, __builtin_fmod)
   MYCC_INLINE T silu(T x) { return x / (1.0 + exp(-x)); }                                                  \
   MYCC_INLINE T gelu_erf(T x) { return 0.5 * x * erfc(x * -0.70710678118654752440); }                      \
   MYCC_INLINE T gelu_tanh(T x) {                                                                           \
-    return x / (1.0 + exp(-1.5957691216057307118 * (x + 0.044715 * x * x * x)));                           \
+    return x / (1.0 + exp(-1.5957691216057307118 * fma(0.044715 * x * x, x, x)));                          \
   }
 MYCC_FORMULAS(double)
 MYCC_FORMULAS(vf64)
