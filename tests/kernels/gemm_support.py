@@ -16,8 +16,8 @@ from mycc.compiler.codegen.micro import render_micro_kernels
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE.parents[1] / "runtime" / "include"
-FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi".split()
-WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -ffp-contract=off".split()
+WARNINGS = ["-Wno-psabi", "-Wall", "-Wextra", "-Werror"]
 NEEDS = {
     "x86-64-v2": {"sse4_2", "popcnt"},
     "x86-64-v3": {"avx2", "fma", "bmi2"},

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 INCLUDE = Path(__file__).resolve().parents[2] / "runtime" / "include"
-FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -fwrapv"
+FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -fwrapv -ffp-contract=off"
 WARNINGS = "-Wall -Wextra -Werror -Wno-psabi"
 LEVELS = {
     "x86-64": {"sse2"},

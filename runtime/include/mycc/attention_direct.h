@@ -24,18 +24,18 @@ inline void dot_4(const float *q, const float *const k[kScoreKeys], int64_t size
   int64_t i = 0;
   for (; i + W <= size; i += W) {
     const vf32 x = load(q + i);
-    s0 = s0 + x * load(k[0] + i);
-    s1 = s1 + x * load(k[1] + i);
-    s2 = s2 + x * load(k[2] + i);
-    s3 = s3 + x * load(k[3] + i);
+    s0 = fma(x, load(k[0] + i), s0);
+    s1 = fma(x, load(k[1] + i), s1);
+    s2 = fma(x, load(k[2] + i), s2);
+    s3 = fma(x, load(k[3] + i), s3);
   }
   if (i < size) {
     const int rest = int(size - i);
     const vf32 x = load_part(q + i, rest);
-    s0 = s0 + x * load_part(k[0] + i, rest);
-    s1 = s1 + x * load_part(k[1] + i, rest);
-    s2 = s2 + x * load_part(k[2] + i, rest);
-    s3 = s3 + x * load_part(k[3] + i, rest);
+    s0 = fma(x, load_part(k[0] + i, rest), s0);
+    s1 = fma(x, load_part(k[1] + i, rest), s1);
+    s2 = fma(x, load_part(k[2] + i, rest), s2);
+    s3 = fma(x, load_part(k[3] + i, rest), s3);
   }
   s[0] = reduce_add(s0);
   s[1] = reduce_add(s1);
@@ -50,10 +50,10 @@ inline void add_values(const float *p, const float *v, int64_t stride, int64_t c
     vf32 a = load(o + i), b = load(o + i + W), c = load(o + i + 2 * W), d = load(o + i + 3 * W);
     for (int64_t j = 0; j < count; ++j) {
       const float *row = v + j * stride + i;
-      a = a + p[j] * load(row);
-      b = b + p[j] * load(row + W);
-      c = c + p[j] * load(row + 2 * W);
-      d = d + p[j] * load(row + 3 * W);
+      a = fma(p[j], load(row), a);
+      b = fma(p[j], load(row + W), b);
+      c = fma(p[j], load(row + 2 * W), c);
+      d = fma(p[j], load(row + 3 * W), d);
     }
     store(o + i, a);
     store(o + i + W, b);
@@ -62,12 +62,12 @@ inline void add_values(const float *p, const float *v, int64_t stride, int64_t c
   }
   for (; i + W <= size; i += W) {
     vf32 a = load(o + i);
-    for (int64_t j = 0; j < count; ++j) a = a + p[j] * load(v + j * stride + i);
+    for (int64_t j = 0; j < count; ++j) a = fma(p[j], load(v + j * stride + i), a);
     store(o + i, a);
   }
   if (i < size) {
     vf32 a = load(o + i);
-    for (int64_t j = 0; j < count; ++j) a = a + p[j] * load_part(v + j * stride + i, int(size - i));
+    for (int64_t j = 0; j < count; ++j) a = fma(p[j], load_part(v + j * stride + i, int(size - i)), a);
     store(o + i, a);
   }
 }

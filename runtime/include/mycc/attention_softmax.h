@@ -30,11 +30,11 @@ template <int... I> MYCC_INLINE void exp2_negative(vf32 *x, vf32 *p, lane_list<I
   ((x[I] = isa::max(splat(-127.0f), x[I])), ...);
   const vf32 shifted[] = {(x[I] + kRound)...}; /* n = round(x) */
   ((x[I] = x[I] - (shifted[I] - kRound)), ...);
-  ((p[I] = splat(9.671292e-3f) + x[I] * 1.3269534e-3f), ...); /* (2^x - 1) / x, minimax on |x| <= 0.5 */
-  ((p[I] = p[I] * x[I] + 5.550711e-2f), ...);
-  ((p[I] = p[I] * x[I] + 2.4022247e-1f), ...);
-  ((p[I] = p[I] * x[I] + 6.93147e-1f), ...);
-  ((p[I] = p[I] * x[I] + 1.0f), ...);
+  ((p[I] = fma(x[I], 1.3269534e-3f, 9.671292e-3f)), ...); /* (2^x - 1) / x, minimax on |x| <= 0.5 */
+  ((p[I] = fma(p[I], x[I], 5.550711e-2f)), ...);
+  ((p[I] = fma(p[I], x[I], 2.4022247e-1f)), ...);
+  ((p[I] = fma(p[I], x[I], 6.93147e-1f)), ...);
+  ((p[I] = fma(p[I], x[I], 1.0f)), ...);
   ((p[I] = p[I] * from_bits(bits(shifted[I]) << 23)), ...); /* 2^-127 is zero here */
 }
 MYCC_INLINE vf32 exp2_negative(vf32 x) {
@@ -121,7 +121,7 @@ inline void softmax_step(const ScoreRows &rows, int64_t padded, const RowStates 
   for (int64_t r = 0; r < rows.count; ++r) {
     const float high = state.maximum[r] == -kInfinity ? 0.0f : state.maximum[r];
     const vf32 sums = exponentials<Score>(rows.scores + r * rows.stride, rows.seen[r], padded, high);
-    store(state.sums + r * W, load(state.sums + r * W) * factor[r] + sums);
+    store(state.sums + r * W, fma(load(state.sums + r * W), factor[r], sums));
   }
 }
 

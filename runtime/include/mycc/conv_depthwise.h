@@ -67,7 +67,7 @@ struct DepthwiseRow {
       float sum = 0.0f;
       for (int64_t i = 0; i < one.rows; ++i)
         for (int64_t j = 0; j < one.columns; ++j)
-          sum += one.x[i * one.x_row + j * one.x_column + c] * one.w[i * one.w_row + j * one.w_column + c];
+          sum = fma(one.x[i * one.x_row + j * one.x_column + c], one.w[i * one.w_row + j * one.w_column + c], sum);
       one.sums[c] = sum;
     }
   }

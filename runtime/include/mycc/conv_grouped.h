@@ -39,7 +39,7 @@ template <int S, int P> struct GroupedPixels {
     if constexpr (J < S) {
       const vf32 weight = load(w + J * kPanel);
 #pragma GCC unroll 8
-      for (int p = 0; p < P; ++p) sums[p] += group_input<S, J>(x + p * pixel, c) * weight;
+      for (int p = 0; p < P; ++p) sums[p] = fma(group_input<S, J>(x + p * pixel, c), weight, sums[p]);
       add<J + 1>(x, pixel, w, c);
     }
   }

@@ -31,7 +31,9 @@ MYCC_INLINE Points6 operator+(Points6 x, Points6 y) {
 MYCC_INLINE Points6 operator-(Points6 x, Points6 y) {
   return {x.a - y.a, x.b - y.b, x.c - y.c, x.d - y.d, x.e - y.e, x.f - y.f};
 }
-MYCC_INLINE Points6 operator*(Points6 x, float s) { return {x.a * s, x.b * s, x.c * s, x.d * s, x.e * s, x.f * s}; }
+MYCC_INLINE Points6 fma(Points6 x, float s, Points6 y) {
+  return {fma(x.a, s, y.a), fma(x.b, s, y.b), fma(x.c, s, y.c), fma(x.d, s, y.d), fma(x.e, s, y.e), fma(x.f, s, y.f)};
+}
 
 /* n values, n <= W; all of them when n is W. */
 MYCC_INLINE vf32 load_channels(const float *p, int n) { return n == W ? load(p) : load_part(p, n); }
@@ -85,15 +87,15 @@ template <> struct Winograd<2> {
 
 template <> struct Winograd<4> {
   template <class T> static MYCC_INLINE void input(T &a, T &b, T &c, T &d, T &e, T &f) {
-    const T s = e - c * 4.0f, t = d - b * 4.0f, u = e - c, v = (d - b) * 2.0f;
-    const T p = a * 4.0f - c * 5.0f + e, w = b * 4.0f - d * 5.0f + f;
-    a = p, b = s + t, c = s - t, d = u + v, e = u - v, f = w;
+    const T s = fma(c, -4.0f, e), t = fma(b, -4.0f, d), u = e - c, v = d - b;
+    const T p = fma(a, 4.0f, fma(c, -5.0f, e)), w = fma(b, 4.0f, fma(d, -5.0f, f));
+    a = p, b = s + t, c = s - t, d = fma(v, 2.0f, u), e = fma(v, -2.0f, u), f = w;
   }
   template <class T>
   static MYCC_INLINE void output(const T &a, const T &b, const T &c, const T &d, const T &e, const T &f, T &y0, T &y1,
                                  T &y2, T &y3) {
     const T p = b + c, q = b - c, r = d + e, s = d - e;
-    y0 = a + p + r, y1 = q + s * 2.0f, y2 = p + r * 4.0f, y3 = q + s * 8.0f + f;
+    y0 = a + p + r, y1 = fma(s, 2.0f, q), y2 = fma(r, 4.0f, p), y3 = fma(s, 8.0f, q) + f;
   }
   static MYCC_INLINE Points6 row(const float *x, int64_t step, int n) {
     return {load_channels(x, n),            load_channels(x + step, n),     load_channels(x + 2 * step, n),

@@ -26,9 +26,10 @@ template <class V> struct Number {
   MYCC_INLINE Number operator+(const Number &b) const { return {re + b.re, im + b.im}; }
   MYCC_INLINE Number operator-(const Number &b) const { return {re - b.re, im - b.im}; }
   template <class S> MYCC_INLINE Number times(const Number<S> &b) const {
-    return {re * b.re - im * b.im, re * b.im + im * b.re};
+    return {fma(re, b.re, -(im * b.im)), fma(re, b.im, im * b.re)};
   }
   template <class S> MYCC_INLINE Number scaled(S s) const { return {re * s, im * s}; }
+  template <class S> MYCC_INLINE Number plus(const Number &b, S s) const { return {fma(b.re, s, re), fma(b.im, s, im)}; }
   MYCC_INLINE Number back() const { return {im, -re}; } /* -i times it */
 };
 
@@ -84,8 +85,8 @@ template <int R> struct Butterfly {
     x[0] = all;
     for (int k = 1; k <= H; ++k) {
       Number<V> even = first, odd = gaps[0].scaled(sine[k]);
-      for (int j = 1; j <= H; ++j) even = even + sums[j - 1].scaled(cosine[j * k % R]);
-      for (int j = 2; j <= H; ++j) odd = odd + gaps[j - 1].scaled(sine[j * k % R]);
+      for (int j = 1; j <= H; ++j) even = even.plus(sums[j - 1], cosine[j * k % R]);
+      for (int j = 2; j <= H; ++j) odd = odd.plus(gaps[j - 1], sine[j * k % R]);
       const Number<V> turned = odd.back();
       x[k] = even + turned, x[R - k] = even - turned;
     }

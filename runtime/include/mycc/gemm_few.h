@@ -21,8 +21,10 @@ static inline void few_columns_8(const float *a, const float *b, int64_t b_k, in
   vf32 c0 = {}, c1 = {}, c2 = {}, c3 = {}, c4 = {}, c5 = {}, c6 = {}, c7 = {};
   for (int64_t k = 0; k < depth; ++k, b += b_k) {
     const vf32 x = splat(a[k]);
-    c0 += x * load(b), c1 += x * load(b + W), c2 += x * load(b + 2 * W), c3 += x * load(b + 3 * W);
-    c4 += x * load(b + 4 * W), c5 += x * load(b + 5 * W), c6 += x * load(b + 6 * W), c7 += x * load(b + 7 * W);
+    c0 = fma(x, load(b), c0), c1 = fma(x, load(b + W), c1);
+    c2 = fma(x, load(b + 2 * W), c2), c3 = fma(x, load(b + 3 * W), c3);
+    c4 = fma(x, load(b + 4 * W), c4), c5 = fma(x, load(b + 5 * W), c5);
+    c6 = fma(x, load(b + 6 * W), c6), c7 = fma(x, load(b + 7 * W), c7);
   }
   store(sums, load(sums) + c0), store(sums + W, load(sums + W) + c1);
   store(sums + 2 * W, load(sums + 2 * W) + c2), store(sums + 3 * W, load(sums + 3 * W) + c3);
@@ -34,9 +36,9 @@ static inline void few_columns_8(const float *a, const float *b, int64_t b_k, in
 static inline void few_columns_1(const float *a, const float *b, int64_t b_k, int64_t depth, int n, float *sums) {
   vf32 c = {};
   if (n == W)
-    for (int64_t k = 0; k < depth; ++k) c += splat(a[k]) * load(b + k * b_k);
+    for (int64_t k = 0; k < depth; ++k) c = fma(a[k], load(b + k * b_k), c);
   else
-    for (int64_t k = 0; k < depth; ++k) c += splat(a[k]) * load_part(b + k * b_k, n);
+    for (int64_t k = 0; k < depth; ++k) c = fma(a[k], load_part(b + k * b_k, n), c);
   store(sums, load(sums) + c);
 }
 
@@ -46,14 +48,14 @@ static inline void few_dots_4(const float *a, const float *b, int64_t b_n, int64
   int64_t k = 0;
   for (; k + W <= depth; k += W) {
     const vf32 x = load(a + k);
-    c0 += x * load(b + k), c1 += x * load(b + b_n + k);
-    c2 += x * load(b + 2 * b_n + k), c3 += x * load(b + 3 * b_n + k);
+    c0 = fma(x, load(b + k), c0), c1 = fma(x, load(b + b_n + k), c1);
+    c2 = fma(x, load(b + 2 * b_n + k), c2), c3 = fma(x, load(b + 3 * b_n + k), c3);
   }
   if (k < depth) {
     const int n = (int)(depth - k);
     const vf32 x = load_part(a + k, n);
-    c0 += x * load_part(b + k, n), c1 += x * load_part(b + b_n + k, n);
-    c2 += x * load_part(b + 2 * b_n + k, n), c3 += x * load_part(b + 3 * b_n + k, n);
+    c0 = fma(x, load_part(b + k, n), c0), c1 = fma(x, load_part(b + b_n + k, n), c1);
+    c2 = fma(x, load_part(b + 2 * b_n + k, n), c2), c3 = fma(x, load_part(b + 3 * b_n + k, n), c3);
   }
   sums[0] += reduce_add(c0), sums[1] += reduce_add(c1), sums[2] += reduce_add(c2), sums[3] += reduce_add(c3);
 }
@@ -61,8 +63,8 @@ static inline void few_dots_4(const float *a, const float *b, int64_t b_n, int64
 static inline void few_dots_1(const float *a, const float *b, int64_t depth, float *sums) {
   vf32 c = {};
   int64_t k = 0;
-  for (; k + W <= depth; k += W) c += load(a + k) * load(b + k);
-  if (k < depth) c += load_part(a + k, (int)(depth - k)) * load_part(b + k, (int)(depth - k));
+  for (; k + W <= depth; k += W) c = fma(load(a + k), load(b + k), c);
+  if (k < depth) c = fma(load_part(a + k, (int)(depth - k)), load_part(b + k, (int)(depth - k)), c);
   sums[0] += reduce_add(c);
 }
 

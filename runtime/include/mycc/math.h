@@ -24,19 +24,19 @@ constexpr float LN2_HI = 0x1.62e400p-1f, LN2_LO = 0x1.7f7d1cp-20f;
 /* Adding it rounds to an integer and leaves it, with the bias of an exponent, in the low bits. */
 constexpr float TO_SCALE_F = 0x1.8p23f + 127;
 
-/* exp(x) for |x| < 87. */
-MYCC_INLINE vf32 exp_near(vf32 x) {
+/* exp(x) + c for |x| < 87. */
+MYCC_INLINE vf32 exp_near(vf32 x, float c) {
   vf32 t = isa::fma(x, splat(LOG2E_F), splat(TO_SCALE_F)), n = t - TO_SCALE_F;
   vf32 r = isa::fma(n, splat(-LN2_HI), x);
   r = isa::fma(n, splat(-LN2_LO), r);
   vf32 p = poly(r, 1, 1, 0.49999994f, 0.166665211f, 0.0416682698f, 0.00836868118f, 0.00138204312f); /* exp */
-  return p * from_bits(bits(t) << 23);
+  return isa::fma(p, from_bits(bits(t) << 23), splat(c));
 }
-/* 2^x, |x| small enough for a float32 exponent; good for 2^-23 only. */
-MYCC_INLINE vf32 exp2_short(vf32 x) {
+/* 1 - 2^x, |x| small enough for a float32 exponent; good for 2^-23 only. */
+MYCC_INLINE vf32 one_less_exp2(vf32 x) {
   vf32 t = x + TO_SCALE_F, r = x - (t - TO_SCALE_F);
   vf32 p = poly(r, 1, 0.693147004f, 0.240222469f, 0.0555071086f, 0.00967129413f, 0.00132695679f);
-  return p * from_bits(bits(t) << 23);
+  return isa::fma(-p, from_bits(bits(t) << 23), splat(1.0f));
 }
 /* Adding it leaves n + 254 in the low bits; halved, each half carries the bias of an exponent. */
 constexpr float TO_HALVES_F = 0x1.8p23f + 254;
@@ -125,8 +125,7 @@ MYCC_INLINE vf32 silu(vf32 x) {
 
 MYCC_INLINE vf32 tanh(vf32 x) {
   vf32 a = abs(x), z = x * x;
-  vf32 e = kernel::exp_near(2 * isa::min(splat(10.0f), a));
-  vf32 big = 1 - 2 / (e + 1);
+  vf32 big = 1 - 2 / kernel::exp_near(2 * isa::min(splat(10.0f), a), 1.0f);
   vf32 small = poly(z, -0.333333254f, 0.133330032f, -0.0539227128f, 0.0215780083f, -0.00789590552f, 0.00190421776f);
   small = isa::fma(a * z, small, a); /* tanh_small */
   return copysign(a < 0.7f ? small : big, x);
@@ -137,7 +136,7 @@ MYCC_INLINE vf32 erf(vf32 x) {
   vf32 a = abs(x), c = isa::min(splat(4.0f), a);
   vf32 q = poly(c, -0.000353044219f, -1.62660253f, -0.919742763f, -0.149521232f, 0.0318656638f, -0.00434039487f,
                 0.000277613843f); /* erf_large */
-  vf32 big = 1 - kernel::exp2_short(q);
+  vf32 big = kernel::one_less_exp2(q);
   vf32 small = poly(x * x, 0.128379151f, -0.376124769f, 0.112815589f, -0.0267557278f, 0.00497580832f,
                     -0.000589773234f); /* erf_small: erf(x)/x - 1 */
   small = isa::fma(a, small, a);
@@ -331,4 +330,7 @@ MYCC_SCALAR2(pow)
 #undef MYCC_SCALAR2
 
 } /* namespace mycc */
+
+#include "math_weight.h"
+
 #endif /* MYCC_MATH_H */

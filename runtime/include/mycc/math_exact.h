@@ -37,7 +37,7 @@ inline __attribute__((noinline, cold)) void fmod_lanes(float *x, const float *y)
 /* x - trunc(x/y) y is exact in float64 while the quotient has fewer than 28 bits; beyond that, lane by lane. */
 MYCC_INLINE vf32 fmod(vf32 x, vf32 y) {
   vf64 a = to_f64(x), b = to_f64(y), q = trunc(a / b);
-  vf32 r = to_f32(a - q * b);
+  vf32 r = to_f32(fma(-q, b, a));
   vbool easy = lt(abs(q), 0x1p28) | isnan(q);
   if (__builtin_expect(!all(easy), 0)) {
     float xs[W], ys[W];

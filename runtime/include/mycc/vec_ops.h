@@ -356,7 +356,7 @@ MYCC_INLINE hi64 to_int(hf64 a) { return (hi64)(a + SHIFT) - SHIFT_BITS; }
 MYCC_INLINE hi64 quotient(hi64 a, double b) { return to_int(isa::round<isa::FLOOR>(to_double(a) / b)); }
 MYCC_INLINE hi64 remainder(hi64 a, double b) {
   const hf64 x = to_double(a);
-  return to_int(x - isa::round<isa::FLOOR>(x / b) * b);
+  return to_int(isa::fma(isa::round<isa::FLOOR>(x / b), hf64{} - b, x));
 }
 } /* namespace places */
 MYCC_INLINE vi64 place_quotient(vi64 a, int64_t b) {
@@ -366,8 +366,11 @@ MYCC_INLINE vi64 place_remainder(vi64 a, int64_t b) {
   return {places::remainder(a.lo, (double)b), places::remainder(a.hi, (double)b)};
 }
 
-/* ---- fused multiply-add (two roundings where the machine has none) ---- */
+/* ---- a b + c, rounded once (product and sum where the machine has no such instruction) ----
+ * Compilers are kept from making one of a * b + c (-ffp-contract=off): they find them in some forms of an expression and
+ * not in others, and lanes, scalars and threads would differ in bits. What is to be fused says so. */
 MYCC_INLINE vf32 fma(vf32 a, vf32 b, vf32 c) { return isa::fma(a, b, c); }
+MYCC_INLINE hf64 fma(hf64 a, hf64 b, hf64 c) { return isa::fma(a, b, c); }
 MYCC_INLINE vf64 fma(vf64 a, vf64 b, vf64 c) { return {isa::fma(a.lo, b.lo, c.lo), isa::fma(a.hi, b.hi, c.hi)}; }
 #if defined(MYCC_HAS_FMA)
 MYCC_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -376,6 +379,16 @@ MYCC_INLINE double fma(double a, double b, double c) { return __builtin_fma(a, b
 MYCC_INLINE float fma(float a, float b, float c) { return a * b + c; }
 MYCC_INLINE double fma(double a, double b, double c) { return a * b + c; }
 #endif
+#define MYCC_MIXED_FMA(V, S)                                                            \
+  MYCC_INLINE V fma(V a, V b, S c) { return fma(a, b, splat(c)); }                      \
+  MYCC_INLINE V fma(V a, S b, V c) { return fma(a, splat(b), c); }                      \
+  MYCC_INLINE V fma(S a, V b, V c) { return fma(splat(a), b, c); }                      \
+  MYCC_INLINE V fma(V a, S b, S c) { return fma(a, splat(b), splat(c)); }               \
+  MYCC_INLINE V fma(S a, V b, S c) { return fma(splat(a), b, splat(c)); }               \
+  MYCC_INLINE V fma(S a, S b, V c) { return fma(splat(a), splat(b), c); }
+MYCC_MIXED_FMA(vf32, float)
+MYCC_MIXED_FMA(vf64, double)
+#undef MYCC_MIXED_FMA
 
 } /* namespace mycc */
 #endif /* MYCC_VEC_OPS_H */
