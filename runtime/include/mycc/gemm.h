@@ -47,11 +47,11 @@ struct TaskPlace {
   int64_t z, row, rows, panel, columns;
 };
 
-static inline TaskPlace place_task(const TaskPlan &plan, int64_t m, int64_t n, int64_t task) {
-  const int64_t row = task % plan.row_blocks * plan.rows;
-  const int64_t rest = task / plan.row_blocks, panel = rest % plan.panel_blocks * plan.panels;
-  const int64_t columns = min64(plan.panels * kPanel, n - panel * kPanel);
-  return {rest / plan.panel_blocks, row, min64(plan.rows, m - row), panel, columns};
+static inline TaskPlace place_task(const TaskPlan &plan, int64_t n, int64_t task) {
+  const int64_t row = task % plan.rows.blocks, rest = task / plan.rows.blocks, panel = rest % plan.panels.blocks;
+  const int64_t first = plan.panels.begin(panel), columns = plan.panels.count(panel) * kPanel;
+  return {rest / plan.panels.blocks, plan.rows.begin(row), plan.rows.count(row), first,
+          min64(columns, n - first * kPanel)};
 }
 
 /* Hands a tile's rows to the epilogue. */
@@ -105,9 +105,9 @@ template <class B, class Rows, class Epilogue> struct GemmLoop {
     const GemmArgsOf<B> &args = loop.args;
     const bool fills = loop.rows.fills();
     const int64_t copy_stride = fills ? round_up(args.k, kPanel) + kPanel : 0;
-    const BlockPlan largest = plan_block(loop.cut, loop.plan.rows, loop.plan.panels);
-    const size_t pointer_bytes = (size_t)loop.plan.rows * sizeof(float *);
-    const size_t copy_bytes = (size_t)(loop.plan.rows * copy_stride) * sizeof(float);
+    const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most());
+    const size_t pointer_bytes = (size_t)loop.plan.rows.most() * sizeof(float *);
+    const size_t copy_bytes = (size_t)(loop.plan.rows.most() * copy_stride) * sizeof(float);
     void *scratch = loop.host->scratch(loop.host->ctx, worker, pointer_bytes + copy_bytes + largest.bytes() + 3 * 64);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
@@ -115,7 +115,7 @@ template <class B, class Rows, class Epilogue> struct GemmLoop {
     float *copies = carver.take<float>(copy_bytes), *sums = carver.take<float>(largest.bytes());
     int64_t filled_z = -1, filled_row = -1;
     for (int64_t task = begin; task < end; ++task) {
-      const TaskPlace place = place_task(loop.plan, args.m, args.n, task);
+      const TaskPlace place = place_task(loop.plan, args.n, task);
       const bool refill = place.z != filled_z || place.row != filled_row;
       for (int64_t r = 0; r < place.rows && refill; ++r) {
         if (fills) loop.rows.fill(place.z, place.row + r, copies + r * copy_stride);
@@ -139,7 +139,10 @@ template <class B, class Rows, class Epilogue>
 inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Rows &rows, const Epilogue &epilogue,
                      const GemmTuning &tuning) {
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
-  const DepthCut cut = cut_depth(1, args.k, tuning);
+  GemmTuning own = tuning;
+  if (args.m == 1 && sizeof(B) < sizeof(float) && args.k * args.n * (int64_t)sizeof(B) >= kFarBytes)
+    own.row_panels = kFarPanels;
+  const DepthCut cut = cut_depth(1, args.k, own);
   TaskLimits limits;
   if (rows.fills()) limits = {1024, 16, 8 * kTileRows};
   else if (args.k * args.n * (int64_t)sizeof(B) <= 2 * tuning.block_bytes) /* B stays in L2: the results do, too */
@@ -172,8 +175,8 @@ template <class Epilogue> struct GemmFreeLoop {
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const GemmFreeLoop &loop = *(const GemmFreeLoop *)arg;
     const GemmFreeArgs &args = loop.args;
-    const BlockPlan largest = plan_block(loop.cut, loop.plan.rows, loop.plan.panels);
-    const size_t pointer_bytes = (size_t)loop.plan.rows * sizeof(float *);
+    const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most());
+    const size_t pointer_bytes = (size_t)loop.plan.rows.most() * sizeof(float *);
     const size_t panel_bytes = (size_t)(kMaxGroup * loop.cut.longest() * kPanel) * sizeof(float);
     void *scratch = loop.host->scratch(loop.host->ctx, worker, pointer_bytes + panel_bytes + largest.bytes() + 3 * 64);
     if (!scratch) return;
@@ -181,7 +184,7 @@ template <class Epilogue> struct GemmFreeLoop {
     const float **pointers = carver.take<const float *>(pointer_bytes);
     float *packed = carver.take<float>(panel_bytes), *sums = carver.take<float>(largest.bytes());
     for (int64_t task = begin; task < end; ++task) {
-      const TaskPlace place = place_task(loop.plan, args.m, args.n, task);
+      const TaskPlace place = place_task(loop.plan, args.n, task);
       const int64_t z0 = place.z / args.batch1, z1 = place.z % args.batch1;
       const float *a = args.a + z0 * args.a_batch0 + z1 * args.a_batch1 + place.row * args.a_row;
       for (int64_t r = 0; r < place.rows; ++r) pointers[r] = a + r * args.a_row;

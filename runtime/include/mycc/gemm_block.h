@@ -26,11 +26,15 @@ constexpr int64_t kPanel = 16;              /* columns of a panel */
 constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the next depth block, in L2 */
 constexpr int64_t kMaxGroup = 8;            /* panels */
 
+/* A single row of 16-bit weights from memory is read fastest as two streams, from the last level cache as four. */
+constexpr int64_t kFarBytes = 3 << 20, kFarPanels = 2; /* weights of a product that count as far away */
+
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
   int64_t depth = 384;             /* longest depth block: a panel's is 24 KB */
   int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
   int64_t block_bytes = 192 << 10; /* a block's rows, in L2 */
+  int64_t row_panels = kTilePanels[0]; /* panels that a single row reads beside each other */
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -135,7 +139,8 @@ struct BlockPlan {
 static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t panels) {
   BlockPlan plan;
   plan.tiles = ceil_div(rows, kTileRows);
-  const int64_t widest = kTilePanels[ceil_div(rows, max64(plan.tiles, 1)) - 1];
+  const int64_t height = ceil_div(rows, max64(plan.tiles, 1));
+  const int64_t widest = height == 1 ? cut.tuning.row_panels : kTilePanels[height - 1];
   const int64_t fitting = cut.tuning.group_bytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
   plan.groups = ceil_div(panels, plan.group);
@@ -222,7 +227,8 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     tile.after = (const char *)(ahead ? ahead : tile.b);
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
-      tile.next = block.depth * tile.next_step > kRowAhead ? (const char *)tile.b + kRowAhead : tile.after;
+      tile.steps_ahead = kRowAhead / (min64(plan.group, kTilePanels[0]) * tile.next_step);
+      tile.next = block.depth > tile.steps_ahead ? (const char *)(tile.b + tile.steps_ahead * kPanel) : tile.after;
     } else if (ahead) {
       tile.next = (const char *)ahead;
       tile.next_step = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles);
@@ -247,15 +253,43 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
   }
 }
 
+/* `size` things, in whole units, spread evenly over blocks: no more blocks than units. */
+struct Spread {
+  int64_t size, unit, blocks;
+
+  int64_t units() const { return ceil_div(size, unit); }
+  int64_t begin(int64_t block) const { return min64(block * units() / blocks * unit, size); }
+  int64_t count(int64_t block) const { return begin(block + 1) - begin(block); }
+  int64_t most() const { return min64(ceil_div(units(), blocks) * unit, size); } /* of a block */
+};
+
 /* The tasks of a product: blocks of rows x blocks of panels. */
 struct TaskPlan {
-  int64_t rows, panels;        /* of a block */
-  int64_t row_blocks, panel_blocks;
-  int64_t count, grain;        /* tasks in all; tasks of a chunk of the parallel loop */
+  Spread rows, panels;
+  int64_t count, grain; /* tasks in all; tasks of a chunk of the parallel loop */
+
+  /* Rows times panels of all tasks before one. */
+  int64_t before(int64_t task) const {
+    const int64_t panel = task / rows.blocks, product = panel / panels.blocks, here = panel % panels.blocks;
+    return (product * panels.size + panels.begin(here)) * rows.size +
+           panels.count(here) * rows.begin(task % rows.blocks);
+  }
+  /* Those of the worker that gets most. */
+  int64_t busiest(int64_t workers) const {
+    int64_t most = 0;
+    for (int64_t i = 0, at = 0; i < workers; ++i) {
+      const int64_t next = before(count * (i + 1) / workers);
+      most = max64(most, next - at);
+      at = next;
+    }
+    return most;
+  }
 };
 
 constexpr int64_t kTaskWork = 1 << 18; /* multiply-adds below which a task is not worth a chunk of its own */
 constexpr int64_t kReadRows = 8;       /* reading B takes as long as multiplying so many rows, at least */
+
+constexpr int64_t kMoreBlocks = 3;     /* of rows and of panels, to make shares even */
 
 /* What a kind of product asks of its tasks. */
 struct TaskLimits {
@@ -264,9 +298,35 @@ struct TaskLimits {
   int64_t min_rows = 0; /* > 0: filling a row costs, so row blocks of at least so many rows come before panel blocks */
 };
 
+/* Tasks of whole tiles where they are large: of `tiles` tiles across, at least. */
+static inline TaskPlan spread_tasks(int64_t batch, int64_t m, int64_t panels, int64_t row_blocks, int64_t panel_blocks,
+                                    int64_t tiles) {
+  const int64_t tall = m >= 4 * kTileRows * row_blocks ? kTileRows : 1;
+  const int64_t widest = kTilePanels[min64(ceil_div(m, row_blocks), kTileRows) - 1];
+  const int64_t wide = panels >= tiles * widest * panel_blocks ? widest : 1;
+  return {{m, tall, row_blocks}, {panels, wide, panel_blocks}, batch * row_blocks * panel_blocks, 1};
+}
+
+/* So many blocks, or a few more where the workers' shares are more even then: of the longer side first. */
+static inline TaskPlan share_tasks(int64_t batch, int64_t m, int64_t panels, int64_t row_blocks, int64_t panel_blocks,
+                                   int64_t most_panel_blocks, int64_t workers) {
+  const int64_t fair = batch * m * panels / workers, steps = kMoreBlocks + 1;
+  TaskPlan best = spread_tasks(batch, m, panels, row_blocks, panel_blocks, 4);
+  int64_t least = best.busiest(workers);
+  for (int64_t i = 1; i < steps * steps && least > fair + fair / 32; ++i) {
+    const bool high = m >= panels * kPanel;
+    const int64_t r = row_blocks + (high ? i % steps : i / steps), p = panel_blocks + (high ? i / steps : i % steps);
+    if ((r > row_blocks && r > m / (4 * kTileRows)) || (p > panel_blocks && p > most_panel_blocks)) continue;
+    const TaskPlan plan = spread_tasks(batch, m, panels, r, p, 4);
+    const int64_t busiest = plan.busiest(workers);
+    if (busiest < least) best = plan, least = busiest;
+  }
+  return best;
+}
+
 /* Cuts `batch` products of m x k x n into tasks. First so that a block's rows stay in L2 and so do the sums that it
- * keeps; then, for several workers, finer: panel blocks, then row blocks, until all have equal work. No task ever gets
- * a part of K. */
+ * keeps; then, for several workers, finer: panel blocks, then row blocks, until there are enough. No task ever gets a
+ * part of K. */
 static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
                                   const TaskLimits &limits) {
   const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel);
@@ -278,28 +338,21 @@ static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m,
     const int64_t kept = kSumsBytes / (ceil_div(m, row_blocks) * kPanel * (int64_t)sizeof(float));
     panel_blocks = ceil_div(panels, max64(kept, 4));
   }
-  if (workers > 1) {
-    const int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
-    if (limits.min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / limits.min_rows));
-    const int64_t most = max64(panels / limits.min_panels, 1);
-    panel_blocks = max64(panel_blocks, min64(ceil_div(wanted, batch * row_blocks), most));
-    if (batch * row_blocks * panel_blocks < wanted)
-      row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch * panel_blocks), m / (2 * kTileRows)));
-    while (wanted >= workers && batch * row_blocks * panel_blocks < 8 * workers &&
-           batch * row_blocks * panel_blocks % workers != 0 && panel_blocks < most)
-      ++panel_blocks;
+  if (workers == 1) {
+    TaskPlan plan = spread_tasks(batch, m, panels, row_blocks, panel_blocks, 1);
+    plan.grain = plan.count;
+    return plan;
   }
-  TaskPlan plan;
-  plan.rows = ceil_div(m, row_blocks);
-  if (row_blocks > 1) plan.rows = round_up(plan.rows, kTileRows);
-  plan.row_blocks = ceil_div(m, plan.rows);
-  const int64_t widest = kTilePanels[min64(plan.rows, kTileRows) - 1];
-  plan.panels = ceil_div(panels, panel_blocks);
-  if (plan.panels > widest) plan.panels = round_up(plan.panels, widest);
-  plan.panel_blocks = ceil_div(panels, plan.panels);
-  plan.count = batch * plan.row_blocks * plan.panel_blocks;
-  const int64_t worth = kTaskWork / max64(work / (plan.row_blocks * plan.panel_blocks), 1);
-  plan.grain = workers > 1 ? max64(min64(worth, plan.count / workers), 1) : plan.count;
+  const int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
+  const int64_t most = max64(panels / limits.min_panels, panel_blocks);
+  if (limits.min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / limits.min_rows));
+  panel_blocks = max64(panel_blocks, min64(ceil_div(wanted, batch * row_blocks), most));
+  if (batch * row_blocks * panel_blocks < wanted)
+    row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch * panel_blocks), m / (2 * kTileRows)));
+  TaskPlan plan = wanted < workers ? spread_tasks(batch, m, panels, row_blocks, panel_blocks, 4)
+                                   : share_tasks(batch, m, panels, row_blocks, panel_blocks, most, workers);
+  const int64_t worth = kTaskWork / max64(batch * work / plan.count, 1);
+  plan.grain = max64(min64(worth, plan.count / workers), 1);
   return plan;
 }
 
