@@ -121,7 +121,8 @@ def database_rows(schedules: Any, locked: Any, device: Any) -> Any:
         for node in schedule.program.nodes:
             key = kernel_key(node)
             row = locked.get(key)
-            if key in seen or row is None or len(row.tried) < 2:
+            computed = getattr(node, "prologue", None) is not None  # the database has products of what lies in memory
+            if key in seen or row is None or len(row.tried) < 2 or computed:
                 continue
             seen.add(key)
             chosen = tile_of(key, row.choice) or chosen_by_model(node, device)

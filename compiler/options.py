@@ -58,6 +58,7 @@ class ScheduleOptions:
 
     fuse: bool = True  # one kernel for what can share one; off: a kernel per operator, to look for a wrong one
     epilogues: bool = True  # let matrix products and convolutions finish their elements in place
+    prologues: bool = True  # let matrix products on GPUs compute what they multiply, where that takes less time
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,8 @@ class Map(Node):
 
 @dataclass(frozen=True)
 class Fold:
-    """acc = fold(op, value) over the reduced loops. op: sum, prod, max, min, any, all, argmax, argmin."""
+    """acc = fold(op, value) over the reduced loops. op: sum, prod, max, min, any, all, argmax, argmin; top: the
+    largest number, or NaN where there is one, as the target likes; its reader finds NaN by other means."""
 
     acc: Acc
     op: str
@@ -148,12 +149,24 @@ class Operand:
     strides: tuple[Index, ...]
 
 
+@dataclass(frozen=True)
+class Prologue:
+    """What a product multiplies instead of its left operand as it lies in memory: `value` at (z, m, depth), rounded to
+    `dtype`. In it `acc` is the operand's element."""
+
+    depth: Var
+    acc: Acc
+    value: Expr
+    dtype: str
+
+
 @dataclass(frozen=True, eq=False)
 class Gemm(Node):
     """acc[z, m, n] = sum over k of a[z, m, k] * b[z, k, n]; then stores. dims = (z..., m, n).
 
     a.strides = (z..., m, k) with k dense. b: panels [ceil(n/16)][k][16] when `packed`, else strides (z..., k, n).
     also: more products of a, each with its sum, whose operands lie like b: a gate beside its value.
+    prologue: what becomes of a before it is multiplied.
     """
 
     k: Index
@@ -162,6 +175,17 @@ class Gemm(Node):
     packed: bool
     acc: Acc
     also: tuple[tuple[Operand, Acc], ...] = ()
+    prologue: Prologue | None = None
+
+    @property
+    def a_dtype(self) -> str:
+        """The type in which the left operand is multiplied."""
+        return self.a.buffer.dtype if self.prologue is None else self.prologue.dtype
+
+    def expressions(self) -> Iterator[Expr]:
+        if self.prologue is not None:
+            yield self.prologue.value
+        yield from super().expressions()
 
     def reads(self) -> tuple[Buffer, ...]:
         others = (b.buffer for b, _ in self.also)

@@ -66,8 +66,11 @@ def _body(node: AnyNode, indent: str) -> str:
             return f"reduce[{_loops(node.dims)}; {_loops(node.rdims)}] {folds} -> {stores}"
         case Gemm():
             form = "packed " if node.packed else ""
-            product = f"{node.acc} = {node.a.buffer} @ {form}{node.b.buffer}"
-            product += "".join(f", {acc} = {node.a.buffer} @ {b.buffer}[{b.offset}..]" for b, acc in node.also)
+            left = str(node.a.buffer)
+            if (made := node.prologue) is not None:
+                left = f"({made.acc} of {left}: {made.value} as {made.dtype})"
+            product = f"{node.acc} = {left} @ {form}{node.b.buffer}"
+            product += "".join(f", {acc} = {left} @ {b.buffer}[{b.offset}..]" for b, acc in node.also)
             return f"gemm[{_loops(node.dims)}; k:{node.k}] {product} -> {stores}"
         case Conv():
             w = node.window

@@ -100,6 +100,9 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
             accs = {node.acc} if isinstance(node, (Gemm, Conv)) else set()
             if isinstance(node, Gemm):
                 accs |= {acc for _, acc in node.also}
+                if (prologue := node.prologue) is not None:
+                    inner = (scope - {node.dims[-1]}) | {prologue.depth}
+                    yield from _expression(prologue.value, inner, {prologue.acc})
             yield from _stores(node.stores, scope, accs)
         case ConvChain():
             for link, made in zip(node.links, (*node.locals, None), strict=True):

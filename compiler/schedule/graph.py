@@ -134,6 +134,8 @@ def map_expressions(node: N, function: Callable[[Expr], Expr], index: Callable[[
     changed: Node = replace(node, stores=stores)
     if isinstance(changed, Reduce):
         changed = replace(changed, folds=tuple(replace(f, value=function(f.value)) for f in changed.folds))
+    elif isinstance(changed, Gemm) and changed.prologue is not None:
+        changed = replace(changed, prologue=replace(changed.prologue, value=function(changed.prologue.value)))
     elif isinstance(changed, Attention) and changed.score is not None:
         changed = replace(changed, score=function(changed.score))
     elif isinstance(changed, Scan):

@@ -24,6 +24,7 @@ from .pairs import fuse_pairs
 from .partial import split_reductions
 from .pieces import split_at_pieces
 from .pipelined import pipeline_columns
+from .prologue import fuse_prologues
 from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
@@ -115,6 +116,8 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             if options.epilogues:
                 fuse_chains(graph, remarks)  # what they make inside is finished by then
             split_windows(graph)
+        elif options.prologues:
+            fuse_prologues(graph, remarks)  # maps that have not become a part of rows or of an epilogue
     if family == "cuda":
         separate_rows(graph, remarks)
     inside = lambda piece: _scheduled(piece, remarks, options, family)  # noqa: E731

@@ -24,7 +24,8 @@ def kernel_key(node: AnyNode) -> str | None:
             *outer, m, n = (v.extent for v in node.dims)
             kind = "gemm" if node.packed else "gemm-free"
             lead = f"batch={product(outer)} " if outer else ""
-            return f"{kind} {_dtype(node)} {lead}m={m} n={n} k={node.k}"
+            computed = " computed" if node.prologue is not None else ""
+            return f"{kind} {_dtype(node)} {lead}m={m} n={n} k={node.k}{computed}"
         case Conv():
             return conv_key(node.x.buffer.dtype, node.in_shape, tuple(v.extent for v in node.dims), node.window)
         case Attention():

@@ -16,7 +16,14 @@ from mycc.compiler.build.triton_compile import CompiledKernels, compile_kernels
 from mycc.compiler.codegen.triton.device import DEVICES, Device
 from mycc.compiler.codegen.triton.kernel import TritonKernel
 from mycc.compiler.codegen.triton.measured import rows as measured_rows
-from mycc.compiler.codegen.triton.probe import Probe, attention_probe, conv_probe, gemm_probe, pair_probe
+from mycc.compiler.codegen.triton.probe import (
+    Probe,
+    attention_probe,
+    computed_probe,
+    conv_probe,
+    gemm_probe,
+    pair_probe,
+)
 from mycc.compiler.codegen.triton.structured import launches_of
 from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile
 from mycc.compiler.ir.index import Size, of
@@ -46,6 +53,14 @@ FORMS: dict[str, tuple[Probe, GemmTile | AttentionTile | None, str]] = {
     "gemm_wide": (gemm_probe(70000, 32000, 768, "bf16", bias=True), None, ""),
     "attention_wide": (attention_probe(2048, 32, 4096, 4096, 64, "bf16", causal=True), None, ""),
     "gemm_vector": (gemm_probe(1, 4096, 4096, "bf16"), None, ""),
+    "gemm_computed": (computed_probe("scaled_columns", gemm_probe(128, 768, 768, "bf16", bias=True), "i8"), None, ""),
+    "gemm_computed_sum": (computed_probe("sum", gemm_probe(512, 256, 768, "bf16")), None, ""),
+    "gemm_computed_descriptors": (
+        computed_probe("cast", gemm_probe(4096, 768, 768, "bf16"), "f32"),
+        GemmTile(128, 128, 64, 8, 3, descriptors=True),
+        "",
+    ),
+    "gemm_computed_vector": (computed_probe("gelu", gemm_probe(1, 768, 768, "bf16")), None, ""),
     "gemm_tf32x3": (gemm_probe(512, 768, 768, "f32", bias=True), None, "tf32x3"),
     "gemm_tf32": (gemm_probe(512, 768, 768, "f32", bias=True), None, "tf32"),
     "conv": (conv_probe(1, (14, 14), 256, 256, SAME, "bf16", bias=True, residual=True, relu=True), None, ""),
@@ -121,7 +136,9 @@ def test_measured_tiles_do_not_spill(cache: Path) -> None:
     assert [i.facts["spills"] for i in images] == [0] * len(images)
 
 
-@pytest.mark.parametrize("form", ["gemm", "gemm_split", "gemm_descriptors", "gemm_vector", "conv", "attention"])
+@pytest.mark.parametrize(
+    "form", ["gemm", "gemm_split", "gemm_descriptors", "gemm_vector", "gemm_computed", "conv", "attention"]
+)
 def test_nothing_dependent_is_read_before_the_wait(form: str, cache: Path, tmp_path: Path) -> None:
     """The kernel before may still be writing: only prefetches, and descriptors of its own, stand before the wait."""
     (image,) = compiled([kernel(form, 90)], 90, cache).images

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 import torch
 from mycc.compiler.codegen.triton.device import DEVICES, Device
-from mycc.compiler.codegen.triton.probe import Probe, attention_probe, conv_probe, gemm_probe, pair_probe
+from mycc.compiler.codegen.triton.probe import (
+    Probe,
+    attention_probe,
+    computed_probe,
+    conv_probe,
+    gemm_probe,
+    pair_probe,
+)
 from mycc.compiler.codegen.triton.structured import launches_of
 from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile
 from mycc.compiler.ir.dtypes import to_torch
@@ -80,6 +87,33 @@ def gemm_cases(dtype: str) -> list[Case]:
         Case("slices", g(20, 24, 96, dtype, slices=3, out_dtype="f32"), tile(16, 16, 16)),
         Case("wider_result", g(32, 32, 32, dtype, out_dtype="f32"), tile(16, 16, 16)),
         Case("chosen", g(200, 136, 72, dtype, bias=True), None),
+        *computed_cases(dtype),
+    ]
+
+
+def computed_cases(dtype: str) -> list[Case]:
+    """Products that compute their left operand: every kind of it, and every form of kernel."""
+    g, c = gemm_probe, computed_probe
+    cut = tile(32, 32, 16)
+    walk = tile(32, 32, 32, descriptors=True)
+    return [
+        Case("computed_relu", c("relu", g(64, 64, 64, dtype)), cut),
+        Case("computed_gelu", c("gelu", g(64, 64, 48, dtype, bias=True)), cut),
+        Case("computed_exp_edges", c("exp", g(37, 51, 45, dtype)), cut),
+        Case("computed_columns_edges", c("scaled_columns", g(37, 51, 45, dtype), "f32"), cut),
+        Case("computed_rows", c("scaled_rows", g(rows, 40, 45, dtype)), cut, {"rows": 37}),
+        Case("computed_sum", c("sum", g(37, 40, 45, dtype, residual=True)), cut),
+        Case("computed_of_i8", c("scaled_columns", g(33, 40, 45, dtype), "i8"), cut),
+        Case("computed_cast", c("cast", g(33, 40, 45, dtype), "f32" if dtype == "f16" else "f16"), cut),
+        Case("computed_batched", c("sum", g(20, 24, 45, dtype, batch=(2, 3))), tile(16, 16, 16)),
+        Case("computed_split", c("exp", g(33, 64, 200, dtype)), tile(16, 32, 16, 3)),
+        Case("computed_slices", c("relu", g(20, 24, 96, dtype, slices=3, out_dtype="f32")), tile(16, 16, 16)),
+        Case("computed_vector", c("exp", g(1, 50, 200, dtype)), tile(1, 16, 32, 3, vector=True)),
+        Case("computed_vector_sum", c("sum", g(1, 50, 70, dtype), "f32"), tile(1, 16, 32, vector=True)),
+        Case("computed_descriptors", c("exp", g(50, 80, 72, dtype)), walk),
+        Case("computed_descriptors_rows", c("scaled_rows", g(rows, 64, 64, dtype)), walk, {"rows": 45}),
+        Case("computed_descriptors_sum", c("sum", g(50, 80, 72, dtype)), replace(walk, split=2)),
+        Case("computed_chosen", c("relu", g(200, 136, 72, dtype, bias=True)), None),
     ]
 
 
@@ -185,7 +219,8 @@ def run(case: Case, interpreter: TritonInterpreter, device: Device) -> tuple[flo
             tensors[name] = torch.rand(shape, generator=generator) > 0.4
             tensors[name][..., 0, :] = False if len(shape) > 1 and shape[0] > 1 else tensors[name][..., 0, :]
         else:
-            tensors[name] = torch.randn(shape, generator=generator).to(dtype)
+            spread = 1 if dtype.is_floating_point else 30
+            tensors[name] = (spread * torch.randn(shape, generator=generator)).to(dtype)
     tensors["y"] = torch.full_like(tensors["y"], float("nan"))
     memory = {probe.buffers[name]: t.reshape(-1) for name, t in tensors.items()}
     launches = launches_of(probe.node, device, "kernel", case.tile)

@@ -10,9 +10,10 @@ class Device:
     """A GPU to generate for.
 
     capability: 90 for sm_90. sms: multiprocessors. shared: bytes of shared memory that one program may have. tflops:
-    dense bf16 roof, for estimates, with bandwidth in TB/s. pdl: kernels may be launched before their predecessor has
-    ended (griddepcontrol, from sm_90 on). float32: how float32 products are made: "ieee", "tf32x3" (three tf32
-    products: as exact and three times faster, see docs/decisions/0009) or "tf32".
+    dense bf16 roof, for estimates, with bandwidth in TB/s and additions, those of float32 in 10^12 a second. pdl:
+    kernels may be launched before their predecessor has ended (griddepcontrol, from sm_90 on). float32: how float32
+    products are made: "ieee", "tf32x3" (three tf32 products: as exact and three times faster, see
+    docs/decisions/0009) or "tf32".
     """
 
     capability: int
@@ -20,6 +21,7 @@ class Device:
     shared: int
     tflops: float
     bandwidth: float
+    additions: float
     pdl: bool = False
     float32: str = "tf32x3"
 
@@ -31,9 +33,9 @@ class Device:
 
 #: capability -> the chip that most users of it have: A100, H100 SXM and H200, B200
 DEVICES = {
-    80: Device(80, 108, 163 * 1024, 312, 2.0),
-    90: Device(90, 132, 227 * 1024, 790, 4.3, pdl=True),
-    100: Device(100, 148, 227 * 1024, 2250, 8.0, pdl=True),
+    80: Device(80, 108, 163 * 1024, 312, 2.0, 9.7),
+    90: Device(90, 132, 227 * 1024, 790, 4.3, 29.0, pdl=True),
+    100: Device(100, 148, 227 * 1024, 2250, 8.0, 35.0, pdl=True),
 }
 
 

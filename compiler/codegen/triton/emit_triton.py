@@ -115,6 +115,10 @@ class TritonEmitter:
         """The text of an expression; what it needs is in `lines`."""
         return self._print(e).text
 
+    def operand(self, e: Expr) -> str:
+        """The same, to stand in front of a method."""
+        return _atom(self._print(e))
+
     def kept(self, e: Expr, name: str) -> Value:
         """The expression as a value to read again: what has a name already keeps it."""
         text = self.value(e)
@@ -255,7 +259,7 @@ class TritonEmitter:
     def _is_of_softmax(self, e: Expr) -> bool:
         """Whether it is one of a softmax: of a row without its largest value. Among the others of its row one that is
         too small for a normal number may be zero."""
-        if not (isinstance(e, Call) and e.op == "exp" and DTYPES[e.dtype].compute == "f32"):
+        if not (isinstance(e, Call) and e.op in ("exp", "exp_weight") and DTYPES[e.dtype].compute == "f32"):
             return False
         (shifted,) = e.args
         if not (isinstance(shifted, Call) and shifted.op == "sub"):

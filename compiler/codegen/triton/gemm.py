@@ -30,6 +30,7 @@ from .matrix import (
     tile_order,
     times,
 )
+from .prologue import PrologueView, prologue_view
 from .scope import TritonScope
 from .tiles import GemmTile
 
@@ -67,6 +68,7 @@ class GemmView:
     edge_n: bool
     mask_k: bool
     column_axes: str
+    prologue: PrologueView
     casts: tuple[str, ...]
     precision: str
     finish: tuple[str, ...]
@@ -112,14 +114,14 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
         return "only programs that walk over tiles have specialized warps" if tile.specialize else ""
     if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or tile.m < 128 or tile.warps != 4):
         return "specialized warps share 128 rows of a tile that one program computes"
-    if tile.specialize and (len(tile.parts) > 1 or node.also):
-        return "specialized warps have one accumulator"
-    if len(node.dims) > 2 and not _slices(node, tile):
-        return "descriptors are for one product, or for parts of k"
+    if tile.specialize and (len(tile.parts) > 1 or node.also or node.prologue):
+        return "specialized warps have one accumulator, of operands as they lie in memory"
+    if len(node.dims) > 2 and (node.prologue or not _slices(node, tile)):
+        return "descriptors are for one product, or for parts of k as they lie in memory"
     if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.k)):
         return "descriptors of memory that may pass 2^31 elements need fixed sizes"
     b_k, b_n = unit_strides(node)
-    if b_k != ONE or node.a.buffer.dtype != node.b.buffer.dtype:
+    if b_k != ONE or node.a_dtype != node.b.buffer.dtype:
         return "descriptors need a weight with dense k, of the dtype of the rows"
     if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
         return "descriptors need rows that start at multiples of 16 bytes"
@@ -197,8 +199,9 @@ def _view(
         edge_n=not divides(tile.n, n),
         column_axes="[:, None]" if tile.vector else "[None, :]",
         mask_k=inside,
+        prologue=prologue_view(node, tile, scope, axes),
         casts=_casts(node),
-        precision=precision_text(device.float32, {node.a.buffer.dtype, node.b.buffer.dtype}),
+        precision=precision_text(device.float32, {node.a_dtype, node.b.buffer.dtype}),
         finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
         pdl=device.pdl,
         prefetch=device.pdl and node.b.buffer.kind == "const" and b_k == ONE and early(m_tiles, n_tiles, device),
@@ -255,7 +258,7 @@ def lines_of(size: int, run: int, begin: str, last: str) -> str:
 
 def _casts(node: Gemm) -> tuple[str, ...]:
     """Operands of different types meet in the wider one."""
-    a, b = node.a.buffer.dtype, node.b.buffer.dtype
+    a, b = node.a_dtype, node.b.buffer.dtype
     if a == b:
         return ()
     wide = "f32" if "f32" in (a, b) or {a, b} == {"f16", "bf16"} else a

@@ -8,12 +8,12 @@ probe.reference({"a": ..., "b": ...})           # the result in float64
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Acc, Call, Const, Expr, Load
 from ...ir.index import ONE, ZERO, Index, IndexLike, Var, as_index, of, product
-from ...ir.nodes import Attention, Buffer, Conv, Gemm, Operand, Origin, Store, Window
+from ...ir.nodes import Attention, Buffer, Conv, Gemm, Operand, Origin, Prologue, Store, Window
 
 if TYPE_CHECKING:
     import torch
@@ -123,6 +123,46 @@ def gemm_probe(
         return y.transpose(-1, -2) if transposed else y
 
     return Probe(node, make.buffers, make.shapes, reference)
+
+
+#: what a product may make of its left operand -> the same of float64 tensors
+COMPUTED: dict[str, Callable[[Tensors], torch.Tensor]] = {
+    "cast": lambda t: t["a"],
+    "relu": lambda t: t["a"].relu(),
+    "gelu": lambda t: t["a"] * 0.5 * (1.0 + (t["a"] * 0.5**0.5).erf()),
+    "exp": lambda t: t["a"].exp(),
+    "scaled_columns": lambda t: t["a"] * t["scale"],
+    "scaled_rows": lambda t: t["a"] * t["scale"][:, None],
+    "sum": lambda t: t["a"] + t["other"],
+}
+
+
+def computed_probe(what: str, probe: Probe, a_dtype: str = "") -> Probe:
+    """A product of `gemm_probe` that makes its left operand, of a_dtype in memory, by a row of COMPUTED."""
+    node, own = probe.node, probe.buffers["a"].dtype
+    make = _Builder(a_dtype or own)
+    assert isinstance(node, Gemm)
+    shape = probe.shapes["a"]
+    dims, depth, acc = node.dims[:-1], Var("depth", node.k), Acc("a", make.dtype)
+    a = replace(node.a, buffer=make.buffer("a", *shape))
+    value: Expr = acc if make.dtype == "f32" else Call("cast", (acc,), "f32")
+    if what == "scaled_columns":
+        value = Call("mul", (value, _f32(Load(make.buffer("scale", node.k, dtype=own), of(depth)))), "f32")
+    elif what == "scaled_rows":
+        value = Call("mul", (value, _f32(Load(make.buffer("scale", dims[-1].extent, dtype=own), of(dims[-1])))), "f32")
+    elif what == "sum":
+        place = sum((of(v) * s for v, s in zip((*dims, depth), node.a.strides, strict=True)), ZERO)
+        value = Call("add", (value, _f32(Load(make.buffer("other", *shape, dtype=own), place))), "f32")
+    elif what != "cast":
+        value = _activation({"gelu": "gelu_erf"}.get(what, what), value)
+    made = Prologue(depth, acc, value, own)
+    buffers, shapes = {**probe.buffers, **make.buffers}, {**probe.shapes, **make.shapes}
+    return Probe(
+        replace(node, a=a, prologue=made),
+        buffers,
+        shapes,
+        lambda t: probe.reference({**t, "a": COMPUTED[what](t)}),
+    )
 
 
 def pair_probe(m: IndexLike, n: int, k: int, dtype: str) -> Probe:

@@ -168,7 +168,24 @@ L2, EPILOGUE = 2.6, 1.7
 
 
 def gemm_tile(node: Gemm, device: Device) -> GemmTile:
-    """The tile of a matrix product on a device."""
+    """The tile of a matrix product on a device, with the stages that a computed operand leaves room for."""
+    tile = _gemm_tile(node, device)
+    if node.prologue is None:
+        return tile
+    stage = (tile.m * operand_bytes(node) + tile.n * DTYPES[node.b.buffer.dtype].size) * tile.k
+    return replace(tile, stages=max(2, min(tile.stages, int(device.shared * 0.9) // stage)))
+
+
+def operand_bytes(node: Gemm) -> int:
+    """Bytes that a product loads for an element of its left operand; what rows or columns share does not count."""
+    size = DTYPES[node.a.buffer.dtype].size
+    if node.prologue is None:
+        return size
+    moving = {node.dims[-2], node.prologue.depth}
+    return size + sum(DTYPES[ld.dtype].size for ld in node.prologue.value.loads if moving <= ld.own_vars())
+
+
+def _gemm_tile(node: Gemm, device: Device) -> GemmTile:
     shape, dtype, heavy = gemm_shape(node), node.b.buffer.dtype, is_heavy(node)
     if node.also:
         return _pair_tile(node, shape, dtype, device)

@@ -1,0 +1,141 @@
+"""Products that compute their left operand: which maps they take in, and that the results are right."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from mycc.compiler.ir.nodes import Gemm, Map
+from mycc.compiler.options import ScheduleOptions
+from torch import nn
+from torch.nn import functional as F
+
+from ..conftest import Golden
+from ..helpers.device_programs import DeviceProgram, device_program, run_interpreted
+from ..helpers.programs import plain
+from ..helpers.triton_interpreter import TritonInterpreter
+
+Tensor = torch.Tensor
+
+
+class Before(nn.Module):
+    """A linear layer behind a function of the inputs."""
+
+    def __init__(self, k: int, n: int, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.linear, self.function = nn.Linear(k, n), function
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.linear(self.function(*inputs))
+
+
+class Batched(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return (x * 0.125) @ y.transpose(-1, -2)
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(64, 80), nn.Linear(64, 80)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(x)
+        return F.silu(self.gate(x)) * self.up(x)
+
+
+class Residual(nn.Module):
+    """What is multiplied is added too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(x)
+        return self.linear(x) + x
+
+
+def relu_linear(k: int, n: int) -> nn.Module:
+    return Before(k, n, F.relu)
+
+
+r = torch.randn
+INTO_ONE_KERNEL: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
+    "relu": (lambda: relu_linear(64, 48), (r(2, 20, 64),)),
+    "relu_vector": (lambda: relu_linear(300, 48), (r(1, 300),)),
+    "gelu_vector": (lambda: Before(96, 48, F.gelu), (r(1, 96),)),
+    "scaled": (lambda: Before(64, 48, lambda x, s: x * s[:, None]), (r(20, 64), r(20))),
+    "sum": (lambda: Before(64, 48, lambda x, y: F.relu(x + y)), (r(20, 64), r(20, 64))),
+    "dequantised": (
+        lambda: Before(64, 48, lambda x, s: x.to(s.dtype) * s),
+        (torch.randint(-128, 127, (20, 64), dtype=torch.int8), r(64)),
+    ),
+    "heads": (lambda: Before(96, 48, lambda x: F.relu(x.reshape(2, 10, 96))), (r(20, 96),)),
+    "batched": (Batched, (r(2, 3, 20, 32), r(2, 3, 24, 32))),
+    "gated": (Gated, (r(40, 64),)),
+}
+
+
+def products(program: DeviceProgram) -> list[Gemm]:
+    return [node for node in program.schedule.program.nodes if isinstance(node, Gemm)]
+
+
+@pytest.mark.parametrize(("case", "dtype"), [*zip(INTO_ONE_KERNEL, itertools.cycle(["f16", "f32"]), strict=False)])
+def test_one_kernel_against_float64(case: str, dtype: str, interpreter: TritonInterpreter) -> None:
+    torch.manual_seed(0)
+    make, inputs = INTO_ONE_KERNEL[case]
+    model = make().eval()
+    program = device_program(model, inputs, dtype=dtype)
+    assert [node.prologue is not None for node in products(program)] == [True]
+    assert len(program.schedule.program.nodes) == 1
+    own = [x.to(torch.float16) if dtype == "f16" and x.is_floating_point() else x for x in inputs]
+    model = model.half() if dtype == "f16" else model
+    (y,) = run_interpreted(program, interpreter, own)
+    reference = model.double()(*(x.double() if x.is_floating_point() else x for x in own)).detach()
+    assert float((y.double() - reference).norm() / reference.norm()) < (2e-3 if dtype == "f16" else 2e-6)
+
+
+def test_rows_that_the_call_knows(interpreter: TritonInterpreter) -> None:
+    model = relu_linear(45, 40).eval()
+    shapes = ({0: torch.export.Dim("rows", min=1, max=64)},)
+    program = device_program(model, (r(20, 45),), dynamic_shapes=(shapes,))
+    assert products(program)[0].prologue is not None
+    x = r(37, 45)
+    (y,) = run_interpreted(program, interpreter, (x,))
+    assert torch.allclose(y.double(), model.double()(x.double()), atol=1e-5)
+
+
+def test_schedule(golden: Golden) -> None:
+    program = device_program(relu_linear(64, 48).eval(), (r(20, 64),), dtype="bf16")
+    golden(plain(str(program.schedule)))
+
+
+REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[int, int], str]] = {
+    "read_twice": (Residual, (40, 64), "read by others"),
+    "many_columns": (lambda: relu_linear(768, 3072), (4096, 768), "us longer"),
+    "long_to_compute": (lambda: Before(768, 768, F.gelu), (128, 768), "us longer"),
+    "turned": (lambda: Before(64, 48, lambda x: F.relu(x).t()), (64, 40), "row by row"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_stays_a_kernel(case: str) -> None:
+    make, shape, reason = REFUSED[case]
+    program = device_program(make().eval(), (r(*shape),), dtype="bf16")
+    assert [type(node) for node in program.schedule.program.nodes] == [Map, Gemm]
+    assert any(reason in remark.reason for remark in program.schedule.remarks if not remark.done)
+
+
+def test_norms_stay_kernels() -> None:
+    """docs/decisions/0020: their last stage is no prologue."""
+    model = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 48)).eval()
+    assert [n.prologue for n in products(device_program(model, (r(20, 64),), dtype="bf16"))] == [None]
+
+
+def test_switched_off() -> None:
+    options = ScheduleOptions(prologues=False)
+    program = device_program(relu_linear(64, 48).eval(), (r(20, 64),), dtype="bf16", options=options)
+    assert [type(node) for node in program.schedule.program.nodes] == [Map, Gemm]
