@@ -17,13 +17,14 @@ from ..ir.lanes import ALIGNMENT, depends, lane_stride, turning_place
 from ..ir.nodes import Buffer, Store
 from ..ir.ops import OPS, Precedence, Printed, spell
 from .bounds import DIVISIONS, MOST_APART, Inside, inside
+from .fused import fused_factors
 from .scope import Scope
 
 HALVES = ("f16", "bf16")
 MAX_INLINE = 72  # longer expressions get a name
 LINE = 64  # bytes
 STREAMED_BYTES = 1 << 25  # results from here on are written past the caches
-ARITHMETIC = ("add", "sub", "mul", "div")
+ARITHMETIC = ("add", "sub", "mul", "div", "fma")
 
 
 @dataclass
@@ -65,6 +66,11 @@ class Emitter:
         """The text of an expression as a vector."""
         text = self.value(e)
         return text if self.moves(e) or self.vector is None else f"splat({text})"
+
+    def factors(self, e: Expr) -> tuple[str, str] | None:
+        """The texts of the factors when the expression is a product that nothing else reads."""
+        found = fused_factors(e, self._uses)
+        return None if found is None else (self.value(found[0]), self.value(found[1]))
 
     def store(self, s: Store) -> None:
         """Adds the statement of a store."""
@@ -310,14 +316,9 @@ class Emitter:
                 if self.part
                 else f"load_round({row}, {first}, {extent})"
             )
-        looked_up = None if self.part else self._plain_lookup(index)
+        looked_up = self._plain_lookup(index)
         if looked_up is not None:
-            atom, source = looked_up
-            for monomial, c in _reading_order(index):  # names in the order of the partial form
-                self.index(source.index if monomial == (atom,) else Index({monomial: c}))
-            at = self._place(self.scope.buffer(source.buffer), source.index)
-            inside = self._inside(source, atom.extent)
-            return f"gather_checked({inside}, host, {self._place(name, index - of(atom))}, {at}, {self._check(atom)})"
+            return self._lookup(name, index, *looked_up)
         places = self._vector_index(index)
         return f"gather_at_part({name}, {places}, count)" if self.part else f"gather_at({name}, {places})"
 
@@ -334,14 +335,18 @@ class Emitter:
             return None
         return atom, source
 
-    def _inside(self, source: Load, extent: Index) -> str:
-        """Whether indices are known to be inside of their dimension: tested once for all rows that share them."""
+    def _lookup(self, name: str, index: Index, atom: Indirect, source: Load) -> str:
+        """Elements at places that are read from neighbours in memory."""
         assert self.vector is not None
-        if self.scope.setup is None or source.index.vars() != {self.vector} or extent.vars():
-            return "false"
-        at = self._place(self.scope.buffer(source.buffer), source.index.without(self.vector))
-        test = f"all_inside({at}, {self.index(self.vector.extent)}, {self.index(extent)})"
-        return self.scope.setup.setdefault(test, f"inside{len(self.scope.setup)}")
+        form, count = ("_part", ", count") if self.part else ("", "")
+        row, check = self._place(name, index - of(atom)), self._check(atom)
+        at = self.scope.buffer(source.buffer)
+        if self.scope.tables is None or source.index.vars() != {self.vector} or atom.extent.vars():
+            return f"gather_checked{form}(host, {row}, {self._place(at, source.index)}, {check}{count})"
+        at = self._place(at, source.index.without(self.vector))
+        table = (at, self.index(self.vector.extent), self.index(atom.extent))
+        known = self.scope.tables.setdefault(table, f"table{len(self.scope.tables)}")
+        return f"gather_table{form}({known}, {self.scope.loop(self.vector)}, host, {row}, {at}, {check}{count})"
 
     def _check(self, atom: Indirect) -> str:
         """The arguments of a check: extent, whether it counts from the end, what to say."""

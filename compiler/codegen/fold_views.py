@@ -39,6 +39,7 @@ SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", 
 FOLDS: dict[str, tuple[str, str, dict[str, float | int | bool]]] = {
     "sum": ("{a} + {x}", "reduce_add", {"f": 0.0, "i": 0}),
     "prod": ("{a} * {x}", "reduce_mul", {"f": 1.0, "i": 1}),
+    "top": ("top({a}, {x})", "reduce_top", {"f": float("-inf")}),
     "max": ("maximum({a}, {x})", "reduce_max", {"f": float("-inf"), "i32": -(2**31), "i64": -(2**63), "b": False}),
     "min": ("minimum({a}, {x})", "reduce_min", {"f": float("inf"), "i32": 2**31 - 1, "i64": 2**63 - 1, "b": True}),
     "any": ("logical_or({a}, {x})", "reduce_or", {"b": False}),
@@ -68,6 +69,16 @@ def fold_view(fold: Fold, name: str, value: str, value_part: str) -> FoldView:
     return FoldView(name, VECTORS[compute], SCALARS[compute], identity, step, value, value_part, across)
 
 
+def folded_view(fold: Fold, name: str, full: Emitter, part: Emitter | None = None) -> FoldView:
+    """The view of a fold of lanes that the emitters print, whole and partial vectors; products are not rounded before
+    they are summed."""
+    if fold.op == "sum" and (factors := full.factors(fold.value)):
+        factors_part = part.factors(fold.value) if part else None
+        view = fold_view(fold, name, ", ".join(factors), ", ".join(factors_part or ()))
+        return replace(view, products=True)
+    return fold_view(fold, name, full.lanes(fold.value), part.lanes(fold.value) if part else "")
+
+
 def _acc_names(node: Reduce) -> dict[str, str]:
     return {f.acc.name: f"acc{i}" for i, f in enumerate(node.folds)}
 
@@ -77,12 +88,9 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
     scope.loop(vector)
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
     names = _acc_names(node)
-    folds = []
     for e in (full, part):
         e.count_uses(f.value for f in node.folds)
-    for fold in node.folds:
-        value, tail = full.lanes(fold.value), part.lanes(fold.value)
-        folds.append(fold_view(fold, names[fold.acc.name], value, tail))
+    folds = [folded_view(f, names[f.acc.name], full, part) for f in node.folds]
     finish = Emitter(scope, None, accs=names).behind(full)
     emit_stores(finish, node)
     lanes = lanes_view(vector, scope, full, part)
@@ -104,10 +112,7 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
     for e in (full, part):
         e.count_uses(f.value for f in node.folds)
-    folds = []
-    for fold in node.folds:
-        value, tail = full.lanes(fold.value), part.lanes(fold.value)
-        folds.append(fold_view(fold, names[fold.acc.name], value, tail))
+    folds = [folded_view(f, names[f.acc.name], full, part) for f in node.folds]
     moving = frozenset(f.acc.name for f in node.folds) if vector is not None else frozenset()
     end, end_part = (Emitter(scope, vector, p, names, moving) for p in (False, True))
     emit_stores(end, node)
@@ -144,8 +149,7 @@ def column_fold_view(
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
     for e in (full, part):
         e.count_uses(f.value for f in node.folds)
-    values = [(f, full.lanes(f.value), part.lanes(f.value)) for f in node.folds]
-    folds = tuple(fold_view(f, names[f.acc.name], value, tail) for f, value, tail in values)
+    folds = tuple(folded_view(f, names[f.acc.name], full, part) for f in node.folds)
     end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
     emit_stores(end, node)
     emit_stores(end_part, node)
@@ -201,7 +205,7 @@ def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFol
     outer = loops_of(node.rdims, scope, emitter)
     names = _acc_names(node)
     emitter.count_uses(f.value for f in node.folds)
-    views = [(f, fold_view(f, names[f.acc.name], emitter.value(f.value), "")) for f in node.folds]
+    views = [(f, folded_view(f, names[f.acc.name], emitter)) for f in node.folds]
     place = as_index(0)
     for v in node.rdims:
         place = place * v.extent + of(v)
@@ -230,8 +234,7 @@ def arg_view(
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
     for e in (full, part):
         e.count_uses(f.value for f in node.folds)
-    values = [(f, full.lanes(f.value), part.lanes(f.value)) for f in node.folds]
-    views = [(f.op in SCALAR_FOLDS, fold_view(f, names[f.acc.name], value, tail)) for f, value, tail in values]
+    views = [(f.op in SCALAR_FOLDS, folded_view(f, names[f.acc.name], full, part)) for f in node.folds]
     folds, places = (tuple(v for kept, v in views if kept is which) for which in (False, True))
     if vector in node.rdims:
         finish = Emitter(scope, None, accs=names)

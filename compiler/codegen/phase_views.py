@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ..ir.expr import Expr, Load, rewrite, substitute
@@ -12,7 +12,7 @@ from ..ir.nodes import Buffer, Map, Nest, Reduce
 from ..schedule.graph import map_expressions
 from .ahead import fetches
 from .emit import Emitter
-from .fold_views import BLOCK_ROWS, SMALL_BLOCK, fold_view, rows_at_once
+from .fold_views import BLOCK_ROWS, SMALL_BLOCK, folded_view, rows_at_once
 from .scope import Scope
 from .statements import emit_stores
 from .views import ColumnEnd, FoldView, LocalView, Loop, PhaseKernel, PhaseView
@@ -80,11 +80,11 @@ class _Builder:
         def at_hand(e: Expr) -> Expr | None:
             return stored.get(e) if isinstance(e, Load) else None
 
-        folded = [(f, rewrite(f.value, at_hand)) for r in reductions for f in r.folds]
+        folded = [replace(f, value=rewrite(f.value, at_hand)) for r in reductions for f in r.folds]
         emitter = Emitter(self.scope, self.column)
-        emitter.count_uses(value for _, value in folded)
+        emitter.count_uses(f.value for f in folded)
         emit_stores(emitter, *maps)
-        folds = tuple(fold_view(f, accs[f.acc.name], emitter.lanes(value), "") for f, value in folded)
+        folds = tuple(folded_view(f, accs[f.acc.name], emitter) for f in folded)
         return (*emitter.pre, *emitter.body), folds
 
     def _end(self, stage: Stage, accs: dict[str, str], folds: Sequence[FoldView]) -> ColumnEnd:

@@ -14,6 +14,7 @@ from ..lower.routines import ROUTINES
 from ..schedule import Schedule
 from ..tune.choices import COST_MODEL, Choice
 from .chain_views import chain_view
+from .fused import with_fused_products
 from .layout_text import indent
 from .loop_views import loop_view
 from .ordered_views import assert_view, custom_view, routine_view, scan_view, scatter_view
@@ -86,6 +87,7 @@ class KernelPool:
 
 
 def view_of(node: AnyNode) -> KernelView:
+    node = with_fused_products(node)
     match node:
         case Gemm():
             return gemm_view(node, ())
@@ -154,7 +156,7 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     for args, header in (*products, ("ConvArgs", "conv.h")):
         if f"{args} args" in text and f"mycc/{header}" not in wanted:
             wanted.append(f"mycc/{header}")
-    if "turn_block(" in text:
+    if "turn_tile(" in text:
         wanted.append("mycc/transpose.h")
     if "mycc_number numbers[" in text:
         wanted.append("mycc/custom.h")

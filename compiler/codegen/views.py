@@ -52,17 +52,24 @@ class FoldView:
     scalar: str  # "float"
     identity: str
     step: str  # "maximum({a}, {x})"
-    value: str
+    value: str  # of products that are summed: both factors, "x, y"
     value_part: str
     across: str  # "reduce_max"
     best: str = ""  # of an argmax: what the best value itself is called; nobody asks for it when empty
+    products: bool = False
 
     @property
     def largest(self) -> bool:
         """Of an argmax: whether it is one, and no argmin."""
         return self.across in ("reduce_max", "reduce_or")
 
+    def take(self, value: str, a: str = "") -> str:
+        """The accumulator `a` (the view's own when empty) with one more value."""
+        a = a or self.name
+        return f"fma({value}, {a})" if self.products else self.fold(a, value)
+
     def fold(self, a: str, x: str, nested: bool = False) -> str:
+        """Two accumulators as one."""
         text = self.step.format(a=a, x=x)
         return f"({text})" if nested and not self.step.endswith(")") else text
 
@@ -353,7 +360,7 @@ class FlatKernel:
 
 @dataclass(frozen=True)
 class TileView:
-    """A block of an operand, turned: where it starts in memory and the step between its rows there."""
+    """A tile of an operand, turned: where it starts in memory and the step between its rows there."""
 
     name: str
     type: str
@@ -362,8 +369,23 @@ class TileView:
 
 
 @dataclass(frozen=True)
+class ComingBlock:
+    """What the next block reads of an operand, `lines` of it fetched with each row of this one."""
+
+    name: str
+    source: str
+    step: str
+    rows: str
+    columns: str
+    lines: int
+
+
+@dataclass(frozen=True)
 class TileKernel:
-    """A map over blocks of `rows` x `columns` elements of the loops `row` and `lanes`, within the outer loops."""
+    """A map over blocks of `rows` x `columns` elements of the loops `row` and `lanes`, within the outer loops.
+
+    depth: rows that are turned together. moves: the statement of a row that only moves elements, "" for others.
+    """
 
     template: str
     comment: tuple[str, ...]
@@ -373,8 +395,11 @@ class TileKernel:
     row: Loop
     rows: int
     columns: int
+    depth: int
     tiles: tuple[TileView, ...]
+    next: tuple[ComingBlock, ...]
     lanes: Lanes
+    moves: str = ""
     streams: tuple[str, ...] = ()  # results that are written past the caches
 
 

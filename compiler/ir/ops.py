@@ -231,6 +231,11 @@ def _gelu_tanh(x: Any) -> Any:
     return x / (1 + torch.exp(-2 * (2 / torch.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
 
 
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    """a b + c; what is rounded once on a target that can, the product of float32 numbers is exact here."""
+    return a * b + c
+
+
 _S, _P = Precedence.SUM, Precedence.PRODUCT
 _SIGN = _text("(({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype))", 1)
 _NAN_WINS = "propagate_nan=tl.PropagateNan.ALL"
@@ -261,6 +266,7 @@ _ARITHMETIC = (
     ),
     _row("trunc_div", "fi", "same", _no_zero("div", rounding_mode="trunc"), "trunc_div", _infix("//", _P), arity=2),
     _row("fmod", "fi", "same", _no_zero("fmod"), "fmod", _infix("%", _P), arity=2),
+    _row("fma", "f", "same", _fma, "fma", "tl.fma", arity=3),
     _row("neg", "fi", "same", "neg", _prefix("-"), _prefix("-")),
     _row("abs", "fi", "same", "abs", "abs", "tl.abs"),
     _row("sign", "fi", "same", "sign", "sign", _SIGN),
@@ -297,6 +303,7 @@ _ARITHMETIC = (
 
 _MATHS = (
     _row("exp", "f", "same", "exp", "exp", "tl.exp", ulps=2),
+    _row("exp_weight", "f", "same", "exp", "exp_weight", "tl.exp", ulps=16, domain=(-20.0, 0.0)),  # of a softmax
     _row("exp2", "f", "same", "exp2", "exp2", "tl.exp2", ulps=2),
     _row("expm1", "f", "same", "expm1", "expm1", "libdevice.expm1", ulps=2),
     _row("log", "f", "same", "log", "log", "tl.log", ulps=2),
