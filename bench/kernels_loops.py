@@ -21,6 +21,7 @@ from typing import Any
 
 import mycc
 import torch
+from fold_forms import folds
 from loop_forms import Form, forms
 from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
@@ -29,7 +30,7 @@ from torch import nn
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = [
     *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-fwrapv"),
-    *("-Wno-psabi", "-shared", "-fPIC", "-pthread", "-I", str(ROOT / "runtime" / "include")),
+    *("-ffp-contract=off", "-Wno-psabi", "-shared", "-fPIC", "-pthread", "-I", str(ROOT / "runtime" / "include")),
 ]
 
 
@@ -188,7 +189,8 @@ def main() -> None:
         if options.math:
             math_table(library, options.only)
             return
-        chosen = [f for f in forms(options.megabytes) if any(o in f.name for o in options.only.split(","))]
+        listed = [*forms(options.megabytes), *folds(options.megabytes)]
+        chosen = [f for f in listed if any(o in f.name for o in options.only.split(","))]
         entries: dict[str, Any] = {f"form{i}": (Module(f.function), f.inputs) for i, f in enumerate(chosen)}
         path = mycc.compile(entries, out=Path(folder) / "loops.pkg", verify=False, target=options.target)
         model = mycc.load(path, threads=options.threads)

@@ -231,7 +231,8 @@ def _softmax(ctx: Context, x: Tensor, dim: int, log: bool) -> Tensor:
     def value(i: list[Index]) -> Expr:
         return cast(x.at(i), compute)
 
-    (top,) = ctx.builder.reduce(x.shape, axes, [("max", value)], [(compute, lambda a: a[0])], True, order)
+    # a NaN in the row is in its sum: the maximum needs no care of it
+    (top,) = ctx.builder.reduce(x.shape, axes, [("top", value)], [(compute, lambda a: a[0])], True, order)
 
     def shifted(i: list[Index]) -> Expr:
         return call("sub", value(i), top.at_broadcast(i))
@@ -244,14 +245,14 @@ def _softmax(ctx: Context, x: Tensor, dim: int, log: bool) -> Tensor:
         return call("reciprocal", accs[0]) if inverse else accs[0]
 
     (total,) = ctx.builder.reduce(
-        x.shape, axes, [("sum", lambda i: call("exp", shifted(i)))], [(compute, finish)], True, order
+        x.shape, axes, [("sum", lambda i: call("exp_weight", shifted(i)))], [(compute, finish)], True, order
     )
 
     def element(i: list[Index]) -> Expr:
         t = total.at_broadcast(i)
         if log:
             return call("sub", shifted(i), t)
-        return call("mul" if inverse else "div", call("exp", shifted(i)), t)
+        return call("mul" if inverse else "div", call("exp_weight", shifted(i)), t)
 
     return ctx.builder.map(x.shape, dtype, element, order)
 
@@ -269,7 +270,7 @@ def logsumexp(ctx: Context, x: Tensor, dim: Any, keepdim: bool = False) -> Tenso
         finite = compare("isfinite", acc[0])
         return where(finite, acc[0], number(0.0, compute))
 
-    (top,) = ctx.builder.reduce(x.shape, axes, [("max", value)], [(compute, safe)], True, x.memory_order())
+    (top,) = ctx.builder.reduce(x.shape, axes, [("top", value)], [(compute, safe)], True, x.memory_order())
     (total,) = ctx.builder.reduce(
         x.shape,
         axes,

@@ -18,7 +18,7 @@ LONG_ROW = 32768
 ENOUGH_COLUMNS, LONG_COLUMN = 8192, 2048
 PARTS = 256
 #: folds whose parts are folded again
-AGAIN = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
+AGAIN = {"sum": "sum", "prod": "prod", "max": "max", "top": "top", "min": "min", "any": "any", "all": "all"}
 
 
 def device_rewrites(graph: NodeGraph) -> None:

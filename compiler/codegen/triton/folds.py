@@ -62,7 +62,7 @@ _TRUTH = {
 def fold_form(fold: Fold) -> FoldForm:
     """The form of a fold; bool values are folded as int32 (see `is_truth`)."""
     compute = DTYPES[fold.value.dtype].compute
-    op = {"argmax": "max", "argmin": "min"}.get(fold.op, fold.op)
+    op = {"argmax": "max", "argmin": "min", "top": "max"}.get(fold.op, fold.op)
     if is_truth(fold):
         truth = {"max": "any", "min": "all"}.get(op, op)
         step, across, start = _TRUTH[truth]

@@ -55,12 +55,8 @@ MYCC_REDUCE(reduce_mul, vf32, float, a * b, 1)
 MYCC_REDUCE(reduce_mul, vf64, double, a * b, 1)
 MYCC_REDUCE(reduce_mul, vi32, int32_t, a * b, 1)
 MYCC_REDUCE(reduce_mul, vi64, int64_t, a * b, 1)
-MYCC_REDUCE(reduce_max, vf32, float, maximum(a, b), -__builtin_inff())
-MYCC_REDUCE(reduce_max, vf64, double, maximum(a, b), -__builtin_inf())
 MYCC_REDUCE(reduce_max, vi32, int32_t, maximum(a, b), INT32_MIN)
 MYCC_REDUCE(reduce_max, vi64, int64_t, maximum(a, b), INT64_MIN)
-MYCC_REDUCE(reduce_min, vf32, float, minimum(a, b), __builtin_inff())
-MYCC_REDUCE(reduce_min, vf64, double, minimum(a, b), __builtin_inf())
 MYCC_REDUCE(reduce_min, vi32, int32_t, minimum(a, b), INT32_MAX)
 MYCC_REDUCE(reduce_min, vi64, int64_t, minimum(a, b), INT64_MAX)
 MYCC_REDUCE(reduce_or, vi32, int32_t, a | b, 0)
@@ -68,6 +64,30 @@ MYCC_REDUCE(reduce_or, vi64, int64_t, a | b, 0)
 MYCC_REDUCE(reduce_and, vi32, int32_t, a & b, -1)
 MYCC_REDUCE(reduce_and, vi64, int64_t, a & b, -1)
 #undef MYCC_REDUCE
+/* Extrema of floats: one look for a NaN beside a tree that takes no care of them, instead of one in each of its steps. */
+#define MYCC_REDUCE_EXTREMUM(NAME, V, S, PICK, NEUTRAL)                                                     \
+  MYCC_INLINE S NAME(V v) {                                                                                 \
+    const S best = tree::reduce(v, [](auto a, auto b) MYCC_INLINED { return isa::PICK(b, a); });            \
+    return __builtin_expect(any(isnan(v)), 0) ? (S)__builtin_nan("") : best;                                \
+  }                                                                                                         \
+  MYCC_INLINE S NAME##_part(V v, int n) { return NAME(where(first_lanes(n), v, (S)NEUTRAL)); }              \
+  MYCC_INLINE S NAME(S v) { return v; }
+MYCC_REDUCE_EXTREMUM(reduce_max, vf32, float, max, -__builtin_inff())
+MYCC_REDUCE_EXTREMUM(reduce_max, vf64, double, max, -__builtin_inf())
+MYCC_REDUCE_EXTREMUM(reduce_min, vf32, float, min, __builtin_inff())
+MYCC_REDUCE_EXTREMUM(reduce_min, vf64, double, min, __builtin_inf())
+#undef MYCC_REDUCE_EXTREMUM
+
+/* The larger one, a where b is NaN: one instruction, for maxima whose NaN are found by other means. */
+MYCC_INLINE vf32 top(vf32 a, vf32 b) { return isa::max(b, a); }
+MYCC_INLINE vf64 top(vf64 a, vf64 b) { return {isa::max(b.lo, a.lo), isa::max(b.hi, a.hi)}; }
+MYCC_INLINE float top(float a, float b) { return b > a ? b : a; }
+MYCC_INLINE double top(double a, double b) { return b > a ? b : a; }
+template <class V> MYCC_INLINE auto reduce_top(V v) {
+  return tree::reduce(v, [](auto a, auto b) MYCC_INLINED { return isa::max(b, a); });
+}
+MYCC_INLINE float reduce_top(float v) { return v; }
+MYCC_INLINE double reduce_top(double v) { return v; }
 MYCC_INLINE bool reduce_or(vbool v) { return any(v); }
 MYCC_INLINE bool reduce_and(vbool v) { return all(v); }
 MYCC_INLINE bool reduce_or_part(vbool v, int n) { return any(v & first_lanes(n)); }

@@ -1,0 +1,23 @@
+/* math_weight.h: the exponential of a softmax. Included by math.h. */
+#ifndef MYCC_MATH_WEIGHT_H
+#define MYCC_MATH_WEIGHT_H
+
+namespace mycc {
+
+/* exp(x) for x <= 0 or NaN, which is a weight beside one of 1: what would be no normal number may be zero, and the
+ * relative error is 2e-7 + 2e-8 |x| (1e-7 |x| without FMA), as what lies far below the largest value of its row counts
+ * for as little as its error. x > 88: undefined. */
+MYCC_INLINE vf32 exp_weight(vf32 x) {
+  using namespace kernel;
+  x = isa::max(splat(-88.0f), x); /* exp(-88) is zero here */
+  vf32 t = isa::fma(x, splat(LOG2E_F), splat(TO_SCALE_F)), n = t - TO_SCALE_F;
+  vf32 r = isa::fma(x, splat(LOG2E_F), -n);
+  vf32 p = poly(r, 1, 0.693147004f, 0.240222469f, 0.0555071086f, 0.00967129413f, 0.00132695679f); /* exp2_short */
+  return p * from_bits(bits(t) << 23);
+}
+MYCC_INLINE float exp_weight(float x) { return exp_weight(splat(x))[0]; }
+MYCC_INLINE vf64 exp_weight(vf64 x) { return exp(x); }
+MYCC_INLINE double exp_weight(double x) { return exp(x); }
+
+} /* namespace mycc */
+#endif /* MYCC_MATH_WEIGHT_H */
