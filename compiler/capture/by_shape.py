@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..graph.resize_dynamic import TAPS, resized_size, resized_smoothly
+from ..graph.resize_smooth import TAPS, resized_size, resized_smoothly
 from .places import get_item, set_item
 from .result_types import bincount, unique, unique_consecutive
 

@@ -62,7 +62,7 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     if reads:
         parallel, inner = kept, []
     rows = loops_of(parallel, scope, Emitter(scope, None))
-    scope.setup = {} if rows else None
+    scope.tables = {} if rows else None
     stage = _stage(node, vector, inner, scope)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in parallel))
@@ -81,10 +81,10 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         count,
         emitter.index(work),
         (stage,),
-        (),
+        _tables(scope),
         scope.streams(),
         ahead=ahead,
-        setup=tuple(f"const bool {name} = {test};" for test, name in (scope.setup or {}).items()),
+        setup=_setup(scope),
     )
 
 
@@ -170,6 +170,7 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
 # nests ---------------------------------------------------------------------------------------------------------------
 def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
     rows = loops_of(node.dims, scope, Emitter(scope, None))
+    scope.tables = {} if rows else None
     stages = []
     work = as_index(0)
     for stage in node.stages:
@@ -193,9 +194,22 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tup
         count,
         emitter.index(work),
         tuple(stages),
-        locals_,
+        (*locals_, *_tables(scope)),
         scope.streams(),
+        setup=_setup(scope),
     )
+
+
+def _tables(scope: Scope) -> tuple[LocalView, ...]:
+    """The memory of what is known of tables."""
+    rows = (scope.tables or {}).items()
+    return tuple(LocalView(f"{name}_lanes", "int32_t", f"lookup_size({n})") for (_, n, _), name in rows)
+
+
+def _setup(scope: Scope) -> tuple[str, ...]:
+    """Statements in front of the rows of a task."""
+    rows = (scope.tables or {}).items()
+    return tuple(f"const Lookup {name} = lookup_table({name}_lanes, {', '.join(table)});" for table, name in rows)
 
 
 def _fetching_next_row(

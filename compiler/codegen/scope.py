@@ -49,7 +49,7 @@ class Scope:
     locals: dict[Buffer, str] = field(default_factory=dict)
     may_stream: bool = False  # the template knows of `streams`
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
-    setup: dict[str, str] | None = None  # tests in front of a task's rows -> names; None: there is no place for them
+    tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none
 
     def __post_init__(self) -> None:
         self.written = frozenset(b.root for b in self.written)

@@ -1,4 +1,4 @@
-"""Resizing of images: antialiased filters as matrices, and bytes in the fixed-point arithmetic that torch has for them.
+"""Resizing of images with antialiased filters, and of bytes in the fixed-point arithmetic that torch has for them.
 
 A window says which pixels of a line a pixel of the result is made of: the first one, and the weight of each.
 """
@@ -12,15 +12,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 
 from ...runtime.errors import CompileError
 from .decompositions import definition
-from .resize_dynamic import resized_size, resized_smoothly, step_of
+from .resize_smooth import resized_size, resized_smoothly, step_of
 
 aten = torch.ops.aten
 Window = tuple[int, list[float]]
 Filter = Callable[[float], float]
+
+#: pixels of a window that are added one by one; beside each other in a row they are picked out of vectors up to
+#: MOST_NEAR, and more of them take as long as GATHERED times as many of a product
+MOST_TAPS, MOST_NEAR, GATHERED = 32, 4, 64
 
 
 def _triangle(x: float) -> float:
@@ -76,6 +79,21 @@ def _matrix(windows: Sequence[Window], size: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
+def _floats_along(x: Tensor, dim: int, windows: Sequence[Window]) -> Tensor:
+    """A product with the filter's matrix, or the sum of its pixels where they are few."""
+    size, taps = x.shape[dim], max(len(weights) for _, weights in windows)
+    last = dim == x.dim() - 1
+    if taps > MOST_TAPS or (last and taps > MOST_NEAR and size < GATHERED * taps):
+        matrix = _matrix(windows, size).to(x.dtype)
+        return torch.matmul(x, matrix.mT) if last else torch.matmul(matrix, x)
+    parts = []
+    for tap in range(taps):
+        places = torch.tensor([first + min(tap, len(weights) - 1) for first, weights in windows])
+        factors = torch.tensor([w[tap] if tap < len(w) else 0.0 for _, w in windows], dtype=x.dtype)
+        parts.append(x.index_select(dim, places) * factors[(..., *[None] * (x.dim() - dim - 1))])
+    return functools.reduce(torch.add, parts)
+
+
 def _bytes_along(x: Tensor, dim: int, windows: Sequence[Window]) -> Tensor:
     """Weights with as many binary places as 16 bits hold; sums are rounded and kept among the bytes."""
     largest = max((max(weights) for _, weights in windows), default=0.0)
@@ -94,25 +112,25 @@ def _bytes_along(x: Tensor, dim: int, windows: Sequence[Window]) -> Tensor:
 def _resized(
     x: Tensor, taps: int, weight: Filter, sizes: Sequence[Any], align: bool, scales: Sequence[Any], antialias: bool
 ) -> Tensor:
-    """Columns first, as torch has it, which matters for bytes."""
-    height, width = x.shape[-2:]
-    if not all(isinstance(n, int) for n in (height, width, *sizes)):
+    """Bytes columns first, as torch has it, which matters for them; floats row by row."""
+    if not all(isinstance(n, int) for n in (*x.shape[-2:], *sizes)):
         what = "images of bytes" if x.dtype == torch.uint8 else "images with an antialiasing filter"
         hint = "Fix height and width, or resize x.float() without antialias=True."
         raise CompileError(f"{what} are resized from and to fixed sizes only", hint=hint)
-    for dim in (3, 2):
+    of_bytes = x.dtype == torch.uint8
+    result = x if of_bytes else x.to(torch.promote_types(x.dtype, torch.float32))
+    for dim in (3, 2) if of_bytes else (2, 3):
         size, out = int(x.shape[dim]), sizes[dim - 2]
         step = step_of(size, out, align, scales[dim - 2])
         if antialias:
             windows = _antialiased(taps, weight, size, out, step)
         else:
             windows = _interpolated(taps, weight, size, out, step, align)
-        if x.dtype == torch.uint8:
-            x = _bytes_along(x, dim, windows) if size != out else x
-        else:
-            matrix = _matrix(windows, size).to(x.dtype)
-            x = torch.matmul(x, matrix.mT) if dim == 3 else torch.matmul(matrix, x)
-    return x
+        if not of_bytes:
+            result = _floats_along(result, dim, windows)
+        elif size != out:
+            result = _bytes_along(result, dim, windows)
+    return result.to(x.dtype)
 
 
 def _vector(
@@ -146,14 +164,11 @@ def bicubic_aa(x: Tensor, output_size: Sequence[int], align_corners: bool, *scal
 
 
 def _smooth(operator: Any, x: Tensor, sizes: Sequence[Any], align: bool, *scales: Any) -> Tensor:
-    """Bytes in fixed point; floats of known sizes as torch has it, which cannot be traced for halves of any batch."""
+    """Bytes in fixed point, floats along one dimension after another."""
     taps, weight = _SMOOTH[operator]
     scales = scales or (None,) * len(sizes)
     if x.dtype == torch.uint8 and len(sizes) == 2:
         return _resized(x, taps, weight, sizes, align, scales, False)
-    single = x.dtype not in (torch.float16, torch.bfloat16)
-    if all(isinstance(n, int) for n in (*(x.shape[2:] if single else x.shape), *sizes)):
-        return decomposition_table[operator.default](x, list(sizes), align, *scales)
     return resized_smoothly(x, taps, sizes, align, scales)
 
 

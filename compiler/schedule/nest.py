@@ -75,7 +75,7 @@ def _grow(graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remark
         stages, rows = blocks
     for node in ordered[1:]:
         remarks.fused(label(ordered[0]), label(node), "one kernel over the rows")
-    _merge(graph, list(zip(ordered, stages, strict=True)), rows, local_bytes)
+    merge(graph, list(zip(ordered, stages, strict=True)), rows, local_bytes)
 
 
 def _blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
@@ -103,7 +103,7 @@ def _next(
         for buffer in members[node].reads():
             maker = graph.producer(buffer)
             if isinstance(maker, Map) and maker not in members and buffer.kind == "temp":
-                renamed, reason = _as_prologue(graph, maker, members, rows)
+                renamed, reason = as_prologue(graph, maker, members, rows)
                 if renamed is not None:
                     return maker, renamed
                 remarks.refused(label(maker), label(node), reason)
@@ -155,7 +155,7 @@ def _row_names(maker: Map | Reduce, store: Store, load: Load, rows: tuple[Var, .
     return names
 
 
-def _as_prologue(
+def as_prologue(
     graph: NodeGraph, maker: Map, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]
 ) -> tuple[Map | None, str]:
     """A map whose rows are only read by the same rows of the nest."""
@@ -224,7 +224,7 @@ def _rename(node: Map | Reduce, names: dict[Var, Var], rows: tuple[Var, ...]) ->
     return replace(changed, dims=(*rows, *inner))
 
 
-def _merge(
+def merge(
     graph: NodeGraph, members: list[tuple[AnyNode, Map | Reduce]], rows: tuple[Var, ...], local_bytes: int
 ) -> None:
     """Replaces the members by one nest at the place of the last; results that only it reads become local to a row."""

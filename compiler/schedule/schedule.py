@@ -17,6 +17,7 @@ from .graph import NodeGraph
 from .groups import cut_groups
 from .inline import inline_maps
 from .joined_keys import join_keys
+from .lookups import fuse_lookups
 from .memory import MemoryPlan, plan_memory
 from .names import kernel_name
 from .nest import MAX_LOCAL_BYTES, fuse_columns, fuse_rows
@@ -111,6 +112,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
         # needs the epilogues: what is left are rows
         fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
         if family == "cpu":
+            fuse_lookups(graph, remarks)
             keep_terms(graph)
             pipeline_columns(graph)
             if options.epilogues:

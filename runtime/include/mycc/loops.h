@@ -1,8 +1,9 @@
-/* loops.h: what generated loop kernels share: the parallel loop, task sizes, index checks, row scratch. */
+/* loops.h: what generated loop kernels share: the parallel loop, task sizes, row scratch, checks of divisors. */
 #ifndef MYCC_LOOPS_H
 #define MYCC_LOOPS_H
 
 #include "abi.h"
+#include "lookup.h"
 #include "vec.h"
 
 namespace mycc {
@@ -94,44 +95,6 @@ template <class T> inline T *row_scratch(const mycc_host *host, int32_t worker, 
   return (T *)host->scratch(host->ctx, worker, (size_t)elements * sizeof(T));
 }
 
-/* Appends a text or a number to `text`; returns its new end. */
-inline char *append(char *text, const char *more) {
-  while (*more) *text++ = *more++;
-  *text = 0;
-  return text;
-}
-
-inline char *append(char *text, int64_t number) {
-  char digits[24], *at = digits + sizeof digits;
-  uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-  *--at = 0;
-  do *--at = (char)('0' + rest % 10);
-  while (rest /= 10);
-  if (number < 0) *--at = '-';
-  return append(text, at);
-}
-
-/* Records that an index is out of range: "index out of range: 30522 in a dimension of size 30522". */
-__attribute__((noinline, cold)) inline void index_failure(
-    const mycc_host *host, int64_t index, int64_t extent, const char *what) {
-  char text[256], *end = text;
-  for (int i = 0; i < 160 && what[i]; ++i) *end++ = what[i];
-  end = append(append(end, ": "), index);
-  append(append(end, " in a dimension of size "), extent);
-  host->fail(host->ctx, MYCC_ERROR_RUN, text);
-}
-
-/* An index read from memory, 0 <= index < extent, or counted from the end when `wrap`. Out of range: the call fails with
- * `what` and the index is 0, so that no memory outside the buffer is touched. */
-MYCC_INLINE int64_t checked_index(const mycc_host *host, int64_t index, int64_t extent, bool wrap, const char *what) {
-  const int64_t place = wrap && index < 0 ? index + extent : index;
-  if (__builtin_expect((uint64_t)place >= (uint64_t)extent, 0)) {
-    index_failure(host, index, extent, what);
-    return 0;
-  }
-  return place;
-}
-
 /* The call fails with `what` when a divisor is 0; the quotient is 0 then. */
 template <class T> MYCC_INLINE void check_divisor(const mycc_host *host, T divisor, const char *what) {
   if (__builtin_expect(!all(to_bool(divisor)), 0)) host->fail(host->ctx, MYCC_ERROR_RUN, what);
@@ -144,35 +107,6 @@ MYCC_INLINE void check_divisor(const mycc_host *host, int32_t divisor, const cha
 }
 MYCC_INLINE void check_divisor(const mycc_host *host, int64_t divisor, const char *what) {
   if (__builtin_expect(divisor == 0, 0)) host->fail(host->ctx, MYCC_ERROR_RUN, what);
-}
-
-inline vi64 checked_index(const mycc_host *host, vi64 index, int64_t extent, bool wrap, const char *what, int lanes = W) {
-  const vi64 place = wrap ? where(lt(index, 0), index + extent, index) : index;
-  const vbool outside = (lt(place, 0) | ge(place, extent)) & first_lanes(lanes);
-  if (__builtin_expect(!any(outside), 1)) return lanes == W ? place : where(first_lanes(lanes), place, splat((int64_t)0));
-  int64_t values[W];
-  store(values, index);
-  for (int i = 0; i < W; ++i) values[i] = i < lanes ? checked_index(host, values[i], extent, wrap, what) : 0;
-  return load(values);
-}
-
-/* Whether n indices lie in [0, extent). */
-MYCC_INLINE bool all_inside(const int64_t *at, int64_t n, int64_t extent) {
-  const hu64 end = (hu64)splat(extent).lo;
-  hi64 outside = {};
-  for (int64_t i = 0; i < n; i += W) {
-    const vi64 index = i + W <= n ? load(at + i) : load_part(at + i, (int)(n - i));
-    outside |= (hi64)((hu64)index.lo >= end) | (hi64)((hu64)index.hi >= end);
-  }
-  return !isa::any((vi32)outside);
-}
-
-/* p[i] for W indices i in memory, each checked unless all of them are known to lie `inside`. */
-template <class T> MYCC_INLINE typename element<T>::vector gather_checked(
-    bool inside, const mycc_host *host, const T *p, const int64_t *at, int64_t extent, bool wrap, const char *what) {
-  if (__builtin_expect(!(inside || all_inside(at, W, extent)), 0))
-    return gather_at(p, checked_index(host, load(at), extent, wrap, what));
-  return gather_at(p, at);
 }
 
 } /* namespace mycc */

@@ -1,5 +1,5 @@
-"""Resizing of images whose sizes the compiler does not know: pixels are gathered along one dimension after another, by
-places and weights that the run computes.
+"""Linear and cubic resizing: rows are put together first, then pixels are gathered along them, by places and weights
+that are folded where the sizes are known, and that the run computes where they are not.
 
     bilinear     at = (i + 0.5) * step - 0.5        y[i] = x[floor(at)] * (1 - rest) + x[floor(at) + 1] * rest
 
@@ -42,7 +42,7 @@ def resized_smoothly(x: Tensor, taps: int, sizes: Sequence[Any], align: bool, sc
         sizes, scales: of the result, for each dimension behind the channels.
     """
     result = x.to(torch.promote_types(x.dtype, torch.float32))
-    for axis in reversed(range(len(sizes))):
+    for axis in range(len(sizes)):
         dim, behind = axis + 2, len(sizes) - 1 - axis
         size = x.shape[dim]
         place = torch.arange(sizes[axis]).to(result.dtype)
