@@ -136,39 +136,29 @@ template <int E> struct WinogradPlan {
 
   const ConvArgs &args;
   ConvCut cut;
-  int64_t down, across, tiles;            /* of an image; of all images */
-  int64_t block, blocks;                  /* tiles of a block */
-  int64_t all_panels, panels, panel_blocks;
+  int64_t down, across;                   /* tiles of an image */
+  Spread tiles, panels;                   /* tiles of all images */
   int64_t tasks, grain;
   int64_t stride, point_step, sum_step;   /* floats of a tile's sums, between points, between points of the sums */
 
   WinogradPlan(const ConvArgs &a, int64_t workers)
       : args(a), cut(1, a.in_c), down(ceil_div(a.out_h, E)), across(ceil_div(a.out_w, E)),
-        tiles(a.batch * down * across) {
-    all_panels = ceil_div(a.out_c, kPanel);
-    const int64_t weights = count * a.in_c * all_panels * kPanel * (int64_t)sizeof(float);
+        tiles{a.batch * down * across, 1, 1}, panels{ceil_div(a.out_c, kPanel), 1, 1} {
+    const int64_t weights = count * a.in_c * panels.size * kPanel * (int64_t)sizeof(float);
     const int64_t most = weights <= kWinogradWeights ? kWinogradTiles : kWinogradTiles * 5 / 4;
-    block = even(ceil_div(tiles, most));
-    const int64_t work = tiles * count * a.in_c * a.out_c;
-    const int64_t wanted = workers > 1 ? min64(4 * workers, max64(work / kConvTaskWork, 1)) : 1;
-    /* Every block of panels transforms the input again: few of them, each of at least 4 panels. */
-    panel_blocks = min64(ceil_div(wanted, blocks), max64(all_panels / 4, 1));
-    if (panel_blocks * blocks < wanted) block = even(min64(ceil_div(wanted, panel_blocks), max64(tiles / 4, 1)));
-    panels = ceil_div(all_panels, panel_blocks);
-    panel_blocks = ceil_div(all_panels, panels);
-    tasks = blocks * panel_blocks;
+    const int64_t work = tiles.size * count * a.in_c * a.out_c;
+    const int64_t sharers = max64(min64(workers, work / kConvTaskWork), 1);
+    tiles.blocks = ceil_div(tiles.size, most);
+    /* Every block of panels transforms the input again, few tiles multiply slowly. */
+    if (tiles.size >= 2 * kRuns * kRunPixels * sharers) tiles.blocks = round_up(tiles.blocks, sharers);
+    else panels.blocks = min64(ceil_div(sharers, tiles.blocks), max64(panels.size / 4, 1));
+    if (tiles.blocks * panels.blocks < sharers)
+      tiles.blocks = min64(ceil_div(sharers, panels.blocks), max64(tiles.size / 4, 1));
+    tasks = tiles.blocks * panels.blocks;
     grain = workers > 1 ? max64(min64(kConvTaskWork / max64(work / tasks, 1), tasks / workers), 1) : tasks;
-    stride = panels * kPanel;
-    point_step = round_up(block * a.in_c, kPanel) + kPanel; /* not a multiple of the L1 cache's sets */
-    sum_step = block * stride + kPanel;
-  }
-
-private:
-  int64_t even(int64_t number) {
-    int64_t size = ceil_div(tiles, number);
-    if (number > 1) size = round_up(size, size > 4 * kRunPixels ? 4 : 1);
-    blocks = ceil_div(tiles, size);
-    return size;
+    stride = panels.most() * kPanel;
+    point_step = round_up(tiles.most() * a.in_c, kPanel) + kPanel; /* not a multiple of the L1 cache's sets */
+    sum_step = tiles.most() * stride + kPanel;
   }
 };
 
@@ -191,7 +181,7 @@ template <int E, class Epilogue> struct WinogradLoop {
                               (size_t)(Plan::count * plan.sum_step) * sizeof(float),
                               (size_t)(edge * edge * plan.args.in_c) * sizeof(float),
                               (size_t)(E * E * plan.stride) * sizeof(float),
-                              (size_t)ConvSpans::most(1, plan.block) * sizeof(ConvSpan)};
+                              (size_t)ConvSpans::most(1, plan.tiles.most()) * sizeof(ConvSpan)};
       size_t total = 5 * 64;
       for (size_t size : sizes) total += size;
       void *scratch = host->scratch(host->ctx, worker, total);
@@ -257,7 +247,7 @@ template <int E, class Epilogue> struct WinogradLoop {
     tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), max64(memory.spans.count, 1));
     for (int64_t point = 0; point < Plan::count; ++point) {
       const float *x = memory.points + point * plan.point_step;
-      const float *weights = plan.args.w + (point * plan.all_panels + first_panel) * panel_size;
+      const float *weights = plan.args.w + (point * plan.panels.size + first_panel) * panel_size;
       for (int64_t panel = 0; panel < panels; panel += group) {
         const bool last = panel + group >= panels;
         for (int64_t d = 0; d < plan.cut.count; ++d) {
@@ -265,7 +255,7 @@ template <int E, class Epilogue> struct WinogradLoop {
           tile.depth = depth.depth;
           tile.accumulate = d > 0;
           tile.w = weights + panel * panel_size + depth.first * kPanel;
-          const float *next = weights + (last ? plan.all_panels : panel + group) * panel_size; /* of the next point */
+          const float *next = weights + (last ? plan.panels.size : panel + group) * panel_size; /* of the next point */
           tile.next = (const char *)(d + 1 < plan.cut.count ? tile.w + depth.depth * kPanel : next);
           for (int64_t i = 0; i < memory.spans.count; ++i, tile.next += tile.next_step * depth.depth) {
             const ConvSpan &span = memory.spans.spans[i];
@@ -300,9 +290,9 @@ template <int E, class Epilogue> struct WinogradLoop {
     Memory memory;
     if (!memory.take(plan, loop.host, worker)) return;
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t first = task / plan.panel_blocks * plan.block, tiles = min64(plan.block, plan.tiles - first);
-      const int64_t panel = task % plan.panel_blocks * plan.panels;
-      const int64_t panels = min64(plan.panels, plan.all_panels - panel);
+      const int64_t part = task % plan.panels.blocks, block = task / plan.panels.blocks;
+      const int64_t panel = plan.panels.begin(part), panels = plan.panels.count(part);
+      const int64_t first = plan.tiles.begin(block), tiles = plan.tiles.count(block);
       if (tiles != memory.held_tiles) {
         memory.spans.count = 0;
         memory.spans.add_row(0, plan.args.in_c, 0, tiles);
