@@ -119,10 +119,10 @@ class Emitter:
 
     def _streams(self, s: Store) -> bool:
         """Whether the result is so large that it goes past the caches; its vectors have to be aligned."""
-        if not self.scope.may_stream or s.buffer in self.scope.locals:
+        if self.scope.stream_from is None or s.buffer in self.scope.locals:
             return False
         size = (s.buffer.size * DTYPES[s.buffer.dtype].size).constant
-        if size is None or size < STREAMED_BYTES:
+        if size is None or size < self.scope.stream_from:
             return False
         assert self.vector is not None
         # a vector that is part of a line only is not put past the caches: its line would be written twice

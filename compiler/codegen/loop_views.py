@@ -14,7 +14,7 @@ from ..schedule.cost import work as cost
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
 from .ahead import fetches
 from .bounds import MOST_APART, inside
-from .emit import Emitter
+from .emit import STREAMED_BYTES, Emitter
 from .fold_views import (
     BLOCK_COLUMNS,
     LONG_WORK,
@@ -42,7 +42,7 @@ SHORT_WINDOW, LEAST = 16, 2
 
 def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView:
     """The view of a kernel made of loops."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), may_stream=True)
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
     if isinstance(node, Nest):
         locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
         return (phase_view if node.phases else _nest)(node, locals_, scope, comment)

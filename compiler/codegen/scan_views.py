@@ -10,7 +10,7 @@ from ..ir.index import ONE, Var, as_index, product
 from ..ir.nodes import Scan
 from ..schedule.collapse import collapse
 from ..schedule.loops import LEAST_LANES
-from .emit import Emitter
+from .emit import STREAMED_BYTES, Emitter
 from .fold_views import SCALARS, VECTORS, loops_of, walk_view
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -26,7 +26,7 @@ def column_scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel | None:
     vector = _lanes(node)
     if vector is None:
         return None
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), may_stream=True)
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
     text = Emitter(scope, None)
     blocks = (vector.extent + (SCAN_COLUMNS - 1)) // as_index(SCAN_COLUMNS)
     kept = node.dims[:-1]

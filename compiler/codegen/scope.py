@@ -47,7 +47,7 @@ class Scope:
     sizes: dict[Size, str] = field(default_factory=dict)
     loops: dict[Var, str] = field(default_factory=dict)
     locals: dict[Buffer, str] = field(default_factory=dict)
-    may_stream: bool = False  # the template knows of `streams`
+    stream_from: int | None = None  # bytes of a result that is written past the caches, if the template knows of that
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
     tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none
 

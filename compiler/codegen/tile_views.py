@@ -11,17 +11,22 @@ from collections import Counter
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Load
-from ..ir.index import ONE, Indirect, Var, product
+from ..ir.index import ONE, ZERO, Indirect, Var, product
 from ..ir.nodes import Map
-from .emit import HALVES, Emitter
+from ..schedule.cost import number
+from .emit import HALVES, LINE, Emitter
+from .rows_ahead import LEAST_BYTES
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
-from .views import Loop, TileKernel, TileView
+from .views import ComingBlock, Loop, TileKernel, TileView
 
-#: lanes of a block, and bytes of it along the cross loop: four lines of the cache, so that the next are fetched in time
-BLOCK_LANES = 64
-BLOCK_BYTES = 256
-#: blocks of one kernel: what is in use at once has to fit the first level cache
+#: bytes of a block of lanes, and of the rows of memory that they are taken from, and as many elements at most
+LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTurnedRows
+ROW_BYTES, MOST_ROWS = 1024, 256
+TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are turned together
+#: results from here on are written past the caches: half of other kernels', for their rows lie apart
+STREAMED_BYTES = 1 << 24
+#: tiles of one kernel: what is in use at once has to fit the first level cache
 MAX_TILES = 2
 LEAST = 4  # elements along either loop: a shorter one is not worth a block
 
@@ -54,23 +59,24 @@ def _across(node: Map, vector: Var) -> list[Load]:
 
 def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> TileKernel:
     """The view of a map with its blocks; loads that are dense along neither loop stay gathers."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), may_stream=True)
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
     plain = Emitter(scope, None)
     outer = [v for v in node.dims if v is not vector and v is not cross]
     loops = tuple(Loop(scope.loop(v), plain.index(v.extent)) for v in outer)
     row, lane = scope.loop(cross), scope.loop(vector)
     turned = [ld for ld in _across(node, vector) if ld.index.coefficient(cross) == ONE][:MAX_TILES]
+    size = max(DTYPES[ld.buffer.dtype].size for ld in turned)
+    columns = min(LANE_BYTES // size, MOST_LANES)
     tiles, places, bits = [], {}, only_moves(node)
     for i, load in enumerate(turned):
-        step = load.index.coefficient(vector)
-        assert step is not None
-        source = f"{scope.buffer(load.buffer)} + {plain.index(load.index)}"
-        tiles.append(TileView(f"tile{i}", DTYPES[load.buffer.dtype].cpp, source, plain.index(step)))
+        tiles.append(TileView(f"tile{i}", DTYPES[load.buffer.dtype].cpp, *_block(load, vector, scope)))
         tile = f"as_bits(tile{i})" if bits and load.buffer.dtype in HALVES else f"tile{i}"
-        places[load] = f"{tile} + ({row} - {row}_begin) * {BLOCK_LANES} + {lane} - {lane}_begin"
+        places[load] = f"{tile} + ({row} - tile) * {columns} + {lane} - {lane}_begin"
     full, part = (Emitter(scope, vector, part=p, turned=places, moves_bits=bits) for p in (False, True))
     emit_stores(full, node)
     emit_stores(part, node)
+    coming = _coming(node, vector, cross, columns, scope)
+    moves = _moves(node, vector, cross, columns, scope) if node.stores[0].value in turned else ""
     return TileKernel(
         "map_tiles.cpp.j2",
         comment,
@@ -78,9 +84,46 @@ def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> T
         loops,
         plain.index(product(v.extent for v in outer)),
         Loop(row, plain.index(cross.extent)),
-        BLOCK_BYTES // max(DTYPES[ld.buffer.dtype].size for ld in turned),
-        BLOCK_LANES,
+        min(ROW_BYTES // size, MOST_ROWS),
+        columns,
+        TILE_BYTES // size,
         tuple(tiles),
+        coming,
         lanes_view(vector, scope, full, part),
+        moves,
         scope.streams(),
     )
+
+
+def _block(load: Load, along: Var, scope: Scope) -> tuple[str, str]:
+    """Where a load's part of a block starts, and the step along a loop."""
+    step, plain = load.index.coefficient(along), Emitter(scope, None)
+    assert step is not None
+    return f"{scope.buffer(load.buffer)} + {plain.index(load.index)}", plain.index(step)
+
+
+def _coming(node: Map, vector: Var, cross: Var, columns: int, scope: Scope) -> tuple[ComingBlock, ...]:
+    """What to fetch for the next block: rows of memory that lie apart are no stream for the hardware."""
+    found = []
+    row, lane = (f"{scope.loops[v]}_end - {scope.loops[v]}" for v in (cross, vector))
+    for load in dict.fromkeys(ld for s in node.stores for ld in s.value.loads):
+        steps = {v: load.index.coefficient(v) or ZERO for v in (cross, vector)}
+        size = DTYPES[load.buffer.dtype].size
+        if number(load.buffer.root.size) * size < LEAST_BYTES or not all(step.terms for step in steps.values()):
+            continue
+        name, lines = f"next{len(found)}", max(columns * size // LINE, 1)
+        if steps[cross] == ONE:
+            found.append(ComingBlock(name, *_block(load, vector, scope), lane, row, lines))
+        elif steps[vector] == ONE:
+            found.append(ComingBlock(name, *_block(load, cross, scope), row, lane, lines))
+    return tuple(found)
+
+
+def _moves(node: Map, vector: Var, cross: Var, columns: int, scope: Scope) -> str:
+    """The statement that stores a row of the one tile as it is; "" where more is to be done."""
+    store = node.stores[0]
+    if len(node.stores) > 1 or not only_moves(node) or store.index.coefficient(vector) != ONE:
+        return ""
+    lane, past = scope.loops[vector], "streams" if scope.streams() else "false"
+    target = f"{scope.buffer(store.buffer)} + {Emitter(scope, None).index(store.index)}"
+    return f"put_row({target}, tile0 + ({scope.loops[cross]} - tile) * {columns}, {lane}_end - {lane}, {past});"

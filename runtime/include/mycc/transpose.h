@@ -1,11 +1,12 @@
-/* transpose.h: a block of a matrix turned in registers. Included by kernels that read a tensor across their lanes.
+/* transpose.h: a tile of a matrix turned in registers. Included by kernels that read a tensor across their lanes.
  *
- * A square of as many rows as a vector has lanes is loaded, zipped log2(lanes) times and stored:
+ * Vectors are made of pieces of 16 bytes: the first 16 bytes of rows 0, L, 2 L, .. side by side, then those of rows 1,
+ * L + 1, .., L of them for the L elements of a piece. Zipped log2(L) times within the pieces, they are columns:
  *
- *     a0 a1 a2 a3      a0 c0 a1 c1      a0 b0 c0 d0
- *     b0 b1 b2 b3  ->  a2 c2 a3 c3  ->  a1 b1 c1 d1
- *     c0 c1 c2 c3      b0 d0 b1 d1      a2 b2 c2 d2
- *     d0 d1 d2 d3      b2 d2 b3 d3      a3 b3 c3 d3
+ *     a0 a1 | c0 c1      zip      a0 b0 | c0 d0
+ *     b0 b1 | d0 d1      ->       a1 b1 | c1 d1           (L = 2, vectors of 2 pieces, rows a to d)
+ *
+ * Zips within pieces are the cheapest shuffles that there are, and whole lines come out however narrow the elements are.
  */
 #ifndef MYCC_TRANSPOSE_H
 #define MYCC_TRANSPOSE_H
@@ -13,51 +14,114 @@
 #include "vec.h"
 
 namespace mycc {
+
+/* The rows of memory that a tile is made of, at most, and the bytes of each. */
+constexpr int64_t kTurnedRows = 128, kTurnedBytes = 64;
+
 namespace turning {
 
-/* Lanes of a square: a register of 4-byte and 8-byte elements, as many of the narrow ones, at least 8 bytes of them. */
-template <int SIZE> constexpr int lanes() { return SIZE == 8 ? W / 2 : SIZE * W < 8 ? 8 / SIZE : W; }
+constexpr int PIECE = 16;              /* bytes */
+constexpr int VECTOR = (int)sizeof(vi32); /* bytes */
 
-/* to[c][r] = from[r][c] for N rows and columns. */
-template <class U, int N> MYCC_INLINE void square(U *to, int64_t to_row, const U *from, int64_t from_row) {
-  typedef U V __attribute__((vector_size(sizeof(U) * N)));
-  V a[N], b[N];
+/* Lane l of a zip of the lower or upper halves of all pieces, of L elements each; N lanes in a vector. */
+template <int N, int L, bool UPPER> struct zipped {
+  static constexpr int lane(int l) { return l / L * L + (UPPER ? L / 2 : 0) + l % L / 2 + l % 2 * N; }
+};
+
+/* to[c][r] = from[r][c] for the columns of a piece and the rows of a vector. */
+template <class U> MYCC_INLINE void square(U *to, int64_t to_row, const U *from, int64_t from_row) {
+  constexpr int L = PIECE / (int)sizeof(U), N = VECTOR / (int)sizeof(U);
+  typedef U V __attribute__((vector_size(VECTOR)));
+  V a[L], b[L];
 #pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) __builtin_memcpy(&a[i], from + i * from_row, sizeof(V));
+  for (int i = 0; i < L; ++i) a[i] = (V)isa::load_sixteens(from + i * from_row, L * from_row * (int64_t)sizeof(U));
 #pragma GCC unroll 4
-  for (int round = 1; round < N; round *= 2) {
+  for (int round = 1; round < L; round *= 2) {
 #pragma GCC unroll 8
-    for (int i = 0; i < N / 2; ++i) {
-      b[2 * i] = weave::zip_low(a[i], a[i + N / 2]);
-      b[2 * i + 1] = weave::zip_high(a[i], a[i + N / 2]);
+    for (int i = 0; i < L / 2; ++i) {
+      b[2 * i] = weave::pick<zipped<N, L, false>>(a[i], a[i + L / 2]);
+      b[2 * i + 1] = weave::pick<zipped<N, L, true>>(a[i], a[i + L / 2]);
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < N; ++i) a[i] = b[i];
+    for (int i = 0; i < L; ++i) a[i] = b[i];
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) __builtin_memcpy(to + i * to_row, &a[i], sizeof(V));
+  for (int i = 0; i < L; ++i) __builtin_memcpy(to + i * to_row, &a[i], VECTOR);
 }
 
-template <class U> inline void block(U *to, int64_t to_row, const U *from, int64_t from_row, int64_t rows, int64_t columns) {
-  constexpr int N = lanes<sizeof(U)>();
-  int64_t r = 0;
-  for (; r + N <= rows; r += N) {
-    int64_t c = 0;
-    for (; c + N <= columns; c += N) square<U, N>(to + c * to_row + r, to_row, from + r * from_row + c, from_row);
-    for (; c < columns; ++c)
-      for (int i = 0; i < N; ++i) to[c * to_row + r + i] = from[(r + i) * from_row + c];
+/* Whether the lines of the rows that a square of whole lines is made of share more sets of a first level cache of 64
+ * sets than that has ways for them. */
+template <class U> MYCC_INLINE bool crowded(int64_t row) {
+  const int64_t bytes = row * (int64_t)sizeof(U), apart = bytes & -bytes;
+  return kTurnedBytes / (int64_t)sizeof(U) * (apart < 4096 ? apart : 4096) > 8 * 4096;
+}
+
+template <class U> inline void tile(U *to, int64_t to_row, const U *from, int64_t from_row, int64_t rows, int64_t columns) {
+  constexpr int L = PIECE / (int)sizeof(U), N = VECTOR / (int)sizeof(U);
+  constexpr int64_t PITCH = (kTurnedBytes + PIECE) / (int64_t)sizeof(U);
+  alignas(64) U own[kTurnedRows * PITCH];
+  if (rows % N || columns % L || crowded<U>(from_row)) {
+    for (int64_t r = 0; r < rows; ++r)
+      isa::copy_bytes<kTurnedBytes, (int)sizeof(U)>(own + r * PITCH, from + r * from_row, columns * (int64_t)sizeof(U));
+    from = own;
+    from_row = PITCH;
   }
-  for (; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c) to[c * to_row + r] = from[r * from_row + c];
+  for (int64_t r = 0; r < rows; r += N)
+    for (int64_t c = 0; c < columns; c += L) square(to + c * to_row + r, to_row, from + r * from_row + c, from_row);
 }
 
 } /* namespace turning */
 
-/* to[c * to_row + r] = from[r * from_row + c] for r < rows, c < columns; steps in elements. */
+/* to[c * to_row + r] = from[r * from_row + c] for r < rows <= kTurnedRows and c < columns, these at most kTurnedBytes. Places
+ * for other r < to_row and c may be written too, as far as kTurnedBytes; to_row holds whole vectors. */
 template <class T>
-inline void turn_block(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, int64_t columns) {
+inline void turn_tile(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, int64_t columns) {
   typedef typename weave::unit<sizeof(T)>::type U;
-  turning::block((U *)(void *)to, to_row, (const U *)(const void *)from, from_row, rows, columns);
+  turning::tile((U *)(void *)to, to_row, (const U *)(const void *)from, from_row, rows, columns);
+}
+
+/* to[i] = from[i] for i < n; past the caches when `streams`, `to` aligned to a line then. */
+template <class T> MYCC_INLINE void put_row(T *to, const T *from, int64_t n, bool streams) {
+  constexpr int64_t STEP = turning::VECTOR / (int64_t)sizeof(T);
+  int64_t i = 0;
+  for (; i + STEP <= n; i += STEP) {
+    vi32 v;
+    __builtin_memcpy(&v, (const void *)(from + i), sizeof v);
+    if (streams)
+      isa::stream(to + i, v);
+    else
+      __builtin_memcpy((void *)(to + i), &v, sizeof v);
+  }
+  isa::copy_bytes<turning::VECTOR / 2, (int)sizeof(T)>(to + i, from + i, (n - i) * (int64_t)sizeof(T));
+}
+
+/* Where a block lies. */
+struct BlockPlace { int64_t row, column; };
+/* The place of block `number` of rows x columns: in strips of 4 columns, so that both the rows of memory that are read and
+ * those that are written are met again before their pages are forgotten. */
+MYCC_INLINE BlockPlace block_place(int64_t number, int64_t rows, int64_t columns) {
+  constexpr int64_t STRIP = 4;
+  const int64_t first = number / (rows * STRIP) * STRIP, within = number - first * rows;
+  const int64_t wide = columns - first < STRIP ? columns - first : STRIP;
+  return {within / wide, first + within % wide};
+}
+
+/* A block of memory that is read later: its lines are fetched some at a time, in the order in which they lie. */
+struct Coming {
+  const char *row;
+  int64_t step, bytes, rows, at; /* bytes from row to row, of a row; rows that are left; where in the first of them */
+
+  MYCC_INLINE void fetch(int lines) {
+    for (; lines > 0 && rows > 0; --lines) {
+      __builtin_prefetch(row + at, 0);
+      at += 64;
+      if (at >= bytes) at = 0, row += step, --rows;
+    }
+    __asm__ volatile("");
+  }
+};
+template <class T> MYCC_INLINE Coming coming(const T *from, int64_t step, int64_t rows, int64_t columns) {
+  return {(const char *)from, step * (int64_t)sizeof(T), columns * (int64_t)sizeof(T), rows, 0};
 }
 
 } /* namespace mycc */

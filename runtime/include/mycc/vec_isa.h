@@ -273,16 +273,17 @@ MYCC_INLINE hf64 fma(hf64 a, hf64 b, hf64 c) { return a * b + c; }
 #define MYCC_HAS_FMA 1
 #endif
 
-/* Copies n in [0, W] elements of `size` bytes in pieces of fixed size, so that no call to memcpy is left and nothing
- * behind the elements is touched. */
-template <int SIZE> MYCC_INLINE void copy_part(void *to, const void *from, int n) {
+/* Copies n < 2 * MOST bytes, a multiple of LEAST, in pieces of fixed size, so that no call to memcpy is left and nothing
+ * behind them is touched. */
+template <int MOST, int LEAST = 1> MYCC_INLINE void copy_bytes(void *to, const void *from, int64_t n) {
   char *d = (char *)to;
   const char *s = (const char *)from;
-  if (W == 16 && (n & 16)) { __builtin_memcpy(d, s, 16 * SIZE); d += 16 * SIZE; s += 16 * SIZE; }
-  if (W >= 8 && (n & 8)) { __builtin_memcpy(d, s, 8 * SIZE); d += 8 * SIZE; s += 8 * SIZE; }
-  if (n & 4) { __builtin_memcpy(d, s, 4 * SIZE); d += 4 * SIZE; s += 4 * SIZE; }
-  if (n & 2) { __builtin_memcpy(d, s, 2 * SIZE); d += 2 * SIZE; s += 2 * SIZE; }
-  if (n & 1) { __builtin_memcpy(d, s, SIZE); }
+  if (n & MOST) { __builtin_memcpy(d, s, MOST); d += MOST; s += MOST; }
+  if constexpr (MOST > LEAST) copy_bytes<MOST / 2, LEAST>(d, s, n);
+}
+/* n in [0, W] elements of SIZE bytes. */
+template <int SIZE> MYCC_INLINE void copy_part(void *to, const void *from, int n) {
+  copy_bytes<W * SIZE, SIZE>(to, from, (int64_t)n * SIZE);
 }
 template <class V, int SIZE> MYCC_INLINE V load_pieces(const void *p, int n) {
   V v = {};
@@ -363,6 +364,29 @@ MYCC_INLINE vi32 widen(vu16 v) { return __builtin_convertvector(v, vi32); }
 MYCC_INLINE hf64 widen(qf32 v) { return __builtin_convertvector(v, hf64); }
 #endif
 
+/* v[at[0]], v[at[1]], ..., of one vector or of two that lie side by side. */
+#if !defined(__clang__)
+template <class V> MYCC_INLINE V permute(V v, vi32 at) { return __builtin_shuffle(v, at); }
+template <class V> MYCC_INLINE V permute(V a, V b, vi32 at) { return __builtin_shuffle(a, b, at); }
+#elif defined(MYCC_AVX512)
+template <class V> MYCC_INLINE V permute(V v, vi32 at) { return (V)_mm512_permutexvar_epi32((__m512i)at, (__m512i)v); }
+template <class V> MYCC_INLINE V permute(V a, V b, vi32 at) {
+  return (V)_mm512_permutex2var_epi32((__m512i)a, (__m512i)at, (__m512i)b);
+}
+#else
+template <class V> MYCC_INLINE V permute(V v, vi32 at) {
+#if defined(MYCC_AVX2)
+  return (V)_mm256_permutevar8x32_epi32((__m256i)v, (__m256i)at);
+#else
+  return build<V>([=](int i) MYCC_INLINED { return v[at[i] & (W - 1)]; });
+#endif
+}
+template <class V> MYCC_INLINE V permute(V a, V b, vi32 at) {
+  const vi32 second = (at & W) != 0;
+  return (V)((second & (vi32)permute(b, at)) | (~second & (vi32)permute(a, at)));
+}
+#endif
+
 /* binary16 <-> binary32: round to nearest even; NaN stays NaN. */
 #if defined(MYCC_AVX512)
 MYCC_INLINE vf32 from_half(vi16 h) {
@@ -405,6 +429,36 @@ MYCC_INLINE vi16 to_half(vf32 v) {
   r = (is_nan & nan) | (~is_nan & r);
   r |= (x >> 16) & 0x8000;
   return __builtin_convertvector(r, vi16);
+}
+#endif
+
+typedef int i4 __attribute__((vector_size(16)));
+/* The 16 bytes at p, at p + step, .. side by side. */
+#if defined(MYCC_AVX512)
+MYCC_INLINE vi32 put_sixteen(vi32 v, const char *p, unsigned lanes) {
+  ll2 piece;
+  __builtin_memcpy(&piece, p, sizeof piece);
+  return MYCC_PICK((vi32)__builtin_ia32_broadcasti32x4_512((i4)piece, v, (uint16_t)lanes),
+                   (vi32)_mm512_mask_broadcast_i32x4((__m512i)v, (__mmask16)lanes, (__m128i)piece));
+}
+MYCC_INLINE vi32 load_sixteens(const void *p, int64_t step) {
+  const char *at = (const char *)p;
+  const vi32 two = put_sixteen(put_sixteen(vi32{}, at, 0xffffu), at + step, 0x00f0u);
+  return put_sixteen(put_sixteen(two, at + 2 * step, 0x0f00u), at + 3 * step, 0xf000u);
+}
+#elif defined(MYCC_AVX2)
+MYCC_INLINE vi32 load_sixteens(const void *p, int64_t step) {
+  ll2 a, b;
+  __builtin_memcpy(&a, p, sizeof a);
+  __builtin_memcpy(&b, (const char *)p + step, sizeof b);
+  return (vi32)MYCC_PICK(__builtin_ia32_insert128i256((hll)__builtin_ia32_si256_si((i4)a), b, 1),
+                         _mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)a), (__m128i)b, 1));
+}
+#else
+MYCC_INLINE vi32 load_sixteens(const void *p, int64_t) {
+  vi32 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
 }
 #endif
 

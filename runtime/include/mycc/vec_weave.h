@@ -37,14 +37,9 @@ template <> struct unit<2> { typedef int16_t type; };
 template <> struct unit<4> { typedef int32_t type; };
 template <> struct unit<8> { typedef int64_t type; };
 
-/* N as a pack of lane numbers. */
-template <int N> struct counted;
-template <> struct counted<2> { typedef lane_list<0, 1> list; };
-template <> struct counted<4> { typedef lane_list<0, 1, 2, 3> list; };
-template <> struct counted<8> { typedef lane_list<0, 1, 2, 3, 4, 5, 6, 7> list; };
-template <> struct counted<16> {
-  typedef lane_list<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15> list;
-};
+/* 0, 1, .. N - 1 as a pack of lane numbers. */
+template <int N, int... I> struct counted : counted<N - 1, N - 1, I...> {};
+template <int... I> struct counted<0, I...> { typedef lane_list<I...> list; };
 
 template <class V> constexpr int count() { return int(sizeof(V) / sizeof(V{}[0])); }
 
