@@ -76,8 +76,12 @@ def halves(b: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("isa", LEVELS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize(
-    "shape", [(1, 768, 130), (3, 385, 64), (8, 64, 48), (16, 96, 200), (49, 1100, 33), (128, 768, 96), (300, 64, 16)]
-)
+    "shape",
+    [
+        (1, 768, 130), (1, 1539, 1030), (3, 385, 64), (8, 64, 48), (16, 96, 200), (49, 1100, 33), (128, 768, 96),
+        (300, 64, 16),
+    ],
+)  # fmt: skip
 def test_gemm_with_weights_of_16_bits(isa: str, dtype: str, shape: tuple[int, int, int]) -> None:
     """Products of float32 rows with rounded weights, summed in float32: the rounding is that of the weights alone."""
     m, k, n = shape
