@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blocks.h"
 #include "manifest.h"
 #include "os.h"
 
@@ -197,7 +198,7 @@ void copy_strided(const void *source, const mycc_tensor &tensor) {
 
 bool allocate_output(mycc_dtype dtype, const int64_t *shape, int32_t rank, int64_t bytes, mycc_tensor *tensor) {
   size_t mapped, room = (size_t(bytes) + kAlignment - 1) & ~(kAlignment - 1);  // kernels may write whole lines
-  void *block = allocate(sizeof(OutputHeader) + room, &mapped);
+  void *block = allocate_block(sizeof(OutputHeader) + room, &mapped);
   if (!block) return false;
   OutputHeader *header = static_cast<OutputHeader *>(block);
   header->mapped = mapped;
@@ -226,7 +227,7 @@ void free_output(mycc_tensor *tensor) {
   if (header->release)
     header->release(header);
   else
-    release(header, header->mapped);
+    release_block(header, header->mapped);
   tensor->owner = nullptr;
   tensor->data = nullptr;
 }

@@ -1,4 +1,5 @@
 // internals.cpp: what lies behind the C API, made callable from the tests.
+#include "src/blocks.h"
 #include "src/json.h"
 #include "src/planner.h"
 #include "src/sha256.h"
@@ -9,6 +10,10 @@ int test_plan(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32
               int64_t *arena, int64_t *live) {
   return mycc::runtime::plan_memory(buffers, sizes, n, n_kernels, offsets, arena, live);
 }
+
+void *test_allocate_block(size_t bytes, size_t *pages) { return mycc::runtime::allocate_block(bytes, pages); }
+
+void test_release_block(void *data, size_t pages) { mycc::runtime::release_block(data, pages); }
 
 void test_sha256(const uint8_t *data, size_t size, uint8_t *digest) { mycc::runtime::sha256(data, size, digest); }
 

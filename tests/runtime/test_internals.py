@@ -24,11 +24,13 @@ FLAGS = ["-std=c++17", "-O1", "-D_GNU_SOURCE", f"-I{RUNTIME}", f"-I{RUNTIME}/inc
 @pytest.fixture(scope="module")
 def internals(tmp_path_factory: pytest.TempPathFactory) -> Any:
     out = tmp_path_factory.mktemp("internals") / "internals.so"
-    sources = [RUNTIME / "src" / f"{name}.cpp" for name in ("planner", "sha256", "cpu", "json")]
+    names = ("planner", "sha256", "cpu", "json", "blocks", "os_linux", "errors")
+    sources = [RUNTIME / "src" / f"{name}.cpp" for name in names]
     here = Path(__file__).with_name("internals.cpp")
     subprocess.run(["g++", *FLAGS, "-fPIC", "-shared", str(here), *map(str, sources), "-o", str(out)], check=True)
     library = ctypes.CDLL(str(out))
     library.test_json.restype = ctypes.c_char_p
+    library.test_allocate_block.restype = ctypes.c_void_p
     return library
 
 
@@ -133,6 +135,66 @@ def test_usual_random_graphs_are_tight(internals: Any) -> None:
     print(f"worst {max(ratios):.3f}, mean {sum(ratios) / len(ratios):.3f}")
     assert max(ratios) <= 1.15
     assert sum(ratios) / len(ratios) <= 1.03
+
+
+MEGABYTE = 1 << 20
+Block = tuple[int, int]  # address, bytes of its pages
+
+
+def allocate(internals: Any, size: int) -> Block:
+    pages = ctypes.c_size_t()
+    address = internals.test_allocate_block(ctypes.c_size_t(size), ctypes.byref(pages))
+    ctypes.memset(address, 1, size)
+    return address, pages.value
+
+
+def release(internals: Any, block: Block) -> None:
+    internals.test_release_block(ctypes.c_void_p(block[0]), ctypes.c_size_t(block[1]))
+
+
+def test_freed_blocks_are_used_again(internals: Any) -> None:
+    first, second = (allocate(internals, 5 * MEGABYTE) for _ in range(2))
+    assert first[0] != second[0]
+    assert first[0] % 64 == second[0] % 64 == 0
+    release(internals, first)
+    assert allocate(internals, 4 * MEGABYTE) == first, "large enough, and not twice as large"
+    release(internals, first)
+    small, large = allocate(internals, 2 * MEGABYTE), allocate(internals, 6 * MEGABYTE)
+    assert first[0] not in (small[0], large[0])
+    assert allocate(internals, 5 * MEGABYTE) == first, "still kept"
+    for block in (first, second, small, large):
+        release(internals, block)
+
+
+def test_few_blocks_are_kept(internals: Any) -> None:
+    """At most 128 MB, the latest ones; none that is larger."""
+    blocks = [allocate(internals, 50 * MEGABYTE) for _ in range(3)]
+    huge = allocate(internals, 129 * MEGABYTE)
+    for block in (*blocks, huge):
+        release(internals, block)
+    assert mapped(blocks[1])
+    assert mapped(blocks[2])
+    assert not mapped(blocks[0])
+    assert not mapped(huge)
+    many = [allocate(internals, MEGABYTE) for _ in range(40)]
+    for block in many:
+        release(internals, block)
+    assert sum(map(mapped, many)) <= 20  # 16, and what else may have come to lie there
+
+
+def mapped(block: Block) -> bool:
+    """Whether memory lies at its middle."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    ranges = [[int(end, 16) for end in line.split()[0].split("-")] for line in lines]
+    middle = block[0] + block[1] // 2
+    return any(begin <= middle < end for begin, end in ranges)
+
+
+def test_small_blocks_are_of_malloc(internals: Any) -> None:
+    block = allocate(internals, 1000)
+    assert block[0] % 64 == 0
+    assert block[1] == 0
+    release(internals, block)
 
 
 def test_a_thousand_buffers_are_placed_quickly(internals: Any) -> None:
