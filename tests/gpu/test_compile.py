@@ -127,6 +127,7 @@ FORMS = {
     "softmax_walked": (lambda x: F.softmax(x, -1), ((64, 50264),)),
     "norm_in_pieces": (lambda x: F.rms_norm(x, (50257,)), ((400, 50257),)),
     "places_in_pieces": (lambda x: x.argmax(-1), ((400, 50257),)),
+    "places_by_units": (lambda x: x.argmax(-1), ((16384, 768),)),
     "mean_across": (lambda x: x.mean((1, 2)), ((8, 7, 7, 2048),)),
 }
 

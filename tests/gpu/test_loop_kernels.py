@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 import torch
+from mycc.compiler.codegen.triton import rows
 from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
 from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from ..helpers.device_programs import DeviceProgram, device_program, run_interpreted
+from ..helpers.device_programs import DEVICE, DeviceProgram, device_program, run_interpreted
 from ..helpers.programs import Call1
 from ..helpers.triton_interpreter import IndexOutOfRange, TritonInterpreter
 
@@ -233,6 +234,32 @@ def test_kernel_against_float64(case: Case, dtype: torch.dtype, interpreter: Tri
         found = run_interpreted(program, interpreter, inputs)
         for y, wanted in zip(found, reference(case.function, inputs), strict=True):
             assert error(y, wanted) <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("shape", [(3, 768), (45, 96), (40, 64)], ids=str)
+def test_places_by_units(
+    shape: tuple[int, int], interpreter: TritonInterpreter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many rows of 16-bit elements; units with ties, with several NaN, of infinities alone."""
+    monkeypatch.setattr(rows, "MANY", 1)
+    x = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(3)).half()
+    x[0, 30], x[0, 40], x[0, 41], x[1], x[2] = (*[float("nan")] * 3, float("-inf"), float("inf"))
+    for function in (lambda x: x.argmax(-1), lambda x: x.argmin(-1)):
+        program = device_program(Call1(function).eval(), (x,), device=replace(DEVICE, sms=2))
+        assert "acc0_units" in program.code.kernels[0].source
+        (found,) = run_interpreted(program, interpreter, (x,))
+        assert torch.equal(found, function(x.double()))
+
+
+def test_gelu_for_results_of_16_bits(interpreter: TritonInterpreter) -> None:
+    """As near as the rounding allows, everywhere: in the tail relative to the result."""
+    x = torch.cat([torch.linspace(-5.4, 8.0, 2000), torch.tensor([0.0, 65504.0, float("inf"), float("nan")])]).half()
+    program = device_program(Call1(F.gelu).eval(), (x,))
+    assert "gelu_half" in program.code.kernels[0].source
+    (found,) = run_interpreted(program, interpreter, (x,))
+    wanted = F.gelu(x.double())
+    assert torch.equal(found[-2:].isnan(), torch.tensor([False, True]))
+    torch.testing.assert_close(found[:-1].double(), wanted[:-1], rtol=6e-4, atol=6e-8)
 
 
 def test_a_wrong_result_is_seen(interpreter: TritonInterpreter) -> None:

@@ -44,6 +44,8 @@ FLOAT_FORMS = {
     "trunc_div": Spelling("libdevice.trunc({0} / {1})", _ATOM, (Precedence.PRODUCT, Precedence.UNARY)),
     "fmod": Spelling("libdevice.fmod({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
 }
+#: what suffices where the result is rounded to 16 bits
+HALF_FORMS = {"gelu_erf": "gelu_half({0})"}
 LOG2_E = 1.4426950408889634
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
@@ -298,6 +300,9 @@ class TritonEmitter:
 
     def _cast(self, e: Call) -> Printed:
         (source,) = e.args
+        half = e.dtype in ("f16", "bf16") and source.dtype == "f32"
+        if half and isinstance(source, Call) and source.op in HALF_FORMS:
+            return Printed(HALF_FORMS[source.op].format(*(self._print(a).text for a in source.args)))
         inner = self._print(source)
         before, after = DTYPES[source.dtype].compute, DTYPES[e.dtype].compute
         if e.dtype in ("f16", "bf16") and before == "f32":

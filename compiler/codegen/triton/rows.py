@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.bounds import largest
-from ...ir.index import ONE, Index, Indirect, Var
+from ...ir.expr import Call, Load
+from ...ir.index import ONE, Index, Indirect, Var, as_index, of
 from ...ir.nodes import Fold, Nest, Reduce
 from ...schedule.cost import number
 from ...schedule.row_form import RowStage, row_form
@@ -15,6 +16,7 @@ from .emit_triton import Place, TritonEmitter
 from .folds import FoldForm, fold_form, is_truth
 from .kernel import Launch
 from .maps import finish
+from .matrix import divides
 from .row_pieces import pieces_launch
 from .row_printer import RowPrinter
 from .scope import TritonScope
@@ -29,6 +31,8 @@ FEW_STEPS = 64
 ENOUGH_LANES = 256
 #: steps whose loads are all begun at once
 UNROLLED = 16
+#: elements of 16 bits of the units by which the place of an extremum is looked for, in MANY; 0: one by one
+UNIT = 8
 #: rows side by side in memory that a program takes, so that it reads whole lines
 NEIGHBOURS = 32
 
@@ -97,6 +101,17 @@ def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
         return launch
     piece = PIECE if rows == 1 else max(TILE // rows, 1)
     return printer.walked(node, name, device, piece)
+
+
+def _in_units(fold: Fold, column: Var) -> bool:
+    """Whether a fold finds a place among 16-bit elements as they lie in memory, whose units are aligned."""
+    value = fold.value
+    while isinstance(value, Call) and value.op == "cast":
+        (value,) = value.args
+    if not UNIT or not isinstance(value, Load) or value.dtype not in ("f16", "bf16") or column.extent.constant is None:
+        return False
+    start = value.index - of(column)
+    return divides(UNIT, column.extent) and divides(UNIT, start) and column not in start.vars()
 
 
 def _along_rows(stage: RowStage) -> bool:
@@ -170,12 +185,46 @@ class _Printer(RowPrinter):
     def fold_whole(self, emit: TritonEmitter, fold: Fold, column: Var, block: int, masked: bool) -> None:
         form, acc = fold_form(fold), f"acc{len(self.accs)}"
         inside = f"{column.name}_inside" if masked else ""
+        if form.position and _many(self.count, block) and _in_units(fold, column):
+            self.place_by_units(emit, fold, acc, column, block // UNIT, UNIT)
+            self.acc(fold, acc)
+            return
         tile = self.tile(emit, fold.value, form, is_truth(fold), column, block, inside)
         if form.position:
             emit.lines += [f"{acc}_tile = {tile}", *self.first(acc, form, f"{acc}_tile", column.name)]
         else:
             emit.lines.append(f"{acc} = {self.across(form, tile)}{' != 0' if is_truth(fold) else ''}")
         self.acc(fold, acc)
+
+    def place_by_units(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, units: int, unit: int) -> None:
+        """The place of an extremum: the first unit of a row that has it, which is read again, and where it is there.
+
+        Of an element there is one comparison, in its thread, instead of one and a search for its place.
+        """
+        form, many = fold_form(fold), self.rows > 1
+        start, last, axis = ("[None, :, None]", "[None, None, :]", 2) if many else ("[:, None]", "[None, :]", 1)
+        masked = column.extent != as_index(units * unit)
+        row = {self.form.row: Place("row[:, :, None]", ("r",))} if many and self.form.row is not None else {}
+        masks = {"r": "row_inside[:, :, None]"} if self.masked else {}
+        unit_of = f"tl.arange(0, {units})"
+        lines = [f"{acc}_at = {unit_of}{start} * {unit} + tl.arange(0, {unit}){last}"]
+        if masked:
+            lines.append(f"{acc}_inside = {acc}_at < {column.extent}")
+            masks[column.name] = f"{acc}_inside"
+        places = self.places() | row | {column: Place(f"{acc}_at", (column.name,))}
+        first = TritonEmitter(self.scope, places, masks, stem=f"{acc}_a")
+        tile = first.value(fold.value)
+        tile = f"tl.where({acc}_inside, {tile}, {form.start})" if masked else tile
+        lines += [*first.lines, f"{acc}_units = {form.across.format(a=f'({tile})', axis=axis, keep='')}"]
+        lanes = "[None, :]" if many else ""
+        lines += self.first(acc, form, f"{acc}_units", f"{unit_of}{lanes} * {unit}")
+        lines.append(f"{acc}_near = {acc} + tl.arange(0, {unit}){lanes}")
+        near = self.places() | {column: Place(f"{acc}_near", (column.name,))}
+        again = TritonEmitter(self.scope, near, {"r": "row_inside"} if self.masked else {}, stem=f"{acc}_b")
+        value = again.value(fold.value)
+        found = f"places_of({value}, {acc}_found, {acc}_near)"
+        keep = "1, keep_dims=True" if many else "0"
+        emit.lines += [*lines, *again.lines, f"{acc} = tl.min({found}, {keep})"]
 
     # rows walked through ---------------------------------------------------------------------------------------------
     def walked(self, node: Reduce | Nest, name: str, device: Device, piece: int) -> Launch:
