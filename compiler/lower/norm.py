@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, cast
-from ..ir.index import Index, as_index, product
+from ..ir.index import ONE, ZERO, Index, as_index, product
 from .builder import call, number, size_value
 from .context import Context
 from .create import filled
 from .reduce import moments
 from .registry import row
 from .tensor import Tensor, reshape
+
+#: channels of a group whose sums are added up for each of its channels again
+MOST_OF_GROUP = 256
 
 
 @row("aten.layer_norm.default")
@@ -96,28 +99,85 @@ def group_norm(
 ) -> Tensor:
     n, c = x.shape[:2]
     per_group = c // as_index(groups)
+    compute = DTYPES[x.dtype].compute
+    epsilon = number(float(eps), compute)
+    if ctx.builder.family == "cpu" and _channels_lie_last(x, groups, per_group):
+        mean, root = _moments_by_channel(ctx, x, as_index(groups), epsilon)
+        return _scaled(ctx, x, weight, bias, lambda i: (mean.at_broadcast(i), root.at_broadcast(i)))
     shape = (n, as_index(groups), per_group, *x.shape[2:])
     grouped = reshape(x, shape)
     if grouped is None:
         x = ctx.builder.dense(x)
         grouped = reshape(x, shape)
     assert grouped is not None
-    compute = DTYPES[x.dtype].compute
     mean, squares, _count, variance = moments(ctx, grouped, range(2, grouped.rank))
     root = ctx.builder.map(
-        squares.shape,
-        compute,
-        lambda i: call("rsqrt", call("add", variance(squares.at(i)), number(float(eps), compute))),
+        squares.shape, compute, lambda i: call("rsqrt", call("add", variance(squares.at(i)), epsilon))
     )
 
-    def element(i: list[Index]) -> Expr:
+    def statistics(i: list[Index]) -> tuple[Expr, Expr]:
         group = [i[0], i[1] // per_group, i[1] % per_group, *i[2:]]
-        y = call("mul", call("sub", cast(x.at(i), compute), mean.at_broadcast(group)), root.at_broadcast(group))
+        return mean.at_broadcast(group), root.at_broadcast(group)
+
+    return _scaled(ctx, x, weight, bias, statistics)
+
+
+def _scaled(
+    ctx: Context,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    statistics: Callable[[list[Index]], tuple[Expr, Expr]],
+) -> Tensor:
+    """(x - mean) * root * weight + bias; statistics: mean and root of an element, weights are by channel."""
+    compute = DTYPES[x.dtype].compute
+
+    def element(i: list[Index]) -> Expr:
+        mean, root = statistics(i)
+        y = call("mul", call("sub", cast(x.at(i), compute), mean), root)
         if weight is not None:
             y = call("mul", y, cast(weight.at([i[1]]), compute))
         return y if bias is None else call("add", y, cast(bias.at([i[1]]), compute))
 
     return ctx.builder.map(x.shape, ctx.result_dtype(), element, x.memory_order())
+
+
+def _channels_lie_last(x: Tensor, groups: int, per_group: Index) -> bool:
+    """Whether neighbours in memory are channels of several groups, each of some channels."""
+    some = per_group.constant is not None and 1 < per_group.constant <= MOST_OF_GROUP
+    return some and groups > 1 and x.rank > 2 and x.memory_order()[-1] == 1
+
+
+def _moments_by_channel(ctx: Context, x: Tensor, groups: Index, epsilon: Expr) -> tuple[Tensor, Tensor]:
+    """Mean and reciprocal deviation of a channel's group, for each channel: vectors of channels read them side by side.
+
+    What is folded over the places of a channel is added up for each channel of the group again.
+    """
+    n, c = x.shape[:2]
+    per_group, places = c // groups, range(2, x.rank)
+    compute = DTYPES[x.dtype].compute
+    count = size_value(per_group * product(x.shape[d] for d in places), compute)
+
+    def folded(value: Callable[[list[Index]], Expr], finish: Callable[[Expr], Expr]) -> Tensor:
+        (own,) = ctx.builder.reduce(
+            x.shape, places, [("sum", value)], [(compute, lambda a: a[0])], True, x.memory_order()
+        )
+        zeros = [ZERO] * len(places)
+        (all_,) = ctx.builder.reduce(
+            (n, groups, per_group, per_group),
+            [3],
+            [("sum", lambda i: own.at([i[0], i[1] * per_group + i[3], *zeros]))],
+            [(compute, lambda a: finish(call("div", a[0], count)))],
+        )
+        return ctx.builder.reshape(all_, (n, c, *(ONE for _ in places)))
+
+    mean = folded(lambda i: cast(x.at(i), compute), lambda total: total)
+
+    def square(i: list[Index]) -> Expr:
+        d = call("sub", cast(x.at(i), compute), mean.at_broadcast(i))
+        return call("mul", d, d)
+
+    return mean, folded(square, lambda variance: call("rsqrt", call("add", variance, epsilon)))
 
 
 @row("aten.batch_norm.default", "aten._native_batch_norm_legit_no_training.default")

@@ -44,6 +44,11 @@ def transposed(x: torch.Tensor) -> torch.Tensor:
     return x.transpose(-1, -2)
 
 
+def channels_last(x: torch.Tensor) -> torch.Tensor:
+    """Of a tensor whose last dimension are the channels."""
+    return x.permute(0, x.dim() - 1, *range(1, x.dim() - 1))
+
+
 def strided(x: torch.Tensor) -> torch.Tensor:
     return x[..., 1::2]
 
@@ -451,6 +456,9 @@ def norms() -> Iterator[Sample]:
     yield near("aten.rms_norm.default", T(4, 40), [40])
     yield near("aten.group_norm.default", T(B, 6, 5, 3), 3, W(6), W(6))
     yield near("aten.group_norm.default", T(2, 6, 5), 2)
+    for shape, groups in (((B, 5, 3, 48), 6), ((2, 7, 40), 4), ((1, 3, 2, 4, 6), 3)):  # in memory channels lie last
+        last = T(*shape, view=channels_last)
+        yield near("aten.group_norm.default", last, groups, W(shape[-1]), W(shape[-1]))
     running = (W(5), Operand((5,), "f32", 0.5, 2.0, constant=True))
     yield near("aten.batch_norm.default", T(B, 5, 4, 3), W(5), W(5), *running, False, 0.1, 1e-5, False)
     yield near("aten.batch_norm.default", T(B, 5), None, None, *running, False, 0.1, 1e-5, False)
