@@ -128,7 +128,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
     for (int64_t r = 0; r < rows.count; ++r) {
       float *o = scratch.o + r * values;
       const float *sums = scratch.sums + r * values;
-      for (int64_t i = 0; i < values; i += W) store(o + i, load(o + i) * factor[r] + load(sums + i));
+      for (int64_t i = 0; i < values; i += W) store(o + i, fma(load(o + i), factor[r], load(sums + i)));
     }
   }
   for (int64_t r = 0; r < rows.count; ++r) {
