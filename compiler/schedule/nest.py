@@ -75,7 +75,7 @@ def _grow(graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remark
         stages, rows = blocks
     for node in ordered[1:]:
         remarks.fused(label(ordered[0]), label(node), "one kernel over the rows")
-    merge(graph, list(zip(ordered, stages, strict=True)), rows, local_bytes)
+    _merge(graph, list(zip(ordered, stages, strict=True)), rows, local_bytes)
 
 
 def _blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
@@ -224,7 +224,7 @@ def _rename(node: Map | Reduce, names: dict[Var, Var], rows: tuple[Var, ...]) ->
     return replace(changed, dims=(*rows, *inner))
 
 
-def merge(
+def _merge(
     graph: NodeGraph, members: list[tuple[AnyNode, Map | Reduce]], rows: tuple[Var, ...], local_bytes: int
 ) -> None:
     """Replaces the members by one nest at the place of the last; results that only it reads become local to a row."""

