@@ -18,8 +18,9 @@ struct Number {
   Number() = default;
   MYCC_INLINE Number(double re, double im = 0) : re(re), im(im) {}
   MYCC_INLINE Number operator+(Number b) const { return {re + b.re, im + b.im}; }
+  MYCC_INLINE Number operator-() const { return {-re, -im}; }
   MYCC_INLINE Number operator-(Number b) const { return {re - b.re, im - b.im}; }
-  MYCC_INLINE Number operator*(Number b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; }
+  MYCC_INLINE Number operator*(Number b) const { return {fma(re, b.re, -(im * b.im)), fma(re, b.im, im * b.re)}; }
   MYCC_INLINE Number operator/(Number b) const { /* Smith */
     if (__builtin_fabs(b.re) >= __builtin_fabs(b.im)) {
       const double ratio = b.re == 0 ? 0 : b.im / b.re, scale = 1 / (b.re + b.im * ratio);
@@ -34,6 +35,9 @@ struct Number {
   MYCC_INLINE Number &operator*=(Number b) { return *this = *this * b; }
   MYCC_INLINE Number &operator/=(Number b) { return *this = *this / b; }
 };
+/* a b + c; real numbers are rounded once. */
+MYCC_INLINE double multiply_add(double a, double b, double c) { return fma(a, b, c); }
+MYCC_INLINE Number multiply_add(Number a, Number b, Number c) { return a * b + c; }
 MYCC_INLINE double conjugate(double x) { return x; }
 MYCC_INLINE Number conjugate(Number x) { return {x.re, -x.im}; }
 MYCC_INLINE double real(double x) { return x; }
@@ -126,8 +130,8 @@ template <class S> MYCC_INLINE Rotation<S> rotation(double p, double r, S coupli
 template <class S> inline void rotate(S *x, S *y, int64_t n, int64_t stride, double c, S s) {
   for (int64_t k = 0; k < n * stride; k += stride) {
     const S p = x[k], r = y[k];
-    x[k] = p * c - s * r;
-    y[k] = conjugate(s) * p + r * c;
+    x[k] = multiply_add(p, S(c), -(s * r));
+    y[k] = multiply_add(conjugate(s), p, r * c);
   }
 }
 
