@@ -125,7 +125,10 @@ private:
 static inline void conv_interleave(const ConvArgs &args, const float *from, int64_t pixels, float *to) {
   const int64_t step = args.x_w, plane = args.x_c, channels = args.in_c;
   if (channels == 3) {
-    for (int64_t p = 0; p < pixels; ++p, from += step, to += 3) {
+    int64_t p = 0;
+    for (; step == 1 && p + W <= pixels; p += W, from += W, to += 3 * W)
+      store_woven(to, false, load(from), load(from + plane), load(from + 2 * plane));
+    for (; p < pixels; ++p, from += step, to += 3) {
       to[0] = from[0];
       to[1] = from[plane];
       to[2] = from[2 * plane];

@@ -80,8 +80,10 @@ struct ConvSpan {
   int32_t runs, pixels;
 };
 
-/* How many pixels the runs of a row of `width` pixels have: all as many, or some one less. */
+/* How many pixels the runs of a row of `width` pixels have: all as many, or some one less. The longest spare most calls
+ * and broadcasts; others that come in pairs are better than one that is left over. */
 static inline int64_t run_length(int64_t width) {
+  if (kRuns == 2 && width % kRunPixels == 0) return kRunPixels;
   if (kRuns == 2 && width % 4 == 0) return 4;
   return ceil_div(width, ceil_div(width, kRunPixels));
 }
