@@ -230,6 +230,13 @@ def call(isa: str, function: str, args: _Arguments, shape: tuple[int, ...], thre
     return out
 
 
+def busiest_share(isa: str, m: int, n: int, k: int, workers: int) -> int:
+    """What the busiest of several workers gets of a product, in percent of an equal part."""
+    run = _load(isa).test_busiest_share
+    run.restype = ctypes.c_int64
+    return int(run(*(ctypes.c_int64(v) for v in (m, n, k, workers))))
+
+
 def aligned(values: np.ndarray) -> np.ndarray:
     """A float32 copy whose data is aligned to 64 bytes."""
     raw = np.empty(values.size + 16, np.float32)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels
 
-from .gemm_support import Gemm, GemmFree, Sums, call, cpu_levels, pack_panels
+from .gemm_support import Gemm, GemmFree, Sums, busiest_share, call, cpu_levels, pack_panels
 
 LEVELS = cpu_levels()
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
@@ -210,6 +210,16 @@ def test_no_scratch_memory_touches_nothing(isa: str) -> None:
         call(isa, function, Gemm(1, 30, 33, 20, a, 0, 20, packed, 0), (1, 30, 33), threads=-1)
     free = GemmFree(1, 1, 30, 33, 20, a, 0, 0, 20, b, 0, 0, 33, 1)
     call(isa, "test_gemm_free", free, (1, 30, 33), threads=-1)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize(
+    "shape",
+    [(128, 3072, 768), (784, 512, 128), (784, 128, 512), (196, 1024, 256), (196, 256, 1024), (49, 2048, 512)],
+)
+def test_two_workers_get_equal_shares(isa: str, shape: tuple[int, int, int]) -> None:
+    assert busiest_share(isa, *shape, workers=1) == 100
+    assert 100 <= busiest_share(isa, *shape, workers=2) <= 104
 
 
 def test_every_isa_has_tiles_of_all_row_counts() -> None:
