@@ -13,6 +13,7 @@ from ..schedule.collapse import collapse
 from ..schedule.loops import vector_loop
 from .emit import Emitter, literal
 from .loop_views import map_stage
+from .row_scan_views import row_scan_view
 from .scan_views import column_scan_view
 from .scope import Scope
 from .views import (
@@ -34,10 +35,11 @@ SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", 
 
 
 def scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel:
-    """A row per element of `dims`, its steps one after the other; or rows of columns side by side."""
-    columns = column_scan_view(node, comment)
-    if columns is not None:
-        return columns
+    """A row per element of `dims`, its steps one after the other; running sums a vector at a time; or rows of columns
+    side by side."""
+    along_lanes = column_scan_view(node, comment) or row_scan_view(node, comment)
+    if along_lanes is not None:
+        return along_lanes
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = Emitter(scope, None)
     rows = tuple(_loop(v, scope, text) for v in node.dims)

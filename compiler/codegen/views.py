@@ -204,6 +204,22 @@ class ScanStage:
 
 
 @dataclass(frozen=True)
+class ScanRow:
+    """Running sums with the lanes along the steps: `name` is a vector of them, `value` of what is summed."""
+
+    pre: tuple[str, ...]  # what the start value needs
+    name: str
+    vector: str
+    start: str
+    lanes: Lanes
+    advance: tuple[str, ...]  # what the values need
+    advance_part: tuple[str, ...]
+    value: str
+    value_part: str
+    form: str = "scan_row"
+
+
+@dataclass(frozen=True)
 class LaneCarry:
     """A value of each column that goes from step to step."""
 
@@ -236,7 +252,7 @@ class ScanColumns:
     form: str = "scan_columns"
 
 
-Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns | ScanStage | ScanColumns
+Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns | ScanStage | ScanRow | ScanColumns
 
 
 @dataclass(frozen=True)

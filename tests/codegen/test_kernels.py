@@ -84,6 +84,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "arg_row": ("rows", lambda a: a.argmax(-1), (x,), (), False),
     "arg_columns": ("rows", lambda a: a.argmin(1), (x,), (), False),
     "scan_columns": ("rows", lambda a: a.cumsum(1), (x,), (), False),
+    "scan_row": ("rows", lambda a: a.cumsum(-1), (x,), (), False),
     "arg_fold": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
     "softmax": ("rows", lambda a: torch.softmax(a, -1), (x,), (), True),
     "softmax_of_columns": ("columns", lambda a: torch.softmax(a, 1), (torch.ones(16, 64, 64),), (), False),

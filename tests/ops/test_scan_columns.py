@@ -1,7 +1,8 @@
-"""Scans whose neighbours in memory are columns: lanes run across the steps."""
+"""Scans whose neighbours in memory are columns: lanes run across the steps; running sums whose lanes run along them."""
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,33 @@ def test_any_number_of_columns(tmp_path: Path) -> None:
         x = torch.randn(3, 9, size)
         for got, want in zip(package(x), model(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_running_sums_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+    """As near to exact sums as eager; infinities and NaN reach what comes behind them, and nothing else."""
+    generator = torch.Generator().manual_seed(3)
+    inputs = [torch.randn(*s, generator=generator).to(dtype) for s in ((3, 1024), (5, 197), (1, 5003), (2, 3, 8))]
+    special = inputs[1].clone()
+    special[0, 20], special[1, 35], special[2, 196], special[3, ::40] = torch.inf, torch.nan, -torch.inf, -0.0
+    model = Sums()
+    entries: dict[str, Any] = {f"case{i}": (model, (x,)) for i, x in enumerate([*inputs, special])}
+    path = mycc.compile(entries, out=tmp_path / "sums.pkg", verify=False, target="cpu")
+    with zipfile.ZipFile(path) as package:
+        sources = [package.read(n).decode() for n in package.namelist() if "/kernels_" in n and n.endswith(".cpp")]
+    assert sum("running_sum" in s for s in sources)
+    models = [mycc.load(path, threads=threads) for threads in (1, 2)]
+    for name, (_, (x,)) in entries.items():
+        got, again = (torch.as_tensor(m.entry(name)(x)) for m in models)
+        exact, eager = x.double().cumsum(-1), x.cumsum(-1)
+        assert torch.equal(got.nan_to_num(77), again.nan_to_num(77))
+        assert torch.equal(got.isnan(), exact.isnan())
+        assert torch.equal(got.isinf(), exact.isinf())
+        finite = exact.isfinite()
+        error, allowed = (got.double() - exact)[finite].abs(), (eager.double() - exact)[finite].abs()
+        assert error.max() <= 2 * allowed.max() + 1e-7
+
+
+class Sums(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(-1)

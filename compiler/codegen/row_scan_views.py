@@ -1,0 +1,89 @@
+"""Views of running sums whose steps are neighbours in memory: the lanes run along the steps.
+
+    for s:  acc = acc + x[s], y[s] = acc      ->      for s by W:  y[s..] = acc + running sums of x[s..], acc = the last
+
+Only where the sums are wider than what is summed: they are exact or nearly so, in whatever order, and overflow where
+those of single steps do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Acc, Call, Expr
+from ..ir.index import ONE, Index, Var, product
+from ..ir.nodes import Scan
+from ..schedule.loops import LEAST_LANES
+from .emit import STREAMED_BYTES, Emitter
+from .fold_views import VECTORS, loops_of
+from .scope import Scope
+from .statements import emit_stores, lanes_view
+from .views import LoopKernel, ScanRow
+
+
+def row_scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel | None:
+    """A running sum along memory, a vector at a time; None for other scans."""
+    value = _summed(node)
+    if value is None or not _along(node, value) or (node.step.extent.constant or LEAST_LANES) < LEAST_LANES:
+        return None
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
+    text = Emitter(scope, None)
+    rows = loops_of(node.dims, scope, text)
+    stage = _stage(node, value, scope)
+    count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
+    return LoopKernel("rows.cpp.j2", comment, scope.params(), rows, count, work, (stage,), (), scope.streams())
+
+
+def _summed(node: Scan) -> Expr | None:
+    """What is added in each step: one narrower number."""
+    if len(node.carries) != 1:
+        return None
+    (carry,) = node.carries
+    match carry.next:
+        case Call("add", (Acc() as acc, Call("cast", (narrow,)) as value)) if acc == carry.acc:
+            wider = DTYPES[narrow.dtype].size < DTYPES[value.dtype].size
+            floats = DTYPES[narrow.dtype].kind == DTYPES[value.dtype].kind == "f"
+            return value if wider and floats else None
+    return None
+
+
+def _along(node: Scan, value: Expr) -> bool:
+    """Whether neighbours in memory are steps, of all that is read and written."""
+    read: Iterable[Index] = [ld.index for e in (value, *(s.value for s in node.stores)) for ld in e.loads]
+    steps = [index.coefficient(node.step) for index in read]
+    dense = all(step is not None and (not step.terms or step == ONE) for step in steps)
+    return dense and all(s.index.coefficient(node.step) == ONE for s in node.stores)
+
+
+def _stage(node: Scan, value: Expr, scope: Scope) -> ScanRow:
+    (carry,) = node.carries
+    names = {carry.acc.name: "acc0"}
+    start = Emitter(scope, None)
+    start.count_uses([carry.start])
+    first = start.value(carry.start)
+    scope.loop(node.step)
+    (advance, full, summed), (advance_part, part, summed_part) = (
+        _step(node, value, scope, names, part) for part in (False, True)
+    )
+    return ScanRow(
+        (*start.pre, *start.body),
+        "acc0",
+        VECTORS[DTYPES[carry.acc.dtype].compute],
+        first,
+        lanes_view(node.step, scope, full, part),
+        (*advance.pre, *advance.body),
+        (*advance_part.pre, *advance_part.body),
+        summed,
+        summed_part,
+    )
+
+
+def _step(node: Scan, value: Expr, scope: Scope, names: dict[str, str], part: bool) -> tuple[Emitter, Emitter, str]:
+    """What leads to the values that are summed, what stores the sums, and the values."""
+    step: Var = node.step
+    advance, finish = (Emitter(scope, step, part, names, frozenset(names)) for _ in range(2))
+    advance.count_uses([value])
+    text = advance.lanes(value)
+    emit_stores(finish.behind(advance), node)
+    return advance, finish, text
