@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
+from mycc.compiler.codegen.triton.candidates import tile_candidates
+from mycc.compiler.codegen.triton.device import DEVICES
+from mycc.compiler.codegen.triton.probe import computed_probe, gemm_probe
+from mycc.compiler.codegen.triton.tiles import gemm_tile
 from mycc.compiler.ir.nodes import Gemm, Map
 from mycc.compiler.options import ScheduleOptions
+from mycc.compiler.tune.keys import kernel_key
 from torch import nn
 from torch.nn import functional as F
 
@@ -127,6 +133,15 @@ def test_what_stays_a_kernel(case: str) -> None:
     program = device_program(make().eval(), (r(*shape),), dtype="bf16")
     assert [type(node) for node in program.schedule.program.nodes] == [Map, Gemm]
     assert any(reason in remark.reason for remark in program.schedule.remarks if not remark.done)
+
+
+def test_stages_have_room() -> None:
+    """A float32 operand of a product of half precision takes twice the shared memory."""
+    node, device = computed_probe("sum", gemm_probe(4096, 768, 768, "bf16"), "f32").node, DEVICES[90]
+    assert isinstance(node, Gemm)
+    tiles = [gemm_tile(node, device), *tile_candidates(node, device)]
+    assert all((t.m * 6 + t.n * 2) * t.k * t.stages <= device.shared or t.stages == 2 for t in tiles)
+    assert kernel_key(node) != kernel_key(replace(node, prologue=None))
 
 
 def test_norms_stay_kernels() -> None:

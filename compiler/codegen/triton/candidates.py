@@ -12,7 +12,7 @@ from .attention import attention_misfit
 from .conv import as_gemm
 from .device import Device
 from .gemm import misfit
-from .tiles import HEAVY, AttentionTile, GemmTile, Shape, conv_shape, estimate, gemm_shape, is_heavy, typical
+from .tiles import HEAVY, AttentionTile, GemmTile, Shape, conv_shape, estimate, gemm_shape, is_heavy, typical, with_room
 
 #: bytes of shared memory that operands of a tile may take
 MOST_SHARED = 215_000
@@ -48,6 +48,7 @@ def _gemm_candidates(node: Gemm, device: Device) -> tuple[GemmTile, ...]:
         tiles = list(shallow_tiles(shape))
     if node.also:
         tiles = [_of_pair(tile, node) for tile in tiles if tile.split == 1]
+    tiles = [with_room(tile, node, device) for tile in tiles]
     heavy = is_heavy(node)
     fitting = (
         t for t in tiles if not misfit(node, t) and not (heavy and not t.halves and t.m * t.n > HEAVY and t.warps == 8)

@@ -168,8 +168,12 @@ L2, EPILOGUE = 2.6, 1.7
 
 
 def gemm_tile(node: Gemm, device: Device) -> GemmTile:
-    """The tile of a matrix product on a device, with the stages that a computed operand leaves room for."""
-    tile = _gemm_tile(node, device)
+    """The tile of a matrix product on a device."""
+    return with_room(_gemm_tile(node, device), node, device)
+
+
+def with_room(tile: GemmTile, node: Gemm, device: Device) -> GemmTile:
+    """The tile with no more stages than shared memory holds of an operand that is computed from what lies there."""
     if node.prologue is None:
         return tile
     stage = (tile.m * operand_bytes(node) + tile.n * DTYPES[node.b.buffer.dtype].size) * tile.k
