@@ -99,6 +99,23 @@ class Emitter:
         else:
             raise ValueError(f"store to {s.buffer} at {s.index} has no vector form")
 
+    def moved_row(self, stores: Sequence[Store], widest: int) -> str:
+        """The statement that stores `count` elements of at most `widest` bytes as they lie in memory, or backwards; ""
+        where more than that is to be done."""
+        (s, *others), load = stores, stores[0].value
+        if others or not isinstance(load, Load) or load.buffer.dtype != s.buffer.dtype or self.vector is None:
+            return ""
+        step = ONE if load in self.turned else self._stride(load.index)
+        narrow = DTYPES[s.buffer.dtype].size <= widest and not {load.buffer, s.buffer} & self.scope.locals.keys()
+        if not narrow or step not in (ONE, -ONE) or lane_stride(s.index, self.vector) != ONE:
+            return ""
+        source = self.turned.get(load) or self._place(self._buffer(load.buffer), load.index)
+        target = self._place(self._buffer(s.buffer), s.index)
+        return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self._past(s)});"
+
+    def _past(self, s: Store) -> str:
+        return "streams" if self._streams(s) else "false"
+
     def _rounded_by_store(self, s: Store) -> Expr:
         """What to store: without the cast to a narrow float that nobody else reads, for the store rounds too."""
         e = s.value
@@ -114,8 +131,7 @@ class Emitter:
         if self.part:
             self.body.append(f"store_woven_part({target}, count, {values});")
         else:
-            past = "streams" if self._streams(stores[0]) else "false"
-            self.body.append(f"store_woven({target}, {past}, {values});")
+            self.body.append(f"store_woven({target}, {self._past(stores[0])}, {values});")
 
     def _streams(self, s: Store) -> bool:
         """Whether the result is so large that it goes past the caches; its vectors have to be aligned."""

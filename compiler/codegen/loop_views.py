@@ -36,6 +36,7 @@ from .weave import weave
 
 #: elements of a stage that are worth fetching a row ahead
 LEAST_FETCHED = 4096
+NARROW = 2  # bytes of elements of which a vector of lanes fills no register
 #: elements of a window that are folded one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
 
@@ -164,7 +165,7 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
     full, part = (Emitter(scope, vector, part=p, moves_bits=bits) for p in (False, True))
     emit_stores(full, node)
     emit_stores(part, node)
-    return lanes_view(vector, scope, full, part)
+    return lanes_view(vector, scope, full, part, moved=full.moved_row(node.stores, NARROW) if bits else "")
 
 
 # nests ---------------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ ON_THE_WAY = 4096  # bytes that are fetched and not read yet
 MOST_ROWS = 32
 PAGE = 4096  # the hardware finds what is read of one, in any order
 SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
+MOST_AT_ONCE = 8192  # bytes of a row that is moved at once
 DENSEST = 4  # lines that are fetched for a vector
 
 
@@ -61,9 +62,12 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> Iterator[_Read]:
     length = _length(load.index, within, vector)
     if length is None or not any(depends(start, v) for v in rows):
         return
+    backwards = length < 0
+    if backwards:
+        start, length = start + (length + 1), -length
     read = _Read(load, start, length)
     looked_up = any(isinstance(a, Indirect) for a in within) and read.bytes > PAGE
-    if read.bytes <= MOST_BYTES and (looked_up or _jumps(start) or _strided(read, rows[-1])):
+    if read.bytes <= MOST_BYTES and (looked_up or backwards or _jumps(start) or _strided(read, rows[-1])):
         yield read
 
 
@@ -84,9 +88,11 @@ def _length(index: Index, within: Sequence[Atom], vector: Var) -> int | None:
 
 
 def _strided(read: _Read, row: Var) -> bool:
-    """Short rows that lie apart."""
+    """Short rows that lie apart, or rows taken backwards."""
     step = read.start.coefficient(row)
-    return read.bytes < PAGE and step is not None and bool(step.terms) and step != read.length
+    if step is None or not step.terms or step == read.length:
+        return False
+    return read.bytes < PAGE or (step.constant or 0) < 0
 
 
 def _jumps(start: Index) -> bool:
@@ -108,15 +114,21 @@ def ahead_view(reads: Sequence[_Read], last: str, scope: Scope) -> Ahead:
 def with_fetches(stage: MapStage, ahead: Ahead, reads: Sequence[_Read], vector: Var) -> MapStage:
     """The stage with the lines of long rows fetched vector by vector."""
     lines = []
+    lanes = stage.lanes
     for row, read in zip(ahead.rows, reads, strict=True):
         if not row.whole:
-            assert stage.lanes is not None
+            assert lanes is not None
+            if lanes.moved:  # of a longer row, the hardware finds the rest
+                fetched = min(read.bytes, MOST_AT_ONCE) // DTYPES[read.load.buffer.dtype].size
+                lines.append(f"fetch_row({row.name}, {fetched});")
+                continue
             per_vector = -(-read.length // max(vector.extent.constant or read.length, 1))
-            place = stage.lanes.name if per_vector == 1 else f"{stage.lanes.name} * {per_vector}"
+            place = lanes.name if per_vector == 1 else f"{lanes.name} * {per_vector}"
             lines += [f"fetch_lines<{per_vector}>({row.name} + {place});"]
-    lanes = stage.lanes
     return replace(stage, lanes=_in_front(lanes, lines)) if lanes is not None else stage
 
 
 def _in_front(lanes: Lanes, lines: Sequence[str]) -> Lanes:
+    if lanes.moved:
+        return replace(lanes, pre=(*lines, *lanes.pre))
     return replace(lanes, full=(*lines, *lanes.full))

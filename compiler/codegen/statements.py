@@ -28,10 +28,18 @@ def only_moves(node: Node) -> bool:
     return all(isinstance(s.value, Load) and s.value.dtype == s.buffer.dtype for s in node.stores)
 
 
-def lanes_view(vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None) -> Lanes:
-    """What two emitters made of the same stores, as the vector loop over `vector`."""
+def lanes_view(
+    vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None, moved: str = ""
+) -> Lanes:
+    """What two emitters made of the same stores, as the vector loop over `vector`; moved: as in Lanes."""
     extent = vector.extent
     whole = extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
     return Lanes(
-        name or scope.loop(vector), full.index(extent), tuple(full.pre), tuple(full.body), tuple(part.body), whole
+        name or scope.loop(vector),
+        full.index(extent),
+        tuple(full.pre),
+        tuple(full.body),
+        tuple(part.body),
+        whole,
+        moved,
     )

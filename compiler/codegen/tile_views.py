@@ -26,6 +26,7 @@ ROW_BYTES, MOST_ROWS = 1024, 256
 TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are turned together
 #: results from here on are written past the caches: half of other kernels', for their rows lie apart
 STREAMED_BYTES = 1 << 24
+WIDEST = 8  # bytes of elements whose rows are moved as they are
 #: tiles of one kernel: what is in use at once has to fit the first level cache
 MAX_TILES = 2
 LEAST = 4  # elements along either loop: a shorter one is not worth a block
@@ -76,7 +77,7 @@ def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> T
     emit_stores(full, node)
     emit_stores(part, node)
     coming = _coming(node, vector, cross, columns, scope)
-    moves = _moves(node, vector, cross, columns, scope) if node.stores[0].value in turned else ""
+    moved = full.moved_row(node.stores, WIDEST)
     return TileKernel(
         "map_tiles.cpp.j2",
         comment,
@@ -89,8 +90,7 @@ def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> T
         TILE_BYTES // size,
         tuple(tiles),
         coming,
-        lanes_view(vector, scope, full, part),
-        moves,
+        lanes_view(vector, scope, full, part, moved=moved),
         scope.streams(),
     )
 
@@ -117,13 +117,3 @@ def _coming(node: Map, vector: Var, cross: Var, columns: int, scope: Scope) -> t
         elif steps[vector] == ONE:
             found.append(ComingBlock(name, *_block(load, cross, scope), row, lane, lines))
     return tuple(found)
-
-
-def _moves(node: Map, vector: Var, cross: Var, columns: int, scope: Scope) -> str:
-    """The statement that stores a row of the one tile as it is; "" where more is to be done."""
-    store = node.stores[0]
-    if len(node.stores) > 1 or not only_moves(node) or store.index.coefficient(vector) != ONE:
-        return ""
-    lane, past = scope.loops[vector], "streams" if scope.streams() else "false"
-    target = f"{scope.buffer(store.buffer)} + {Emitter(scope, None).index(store.index)}"
-    return f"put_row({target}, tile0 + ({scope.loops[cross]} - tile) * {columns}, {lane}_end - {lane}, {past});"

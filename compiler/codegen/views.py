@@ -26,6 +26,7 @@ class Lanes:
     full: tuple[str, ...]
     part: tuple[str, ...]
     whole: bool  # the extent is a multiple of the longest vector: there is no last part
+    moved: str = ""  # the one statement instead of all of them that moves `count` elements as they are
 
     @property
     def fixed(self) -> bool:
@@ -400,7 +401,7 @@ class ComingBlock:
 class TileKernel:
     """A map over blocks of `rows` x `columns` elements of the loops `row` and `lanes`, within the outer loops.
 
-    depth: rows that are turned together. moves: the statement of a row that only moves elements, "" for others.
+    depth: rows that are turned together.
     """
 
     template: str
@@ -415,7 +416,6 @@ class TileKernel:
     tiles: tuple[TileView, ...]
     next: tuple[ComingBlock, ...]
     lanes: Lanes
-    moves: str = ""
     streams: tuple[str, ...] = ()  # results that are written past the caches
 
 

@@ -80,21 +80,6 @@ inline void turn_tile(T *to, int64_t to_row, const T *from, int64_t from_row, in
   turning::tile((U *)(void *)to, to_row, (const U *)(const void *)from, from_row, rows, columns);
 }
 
-/* to[i] = from[i] for i < n; past the caches when `streams`, `to` aligned to a line then. */
-template <class T> MYCC_INLINE void put_row(T *to, const T *from, int64_t n, bool streams) {
-  constexpr int64_t STEP = turning::VECTOR / (int64_t)sizeof(T);
-  int64_t i = 0;
-  for (; i + STEP <= n; i += STEP) {
-    vi32 v;
-    __builtin_memcpy(&v, (const void *)(from + i), sizeof v);
-    if (streams)
-      isa::stream(to + i, v);
-    else
-      __builtin_memcpy((void *)(to + i), &v, sizeof v);
-  }
-  isa::copy_bytes<turning::VECTOR / 2, (int)sizeof(T)>(to + i, from + i, (n - i) * (int64_t)sizeof(T));
-}
-
 /* Where a block lies. */
 struct BlockPlace { int64_t row, column; };
 /* The place of block `number` of rows x columns: in strips of 4 columns, so that both the rows of memory that are read and

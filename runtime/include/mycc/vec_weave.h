@@ -121,8 +121,19 @@ template <int E, int FROM, bool WHOLE, int K, class V> MYCC_INLINE V every(const
   }
 }
 
-template <int N> struct backwards { static constexpr int lane(int l) { return N - 1 - l; } };
-template <class V> MYCC_INLINE V reversed(V v) { return pick<backwards<count<V>()>>(v, v); }
+/* Groups of E lanes backwards; the lanes of each group backwards. */
+template <int N, int E> struct groups_backwards { static constexpr int lane(int l) { return (N / E - 1 - l / E) * E + l % E; } };
+template <int N, int E> struct backwards { static constexpr int lane(int l) { return l / E * E + E - 1 - l % E; } };
+template <class V> MYCC_INLINE V reversed(V v) {
+  constexpr int N = count<V>(), E = 16 / (int)sizeof(v[0]);
+  if constexpr (sizeof(v[0]) < 4 && N > E) { /* shuffles of single bytes stay within 16 of them */
+    typedef int64_t Words __attribute__((vector_size(sizeof(V))));
+    const V within = pick<backwards<N, E>>(v, v);
+    return (V)pick<groups_backwards<N * (int)sizeof(v[0]) / 8, 2>>((Words)within, (Words)within);
+  } else {
+    return pick<backwards<N, N>>(v, v);
+  }
+}
 
 /* How W elements of T lie in registers: 64-bit elements take two. */
 template <class T> struct registers {
@@ -228,6 +239,44 @@ template <class T> MYCC_INLINE typename element<T>::vector load_reversed(const T
     parts[half] = weave::reversed(v);
   }
   return element<T>::widen(R::whole(parts));
+}
+
+namespace weave {
+/* A whole register at p; past the caches when `streams`. */
+MYCC_INLINE void put_register(void *p, vi32 v, bool streams) {
+  if (streams)
+    isa::stream(p, v);
+  else
+    __builtin_memcpy(p, &v, sizeof v);
+}
+} /* namespace weave */
+
+/* to[i] = from[i] for i < n, in whole registers; past the caches when `streams`, `to` aligned to a line then. */
+template <class T> MYCC_INLINE void put_row(T *to, const T *from, int64_t n, bool streams) {
+  constexpr int N = (int)sizeof(vi32) / (int)sizeof(T);
+  int64_t i = 0;
+  for (; i + N <= n; i += N) {
+    vi32 v;
+    __builtin_memcpy(&v, (const void *)(from + i), sizeof v);
+    weave::put_register(to + i, v, streams);
+  }
+  isa::copy_bytes<(int)sizeof(vi32) / 2, (int)sizeof(T)>(to + i, from + i, (n - i) * (int64_t)sizeof(T));
+}
+/* to[i] = from[-i] for i < n, likewise; they do not overlap. */
+template <class T> MYCC_INLINE void put_reversed(T *to, const T *from, int64_t n, bool streams) {
+  constexpr int N = (int)sizeof(vi32) / (int)sizeof(T);
+  typedef typename weave::unit<sizeof(T)>::type V __attribute__((vector_size(sizeof(vi32))));
+  const auto put = [=](int64_t i, bool past) MYCC_INLINED {
+    V v;
+    __builtin_memcpy(&v, (const void *)(from + 1 - N - i), sizeof v);
+    weave::put_register(to + i, (vi32)weave::reversed(v), past);
+  };
+  int64_t i = 0;
+  for (; i + N <= n; i += N) put(i, streams);
+  if (i < n && n >= N)
+    put(n - N, false);
+  else
+    for (; i < n; ++i) __builtin_memcpy((void *)(to + i), (const void *)(from - i), sizeof(T));
 }
 
 /* row[(at + i) % n] for the first `lanes` lanes, 0 for the others; 0 <= at < n. */

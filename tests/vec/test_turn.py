@@ -1,0 +1,73 @@
+"""transpose.h and the rows of vec_weave.h: tiles turned, rows moved; nothing outside of them is touched."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .harness import GuardedMemory, builds, library, pointer
+
+SOURCE = (Path(__file__).parent / "turn_library.cpp").read_text()
+TYPES = {"f64": np.float64, "f32": np.float32, "u16": np.uint16, "u8": np.uint8}
+LINE = 64
+MOST_ROWS = 128
+#: rows, and bytes from one to the next beside those that are read: some share the sets of a cache
+SHAPES = [(128, 0), (64, 40), (1, 0), (17, 8), (128, 4096 - LINE), (61, 4096 - LINE)]
+
+
+@pytest.fixture(params=builds())
+def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
+    return library(SOURCE, request.param)
+
+
+def numbers(name: str, count: int) -> np.ndarray:
+    return np.random.default_rng(3).integers(1, 200, count).astype(TYPES[name])
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_tiles_are_turned(lib: ctypes.CDLL, name: str) -> None:
+    size = np.dtype(TYPES[name]).itemsize
+    for rows, apart in SHAPES:
+        for columns in {LINE // size, LINE // size - 1, 1}:
+            step = columns + apart // size
+            memory = GuardedMemory(1 << 20)
+            source = memory.tail((rows - 1) * step + columns, TYPES[name])
+            source[:] = numbers(name, source.size)
+            out = np.zeros((LINE // size, MOST_ROWS), TYPES[name])
+            address = ctypes.c_void_p(memory.base + (1 << 20) - source.nbytes)
+            sizes = (ctypes.c_int64(n) for n in (step, rows, columns))
+            getattr(lib, f"turn_{name}")(pointer(out), ctypes.c_int64(MOST_ROWS), address, *sizes)
+            expected = np.stack([source[r * step : r * step + columns] for r in range(rows)], 1)
+            np.testing.assert_array_equal(out[:columns, :rows], expected)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("name", TYPES)
+def test_rows_are_moved(lib: ctypes.CDLL, name: str, streams: bool) -> None:
+    size = np.dtype(TYPES[name]).itemsize
+    for n in {0, 1, 2, 3, 7, LINE // size, LINE // size + 1, 2 * LINE // size - 1, 200}:
+        memory = GuardedMemory(4096)
+        source = memory.tail(n, TYPES[name])
+        source[:] = numbers(name, n)
+        first = memory.base + 4096 - source.nbytes
+        for form, place, expected in (("row", first, source), ("reversed", first + (n - 1) * size, source[::-1])):
+            room = np.zeros(4096 // size, TYPES[name])
+            start = -(room.ctypes.data // size) % (LINE // size)
+            out = room[start : start + n]
+            address = ctypes.c_void_p(room.ctypes.data + start * size)
+            getattr(lib, f"{form}_{name}")(address, ctypes.c_void_p(place), ctypes.c_int64(n), streams)
+            np.testing.assert_array_equal(out, expected)
+            assert not room[start + n :].any()
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 4), (5, 9), (2, 3), (1, 14)])
+def test_every_block_has_its_place(lib: ctypes.CDLL, rows: int, columns: int) -> None:
+    found = set()
+    for number in range(rows * columns):
+        at = np.zeros(2, np.int64)
+        lib.place(ctypes.c_int64(number), ctypes.c_int64(rows), ctypes.c_int64(columns), pointer(at))
+        found.add((int(at[0]), int(at[1])))
+    assert found == {(r, c) for r in range(rows) for c in range(columns)}
