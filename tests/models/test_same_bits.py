@@ -45,17 +45,14 @@ class Picture(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(3, 21, 3, stride=2)
         self.block = Block(21, 37)
-        self.narrow = nn.Conv2d(21, 3, 1)
         self.few = nn.Conv2d(3, 3, 3, groups=3)  # fewer channels than lanes
         self.grouped = nn.Conv2d(21, 42, 3, groups=3)
         self.norm = nn.GroupNorm(7, 42)
         self.head = nn.Linear(42, 19)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        x = self.block(self.stem(x))
-        small = self.few(self.narrow(x))
-        large = functional.interpolate(small, size=(53, 47), mode="bilinear")
-        y = functional.hardswish(self.norm(self.grouped(x)))
+        large = functional.interpolate(self.few(x), size=(73, 91), mode="bilinear")
+        y = functional.hardswish(self.norm(self.grouped(self.block(self.stem(x)))))
         y = functional.avg_pool2d(functional.max_pool2d(y, 3, 2, 1), 3, 2) * 0.7 + 0.1
         return large, y, self.head(y.mean((2, 3)))
 
