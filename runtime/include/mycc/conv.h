@@ -232,6 +232,21 @@ struct ConvMemory {
   }
 };
 
+/* The cut without the slices of the kernel that lie outside of the input for all frames of a block. */
+inline ConvCut conv_cut_of(const ConvPlan &plan, const ConvBlock &block) {
+  const ConvArgs &a = plan.args;
+  const int64_t slice = a.kernel_h * plan.taps.columns;
+  int64_t from = a.kernel_d, to = 0;
+  for (int64_t f = block.frame; f < block.frame + block.frames; ++f) {
+    const int64_t z = f % a.out_d * a.stride_d - a.pad_d;
+    from = min64(from, ceil_div(max64(-z, 0), a.dilation_d));
+    to = max64(to, min64(ceil_div(max64(a.in_d - z, 0), a.dilation_d), a.kernel_d));
+  }
+  ConvCut cut = plan.cut;
+  if (from < to) cut.from = from * slice, cut.to = to * slice;
+  return cut;
+}
+
 /* Hands a pixel's sums to the epilogue; columns are counted from `first`. */
 template <class Epilogue> struct FinishPixel {
   const Epilogue &epilogue;
@@ -270,10 +285,11 @@ template <class Epilogue> struct ConvLoop {
       const int64_t panel = part % plan.panel_blocks * plan.panels;
       const int64_t panels = min64(plan.panels, ceil_div(n, kPanel) - panel);
       if (panels <= 0) continue;
-      memory.hold(plan, plan.block(task / (plan.panel_blocks * a.groups)));
+      const ConvBlock block = plan.block(task / (plan.panel_blocks * a.groups));
+      memory.hold(plan, block);
       const float *w = a.w + (group * ceil_div(n, kPanel) + panel) * panel_size;
       const int64_t first = group * n + panel * kPanel;
-      multiply_spans(plan.cut, memory.spans, x + group * depth, pixel, memory.taps, w, panels, plan.group,
+      multiply_spans(conv_cut_of(plan, block), memory.spans, x + group * depth, pixel, memory.taps, w, panels, plan.group,
                      n - panel * kPanel, memory.sums, FinishPixel<Epilogue>{loop.epilogue, first});
     }
   }

@@ -52,9 +52,11 @@ struct ConvCut {
   int64_t segments, depth;
   int64_t segments_step, depth_step, pieces, count;
   int64_t panel_bytes;
+  int64_t from = 0, to; /* segments that count: what the others read is zero */
 
   ConvCut(int64_t s, int64_t d, const ConvTuning &tuning = ConvTuning())
-      : segments(s), depth(d), segments_step(1), depth_step(d), pieces(1), count(1), panel_bytes(tuning.panel_bytes) {
+      : segments(s), depth(d), segments_step(1), depth_step(d), pieces(1), count(1), panel_bytes(tuning.panel_bytes),
+        to(s) {
     if (depth > tuning.depth) {
       depth_step = ceil_div(depth, ceil_div(depth, tuning.depth));
       pieces = ceil_div(depth, depth_step);
@@ -66,10 +68,13 @@ struct ConvCut {
     }
   }
   ConvDepth block(int64_t i) const {
-    const int64_t segment = i / pieces * segments_step, offset = i % pieces * depth_step;
-    return {segment, min64(segments_step, segments - segment), offset, min64(depth_step, depth - offset),
-            segment * depth + offset};
+    const int64_t start = i / pieces * segments_step, offset = i % pieces * depth_step;
+    const int64_t segment = max64(start, from), end = min64(start + segments_step, to);
+    return {segment, end - segment, offset, min64(depth_step, depth - offset), segment * depth + offset};
   }
+  /* The blocks that have segments that count. */
+  int64_t begin() const { return from / segments_step * pieces; }
+  int64_t end() const { return ceil_div(to, segments_step) * pieces; }
   int64_t longest() const { return segments_step * depth_step; }
 };
 
@@ -188,13 +193,13 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
   tile.c_stride = stride;
   for (int64_t panel = 0; panel < panels; panel += group) {
     const int64_t width = min64(group, panels - panel), valid = min64(columns - panel * kPanel, width * kPanel);
-    for (int64_t d = 0; d < cut.count; ++d) {
+    for (int64_t d = cut.begin(); d < cut.end(); ++d) {
       const ConvDepth block = cut.block(d);
-      const bool last = d == cut.count - 1;
+      const bool last = d == cut.end() - 1;
       tile.taps = taps + block.segment;
       tile.segments = block.segments;
       tile.depth = block.depth;
-      tile.accumulate = d > 0;
+      tile.accumulate = d > cut.begin();
       tile.w = w + panel * panel_size + block.first * kPanel;
       tile.next = (const char *)tile.w;
       tile.next_step = 0;
