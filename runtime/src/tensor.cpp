@@ -15,20 +15,6 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kPagesFrom = size_t(32) << 20;  // beyond this malloc takes fresh pages anyway: huge ones are faster
 constexpr int64_t kTile = 16;
 
-void *allocate(size_t bytes, size_t *mapped) {
-  *mapped = bytes >= kPagesFrom ? bytes : 0;
-  if (*mapped) return map_pages(bytes);
-  void *data = nullptr;
-  return posix_memalign(&data, kAlignment, bytes) == 0 ? data : nullptr;
-}
-
-void release(void *data, size_t mapped) {
-  if (mapped)
-    unmap_pages(data, mapped);
-  else
-    free(data);
-}
-
 // A strided source seen as few dimensions as possible: sizes of 1 are gone, neighbours that lie together are one.
 struct View {
   int32_t rank = 0;
@@ -235,14 +221,22 @@ void free_output(mycc_tensor *tensor) {
 uint8_t *Memory::reserve(size_t bytes) {
   if (bytes <= capacity_ && data_) return data_;
   release();
-  size_t mapped, room = bytes < kAlignment ? kAlignment : bytes;
-  data_ = static_cast<uint8_t *>(allocate(room, &mapped));
+  size_t room = bytes < kAlignment ? kAlignment : bytes;
+  void *data = nullptr;
+  if (room >= kPagesFrom)
+    data = map_pages(room);
+  else if (posix_memalign(&data, kAlignment, room) != 0)
+    data = nullptr;
+  data_ = static_cast<uint8_t *>(data);
   capacity_ = data_ ? room : 0;
   return data_;
 }
 
 void Memory::release() {
-  if (data_) runtime::release(data_, capacity_ >= kPagesFrom ? capacity_ : 0);
+  if (capacity_ >= kPagesFrom)
+    unmap_pages(data_, capacity_);
+  else
+    free(data_);
   data_ = nullptr;
   capacity_ = 0;
 }
