@@ -12,7 +12,7 @@ namespace mycc::runtime {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kPagesFrom = size_t(1) << 20;    // smaller blocks are malloc's
+constexpr size_t kPagesFrom = size_t(1) << 20;   // smaller blocks are malloc's
 constexpr size_t kMostKept = size_t(128) << 20;   // bytes of all blocks that are kept
 constexpr uint32_t kSlots = 16;
 
