@@ -288,7 +288,6 @@ struct TaskPlan {
 
 constexpr int64_t kTaskWork = 1 << 18; /* multiply-adds below which a task is not worth a chunk of its own */
 constexpr int64_t kReadRows = 8;       /* reading B takes as long as multiplying so many rows, at least */
-
 constexpr int64_t kMoreBlocks = 3;     /* of rows and of panels, to make shares even */
 
 /* What a kind of product asks of its tasks. */
