@@ -104,7 +104,7 @@ def _block(load: Load, along: Var, scope: Scope) -> tuple[str, str]:
 
 def _coming(node: Map, vector: Var, cross: Var, columns: int, scope: Scope) -> tuple[ComingBlock, ...]:
     """What to fetch for the next block: rows of memory that lie apart are no stream for the hardware."""
-    found = []
+    found: list[ComingBlock] = []
     row, lane = (f"{scope.loops[v]}_end - {scope.loops[v]}" for v in (cross, vector))
     for load in dict.fromkeys(ld for s in node.stores for ld in s.value.loads):
         steps = {v: load.index.coefficient(v) or ZERO for v in (cross, vector)}
