@@ -34,8 +34,9 @@ from .tile_views import cross_loop, tile_view
 from .views import ColumnFold, FlatKernel, KernelView, Lanes, LocalView, Loop, LoopKernel, MapStage, RowFold, Stage
 from .weave import weave
 
-#: elements of a stage that are worth fetching a row ahead
-LEAST_FETCHED = 4096
+#: elements of a row that are worth fetching while the row before it is computed upon for long, or read again; rows that
+#: the first cache does not hold beside it only while a stage computes for long
+LEAST_FETCHED, MOST_FETCHED = 512, 8192
 NARROW = 2  # bytes of elements of which a vector of lanes fills no register
 #: elements of a window that are folded one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
@@ -181,7 +182,7 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tup
             vector = None
         inner = [v for v in collapsed.dims[len(node.dims) :] if v is not vector]
         view = _stage(collapsed, vector, inner, scope)
-        stages.append(_fetching_next_row(view, collapsed, vector, node.dims, scope))
+        stages.append(_fetching_next_row(view, collapsed, vector, node.dims, scope, again=bool(stages)))
         extents = [v.extent for v in collapsed.dims[len(node.dims) :]]
         extents += [v.extent for v in collapsed.rdims] if isinstance(collapsed, Reduce) else []
         work = work + product(extents)
@@ -214,17 +215,15 @@ def _setup(scope: Scope) -> tuple[str, ...]:
 
 
 def _fetching_next_row(
-    stage: Stage, node: Map | Reduce, vector: Var | None, rows: Sequence[Var], scope: Scope
+    stage: Stage, node: Map | Reduce, vector: Var | None, rows: Sequence[Var], scope: Scope, again: bool
 ) -> Stage:
-    """What the next row reads is fetched while a stage computes for long and memory has nothing to do."""
+    """What the next row reads is fetched while memory has nothing to do: a stage computes for long, or the row is read
+    `again`."""
     values = [f.value for f in node.folds] if isinstance(node, Reduce) else [s.value for s in node.stores]
     inner = (*node.dims[len(rows) :], *(node.rdims if isinstance(node, Reduce) else ()))
-    if (
-        vector is None
-        or not rows  # the whole nest is one row
-        or sum(map(cost, values)) < LONG_WORK
-        or (product(v.extent for v in inner).constant or 0) < LEAST_FETCHED
-    ):
+    size = product(v.extent for v in inner).constant or 0
+    idle = sum(map(cost, values)) >= LONG_WORK or (again and size <= MOST_FETCHED and not isinstance(stage, ColumnFold))
+    if vector is None or not rows or not idle or size < LEAST_FETCHED:  # without rows the whole nest is one
         return stage
     lines = fetches(scope, vector, values, rows[-1:], {rows[-1]: of(rows[-1]) + 1})
     if isinstance(stage, ColumnFold):
