@@ -173,7 +173,7 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
 def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
     rows = loops_of(node.dims, scope, Emitter(scope, None))
     scope.tables = {} if rows else None
-    stages = []
+    stages: list[Stage] = []
     work = as_index(0)
     for stage in node.stages:
         collapsed = collapse(stage, keep=len(node.dims))
