@@ -1,4 +1,4 @@
-/* vec_reduce.h: reductions of one vector to a scalar, in a fixed order. Included by vec.h. */
+/* vec_reduce.h: reductions of one vector to a scalar and running sums of it, in a fixed order. Included by vec.h. */
 #ifndef MYCC_VEC_REDUCE_H
 #define MYCC_VEC_REDUCE_H
 
