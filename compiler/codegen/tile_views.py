@@ -29,6 +29,7 @@ STREAMED_BYTES = 1 << 24
 WIDEST = 8  # bytes of elements whose rows are moved as they are
 #: tiles of one kernel: what is in use at once has to fit the first level cache
 MAX_TILES = 2
+MOST_NARROWER = 4  # times than the widest: a vector of a turned operand has to fit the tile
 LEAST = 4  # elements along either loop: a shorter one is not worth a block
 
 
@@ -67,6 +68,7 @@ def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> T
     row, lane = scope.loop(cross), scope.loop(vector)
     turned = [ld for ld in _across(node, vector) if ld.index.coefficient(cross) == ONE][:MAX_TILES]
     size = max(DTYPES[ld.buffer.dtype].size for ld in turned)
+    turned = [ld for ld in turned if DTYPES[ld.buffer.dtype].size >= size // MOST_NARROWER]
     columns = min(LANE_BYTES // size, MOST_LANES)
     tiles, places, bits = [], {}, only_moves(node)
     for i, load in enumerate(turned):

@@ -38,6 +38,7 @@ class Module(nn.Module):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     entries = {f"{name}_{i}": (Module(FORMS[name][0]), inputs(name, t)) for name in FORMS for i, t in enumerate(TYPES)}
+    entries |= {f"mixed_{i}": (Module(mixed), of_two_types(t)) for i, t in enumerate(TYPES)}
     path: Path = mycc.compile(entries, out=tmp_path_factory.mktemp("moves") / "moves.pkg", verify=False)
     return mycc.load(path, threads=2)
 
@@ -53,3 +54,18 @@ def test_elements_keep_their_bits(model: Any, name: str) -> None:
     for i, dtype in enumerate(TYPES):
         given = inputs(name, dtype)
         torch.testing.assert_close(model.entry(f"{name}_{i}")(*given), FORMS[name][0](*given), rtol=0, atol=0)
+
+
+def mixed(which: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+    return torch.where(which.t(), a.t(), a.t() == 3)
+
+
+def of_two_types(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    (a,) = inputs("transposed_rows_that_share_sets", dtype)
+    return (a % 2 == 0 if dtype != torch.bool else ~a, a)
+
+
+@pytest.mark.parametrize("i", range(len(TYPES)))
+def test_operands_of_two_widths(model: Any, i: int) -> None:
+    given = of_two_types(TYPES[i])
+    torch.testing.assert_close(model.entry(f"mixed_{i}")(*given), mixed(*given), rtol=0, atol=0)
