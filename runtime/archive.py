@@ -2,7 +2,8 @@
 
 This is the Python twin of the checks in libmycc.so. It serves `mycc inspect` and `mycc verify`, and a package that has
 to bring up its own libmycc.so. Only the part of the zip format that the package writer uses is accepted: members are
-stored, not encrypted, with local headers that repeat the directory (APPNOTE.TXT 4.3.7, 4.3.12 to 4.3.16, 4.5.3).
+stored (sources may be deflated), not encrypted, with local headers that repeat the directory (APPNOTE.TXT 4.3.7,
+4.3.12 to 4.3.16, 4.5.3).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Any, NamedTuple
 
 from .errors import LoadError
 
-__all__ = ["FORMAT_VERSION", "MANIFEST", "Archive", "Member", "PackageSource", "sha256_hex"]
+__all__ = ["FORMAT_VERSION", "MANIFEST", "SOURCES", "Archive", "Member", "PackageSource", "sha256_hex"]
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+#: the folder of the sources, the members that are deflated
+SOURCES = "src/"
 
 PackageSource = str | bytes | bytearray | memoryview | os.PathLike[str]
 
@@ -27,13 +30,14 @@ _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
 _END64_LOCATOR = struct.Struct("<4sIQI")
 _END64 = struct.Struct("<4sQ2H2I4Q")
+_DEFLATED = 8
 _COMMENT_START = b"mycc:"
 _COMMENT_PREFIX = b"mycc:%d:" % FORMAT_VERSION
 _HINT_DAMAGED = "The file is damaged or incomplete: copy or build it again."
 
 
 class Member(NamedTuple):
-    """Where a member's bytes lie in the package file (bytes from its start) and how many they are."""
+    """Where a member's bytes lie in the package file (bytes from its start) and how many they are there."""
 
     offset: int
     size: int
@@ -201,13 +205,13 @@ def _central_entries(data: memoryview, count: int, size: int, position: int) -> 
         if 0xFFFFFFFF in (packed, length, start):
             packed, length, start = _zip64_values(extra, packed, length, start)
         name = raw_name.decode("utf-8", "replace")
-        if method != 0 or packed != length:
+        if (method != _DEFLATED or not name.startswith(SOURCES)) and (method != 0 or packed != length):
             raise ValueError(f"member {name} is compressed")
         expected = (b"PK\3\4", needed, flags, method, time, date, crc)
-        offset = _check_local(data, start, expected, raw_name, length)
-        if offset + length > limit:
+        offset = _check_local(data, start, expected, raw_name, (packed, length))
+        if offset + packed > limit:
             raise ValueError(f"member {name} reaches beyond the members' end")
-        yield name, Member(offset, length, crc)
+        yield name, Member(offset, packed, crc)
     if position != end:
         raise ValueError("its zip directory has a wrong size")
 
@@ -224,15 +228,17 @@ def _zip64_values(extra: memoryview, *values: int) -> tuple[int, ...]:
     raise ValueError("a zip64 field is missing")
 
 
-def _check_local(data: memoryview, start: int, expected: tuple[Any, ...], raw_name: bytes, length: int) -> int:
+def _check_local(
+    data: memoryview, start: int, expected: tuple[Any, ...], raw_name: bytes, sizes: tuple[int, int]
+) -> int:
     """Offset of the member's bytes, after its local header was compared with the directory."""
     fields = _LOCAL.unpack_from(data, start)
-    packed, unpacked, name_size, extra_size = fields[7:]
+    *found, name_size, extra_size = fields[7:]
     name_start = start + _LOCAL.size
     extra_start = name_start + name_size
-    if 0xFFFFFFFF in (packed, unpacked):
-        packed, unpacked = _zip64_values(data[extra_start : extra_start + extra_size], packed, unpacked)
+    if 0xFFFFFFFF in found:
+        found = [*_zip64_values(data[extra_start : extra_start + extra_size], *found)]
     same_name = bytes(data[name_start:extra_start]) == raw_name
-    if fields[:7] != expected or not same_name or packed != length or unpacked != length:
+    if fields[:7] != expected or not same_name or tuple(found) != sizes:
         raise ValueError(f"the header of {raw_name.decode('utf-8', 'replace')} differs from the zip directory")
     return extra_start + extra_size

@@ -1,4 +1,5 @@
-"""Writes the package's zip file: stored members at known offsets, sizes known beforehand (APPNOTE.TXT 4.3, 4.5.3).
+"""Writes the package's zip file: members at known offsets, sizes known beforehand (APPNOTE.TXT 4.3, 4.5.3), stored but
+for texts, which may be deflated.
 
 Members that are mapped into memory start at multiples of 65536 (the largest page size of common systems); the padding
 is an extra field of the local header. Dates are fixed, so that equal contents give equal files.
@@ -9,14 +10,15 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-__all__ = ["PAGE", "ArchiveWriter"]
+__all__ = ["PAGE", "ArchiveWriter", "deflated"]
 
 PAGE = 65536
 HUGE_PAGE = 2 << 20
 _LIMIT32 = 0xFFFFFFFF
+_STORED, _DEFLATED = 0, 8
 _DATE = (1 << 5) | 1  # 1980-01-01
 _UTF8 = 1 << 11
 _PADDING_FIELD = 0x796D  # "my"
@@ -33,9 +35,14 @@ class _Written:
     name: bytes
     start: int
     size: int
+    unpacked: int
     crc: int
     needed: int
     flags: int
+
+    @property
+    def method(self) -> int:
+        return _STORED if self.unpacked == self.size else _DEFLATED
 
 
 class ArchiveWriter:
@@ -46,8 +53,13 @@ class ArchiveWriter:
         self._position = 0
         self._members: list[_Written] = []
 
-    def add(self, name: str, size: int, pieces: Iterable[memoryview | bytes], alignment: int = 8) -> None:
-        """Appends a member of `size` bytes from its pieces; its data starts at a multiple of `alignment`."""
+    def add(
+        self, name: str, size: int, pieces: Iterable[memoryview | bytes], alignment: int = 8, text: bytes | None = None
+    ) -> None:
+        """Appends a member of `size` bytes from its pieces; its data starts at a multiple of `alignment`.
+
+        text: what the pieces are the deflated form of.
+        """
         raw, wide = name.encode(), size >= _LIMIT32
         flags = 0 if name.isascii() else _UTF8
         fixed = _LOCAL.size + len(raw) + (20 if wide else 0)
@@ -58,7 +70,8 @@ class ArchiveWriter:
             padding = 0
         start = self._position
         needed = 45 if wide or start >= _LIMIT32 else 20
-        self._file.write(_local_header(raw, needed, flags, size, 0, padding))
+        member = _Written(raw, start, size, size if text is None else len(text), 0, needed, flags)
+        self._file.write(_local_header(member, padding))
         crc = 0
         written = 0
         for piece in whole_pages(pieces, start + fixed + padding):
@@ -69,9 +82,10 @@ class ArchiveWriter:
             raise ValueError(f"member {name} has {written} bytes, not {size}")
         self._position = start + fixed + padding + size
         self._file.seek(start)
-        self._file.write(_local_header(raw, needed, flags, size, crc, padding))
+        member = replace(member, crc=crc if text is None else zlib.crc32(text))
+        self._file.write(_local_header(member, padding))
         self._file.seek(self._position)
-        self._members.append(_Written(raw, start, size, crc, needed, flags))
+        self._members.append(member)
 
     def reopen(self) -> None:
         """Takes back the directory and the last member, so that others can be added."""
@@ -122,21 +136,28 @@ def whole_pages(pieces: Iterable[memoryview | bytes], position: int) -> Iterator
         yield memoryview(waiting)
 
 
-def _local_header(name: bytes, needed: int, flags: int, size: int, crc: int, padding: int) -> bytes:
-    wide = size >= _LIMIT32
-    extra = struct.pack("<HHQQ", 1, 16, size, size) if wide else b""
+def deflated(text: bytes) -> bytes:
+    """The text as a deflated member holds it; the text itself when it does not get smaller."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = compressor.compress(text) + compressor.flush()
+    return packed if len(packed) < len(text) else text
+
+
+def _local_header(member: _Written, padding: int) -> bytes:
+    wide = member.size >= _LIMIT32
+    extra = struct.pack("<HHQQ", 1, 16, member.unpacked, member.size) if wide else b""
     if padding:
         extra += struct.pack("<HH", _PADDING_FIELD, padding - 4) + bytes(padding - 4)
-    short = min(size, _LIMIT32)
-    fields = (b"PK\3\4", needed, flags, 0, 0, _DATE, crc, short, short, len(name), len(extra))
-    return _LOCAL.pack(*fields) + name + extra
+    sizes = min(member.size, _LIMIT32), min(member.unpacked, _LIMIT32)
+    fields = (b"PK\3\4", member.needed, member.flags, member.method, 0, _DATE, member.crc, *sizes)
+    return _LOCAL.pack(*fields, len(member.name), len(extra)) + member.name + extra
 
 
 def _central_header(member: _Written) -> bytes:
     wide = [value for value in (member.size, member.size, member.start) if value >= _LIMIT32]
     extra = struct.pack(f"<HH{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
-    size, start = min(member.size, _LIMIT32), min(member.start, _LIMIT32)
+    size, unpacked, start = (min(value, _LIMIT32) for value in (member.size, member.unpacked, member.start))
     made_by = (3 << 8) | 45  # Unix
-    fields = (b"PK\1\2", made_by, member.needed, member.flags, 0, 0, _DATE, member.crc, size, size)
+    fields = (b"PK\1\2", made_by, member.needed, member.flags, member.method, 0, _DATE, member.crc, size, unpacked)
     rest = (len(member.name), len(extra), 0, 0, 0, _REGULAR_FILE, start)
     return _CENTRAL.pack(*fields, *rest) + member.name + extra

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...runtime.archive import FORMAT_VERSION, MANIFEST
+from ...runtime.archive import FORMAT_VERSION, MANIFEST, SOURCES
 from ...runtime.native import ABI_VERSION, LIBRARY
 from ..build.targets import Target, target_folder
-from .archive import PAGE, ArchiveWriter
+from .archive import PAGE, ArchiveWriter, deflated
 from .glibc import oldest_glibc
 from .launches import target_roof
 from .python_side import import_name, python_members
@@ -105,9 +105,11 @@ def write_package(
     placed = layout(contents.weights)
     with whole_file(Path(out)) as file:
         archive = ArchiveWriter(file)
-        members = _member_bytes(contents)
+        sources = {SOURCES + path: text.encode() for path, text in contents.sources.items()}
+        members = _member_bytes(contents) | {name: deflated(text) for name, text in sources.items()}
         for name, data in members.items():
-            archive.add(name, len(data), [data], PAGE if name.endswith((".so", ".safetensors", ".bin")) else 8)
+            alignment = PAGE if name.endswith((".so", ".safetensors", ".bin")) else 8
+            archive.add(name, len(data), [data], alignment, sources.get(name))
         blocks = _write_weights(archive, contents.weights, placed)
         size = _finish(archive, contents, members, placed, blocks)
         if complete is not None:
@@ -135,7 +137,7 @@ def _finish(
 
 
 def _member_bytes(contents: PackageContents) -> dict[str, bytes]:
-    """All members but the weights and the manifest, mapped ones first."""
+    """All members but the sources, the weights and the manifest, mapped ones first."""
     members: dict[str, bytes] = {}
     for target, library in contents.libraries.items():
         members[_library_member(target)] = library
@@ -147,7 +149,6 @@ def _member_bytes(contents: PackageContents) -> dict[str, bytes]:
     if contents.certificate is not None:
         members[CERTIFICATE] = contents.certificate
     members.update(python_members(import_name(contents.name)))
-    members.update({f"src/{path}": text.encode() for path, text in contents.sources.items()})
     return members
 
 

@@ -12,7 +12,7 @@ constexpr uint64_t kAlignment = 65536;
 constexpr uint64_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22, kEnd64Size = 56, kLocatorSize = 20;
 constexpr uint64_t kLongestComment = 128;
 constexpr uint32_t kMax32 = 0xFFFFFFFFu, kMax16 = 0xFFFFu;
-constexpr uint16_t kUtf8Flag = 1 << 11, kZip64Field = 1;
+constexpr uint16_t kUtf8Flag = 1 << 11, kZip64Field = 1, kDeflated = 8;
 
 // Little-endian fields at any address.
 uint64_t field(const uint8_t *p, int bytes) {
@@ -103,13 +103,14 @@ class Reader {
     uint64_t packed = u32(p + 20), size = u32(p + 24), start = u32(p + 42);
     uint64_t *wide[] = {&size, &packed, &start};
     if (!read_extra(p + kCentralSize + name_size, extra_size, wide, 3)) return damaged(name, "has a wrong extra field");
-    if (u16(p + 10) || packed != size) return damaged(name, "is compressed");
+    if (u16(p + 10) == kDeflated ? !name.starts_with("src/") : u16(p + 10) || packed != size)
+      return damaged(name, "is compressed");
     if (u16(p + 8) & ~uint32_t(kUtf8Flag)) return damaged(name, "has unknown flags");
-    return read_local(p, name, start, size);
+    return read_local(p, name, start, packed, size);
   }
 
   // The local header at `start` has to say what the directory entry `p` says.
-  int read_local(const uint8_t *p, Span name, uint64_t start, uint64_t size) {
+  int read_local(const uint8_t *p, Span name, uint64_t start, uint64_t packed, uint64_t size) {
     if (start < members_end_ || start > directory_ || directory_ - start < kLocalSize + name.size)
       return damaged(name, "lies outside of its place");
     const uint8_t *local = data_ + start;
@@ -119,17 +120,17 @@ class Reader {
     if (u32(local) != 0x04034b50 || name_size != name.size || memcmp(local + 4, p + 6, 14) != 0 ||
         memcmp(local + kLocalSize, name.data, name.size) != 0)
       return damaged(name, "differs from its directory entry");
-    if (directory_ - start < header || directory_ - start - header < size) return damaged(name, "is cut off");
+    if (directory_ - start < header || directory_ - start - header < packed) return damaged(name, "is cut off");
     uint64_t *wide[] = {&local_size, &local_packed};
     if (!read_extra(local + kLocalSize + name_size, extra_size, wide, 2))
       return damaged(name, "has a wrong extra field");
-    if (local_size != size || local_packed != size) return damaged(name, "differs from its directory entry");
+    if (local_size != size || local_packed != packed) return damaged(name, "differs from its directory entry");
     if (!padding(members_end_, start)) return damaged(name, "has foreign data before it");
     uint64_t offset = start + header;
     if (offset % kAlignment && (name.ends_with(".so") || name.ends_with(".safetensors")))
       return damaged(name, "is not aligned to 65536 bytes");
-    members_end_ = offset + size;
-    if (!archive_.members.push({name, offset, size})) return out_of_memory(sizeof(Member));
+    members_end_ = offset + packed;
+    if (!archive_.members.push({name, offset, packed})) return out_of_memory(sizeof(Member));
     return MYCC_OK;
   }
 

@@ -1,4 +1,5 @@
-// zip.h: the directory of a package, which is a zip file of stored members (APPNOTE.TXT 4.3, 4.5.3).
+// zip.h: the directory of a package, which is a zip file of stored members; only sources may be deflated (APPNOTE.TXT
+// 4.3, 4.5.3).
 #pragma once
 
 #include "memory.h"
@@ -7,7 +8,7 @@ namespace mycc::runtime {
 
 struct Member {
   Span name;
-  uint64_t offset, size;  // of its bytes, from the start of the package
+  uint64_t offset, size;  // of its bytes as the package has them, from its start
 };
 
 struct Archive {

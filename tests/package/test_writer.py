@@ -22,7 +22,7 @@ from mycc.compiler.package.weights import WeightTensor, layout
 from mycc.compiler.package.writer import Completion, PackageContents, write_package
 from mycc.runtime import load
 from mycc.runtime.archive import Archive
-from mycc.runtime.errors import CompileError
+from mycc.runtime.errors import CompileError, LoadError
 from mycc.runtime.tensorfile import parse_header
 from mycc.runtime.verify import verify_package
 
@@ -38,7 +38,7 @@ def test_the_zip_is_whole_and_its_mapped_members_are_aligned(package: Path) -> N
         assert file.comment.decode() == f"mycc:1:{hashlib.sha256(file.read('manifest.json')).hexdigest()}"
     offsets = {name: member.offset for name, member in Archive(package).members.items()}
     for name, info in members.items():
-        assert info.compress_type == zipfile.ZIP_STORED
+        assert info.compress_type == zipfile.ZIP_STORED or name.startswith("src/")
         if name.endswith((".so", ".safetensors")):
             assert offsets[name] % 65536 == 0, name
     assert set(manifest["members"]) == members.keys() - {"manifest.json", "weights.safetensors"}
@@ -293,3 +293,28 @@ def test_pieces_end_at_huge_pages_of_the_file(position: int) -> None:
         end += len(piece)
         assert end % pages == 0
     assert len(written) < len(pieces)
+
+
+def test_sources_alone_are_deflated(tmp_path: Path) -> None:
+    """unzip reads them; a deflated member elsewhere is refused, as a loader would map its bytes."""
+    from mycc.runtime.archive import SOURCES
+
+    text = b"int a;\n" * 1000
+    packed = archive.deflated(text)
+    assert len(packed) < len(text) / 20
+    assert archive.deflated(b"ab") == b"ab"
+    for folder in (SOURCES, "lib/"):
+        path = tmp_path / "package.zip"
+        with open(path, "wb") as file:
+            writer = archive.ArchiveWriter(file)
+            writer.add(f"{folder}a.cpp", len(packed), [packed], text=text)
+            writer.add("last", 4, [b"tail"])
+            writer.close(b"mycc:1:0")
+        with zipfile.ZipFile(path) as file:
+            assert file.testzip() is None
+            assert file.read(f"{folder}a.cpp") == text
+        if folder == SOURCES:
+            assert bytes(Archive(path).read("last")) == b"tail"
+        else:
+            with pytest.raises(LoadError, match=r"member lib/a\.cpp is compressed"):
+                Archive(path)

@@ -54,6 +54,19 @@ def test_programs_of_other_versions_are_refused(library: Any, tmp_path: Path, ve
     refused(library, Draft(other).build(), "model.so does not speak version 4 of the code interface")
 
 
+@pytest.mark.parametrize(("name", "taken"), [("src/a.cpp", True), (f"lib/{ISA}/model.so", False)])
+def test_sources_alone_may_be_deflated(library: Any, marked: tuple[bytes, Path], name: str, taken: bool) -> None:
+    data = bytearray(marked[0])
+    entry = data.rindex(name.encode()) - 46
+    (start,) = struct.unpack_from("<I", data, entry + 42)
+    for method in (entry + 10, start + 8):
+        struct.pack_into("<H", data, method, 8)
+    if taken:
+        Loaded(library.load_memory(bytes(data)))
+    else:
+        refused(library, bytes(data), f"member {name} is compressed|{name}.*is compressed")
+
+
 def test_file_may_go_while_it_is_loaded(library: Any, package: bytes, tmp_path: Path) -> None:
     path = tmp_path / "gone.pkg"
     path.write_bytes(package)
