@@ -25,7 +25,7 @@ LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTurnedRows
 ROW_BYTES, MOST_ROWS = 1024, 256
 TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are turned together
 #: results from here on are written past the caches: half of other kernels', for their rows lie apart
-STREAMED_BYTES = 1 << 24
+STREAMED_APART = 1 << 24
 WIDEST = 8  # bytes of elements whose rows are moved as they are
 #: tiles of one kernel: what is in use at once has to fit the first level cache
 MAX_TILES = 2
@@ -61,7 +61,7 @@ def _across(node: Map, vector: Var) -> list[Load]:
 
 def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> TileKernel:
     """The view of a map with its blocks; loads that are dense along neither loop stay gathers."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_APART)
     plain = Emitter(scope, None)
     outer = [v for v in node.dims if v is not vector and v is not cross]
     loops = tuple(Loop(scope.loop(v), plain.index(v.extent)) for v in outer)

@@ -76,6 +76,11 @@ def pointer(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
+def whole_numbers(dtype: type[np.generic], count: int) -> np.ndarray:
+    """Numbers from 1 to 199, which every type holds: [count]."""
+    return np.random.default_rng(3).integers(1, 200, count).astype(dtype)
+
+
 def ulps(got: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Distance of float32 results from float64 references, in float32 units in the last place of the reference.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .harness import GuardedMemory, builds, library, pointer
+from .harness import GuardedMemory, builds, library, pointer, whole_numbers
 
 SOURCE = (Path(__file__).parent / "turn_library.cpp").read_text()
 TYPES = {"f64": np.float64, "f32": np.float32, "u16": np.uint16, "u8": np.uint8}
@@ -23,10 +23,6 @@ def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return library(SOURCE, request.param)
 
 
-def numbers(name: str, count: int) -> np.ndarray:
-    return np.random.default_rng(3).integers(1, 200, count).astype(TYPES[name])
-
-
 @pytest.mark.parametrize("name", TYPES)
 def test_tiles_are_turned(lib: ctypes.CDLL, name: str) -> None:
     size = np.dtype(TYPES[name]).itemsize
@@ -35,7 +31,7 @@ def test_tiles_are_turned(lib: ctypes.CDLL, name: str) -> None:
             step = columns + apart // size
             memory = GuardedMemory(1 << 20)
             source = memory.tail((rows - 1) * step + columns, TYPES[name])
-            source[:] = numbers(name, source.size)
+            source[:] = whole_numbers(TYPES[name], source.size)
             out = np.zeros((LINE // size, MOST_ROWS), TYPES[name])
             address = ctypes.c_void_p(memory.base + (1 << 20) - source.nbytes)
             sizes = (ctypes.c_int64(n) for n in (step, rows, columns))
@@ -51,7 +47,7 @@ def test_rows_are_moved(lib: ctypes.CDLL, name: str, streams: bool) -> None:
     for n in {0, 1, 2, 3, 7, LINE // size, LINE // size + 1, 2 * LINE // size - 1, 200}:
         memory = GuardedMemory(4096)
         source = memory.tail(n, TYPES[name])
-        source[:] = numbers(name, n)
+        source[:] = whole_numbers(TYPES[name], n)
         first = memory.base + 4096 - source.nbytes
         for form, place, expected in (("row", first, source), ("reversed", first + (n - 1) * size, source[::-1])):
             room = np.zeros(4096 // size, TYPES[name])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .harness import GuardedMemory, builds, library, pointer
+from .harness import GuardedMemory, builds, library, pointer, whole_numbers
 
 SOURCE = (Path(__file__).parent / "weave_library.cpp").read_text()
 TYPES = {"f64": np.float64, "f32": np.float32, "i16": np.int16, "word": np.uint16, "u8": np.uint8}
@@ -20,15 +20,11 @@ def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return library(SOURCE, request.param)
 
 
-def numbers(name: str, count: int) -> np.ndarray:
-    return np.random.default_rng(3).integers(1, 200, count).astype(TYPES[name])
-
-
 @pytest.mark.parametrize("name", TYPES)
 def test_stores_in_turn(lib: ctypes.CDLL, name: str) -> None:
     w = lib.lanes()
     for e in COUNTS:
-        source = numbers(name, e * w)
+        source = whole_numbers(TYPES[name], e * w)
         expected = source.reshape(e, w).T.ravel()
         out = np.zeros(e * w, TYPES[name])
         getattr(lib, f"woven_{name}_{e}")(pointer(out), pointer(source))
@@ -48,11 +44,11 @@ def test_loads_in_turn_stop_at_the_guard(lib: ctypes.CDLL, name: str) -> None:
         out = np.zeros(4 * w, TYPES[name])
         memory = GuardedMemory(4096)
         p = memory.tail(e * (w - 1) + 1, TYPES[name])
-        p[:] = numbers(name, p.size)
+        p[:] = whole_numbers(TYPES[name], p.size)
         getattr(lib, f"every_{name}_{e}")(ctypes.c_void_p(memory.base + 4096 - p.nbytes), pointer(out))
         np.testing.assert_array_equal(out[:w], p[::e])
         whole = memory.tail(e * w, TYPES[name])
-        whole[:] = numbers(name, whole.size)
+        whole[:] = whole_numbers(TYPES[name], whole.size)
         address = ctypes.c_void_p(memory.base + 4096 - whole.nbytes)
         for n in range(1, w + 1):
             out[:] = 0
@@ -67,14 +63,14 @@ def test_loads_in_turn_stop_at_the_guard(lib: ctypes.CDLL, name: str) -> None:
 def test_backwards_and_around_the_end(lib: ctypes.CDLL, name: str) -> None:
     w = lib.lanes()
     out = np.zeros(w, TYPES[name])
-    p = numbers(name, w)
+    p = whole_numbers(TYPES[name], w)
     last = ctypes.c_void_p(p.ctypes.data + (w - 1) * p.itemsize)
     getattr(lib, f"reversed_{name}")(last, pointer(out))
     np.testing.assert_array_equal(out, p[::-1])
     for n in (1, 3, w, 2 * w + 1):
         memory = GuardedMemory(4096)
         row = memory.tail(n, TYPES[name])
-        row[:] = numbers(name, n)
+        row[:] = whole_numbers(TYPES[name], n)
         address = ctypes.c_void_p(memory.base + 4096 - row.nbytes)
         for at in range(n):
             expected = row[(at + np.arange(w)) % n]
