@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, cast
-from ..ir.index import ONE, Index, product
+from ..ir.index import ONE, Index, as_index, product
 from .builder import call, compare, number, size_value, where
 from .context import Context
 from .registry import row
@@ -50,8 +50,17 @@ def widened(ctx: Context) -> Callable[[Expr], Expr]:
     return lambda e: cast(e, compute)
 
 
+#: the largest magnitude of whole numbers so small that 32 bits hold a sum of many
+SMALL_NUMBERS = {"bool": 1, "i8": 1 << 7, "u8": 1 << 8, "i16": 1 << 15}
+
+
 @row("aten.sum.default", "aten.sum.dim_IntList")
 def sum_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    dtype = ctx.result_dtype()
+    most = (2**31 - 1) // SMALL_NUMBERS[x.dtype] if x.dtype in SMALL_NUMBERS and dtype == "i64" else 0
+    count = product(x.shape[d] for d in axes_of(ctx, x, dim))
+    if (as_index(most) - count).nonnegative():  # twice as many lanes as of 64 bits
+        return fold(ctx, x, dim, keepdim, "sum", lambda e: cast(e, "i32"), lambda acc, _: cast(acc, dtype))
     return fold(ctx, x, dim, keepdim, "sum", widened(ctx))
 
 
@@ -266,18 +275,20 @@ def logsumexp(ctx: Context, x: Tensor, dim: Any, keepdim: bool = False) -> Tenso
     def value(i: list[Index]) -> Expr:
         return cast(x.at(i), compute)
 
-    def safe(acc: list[Expr]) -> Expr:  # an infinite maximum must not make inf - inf
-        finite = compare("isfinite", acc[0])
-        return where(finite, acc[0], number(0.0, compute))
+    (top,) = ctx.builder.reduce(x.shape, axes, [("max", value)], [(compute, lambda a: a[0])], True, x.memory_order())
 
-    (top,) = ctx.builder.reduce(x.shape, axes, [("top", value)], [(compute, safe)], True, x.memory_order())
-    (total,) = ctx.builder.reduce(
-        x.shape,
-        axes,
-        [("sum", lambda i: call("exp", call("sub", value(i), top.at_broadcast(i))))],
-        [(compute, lambda a: a[0])],
-        True,
-        x.memory_order(),
-    )
-    out = ctx.builder.map(total.shape, dtype, lambda i: call("add", call("log", total.at(i)), top.at(i)))
-    return ctx.builder.reshape(out, ctx.result_shape())
+    def least(i: list[Index]) -> Expr:  # an infinite maximum must not make inf - inf
+        most = top.at_broadcast(i)
+        return where(compare("isfinite", most), most, number(0.0, compute))
+
+    def weight(i: list[Index]) -> Expr:
+        return call("exp_weight", call("sub", value(i), least(i)))
+
+    (total,) = ctx.builder.reduce(x.shape, axes, [("sum", weight)], [(compute, lambda a: a[0])], True, x.memory_order())
+
+    def element(i: list[Index]) -> Expr:
+        most = top.at(i)
+        infinite = compare("eq", most, number(float("inf"), compute))  # whatever the weights have come to
+        return where(infinite, most, call("add", call("log", total.at(i)), least(i)))
+
+    return ctx.builder.reshape(ctx.builder.map(total.shape, dtype, element), ctx.result_shape())

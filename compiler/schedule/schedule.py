@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..build.targets import Family
-from ..ir.nodes import AnyNode, Define, Program
+from ..ir.expr import Acc
+from ..ir.nodes import AnyNode, Buffer, Define, Map, Program, Reduce
 from ..ir.printer import print_define, print_node
 from ..options import ScheduleOptions
 from .barriers import in_pieces
@@ -127,7 +128,19 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
 
 
 def remove_dead(graph: NodeGraph) -> None:
-    """Drops nodes whose results nobody reads."""
+    """Drops nodes whose results nobody reads, and such results of nodes that have others."""
     for node in reversed(list(graph.nodes)):
-        if all(b.kind == "temp" and not graph.readers(b) for b in node.writes()):
+        dead = {b for b in node.writes() if b.kind == "temp" and not graph.readers(b)}
+        if len(dead) == len(node.writes()):
             graph.remove(node)
+        elif dead and isinstance(node, Map | Reduce):
+            graph.replace(node, _without(node, dead))
+
+
+def _without(node: Map | Reduce, dead: set[Buffer]) -> Map | Reduce:
+    """The node without some of its results, and without the folds that were theirs alone."""
+    changed = replace(node, stores=tuple(s for s in node.stores if s.buffer not in dead))
+    if isinstance(changed, Reduce):
+        asked = {e for s in changed.stores for e in s.value.walk() if isinstance(e, Acc)}
+        changed = replace(changed, folds=tuple(f for f in changed.folds if f.acc in asked))
+    return changed
