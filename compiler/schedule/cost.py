@@ -16,18 +16,20 @@ OPERATOR_COST = {
     **{name: 100 for name, *_ in SPECIAL_FUNCTIONS},
     **dict.fromkeys(("random_word", "random_unit", "random_normal", "random_normal_wide"), 100),
 }
+#: cost of a load
+LOAD = 2
 #: an expression is worth storing rather than computing again above this
 CHEAP = 6
 
 
 def work(e: Expr) -> int:
-    """Additions per evaluation; each distinct subexpression once, a load counts as 2."""
+    """Additions per evaluation; each distinct subexpression once, loads among them."""
     total = 0
     for x in e.walk():
         if isinstance(x, Call):
             total += 0 if x.op == "cast" else OPERATOR_COST.get(x.op, 1)
         elif isinstance(x, Load):
-            total += 2
+            total += LOAD
     return total
 
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..codegen.triton.device import DEVICES, Device
-from ..codegen.triton.tiles import L2, GemmTile, gemm_shape, gemm_tile, operand_bytes, typical
+from ..codegen.triton.tiles import GemmTile, gemm_shape, gemm_tile, operand_bytes, typical
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites, shared_roots
 from ..ir.index import ONE, ZERO, Indirect, Var, of
 from ..ir.nodes import Gemm, Map, Operand, Prologue
-from .cost import work
+from .cost import LOAD, work
 from .graph import NodeGraph, label
 from .invert import invert
 from .remarks import Remarks
@@ -27,12 +27,14 @@ from .traffic import traffic
 
 #: element types of products' operands
 MULTIPLIED = ("f32", "f16", "bf16")
-#: microseconds of a launch behind another one, and that a fusion has to win at least
-LAUNCH, GAIN = 1.2, 0.3
-#: operations that conversions and moves through registers cost beside an element's own
-MOVES = 2
-#: how much more that is where the tensor cores, which would run behind, wait for it; rows from which they do
-WAITING, MANY_ROWS = 2.0, 1024
+#: microseconds of a launch behind another one
+LAUNCH = 1.0
+#: part of the arithmetic and of the bandwidth of a device that these kernels reach
+REACHED = 0.85
+#: operations that conversions and moves cost beside an element's own, and those of its way through shared memory
+MOVES, THROUGH_SHARED = 3.0, 4.5
+#: rows of a tile from which the tensor cores take an operand once for all columns
+GROUP_ROWS = 64
 
 
 def fuse_prologues(graph: NodeGraph, remarks: Remarks, device: Device = DEVICES[90]) -> None:
@@ -109,27 +111,35 @@ def _spread(operand: Operand) -> tuple[int, int]:
 
 
 def _slower(producer: Map, node: Gemm, fused: Gemm, device: Device) -> str:
-    """Why a product is not to compute its operand; empty when it is. Where the tensor cores are busy all the time, the
-    memory that is saved has to pay for it alone."""
-    saved = typical(traffic(producer).total) / (device.bandwidth * 1e6) - GAIN
+    """Why a product is not to compute its operand; empty when it is."""
+    saved = LAUNCH + typical(traffic(producer).total) / (REACHED * device.bandwidth * 1e6)
     spent = extra_time(fused, gemm_tile(fused, device), device)
-    if gemm_tile(node, device).descriptors or gemm_shape(node).m >= MANY_ROWS:
-        spent *= WAITING
-    else:
-        saved += LAUNCH
-    if spent <= saved:
-        return ""
-    return f"the product would take {spent:.2g} us longer, {max(saved, 0):.2g} us are saved"
+    return "" if spent <= saved else f"the product would take {spent:.2g} us longer, {saved:.2g} us are saved"
 
 
 def extra_time(node: Gemm, tile: GemmTile, device: Device) -> float:
-    """Microseconds by which a product takes longer as it computes its operand: arithmetic that nothing hides, and what
-    is loaded beyond the operand as it would be stored."""
+    """Microseconds by which a product takes longer as it computes its operand: arithmetic that nothing hides, in rounds
+    of as many programs as the multiprocessors hold.
+
+    The constants were fitted to products on an H200 (tests/gpu/prologues_sm90.json).
+    """
     assert node.prologue is not None
     shape = gemm_shape(node)
     programs = -(-shape.m // tile.m) * -(-shape.n // (tile.n * (1 + len(node.also)))) * shape.batch * tile.split
+    together = min(_resident(node, tile, device), -(-programs // device.sms))
+    rounds = -(-programs // (device.sms * together))
     elements = tile.m * -(-shape.k // tile.split)
-    operations = work(node.prologue.value) + MOVES
-    loaded = max(operand_bytes(node) - DTYPES[node.prologue.dtype].size, 0)
-    of_one = operations / (device.additions * 1e6) + loaded / (device.bandwidth * 1e6 * L2)
-    return -(-programs // device.sms) * device.sms * elements * of_one
+    as_it_lies = operand_bytes(node) == DTYPES[node.prologue.dtype].size
+    value = node.prologue.value
+    operations = work(value) - LOAD * len(value.loads) + MOVES + (0 if as_it_lies else THROUGH_SHARED)
+    if as_it_lies and tile.m < GROUP_ROWS and not tile.vector:
+        operations *= max(1, tile.warps * 16 // tile.m)  # warps side by side compute the same rows
+    return rounds * together * elements * operations * device.sms / (REACHED * device.additions * 1e6)
+
+
+def _resident(node: Gemm, tile: GemmTile, device: Device) -> int:
+    """Programs that a multiprocessor holds at a time, by their shared memory."""
+    if tile.descriptors:
+        return tile.together
+    stage = (tile.m * operand_bytes(node) + tile.n * DTYPES[node.b.buffer.dtype].size) * tile.k
+    return max(1, device.shared // (stage * tile.stages))
