@@ -6,7 +6,8 @@ import json
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const
-from ..ir.index import Index, Var, of, product
+from ..ir.index import ONE, Index, Var, of, product
+from ..ir.lanes import direct
 from ..ir.nodes import Assert, Blocks, CppSource, Custom, Layout, Map, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
 from ..schedule.collapse import collapse
@@ -16,6 +17,7 @@ from .loop_views import map_stage
 from .row_scan_views import row_scan_view
 from .scan_views import column_scan_view
 from .scope import Scope
+from .statements import lanes_view
 from .views import (
     AssertKernel,
     CarryView,
@@ -71,16 +73,33 @@ def scatter_view(node: Scatter, comment: tuple[str, ...]) -> ScatterKernel:
     start = map_stage(fill, vector, scope)
     work = text.index(vector.extent) if vector is not None else "1"
     filled = RowsView(rows, text.index(product(v.extent for v in kept)), work, start)
-    loops = tuple(_loop(v, scope, text) for v in node.udims)
-    emitter = Emitter(scope, None)
+    updated = _updates(node, scope)
+    return ScatterKernel("scatter.cpp.j2", comment, scope.params(), filled, updated)
+
+
+def _updates(node: Scatter, scope: Scope) -> RowsView:
+    """The updates; neighbours in memory that lead to places of their own are a vector, or at least innermost."""
+    text = Emitter(scope, None)
+    own, rest = node.udims[: node.parallel], node.udims[node.parallel :]
+    places = [u.index for u in node.updates]
+    columns = own[-1] if own and all(direct(place).coefficient(own[-1]) == ONE for place in places) else None
+    rows = [v for v in own if v is not columns]
+    loops = {v: _loop(v, scope, text) for v in node.udims}
+    inner = tuple(loops[v] for v in rest)
+    if columns is not None and all(place.coefficient(columns) == ONE for place in places):
+        full, part = (_updated(node, Emitter(scope, columns, part=p)) for p in (False, True))
+        stage = MapStage(inner, lanes_view(columns, scope, full, part))
+    else:
+        stage = MapStage(inner, None, _statements(_updated(node, text)))
+    count, work = (text.index(product(v.extent for v in part)) for part in (rows, rest))
+    return RowsView(tuple(loops[v] for v in rows), count, work, stage, loops[columns] if columns else None)
+
+
+def _updated(node: Scatter, emitter: Emitter) -> Emitter:
     emitter.count_uses(u.value for u in node.updates)
     for update in node.updates:
         emitter.store(update)
-    own, rest = node.udims[: node.parallel], node.udims[node.parallel :]
-    inner = MapStage(loops[len(own) :], None, _statements(emitter))
-    count, work = (text.index(product(v.extent for v in part)) for part in (own, rest))
-    updated = RowsView(loops[: len(own)], count, work, inner)
-    return ScatterKernel("scatter.cpp.j2", comment, scope.params(), filled, updated)
+    return emitter
 
 
 def routine_view(node: Routine, comment: tuple[str, ...]) -> RoutineKernel:

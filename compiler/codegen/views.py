@@ -444,6 +444,7 @@ class GemmKernel:
     epilogue: Epilogue
     tuning: Tuning = COST_MODEL
     arguments: str = "GemmArgs"  # the argument struct of a product with packed weights
+    form: str = ""  # template arguments of one of Winograd's convolutions
 
 
 @dataclass(frozen=True)
@@ -486,12 +487,16 @@ class AttentionKernel:
 
 @dataclass(frozen=True)
 class RowsView:
-    """A parallel loop over `rows`, flattened to one of `count`, around a stage of `work` elements."""
+    """A parallel loop over `rows`, flattened to one of `count`, around a stage of `work` elements.
+
+    columns: a further loop that is innermost, so that what the others read serves a range of it: that of a task.
+    """
 
     rows: tuple[Loop, ...]
     count: str
     work: str
     stage: MapStage
+    columns: Loop | None = None
 
 
 @dataclass(frozen=True)

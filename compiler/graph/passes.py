@@ -21,6 +21,7 @@ from .decompose import decompose
 from .fold_batch_norm import fold_batch_norm
 from .fold_constants import fold_constants
 from .fold_padding import fold_padding
+from .gathered_linears import gathered_linears
 from .inline_regions import inline_regions
 from .kept_operators import KEPT
 from .known_values import known_values
@@ -119,6 +120,9 @@ PASSES: tuple[GraphPass, ...] = (
     _row("dead-code", dead_code, establishes="LIVE"),
     _row("attention-operands", attention_operands, needs="SIMPLE LIVE ATTENTION", undoes="LIVE"),
     _row("linear-products", linear_products, needs="NORMAL SIMPLE FOLDED", establishes="LINEAR", undoes="LIVE SIMPLE"),
+    _row("dead-code", dead_code, establishes="LIVE"),
+    # in front of merging: both ends of an edge are products of the same rows
+    _row("gathered-linears", gathered_linears, needs="LINEAR LIVE", undoes="LIVE SIMPLE UNIQUE"),
     _row("dead-code", dead_code, establishes="LIVE"),
     # behind the recognisers, which want single readers; weights in one form
     _row("merge-linears", merge_linears, needs="LINEAR LIVE NO_BATCH_NORM", undoes="LIVE SIMPLE UNIQUE"),

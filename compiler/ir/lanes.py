@@ -33,6 +33,11 @@ def lane_stride(index: Index, var: Var) -> Index | None:
     return total
 
 
+def direct(index: Index) -> Index:
+    """The index without what is read from memory."""
+    return Index({m: c for m, c in index.terms.items() if not any(isinstance(a, Indirect) for a in m)})
+
+
 def turning_place(index: Index, var: Var) -> Binary | None:
     """The remainder (var + a) % n of an index that grows by 1 from lane to lane but for where it turns to 0."""
     moving = [(m, c) for m, c in index.terms.items() if any(_moves(a, var) for a in m)]

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..ir.expr import IndexValue, Load, substitute
-from ..ir.index import ZERO, Atom, Index, Indirect, Var, of
+from ..ir.index import ZERO, Atom, Index, Var, of
+from ..ir.lanes import direct
 from ..ir.nodes import Map, Reduce, Scan
 from .graph import map_expressions
 
@@ -55,5 +56,4 @@ def indices_of(node: Map | Reduce | Scan) -> Iterator[Index]:
     for expression in node.expressions():
         for e in expression.walk():
             if isinstance(e, (Load, IndexValue)):
-                # an index inside an indirect one is a load of its own
-                yield Index({m: c for m, c in e.index.terms.items() if not any(isinstance(a, Indirect) for a in m)})
+                yield direct(e.index)  # an index inside an indirect one is a load of its own

@@ -19,6 +19,7 @@ from .support import Dim, agrees, before_and_after, graph_of, operators, passed
 
 Golden = Callable[[str], None]
 B, S = Dim("batch", min=1, max=8), Dim("seq", min=1, max=60)
+EDGES = Dim("edges", min=2, max=60)
 
 
 def rand(*shape: int) -> torch.Tensor:
@@ -86,6 +87,12 @@ def _qkv_tensors() -> dict[str, torch.Tensor]:
     return {"wq": rand(4, 6), "bq": rand(4), "wk": rand(2, 6), "wv": rand(3, 6), "bv": rand(3)}
 
 
+def _messages(m: Any, h: torch.Tensor, e: torch.Tensor, ends: torch.Tensor) -> Any:
+    both = F.linear(torch.cat((e, h[ends[0]], h[ends[1]]), -1), m.w, m.b)
+    few = F.linear(h[ends[0, :2]], m.v)  # fewer rows than there are
+    return both, F.linear(h.index_select(0, ends[0]), m.v), few
+
+
 CASES: dict[str, tuple[Any, ...]] = {
     "dead-code": (  # the mask, once known-values has found that it allows everything
         lambda m, q: F.scaled_dot_product_attention(q, q, q, attn_mask=(torch.arange(5)[None] >= 0).expand(5, 5)),
@@ -127,6 +134,14 @@ CASES: dict[str, tuple[Any, ...]] = {
     "linear-products": (
         lambda m, x: torch.addmm(m.b, x.reshape(-1, 6), m.w).reshape(x.shape[0], x.shape[1], 4),
         (rand(2, 5, 6),), ({0: B, 1: S},), {"w": rand(6, 4), "b": rand(4)},
+    ),
+    "gathered-linears": (
+        _messages, (rand(3, 8), rand(9, 2), torch.arange(18).reshape(2, 9) % 3), None,
+        {"w": rand(4, 18), "b": rand(4), "v": rand(5, 8)},
+    ),
+    "gathered-linears-any": (
+        _messages, (rand(3, 8), rand(9, 2), torch.arange(18).reshape(2, 9) % 3), ({0: B}, {0: EDGES}, {1: EDGES}),
+        {"w": rand(4, 18), "b": rand(4), "v": rand(5, 8)},
     ),
     "merge-linears": (_qkv, (rand(2, 5, 6),), ({0: B},), _qkv_tensors()),
 }  # fmt: skip

@@ -61,6 +61,16 @@ def scatters() -> Iterator[Sample]:
         yield Sample(f"aten.{name}.default", (T(7, B), places, T(4, B)), {"accumulate": True}, sums=True)
         yield Sample(f"aten.{name}.default", (T(7, 6, 5), [None, I(4, 1, low=0, high=5), I(3, low=0, high=4)], T()))
         yield Sample(f"aten.{name}.default", (T(7, 6, 5), [I(4, low=0, high=6), None, I(4, low=0, high=4)], T(4, 6)))
+    for columns in (33, 64):  # in vectors, and the end of a row
+        rows = (T(7, columns), 0, I(40, low=0, high=6), T(40, columns))
+        yield Sample("aten.index_add.default", rows, {"alpha": -0.5}, sums=True)
+        yield Sample("aten.index_reduce.default", (*rows, "amax"), ulps=0)
+        yield Sample("aten.scatter_add.default", (*rows[:2], I(40, columns, low=0, high=6), rows[3]), sums=True)
+        batched = (T(2, 7, columns), [None, I(40, low=-7, high=6)], T(2, 40, columns))
+        yield Sample("aten.index_put.default", batched, {"accumulate": True}, sums=True)
+    yield Sample(
+        "aten.index_copy.default", (T(7, B, dtype="bf16"), 0, I(5, low=0, high=6), T(5, B, dtype="bf16")), ulps=0
+    )
     yield Sample("aten.put.default", (T(4, 5), I(3, 2, low=-20, high=19), T(3, 2)), ulps=0)
     yield Sample("aten.put.default", (T(4, 5), I(6, low=0, high=19), T(2, 3)), {"accumulate": True}, sums=True)
 

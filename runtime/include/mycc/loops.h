@@ -90,6 +90,38 @@ template <class V> MYCC_INLINE void take_better(V &best, vi32 &place, V value, i
 
 MYCC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* Columns that tasks share out by the group: those of a line of floats, and of a vector. */
+constexpr int64_t kGroup = 16;
+MYCC_INLINE int64_t column_groups(int64_t columns) { return (columns + kGroup - 1) / kGroup; }
+
+/* Groups of a task in which each row's columns go through `work` steps together: the columns of a row stay together
+ * but where there are fewer rows than threads want. Columns are independent: how they are cut changes no result. */
+MYCC_INLINE int64_t groups_per_task(const mycc_host *host, int64_t rows, int64_t groups, int64_t work) {
+  const int64_t parts = rows >= 2 * host->max_workers ? 1 : host->max_workers;
+  const int64_t least = rows_per_task(work * kGroup), even = (groups + parts - 1) / parts;
+  return least > even ? least : even;
+}
+
+/* The parts [first, last) of rows of columns that the groups [begin, end) of all rows make up, one after the other. */
+struct ColumnRange {
+  int64_t begin, end, groups, columns, row, first, last;
+  ColumnRange(int64_t begin, int64_t end, int64_t groups, int64_t columns)
+      : begin(begin), end(end), groups(groups), columns(columns) {
+    place();
+  }
+  bool more() const { return begin < end; }
+  void advance() {
+    begin += column_groups(last - first);
+    place();
+  }
+
+private:
+  void place() {
+    row = begin / groups, first = (begin - row * groups) * kGroup;
+    last = smaller(first + (end - begin) * kGroup, columns);
+  }
+};
+
 /* Memory of one row of intermediate results; NULL when there is none (the runtime has recorded the failure). */
 template <class T> inline T *row_scratch(const mycc_host *host, int32_t worker, int64_t elements) {
   return (T *)host->scratch(host->ctx, worker, (size_t)elements * sizeof(T));
