@@ -8,6 +8,9 @@ For float32: Lawson's reweighted least squares. The coefficients are rounded one
 those that are still free are fitted again to make good for it.
 
 The printed error is that of the rounded polynomial in exact arithmetic.
+
+A table approximates f(x) by a polynomial of x - p for each of `count` places p near i / parts. f is nearly a float32 at
+p (Gal's accurate tables), so that the rounding of c_0 counts for nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import numpy as np
 mp.mp.dps = 50
 Real = Callable[[mp.mpf], mp.mpf]
 GRID = 600
+PLACES = 2000  # float32 numbers that a table's place is chosen from
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,68 @@ FITS = (
 )
 
 
+@dataclass(frozen=True)
+class Table:
+    """f(x) for 0 <= x < (count - 1/2) / parts, by polynomials of `degree` with small relative errors."""
+
+    name: str
+    f: Real
+    count: int = 32
+    parts: int = 8
+    degree: int = 5
+
+    def place(self, i: int) -> np.float32:
+        """The float32 near i / parts where f is nearest to a float32."""
+        if i == 0:
+            return np.float32(0)
+        places = [np.float32(i / self.parts)]
+        for _ in range(PLACES):
+            places.append(np.nextafter(places[-1], np.float32(np.inf)))
+
+        def error(x: np.float32) -> mp.mpf:
+            exact = self.f(mp.mpf(float(x)))
+            return abs(float(np.float32(float(exact))) / exact - 1)
+
+        return min(places, key=error)
+
+    def fit(self, i: int) -> tuple[np.float32, Fit]:
+        """The place of polynomial i, and its fit in d = x - place."""
+        at = self.place(i)
+        low, high = max(i - 0.5, 0) / self.parts - float(at), (i + 0.5) / self.parts - float(at)
+
+        def f(d: mp.mpf) -> mp.mpf:
+            return self.f(float(at) + d)
+
+        first = float(np.float32(float(f(mp.mpf(0)))))
+        return at, Fit(self.name, f, low, high, range(self.degree + 1), f, fixed={0: first})
+
+
+def normal_tail(a: mp.mpf) -> mp.mpf:
+    return mp.ncdf(-a)
+
+
+def logistic_tail(a: mp.mpf) -> mp.mpf:
+    """1 / (1 + exp(2 u)), u = sqrt(2 / pi) (a + 0.044715 a^3)."""
+    return 1 / (1 + mp.exp(2 * mp.sqrt(2 / mp.pi) * (a + mp.mpf("0.044715") * a**3)))
+
+
+TABLES = (Table("gelu_erf", normal_tail), Table("gelu_tanh", logistic_tail))
+
+
+def print_table(table: Table) -> None:
+    """The places, then the coefficients of each power."""
+    fits = [table.fit(i) for i in range(table.count)]
+    solved = [solve(fit) for _, fit in fits]
+    print(f"{table.name}: error {mp.nstr(max(worst for _, worst in solved), 3)}")
+    rows = [[at for at, _ in fits], *([c[k] for c, _ in solved] for k in range(table.degree + 1))]
+    for numbers in rows:
+        print("  {" + ", ".join(f"{x:.9g}f" for x in numbers) + "},")
+
+
 def main(names: Sequence[str]) -> None:
+    for table in TABLES:
+        if not names or table.name in names:
+            print_table(table)
     for fit in FITS:
         if names and fit.name not in names:
             continue

@@ -143,38 +143,6 @@ MYCC_INLINE vf32 erf(vf32 x) {
   return copysign(a < 0.95f ? small : big, x);
 }
 
-/* x Phi(x), Phi the normal distribution: up to 0.88 x (1/2 + x P(x^2)); above it, with a = |x| and the tail
- * a Phi(-a) = exp(-a^2/2) (c + Q(w)), w = (a - 2.125) / (a + 2.125), x - a Phi(-a) on the right and -a Phi(-a) on the
- * left. a^2 carries its rounding error along, which the exponential would show on the left; c comes last, so that the
- * errors of Q count for little. */
-MYCC_INLINE vf32 gelu_erf(vf32 x) {
-  using namespace kernel;
-  vf32 a = isa::min(splat(15.0f), abs(x)), z = a * a;
-  vf32 t = isa::fma(z, splat(-LOG2E_F / 2), splat(TO_HALVES_F)), n = t - TO_HALVES_F; /* exp(-z/2) = 2^n exp(-h/2) */
-  vf32 h = isa::fma(n, splat(2 * LN2_HI), z) + isa::fma(n, splat(2 * LN2_LO), product_error(a, a, z));
-  vf32 p = isa::fma(h * h, poly(h, 0.49999994f / 4, -0.166665211f / 8, 0.0416682698f / 16, -0.00836868118f / 32,
-                                0.00138204312f / 64), -0.5f * h); /* exp, less 1 */
-  constexpr float C = 0.341232717f;
-  vf32 w = (a - 2.125f) / (a + 2.125f);
-  vf32 q = w * poly(w, 0.161275819f, -0.152842f, 0.0439419188f, 0.0138785886f, -0.00633118069f,
-                    -0.00358994748f, 0.000578685256f, 0.000819961133f); /* phi_tail: C and these */
-  vf32 g = times_power(C + isa::fma(C + q, p, q), n, t);
-  vf32 small = poly(z, 0.398942232f, -0.0664893612f, 0.00996718742f, -0.00117051334f, 9.53443305e-05f); /* phi_small */
-  vf32 right = from_bits(~(bits(x) >> 31) & bits(splat(1.0f))); /* 1 on the right, 0 on the left: -infinity gives NaN */
-  return a < 0.88f ? x * fused(x, small, splat(0.5f)) : isa::fma(x, right, -g);
-}
-/* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). The exponential's argument is worked out
- * and reduced in float64: a float32's rounding error of a large 2u would show on the left. */
-MYCC_INLINE vf32 gelu_tanh(vf32 x) {
-  using namespace kernel;
-  constexpr double C1 = 2 * 0.79788456080286535588, C3 = C1 * 0.044715;
-  vf64 d = to_f64(isa::max(splat(-11.5f), isa::min(splat(10.0f), x))), w = d * fma(d * d, splat(C3), splat(C1));
-  vf64 t = fma(w, splat(-LOG2E), splat(0x1.8p52 + 254)), n = t - (0x1.8p52 + 254);
-  vf32 r = to_f32(fma(n, splat(-LN2), -w));
-  vf32 y = over_one_plus_exp(isa::max(splat(-11.5f), x), r, narrow(bits(t.lo), bits(t.hi)));
-  return x == -__builtin_inff() ? splat(__builtin_nanf("")) : y;
-}
-
 /* ---- through float64 ---- */
 MYCC_INLINE vf32 expm1(vf32 x) {
   vf32 r = kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::exp(y) - 1; });
@@ -291,6 +259,12 @@ MYCC_INLINE vf32 pow(vf32 x, vf32 y) {
   r = (vi32)(x != x) | (vi32)(y != y) ? x + y : r;
   return (vi32)(y == 0) | (vi32)(x == 1) ? splat(1.0f) : r;
 }
+
+} /* namespace mycc */
+
+#include "math_gelu.h"
+
+namespace mycc {
 
 /* ---- scalars: the first lane ---- */
 #define MYCC_SCALAR(NAME) \
