@@ -21,6 +21,7 @@ from typing import Any
 
 import mycc
 import torch
+from choice_forms import choices
 from fold_forms import folds
 from loop_forms import Form, forms
 from mycc.compiler.build.targets import parse_targets
@@ -189,7 +190,7 @@ def main() -> None:
         if options.math:
             math_table(library, options.only)
             return
-        listed = [*forms(options.megabytes), *folds(options.megabytes)]
+        listed = [*forms(options.megabytes), *folds(options.megabytes), *choices(options.megabytes)]
         chosen = [f for f in listed if any(o in f.name for o in options.only.split(","))]
         entries: dict[str, Any] = {f"form{i}": (Module(f.function), f.inputs) for i, f in enumerate(chosen)}
         path = mycc.compile(entries, out=Path(folder) / "loops.pkg", verify=False, target=options.target)

@@ -1,120 +1,160 @@
-/* sort.h: rows in order. A stable merge sort of (key, place) pairs; the first k of many by insertion. NaN is the largest.
+/* sort.h: rows in order, stable, NaN as the largest: whole, or the first of them. Short rows are sorted by ranks, long
+ * ones by digits; the first few of many are kept in a list, and of the rest only what comes before its last joins it.
  *
  * Routines of lower/routines.py: one row each, scratch from the host.
  */
 #ifndef MYCC_SORT_H
 #define MYCC_SORT_H
 
-#include "loops.h"
+#include "sort_keys.h"
 
 namespace mycc {
+namespace sorting {
 
-template <class Key> struct SortPair {
-  Key key;
-  int64_t place;
+/* Rows and lists of up to so many are sorted by ranks, which takes n^2 / W steps. */
+template <class Key> constexpr int64_t kRanked = 32 * W / (int64_t)sizeof(Key);
+/* Up to so many of a short row are picked one by one. */
+constexpr int64_t kPicked = 4;
+
+/* f(the n items of x in order). */
+template <class T, class Item, class F>
+inline void with_items(const mycc_host *host, int32_t worker, const T *x, int64_t n, bool descending, F f) {
+  typedef typename SortKey<T>::type Key;
+  constexpr int64_t counts = digits<T> * 256 * sizeof(typename Item::count);
+  char *scratch = row_scratch<char>(host, worker, counts + 2 * n * (int64_t)sizeof(Item));
+  if (!scratch) return;
+  Item *items = (Item *)(scratch + counts), *spare = items + n;
+  const Key *keys = (const Key *)spare;
+  store_keys((Key *)spare, x, n, descending);
+  for (int64_t i = 0; i < n; ++i) items[i] = Item::of((uint64_t)keys[i] + bias<T>, i);
+  f(by_digits<digits<T>>(items, spare, n, (typename Item::count *)scratch));
+}
+template <class T, class F>
+inline void with_sorted(const mycc_host *host, int32_t worker, const T *x, int64_t n, bool descending, F f) {
+  typedef typename ItemOf<typename SortKey<T>::type>::type Item;
+  if (n <= (int64_t)UINT32_MAX)
+    with_items<T, Item>(host, worker, x, n, descending, f);
+  else
+    with_items<T, Pair>(host, worker, x, n, descending, f);
+}
+
+/* The first k of what was seen so far, and some that may be among them, in the order of their places. */
+template <class T> struct FirstList {
+  typedef typename SortKey<T>::type Key;
+  typedef typename ItemOf<Key>::type Item;
+  static constexpr int64_t kCounts = digits<T> * 256 * sizeof(typename Item::count);
+  int64_t k, room, count;
+  Key *keys;
+  int32_t *places;
+  char *spare; /* to sort in */
+
+  static int64_t room_for(int64_t k) { return 2 * k + 2 * W; }
+  static int64_t memory(int64_t k) {
+    const int64_t list = (room_for(k) + W) * (int64_t)(sizeof(Key) + sizeof(int32_t));
+    return list + kCounts + 2 * room_for(k) * (int64_t)sizeof(Item);
+  }
+  FirstList(char *scratch, int64_t k) : k(k), room(room_for(k)), count(0), keys((Key *)scratch) {
+    places = (int32_t *)(keys + room + W);
+    spare = (char *)(places + room + W);
+  }
+
+  /* The first k in order, the others gone. */
+  void sort() {
+    const int64_t kept = k < count ? k : count;
+    if (count <= kRanked<Key>) {
+      Key *first = (Key *)spare;
+      int32_t *at = (int32_t *)(first + kept);
+      rank_keys(keys, count, [=](int64_t i, int64_t rank) {
+        if (rank < kept) first[rank] = keys[i], at[rank] = places[i];
+      });
+      for (int64_t i = 0; i < kept; ++i) keys[i] = first[i], places[i] = at[i];
+    } else {
+      Item *items = (Item *)(spare + kCounts);
+      for (int64_t i = 0; i < count; ++i) items[i] = Item::of((uint64_t)keys[i] + bias<T>, places[i]);
+      items = by_digits<digits<T>>(items, items + count, count, (typename Item::count *)spare);
+      for (int64_t i = 0; i < kept; ++i) keys[i] = (Key)(items[i].key() - bias<T>), places[i] = (int32_t)items[i].place();
+    }
+    count = kept;
+  }
+
+  /* All n elements of x, the first `room` of them without a look. */
+  void take(const T *x, int64_t n, bool descending) {
+    count = room < n ? room : n;
+    store_keys(keys, x, count, descending);
+    for (int64_t i = 0; i < count; i += W) store(places + i, lane_numbers() + (int32_t)i);
+    int64_t i = count;
+    sort();
+    for (auto last = splat(keys[k - 1]); i < n; i += W) {
+      const int here = (int)(n - i < W ? n - i : W);
+      const auto key = sorting::keys<T>(here == W ? load(x + i) : load_part(x + i, here), descending);
+      const vbool before = here == W ? lt(key, last) : lt(key, last) & first_lanes(here);
+      if (__builtin_expect(!any(before), 1)) continue;
+      const unsigned mask = lane_mask(before);
+      store_set(keys + count, key, mask);
+      count += store_set(places + count, lane_numbers() + (int32_t)i, mask);
+      if (count > room) {
+        sort();
+        last = splat(keys[k - 1]);
+      }
+    }
+    sort();
+  }
 };
 
-template <class Key> MYCC_INLINE bool sorts_before(Key a, Key b, bool descending) {
-  if (descending) return a > b || (a != a && b == b);
-  return a < b || (a == a && b != b);
-}
-
-constexpr int64_t kInsertionRun = 16;
-
-/* pairs[begin, end) in order, by insertion. */
-template <class Key> inline void sort_run(SortPair<Key> *pairs, int64_t begin, int64_t end, bool descending) {
-  for (int64_t i = begin + 1; i < end; ++i) {
-    const SortPair<Key> moved = pairs[i];
-    int64_t at = i;
-    for (; at > begin && sorts_before(moved.key, pairs[at - 1].key, descending); --at) pairs[at] = pairs[at - 1];
-    pairs[at] = moved;
-  }
-}
-
-/* Merges the runs [begin, middle) and [middle, end) of `from` into `to`; of equals the left one comes first. */
-template <class Key>
-inline void merge_runs(
-    const SortPair<Key> *from, SortPair<Key> *to, int64_t begin, int64_t middle, int64_t end, bool descending) {
-  int64_t left = begin, right = middle;
-  for (int64_t at = begin; at < end; ++at) {
-    const bool take_right = left >= middle || (right < end && sorts_before(from[right].key, from[left].key, descending));
-    to[at] = take_right ? from[right++] : from[left++];
-  }
-}
-
-/* Sorts n pairs; the result lies in the memory that is returned, `pairs` or `spare`. */
-template <class Key>
-inline SortPair<Key> *merge_sort(SortPair<Key> *pairs, SortPair<Key> *spare, int64_t n, bool descending) {
-  for (int64_t begin = 0; begin < n; begin += kInsertionRun)
-    sort_run(pairs, begin, begin + kInsertionRun < n ? begin + kInsertionRun : n, descending);
-  for (int64_t run = kInsertionRun; run < n; run *= 2) {
-    for (int64_t begin = 0; begin < n; begin += 2 * run) {
-      const int64_t middle = begin + run < n ? begin + run : n, end = begin + 2 * run < n ? begin + 2 * run : n;
-      merge_runs(pairs, spare, begin, middle, end, descending);
-    }
-    SortPair<Key> *sorted = spare;
-    spare = pairs;
-    pairs = sorted;
-  }
-  return pairs;
-}
-
-/* The first k of n elements in order, each inserted where it belongs: for small k. */
-template <class Key, class T>
-inline void insert_first(SortPair<Key> *first, const T *x, int64_t n, int64_t k, bool descending) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const Key key = (Key)load_scalar(x + i);
-    if (count == k && !sorts_before(key, first[k - 1].key, descending)) continue;
-    int64_t at = count < k ? count++ : k - 1;
-    for (; at > 0 && sorts_before(key, first[at - 1].key, descending); --at) first[at] = first[at - 1];
-    first[at] = {key, i};
-  }
-}
-
-constexpr int64_t kInsertFirst = 32;
+} /* namespace sorting */
 
 /* values[0, k) and places[0, k): the first k of the n elements of x in order. */
 template <class T>
 inline void sort_row(
     const mycc_host *host, int32_t worker, T *values, int64_t *places, const T *x, int64_t n, int64_t k,
     int64_t descending) {
-  typedef decltype(load_scalar(x)) Key;
+  using namespace sorting;
+  typedef typename SortKey<T>::type Key;
   if (k <= 0) return;
-  const bool few = k <= kInsertFirst && k < n;
-  SortPair<Key> *pairs = row_scratch<SortPair<Key>>(host, worker, few ? k : 2 * n);
-  if (!pairs) return;
-  if (few) {
-    insert_first(pairs, x, n, k, descending != 0);
+  if (n <= kRanked<Key>) {
+    Key *keys = row_scratch<Key>(host, worker, n + W);
+    if (!keys) return;
+    store_keys(keys, x, n, descending != 0);
+    const auto take = [=](int64_t i, int64_t rank) {
+      if (rank < k) values[rank] = x[i], places[rank] = i;
+    };
+    if (k <= kPicked && pick_keys(keys, n, k, take)) return;
+    if (k <= kPicked) store_keys(keys, x, n, descending != 0);
+    rank_keys(keys, n, take);
+  } else if (k <= n / 4 && n <= INT32_MAX) {
+    char *scratch = row_scratch<char>(host, worker, FirstList<T>::memory(k));
+    if (!scratch) return;
+    FirstList<T> list(scratch, k);
+    list.take(x, n, descending != 0);
+    for (int64_t i = 0; i < k; ++i) values[i] = x[list.places[i]], places[i] = list.places[i];
   } else {
-    for (int64_t i = 0; i < n; ++i) pairs[i] = {load_scalar(x + i), i};
-    pairs = merge_sort(pairs, pairs + n, n, descending != 0);
-  }
-  for (int64_t i = 0; i < k; ++i) {
-    store_scalar(values + i, pairs[i].key);
-    places[i] = pairs[i].place;
+    with_sorted(host, worker, x, n, descending != 0, [=](const auto *items) {
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t place = items[i].place();
+        values[i] = x[place], places[i] = place;
+      }
+    });
   }
 }
 
 /* The most frequent of the n elements of x, the smallest of several, and the place of its last occurrence. */
 template <class T>
 inline void mode_row(const mycc_host *host, int32_t worker, T *value, int64_t *place, const T *x, int64_t n) {
-  typedef decltype(load_scalar(x)) Key;
-  SortPair<Key> *pairs = row_scratch<SortPair<Key>>(host, worker, 2 * n);
-  if (!pairs || n <= 0) return;
-  for (int64_t i = 0; i < n; ++i) pairs[i] = {load_scalar(x + i), i};
-  pairs = merge_sort(pairs, pairs + n, n, false);
-  int64_t best = 0, run = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    ++run;
-    if (i + 1 < n && pairs[i].key == pairs[i + 1].key) continue;
-    if (run > best) {
-      best = run;
-      store_scalar(value, pairs[i].key);
-      *place = pairs[i].place;
+  if (n <= 0) return;
+  sorting::with_sorted(host, worker, x, n, false, [=](const auto *items) {
+    int64_t best = 0, run = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      ++run;
+      const int64_t own = items[i].place();
+      if (i + 1 < n && load_scalar(x + own) == load_scalar(x + items[i + 1].place())) continue;
+      if (run > best) {
+        best = run;
+        *value = x[own];
+        *place = own;
+      }
+      run = 0;
     }
-    run = 0;
-  }
+  });
 }
 
 } /* namespace mycc */
