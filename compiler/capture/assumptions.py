@@ -63,11 +63,12 @@ class Asked(logging.Handler):
 def assumptions_hold(program: ExportedProgram, asked: Asked) -> bool:
     """Whether the graph is right for all sizes of the ranges, whatever torch assumed when it was traced."""
     ranges = {str(s): _bounds(r) for s, r in program.range_constraints.items() if not str(s).startswith("u")}
-    if any(_exceptions(condition, ranges) != ([], True) for condition in asked.conditions):
+    found = _found(program.graph)
+    if any(_exceptions(_renamed(condition, found), ranges) != ([], True) for condition in asked.conditions):
         return False
     left_out = []
     for condition in _deferred(program.graph):
-        wrong, _ = _exceptions(str(condition), ranges)
+        wrong, _ = _exceptions(_renamed(str(condition), found), ranges)
         if wrong and not isinstance(condition, sympy.Ne):
             return False
         left_out += wrong
@@ -115,13 +116,28 @@ def _is_about_layout(condition: sympy.Basic) -> bool:
     return isinstance(condition, sympy.Ne) or any(sympy.Integer(1) in m.args for m in condition.atoms(Max))
 
 
-def _deferred(graph: fx.Graph) -> list[sympy.Basic]:
-    """The conditions that stand beside the graph."""
+def _shape_env(graph: fx.Graph) -> Any:
     for node in graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, FakeTensor) and value.fake_mode.shape_env is not None:
-            return [found.expr for found in value.fake_mode.shape_env.deferred_runtime_asserts.get(None, ())]
-    return []
+            return value.fake_mode.shape_env
+    return None
+
+
+def _deferred(graph: fx.Graph) -> list[sympy.Basic]:
+    """The conditions that stand beside the graph."""
+    shape_env = _shape_env(graph)
+    return [] if shape_env is None else [found.expr for found in shape_env.deferred_runtime_asserts.get(None, ())]
+
+
+def _found(graph: fx.Graph) -> dict[str, str]:
+    """Sizes that torch found to be others while it traced (two inputs of one length): name -> what it is."""
+    shape_env = _shape_env(graph)
+    return {} if shape_env is None else {str(s): str(shape_env.replace(s)) for s in shape_env.replacements}
+
+
+def _renamed(condition: str, found: Mapping[str, str]) -> str:
+    return _SYMBOL.sub(lambda match: f"({found[match[0]]})" if match[0] in found else match[0], condition)
 
 
 def _exceptions(condition: str, ranges: Mapping[str, Range]) -> tuple[list[dict[str, int]], bool]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..graph.resize_smooth import TAPS, resized_size, resized_smoothly
+from .masks import masked_scatter, masked_scatter_
 from .places import get_item, set_item
 from .result_types import bincount, unique, unique_consecutive
 
@@ -80,6 +81,8 @@ def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Tensor:
     return x.index_select(dim, first + torch.arange(length, device=x.device))
 
 
+_form_of(torch.masked_scatter, Tensor.masked_scatter)(masked_scatter)
+_form_of(Tensor.masked_scatter_)(masked_scatter_)
 _form_of(Tensor.__getitem__)(get_item)
 _form_of(Tensor.__setitem__)(set_item)
 
@@ -126,6 +129,14 @@ def _logspace(
     if not isinstance(steps, torch.SymInt) or (dtype is not None and not dtype.is_floating_point):
         return torch.logspace(start, end, steps, base, dtype=dtype, **kwargs)
     return torch.pow(base, _linspace(start, end, steps, dtype=dtype))
+
+
+@_form_of(torch.mean, Tensor.mean)
+def _mean(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Of complex numbers: torch divides by the number of elements as by a complex one, which fixes a dynamic size."""
+    if not x.is_complex() or args[1:2] == (None,) or kwargs.get("dtype") is not None:
+        return x.mean(*args, **kwargs)
+    return torch.complex(x.real.mean(*args, **kwargs), x.imag.mean(*args, **kwargs))
 
 
 # statistics ----------------------------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ class FixedSizes(logging.Handler):
             self.symbols[match["source"]] = match["symbol"]
         fixed, added = _FIXED.search(message), _ADDED.search(message)
         if fixed or added:
-            stack = [Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in traceback.extract_stack()]
+            called = [f for f in traceback.extract_stack()[:-1] if f.filename != logging.__file__]
+            stack = [Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in called]
             inside = [i for i, f in enumerate(stack) if f.function == "forward"]
             frame = user_frame(stack[inside[0] :]) if inside else None
             if fixed and frame:

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .masks import ask_count
+
 __all__ = ["get_item", "set_item"]
 
 aten = torch.ops.aten
@@ -46,9 +48,10 @@ def _with_numbers(item: Any) -> Any:
 
 def set_item(x: Tensor, index: Any, value: Any) -> None:
     """x[index] = value, without a number from a tensor where that is possible; places out of range are errors of the
-    run."""
+    run, and so are masks that do not choose as many elements as there are values."""
     items = list(index) if isinstance(index, tuple) else [index]
     if not any(map(_of_tensors, items)) or not all(map(_is_basic, items)):
+        ask_count(x, items, value)
         x[index] = value
         return
     part, places = _taken(x, items)

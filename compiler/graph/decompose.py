@@ -84,26 +84,24 @@ def _torch_table() -> dict[Any, Callable[..., Any]]:
     return {target: function for target, function in table.items() if isinstance(target, OpOverload)}
 
 
-def _definition(target: OpOverload) -> Callable[..., Any] | None:
+def _definitions(target: OpOverload) -> list[Callable[..., Any]]:
+    """What may define an operator, the first before the others; a composite one may call itself again."""
     own = DECOMPOSITIONS.get(f"{target.namespace}.{target._opname}") or DECOMPOSITIONS.get(str(target))
     if own is not None:
-        return own
-    if target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-        return target.decompose
-    return _torch_table().get(target)
+        return [own]
+    composite = target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    from_table = _torch_table().get(target)
+    return [*([target.decompose] if composite else []), *([from_table] if from_table is not None else [])]
 
 
 def decompose_node(work: Work, node: Node) -> bool:
     """Puts the definition of an operator in its place; False when none is known."""
-    target: OpOverload = node.target
-    definition = _definition(target)
-    if definition is None:
-        return False
-    body = _trace_definition(work, node, definition)
-    if body is None:
-        return False
-    _splice(work, node, body)
-    return True
+    for definition in _definitions(node.target):
+        body = _trace_definition(work, node, definition)
+        if body is not None:
+            _splice(work, node, body)
+            return True
+    return False
 
 
 def _trace_definition(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.GraphModule | None:

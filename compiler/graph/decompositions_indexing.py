@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .decompositions import NoDecomposition, definition
 
@@ -19,14 +20,21 @@ def _ranks(mask: Tensor) -> Tensor:
     return mask.to(torch.int64).cumsum(0) - mask.to(torch.int64)
 
 
+def _never_empty(values: Tensor, dim: int = 0) -> Tensor:
+    """Values of which the run finds the number, and one more: where there are none, something is read all the same."""
+    if isinstance(values.shape[dim], int) and values.shape[dim] > 0:
+        return values
+    return torch.cat([values, values.new_zeros([*values.shape[:dim], 1, *values.shape[dim + 1 :]])], dim)
+
+
 @definition("aten.masked_scatter")
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     shape = torch.broadcast_shapes(x.shape, mask.shape)
     x, mask = x.expand(shape), mask.expand(shape)
-    if source.numel() == 0 or x.numel() == 0:
+    if statically_known_true(source.numel() == 0) or statically_known_true(x.numel() == 0):
         return x.clone()
-    flat = mask.reshape([-1])
-    picked = source.reshape([-1]).index_select(0, _ranks(flat).clamp_max(source.numel() - 1))
+    flat, values = mask.reshape([-1]), _never_empty(source.reshape([-1]))
+    picked = values.index_select(0, _ranks(flat).clamp_max(values.numel() - 1))
     return torch.where(flat, picked, x.reshape([-1])).reshape(shape)
 
 
@@ -42,11 +50,9 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     flat = x.reshape([*lead, mask.numel(), *rest])
     chosen = mask.reshape([-1])
     count = values.shape[first] if values.dim() == len(lead) + 1 + len(rest) else 1
-    if not isinstance(count, int):  # found by the run, perhaps 0: then nothing is chosen, but something is read
-        values = torch.cat([values, values.new_zeros([*values.shape[:first], 1, *values.shape[first + 1 :]])], first)
-        values = values.index_select(first, _ranks(chosen).clamp_max(count))
-    elif count != 1:
-        values = values.index_select(first, _ranks(chosen).clamp_max(count - 1))
+    if not (isinstance(count, int) and count == 1):
+        values = _never_empty(values, first)
+        values = values.index_select(first, _ranks(chosen).clamp_max(values.shape[first] - 1))
     column = chosen.reshape([-1, *[1] * len(rest)])
     new = values.to(x.dtype) + flat if accumulate else values.to(x.dtype).expand(flat.shape)
     return torch.where(column, new, flat).reshape(x.shape)

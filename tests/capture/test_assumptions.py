@@ -44,6 +44,19 @@ def test_sizes_that_torch_leaves_out(name: str) -> None:
     assert not graph.computed
 
 
+def test_lengths_that_torch_finds_equal_have_one_name() -> None:
+    """A condition of an operator and one of the model are asked of either input's length."""
+
+    def forward(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] != z.shape[0]:
+            raise ValueError("two lengths")
+        return torch.fft.ifft(z, dim=0).real + x
+
+    for y in (torch.randn(3, 4), torch.randn(3, 4).double()):
+        graph = capture(forward, (y, y * 1j), dynamic_shapes=({0: N}, {0: N}))
+        assert [(s.min, s.max) for s in graph.symbols] == [(1, 16)]
+
+
 def test_what_the_model_asks_itself_has_to_hold() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] == 10:

@@ -24,6 +24,20 @@ COUNTS = torch.tensor([1, 2, 0, 3, 1, 1])
 WEIGHTS = normal(6).abs()
 Z = normal(4, 6, dtype=torch.complex64)
 FIRST = torch.tensor(-3)
+MASK = X > 0
+CHOSEN, OF_ROW = int(MASK.sum()), int(MASK[0].sum())
+
+
+def write_masked(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Masks over all, the last and the first dimensions, with one value, a row for each element, and the elements."""
+    a, b, c, d = x.clone(), x.clone(), x.clone(), x.clone()
+    a[m] = torch.arange(CHOSEN) + 0.5
+    b[:, m[0]] = x[:, :OF_ROW] * 2
+    c[m[:, 0]] = x[0]
+    c[..., m[1]] = x[:, :1]
+    d[m] *= 3
+    return a, b, c, d
+
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "equal": (lambda x, y: torch.stack([torch.tensor(x.equal(y)), torch.tensor(torch.equal(x, x))]), (X, X + 1)),
@@ -43,6 +57,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (X, FIRST),
     ),
     "one_hot": (lambda i: F.one_hot(i), (COUNTS,)),
+    "masks": (write_masked, (X, MASK)),
+    "masked_scatter": (
+        lambda x, m, v: (x.masked_scatter(m, v), torch.masked_scatter(x, m[0], v), x.clone().masked_scatter_(m, x[m])),
+        (X, MASK, normal(30)),
+    ),
+    "mean of complex": (lambda z: (z.mean(), z.mean(0), torch.mean(z, dim=(0, 1), keepdim=True)), (Z,)),
     "tensor_split": (lambda x, i: torch.tensor_split(x, i, 1), (X, torch.tensor([1, 4]))),
     "gaussian": (lambda x: (F.gaussian_nll_loss(x, x * 2, x * x, full=True), F.gaussian_nll_loss(x, x, 0.5)), (X,)),
     "gaussian_rows": (lambda x: F.gaussian_nll_loss(x, x * 2, x[:, 0] ** 2, reduction="none"), (X,)),
@@ -89,3 +109,19 @@ def test_lines_are_the_models() -> None:
     places = {place_of(n) for n in graph.module.graph.nodes if n.op == "call_function"}
     assert len(places) == 1
     assert places.pop().endswith("# here")
+
+
+def test_a_mask_takes_as_many_values_as_there_are() -> None:
+    def write(x: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[m] = v
+        return y
+
+    v = torch.arange(float(CHOSEN))
+    for function, message in ((write, "number of values"), (torch.masked_scatter, "fewer values")):
+        graph = capture(function, (X, MASK, v))
+        assert torch.equal(eager(graph, (X, MASK, v))[0], function(X, MASK, v))
+        with pytest.raises(RuntimeError, match=message):
+            eager(graph, (X, torch.ones_like(MASK), v))
+    with pytest.raises(RuntimeError, match=r"\(test_by_shape.py:\d+\)"):
+        eager(capture(write, (X, MASK, v)), (X, ~MASK & MASK, v))

@@ -47,6 +47,7 @@ SEQUENCES: dict[str, Callable[[torch.Tensor], Any]] = {
     "huber_loss": lambda x: F.huber_loss(x, x * 2),
     "std_mean": lambda x: torch.std_mean(x, -1),
     "meshgrid": lambda x: torch.meshgrid(x[0, 0], x[0, 1], indexing="ij")[1],
+    "gradients": lambda x: (torch.ops.aten.silu_backward(x, x * 2), torch.ops.aten.mish_backward(x, x * 2)),
     "kron": lambda x: torch.kron(x[0], x[0]),
 }
 IMAGES: dict[str, Callable[[torch.Tensor], Any]] = {

@@ -104,7 +104,7 @@ def test_a_definition_for_the_examples_sizes_only_is_refused(monkeypatch: pytest
     graph = graph_of(lambda m, x: F.hardswish(x) + 1, torch.randn(8), dynamic=({0: Dim("n", min=2, max=9)},))
     for definition, refused in ((any_length, False), (only_long, True)):
         monkeypatch.setattr(decompose, "_wanted", lambda node, kept: "hardswish" in str(node.target))
-        monkeypatch.setattr(decompose, "_definition", lambda target, own=definition: own)
+        monkeypatch.setattr(decompose, "_definitions", lambda target, own=definition: [own])
         if refused:
             with pytest.raises(
                 CompileError, match=r"hardswish.* has no general decomposition(.|\n)*test_resize.py:\d+"

@@ -89,6 +89,8 @@ def parts(value: Any, dtype: torch.dtype) -> Complex:
     if isinstance(value, Tensor):
         real = cast(value, dtype)
         return Complex(real, torch.zeros_like(real))
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return Complex(value, 0.0)
     return Complex(float(value.real), float(value.imag))
 
 
