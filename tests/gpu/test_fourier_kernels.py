@@ -11,6 +11,7 @@ from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import compile_kernels
 from mycc.compiler.codegen.triton.device import DEVICES
+from mycc.compiler.codegen.triton.fourier import kernels
 from mycc.compiler.fourier import factors
 from mycc.runtime.errors import CompileError
 
@@ -38,6 +39,8 @@ CASES: dict[str, Case] = {
     **{f"ifft_{n}": (fft.ifft, normal(2, n)) for n in (1, 96, 37)},
     **{f"rfft_{n}": (fft.rfft, real(3, n)) for n in SIZES},
     **{f"irfft_{n}": (lambda x, n=n: fft.irfft(x, n), normal(2, n // 2 + 1)) for n in SIZES},
+    # three passes: the first two in one kernel, or the last two
+    **{f"fft_{n}": (fft.fft, normal(2, n)) for n in (343, 578)},
     "irfft_74": (lambda x: fft.irfft(x, 74), normal(2, 38)),
     "other_dimension": (lambda x: fft.fft(x, 40, dim=0, norm="ortho"), normal(33, 3)),
     "hfft": (lambda x: fft.hfft(x, 12) + fft.hfft(x, 12, norm="ortho"), normal(3, 7)),
@@ -95,11 +98,17 @@ def test_factors_are_few_and_alike() -> None:
     assert {n: factors(n) for n in wanted} == wanted
 
 
+def test_passes_that_are_one_kernel() -> None:
+    radices = {n: [tuple(step.radix for step in found) for found in kernels(n, "f32")] for n in (400, 343, 578)}
+    assert radices == {400: [(25, 16)], 343: [(7, 7), (7,)], 578: [(17,), (17, 2)]}
+    assert [len(found) for found in kernels(400, "f64")] == [1, 1]
+
+
 def test_passes_compile_without_spills(tmp_path: Any) -> None:
     def function(x: torch.Tensor) -> Any:
         return fft.fft(x), fft.irfft(fft.rfft(x.real[:, :400])), fft.fft(x[:, :96].to(torch.complex128))
 
-    kernels = device_program(Call1(function).eval(), (normal(64, 1024),), device=DEVICES[90]).code.kernels
+    code = device_program(Call1(function).eval(), (normal(64, 1024),), device=DEVICES[90]).code
     (target,) = parse_targets("cuda:sm_90")
-    built = compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path))
+    built = compile_kernels(code.kernels, target, BuildOptions(cache_dir=tmp_path))
     assert not any(image.facts["spills"] for image in built.images)

@@ -4,13 +4,16 @@ Stockham's self-sorting algorithm (Van Loan, "Computational Frameworks for the F
 with the radix R of n = R m values turns s interleaved transforms of length m R / s into R s of the rest:
 
     y[q + s (R p + k)] = w^(s p k) * sum over j < R of x[q + s p + m j] * w^(m (j k mod R)),    w = exp(-2 pi i / n)
+
+Two passes are one kernel where its tile has all that the second one puts together, in runs that fill lines of memory.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from ...fourier import LEAST, passes
+from ...fourier import LEAST, Pass, passes
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, as_index
 from ...ir.nodes import Blocks, Routine
@@ -24,24 +27,27 @@ from .scope import WORK, TritonScope, fits_int32
 
 #: elements of a program's tile: sums in registers, real and imaginary ones
 TILE = {"f32": 4096, "f64": 1024}
+#: neighbours in memory that a tile of two passes has at least: lines of 32 bytes
+LEAST_RUN = 8
 
 
 @dataclass(frozen=True)
 class FourierView:
-    """A pass. n: the size; radix, padded to a power of two; width: n / radix, butterflies of a row; s: transforms that
-    are interleaved; rest: width / s; matrix, turns: see fourier.Pass, in `table`. dot: as one product on tensor cores.
-    source: "complex", "real" or "half" (of a symmetric row the first n / 2 + 1 values); result: "complex", "half" or
-    "real". re, im, out_re, out_im: where they begin; row, out_row: elements from row to row."""
+    """A pass `step`, or two of them, `then` being the other one. n: the size; groups: of a row, n / radices; a tile has
+    `block` of them, of all rows `total`. dense: columns of a group lie side by side where it is read, and side_by_side:
+    where it is written; order: how axes change between the passes. dot: as one product on tensor cores. source:
+    "complex", "real" or "half" (of a symmetric row the first n / 2 + 1 values); result: "complex", "half" or "real".
+    re, im, out_re, out_im: where they begin; row, out_row: elements from row to row. table: see fourier.Pass."""
 
     params: str
     n: int
-    radix: int
-    padded: int
-    width: int
-    s: int
-    rest: int
-    matrix: int
-    turns: int
+    step: Pass
+    then: Pass | None
+    last: Pass
+    groups: int
+    dense: bool
+    side_by_side: bool
+    order: tuple[int, int, int]
     dot: bool
     block: int
     total: str
@@ -67,39 +73,60 @@ def fourier_launches(node: Routine, name: str, device: Device) -> tuple[Launch, 
     """
     n = node.sizes[0].constant
     assert n is not None
-    steps = passes(n)
-    stems = [name, *(f"{name}_pass{i}" for i in range(1, len(steps)))]
-    return tuple(_pass(node, stem, n, i, device) for i, stem in enumerate(stems))
+    found = kernels(n, DTYPES[node.outputs[0].buffer.dtype].compute)
+    stems = [name, *(f"{name}_pass{i}" for i in range(1, len(found)))]
+    return tuple(_kernel(node, stem, n, i, found, device) for i, stem in enumerate(stems))
 
 
-def _pass(node: Routine, name: str, n: int, number_: int, device: Device) -> Launch:
-    steps = passes(n)
-    step, first, last = steps[number_], number_ == 0, number_ == len(steps) - 1
+def kernels(n: int, dtype: str) -> tuple[tuple[Pass, ...], ...]:
+    """The passes of a size, one or two for each kernel; float64 has one, as its tiles are small."""
+    left, found = list(passes(n)), []
+    while left:
+        pair = len(left) > 1 and dtype == "f32" and _fits(n, left[0], left[1])
+        found.append(tuple(left[: 1 + pair]))
+        del left[: 1 + pair]
+    return tuple(found)
+
+
+def _fits(n: int, step: Pass, then: Pass) -> bool:
+    """Whether two passes are one kernel: its columns, or its groups, are long enough runs of memory."""
+    groups, block = n // (step.radix * then.radix), TILE["f32"] // (step.padded * then.padded)
+    return groups == 1 or block >= LEAST_RUN
+
+
+def _kernel(
+    node: Routine, name: str, n: int, number_: int, found: tuple[tuple[Pass, ...], ...], device: Device
+) -> Launch:
+    steps, first, last = found[number_], number_ == 0, number_ == len(found) - 1
+    step, then = steps[0], steps[1] if len(steps) > 1 else None
     dtype = DTYPES[node.outputs[0].buffer.dtype].compute
     size = DTYPES[dtype].size
     scope = TritonScope.of(node)
     scope.wide = scope.wide or not fits_int32(node.count * (4 * n))
-    if len(steps) > 1:
+    if len(found) > 1:
         scope.scratch = (SIGNATURE[dtype], node.count * (4 * n * size))
     text = TritonEmitter(scope, {})
     *values, table = node.inputs
     read = _ends(scope, values) if first else _halves(text, node.count, n, (number_ - 1) % 2)
     written = _ends(scope, node.outputs) if last else _halves(text, node.count, n, number_ % 2)
-    radix, padded, width = step.radix, step.padded, n // step.radix
-    total = node.count * width
-    block = max(min(TILE[dtype] // padded, share(total, device, LEAST, 1024), power_of_two(_most(total))), LEAST)
+    groups = n // math.prod(s.radix for s in steps)
+    padded = math.prod(s.padded for s in steps)
+    total = node.count * groups
+    least = 1 if then else LEAST
+    block = max(min(TILE[dtype] // padded, share(total, device, least, 1024), power_of_two(_most(total))), least)
+    dense, side_by_side = groups == 1, step.s == 1
     sources = {"fft": "complex", "rfft": "real", "irfft": "half"}
     results = {"fft": "complex", "rfft": "half", "irfft": "real"}
     view = FourierView(
         params="",
         n=n,
-        radix=radix,
-        padded=padded,
-        width=width,
-        s=step.s,
-        rest=step.rest,
-        matrix=step.matrix,
-        turns=step.turns,
+        step=step,
+        then=then,
+        last=then or step,
+        groups=groups,
+        dense=dense,
+        side_by_side=side_by_side,
+        order=((2, 1, 0) if side_by_side else (2, 0, 1)) if dense else ((1, 2, 0) if side_by_side else (1, 0, 2)),
         dot=dtype == "f32",
         block=block,
         total=text.index(total),
