@@ -20,12 +20,13 @@ from kernel_cases import Libraries, arguments, build, header, repeats_for, row, 
 from kernels_gemm import COLD_BYTES, PANEL, floats, structure
 
 SOURCE = Path(__file__).with_suffix(".cpp")
-WINOGRAD = {"winograd2": 16, "winograd4": 36}  # points of a tile
+STRIDE_1 = ("winograd2", "winograd3", "winograd4")
+WINOGRAD = {"winograd2": 16, "winograd3": 25, "winograd4": 36, "winograd2s2": 16}  # matrices of weights
 
 
 @dataclass(frozen=True)
 class Case:
-    """A 2-d convolution. function: conv, winograd2, winograd4 or depthwise; add: a residual is added at its end."""
+    """A 2-d convolution. function: conv, depthwise or a form of Winograd's; add: a residual is added at its end."""
 
     name: str
     size: tuple[int, int]
@@ -58,11 +59,15 @@ def cases() -> Iterator[Case]:
         yield Case(f"1x1 {size} {wide}-{narrow}", (size,) * 2, (wide, narrow), (1, 1))
         plain = Case(f"3x3 {size} {narrow}-{narrow}", (size,) * 2, (narrow, narrow), (3, 3), 1, (1, 1))
         yield plain
-        for function in WINOGRAD:
+        for function in STRIDE_1:
             yield replace(plain, name=f"{plain.name} {function}", function=function)
         if size > 7:
             yield Case(f"1x1 s2 {size} {wide}-{2 * wide}", (size,) * 2, (wide, 2 * wide), (1, 1), 2)
-            yield Case(f"3x3 s2 {size} {2 * narrow}-{2 * narrow}", (size,) * 2, (2 * narrow,) * 2, (3, 3), 2, (1, 1))
+            strided = Case(
+                f"3x3 s2 {size} {2 * narrow}-{2 * narrow}", (size,) * 2, (2 * narrow,) * 2, (3, 3), 2, (1, 1)
+            )
+            yield strided
+            yield replace(strided, name=f"{strided.name} winograd2s2", function="winograd2s2")
     yield Case("1x1 112 16-96", (112, 112), (16, 96), (1, 1))
     yield Case("1x1 56 24-144", (56, 56), (24, 144), (1, 1))
     yield Case("1x1 56 144-24", (56, 56), (144, 24), (1, 1))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..ir.expr import accumulators_first, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
-from ..ir.nodes import Attention, Conv, Gemm, Operand, Store
+from ..ir.nodes import WINOGRAD_FORMS, Attention, Conv, Gemm, Operand, Store
 from .added import added
 from .ahead import fetches
 from .emit import Emitter
@@ -62,6 +62,10 @@ def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     epilogue = conv_epilogue(text, node, node.stores)
     fields = conv_fields(text, node)
     direct = "conv_depthwise" if node.depthwise else "conv"
+    if form := WINOGRAD_FORMS.get(node.algorithm):
+        outputs, stride = form
+        text_of = f"{outputs}, {stride}" if stride > 1 else f"{outputs}"
+        return GemmKernel("conv_winograd.cpp.j2", comment, text.params(), fields, epilogue, form=text_of)
     template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
     return GemmKernel(f"{template}.cpp.j2", comment, text.params(), fields, epilogue)
 

@@ -19,7 +19,7 @@ from .shapes import Sizes
 from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, reshape
 
 #: Winograd's convolution: F(2 x 2, 3 x 3) where it is faster, F(4 x 4, 3 x 3) on large maps, or none
-WinogradChoice = Literal["f23", "f43", "off"]
+WinogradChoice = Literal["f23", "f33", "f43", "off"]
 NAMES = ("i", "j", "k", "l", "o", "p", "q", "r", "s", "t", "u", "v")
 
 
@@ -35,7 +35,7 @@ class Builder:
     hint: str = "t"
     #: graph constants that a GEMM reads, with the layout they are stored in
     packed: dict[str, Layout] = field(default_factory=dict)
-    winograd: WinogradChoice = "f23"
+    winograd: WinogradChoice = "f33"
     choices: Choices = NO_CHOICES
     #: the random numbers' generator as the last draw left it; none before the first one
     generator: Tensor | None = None

@@ -117,32 +117,43 @@ class GroupedTaps:
         return "taps by inputs of a group"
 
 
-#: G of Winograd's F(E x E, 3 x 3), by E: a kernel g becomes G g G^T
-WINOGRAD = {
-    2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
-    4: (
-        *((1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6)),
-        *((1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1)),
+def _values(point: float, divisor: float) -> tuple[float, ...]:
+    return (1 / divisor, point / divisor, point * point / divisor)
+
+
+#: G of Winograd's convolutions, by the outputs of a tile and the stride: a kernel g becomes G g G^T. Rows are values
+#: of g as a polynomial; see mycc/winograd_forms.h.
+WINOGRAD: dict[tuple[int, int], tuple[tuple[float, ...], ...]] = {
+    (2, 1): (_values(0, 1), _values(1, 2), _values(-1, 2), (0, 0, 1)),
+    (3, 1): (
+        *(_values(p, d) for p in (3 / 8, -3 / 8, 5 / 4, -5 / 4) for d in [2 * p * (2 * p * p - 109 / 64)]),
+        (0, 0, 1),
     ),
+    (4, 1): (
+        *(_values(p, d) for p, d in ((0, 1), (0.5**0.5, -1.5), (-(0.5**0.5), -1.5), (2**0.5, 6), (-(2**0.5), 6))),
+        (0, 0, 1),
+    ),
+    (2, 2): ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1)),
 }
 
 
 @dataclass(frozen=True)
 class WinogradPanels:
-    """Weights [out, in, 3, 3], transformed for tiles of `edge` x `edge`, as [points][ceil(out/16)][in][16].
+    """Weights [out, in, 3, 3], transformed for tiles of `edge` x `edge` outputs, as [matrices][ceil(out/16)][in][16].
 
     Transformed in float64 and rounded once.
     """
 
     edge: int
+    stride: int = 1
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        return (self.edge + 2) ** 2 * -(-shape[0] // PANEL) * PANEL * shape[1]
+        return len(WINOGRAD[self.edge, self.stride]) ** 2 * -(-shape[0] // PANEL) * PANEL * shape[1]
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        matrix = torch.tensor(WINOGRAD[self.edge], dtype=torch.float64)
+        matrix = torch.tensor(WINOGRAD[self.edge, self.stride], dtype=torch.float64)
         points = (matrix @ tensor.double() @ matrix.t()).to(tensor.dtype).flatten(2).permute(2, 0, 1)
         if tensor.shape[0] % PANEL:
             points = torch.nn.functional.pad(points, (0, 0, 0, PANEL - tensor.shape[0] % PANEL))
@@ -150,7 +161,8 @@ class WinogradPanels:
         return panels.transpose(2, 3).contiguous().reshape(-1)
 
     def __str__(self) -> str:
-        return f"Winograd F({self.edge}x{self.edge}, 3x3), panels of {PANEL}"
+        stride = f", stride {self.stride}" if self.stride > 1 else ""
+        return f"Winograd F({self.edge}x{self.edge}, 3x3){stride}, panels of {PANEL}"
 
 
 @dataclass(frozen=True)

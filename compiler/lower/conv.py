@@ -10,14 +10,14 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..ir.dtypes import from_torch
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, ZERO, Index, as_index, of
-from ..ir.nodes import Algorithm, Buffer, Conv, Operand, Store, Window
+from ..ir.nodes import WINOGRAD_FORMS, Algorithm, Buffer, Conv, Operand, Store, Window
 from ..tune.keys import conv_key
-from ..tune.space import ALGORITHMS
+from ..tune.space import algorithms
 from .builder import call, number
 from .constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, TapsLast, WinogradPanels
 from .context import ConstantRef, Context, ints
@@ -26,8 +26,25 @@ from .matmul import HALVES, PACKED, widened
 from .registry import row
 from .tensor import Shape, Strided, Tensor, squeeze, unsqueeze
 
-#: least channels and output pixels for which Winograd's transforms pay
-WINOGRAD_CHANNELS, WINOGRAD_PIXELS, WINOGRAD4_PIXELS = 32, 36, 144
+
+class Least(NamedTuple):
+    """Channels, and pixels of the output, from which on one of Winograd's convolutions pays.
+
+    unknown: whether it is taken for maps whose size the run finds. Tiles of 3x3 outputs have weights 2.8 times as large
+    as the plain ones: they would pay from 144 pixels on, but maps of so few come with many channels.
+    """
+
+    channels: int
+    pixels: int
+    unknown: bool = True
+
+
+WINOGRAD_LEAST = {
+    "winograd2": Least(32, 36),
+    "winograd2s2": Least(64, 144),
+    "winograd3": Least(32, 400, unknown=False),
+    "winograd4": Least(32, 144),
+}
 GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that is read as it lies
 
@@ -246,32 +263,34 @@ def _layout(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Al
     if algorithm == "grouped":
         return GroupedTaps()
     if algorithm != "direct":
-        return WinogradPanels(int(algorithm[-1]))
+        return WinogradPanels(*WINOGRAD_FORMS[algorithm])
     return ConvPanels(window.groups)
 
 
 def _algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
-    """Winograd's for 3x3 windows with stride 1, many channels and a map that is not tiny; or what was chosen."""
+    """Grouped ones where groups have few channels; else what was chosen, or Winograd's where its transforms pay."""
     channels, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
-    few = channels == outputs and channels % PANEL == 0 and channels // window.groups in GROUPED
-    if few and ctx.builder.family == "cpu":
-        return "grouped"
-    choice = ctx.builder.winograd
-    plain = window.kernel == (3, 3) and window.stride == window.dilation == (1, 1) and window.groups == 1
-    if choice == "off" or ctx.builder.family != "cpu" or not plain:
+    if ctx.builder.family != "cpu":
         return "direct"
+    if channels == outputs and channels % PANEL == 0 and channels // window.groups in GROUPED:
+        return "grouped"
     order = channels_last(x.rank)
     key = conv_key(x.dtype, [x.shape[d] for d in order], [shape[d] for d in order], window)
     chosen = ctx.builder.choices.shared(key, "algorithm", "")
-    for algorithm in ALGORITHMS[choice]:
+    allowed = algorithms(ctx.builder.winograd, window)
+    for algorithm in allowed:
         if algorithm == chosen:
             return algorithm
-    if min(channels, outputs) < WINOGRAD_CHANNELS:
-        return "direct"
     pixels = (shape[2] * shape[3]).constant
-    if pixels is not None and pixels < WINOGRAD_PIXELS:
-        return "direct"
-    return "winograd4" if choice == "f43" and (pixels is None or pixels >= WINOGRAD4_PIXELS) else "winograd2"
+    for algorithm in reversed(allowed):
+        least = WINOGRAD_LEAST.get(algorithm)
+        if (
+            least
+            and min(channels, outputs) >= least.channels
+            and (least.unknown if pixels is None else pixels >= least.pixels)
+        ):
+            return algorithm
+    return "direct"
 
 
 # transposed ----------------------------------------------------------------------------------------------------------

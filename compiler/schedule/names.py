@@ -9,7 +9,21 @@ from __future__ import annotations
 import re
 
 from ..build.targets import Family
-from ..ir.nodes import AnyNode, Assert, Attention, Conv, ConvChain, Gemm, Map, Nest, Reduce, Routine, Scan, Scatter
+from ..ir.nodes import (
+    WINOGRAD_FORMS,
+    AnyNode,
+    Assert,
+    Attention,
+    Conv,
+    ConvChain,
+    Gemm,
+    Map,
+    Nest,
+    Reduce,
+    Routine,
+    Scan,
+    Scatter,
+)
 
 MAX_OPERATORS = 4
 #: operators that say nothing about what a kernel does
@@ -62,7 +76,9 @@ def _tile(node: AnyNode) -> str:
             return "p16" if node.packed else "free"
         case Conv():
             direct = "taps" if node.depthwise else "p16"
-            return {"winograd2": "f23", "winograd4": "f43", "grouped": "groups"}.get(node.algorithm, direct)
+            if form := WINOGRAD_FORMS.get(node.algorithm):
+                return f"f{form[0]}3" + ("s2" if form[1] == 2 else "")
+            return "groups" if node.algorithm == "grouped" else direct
         case ConvChain():
             return "chain"
         case Attention():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..ir.index import product
-from ..ir.nodes import Algorithm, AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce
+from ..ir.nodes import WINOGRAD_FORMS, Algorithm, AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce, Window
 from .choices import Choice, Value
 
 __all__ = [
@@ -35,7 +35,7 @@ class Situation:
     """What the candidates depend on beside the kernel: threads of a run, and the Winograd algorithms allowed."""
 
     threads: int
-    winograd: str = "f23"
+    winograd: str = "f33"
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,22 @@ def _pieces(k: int | None, depth: int) -> int:
 #: what may be chosen for a 3x3 convolution, by the option codegen.winograd
 ALGORITHMS: dict[str, tuple[Algorithm, ...]] = {
     "off": ("direct",),
-    "f23": ("direct", "winograd2"),
-    "f43": ("direct", "winograd2", "winograd4"),
+    "f23": ("direct", "winograd2", "winograd2s2"),
+    "f33": ("direct", "winograd2", "winograd2s2", "winograd3"),
+    "f43": ("direct", "winograd2", "winograd2s2", "winograd3", "winograd4"),
 }
+
+
+def algorithms(option: str, window: Window) -> tuple[Algorithm, ...]:
+    """Those of ALGORITHMS[option] that can compute a window."""
+    square = window.kernel == (3, 3) and window.dilation == (1, 1) and window.groups == 1
+    strides = [(s, s) for s in (1, 2) if square]
+    return tuple(
+        a
+        for a in ALGORITHMS[option]
+        if a == "direct" or (window.stride in strides and window.stride[0] == WINOGRAD_FORMS[a][1])
+    )
+
 
 CONV_DEPTHS = (256, 128, 384, 512)
 CONV_PANELS = (160 << 10, 80 << 10, 320 << 10)
@@ -110,10 +123,9 @@ CONV_PIXELS = (256, 128, 512)
 def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     assert isinstance(node, Conv)
     window = node.window
-    if window.kernel == (3, 3) and {*window.stride, *window.dilation, window.groups} == {1}:
-        for algorithm in ALGORITHMS[situation.winograd]:
-            if algorithm != node.algorithm:
-                yield {"algorithm": algorithm}
+    for algorithm in algorithms(situation.winograd, window):
+        if algorithm != node.algorithm and node.algorithm != "grouped":
+            yield {"algorithm": algorithm}
     if node.algorithm != "direct" or node.depthwise:
         return
     taps, channels = math.prod(window.kernel), node.in_shape[-1].constant

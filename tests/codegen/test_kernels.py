@@ -17,7 +17,7 @@ from mycc.compiler.codegen.generate import Generated, generate
 from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels, render_tile_set
 from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, view_of
 from mycc.compiler.graph.passes import run_graph_passes
-from mycc.compiler.ir.nodes import Conv
+from mycc.compiler.ir.nodes import WINOGRAD_FORMS, Conv
 from mycc.compiler.lower import lower
 from mycc.compiler.schedule import schedule
 from mycc.compiler.weights import collect_weights
@@ -86,9 +86,9 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "scan_columns": ("rows", lambda a: a.cumsum(1), (x,), (), False),
     "scan_row": ("rows", lambda a: a.cumsum(-1), (x,), (), False),
     "arg_fold": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
-    "softmax": ("rows", lambda a: torch.softmax(a, -1), (x,), (), True),
+    "softmax": ("row_phases", lambda a: torch.softmax(a, -1), (x,), (), True),
     "softmax_of_columns": ("columns", lambda a: torch.softmax(a, 1), (torch.ones(16, 64, 64),), (), False),
-    "layer_norm": ("rows", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),
+    "layer_norm": ("row_phases", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),
     "embedding": ("rows", lambda e, a: e(a), (torch.ones(4, 5, dtype=torch.long),), (nn.Embedding(9, 24),), False),
     "assert": ("assert", asserted, (x,), (), True),
     "gemm": ("gemm", lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(40, 24),), True),
@@ -99,7 +99,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "conv_planes": ("conv", lambda c, a: c(a), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False),
     "conv_chain": ("conv_chain", lambda c, a: c(a), (large,), (inverted,), True),
     "conv_grouped": ("conv_grouped", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False),
-    "conv_winograd2": ("conv_winograd2", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
+    "conv_winograd2": ("conv_winograd", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
     "scatter": ("scatter", lambda a, i: torch.zeros(9, 24).index_add(0, i, a), (torch.randn(5, 24), rows), (), False),
     "routine": ("routine", lambda a: torch.sort(a, -1).values, (x,), (), True),
     "custom": ("custom", lambda a: scaled(a, 0.5, 3), (x,), (), True),
@@ -126,13 +126,14 @@ def test_kernel(name: str, golden: Golden) -> None:
     golden(kernels(name))
 
 
-def test_winograd_of_larger_tiles_differs_in_the_function_alone() -> None:
+def test_forms_of_winograd_differ_in_the_function_alone() -> None:
     _, function, inputs, parts, _ = KERNELS["conv_winograd2"]
     s = scheduled(function, *inputs, parts=parts)
     node = next(n for n in s.program.nodes if isinstance(n, Conv))
-    small, large = (KernelPool().call("k", replace(node, algorithm=f"winograd{e}")).kernel.source for e in (2, 4))
-    assert "conv_winograd<4>(host, args" in large
-    assert large.replace("conv_winograd<4>", "conv_winograd<2>") == small
+    sources = {a: KernelPool().call("k", replace(node, algorithm=a)).kernel.source for a in WINOGRAD_FORMS}
+    for algorithm, text in (("winograd3", "<3>"), ("winograd4", "<4>"), ("winograd2s2", "<2, 2>")):
+        assert f"conv_winograd{text}(host, args" in sources[algorithm]
+        assert sources[algorithm].replace(f"conv_winograd{text}", "conv_winograd<2>") == sources["winograd2"]
 
 
 def test_rendering_is_the_same_twice() -> None:
@@ -143,7 +144,6 @@ def test_rendering_is_the_same_twice() -> None:
 
 def test_every_template_is_used_by_a_golden() -> None:
     shown = {f"{template}.cpp.j2" for template, *_ in KERNELS.values()} | set(MACROS)
-    shown |= {"conv_winograd4.cpp.j2"}  # as conv_winograd2.cpp.j2, see below
     tiles = {p.name for p in (TEMPLATES / "cpu").glob("*.h.j2")}  # see the register tiles below
     assert {p.name for p in (TEMPLATES / "cpu").glob("*.j2")} == shown | tiles
     # see test_host_program, and test_cuda_program.py

@@ -147,13 +147,15 @@ int64_t test_conv_grouped(int threads, const mycc::ConvArgs *args, float *out, i
                 [&](const mycc_host *host, const Record &to) { mycc::conv_grouped(host, *args, to); });
 }
 
-#define MYCC_TEST_WINOGRAD(E)                                                                                      \
-  int64_t test_conv_winograd##E(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {              \
+#define MYCC_TEST_WINOGRAD(name, E, S)                                                                             \
+  int64_t test_conv_##name(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {                   \
     return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,                     \
-                  [&](const mycc_host *host, const Record &to) { mycc::conv_winograd<E>(host, *args, to); });      \
+                  [&](const mycc_host *host, const Record &to) { mycc::conv_winograd<E, S>(host, *args, to); });   \
   }
-MYCC_TEST_WINOGRAD(2)
-MYCC_TEST_WINOGRAD(4)
+MYCC_TEST_WINOGRAD(winograd2, 2, 1)
+MYCC_TEST_WINOGRAD(winograd3, 3, 1)
+MYCC_TEST_WINOGRAD(winograd4, 4, 1)
+MYCC_TEST_WINOGRAD(winograd2s2, 2, 2)
 
 int64_t test_conv_depthwise(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,

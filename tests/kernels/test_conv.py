@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from mycc.compiler.ir.nodes import WINOGRAD_FORMS
 from mycc.compiler.lower.constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, WinogradPanels
 
 from .gemm_support import Conv, ConvChain, ConvSums, aligned, call, cpu_levels
@@ -19,7 +20,8 @@ SLOW = settings(
     max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 #: error allowed, in parts of the sum of absolute products
-PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6, "conv_winograd2": 4e-6, "conv_winograd4": 4e-5}
+PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6}
+PRECISION |= {"conv_winograd2": 4e-6, "conv_winograd2s2": 4e-6, "conv_winograd3": 8e-6, "conv_winograd4": 2e-5}
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,7 @@ def packed(case: Case, function: str, w: np.ndarray) -> np.ndarray:
         "conv": ConvPanels(case.groups),
         "conv_depthwise": Taps(),
         "conv_grouped": GroupedTaps(),
-        "conv_winograd2": WinogradPanels(2),
-        "conv_winograd4": WinogradPanels(4),
+        **{f"conv_{name}": WinogradPanels(*form) for name, form in WINOGRAD_FORMS.items()},
     }
     data = layouts[function].pack(torch.from_numpy(w)).numpy()
     assert data.size == layouts[function].elements(w.shape)
@@ -100,6 +101,10 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
     if "winograd" not in function:
         assert (np.abs(results[0] - expected) <= PRECISION[function] * bound + 1e-30).all()
     assert all(r.tobytes() == results[0].tobytes() for r in results)
+
+
+def run_winograd(isa: str, form: str, case: Case, threads: tuple[int, ...] = (1, 2)) -> None:
+    run(isa, replace(case, stride=(WINOGRAD_FORMS[form][1],) * 3), f"conv_{form}", threads)
 
 
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -204,11 +209,11 @@ def test_conv_depthwise(isa: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS)
-@pytest.mark.parametrize("edge", [2, 4])
+@pytest.mark.parametrize("form", WINOGRAD_FORMS)
 @SLOW
 @given(case=winograd_cases())
-def test_conv_winograd(isa: str, edge: int, case: Case) -> None:
-    run(isa, case, f"conv_winograd{edge}")
+def test_conv_winograd(isa: str, form: str, case: Case) -> None:
+    run_winograd(isa, form, case)
 
 
 @pytest.mark.parametrize("isa", LEVELS)
@@ -357,10 +362,10 @@ def test_tiles_add_as_epilogues_do(isa: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS)
-@pytest.mark.parametrize("edge", [2, 4])
+@pytest.mark.parametrize("form", WINOGRAD_FORMS)
 @pytest.mark.parametrize(("size", "channels"), [((14, 14), (256, 256)), ((56, 40), (64, 64)), ((7, 7), (512, 96))])
-def test_conv_winograd_of_models(isa: str, edge: int, size: tuple[int, int], channels: tuple[int, int]) -> None:
-    run(isa, Case(1, size, channels, (3, 3), pad=(1, 1)), f"conv_winograd{edge}", threads=(1, 2, 3))
+def test_conv_winograd_of_models(isa: str, form: str, size: tuple[int, int], channels: tuple[int, int]) -> None:
+    run_winograd(isa, form, Case(1, size, channels, (3, 3), pad=(1, 1)), threads=(1, 2, 3))
 
 
 @pytest.mark.parametrize("isa", LEVELS)

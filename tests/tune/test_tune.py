@@ -14,7 +14,7 @@ import pytest
 import torch
 from mycc import CompileError
 from mycc.compiler.codegen.render import KernelPool
-from mycc.compiler.ir.nodes import Conv, Gemm
+from mycc.compiler.ir.nodes import WINOGRAD_FORMS, Conv, Gemm
 from mycc.compiler.tune import search as searching
 from mycc.compiler.tune.choices import COST_MODEL, NO_CHOICES, SHARED, Choice, Choices
 from mycc.compiler.tune.keys import kernel_key
@@ -93,9 +93,12 @@ def test_candidates_leave_out_what_changes_nothing() -> None:
 def test_winograd_is_a_candidate_where_the_options_allow_it() -> None:
     function, parts, inputs, _ = NODES["conv"]
     node = next(n for n in scheduled(function, *inputs, parts=parts).program.nodes if isinstance(n, Conv))
-    for option, algorithms in ALGORITHMS.items():
-        found = {choice.get("algorithm", "") for choice in candidates(node, Situation(1, option))}
-        assert (found - {""}) | {node.algorithm} == {*algorithms, node.algorithm}
+    for stride in (1, 2):
+        strided = replace(node, window=replace(node.window, stride=(stride, stride)))
+        for option, known in ALGORITHMS.items():
+            found = {choice.get("algorithm", "") for choice in candidates(strided, Situation(1, option))}
+            fitting = {a for a in known if WINOGRAD_FORMS.get(a, (0, stride))[1] == stride}
+            assert (found - {""}) | {node.algorithm} == fitting | {node.algorithm}
 
 
 def test_parts_of_a_choice() -> None:
