@@ -30,6 +30,7 @@ from .phase_views import phase_view
 from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
+from .row_phase_views import row_phase_view
 from .tile_views import cross_loop, tile_view
 from .views import ColumnFold, FlatKernel, KernelView, Lanes, LocalView, Loop, LoopKernel, MapStage, RowFold, Stage
 from .weave import weave
@@ -47,7 +48,10 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
     if isinstance(node, Nest):
         locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
-        return (phase_view if node.phases else _nest)(node, locals_, scope, comment)
+        if not node.phases:
+            return _nest(node, locals_, scope, comment)
+        along = all(s.dims == node.dims for s in node.stages if isinstance(s, Reduce))
+        return (row_phase_view if along else phase_view)(node, locals_, scope, comment)
     node = collapse(node)
     woven = weave(node) if isinstance(node, Map) else None
     node, vector = woven or (node, _lanes(node))

@@ -8,7 +8,7 @@ from itertools import count
 
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.index import Atom, Index, Var, of, product
-from ..ir.nodes import Buffer, Map, Nest, Reduce
+from ..ir.nodes import Buffer, Fold, Map, Nest, Reduce
 from ..schedule.graph import map_expressions
 from .ahead import fetches
 from .emit import Emitter
@@ -64,7 +64,7 @@ class _Builder:
             for v, name in zip(rows, letters, strict=True)
         )
         own: dict[Atom, Index] = {v: of(new) for v, new in zip(node.dims, rows, strict=True)}
-        stages = [_moved(s, own) for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+        stages = [moved(s, own) for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
         accs = {f.acc.name: next(self.names) for s in stages if isinstance(s, Reduce) for f in s.folds}
         body = [s for s in stages if isinstance(s, Map) and self.row in s.dims]
         lines, folds = self._body(body, [s for s in stages if isinstance(s, Reduce)], accs)
@@ -75,12 +75,7 @@ class _Builder:
         self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str]
     ) -> tuple[tuple[str, ...], tuple[FoldView, ...]]:
         """The statements of a vector of a row, and the folds of what they compute."""
-        stored = {Load(s.buffer, s.index): s.value for m in maps for s in m.stores if s.buffer.dtype == s.value.dtype}
-
-        def at_hand(e: Expr) -> Expr | None:
-            return stored.get(e) if isinstance(e, Load) else None
-
-        folded = [replace(f, value=rewrite(f.value, at_hand)) for r in reductions for f in r.folds]
+        folded = values_at_hand(maps, reductions)
         emitter = Emitter(self.scope, self.column)
         emitter.count_uses(f.value for f in folded)
         emit_stores(emitter, *maps)
@@ -107,9 +102,19 @@ class _Builder:
         return fetches(self.scope, self.column, loads, (self.row,), moved)
 
 
+def values_at_hand(maps: Sequence[Map], reductions: Sequence[Reduce]) -> list[Fold]:
+    """The folds of a phase, which need not load what its maps have just stored."""
+    stored = {Load(s.buffer, s.index): s.value for m in maps for s in m.stores if s.buffer.dtype == s.value.dtype}
+
+    def at_hand(e: Expr) -> Expr | None:
+        return stored.get(e) if isinstance(e, Load) else None
+
+    return [replace(f, value=rewrite(f.value, at_hand)) for r in reductions for f in r.folds]
+
+
 def _folded(stage: Reduce) -> list[Expr]:
     return [f.value for f in stage.folds]
 
 
-def _moved(stage: Stage, places: dict[Atom, Index]) -> Stage:
+def moved(stage: Stage, places: dict[Atom, Index]) -> Stage:
     return map_expressions(stage, lambda e: substitute(e, places), lambda i: i.substitute(places))

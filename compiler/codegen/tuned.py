@@ -7,9 +7,9 @@ from dataclasses import replace
 from ..tune.choices import Choice
 from ..tune.space import split
 from .scope import Param
-from .views import AttentionKernel, FlatKernel, GemmKernel, KernelView, LoopKernel, PhaseKernel, Tuning
+from .views import AttentionKernel, FlatKernel, GemmKernel, KernelView, LoopKernel, PhaseKernel, RowPhaseKernel, Tuning
 
-TUNED = (GemmKernel, AttentionKernel, LoopKernel, PhaseKernel, FlatKernel)
+TUNED = (GemmKernel, AttentionKernel, LoopKernel, PhaseKernel, RowPhaseKernel, FlatKernel)
 #: the struct that a template's kernels take their choices in; "": the template itself has them
 STRUCTS = {
     "gemm.cpp.j2": "GemmTuning",

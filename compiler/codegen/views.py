@@ -364,6 +364,35 @@ class PhaseKernel:
 
 
 @dataclass(frozen=True)
+class RowPhase:
+    """A part of the work on a row: `lanes` for its vectors, then into the folds, then what the row has come to."""
+
+    number: int
+    rows: tuple[Loop, ...]  # the loops over its rows
+    lanes: Lanes
+    folds: tuple[FoldView, ...]
+    ends: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class RowPhaseKernel:
+    """Rows in phases, each a row behind the one before it; all of them go along the lanes together."""
+
+    template: str
+    comment: tuple[str, ...]
+    params: tuple[Param, ...]
+    count: str  # rows
+    work: str  # elements of a row, once for each phase
+    lanes: Loop  # along a row
+    whole: bool  # a row is a multiple of the longest vector
+    piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
+    phases: tuple[RowPhase, ...]
+    locals: tuple[LocalView, ...]
+    streams: tuple[str, ...] = ()  # results that are written past the caches
+    tuning: Tuning = COST_MODEL
+
+
+@dataclass(frozen=True)
 class FlatKernel:
     """A map of one loop, cut into pieces of whole vectors."""
 
@@ -574,6 +603,7 @@ KernelView = (
     | RoutineKernel
     | LoopKernel
     | PhaseKernel
+    | RowPhaseKernel
     | FlatKernel
     | TileKernel
     | GemmKernel

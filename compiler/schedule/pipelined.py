@@ -12,11 +12,11 @@ the second, for blocks of columns are spread over few sets of a cache; what is o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.expr import Call, Expr, Load, replaced, substitute
-from ..ir.index import ONE, Atom, Index, Var, of, product
+from ..ir.index import ONE, ZERO, Atom, Index, Var, of, product
 from ..ir.nodes import Buffer, Map, Nest, Origin, Reduce, Store
 from .collapse import collapse
 from .cost import work
@@ -32,8 +32,8 @@ Stage = Map | Reduce
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A stage and its phase. whole: it runs over the rows of the block, not over its columns alone."""
+class Part:
+    """A stage and its phase. whole: it runs over all that is in the block (or row), not over its results alone."""
 
     stage: Stage
     phase: int
@@ -59,9 +59,20 @@ def _pipelined(nest: Nest) -> Nest | None:
     if parts is None:
         return None
     parts, kept = _kept_loads(parts, nest.dims)
+    row, column = _loops(parts)
+    return in_phases(nest, parts, kept, (row, column), (column,))
+
+
+def in_phases(
+    nest: Nest, parts: list[Part], kept: Sequence[Buffer], whole: tuple[Var, ...], results: tuple[Var, ...]
+) -> Nest:
+    """The nest with the phases of its parts. kept: buffers that they have made their own; whole, results: the loops of
+    stages over all of a block, and over its results alone."""
     locals_ = [*nest.locals, *kept]
     for buffer in tuple(locals_):
-        parts, older = _passed_on(parts, nest.dims, buffer)
+        maker = next(p for p in parts if buffer in p.stage.writes())
+        loops = whole if maker.whole and isinstance(maker.stage, Map) else results
+        parts, older = _passed_on(parts, nest.dims, buffer, maker.phase, loops, loops == whole)
         locals_ += older
     parts = sorted(parts, key=lambda p: p.phase)  # stable: stages of a phase stay in their order
     return replace(
@@ -69,7 +80,7 @@ def _pipelined(nest: Nest) -> Nest | None:
     )
 
 
-def _parts(stages: Sequence[Stage], rows: tuple[Var, ...]) -> list[_Part] | None:
+def _parts(stages: Sequence[Stage], rows: tuple[Var, ...]) -> list[Part] | None:
     """The stages with their phases, all over one loop of rows and one of columns; None: they have no such form."""
     stages = [collapse(s, keep=len(rows), spare=1) for s in stages]
     loops = [_row_loop(s, rows) for s in stages]
@@ -80,15 +91,22 @@ def _parts(stages: Sequence[Stage], rows: tuple[Var, ...]) -> list[_Part] | None
     fits = column.extent.constant is not None and found[0].extent.constant is not None
     if not fits or (column.extent.constant or 1) % LANES or any(s.dims[-1] is not column for s in stages):
         return None
-    parts: list[_Part] = []
+    parts = parts_of(stages, loops)
+    return parts if parts is not None and worth_phases(parts) else None
+
+
+def parts_of(stages: Sequence[Stage], loops: Sequence[Var | bool | None]) -> list[Part] | None:
+    """The stages with their phases, their own loops over all of a block under the name of the first one."""
+    name = next(v for v in loops if isinstance(v, Var))
+    parts: list[Part] = []
     for stage, loop in zip(stages, loops, strict=True):
         whole = isinstance(loop, Var)
-        renamed = _with_row(stage, loop, found[0]) if isinstance(loop, Var) else stage
+        renamed = _with_loop(stage, loop, name) if isinstance(loop, Var) else stage
         phase = _phase(renamed, whole, parts)
         if phase is None:
             return None
-        parts.append(_Part(renamed, phase, whole))
-    return parts if _worth(parts) else None
+        parts.append(Part(renamed, phase, whole))
+    return parts
 
 
 def _row_loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
@@ -102,7 +120,8 @@ def _row_loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
     return inner[0] if len(inner) == 2 else False if len(inner) == 1 else None
 
 
-def _with_row(stage: Stage, own: Var, row: Var) -> Stage:
+def _with_loop(stage: Stage, own: Var, row: Var) -> Stage:
+    """The stage with one of its loops under another's name."""
     names: dict[Atom, Index] = {own: of(row)}
     changed = map_expressions(stage, lambda e: substitute(e, names), lambda i: i.substitute(names))
     if isinstance(changed, Reduce):
@@ -110,7 +129,7 @@ def _with_row(stage: Stage, own: Var, row: Var) -> Stage:
     return replace(changed, dims=tuple(row if v is own else v for v in changed.dims))
 
 
-def _phase(stage: Stage, whole: bool, before: Sequence[_Part]) -> int | None:
+def _phase(stage: Stage, whole: bool, before: Sequence[Part]) -> int | None:
     """The first phase in which all that the stage reads is there; None: it reads other elements than its own."""
     made = {s.buffer: (p, s.index) for p in before for s in p.stage.stores}
     phase = 0
@@ -129,11 +148,16 @@ def _loads(stage: Stage) -> list[Load]:
     return [ld for e in stage.expressions() for ld in e.loads]
 
 
-def _worth(parts: Sequence[_Part]) -> bool:
+def worth_phases(parts: Sequence[Part]) -> bool:
     """A later phase writes to memory or computes for long; short sums of what lies in the cache cost less in turn."""
-    later = [p.stage for p in parts if p.phase and p.whole]
-    stored = any(s.buffer.kind != "local" for m in later if isinstance(m, Map) for s in m.stores)
-    return stored or any(sum(map(work, _of_a_row(stage))) >= LONG_WORK for stage in later)
+    later = [p for p in parts if p.phase and p.whole]
+    stored = any(s.buffer.kind != "local" for p in later if isinstance(p.stage, Map) for s in p.stage.stores)
+    return stored or long_work(later)
+
+
+def long_work(parts: Sequence[Part]) -> bool:
+    """Whether a part computes for long upon each element."""
+    return any(sum(map(work, _of_a_row(p.stage))) >= LONG_WORK for p in parts if p.whole)
 
 
 def _of_a_row(stage: Stage) -> list[Expr]:
@@ -142,24 +166,36 @@ def _of_a_row(stage: Stage) -> list[Expr]:
 
 
 # what is kept --------------------------------------------------------------------------------------------------------
-def _kept_loads(parts: list[_Part], rows: tuple[Var, ...]) -> tuple[list[_Part], list[Buffer]]:
+def _kept_loads(parts: list[Part], rows: tuple[Var, ...]) -> tuple[list[Part], list[Buffer]]:
     """What several phases read of the same elements of memory is kept by the first of them."""
-    made = {b for p in parts for b in p.stage.writes()}
     row, column = _loops(parts)
+    asked = {value: phases for value, phases in read_of_memory(parts, column) if row in value.vars()}
+    return keep_values(parts, rows, (row, column), asked)
+
+
+def read_of_memory(parts: Sequence[Part], lane: Var) -> Iterator[tuple[Expr, set[int]]]:
+    """What whole stages read along the lanes of memory that none of them makes, and their phases."""
+    made = {b for p in parts for b in p.stage.writes()}
     phases: dict[Expr, set[int]] = {}
     for part in parts:
         for e in part.stage.expressions() if part.whole else ():
             for value, load in _widened(e):
-                dense = load.index.coefficient(column) == ONE and row in load.index.vars()
-                if dense and load.buffer not in made:
+                if load.index.coefficient(lane) == ONE and load.buffer not in made:
                     phases.setdefault(value, set()).add(part.phase)
+    yield from phases.items()
+
+
+def keep_values(
+    parts: list[Part], rows: tuple[Var, ...], loops: tuple[Var, ...], phases: Mapping[Expr, set[int]]
+) -> tuple[list[Part], list[Buffer]]:
+    """The parts with a buffer for each value that more than one of their phases asks for."""
     kept: list[Buffer] = []
     for value, asked in phases.items():
         if len(asked) > 1:
-            buffer, first = Buffer(f"kept{len(kept)}", value.dtype, _size(row, column), "local"), min(asked)
-            again = Load(buffer, _place(row, column))
+            buffer, first = Buffer(f"kept{len(kept)}", value.dtype, _size(*loops), "local"), min(asked)
+            again = Load(buffer, _place(*loops))
             parts = [_reading(p, value, again) if p.phase > first and p.whole else p for p in parts]
-            parts.append(_copy(rows, (row, column), buffer, value, first))
+            parts.append(_copy(rows, loops, buffer, value, first, True))
             kept.append(buffer)
     return parts, kept
 
@@ -175,32 +211,32 @@ def _widened(e: Expr) -> Iterator[tuple[Expr, Load]]:
             yield from _widened(a)
 
 
-def _passed_on(parts: list[_Part], rows: tuple[Var, ...], buffer: Buffer) -> tuple[list[_Part], list[Buffer]]:
-    """A buffer holds one block: phases that read it more than one block behind its maker read a copy."""
-    maker = next(p for p in parts if buffer in p.stage.writes())
-    loops = _loops(parts) if maker.whole and isinstance(maker.stage, Map) else (_loops(parts)[1],)
+def _passed_on(
+    parts: list[Part], rows: tuple[Var, ...], buffer: Buffer, made: int, loops: tuple[Var, ...], whole: bool
+) -> tuple[list[Part], list[Buffer]]:
+    """A buffer holds one block: phases that read it more than one behind its maker, in phase `made`, read a copy."""
     size, place = _size(*loops), _place(*loops)
     last = max((p.phase for p in parts if buffer in p.stage.reads()), default=0)
     older: list[Buffer] = []
-    for phase in range(maker.phase + 1, last):
+    for phase in range(made + 1, last):
         source = older[-1] if older else buffer
         older.append(Buffer(f"{buffer.name}_older", buffer.dtype, size, "local"))
         behind, load, again = phase + 1, Load(source, place), Load(older[-1], place)
         parts = [_reading(p, load, again) if p.phase >= behind else p for p in parts]
-        parts.append(_copy(rows, loops, older[-1], load, phase))
+        parts.append(_copy(rows, loops, older[-1], load, phase, whole))
     return parts, older
 
 
-def _loops(parts: Sequence[_Part]) -> tuple[Var, Var]:
+def _loops(parts: Sequence[Part]) -> tuple[Var, Var]:
     stage = next(p.stage for p in parts if isinstance(p.stage, Reduce))
     return stage.rdims[0], stage.dims[-1]
 
 
-def _copy(rows: tuple[Var, ...], loops: tuple[Var, ...], to: Buffer, value: Expr, phase: int) -> _Part:
-    return _Part(Map((*rows, *loops), (Store(to, _place(*loops), value),), Origin()), phase, len(loops) > 1)
+def _copy(rows: tuple[Var, ...], loops: tuple[Var, ...], to: Buffer, value: Expr, phase: int, whole: bool) -> Part:
+    return Part(Map((*rows, *loops), (Store(to, _place(*loops), value),), Origin()), phase, whole)
 
 
-def _reading(part: _Part, old: Expr, new: Load) -> _Part:
+def _reading(part: Part, old: Expr, new: Load) -> Part:
     return replace(part, stage=map_expressions(part.stage, lambda e: replaced(e, old, new)))
 
 
@@ -209,7 +245,7 @@ def _size(*loops: Var) -> Index:
 
 
 def _place(*loops: Var) -> Index:
-    place = of(loops[-1])
-    for v in loops[:-1]:
-        place = place + of(v) * loops[-1].extent
+    place = ZERO
+    for v in loops:
+        place = place * v.extent + of(v)
     return place

@@ -26,6 +26,7 @@ from .pairs import fuse_pairs
 from .partial import split_reductions
 from .pieces import split_at_pieces
 from .pipelined import pipeline_columns
+from .pipelined_rows import pipeline_rows
 from .prologue import fuse_prologues
 from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
@@ -116,6 +117,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             fuse_lookups(graph, remarks)
             keep_terms(graph)
             pipeline_columns(graph)
+            pipeline_rows(graph)
             if options.epilogues:
                 fuse_chains(graph, remarks)  # what they make inside is finished by then
             split_windows(graph)

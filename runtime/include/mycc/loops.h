@@ -37,6 +37,19 @@ MYCC_INLINE int64_t blocks_per_task(int64_t blocks, int64_t elements_of_block, i
   return blocks / 32 < 1 ? 1 : blocks / 32 < most ? blocks / 32 : most;
 }
 
+/* Rows per task of a kernel whose phases run a row apart: more of them where there are many, for the first and the last
+ * ones run alone. By the shape alone; a choice of the tuner may say how many elements. */
+MYCC_INLINE int64_t rows_apart_per_task(int64_t rows, int64_t elements_of_row, int64_t task = 0) {
+  if (task > 0) return rows_per_task(elements_of_row, task);
+  const int64_t least = rows_per_task(elements_of_row), most = rows_per_task(elements_of_row, 8 * kTaskElements);
+  return rows / 32 < least ? least : rows / 32 < most ? rows / 32 : most;
+}
+
+/* The row, or that of [begin, end) which lies next to it. */
+MYCC_INLINE int64_t nearest_row(int64_t row, int64_t begin, int64_t end) {
+  return row < begin ? begin : row < end ? row : end - 1;
+}
+
 /* Whether vectors at multiples of W elements from p are aligned, as stores past the caches need. */
 MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
 
