@@ -10,9 +10,8 @@ from ...ir.index import ONE, Index, as_index, exact_div
 from ...ir.nodes import Attention, Operand
 from .device import Device
 from .emit_triton import Place, TritonEmitter, Value
-from .kernel import ALIGNMENT, Launch
+from .kernel import ALIGNMENT, TL_DTYPE, Launch
 from .matrix import (
-    TL,
     Shared,
     blocks,
     count,
@@ -140,8 +139,8 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
         out_base=out[0],
         out_rows=out[1],
         out_mask=f", mask={out_mask}" if out_mask else "",
-        out_dtype=TL[node.out.buffer.dtype],
-        dtype=TL[dtype],
+        out_dtype=TL_DTYPE[node.out.buffer.dtype],
+        dtype=TL_DTYPE[dtype],
         keys=scalar(scope, keys),
         range_lines=range_lines,
         begin=begin,

@@ -8,10 +8,9 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, minimum
 from ...ir.nodes import Gemm, Operand
 from .device import Device
-from .kernel import ALIGNMENT, Launch
+from .kernel import ALIGNMENT, TL_DTYPE, Launch
 from .matrix import (
     LINE,
-    TL,
     Axes,
     Part,
     Shared,
@@ -262,4 +261,4 @@ def _casts(node: Gemm) -> tuple[str, ...]:
     if a == b:
         return ()
     wide = "f32" if "f32" in (a, b) or {a, b} == {"f16", "bf16"} else a
-    return tuple(f"{t}_tile = {t}_tile.to({TL[wide]})" for t, own in (("a", a), ("b", b)) if own != wide)
+    return tuple(f"{t}_tile = {t}_tile.to({TL_DTYPE[wide]})" for t, own in (("a", a), ("b", b)) if own != wide)

@@ -138,8 +138,11 @@ SIGNATURE = {
     "bool": "i1", "u8": "u8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
     "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64",
 }  # fmt: skip
-#: element type that values are computed in -> tl dtype
-TL_DTYPE = {"bool": "tl.int1", "i32": "tl.int32", "i64": "tl.int64", "f32": "tl.float32", "f64": "tl.float64"}
+#: element type of values in registers -> tl dtype: those that are computed in, and those of a product's operands
+TL_DTYPE = {
+    "bool": "tl.int1", "i32": "tl.int32", "i64": "tl.int64",
+    "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64",
+}  # fmt: skip
 
 
 def with_comment(source: str, comment: str) -> str:

@@ -15,8 +15,6 @@ from .kernel import KernelParam, Launch, LaunchArgument, TritonKernel, WorkArg, 
 from .module import render
 from .scope import TritonScope
 
-#: element type -> tl dtype of the operands of a product
-TL = {"f32": "tl.float32", "f16": "tl.float16", "bf16": "tl.bfloat16"}
 #: bytes that one instruction moves to L2
 LINE = 128
 

@@ -16,7 +16,7 @@ from ...ir.index import Index
 from ...ir.nodes import Gemm
 from .emit_triton import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE
-from .matrix import TL, Axes, divides, scalar
+from .matrix import Axes, divides, scalar
 from .scope import TritonScope
 from .tiles import GemmTile
 
@@ -57,7 +57,7 @@ def prologue_view(node: Gemm, tile: GemmTile, scope: TritonScope, axes: Axes) ->
             emit.load_early(load)
     early = len(emit.lines)
     rounded = tile.vector or made.dtype == "f32"
-    text = emit.value(value) if rounded else f"{emit.operand(value)}.to({TL[made.dtype]})"
+    text = emit.value(value) if rounded else f"{emit.operand(value)}.to({TL_DTYPE[made.dtype]})"
     if made.depth in value.vars():
         lines.append(f"at = step + tl.arange(0, {tile.k})")
     compute = DTYPES[made.acc.dtype].compute
