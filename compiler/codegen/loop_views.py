@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Call, Expr
+from ..ir.expr import Call, Expr, substitute
 from ..ir.index import ONE, Var, as_index, of, product
 from ..ir.nodes import Buffer, Map, Nest, Reduce
 from ..schedule.collapse import collapse
+from ..schedule.cost import is_long
 from ..schedule.cost import work as cost
+from ..schedule.graph import map_expressions
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
+from ..schedule.row_form import flattened
 from .ahead import fetches
 from .bounds import MOST_APART, inside
 from .emit import STREAMED_BYTES, Emitter
@@ -27,10 +30,10 @@ from .fold_views import (
     row_fold_view,
 )
 from .phase_views import phase_view
+from .row_phase_views import row_phase_view
 from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
-from .row_phase_views import row_phase_view
 from .tile_views import cross_loop, tile_view
 from .views import ColumnFold, FlatKernel, KernelView, Lanes, LocalView, Loop, LoopKernel, MapStage, RowFold, Stage
 from .weave import weave
@@ -39,6 +42,7 @@ from .weave import weave
 #: the first cache does not hold beside it only while a stage computes for long
 LEAST_FETCHED, MOST_FETCHED = 512, 8192
 NARROW = 2  # bytes of elements of which a vector of lanes fills no register
+SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
 #: elements of a window that are folded one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
 
@@ -54,6 +58,8 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         return (row_phase_view if along else phase_view)(node, locals_, scope, comment)
     node = collapse(node)
     woven = weave(node) if isinstance(node, Map) else None
+    if isinstance(node, Map) and not woven:
+        node = _without_short_rows(node)
     node, vector = woven or (node, _lanes(node))
     if isinstance(node, Map) and vector is not None and node.dims == (vector,):
         lanes = _map_lanes(node, vector, scope)
@@ -92,6 +98,24 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         ahead=ahead,
         setup=_setup(scope),
     )
+
+
+def _without_short_rows(node: Map) -> Map:
+    """Rows that fill no vector as one loop, where they are long to compute: then lanes cost more than lookups.
+
+    for e:8000  for h:4  y[e*4 + h] = exp(x[e*4 + h] - m[at[e]*4 + h])
+                                                      ->      for n:32000  y[n] = exp(x[n] - m[at[n//4]*4 + n%4])
+    """
+    vector = vector_loop(node)
+    if vector is None or len(node.dims) < 2 or vector is not node.dims[-1]:
+        return node
+    if (vector.extent.constant or SHORT_ROW) >= SHORT_ROW or not any(is_long(s.value) for s in node.stores):
+        return node
+    one = Var(vector.name, node.dims[-2].extent * vector.extent)
+    places = flattened(node.dims[-2:], one)
+    changed = map_expressions(node, lambda e: substitute(e, places), lambda i: i.substitute(places))
+    flat = replace(changed, dims=(*node.dims[:-2], one))
+    return flat if vector_loop(flat) is one else node
 
 
 def _lanes(node: Map | Reduce, rows: int = 0) -> Var | None:

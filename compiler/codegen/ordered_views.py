@@ -6,7 +6,7 @@ import json
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const
-from ..ir.index import ONE, Index, Var, of, product
+from ..ir.index import ONE, ZERO, Index, Var, of, product
 from ..ir.lanes import direct
 from ..ir.nodes import Assert, Blocks, CppSource, Custom, Layout, Map, Routine, Scan, Scatter
 from ..lower.routines import ROUTINES
@@ -113,7 +113,8 @@ def routine_view(node: Routine, comment: tuple[str, ...]) -> RoutineKernel:
         return scope.buffer(b.buffer) if offset == "0" else f"{scope.buffer(b.buffer)} + {offset}"
 
     arguments = (*(address(b) for b in (*node.outputs, *node.inputs)), *(text.index(s) for s in node.sizes))
-    count, work = text.index(node.count), text.index(product(node.sizes))
+    work = text.index(product(s for s in node.sizes if s != ZERO))  # a 0 is a choice, no size
+    count = text.index(node.count)
     function = ROUTINES[node.function].function
     return RoutineKernel("routine.cpp.j2", comment, scope.params(), function, count, work, arguments)
 

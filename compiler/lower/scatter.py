@@ -93,23 +93,36 @@ def _reduced(
         return number(1, "i64")
 
     start = x
+    places, visits = _distinct(ctx, x.shape, updates, place, ordered)
     if not include_self:
-        touched = scatter_into(ctx, filled(x.shape, "bool", False), updates, place, one, "set", ordered)
+        touched = scatter_into(ctx, filled(places, "bool", False), visits, place, one, "set", ordered)
         neutral = number(_neutral(how, x.dtype), x.dtype)
-        start = Tensor(x.shape, x.dtype, make=lambda i: where(touched.at(i), neutral, x.at(i)))
+        start = Tensor(x.shape, x.dtype, make=lambda i: where(touched.at_broadcast(i), neutral, x.at(i)))
     out = scatter_into(ctx, start, updates, place, value, how, ordered)
     if how != "mean":
         return out
-    first = filled(x.shape, "i64", 1 if include_self else 0)
-    count = scatter_into(ctx, first, updates, place, one, "sum", ordered)
+    first = filled(places, "i64", 1 if include_self else 0)
+    count = scatter_into(ctx, first, visits, place, one, "sum", ordered)
     compute = DTYPES[x.dtype].compute
     div = "div" if DTYPES[compute].kind == "f" else "floor_div"
 
     def mean(i: list[Index]) -> Expr:
-        terms = call("maximum", count.at(i), number(1, "i64"))
+        terms = call("maximum", count.at_broadcast(i), number(1, "i64"))
         return call(div, cast(out.at(i), compute), cast(terms, compute))
 
     return ctx.builder.map(x.shape, x.dtype, mean)
+
+
+def _distinct(ctx: Context, shape: Shape, updates: Shape, place: Place, ordered: Sequence[int]) -> tuple[Shape, Shape]:
+    """The shapes of elements and of updates with one place along each dimension in which all have the same updates."""
+    loops = [of(ctx.builder.var(n, "u")) for n in updates]
+    at = place(loops)
+    same = [
+        n == shape[d] and d not in ordered and all(not (v.vars() & at[k].vars()) for k in range(len(at)) if k != d)
+        for d, (n, v) in enumerate(zip(updates, loops, strict=True))
+    ]
+    narrow = [tuple(ONE if s else n for n, s in zip(sizes, same, strict=True)) for sizes in (shape, updates)]
+    return narrow[0], narrow[1]
 
 
 def _neutral(how: str, dtype: str) -> float | int | bool:

@@ -16,6 +16,8 @@ OPERATOR_COST = {
     **{name: 100 for name, *_ in SPECIAL_FUNCTIONS},
     **dict.fromkeys(("random_word", "random_unit", "random_normal", "random_normal_wide"), 100),
 }
+#: cost from which an operator is a function of many steps
+FUNCTION = 12
 #: cost of a load
 LOAD = 2
 #: an expression is worth storing rather than computing again above this
@@ -31,6 +33,11 @@ def work(e: Expr) -> int:
         elif isinstance(x, Load):
             total += LOAD
     return total
+
+
+def is_long(e: Expr) -> bool:
+    """Whether one of its operators is a function: what takes the time, not memory."""
+    return any(isinstance(x, Call) and OPERATOR_COST.get(x.op, 1) >= FUNCTION for x in e.walk())
 
 
 def number(size: Index) -> int:

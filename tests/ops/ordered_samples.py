@@ -15,6 +15,10 @@ def transposed(x: torch.Tensor) -> torch.Tensor:
     return x.transpose(-1, -2)
 
 
+def first_column(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :1].expand(x.shape)
+
+
 def scans() -> Iterator[Sample]:
     for name in ("cumsum", "cumprod", "logcumsumexp"):
         yield Sample(f"aten.{name}.default", (T(B, 21), 1), ulps=8, sums=True)
@@ -51,6 +55,10 @@ def scatters() -> Iterator[Sample]:
             rows = (T(5, B), 0, I(7, low=0, high=4), T(7, B), "mean" if how == "sum" else how)
             yield Sample("aten.index_reduce.default", rows, rest[1], sums=True, note=how)
     yield Sample("aten.scatter_reduce.two", (I(4, 6), 1, index, I(4, 3), "mean"))
+    for columns in (6, 4):  # one place for all columns of a row, and for some of them
+        places = I(9, columns, low=0, high=4, view=first_column)
+        rows = (T(5, 6), 0, places, T(9, 6), "mean")
+        yield Sample("aten.scatter_reduce.two", rows, {"include_self": False}, sums=True, note=f"rows {columns}")
     yield Sample("aten.index_add.default", (T(B, 6, 2), 1, I(9, low=0, high=5), T(B, 9, 2)), {"alpha": 2}, sums=True)
     yield Sample("aten.index_add.default", (T(6), 0, I(9, dtype="i32", low=0, high=5), T(9)), sums=True)
     yield Sample("aten.index_copy.default", (T(6, B), 0, I(3, low=0, high=5), T(3, B)), ulps=0)
