@@ -34,6 +34,7 @@ from .row_form import MAX_ROW, separate_rows
 from .steps import ChooseStep, RepeatStep, Step, steps_of
 from .terms import keep_terms
 from .windows import split_windows
+from .written_out import write_out_folds
 
 DEFAULTS = ScheduleOptions()
 
@@ -99,6 +100,8 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             join_keys(graph, remarks)
         if options.epilogues:
             fuse_epilogues(graph, remarks, family)  # ... that ends in the kernel that makes its operand
+        if family == "cpu":
+            write_out_folds(graph, remarks)
         inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
         if options.epilogues:
             fuse_epilogues(graph, remarks, family)
