@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, count
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import Size, Var
@@ -60,8 +62,8 @@ class Scope:
         buffer = buffer.root  # later values lie in the same memory
         if buffer not in self.buffers:
             stem = "y" if buffer in self.written else "w" if buffer.kind == "const" else "x"
-            count = sum(n.startswith(stem) for n in self.buffers.values())
-            self.buffers[buffer] = f"{stem}{count}"
+            number = sum(n.startswith(stem) for n in self.buffers.values())
+            self.buffers[buffer] = f"{stem}{number}"
         return self.buffers[buffer]
 
     def streams(self) -> tuple[str, ...]:
@@ -89,5 +91,5 @@ class Scope:
         return tuple(rows)
 
 
-def _loop_names() -> list[str]:
-    return ["i", "j", "k", "l", "o", "p", "q", "r", "s", "t", "u", "v"] + [f"i{n}" for n in range(1, 40)]
+def _loop_names() -> Iterator[str]:
+    return chain("ijklopqrstuv", (f"i{n}" for n in count(1)))
