@@ -218,7 +218,7 @@ class Window:
 
 #: how a convolution is computed; grouped: for groups of few channels
 Algorithm: TypeAlias = Literal["direct", "winograd2", "winograd3", "winograd4", "winograd2s2", "grouped"]
-#: Winograd's convolutions of 3x3: outputs of a tile along each dimension, and the stride
+#: Winograd's convolutions of 3x3 or d x 3x3: outputs of a tile along each dimension, and the stride
 WINOGRAD_FORMS: Mapping[str, tuple[int, int]] = {
     "winograd2": (2, 1), "winograd3": (3, 1), "winograd4": (4, 1), "winograd2s2": (2, 2)
 }  # fmt: skip
@@ -231,7 +231,7 @@ class Conv(Node):
 
     In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
     [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
-    [weights][ceil(out/16)][in][16], for GPUs [out][taps][in/groups].
+    [d][weights][ceil(out/16)][in][16], for GPUs [out][taps][in/groups].
     """
 
     x: Operand

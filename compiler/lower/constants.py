@@ -139,7 +139,8 @@ WINOGRAD: dict[tuple[int, int], tuple[tuple[float, ...], ...]] = {
 
 @dataclass(frozen=True)
 class WinogradPanels:
-    """Weights [out, in, 3, 3], transformed for tiles of `edge` x `edge` outputs, as [matrices][ceil(out/16)][in][16].
+    """Weights [out, in, 3, 3] or [out, in, d, 3, 3], transformed for tiles of `edge` x `edge` outputs, as
+    [d][matrices][ceil(out/16)][in][16].
 
     Transformed in float64 and rounded once.
     """
@@ -148,13 +149,15 @@ class WinogradPanels:
     stride: int = 1
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        return len(WINOGRAD[self.edge, self.stride]) ** 2 * -(-shape[0] // PANEL) * PANEL * shape[1]
+        slices = math.prod(shape[2:-2])
+        return slices * len(WINOGRAD[self.edge, self.stride]) ** 2 * -(-shape[0] // PANEL) * PANEL * shape[1]
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
         matrix = torch.tensor(WINOGRAD[self.edge, self.stride], dtype=torch.float64)
-        points = (matrix @ tensor.double() @ matrix.t()).to(tensor.dtype).flatten(2).permute(2, 0, 1)
+        slices = tensor.double().reshape(*tensor.shape[:2], -1, 3, 3)
+        points = (matrix @ slices @ matrix.t()).to(tensor.dtype).flatten(2).permute(2, 0, 1)
         if tensor.shape[0] % PANEL:
             points = torch.nn.functional.pad(points, (0, 0, 0, PANEL - tensor.shape[0] % PANEL))
         panels = points.reshape(points.shape[0], -1, PANEL, tensor.shape[1])

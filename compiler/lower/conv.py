@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..ir.dtypes import from_torch
 from ..ir.expr import Acc, Expr, cast
-from ..ir.index import ONE, ZERO, Index, as_index, of
+from ..ir.index import ONE, ZERO, Index, as_index, of, product
 from ..ir.nodes import WINOGRAD_FORMS, Algorithm, Buffer, Conv, Operand, Store, Window
 from ..tune.keys import conv_key
 from ..tune.space import algorithms
@@ -281,7 +281,7 @@ def _algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorit
     for algorithm in allowed:
         if algorithm == chosen:
             return algorithm
-    pixels = (shape[2] * shape[3]).constant
+    pixels = product(shape[2:]).constant
     for algorithm in reversed(allowed):
         least = WINOGRAD_LEAST.get(algorithm)
         if (

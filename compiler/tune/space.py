@@ -106,13 +106,9 @@ ALGORITHMS: dict[str, tuple[Algorithm, ...]] = {
 
 def algorithms(option: str, window: Window) -> tuple[Algorithm, ...]:
     """Those of ALGORITHMS[option] that can compute a window."""
-    square = window.kernel == (3, 3) and window.dilation == (1, 1) and window.groups == 1
-    strides = [(s, s) for s in (1, 2) if square]
-    return tuple(
-        a
-        for a in ALGORITHMS[option]
-        if a == "direct" or (window.stride in strides and window.stride[0] == WINOGRAD_FORMS[a][1])
-    )
+    square = window.kernel[-2:] == (3, 3) and window.dilation[-2:] == (1, 1) and window.groups == 1
+    strides = {a: (form[1],) * 2 for a, form in WINOGRAD_FORMS.items() if square}
+    return tuple(a for a in ALGORITHMS[option] if a == "direct" or strides.get(a) == window.stride[-2:])
 
 
 CONV_DEPTHS = (256, 128, 384, 512)

@@ -149,7 +149,7 @@ int64_t test_conv_grouped(int threads, const mycc::ConvArgs *args, float *out, i
 
 #define MYCC_TEST_WINOGRAD(name, E, S)                                                                             \
   int64_t test_conv_##name(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {                   \
-    return record(threads, out, seen, 1, args->batch * args->out_h * args->out_w, args->out_c,                     \
+    return record(threads, out, seen, 1, args->frames() * args->out_h * args->out_w, args->out_c,                  \
                   [&](const mycc_host *host, const Record &to) { mycc::conv_winograd<E, S>(host, *args, to); });   \
   }
 MYCC_TEST_WINOGRAD(winograd2, 2, 1)

@@ -363,6 +363,15 @@ def test_tiles_add_as_epilogues_do(isa: str, name: str) -> None:
 
 @pytest.mark.parametrize("isa", LEVELS)
 @pytest.mark.parametrize("form", WINOGRAD_FORMS)
+@pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 0, 1), (1, 2, 2), (3, 4, 1)])
+def test_conv_winograd_of_3_dimensions(isa: str, form: str, stride: int, pad: int, dilation: int) -> None:
+    case = Case(2, (5, 9, 10), (33, 40), (3, 3, 3), pad=(pad, 1, 1), dilation=(dilation, 1, 1), gap=3)
+    step = WINOGRAD_FORMS[form][1]
+    run(isa, replace(case, stride=(stride, step, step)), f"conv_{form}", threads=(1, 2, 5))
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("form", WINOGRAD_FORMS)
 @pytest.mark.parametrize(("size", "channels"), [((14, 14), (256, 256)), ((56, 40), (64, 64)), ((7, 7), (512, 96))])
 def test_conv_winograd_of_models(isa: str, form: str, size: tuple[int, int], channels: tuple[int, int]) -> None:
     run_winograd(isa, form, Case(1, size, channels, (3, 3), pad=(1, 1)), threads=(1, 2, 3))

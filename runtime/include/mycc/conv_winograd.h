@@ -1,12 +1,13 @@
-/* Winograd's convolutions of 3 x 3 with stride 1 or 2: no dilation, one group, channels-last, float32, fused epilogue.
+/* Winograd's convolutions of 3 x 3 or d x 3 x 3: stride 1 or 2 of rows and columns, which are not dilated, one group,
+ * channels-last, float32, fused epilogue.
  *
- * The forms (winograd_forms.h) make points of a tile of inputs, and outputs of sums. Each product of points and weights is
- * a matrix product, tiles x input channels x output channels.
+ * The forms (winograd_forms.h) make points of a tile of inputs, and outputs of sums. Each product of points and weights
+ * is a matrix product, tiles x input channels x output channels.
  *
  *   tiles of the input -> points [point][tile][in_c] -> sums [sum][tile][out_c] -> tiles of the output -> epilogue
  *
- * Points and sums that only outputs beyond the border would need are left out. The weights are transformed when the
- * package is made.
+ * In 3 dimensions the sums are those of all slices of the kernel, one after the other. Points and sums that only
+ * outputs beyond the border would need are left out. The weights are transformed when the package is made.
  */
 #ifndef MYCC_CONV_WINOGRAD_H
 #define MYCC_CONV_WINOGRAD_H
@@ -19,25 +20,25 @@ namespace mycc {
 constexpr int64_t kWinogradTiles = 56;            /* tiles of a block: points and sums stay near L2 */
 constexpr int64_t kWinogradWeights = 512 << 10;   /* bytes of weights that stay in L2; more are read by larger blocks */
 
-/* How the tiles of all images are cut into tasks: blocks of tiles x blocks of panels. */
+/* How the tiles of all frames are cut into tasks: blocks of tiles x blocks of panels. */
 template <int E, int S> struct WinogradPlan {
   typedef Winograd<E, S> Form;
   static constexpr int64_t points = Form::edge * Form::edge, sums = Form::sums * Form::sums;
 
   const ConvArgs &args;
   ConvCut cut;
-  int64_t down, across;                   /* tiles of an image */
-  Spread tiles, panels;                   /* tiles of all images */
+  int64_t down, across;                   /* tiles of a frame */
+  Spread tiles, panels;                   /* tiles of all frames */
   int64_t tasks, grain;
   int64_t stride, point_step, sum_step;   /* floats of a tile's sums, between points, between sums */
 
   WinogradPlan(const ConvArgs &a, int64_t workers)
       : args(a), cut(cut_of(a.in_c)), down(ceil_div(a.out_h, E)), across(ceil_div(a.out_w, E)),
-        tiles{a.batch * down * across, 1, 1}, panels{ceil_div(a.out_c, kPanel), 1, 1} {
+        tiles{a.frames() * down * across, 1, 1}, panels{ceil_div(a.out_c, kPanel), 1, 1} {
     const int64_t matrix = a.in_c * panels.size * kPanel * (int64_t)sizeof(float);
     const int64_t weights = Form::weights * Form::weights * matrix;
     const int64_t most = weights <= kWinogradWeights ? kWinogradTiles : kWinogradTiles * 5 / 4;
-    const int64_t work = tiles.size * points * a.in_c * a.out_c;
+    const int64_t work = tiles.size * a.kernel_d * points * a.in_c * a.out_c;
     const int64_t sharers = max64(min64(workers, work / kConvTaskWork), 1);
     tiles.blocks = ceil_div(tiles.size, most);
     /* Every block of panels transforms the input again, few tiles multiply slowly. */
@@ -62,7 +63,7 @@ private:
 
 /* The top left output of a tile, and how many of its rows and columns the map has. */
 struct WinogradTile {
-  int64_t image, row, column, rows, columns;
+  int64_t frame, row, column, rows, columns;
 };
 
 template <int E, int S, class Epilogue> struct WinogradLoop {
@@ -112,7 +113,8 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
     int64_t of[2][2] = {};
 
     template <class T> TilePlaces<T> places(T *from, int64_t floats) const {
-      return {{{from + of[0][0] * floats, from + of[0][1] * floats}, {from + of[1][0] * floats, from + of[1][1] * floats}}};
+      return {{{from + of[0][0] * floats, from + of[0][1] * floats},
+               {from + of[1][0] * floats, from + of[1][1] * floats}}};
     }
     void add(const WinogradTile &tile) {
       for (int r = 0; r < 2; ++r)
@@ -120,26 +122,29 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
     }
   };
 
-  /* A tile of inputs with the zeros around the map, [edge][edge][in_c]. */
-  void copy_patch(int64_t image, int64_t top, int64_t left, float *patch) const {
+  /* A tile of inputs with the zeros around the map, [edge][edge][in_c]; outside: the whole map counts as zeros. */
+  void copy_patch(const float *map, bool outside, int64_t top, int64_t left, float *patch) const {
     const ConvArgs &a = plan.args;
     for (int64_t y = top; y < top + edge; ++y)
       for (int64_t x = left; x < left + edge; ++x, patch += a.in_c) {
-        if (y < 0 || y >= a.in_h || x < 0 || x >= a.in_w) zero_floats(patch, a.in_c);
-        else copy_floats(patch, a.x + image * a.x_batch + y * a.x_h + x * a.x_w, a.in_c);
+        if (outside || y < 0 || y >= a.in_h || x < 0 || x >= a.in_w) zero_floats(patch, a.in_c);
+        else copy_floats(patch, map + y * a.x_h + x * a.x_w, a.in_c);
       }
   }
 
-  void transform_input(int64_t first, int64_t tiles, Memory &memory) const {
+  /* What the tiles read by a slice of the kernel. */
+  void transform_input(int64_t first, int64_t tiles, int64_t slice, Memory &memory) const {
     const ConvArgs &a = plan.args;
     Counts counts;
     for (int64_t t = 0; t < tiles; ++t) {
       const WinogradTile at = tile(first + t);
       const int64_t top = at.row * S - a.pad_h, left = at.column * S - a.pad_w;
-      const float *x = a.x + at.image * a.x_batch + top * a.x_h + left * a.x_w;
+      const int64_t z = at.frame % a.out_d * a.stride_d - a.pad_d + slice * a.dilation_d;
+      const float *map = a.x + at.frame / a.out_d * a.x_batch + z * a.x_d, *x = map + top * a.x_h + left * a.x_w;
+      const bool outside = z < 0 || z >= a.in_d;
       int64_t below = a.x_h, right = a.x_w;
-      if (top < 0 || left < 0 || top + edge > a.in_h || left + edge > a.in_w) {
-        copy_patch(at.image, top, left, memory.patch);
+      if (outside || top < 0 || left < 0 || top + edge > a.in_h || left + edge > a.in_w) {
+        copy_patch(map, outside, top, left, memory.patch);
         x = memory.patch, below = edge * a.in_c, right = a.in_c;
       }
       const TilePlaces<float> to = counts.places(memory.points, a.in_c);
@@ -156,14 +161,15 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
     memory.held = first;
   }
 
-  /* The weights of a product, from panel `first_panel` on; products are numbered row by row of the points. */
-  const float *weights(int64_t product, int64_t first_panel) const {
-    const int64_t at = Form::weights_of((int)(product / edge)) * Form::weights + Form::weights_of((int)(product % edge));
+  /* The weights of a slice's product, from panel `first_panel` on; products are numbered row by row of the points. */
+  const float *weights(int64_t slice, int64_t product, int64_t first_panel) const {
+    const int row = Form::weights_of((int)(product / edge)), column = Form::weights_of((int)(product % edge));
+    const int64_t at = (slice * Form::weights + row) * Form::weights + column;
     return plan.args.w + (at * plan.panels.size + first_panel) * plan.args.in_c * kPanel;
   }
 
   /* sums[sum][tile][panels] = points[point][tile][in_c] x weights, added up over the points of a sum. */
-  void multiply(int64_t first_panel, int64_t panels, const Memory &memory) const {
+  void multiply(int64_t slice, int64_t first_panel, int64_t panels, const Memory &memory) const {
     static const int64_t no_tap = 0;
     const int64_t panel_size = plan.args.in_c * kPanel, group = group_panels(plan.cut, panels);
     RunTile tile;
@@ -174,10 +180,10 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
     tile.c_stride = plan.stride;
     for (int64_t product = 0; product < Plan::points; ++product) {
       const int i = (int)(product / edge), j = (int)(product % edge), row = Form::sum_of(i), column = Form::sum_of(j);
-      const bool begun = (i && Form::sum_of(i - 1) == row) || (j && Form::sum_of(j - 1) == column);
+      const bool begun = slice > 0 || (i && Form::sum_of(i - 1) == row) || (j && Form::sum_of(j - 1) == column);
       const ConvSpans &spans = memory.spans[row == Form::sums - 1][column == Form::sums - 1];
-      const float *x = memory.points + product * plan.point_step, *own = weights(product, first_panel);
-      const float *after = product + 1 < Plan::points ? weights(product + 1, first_panel) : own;
+      const float *x = memory.points + product * plan.point_step, *own = weights(slice, product, first_panel);
+      const float *after = product + 1 < Plan::points ? weights(slice, product + 1, first_panel) : own;
       float *sums = memory.sums + (row * Form::sums + column) * plan.sum_step;
       tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), max64(spans.count, 1));
       for (int64_t panel = 0; panel < panels; panel += group) {
@@ -209,7 +215,7 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
       for (int64_t c = 0; c < columns; c += W) Form::outputs(sums, c, plan.sum_step, memory.done + c, plan.stride);
       for (int64_t i = 0; i < at.rows; ++i)
         for (int64_t j = 0; j < at.columns; ++j) {
-          const int64_t m = (at.image * a.out_h + at.row + i) * a.out_w + at.column + j;
+          const int64_t m = (at.frame * a.out_h + at.row + i) * a.out_w + at.column + j;
           epilogue((int64_t)0, m, column, memory.done + (i * E + j) * plan.stride, columns);
         }
       counts.add(at);
@@ -225,18 +231,20 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
       const int64_t part = task % plan.panels.blocks, block = task / plan.panels.blocks;
       const int64_t panel = plan.panels.begin(part), panels = plan.panels.count(part);
       const int64_t first = plan.tiles.begin(block), tiles = plan.tiles.count(block);
-      if (first != memory.held) loop.transform_input(first, tiles, memory);
-      loop.multiply(panel, panels, memory);
+      for (int64_t slice = 0; slice < plan.args.kernel_d; ++slice) {
+        if (first != memory.held || plan.args.kernel_d > 1) loop.transform_input(first, tiles, slice, memory);
+        loop.multiply(slice, panel, panels, memory);
+      }
       const int64_t column = panel * kPanel;
       loop.transform_output(first, tiles, column, min64(panels * kPanel, plan.args.out_c - column), memory);
     }
   }
 };
 
-/* args.w: [weights][ceil(out_c / 16)][in_c][16]; kernel 3 x 3, stride S, dilation 1, groups 1, two dimensions. */
+/* args.w: [kernel_d][weights][ceil(out_c / 16)][in_c][16]; kernel_h and _w 3, stride S, dilation 1; groups 1. */
 template <int E, int S = 1, class Epilogue>
 inline void conv_winograd(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
-  if (args.batch <= 0 || args.out_h <= 0 || args.out_w <= 0 || args.out_c <= 0) return;
+  if (args.frames() <= 0 || args.out_h <= 0 || args.out_w <= 0 || args.out_c <= 0) return;
   const WinogradPlan<E, S> plan(args, host->max_workers);
   WinogradLoop<E, S, Epilogue> loop = {host, plan, epilogue};
   host->parallel_for(host->ctx, plan.tasks, plan.grain, WinogradLoop<E, S, Epilogue>::body, &loop);

@@ -1,10 +1,10 @@
 /* The small transforms of Winograd's convolutions of 3 x 3, one vector of channels at a time.
  *
- * F(E x E) with stride 1: a tile of E x E outputs reads (E + 2)^2 inputs, which become as many points; each is multiplied
- * by weights of its own, and the sums become the outputs. That takes (E + 2)^2 products per pair of channels instead of
- * 9 E^2. The points are values of polynomials: 0, 1, -1 for E = 2, +-3/8, +-5/4 for 3, 0, +-sqrt(1/2), +-sqrt(2) for 4,
- * and infinity; those keep rounding small. A. Lavin, S. Gray: Fast algorithms for convolutional neural networks, 2015;
- * B. Barabasz and others: Error analysis and improving the accuracy of Winograd convolution, 2018.
+ * F(E x E) with stride 1: a tile of E x E outputs reads (E + 2)^2 inputs, which become as many points; each is
+ * multiplied by weights of its own, and the sums become the outputs. That takes (E + 2)^2 products per pair of channels
+ * instead of 9 E^2. The points are values of polynomials: 0, 1, -1 for E = 2, +-3/8, +-5/4 for 3, 0, +-sqrt(1/2),
+ * +-sqrt(2) for 4, and infinity; those keep rounding small. A. Lavin, S. Gray: Fast algorithms for convolutional neural
+ * networks, 2015; B. Barabasz and others: Error analysis and improving the accuracy of Winograd convolution, 2018.
  *
  * With stride 2 the odd inputs see the outer taps g0, g2 with stride 1, the even ones the middle tap g1:
  *   y0 = (x0 - x2) g0 + x1 g1 + x2 (g0 + g2),  y1 = (x4 - x2) g2 + x3 g1 + x2 (g0 + g2)
