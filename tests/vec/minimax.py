@@ -191,6 +191,14 @@ FITS = (
         range(9),
         phi_tail_of,
     ),
+    Fit(
+        "log",
+        spread(lambda x: (mp.log1p(x) - x + x * x / 2) / x**3, mp.mpf(1) / 3),
+        -0.2929,
+        0.41422,
+        range(8),
+        lambda x: mp.log1p(x) / x**3 if abs(x) > 1e-3 else mp.mpf(10) ** 6,
+    ),
     Fit("exp_f64", mp.exp, -0.34662, 0.34662, range(10), mp.exp, single=False, fixed={0: 1.0}),
     Fit(
         "log_f64",

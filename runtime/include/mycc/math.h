@@ -4,7 +4,7 @@
  * infinities and signed zeros as torch has them. A scalar gives the bits of a vector's lane. Polynomials are named
  * after their row in tests/vec/minimax.py.
  *
- * exp, sigmoid, silu, tanh, erf and the gelus are hot and worked out in float32; all others go through float64.
+ * exp, log, sigmoid, silu, tanh, erf and the gelus are hot and worked out in float32; all others go through float64.
  */
 #ifndef MYCC_MATH_H
 #define MYCC_MATH_H
@@ -148,8 +148,20 @@ MYCC_INLINE vf32 expm1(vf32 x) {
   vf32 r = kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::exp(y) - 1; });
   return copysign(abs(x) < 0x1p-13f ? isa::fma(x * x, splat(0.5f), x) : r, x);
 }
+/* log(x) = e ln 2 + log(m), m in [sqrt(1/2), sqrt(2)); what is no normal number above 0 goes through float64. */
 MYCC_INLINE vf32 log(vf32 x) {
-  return kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::log(y); });
+  const vi32 normal = (vi32)(x >= 0x1p-126f) & (vi32)(x <= 0x1.fffffep127f);
+  const vi32 above = bits(x) - 0x3f3504f3; /* beyond sqrt(1/2) */
+  const vf32 f = from_bits((above & 0x7fffff) + 0x3f3504f3) - 1.0f, e = to_f32(above >> 23), square = f * f;
+  const vf32 p = poly(f, 0.333333313f, -0.250008196f, 0.200012416f, -0.166234076f, 0.14201577f, -0.131596312f,
+                      0.127622649f, -0.0763643831f); /* log */
+  vf32 r = isa::fma(square * f, p, isa::fma(square, splat(-0.5f), e * kernel::LN2_LO)) + f;
+  r = isa::fma(e, splat(kernel::LN2_HI), r);
+  if (__builtin_expect(!isa::all(normal), 0)) {
+    const vf32 other = kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::log(y); });
+    return normal ? r : other;
+  }
+  return r;
 }
 MYCC_INLINE vf32 log2(vf32 x) {
   return kernel::through_f64(x, [](hf64 y) MYCC_INLINED { return kernel::log(y) * kernel::LOG2E; });
