@@ -101,32 +101,18 @@ def resize(x: Tensor, size: Sequence[int], *, memory_format: Any = None) -> Tens
 
 
 # searching -----------------------------------------------------------------------------------------------------------
-def _search(edges: Tensor, values: Tensor, out_int32: bool, right: bool) -> Tensor:
-    """How many of the sorted edges lie below each value (or at it, when `right`)."""
-    edges = edges if edges.dim() == 1 else edges.unsqueeze(-2)
-    below = ~(edges > values.unsqueeze(-1)) if right else ~(edges >= values.unsqueeze(-1))
-    return below.to(torch.int64).sum(-1).to(torch.int32 if out_int32 else torch.int64)
+def _as_tensor(value: Any, like: Tensor) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.full([], value, dtype=like.dtype)
 
 
-@definition("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
-def searchsorted(
-    edges: Tensor,
-    values: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    edges = edges if sorter is None else edges.gather(-1, sorter)
-    values = values if isinstance(values, Tensor) else torch.full([], values, dtype=edges.dtype)
-    return _search(edges, values, out_int32, right or side == "right")
+@definition("aten.searchsorted.Scalar")
+def searchsorted(edges: Tensor, value: Any, **options: Any) -> Tensor:
+    return torch.searchsorted(edges, _as_tensor(value, edges), **options)
 
 
 @definition("aten.bucketize.Tensor", "aten.bucketize.Scalar")
 def bucketize(values: Any, edges: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    values = values if isinstance(values, Tensor) else torch.full([], values, dtype=edges.dtype)
-    return _search(edges, values, out_int32, right)
+    return torch.searchsorted(edges, _as_tensor(values, edges), out_int32=out_int32, right=right)
 
 
 @definition("aten.isin.Tensor_Tensor", "aten.isin.Tensor_Scalar", "aten.isin.Scalar_Tensor")
@@ -150,7 +136,7 @@ def _counted(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
 def _bin(x: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
     """The number of each value's bin, and whether it has one."""
     bins = edges.shape[0] - 1
-    place = torch.where(x == edges[-1], bins - 1, _search(edges, x, False, True) - 1)
+    place = torch.where(x == edges[-1], bins - 1, torch.searchsorted(edges, x.contiguous(), right=True) - 1)
     return place.clamp(0, bins - 1), (x >= edges[0]) & (x <= edges[-1])
 
 

@@ -37,7 +37,7 @@ flip tril triu pixel_shuffle upsample_nearest2d sym_size
 _ORDERED = """
 cumsum cumprod cummax cummin logcumsumexp
 scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce index_put _unsafe_index_put put
-sort argsort topk kthvalue median nanmedian mode
+sort argsort topk kthvalue median nanmedian mode aten.searchsorted.Tensor
 """
 
 _DATA_SIZES = """

@@ -100,8 +100,20 @@ def masked_select(ctx: Context, x: Tensor, mask: Tensor) -> Tensor:
     x, mask = expand(x, shape), expand(mask, shape)
     if not shape:
         shape, x, mask = (ONE,), unsqueeze(x, 0), unsqueeze(mask, 0)
-    places, count = true_places(ctx, mask, ctx.value().shape[0])
+    return selected(ctx, x, mask, ctx.value().shape[0])
+
+
+def selected(ctx: Context, x: Tensor, mask: Tensor, rows: Any) -> Tensor:
+    """The elements of x where a mask of its shape is true: `rows` of them."""
+    shape, builder = x.shape, ctx.builder
     extent = product(shape)
+    if builder.family != "cuda":
+        flat, chosen = builder.dense(builder.reshape(x, (extent,))), builder.dense(builder.reshape(mask, (extent,)))
+        (found,) = call_routine(builder, "true_count", (), [(chosen, 1)], [((), "i64")], [extent])
+        count = ctx.define(rows, found)
+        outputs: list[tuple[Shape, str]] = [((count,), x.dtype)]
+        return call_routine(builder, "true_elements", (), [(flat, 1), (chosen, 1)], outputs, [extent, count])[0]
+    places, count = true_places(ctx, mask, rows)
     return ctx.builder.map((count,), x.dtype, lambda i: x.at(split_index(_place(places, i[0], extent), shape)))
 
 
@@ -273,11 +285,11 @@ def _unique_lines(ctx: Context, x: Tensor, dim: int, ordered: bool, inverse: boo
 
 # counts --------------------------------------------------------------------------------------------------------------
 @row("aten.bincount.default")
-def bincount(ctx: Context, x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+def bincount(ctx: Context, x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Tensor:
     n = x.shape[0]
     builder = ctx.builder
     top = fold(ctx, x, [0], False, "max", lambda e: cast(e, "i64"), dtype="i64") if n != ZERO else None
-    least = number(int(minlength), "i64")
+    least = size_value(ctx.size(minlength), "i64")
 
     def length(i: list[Index]) -> Expr:
         if top is None:

@@ -46,6 +46,7 @@ from . import (  # noqa: F401
     reduce,
     scan,
     scatter,
+    search,
     sort,
     special,
     strided,
@@ -87,7 +88,7 @@ def lower(
     graph: ModelGraph,
     layouts: Mapping[str, Layout] | None = None,
     family: Family = "cpu",
-    winograd: WinogradChoice = "f23",
+    winograd: WinogradChoice = "f33",
     choices: Choices = NO_CHOICES,
 ) -> Lowered:
     """One entry point's graph as loop IR; CompileError names every operator that has no lowering.

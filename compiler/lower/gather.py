@@ -76,8 +76,11 @@ def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor
 
 @row("aten.index.Tensor")
 def index_tensor(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    from .data_sizes import mask_indices
+    from .data_sizes import mask_indices, selected
 
+    first = indices[0]
+    if len(indices) == 1 and first is not None and first.dtype == "bool" and 0 < first.rank == x.rank:
+        return selected(ctx, x, first, ctx.value().shape[0])
     if any(t is not None and t.dtype in ("bool", "u8") for t in indices):
         indices = mask_indices(ctx, indices)
     return looked_up(ctx, x, indices)

@@ -29,6 +29,7 @@ class RoutineRow:
 ROUTINES: Mapping[str, RoutineRow] = {
     "sort": RoutineRow("sort_row", "sort.h"),
     "mode": RoutineRow("mode_row", "sort.h"),
+    "search": RoutineRow("search_block", "search.h"),
     "lu": RoutineRow("lu_block", "linalg.h"),
     "pivot_order": RoutineRow("pivot_order_block", "linalg.h"),
     "triangular": RoutineRow("triangular_block", "linalg.h"),
@@ -48,6 +49,8 @@ ROUTINES: Mapping[str, RoutineRow] = {
     "mersenne_permutation": RoutineRow("mersenne_permutation", "mersenne.h"),
     "weighted_places": RoutineRow("weighted_places", "mersenne.h"),
     "true_places": RoutineRow("true_places", "places.h"),
+    "true_count": RoutineRow("true_count", "places.h"),
+    "true_elements": RoutineRow("true_elements", "places.h"),
     "repeats_total": RoutineRow("repeats_total", "places.h"),
     "repeated_places": RoutineRow("repeated_places", "places.h"),
     "row_order": RoutineRow("row_order", "places.h"),

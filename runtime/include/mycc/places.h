@@ -6,18 +6,43 @@
 #define MYCC_PLACES_H
 
 #include "loops.h"
+#include "vec_compress.h"
 
 namespace mycc {
 
-/* places[0, count): where the mask is true, in order. Behind them places has what it had. */
+/* places[0, count): where the mask is true, in order. Behind them places may have anything. */
 inline void true_places(
     const mycc_host *, int32_t, int64_t *places, int64_t *count, const bool *mask, int64_t n) {
-  int64_t found = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    places[found] = i; /* found <= i: overwritten when the next one is the first that is set */
+  int64_t found = 0, i = 0;
+  for (; i + W <= n; i += W) /* found <= i: there is room for a whole vector */
+    found += store_set(places + found, iota(i), lane_mask(load(mask + i)));
+  for (; i < n; ++i) {
+    places[found] = i;
     found += mask[i];
   }
   *count = found;
+}
+
+/* How many elements of the mask are true. */
+inline void true_count(const mycc_host *, int32_t, int64_t *count, const bool *mask, int64_t n) {
+  int64_t found = 0, i = 0;
+  for (uint64_t eight; i + 8 <= n; i += 8) {
+    __builtin_memcpy(&eight, mask + i, 8);
+    found += __builtin_popcountll(eight);
+  }
+  for (; i < n; ++i) found += mask[i];
+  *count = found;
+}
+
+/* Elements of x where the mask is true, one behind the other: the first `count` of them. */
+template <class T>
+inline void true_elements(
+    const mycc_host *, int32_t, T *to, const T *x, const bool *mask, int64_t n, int64_t count) {
+  int64_t found = 0, i = 0;
+  for (; i + W <= n && found + W <= count; i += W)
+    found += store_set_of(to + found, x + i, lane_mask(load(mask + i)));
+  for (; i < n && found < count; ++i)
+    if (mask[i]) to[found++] = x[i];
 }
 
 /* The sum of the n repeats; a negative one fails the call. */

@@ -88,5 +88,19 @@ MYCC_INLINE int64_t store_set(int64_t *to, vi64 v, unsigned mask) {
 #endif
 }
 
+/* The same of W elements in memory, moved as they are. */
+template <class T> MYCC_INLINE int64_t store_set_of(T *to, const T *from, unsigned mask) {
+  if constexpr (sizeof(T) == 8) {
+    return store_set((int64_t *)to, load((const int64_t *)from), mask);
+  } else if constexpr (sizeof(T) == 4) {
+    return store_set((int32_t *)to, load((const int32_t *)from), mask);
+  } else if constexpr (sizeof(T) == 2) {
+    store((int16_t *)to, isa::compress(load((const int16_t *)from), mask));
+  } else {
+    store((uint8_t *)to, isa::compress(load((const uint8_t *)from), mask));
+  }
+  return __builtin_popcount(mask);
+}
+
 } /* namespace mycc */
 #endif /* MYCC_VEC_COMPRESS_H */

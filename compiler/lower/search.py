@@ -1,0 +1,89 @@
+"""Searches in sorted rows: edges are counted where they are few, else found by halving (mycc/search.h)."""
+
+from __future__ import annotations
+
+from ..ir.dtypes import DTYPES
+from ..ir.expr import Expr, cast
+from ..ir.index import ONE, ZERO, Index, as_index, product
+from .builder import compare
+from .context import Context
+from .create import filled
+from .gather import indirect
+from .registry import row
+from .routines import call_routine
+from .tensor import Shape, Tensor, expand, unsqueeze
+
+#: up to so many edges are all compared, W values at a time
+COUNTED_EDGES = 128
+#: pieces of a long line of values, and the least length of one
+PIECES, PIECE = 64, 1024
+
+
+@row("aten.searchsorted.Tensor")
+def searchsorted(
+    ctx: Context,
+    edges: Tensor,
+    values: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    count, dtype = edges.shape[-1], ctx.result_dtype()
+    if count == ZERO or ZERO in values.shape:
+        return filled(values.shape, dtype, 0)
+    if sorter is not None:
+        edges = _in_order(ctx, edges, sorter)
+    right = right or side == "right"
+    if ctx.builder.family == "cuda" or (count.constant or COUNTED_EDGES + 1) <= COUNTED_EDGES:
+        return _counted(ctx, edges, values, right)
+    sizes = [count, ONE, int(right)]
+    if edges.rank > 1:
+        sizes[1] = values.shape[-1]
+        outputs: list[tuple[Shape, str]] = [((values.shape[-1],), dtype)]
+        (places,) = call_routine(ctx.builder, "search", values.shape[:-1], [(edges, 1), (values, 1)], outputs, sizes)
+        return places
+    n = product(values.shape)
+    pieces = _pieces(n)
+    sizes[1] = n // as_index(pieces)
+    lines = ctx.builder.reshape(values, (as_index(pieces), sizes[1]))
+    outputs = [((sizes[1],), dtype)]
+    (places,) = call_routine(ctx.builder, "search", (as_index(pieces),), [(edges, 1), (lines, 1)], outputs, sizes)
+    return ctx.builder.reshape(places, values.shape)
+
+
+def _in_order(ctx: Context, edges: Tensor, sorter: Tensor) -> Tensor:
+    count = edges.shape[-1]
+    return ctx.builder.map(
+        edges.shape, edges.dtype, lambda i: edges.at([*i[:-1], indirect(sorter.at(i), count, wrap=False)])
+    )
+
+
+def _pieces(n: Index) -> int:
+    """Equal pieces of a line, for several threads; 1 of one whose length is not known."""
+    length = n.constant or 1
+    return next((p for p in range(PIECES, 1, -1) if length % p == 0 and length // p >= PIECE), 1)
+
+
+def _counted(ctx: Context, edges: Tensor, values: Tensor, right: bool) -> Tensor:
+    """How many of the edges lie below each value, or at it."""
+    compute = DTYPES[values.dtype].compute
+    shape = (*values.shape, edges.shape[-1])
+    each = unsqueeze(edges, edges.rank - 1) if edges.rank > 1 else edges
+    each, wanted = expand(each, shape), expand(unsqueeze(values, values.rank), shape)
+
+    def below(i: list[Index]) -> Expr:
+        edge, value = cast(each.at(i), compute), cast(wanted.at(i), compute)
+        return cast(compare("logical_not", compare("gt" if right else "ge", edge, value)), "i64")
+
+    dtype = ctx.result_dtype()
+    (out,) = ctx.builder.reduce(
+        shape,
+        [values.rank],
+        [("sum", below)],
+        [(dtype, lambda accs: cast(accs[0], dtype))],
+        False,
+        tuple(range(len(shape))),
+    )
+    return out
