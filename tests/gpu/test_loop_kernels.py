@@ -47,6 +47,17 @@ def floats(*shapes: tuple[int, ...], seed: int = 0) -> Make:
     return make
 
 
+def far(*shape: int) -> Make:
+    """Large numbers, and a row of the least of float16, as masks have it."""
+
+    def make(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+        x = torch.randn(*shape, generator=torch.Generator().manual_seed(0)) * 8000
+        x[0] = -65504
+        return (x.to(dtype),)
+
+    return make
+
+
 def tokens(table: tuple[int, int], *shape: int) -> Make:
     def make(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
         generator = torch.Generator().manual_seed(1)
@@ -125,6 +136,7 @@ CASES = [
     Case("norm_of_sum", lambda x, r, w: F.rms_norm(x + r, (96,), w) * r, floats((14, 96), (14, 96), (96,)), ("rows",)),
     Case("softmax", lambda x: F.softmax(x * 0.5, -1), floats((2, 3, 50)), ("rows",)),
     Case("softmax_dynamic", lambda x: F.softmax(x, -1), floats((3, 50)), ("rows",), (LENGTH,), floats((3, 150))),
+    Case("softmax_far", lambda x: F.softmax(x, -1), far(6, 50), ("rows",)),
     Case("softmax_long", lambda x: F.log_softmax(x, -1), floats((2, 20000)), ("row_pieces",)),
     Case("sum_short", lambda x: x.sum(-1), floats((65, 8)), ("rows",)),
     Case("sum_long", lambda x: x.double().sum(-1).float(), floats((70, 17000)), ("rows_walked",)),
