@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -345,7 +346,8 @@ def user_name(name: str) -> str:
 
 def _flat_name(name: str, taken: Mapping[str, object]) -> str:
     flat = re.sub(r"\W", "_", user_name(name))
-    flat = flat if flat and not flat[0].isdigit() and not hasattr(torch.nn.Module, flat) else f"c_{flat}"
+    usable = flat.isidentifier() and not keyword.iskeyword(flat) and not hasattr(torch.nn.Module, flat)
+    flat = flat if usable else f"c_{flat}"
     unique, n = flat, 1
     while unique in taken:
         unique, n = f"{flat}_{n}", n + 1

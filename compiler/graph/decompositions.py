@@ -228,11 +228,20 @@ def _bound(value: Any, default: Any, size: Any) -> Any:
     """A bound of a slice as a position; negative ones count from the end, large ones end there."""
     if value is None:
         return default
-    if isinstance(value, int) and value < 0:
-        return max(0, size + value)
+    if not statically_known_true(value >= 0):
+        value = torch.sym_max(_from_end(value, size), 0)
     if (isinstance(value, int) and value >= 2**62) or statically_known_true(value >= size):
         return size
     return value if statically_known_true(value <= size) else torch.sym_min(value, size)
+
+
+def _from_end(value: Any, size: Any) -> Any:
+    """A place as a position: negative ones count from the end."""
+    if statically_known_true(value >= 0):
+        return value
+    if statically_known_true(value < 0):
+        return size + value
+    return value + size * torch.sym_min(torch.sym_max(-value, 0), 1)
 
 
 def _is_zero(size: Any) -> bool:
@@ -242,7 +251,7 @@ def _is_zero(size: Any) -> bool:
 
 @definition("aten.select_scatter")
 def select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
-    first = index if not isinstance(index, int) or index >= 0 else x.shape[dim] + index
+    first = _from_end(index, x.shape[dim])
     return slice_scatter(x, part.unsqueeze(dim), dim, first, first + 1)
 
 

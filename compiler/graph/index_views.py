@@ -31,6 +31,8 @@ def _select(node: Node, source: Node) -> list[Affine] | None:
     n, dim, index = rank(node), node.args[1] % rank(source), number_of(node.args[2])
     if isinstance(index, int) and index < 0:
         index = expr(index + expr(shape(source)[dim]))
+    elif not isinstance(index, int) and not index.is_nonnegative:
+        return None  # from the end, or perhaps so
     here = [unit(n, d) for d in range(n)]
     here.insert(dim, Affine((0,) * n, index))
     return here

@@ -11,7 +11,7 @@ import torch.fx
 from ...runtime.errors import CompileError
 from ..ir.dtypes import from_torch
 from ..ir.expr import Expr
-from ..ir.index import ZERO, Index
+from ..ir.index import ONE, ZERO, Index, maximum, minimum
 from .builder import Builder
 from .constants import Layout
 from .tensor import Shape, Tensor
@@ -82,16 +82,17 @@ class Context:
 
     def slice_bound(self, value: int | torch.SymInt | Index | None, extent: Index, default: Index) -> Index:
         """A slice's start or end as torch reads it: negative from the end, clamped to the extent."""
-        from ..ir.index import maximum, minimum
-
         if value is None:
             return default
         index = self.size(value)
-        if index.constant is not None and index.constant < 0:
-            index = maximum(index + extent, ZERO)
         if index.constant is not None and index.constant >= 2**62:
             return extent
-        return minimum(index, extent)
+        counted = from_end(index, extent)
+        return minimum(counted if counted == index else maximum(counted, ZERO), extent)
+
+    def place(self, value: int | torch.SymInt | Index, extent: Index) -> Index:
+        """A place in a dimension as torch reads it: negative from the end."""
+        return from_end(self.size(value), extent)
 
     def takes_product(self, dtype: str) -> bool:
         """Whether matrix kernels of this target take operands of an element type; they sum in float32."""
@@ -105,6 +106,15 @@ class Context:
         if value.constant is None:
             raise self.refuse(f"the size {value} must be fixed here")
         return value.constant
+
+
+def from_end(index: Index, extent: Index) -> Index:
+    """index + extent where the index is negative, which of a computed one may only be known at run time."""
+    if index.nonnegative():
+        return index
+    if (-index - 1).nonnegative():
+        return index + extent
+    return index + extent * minimum(maximum(-index, ZERO), ONE)
 
 
 def ints(value: object, count: int) -> tuple[int, ...]:

@@ -45,8 +45,7 @@ def slice_scatter(
 @row("aten.select_scatter.default")
 def select_scatter(ctx: Context, x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
     axis = ctx.axis(dim, x.rank)
-    at = ctx.size(index)
-    at = at + x.shape[axis] if at.constant is not None and at.constant < 0 else at
+    at = ctx.place(index, x.shape[axis])
     part = reshape(part, (*part.shape[:axis], ONE, *part.shape[axis:])) or part
     return _written(ctx, x, part, axis, at)
 

@@ -96,10 +96,7 @@ def select_op(ctx: Context, x: Tensor, dim: int, index: Any) -> Tensor:
     axis = ctx.axis(dim, x.rank)
     if isinstance(index, Tensor):  # a number that the run finds: x[i[0]]
         return looked_up(ctx, x, [*[None] * axis, index])
-    at = ctx.size(index)
-    if at.constant is not None and at.constant < 0:
-        at = at + x.shape[axis]
-    return select(x, axis, at)
+    return select(x, axis, ctx.place(index, x.shape[axis]))
 
 
 def _pieces(x: Tensor, axis: int, lengths: Sequence[Index]) -> tuple[Tensor, ...]:

@@ -15,17 +15,19 @@ class Structures(nn.Module):
         super().__init__()
         self.layer = nn.Linear(5, 5)
         self.register_buffer("table", torch.arange(6.0).reshape(2, 3))
+        self.register_buffer("class", torch.ones(5))  # no name for an attribute
 
     def forward(
         self, pair: tuple[torch.Tensor, dict[str, torch.Tensor]], *, scale: torch.Tensor, power: int = 2
     ) -> dict[str, Any]:
         x, more = pair
         h = self.layer(x) * scale
-        again = h**power + more["bias"]
+        again = h**power + more["bias"] + getattr(self, "class")
         return {
             "hidden": (h, [again, h]),  # h twice
             "input": x,
             "constant": self.table,
+            "return": h * 2,
             "power": power,
             "nothing": None,
             "made": torch.full((2,), 0.5),

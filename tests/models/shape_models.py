@@ -111,6 +111,21 @@ def sliced(x: torch.Tensor) -> Any:
     return x[:, -1], x[:, : s // 2], x[:, s // 2 :], x[:, ::2].sum(1), x[:, s - 1], x.flip(1)[:, :1]
 
 
+def from_end(x: torch.Tensor) -> Any:
+    """Places that are computed and negative: of rows, slices, writes and known values; the last one at some sizes."""
+    n, m = x.shape
+    y = x.clone()
+    y[-(n // 2) :, -min(m, 2)] = 1.5
+    y[-n] += 1
+    known = torch.arange(3 * n).reshape(n, 3)[-(n // 2), 0]
+    return x[n // 3 : n - n // 3, -min(m, 3) :], x[-(n // 2)], x[:, -min(m, 3) : -1], y, x + known, x[1 - n // 4]
+
+
+def transformed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """One length of two inputs, which an operator compares with a number."""
+    return torch.fft.ifft(torch.complex(y, y), dim=0).real + x
+
+
 def pairs(x: torch.Tensor) -> Any:
     n = x.shape[0]
     return x.reshape(n // 2, 2, 3).sum(1), x[0::2] - x[1::2], x.unflatten(0, (-1, 2)).amax(1)
@@ -159,6 +174,13 @@ ROWS = (
     Row("reshapes", grouped, [(B, TWO, 8)], [{"b": 1, "two": 2}, {"b": 5, "two": 7}]),
     Row("steps", steps, [(N,)], [{"n": 1}, {"n": 2}, {"n": 7}, {"n": 30}]),
     Row("slices", sliced, [(B, S, 3)], [{"b": 1, "s": 1}, {"b": 2, "s": 2}, {"b": 3, "s": 31}]),
+    Row(
+        "from the end",
+        from_end,
+        [(TWO, 2 * HALF)],
+        [{"two": 2, "half": 1}, {"two": 3, "half": 2}, {"two": 30, "half": 20}],
+    ),
+    Row("transformed", transformed, [(N, 4), (N, 4)], [{"n": 1}, {"n": 4}, {"n": 30}]),
     Row("causal", causal, [(B, S, 4)], [{"b": 1, "s": 1}, {"b": 3, "s": 37}]),
     Row("windowed", windowed, [(B, S, 4)], [{"b": 1, "s": 1}, {"b": 3, "s": 37}]),
     Row("lengths", padded_mask, [(B, S, 4), (B,)], [{"b": 1, "s": 1}, {"b": 9, "s": 20}]),

@@ -236,6 +236,18 @@ def test_places_out_of_range_are_errors(tmp_path: Path) -> None:
             loaded(X, torch.tensor(i))
 
 
+def test_counts_of_at_least_a_dynamic_size(tmp_path: Path) -> None:
+    def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return torch.bincount(i, minlength=x.shape[0])
+
+    loaded = _compiled(
+        model, (X, torch.tensor([1, 9])), tmp_path, **{"dynamic_shapes": (*ROWS["dynamic_shapes"], None)}
+    )
+    for count in (1, 10, 64):
+        x = torch.randn(count, 4)
+        _compare(loaded(x, torch.tensor([0, 7])), model(x, torch.tensor([0, 7])))
+
+
 def test_same_on_any_number_of_threads(tmp_path: Path) -> None:
     _compiled(_chain, (X,), tmp_path)
     x = torch.randn(3, 4)
