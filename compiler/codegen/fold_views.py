@@ -18,8 +18,8 @@ from .statements import emit_stores, lanes_view
 from .trim import trim
 from .views import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, Loop, RowFold, Walk
 
-#: elements of a row that its four accumulators fold in a run
-PIECE = 1024
+#: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again
+PIECE, PLACES_PIECE = 1024, 256
 #: a reduction of fewer rows than this keeps its accumulators in registers
 LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
@@ -241,7 +241,8 @@ def arg_view(
         emit_stores(finish, node)
         lanes = lanes_view(vector, scope, full, part)
         best = (*folds, *(replace(v, name=f"{v.name}_best") for v in places))
-        return ArgRow(loops, RowFold((), (), lanes, best, (), 0), lanes, places, (*finish.pre, *finish.body))
+        piece = PLACES_PIECE if (vector.extent.constant or PIECE) > 2 * PLACES_PIECE else 0
+        return ArgRow(loops, RowFold((), (), lanes, best, (), piece), lanes, places, (*finish.pre, *finish.body))
     (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
     folds, places, names = _without_twins(folds, places, names)
     end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))

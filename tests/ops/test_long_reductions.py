@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from ..helpers.programs import Call1
+
 
 class Sums(torch.nn.Module):
     """Sums of long rows, of long columns, of all, over the middle, and a softmax over the middle."""
@@ -55,3 +57,24 @@ def test_bits_do_not_depend_on_threads(package: Path) -> None:
     for threads in (2, 3, 5):
         for a, b in zip(one, results(package, threads, given), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64], ids=str)
+def test_places_in_long_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+    """The first of equal best values, wherever in the row; NaN before all others."""
+
+    def given(columns: int) -> torch.Tensor:
+        x = torch.randn(8, columns).round()
+        x[1, columns // 2], x[1, -3], x[2], x[3], x[4, 400], x[4, 500] = torch.nan, torch.nan, -torch.inf, 1, 9, 9
+        x[5, -1], x[6], x[7, 300] = 9, torch.nan, -torch.inf
+        return x.to(dtype) if dtype.is_floating_point else x.nan_to_num(3, 5, -5).to(dtype)
+
+    def best(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.argmax(-1), x.argmin(-1), *x.max(-1), *x.min(-1)
+
+    inputs = {f"rows_of_{n}": given(n) for n in (600, 777, 1024, 5000)}
+    entries = {name: (Call1(best), (x,)) for name, x in inputs.items()}
+    model = mycc.load(mycc.compile(entries, out=tmp_path / "places.pkg", verify=False))
+    for name, x in inputs.items():
+        for got, want in zip(model.entry(name)(x), best(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)

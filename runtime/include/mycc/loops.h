@@ -62,11 +62,7 @@ template <class T> MYCC_INLINE void fill(T *block, int64_t n, typename element<T
 template <class V, class S> MYCC_INLINE vbool holds(V v, S value) { return value == value ? eq(v, value) : isnan(v); }
 
 /* The number of the first lane that is true; W when none is. */
-MYCC_INLINE int64_t first_lane(vbool c) {
-  int64_t i = 0;
-  while (i < W && !c[(int)i]) ++i;
-  return i;
-}
+MYCC_INLINE int64_t first_lane(vbool c) { return reduce_min(where(c, lane_numbers(), splat((int32_t)W))); }
 
 /* f(i) for i in [0, n), n at most N; written out where it is N. */
 template <int N, class F> MYCC_INLINE void each_turn(int64_t n, F f) {
@@ -99,6 +95,20 @@ template <class V> MYCC_INLINE void take_better(V &best, vi32 &place, V value, i
   const vbool better = ~(larger ? le(value, best) : le(best, value)) & ~isnan(best);
   best = where(better, value, best);
   place = where(better, splat(row), place);
+}
+
+/* Where the best values of a row were not yet what they are now, the number of the piece that made them so. */
+template <class V> MYCC_INLINE void take_piece(vi32 &piece, V before, V now, int32_t number) {
+  piece = where(~eq(before, now) & ~isnan(before), splat(number), piece);
+}
+/* The first piece that holds the best value of all lanes. */
+template <class V, class S> MYCC_INLINE int32_t first_piece(vi32 piece, V lanes, S best) {
+  return reduce_min(where(holds(lanes, best), piece, splat(INT32_MAX)));
+}
+
+/* The smallest number of a lane that is true, lane 0 being `first`. */
+MYCC_INLINE void take_place(vi32 &place, vbool found, int32_t first) {
+  place = minimum(place, where(found, lane_numbers() + first, splat(INT32_MAX)));
 }
 
 MYCC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
