@@ -12,7 +12,7 @@ from ..build.targets import Family
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements, overwrites
-from ..ir.index import Binary, Index
+from ..ir.index import ONE, Binary, Index
 from ..ir.lanes import lane_stride
 from ..ir.nodes import AnyNode, Buffer, Conv, Gemm, Map, Reduce, Store
 from .graph import NodeGraph, label
@@ -37,7 +37,7 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     store = _shared_store(last, consumer)
     if store is None:
         return
-    if _finish_parts(graph, store, consumer, remarks):
+    if _finish_parts(graph, store, consumer, remarks, family):
         return
     reason, fused = _fuse(last, store, consumer)
     if fused is None:
@@ -68,11 +68,16 @@ def _widened(consumer: Map, stored: Buffer) -> bool:
 
 
 def _lie_apart(node: Gemm | Conv | Reduce) -> bool:
-    """Whether the elements of a row go to places without an even step, as those of heads of 24 elements do."""
-    return not isinstance(node, Reduce) and any(lane_stride(s.index, node.dims[-1]) is None for s in node.stores)
+    """Whether the elements of a row go to places without an even step, as those of heads of 24 elements do, or the
+    channels of a pixel to a plane each, which a map does block by block."""
+    if isinstance(node, Reduce):
+        return False
+    planes = isinstance(node, Conv) and node.dims[-1].extent != ONE
+    steps = [lane_stride(s.index, node.dims[-1]) for s in node.stores]
+    return any(step is None or (planes and step != ONE) for step in steps)
 
 
-def _finish_parts(graph: NodeGraph, store: Store, consumer: Map, remarks: Remarks) -> bool:
+def _finish_parts(graph: NodeGraph, store: Store, consumer: Map, remarks: Remarks, family: Family) -> bool:
     """Fuses a map into all of the convolutions that make its operand, each some of the pixels; False when it cannot.
 
     for q: h[s*q + r] = acc_r     (r < s)          for q: y[s*q + r] = relu(acc_r)
@@ -87,7 +92,7 @@ def _finish_parts(graph: NodeGraph, store: Store, consumer: Map, remarks: Remark
     if late or overwrites(consumer) or graph.crosses(consumer.reads(), first, consumer):
         return False
     fused = [_finished(part, buffer, consumer) for part in parts]
-    if None in fused:
+    if None in fused or (family == "cpu" and any(_lie_apart(node) for node in fused if node is not None)):
         return False
     for part, new in zip(list(parts), fused, strict=True):
         assert new is not None
