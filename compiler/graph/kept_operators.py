@@ -50,7 +50,7 @@ rand rand_like randn randn_like randint randint_like normal bernoulli multinomia
 log_normal normal_functional random randperm dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout
 rrelu_with_noise_functional
 """
-_STRIDED = "as_strided as_strided_copy as_strided_scatter"
+_STRIDED = "as_strided as_strided_copy as_strided_scatter unfold"
 _WINDOWS = """
 max_pool2d_with_indices max_pool3d_with_indices max_pool3d avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
 _adaptive_avg_pool3d adaptive_avg_pool3d

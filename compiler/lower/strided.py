@@ -1,4 +1,4 @@
-"""as_strided and its kin: places in the memory of a dense tensor, given by strides."""
+"""as_strided, unfold and their kin: places in the memory of a tensor, given by strides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..ir.index import Index, product
+from ..ir.index import Index, as_index, product
 from .context import Context
 from .registry import row
 from .scatter import scatter_into
@@ -34,6 +34,20 @@ def as_strided(ctx: Context, x: Tensor, size: Any, stride: Sequence[Any], offset
     assert memory is not None
     strides = tuple(ctx.size(s) for s in stride)
     return Tensor(ctx.result_shape(), x.dtype, Strided(memory.buffer, strides, ctx.size(offset)))
+
+
+@row("aten.unfold.default")
+def unfold(ctx: Context, x: Tensor, dim: int, size: Any, step: Any) -> Tensor:
+    """Windows of `size` along a dimension, `step` apart, as a view; their elements come last."""
+    shape, every = ctx.result_shape(), as_index(step) if isinstance(step, int) else ctx.size(step)
+    if x.rank == 0:
+        return Tensor(shape, x.dtype, make=lambda _: x.at([]))
+    axis = ctx.axis(dim, x.rank)
+    if x.strided is None:
+        return Tensor(shape, x.dtype, make=lambda i: x.at([*i[:axis], i[axis] * every + i[-1], *i[axis + 1 : -1]]))
+    strides, own = list(x.strided.strides), x.strided.strides[axis]
+    strides[axis] = own * every
+    return Tensor(shape, x.dtype, Strided(x.strided.buffer, (*strides, own), x.strided.offset))
 
 
 @row("aten.as_strided_scatter.default")

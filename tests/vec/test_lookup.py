@@ -60,6 +60,7 @@ def test_what_is_known_of_a_table(lib: ctypes.CDLL) -> None:
 
     steps = np.arange(4 * w)
     assert near(steps, 4 * w) == near(steps // 2, 4 * w) == near(steps[::-1] % w, w) == 1
-    assert near(2 * steps, 8 * w) == near(steps[::-1] % (2 * w), 2 * w) == 2
-    assert near(3 * steps, 12 * w) == near(steps[::-1], 4 * w) == 0
+    assert near(steps[::-1] % (2 * w), 2 * w) == near(steps[::-1], 4 * w) == 1
+    assert near(2 * steps, 8 * w) == near(2 * steps[::-1], 8 * w) == 2
+    assert near(3 * steps, 12 * w) == near(3 * steps[::-1], 12 * w) == 0
     assert near(steps, 4 * w - 1) == near(steps - 1, 4 * w) == -1

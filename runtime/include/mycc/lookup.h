@@ -69,8 +69,8 @@ MYCC_INLINE bool all_inside(const int64_t *at, int64_t n, int64_t extent) {
 }
 
 /* What is known of a table of indices: that all are `inside` of their dimension; `near`: that any W of them in turn lie
- * within so many vectors of the row (1 or 2), the first of them lowest. 0: they may lie anywhere. Of near ones `entries`
- * has for each W indices the lanes, and where the vectors start: [n / W][2][W]. */
+ * within so many vectors of the row (1 or 2). 0: they may lie anywhere. Of near ones `entries` has for each W indices the
+ * lanes, and where the vectors start: [n / W][2][W]. */
 struct Lookup {
   bool inside;
   int near;
@@ -80,12 +80,10 @@ struct Lookup {
 namespace lookup {
 MYCC_INLINE bool any_less(vi64 a, vi64 b) { return isa::any((vi32)((hi64)(a.lo < b.lo) | (hi64)(a.hi < b.hi))); }
 
-/* In how many vectors these lie. A row of at most two has every place near. */
+/* In how many vectors these lie, the lowest of which is `first`. A row of at most two has every place near. */
 MYCC_INLINE int vectors(vi64 at, int64_t first, int64_t extent) {
-  if (extent <= W) return 1;
-  const bool up = !any_less(at, splat(first));
-  if (up && !any_less(splat(first + W - 1), at)) return 1;
-  return extent <= 2 * W || (up && !any_less(splat(first + 2 * W - 1), at)) ? 2 : 0;
+  if (extent <= W || !any_less(splat(first + W - 1), at)) return 1;
+  return extent <= 2 * W || !any_less(splat(first + 2 * W - 1), at) ? 2 : 0;
 }
 
 /* The W indices of a table at place i; behind its end the first of them. */
@@ -103,12 +101,14 @@ inline Lookup lookup_table(int32_t *entries, const int64_t *at, int64_t n, int64
   if (!all_inside(at, n, extent)) return {false, 0, nullptr};
   int near = extent <= INT32_MAX;
   for (int64_t i = 0; near && i < n; i += W) {
-    const int vectors = lookup::vectors(lookup::indices(at, i, n), at[i], extent);
+    const vi64 own = lookup::indices(at, i, n);
+    const int vectors = lookup::vectors(own, reduce_min(own), extent);
     near = vectors > near || !vectors ? vectors : near;
   }
   for (int64_t i = 0; near && i < n; i += W) {
-    const int64_t last = extent - near * W, start = at[i] < last ? at[i] : last > 0 ? last : 0;
-    const vi64 lane = lookup::indices(at, i, n) - start;
+    const vi64 own = lookup::indices(at, i, n);
+    const int64_t last = extent - near * W, first = reduce_min(own), start = first < last ? first : last > 0 ? last : 0;
+    const vi64 lane = own - start;
     store(entries + 2 * i, narrow(lane.lo, lane.hi));
     entries[2 * i + W] = (int32_t)start;
   }
