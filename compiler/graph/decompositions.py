@@ -269,18 +269,6 @@ def trace(x: Tensor) -> Tensor:
     return diagonal(x).sum()
 
 
-@definition("aten.unfold")
-def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
-    if x.dim() == 0:
-        return x.reshape([1])[:size]
-    dim = dim % x.dim()
-    count = (x.shape[dim] - size) // step + 1
-    index = torch.arange(count).unsqueeze(1) * step + torch.arange(size)
-    windows = x.index_select(dim, index.reshape([-1]))
-    windows = windows.reshape([*x.shape[:dim], count, size, *x.shape[dim + 1 :]])
-    return windows.movedim(dim + 1, -1)
-
-
 @definition("aten.pad")
 def pad(x: Tensor, sides: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Circular padding: the other end of each dimension put before and behind it."""

@@ -22,6 +22,7 @@ FORMS: dict[str, tuple[Callable[..., torch.Tensor], tuple[tuple[int, ...], ...]]
     "flipped": (lambda a: a.flip(-1), ((9, 203),)),
     "flipped_rows": (lambda a: a.flip(0), ((9, 203),)),
     "flipped_images": (lambda a: a.flip((1, 2)), ((5, 30, 56),)),
+    "halves_of_vectors": (lambda a, b: torch.cat([a, b], -1), ((9, 8), (9, 12))),
     "copied": (lambda a: a[:, 3:].contiguous(), ((9, 203),)),
 }
 

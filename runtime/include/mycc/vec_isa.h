@@ -59,6 +59,19 @@ MYCC_INLINE void stream_fence() {
 /* Rounding modes of x86's round instructions, exceptions off. */
 enum { NEAREST = 8, FLOOR = 9, CEIL = 10, TRUNC = 11 };
 
+/* Whether a part is known to be half a vector, which goes as it is: stores with masks to lines that are not in the cache
+ * take twice as long. */
+#define MYCC_IS_HALF(n) (__builtin_constant_p(n) && (n) == W / 2)
+MYCC_INLINE vi32 load_half32(const void *p) {
+  qi32 half;
+  __builtin_memcpy(&half, p, sizeof half);
+  return join(half, qi32{});
+}
+MYCC_INLINE void store_half32(void *p, vi32 v) {
+  const qi32 half = lower(v);
+  __builtin_memcpy(p, &half, sizeof half);
+}
+
 #if defined(MYCC_AVX512)
 
 MYCC_INLINE unsigned mask16(int n) { return (1u << n) - 1u; }
@@ -112,8 +125,11 @@ MYCC_INLINE vi16 load_lanes16(const void *p, unsigned mask) {
   return MYCC_PICK((vi16)__builtin_ia32_loaddquhi256_mask((const short *)p, s16{}, (uint16_t)mask),
                    (vi16)_mm256_maskz_loadu_epi16((__mmask16)mask, p));
 }
-MYCC_INLINE vi32 load_part32(const void *p, int n) { return load_lanes32(p, mask16(n)); }
+MYCC_INLINE vi32 load_part32(const void *p, int n) {
+  return MYCC_IS_HALF(n) ? load_half32(p) : load_lanes32(p, mask16(n));
+}
 MYCC_INLINE void store_part32(void *p, vi32 v, int n) {
+  if (MYCC_IS_HALF(n)) return store_half32(p, v);
   MYCC_PICK(__builtin_ia32_storedqusi512_mask((int *)p, v, (uint16_t)mask16(n)),
             _mm512_mask_storeu_epi32(p, (__mmask16)mask16(n), (__m512i)v));
 }
@@ -178,8 +194,11 @@ MYCC_INLINE vi32 load_mask32(const void *p, vi32 mask) {
   return MYCC_PICK((vi32)__builtin_ia32_maskloadd256((const vi32 *)p, mask),
                    (vi32)_mm256_maskload_epi32((const int *)p, (__m256i)mask));
 }
-MYCC_INLINE vi32 load_part32(const void *p, int n) { return load_mask32(p, first(n)); }
+MYCC_INLINE vi32 load_part32(const void *p, int n) {
+  return MYCC_IS_HALF(n) ? load_half32(p) : load_mask32(p, first(n));
+}
 MYCC_INLINE void store_part32(void *p, vi32 v, int n) {
+  if (MYCC_IS_HALF(n)) return store_half32(p, v);
   MYCC_PICK(__builtin_ia32_maskstored256((vi32 *)p, first(n), v),
             _mm256_maskstore_epi32((int *)p, (__m256i)first(n), (__m256i)v));
 }
@@ -302,6 +321,8 @@ MYCC_INLINE void store_part32(void *p, vi32 v, int n) { copy_part<4>(p, &v, n); 
 MYCC_INLINE vi64 load_part64(const void *p, int n) { return load_pieces<vi64, 8>(p, n); }
 MYCC_INLINE void store_part64(void *p, vi64 v, int n) { copy_part<8>(p, &v, n); }
 #endif
+
+#undef MYCC_IS_HALF
 
 /* Bytes to 32 bits, floats to doubles: GCC 12 takes the general conversions apart. */
 #if defined(MYCC_X86)
