@@ -20,6 +20,7 @@ from .inline import inline_maps
 from .joined_keys import join_keys
 from .lookups import fuse_lookups
 from .memory import MemoryPlan, plan_memory
+from .moments import split_moments
 from .names import kernel_name
 from .nest import MAX_LOCAL_BYTES, fuse_columns, fuse_rows
 from .pairs import fuse_pairs
@@ -108,6 +109,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
         if family == "cpu":
             split_at_pieces(graph, remarks)
             cut_groups(graph)  # so that they are rows
+            split_moments(graph)
             fuse_columns(graph, remarks)
             split_reductions(graph)  # those that are alone
         else:

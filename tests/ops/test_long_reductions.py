@@ -78,3 +78,30 @@ def test_places_in_long_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     for name, x in inputs.items():
         for got, want in zip(model.entry(name)(x), best(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)
+
+
+#: columns, rows of several pieces, rows far from their mean; dimension, and the shape
+VARIANCES = {
+    "columns": ((0,), (4096, 80)),
+    "channels": ((0, 2, 3), (24, 6, 60, 60)),
+    "rows": ((1,), (5, 73728)),
+    "columns apart": ((0, 2), (64, 96, 33)),
+}
+
+
+def test_variances_in_pieces(tmp_path: Path) -> None:
+    """Within some roundings of float64, which eager sums them in; the same bits at any number of threads."""
+
+    def spread(dims: tuple[int, ...]) -> Any:
+        return lambda x: (*torch.var_mean(x, dims), x.std(dims, keepdim=True))
+
+    inputs = {name: (torch.randn(shape) * 3 + 50, dims) for name, (dims, shape) in VARIANCES.items()}
+    entries = {f"e{i}": (Call1(spread(dims)), (x,)) for i, (x, dims) in enumerate(inputs.values())}
+    path = mycc.compile(entries, out=tmp_path / "variances.pkg", verify=False)
+    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
+    for i, (name, (x, dims)) in enumerate(inputs.items()):
+        found, again = (model.entry(f"e{i}")(x) for model in models)
+        for got, other, want in zip(found, again, spread(dims)(x.double()), strict=True):
+            assert torch.equal(torch.as_tensor(got), torch.as_tensor(other))
+            errors = (torch.as_tensor(got).double() / want - 1).abs()
+            assert errors.max() < 6e-7 and errors.mean() < 1.5e-7, name
