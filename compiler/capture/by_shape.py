@@ -5,6 +5,7 @@ torch.export cannot trace the ones that torch has: they check values in Python o
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..graph.resize_smooth import TAPS, resized_size, resized_smoothly
 from .masks import masked_scatter, masked_scatter_
-from .places import get_item, set_item
+from .places import get_item, set_item, sum_of
 from .result_types import bincount, unique, unique_consecutive
 
 __all__ = ["ByShape"]
@@ -83,6 +84,8 @@ def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 _form_of(torch.masked_scatter, Tensor.masked_scatter)(masked_scatter)
 _form_of(Tensor.masked_scatter_)(masked_scatter_)
+for _add in (torch.add, Tensor.add):
+    _form_of(_add)(functools.partial(sum_of, _add))
 _form_of(Tensor.__getitem__)(get_item)
 _form_of(Tensor.__setitem__)(set_item)
 

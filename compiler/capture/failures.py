@@ -34,6 +34,13 @@ _TRACED = "from user code:"  # before the lines of a branch's or loop's body
 _FAKE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\w+)\n\s*(?P<text>.*)')
 
 _ON_TENSORS = "Write it without Python `if`, `int()` or `.item()` on tensors, for example with torch.where."
+#: what torch says of tensors that its trace has lost sight of
+_UNTRACED = ("fake tensor in the exported program constant's list", "'Tensor' object has no attribute 'constant'")
+_ON_DERIVATIVES = (
+    "Write x.detach() for x.data. Derivatives in forward (torch.autograd.grad, torch.func.grad) are traced beforehand: "
+    "compile what torch.fx.experimental.proxy_tensor.make_fx(model, tracing_mode='symbolic', "
+    "_allow_non_fake_inputs=True)(*args) gives."
+)
 _IN_BODIES = (
     "In a branch or loop, read places that are tensors by x.index_select(0, i), write by x.index_copy(0, i, rows), and "
     "do without Python `if`, `int()` and `.item()` on tensors."
@@ -139,6 +146,12 @@ def export_failure(error: Exception, names: Sequence[str], retry: Callable[[], o
             "the model cannot be exported: its control flow or a size depends on the values of a tensor",
             details=lines,
             hint=_IN_BODIES if _TRACED in text else _ON_TENSORS,
+        )
+    if any(sign in text for sign in _UNTRACED):
+        return CompileError(
+            "the model cannot be exported: torch.export takes a tensor of the trace for a constant",
+            details=lines,
+            hint=_ON_DERIVATIVES,
         )
     return CompileError(f"the model cannot be exported: {_first_lines(error, text)}", details=lines)
 

@@ -3,6 +3,7 @@
 x[i[0]]                   ->   x.select(0, i[0].item())
 y[:, i[0]] = v            ->   y.index_put_([None, i[0]], v)
 y[a : a + 2] = v          ->   y.index_put_([a + arange(2)], v), where v says that there are two
+y[a : a + 1] = v          ->   y.index_put_([min(a, n - 1)], where(a < n, v, its old row)), where v is of one row
 y[a:b] = 1                ->   y.copy_(where(a <= arange(n) < b, 1, y))
 """
 
@@ -17,18 +18,27 @@ from torch import Tensor
 
 from .masks import ask_count
 
-__all__ = ["get_item", "set_item"]
+__all__ = ["get_item", "set_item", "sum_of"]
 
 aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
 class _Slice:
-    """start:stop of a dimension of n elements, as tensors between 0 and n."""
+    """start:stop of a dimension of n elements, as tensors between 0 and n; `single`: it was written as a : a + 1."""
 
     start: Any
     stop: Any
     n: Any
+    single: bool = False
+
+
+def sum_of(function: Any, x: Any, other: Any, **kwargs: Any) -> Any:
+    """function(x, other), an addition, whose result remembers what it is the sum of if it may be a place."""
+    result = function(x, other, **kwargs)
+    if type(other) is int and isinstance(x, Tensor) and _is_place(x) and not kwargs:
+        result.mycc_sum_of = (x, other)
+    return result
 
 
 def get_item(x: Tensor, index: Any) -> Tensor:
@@ -57,12 +67,14 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
     part, places = _taken(x, items)
     new = value.to(x.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype)
     rank = part.dim() - sum(isinstance(p, Tensor) for p in places.values())
-    while new.dim() > rank and new.shape[0] == 1:
+    while new.dim() > rank and _is_one(new.shape[0]):
         new = new.squeeze(0)
     wide = _extents(part, places, new)
     if wide is None:
         x[index] = value
-    elif all(n == 1 for n in wide) and all(isinstance(p, _Slice) for p in places.values()):
+    elif len(places) == 1 and getattr(*places.values(), "single", False) and all(map(_is_one, wide)):
+        _put_row(part, *places.items(), new)
+    elif all(map(_is_one, wide)) and all(isinstance(p, _Slice) for p in places.values()):
         part.copy_(torch.where(_inside(part, places), new, part))
     else:
         _put(part, places, wide, new)
@@ -103,11 +115,21 @@ def _taken(x: Tensor, items: Sequence[Any]) -> tuple[Tensor, dict[int, Tensor | 
             places[d] = item.to(torch.int64)
         elif _of_tensors(item):
             n = part.shape[d]
-            places[d] = _Slice(_bound(item.start, 0, n), _bound(item.stop, n, n), n)
+            places[d] = _Slice(_bound(item.start, 0, n), _bound(item.stop, n, n), n, _is_single(item))
         elif item != slice(None):
             part = aten.slice.Tensor(part, d, item.start, item.stop, 1 if item.step is None else item.step)
         d += 1
     return part, places
+
+
+def _is_one(n: Any) -> bool:
+    """Whether a size is 1; dynamic ones, and those that the run finds, are taken for others, as torch.export does."""
+    return isinstance(n, int) and n == 1
+
+
+def _is_single(item: slice) -> bool:
+    start, count = getattr(item.stop, "mycc_sum_of", (None, 0))
+    return start is not None and start is item.start and count == 1
 
 
 def _bound(bound: Any, default: Any, n: Any) -> Tensor:
@@ -128,8 +150,8 @@ def _extents(part: Tensor, places: dict[int, Tensor | _Slice], new: Tensor) -> l
         return None
     sizes = [1] * (len(kept) - new.dim()) + list(new.shape)
     wide = [n for d, n in zip(kept, sizes, strict=True) if d in places]
-    some = any(isinstance(p, Tensor) for p in places.values()) or any(n != 1 for n in wide)
-    return None if some and any(n == 1 for n in wide) else wide
+    some = any(isinstance(p, Tensor) for p in places.values()) or not all(map(_is_one, wide))
+    return None if some and any(map(_is_one, wide)) else wide
 
 
 def _inside(part: Tensor, places: dict[int, Any]) -> Tensor:
@@ -139,6 +161,14 @@ def _inside(part: Tensor, places: dict[int, Any]) -> Tensor:
         i = torch.arange(taken.n).reshape([-1] + [1] * (part.dim() - 1 - d))
         inside = inside & (i >= taken.start) & (i < taken.stop)
     return inside
+
+
+def _put_row(part: Tensor, place: tuple[int, Any], new: Tensor) -> None:
+    """Writes one row, or what it holds again where the slice is empty: at the end, or from -1 to 0."""
+    d, taken = place
+    at = taken.start.clamp(max=taken.n - 1).reshape([1])
+    row = torch.where(taken.stop > taken.start, new, part.index_select(d, at))
+    aten.index_put_.default(part, [*[None] * d, at], row)
 
 
 def _put(part: Tensor, places: dict[int, Any], wide: Sequence[int], new: Tensor) -> None:
@@ -151,7 +181,7 @@ def _put(part: Tensor, places: dict[int, Any], wide: Sequence[int], new: Tensor)
         if isinstance(taken, _Slice):
             i = slices.index(d)
             torch._assert_async(
-                taken.stop - taken.start == wide[i],
+                (taken.stop - taken.start).clamp(min=0) == wide[i],
                 f"a slice that is written to has not the size {wide[i]} of its value",
             )
             run = taken.start + torch.arange(wide[i])

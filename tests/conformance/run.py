@@ -6,7 +6,8 @@
     python -m tests.conformance.run --family cuda --dtype float32       GPU kernels, through Triton's interpreter
     python -m tests.conformance.run --family cuda --device --out FILE   GPU kernels, on this machine's GPU
 
-Rows of entries that did not run stay as they are. The exit code is 1 when an entry that ran is wrong or crashes.
+Rows of entries that did not run stay as they are; those of the family cuda say what they are `by`: the interpreter or a
+device. The exit code is 1 when an entry that ran is wrong or crashes.
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ class Batches:
     rows: list[Row] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     serial: int = 0
+
+    @property
+    def by(self) -> Row:
+        """Of the family cuda: what ran the kernels."""
+        return {} if self.family == "cpu" else {"by": "device" if self.device else "interpreter"}
 
     def take(self) -> dict[str, Any] | None:
         with self.lock:
@@ -136,7 +142,7 @@ def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches,
             at, start = message["at"], time.monotonic()
         elif "entry" in message:
             left.remove(message["entry"])
-            batches.add(message)
+            batches.add({**message, **batches.by})
         else:
             tell(f"{batch['dtype']} {batch['entries'][0]} .. {batch['entries'][-1]}: {message}")
             with batches.lock:
@@ -149,7 +155,7 @@ def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches,
         at = left[0]
     if at:
         left.remove(at)
-        batches.add({**_EMPTY, "entry": at, "dtype": batch["dtype"], "reason": what})
+        batches.add({**_EMPTY, "entry": at, "dtype": batch["dtype"], "reason": what, **batches.by})
         batches.put_back(batch["dtype"], left)
         return False
     middle = len(left) // 2

@@ -112,3 +112,28 @@ def test_an_entry_that_hangs_or_dies_is_a_crash_of_its_own(tmp_path: Path, monke
         "hangs": ("crash", "takes longer than 2 s"),
         "dies": ("crash", "the process died with code 3"),
     }
+
+
+_PARENT = """
+import subprocess, sys, time
+code = "import os, threading, time; from tests.conformance.worker import end_with_parent;" \\
+    "print(os.getpid(), flush=True); end_with_parent(os.getppid())"
+subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+time.sleep(1000)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed() -> None:
+    command = [sys.executable, "-c", _PARENT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=run.ROOT) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        assert Path(f"/proc/{worker}").exists()
+        parent.kill()
+        assert parent.stdout.read() == ""  # the worker holds the other end of the pipe until it ends
+
+
+@pytest.mark.parametrize(("family", "device", "by"), [("cpu", False, None), ("cuda", True, "device")])
+def test_rows_say_what_ran_them(family: str, device: bool, by: str | None, tmp_path: Path) -> None:
+    batches = Batches(deque(), tmp_path, family=family, device=device)
+    assert batches.by.get("by") == by

@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -193,7 +195,16 @@ def _compare(group: Group, found: Sequence[Sequence[Any]], random: bool = False)
         group.tally.add("wrong" if problem else "right", f"sample {i}: {problem}" if problem else "")
 
 
+def end_with_parent(parent: int) -> None:
+    """Ends this process and all that it started, which are a session of their own, when its parent is gone: one that is
+    killed cannot say so."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what torch prints does not belong among the answers
     warnings.simplefilter("ignore")

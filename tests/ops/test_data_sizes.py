@@ -236,6 +236,25 @@ def test_places_out_of_range_are_errors(tmp_path: Path) -> None:
             loaded(X, torch.tensor(i))
 
 
+def test_a_row_is_written_in_its_place(tmp_path: Path) -> None:
+    """y[a : a + 1] = v touches one row, and none where Python's slice is empty; other slices are of any length."""
+
+    def model(x: torch.Tensor, a: torch.Tensor, v: torch.Tensor) -> Any:
+        y, z, w = x.clone(), x.clone(), x.clone()
+        y[a : a + 1] = v
+        z[:, a : 1 + a] = 2.5
+        w[a * 2 : a + 1] += 1
+        return y, z, w
+
+    v = torch.randn(4)
+    loaded = _compiled(model, (X, torch.tensor(1), v), tmp_path, dynamic_shapes=(*ROWS["dynamic_shapes"], None, None))
+    for count in (1, 3, 64):
+        x = torch.randn(count, 4)
+        for place in (0, 1, count - 1, count, 70, -1, -2, -count, -count - 1, -100):
+            a = torch.tensor(place)
+            _compare(loaded(x, a, v), model(x, a, v))
+
+
 def test_counts_of_at_least_a_dynamic_size(tmp_path: Path) -> None:
     def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         return torch.bincount(i, minlength=x.shape[0])

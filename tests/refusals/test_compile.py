@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -80,6 +81,32 @@ def test_an_export_that_fails(server: CommandServer, write: Write) -> None:
     assert "the model cannot be exported: its control flow or a size depends on the values of a tensor" in text
     assert "model.py:6  if x.sum() > 0:" in text
     assert "torch.where" in text
+
+
+def test_derivatives_in_forward(server: CommandServer, write: Write) -> None:
+    """torch.export cannot trace them; the hint says how a model that has been traced before compiles."""
+    model = """
+        import torch
+        from torch.fx.experimental.proxy_tensor import make_fx
+        class Force(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 1)
+
+            def forward(self, x):
+                with torch.enable_grad():
+                    x = x.detach().requires_grad_(True)
+                    return -torch.autograd.grad(torch.nn.functional.silu(self.layer(x)).sum(), x)[0]
+        model = Force()
+        example_inputs = (torch.randn(4, 3),)
+        """
+    text = refused(server, write(model))
+    assert "takes a tensor of the trace for a constant" in text
+    assert "make_fx(model" in text
+    traced = "model = make_fx(model, tracing_mode='symbolic', _allow_non_fake_inputs=True)(*example_inputs)"
+    source = write(f"{textwrap.dedent(model)}{traced}\n")
+    result = server.mycc("check", source.name, "--dynamic", "arg0_1:0=n(1..64)", cwd=source.parent)
+    assert result.returncode == 0, result.stdout
 
 
 def test_a_wrong_shape_names_the_line(server: CommandServer, write: Write) -> None:
