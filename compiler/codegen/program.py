@@ -134,9 +134,10 @@ def _all_params(schedule: Schedule) -> Sequence[Param]:
 def _argument(param: Param, weights: Mapping[Buffer, int]) -> str:
     if param.buffer is None:
         return param.size
+    start = f" + {param.start}" if param.start else ""
     if param.buffer.kind == "const":
-        return f"(const {DTYPES[param.buffer.dtype].cpp} *)(call->weights + {weights[param.buffer]})"
-    return name_of(param.buffer)
+        return f"(const {DTYPES[param.buffer.dtype].cpp} *)(call->weights + {weights[param.buffer]}){start}"
+    return f"{name_of(param.buffer)}{start}"
 
 
 @dataclass(frozen=True)

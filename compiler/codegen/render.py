@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import jinja2
@@ -19,6 +19,7 @@ from .layout_text import indent
 from .loop_views import loop_view
 from .ordered_views import assert_view, custom_view, routine_view, scan_view, scatter_view
 from .scope import Param
+from .starts import with_starts
 from .structured_views import GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
 from .tuned import with_choice
 from .views import CustomKernel, KernelView
@@ -70,6 +71,7 @@ class KernelPool:
 
     def call(self, name: str, node: AnyNode, choice: Choice = COST_MODEL) -> KernelCall:
         """The kernel of a scheduled node with a choice, rendered when its text is new."""
+        node, starts = with_starts(node)
         view = with_choice(view_of(node), choice)
         text = _render(view)
         if text not in self._by_text:
@@ -78,7 +80,8 @@ class KernelPool:
             source = indent("\n".join((*(f"// {c}" for c in comment), text.replace(PLACEHOLDER, symbol))))
             params = ", ".join(("const mycc_host *host", *(p.declaration for p in view.params)))
             self._by_text[text] = Kernel(symbol, source, f"void {symbol}({params});", _cost(node, text), _units(view))
-        return KernelCall(self._by_text[text], view.params)
+        params = tuple(replace(p, start=starts.get(p.buffer, 0)) if p.buffer else p for p in view.params)
+        return KernelCall(self._by_text[text], params)
 
     def _unique(self, name: str) -> str:
         count = self._names.get(name, 0)

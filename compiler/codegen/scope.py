@@ -19,6 +19,7 @@ class Param:
     type: str  # "const float *"
     buffer: Buffer | None = None
     size: str = ""  # what the host program passes for a size
+    start: int = 0  # elements of the buffer in front of what it passes
 
     @property
     def declaration(self) -> str:
