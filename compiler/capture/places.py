@@ -72,8 +72,8 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
     wide = _extents(part, places, new)
     if wide is None:
         x[index] = value
-    elif len(places) == 1 and getattr(*places.values(), "single", False) and all(map(_is_one, wide)):
-        _put_row(part, *places.items(), new)
+    elif (row := _single(places)) is not None and all(map(_is_one, wide)):
+        _put_row(part, row, places[row], new)
     elif all(map(_is_one, wide)) and all(isinstance(p, _Slice) for p in places.values()):
         part.copy_(torch.where(_inside(part, places), new, part))
     else:
@@ -163,9 +163,13 @@ def _inside(part: Tensor, places: dict[int, Any]) -> Tensor:
     return inside
 
 
-def _put_row(part: Tensor, place: tuple[int, Any], new: Tensor) -> None:
+def _single(places: dict[int, Any]) -> int | None:
+    """The dimension of the only place, where that is a slice of one row."""
+    return next((d for d, p in places.items() if isinstance(p, _Slice) and p.single and len(places) == 1), None)
+
+
+def _put_row(part: Tensor, d: int, taken: Any, new: Tensor) -> None:
     """Writes one row, or what it holds again where the slice is empty: at the end, or from -1 to 0."""
-    d, taken = place
     at = taken.start.clamp(max=taken.n - 1).reshape([1])
     row = torch.where(taken.stop > taken.start, new, part.index_select(d, at))
     aten.index_put_.default(part, [*[None] * d, at], row)
