@@ -26,7 +26,7 @@ from .maps import finish
 from .scope import WORK, TritonScope, fits_int32
 
 #: elements of a program's tile: sums in registers, real and imaginary ones
-TILE = {"f32": 4096, "f64": 1024}
+TILE = {"f32": 2048, "f64": 1024}
 #: neighbours in memory that a tile of two passes has at least: lines of 32 bytes
 LEAST_RUN = 8
 
@@ -89,9 +89,11 @@ def kernels(n: int, dtype: str) -> tuple[tuple[Pass, ...], ...]:
 
 
 def _fits(n: int, step: Pass, then: Pass) -> bool:
-    """Whether two passes are one kernel: its columns, or its groups, are long enough runs of memory."""
-    groups, block = n // (step.radix * then.radix), TILE["f32"] // (step.padded * then.padded)
-    return groups == 1 or block >= LEAST_RUN
+    """Whether two passes are one kernel: it has whole rows, or runs that fill lines, of radices that fill its tile."""
+    if n == step.radix * then.radix:
+        return True
+    padded = step.padded * then.padded
+    return step.radix * then.radix == padded and TILE["f32"] // padded >= LEAST_RUN
 
 
 def _kernel(

@@ -9,7 +9,7 @@ from ...ir.expr import Call, Load
 from ...ir.index import ONE, Index, Indirect, Var, as_index, of
 from ...ir.nodes import Fold, Nest, Reduce
 from ...schedule.cost import number
-from ...schedule.row_form import RowStage, row_form
+from ...schedule.row_form import RowForm, RowStage, row_form
 from .blocks import MANY, power_of_two, share, warps_for, whole
 from .device import Device
 from .emit_triton import Place, TritonEmitter
@@ -24,17 +24,32 @@ from .scope import TritonScope
 #: elements of a tile of several rows, and of a piece of a row that is walked through
 TILE = 2048
 PIECE = 4096
-#: of MANY elements: those of a tile, and of a thread, whose loads hide the time of the reductions
-TILE_OF_MANY, EACH_OF_MANY = 4096, 32
+
+
+@dataclass(frozen=True)
+class Share:
+    """Elements of a program's tile, and of one of its threads."""
+
+    tile: int
+    each: int
+
+
+FEW = Share(TILE, 8)
+#: of MANY elements: rows that are only folded, so that their loads hide the time of the reductions; short ones with a
+#: place to find in each; and rows that are written too. Measured on an H200 (docs/gpu-tiles.md)
+FOLDED, PLACED, WRITTEN = Share(4096, 32), Share(4096, 16), Share(2048, 16)
 #: steps that a lane takes by itself, and programs of 256 lanes that are enough for that
 FEW_STEPS = 64
 ENOUGH_LANES = 256
 #: steps whose loads are all begun at once
 UNROLLED = 16
-#: elements of 16 bits of the units by which the place of an extremum is looked for, in MANY; 0: one by one
-UNIT = 8
-#: rows side by side in memory that a program takes, so that it reads whole lines
-NEIGHBOURS = 32
+#: elements of 16 bits of the units by which the place of an extremum is looked for, in MANY; and the longest row in
+#: which they are looked at one by one
+UNIT, SHORT = 8, 512
+#: rows side by side in memory that a program takes, so that it reads whole lines; and where they are so many that each
+#: multiprocessor has several programs
+NEIGHBOURS, NEIGHBOURS_OF_MANY = 32, 64
+SEVERAL = 3
 
 
 @dataclass(frozen=True)
@@ -93,13 +108,15 @@ def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
         # what is folded fits no vector, but neighbouring rows do: each lane takes the steps of its own row
         lanes = share(extent, device, 128, 1024)
         return _Printer(TritonScope.of(node), form, lanes).walked(node, name, device, piece=1)
-    rows = min(_rows_at_once(extent, longest, across, device), power_of_two(extent.constant or TILE))
+    part = _share(form, extent, longest)
+    at_once = _neighbours(extent, device) if across else _rows_at_once(extent, longest, part, device)
+    rows = min(at_once, power_of_two(extent.constant or TILE))
     printer = _Printer(TritonScope.of(node), form, rows)
-    if form.whole and rows * longest <= max(TILE_OF_MANY if _many(extent, longest) else TILE, longest):
-        return printer.whole(node, name, device)
+    if form.whole and rows * longest <= max(part.tile, longest):
+        return printer.whole(node, name, device, part)
     if rows == 1 and not across and (launch := pieces_launch(node, form, name, device)) is not None:
         return launch
-    piece = PIECE if rows == 1 else max(TILE // rows, 1)
+    piece = PIECE if rows == 1 else max(TILE // min(rows, NEIGHBOURS), 1)
     return printer.walked(node, name, device, piece)
 
 
@@ -108,7 +125,7 @@ def _in_units(fold: Fold, column: Var) -> bool:
     value = fold.value
     while isinstance(value, Call) and value.op == "cast":
         (value,) = value.args
-    if not UNIT or not isinstance(value, Load) or value.dtype not in ("f16", "bf16") or column.extent.constant is None:
+    if not isinstance(value, Load) or value.dtype not in ("f16", "bf16") or (column.extent.constant or 0) <= SHORT:
         return False
     start = value.index - of(column)
     return divides(UNIT, column.extent) and divides(UNIT, start) and column not in start.vars()
@@ -125,12 +142,24 @@ def _along_rows(stage: RowStage) -> bool:
     return side_by_side >= max(across, 1)
 
 
-def _rows_at_once(rows: Index, longest: int, across: bool, device: Device) -> int:
-    if across:
-        return NEIGHBOURS
-    if _many(rows, longest):
-        return share(rows, device, 1, max(TILE_OF_MANY // longest, 1))
-    return 1 if longest >= 1024 else share(rows, device, 1, max(TILE // longest, 1))
+def _share(form: RowForm, rows: Index, longest: int) -> Share:
+    """What a program takes that holds rows in registers."""
+    if not _many(rows, longest):
+        return FEW
+    if any(stage.column is not None and not isinstance(stage.node, Reduce) for stage in form.stages):
+        return WRITTEN
+    folds = (fold for stage in form.stages if isinstance(stage.node, Reduce) for fold in stage.node.folds)
+    return PLACED if longest <= SHORT and any(fold_form(fold).position for fold in folds) else FOLDED
+
+
+def _rows_at_once(rows: Index, longest: int, part: Share, device: Device) -> int:
+    if part is FEW and longest >= 1024:
+        return 1
+    return share(rows, device, 1, max(part.tile // longest, 1))
+
+
+def _neighbours(rows: Index, device: Device) -> int:
+    return NEIGHBOURS_OF_MANY if number(rows) >= NEIGHBOURS_OF_MANY * device.sms * SEVERAL else NEIGHBOURS
 
 
 def _many(rows: Index, longest: int) -> bool:
@@ -149,7 +178,7 @@ class _Printer(RowPrinter):
     """Rows in registers, and rows that are walked through."""
 
     # rows in registers -----------------------------------------------------------------------------------------------
-    def whole(self, node: Reduce | Nest, name: str, device: Device) -> Launch:
+    def whole(self, node: Reduce | Nest, name: str, device: Device, part: Share) -> Launch:
         columns = list(dict.fromkeys(s.column for s in self.form.stages if s.column is not None))
         blocks_ = {v: _block(v) for v in columns}
         masked = {v: v.extent.constant != blocks_[v] for v in columns}
@@ -169,8 +198,7 @@ class _Printer(RowPrinter):
             "", self.wide, self.rows, plain.index(self.count) if self.form.row is not None else "", self.masked, views,
             tuple(emit.lines[:early]), tuple(emit.lines[early:]), device.pdl,
         )  # fmt: skip
-        longest = max(blocks_.values(), default=1)
-        warps = warps_for(self.rows * longest, EACH_OF_MANY if _many(self.count, longest) else 8)
+        warps = warps_for(self.rows * max(blocks_.values(), default=1), part.each)
         return finish("rows.py.j2", view, self.scope, name, self.grid(), node, warps, device)
 
     def load_weights(self, emit: TritonEmitter) -> int:
