@@ -212,13 +212,6 @@ class Index:
         """True when self >= 0 is proved for all values in range."""
         return _nonnegative(self)
 
-    def nonnegative_by_cases(self) -> bool:
-        """`nonnegative` that also tries both sides of minima and maxima, and multiples for quotients: for the laws.
-
-        What simplifies indices makes do with less, as the forms of windows are recognised by their clamps.
-        """
-        return self.nonnegative() or _nonnegative_by_cases(self)
-
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """The number for given sizes by name; only for indices without loop variables."""
         total = 0
@@ -491,24 +484,6 @@ def _nonnegative(e: Index) -> bool:
     return low is not None and _sizes_nonnegative(low)
 
 
-_MOST_CHOICES = 3  # minima and maxima whose sides are tried: each doubles the proofs
-
-
-def _nonnegative_by_cases(e: Index) -> bool:
-    low, stuck = _lowest(e)
-    if stuck is None:
-        return _nonnegative(e)
-    choices = {a: None for m in low.terms for a in m if isinstance(a, Binary) and a.op in ("min", "max")}
-    if choices:
-        atom = next(iter(choices))
-        sides = (atom.a, atom.b) if len(choices) <= _MOST_CHOICES else ()
-        return bool(sides) and all(_nonnegative_by_cases(low.substitute({atom: side})) for side in sides)
-    if not (isinstance(stuck, Binary) and stuck.op == "//" and (stuck.b.constant or 0) > 1):
-        return False
-    times = stuck.b  # b * e >= 0 says that e >= 0
-    return exact_div(_factors(low, stuck), times) is None and _nonnegative_by_cases(low * times)
-
-
 def _atom_nonnegative(atom: Atom) -> bool:
     if isinstance(atom, Binary):
         if atom.op == "%":
@@ -537,11 +512,11 @@ def _upper(atom: Atom) -> Index | None:
 
 def _extreme(e: Index) -> Index | None:
     """A lower bound of e over sizes, or None."""
-    low, stuck = _lowest(e)
+    low, stuck = lowest(e)
     return low if stuck is None else None
 
 
-def _lowest(e: Index) -> tuple[Index, Atom | None]:
+def lowest(e: Index) -> tuple[Index, Atom | None]:
     """A lower bound of e, with every loop variable at the end of its range that makes e small; and the atom of it that
     no bound is known of, None when only sizes are left."""
     for _ in range(32):
@@ -549,7 +524,7 @@ def _lowest(e: Index) -> tuple[Index, Atom | None]:
         if target is None:
             return e, None
         rest = Index({m: c for m, c in e.terms.items() if target not in m})
-        factors = _factors(e, target)
+        factors = factors_of(e, target)
         factor = _factor_sign(factors)
         if factor is None or not _atom_nonnegative(target):
             return e, target
@@ -566,7 +541,7 @@ def _lowest(e: Index) -> tuple[Index, Atom | None]:
     return e, target
 
 
-def _factors(e: Index, atom: Atom) -> Index:
+def factors_of(e: Index, atom: Atom) -> Index:
     """What the atom is multiplied with in e."""
     return Index({_monomial_div(m, (atom,)) or (): c for m, c in e.terms.items() if atom in m})
 

@@ -32,6 +32,7 @@ from .nodes import (
 )
 from .ops import OPS
 from .printer import print_node
+from .proofs import nonnegative_by_cases
 
 
 class BrokenLaw(AssertionError):
@@ -225,8 +226,8 @@ def _inside(index: Index, buffer: Buffer) -> bool:
     """0 <= index < size is proved; indices with clamps and data are checked where they are made."""
     if any(isinstance(a, (Binary, Indirect)) for a in index.atoms()):
         return True
-    if not index.nonnegative_by_cases():
+    if not nonnegative_by_cases(index):
         return False
     if any(s.found or s.hi is None for s in index.sizes() - buffer.size.sizes()):
         return True  # how these stand to other sizes is tested in the run: Program.checks, a loop's turns
-    return (buffer.size - index - 1).nonnegative_by_cases()
+    return nonnegative_by_cases(buffer.size - index - 1)

@@ -26,6 +26,7 @@ from mycc.compiler.ir.index import (
     product,
     remainder,
 )
+from mycc.compiler.ir.proofs import nonnegative_by_cases
 
 BATCH, SEQ = Size("batch", 1, 64), Size("seq", 2, None)
 b, s = of(BATCH), of(SEQ)
@@ -190,13 +191,13 @@ def test_proved(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROOFS_BY_CASES)
 def test_proved_by_cases(name: str) -> None:
-    assert PROOFS_BY_CASES[name].nonnegative_by_cases()
+    assert nonnegative_by_cases(PROOFS_BY_CASES[name])
 
 
 @pytest.mark.parametrize("name", NO_PROOFS)
 def test_not_proved(name: str) -> None:
     assert not NO_PROOFS[name].nonnegative()
-    assert not NO_PROOFS[name].nonnegative_by_cases()
+    assert not nonnegative_by_cases(NO_PROOFS[name])
 
 
 # properties ----------------------------------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ def test_substitution_keeps_the_value(e: Index, var: Var, replacement: Index) ->
 @settings(max_examples=200, deadline=None)
 @given(expressions())
 def test_proofs_are_sound(e: Index) -> None:
-    if e.nonnegative_by_cases():
+    if nonnegative_by_cases(e):
         assert all(value(e, *at) >= 0 for at in PLACES)
 
 
@@ -324,5 +325,5 @@ def test_long_proofs_give_up() -> None:
     assert not many.nonnegative()  # true, but longer than the prover goes; it must not say so wrongly nor hang
     sizes = [of(Size(f"n{i}", 1, 9)) for i in range(24)]
     choices = sum((maximum(x, y) * (-1) for x, y in pairwise(sizes)), start=as_index(1000))
-    assert not choices.nonnegative_by_cases()
+    assert not nonnegative_by_cases(choices)
     assert ix._nonnegative.cache_info().maxsize is not None
