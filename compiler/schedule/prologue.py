@@ -130,8 +130,9 @@ def extra_time(node: Gemm, tile: GemmTile, device: Device) -> float:
     rounds = -(-programs // (device.sms * together))
     elements = tile.m * -(-shape.k // tile.split)
     as_it_lies = operand_bytes(node) == DTYPES[node.prologue.dtype].size
-    value = node.prologue.value
-    operations = work(value) - LOAD * len(value.loads) + MOVES + (0 if as_it_lies else THROUGH_SHARED)
+    value, moving = node.prologue.value, {node.dims[-2], node.prologue.depth}
+    tiles = sum(moving <= ld.own_vars() for ld in value.loads)  # that come as the operand does
+    operations = work(value) - LOAD * tiles + MOVES + (0 if as_it_lies else THROUGH_SHARED)
     if as_it_lies and tile.m < GROUP_ROWS and not tile.vector:
         operations *= max(1, tile.warps * 16 // tile.m)  # warps side by side compute the same rows
     return rounds * together * elements * operations * device.sms / (REACHED * device.additions * 1e6)

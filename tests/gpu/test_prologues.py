@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -150,7 +151,7 @@ TIMES = json.loads(Path(__file__).with_name("prologues_sm90.json").read_text())[
 def map_and_product(name: str, m: int, n: int, k: int) -> Program:
     """A map over [m, k] and the product that reads it."""
     plain = gemm_probe(m, n, k, "bf16", bias=True)
-    fused = computed_probe(name, plain, "f32" if name == "cast" else "")
+    fused = computed_probe({"scaled": "scaled_columns"}.get(name, name), plain, "f32" if name == "cast" else "")
     assert isinstance(fused.node, Gemm)
     made, rows = fused.node.prologue, fused.node.dims[0]
     assert made is not None
@@ -162,17 +163,24 @@ def map_and_product(name: str, m: int, n: int, k: int) -> Program:
     return Program("forward", (fused.buffers["a"],), (plain.buffers["y"],), (), nodes)
 
 
-def test_the_faster_form_is_chosen() -> None:
-    """Within 3 % of the faster one, in all but two of the products that were measured."""
-    slower = []
-    for row in TIMES:
+def slower(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of which the slower form is taken, by more than 3 %."""
+    found = []
+    for row in rows:
         graph = NodeGraph(map_and_product(row["map"], row["m"], row["n"], row["k"]))
         fuse_prologues(graph, Remarks())
         chosen = row["fused_us" if len(graph.nodes) == 1 else "apart_us"]
         if chosen > 1.03 * min(row["fused_us"], row["apart_us"]):
-            slower.append(row)
-    assert len(TIMES) == 44
-    assert len(slower) <= 2, slower
+            found.append(row)
+    return found
+
+
+def test_the_faster_form_is_chosen() -> None:
+    """Of 44 rows, which the constants were fitted to, and of 52 others."""
+    fitted, others = TIMES[:44], TIMES[44:]
+    assert len(others) == 52
+    assert len(slower(fitted)) <= 2, slower(fitted)
+    assert len(slower(others)) <= 8, slower(others)
 
 
 def test_stages_have_room() -> None:
