@@ -1,9 +1,10 @@
-"""Views of running sums whose steps are neighbours in memory: the lanes run along the steps.
+"""Views of running sums and products whose steps are neighbours in memory: the lanes run along the steps.
 
     for s:  acc = acc + x[s], y[s] = acc      ->      for s by W:  y[s..] = acc + running sums of x[s..], acc = the last
 
 Only where the sums are wider than what is summed: they are exact or nearly so, in whatever order, and overflow where
-those of single steps do.
+those of single steps do. Products only in float64 of float32, which has the exponents for those of a vector; a product
+that leaves float64's range and comes back may be right where steps one by one would stay at 0 or infinity.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .views import LoopKernel, ScanRow
 
 def row_scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel | None:
     """A running sum along memory, a vector at a time; None for other scans."""
-    value = _summed(node)
+    value = _folded(node)
     if value is None or not _along(node, value) or (node.step.extent.constant or LEAST_LANES) < LEAST_LANES:
         return None
     scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
@@ -35,13 +36,19 @@ def row_scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel | None:
     return LoopKernel("rows.cpp.j2", comment, scope.params(), rows, count, work, (stage,), (), scope.streams())
 
 
-def _summed(node: Scan) -> Expr | None:
-    """What is added in each step: one narrower number."""
+#: functions of vec_reduce.h
+RUNNING = {"add": "running_sum", "mul": "running_product"}
+
+
+def _folded(node: Scan) -> Expr | None:
+    """What is added or multiplied in each step: one narrower number."""
     if len(node.carries) != 1:
         return None
     (carry,) = node.carries
     match carry.next:
-        case Call("add", (Acc() as acc, Call("cast", (narrow,)) as value)) if acc == carry.acc:
+        case Call(("add" | "mul") as op, (Acc() as acc, Call("cast", (narrow,)) as value)) if acc == carry.acc:
+            if op == "mul" and (value.dtype, narrow.dtype) != ("f64", "f32"):
+                return None
             wider = DTYPES[narrow.dtype].size < DTYPES[value.dtype].size
             floats = DTYPES[narrow.dtype].kind == DTYPES[value.dtype].kind == "f"
             return value if wider and floats else None
@@ -66,8 +73,10 @@ def _stage(node: Scan, value: Expr, scope: Scope) -> ScanRow:
     (advance, full, summed), (advance_part, part, summed_part) = (
         _step(node, value, scope, names, part) for part in (False, True)
     )
+    assert isinstance(carry.next, Call)
     return ScanRow(
         (*start.pre, *start.body),
+        RUNNING[carry.next.op],
         "acc0",
         VECTORS[DTYPES[carry.acc.dtype].compute],
         first,

@@ -206,9 +206,10 @@ class ScanStage:
 
 @dataclass(frozen=True)
 class ScanRow:
-    """Running sums with the lanes along the steps: `name` is a vector of them, `value` of what is summed."""
+    """Running sums or products with the lanes along the steps: `name` is a vector of them, `value` of the elements."""
 
     pre: tuple[str, ...]  # what the start value needs
+    running: str  # the function
     name: str
     vector: str
     start: str

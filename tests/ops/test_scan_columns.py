@@ -85,6 +85,28 @@ def test_running_sums_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
         assert error.max() <= 2 * allowed.max() + 1e-7
 
 
+class Products(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumprod(-1)
+
+
 class Sums(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.cumsum(-1)
+
+
+def test_running_products_of_rows(tmp_path: Path) -> None:
+    """As eager's, which are float64's too; infinities, zeros and NaN reach what comes behind them, and nothing else."""
+    generator = torch.Generator().manual_seed(3)
+    inputs = [1 + 0.1 * torch.randn(*s, generator=generator) for s in ((3, 1024), (5, 197), (1, 5003), (2, 3, 8))]
+    special = inputs[1].clone()
+    special[0, 20], special[1, 35], special[2, 9], special[2, 150] = torch.inf, torch.nan, 0.0, -torch.inf
+    special[3, ::40], special[4] = -0.0, torch.finfo(torch.float32).max
+    entries: dict[str, Any] = {f"case{i}": (Products(), (x,)) for i, x in enumerate([*inputs, special])}
+    path = mycc.compile(entries, out=tmp_path / "products.pkg", verify=False, target="cpu")
+    with zipfile.ZipFile(path) as package:
+        sources = [package.read(n).decode() for n in package.namelist() if "/kernels_" in n and n.endswith(".cpp")]
+    assert sum("running_product" in s for s in sources)
+    model = mycc.load(path)
+    for name, (_, (x,)) in entries.items():
+        torch.testing.assert_close(model.entry(name)(x), x.cumprod(-1), rtol=2e-7, atol=1e-44, equal_nan=True)

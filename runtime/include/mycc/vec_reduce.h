@@ -89,30 +89,37 @@ template <class V> MYCC_INLINE auto reduce_top(V v) {
 MYCC_INLINE float reduce_top(float v) { return v; }
 MYCC_INLINE double reduce_top(double v) { return v; }
 
-/* ---- running sums: lane i becomes the sum of the lanes up to it, in log2(lanes) steps ---- */
+/* ---- running sums and products: lane i becomes that of the lanes up to it, in log2(lanes) steps ---- */
 namespace running {
+/* v with its lanes K places further up, behind the last K of `front`. */
 #if defined(__clang__)
-template <int K, int... I> MYCC_INLINE hf64 moved_up(hf64 v, lane_list<I...>) {
-  return __builtin_shufflevector(hf64{}, v, (I < K ? I : int(sizeof...(I)) + I - K)...);
+template <int K, int... I> MYCC_INLINE hf64 moved_up(hf64 front, hf64 v, lane_list<I...>) {
+  return __builtin_shufflevector(front, v, (I < K ? I : int(sizeof...(I)) + I - K)...);
 }
 template <int... I> MYCC_INLINE hf64 last(hf64 v, lane_list<I...>) {
   return __builtin_shufflevector(v, v, (I - I + int(sizeof...(I)) - 1)...);
 }
 #else
-template <int K, int... I> MYCC_INLINE hf64 moved_up(hf64 v, lane_list<I...>) {
-  return __builtin_shuffle(hf64{}, v, hi64{(I < K ? I : int(sizeof...(I)) + I - K)...});
+template <int K, int... I> MYCC_INLINE hf64 moved_up(hf64 front, hf64 v, lane_list<I...>) {
+  return __builtin_shuffle(front, v, hi64{(I < K ? I : int(sizeof...(I)) + I - K)...});
 }
 template <int... I> MYCC_INLINE hf64 last(hf64 v, lane_list<I...>) {
   return __builtin_shuffle(v, hi64{(I - I + int(sizeof...(I)) - 1)...});
 }
 #endif
 MYCC_INLINE hf64 last(hf64 v) { return last(v, lower_lanes()); }
-MYCC_INLINE hf64 sum(hf64 v) {
+template <class F> MYCC_INLINE hf64 fold(hf64 v, hf64 neutral, F f) {
   constexpr int n = sizeof(hf64) / sizeof(double);
-  v += moved_up<1>(v, lower_lanes());
-  if constexpr (n > 2) v += moved_up<2>(v, lower_lanes());
-  if constexpr (n > 4) v += moved_up<4>(v, lower_lanes());
+  v = f(v, moved_up<1>(neutral, v, lower_lanes()));
+  if constexpr (n > 2) v = f(v, moved_up<2>(neutral, v, lower_lanes()));
+  if constexpr (n > 4) v = f(v, moved_up<4>(neutral, v, lower_lanes()));
   return v;
+}
+MYCC_INLINE hf64 sum(hf64 v) {
+  return fold(v, hf64{}, [](hf64 a, hf64 b) MYCC_INLINED { return a + b; });
+}
+MYCC_INLINE hf64 product(hf64 v) {
+  return fold(v, hf64{} + 1.0, [](hf64 a, hf64 b) MYCC_INLINED { return a * b; });
 }
 } /* namespace running */
 
@@ -123,6 +130,13 @@ MYCC_INLINE vf64 running_sum(vf64 v, hf64 &carry) {
   return {lo + before, hi + before};
 }
 MYCC_INLINE vf32 running_sum(vf32 v, hf64 &carry) { return to_f32(running_sum(to_f64(v), carry)); }
+/* Products of what was float32: those of half a vector cannot overflow. */
+MYCC_INLINE vf64 running_product(vf64 v, hf64 &carry) {
+  const hf64 lo = running::product(v.lo), hi = running::product(v.hi), before = carry;
+  const hf64 between = before * running::last(lo);
+  carry = between * running::last(hi);
+  return {lo * before, hi * between};
+}
 MYCC_INLINE bool reduce_or(vbool v) { return any(v); }
 MYCC_INLINE bool reduce_and(vbool v) { return all(v); }
 MYCC_INLINE bool reduce_or_part(vbool v, int n) { return any(v & first_lanes(n)); }
