@@ -240,7 +240,7 @@ def test_micro_kernels(golden: Golden) -> None:
 def test_micro_kernels_of_every_level(isa: str) -> None:
     text = render_micro_kernels(isa)
     for tile in TILE_SETS[isa].tiles:
-        assert f"inline void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &tile) {{" in text
+        assert f"inline void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &given) {{" in text
     for t in RUN_TILE_SETS[isa].tiles:
         assert f"inline void runs_{t.runs}x{t.pixels}x{t.panels * 16}(const RunTile &tile) {{" in text
 
