@@ -73,8 +73,9 @@ def _is_mean(node: Reduce) -> bool:
     if len(node.folds) != 1 or len(node.stores) != 1 or node.folds[0].op != "sum":
         return False
     value = node.stores[0].value
-    plain = isinstance(value, Call) and value.op == "div" and isinstance(value.args[0], Acc)
-    return plain and isinstance(value.args[1], Const) and value.args[1].value == _count(node)
+    if not isinstance(value, Call) or value.op != "div" or not isinstance(value.args[0], Acc):
+        return False
+    return isinstance(value.args[1], Const) and value.args[1].value == _count(node)
 
 
 def _count(node: Reduce) -> int | None:
