@@ -57,6 +57,20 @@ class Picture(nn.Module):
         return large, y, self.head(y.mean((2, 3)))
 
 
+class Tiles(nn.Module):
+    """Winograd's convolutions by tiles of 3x3 and 2x2 outputs, with stride 2, and of 3 dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(3, 33, 3, padding=1)
+        self.tiles = nn.Sequential(nn.Conv2d(33, 70, 3), nn.Conv2d(70, 64, 3, 2, 1), nn.Conv2d(64, 40, 3, padding=1))
+        self.slices = nn.Conv3d(33, 32, (2, 3, 3), padding=1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        wide = functional.relu(self.wide(x[..., :29, :31]))
+        return self.tiles(wide), self.slices(torch.stack((wide, wide * 0.5), 2))
+
+
 class Text(nn.Module):
     """Products with partial panels, attention, norms, softmax."""
 
@@ -93,12 +107,12 @@ class Loops(nn.Module):
 class Everything(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.picture, self.text, self.loops = Picture(), Text(), Loops()
+        self.picture, self.tiles, self.text, self.loops = Picture(), Tiles(), Text(), Loops()
 
     def forward(
         self, image: torch.Tensor, text: torch.Tensor, x: torch.Tensor, y: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        return *self.picture(image), *self.text(text), *self.loops(x, y)
+        return *self.picture(image), *self.tiles(image), *self.text(text), *self.loops(x, y)
 
 
 @pytest.fixture(scope="module")
