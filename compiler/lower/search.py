@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, cast
-from ..ir.index import ONE, ZERO, Index, as_index, product
+from ..ir.index import ZERO, Index, as_index, product
 from .builder import compare
 from .context import Context
 from .create import filled
@@ -38,19 +38,20 @@ def searchsorted(
     right = right or side == "right"
     if ctx.builder.family == "cuda" or (count.constant or COUNTED_EDGES + 1) <= COUNTED_EDGES:
         return _counted(ctx, edges, values, right)
-    sizes = [count, ONE, int(right)]
     if edges.rank > 1:
-        sizes[1] = values.shape[-1]
-        outputs: list[tuple[Shape, str]] = [((values.shape[-1],), dtype)]
-        (places,) = call_routine(ctx.builder, "search", values.shape[:-1], [(edges, 1), (values, 1)], outputs, sizes)
-        return places
+        return _halved(ctx, edges, values, right)
     n = product(values.shape)
-    pieces = _pieces(n)
-    sizes[1] = n // as_index(pieces)
-    lines = ctx.builder.reshape(values, (as_index(pieces), sizes[1]))
-    outputs = [((sizes[1],), dtype)]
-    (places,) = call_routine(ctx.builder, "search", (as_index(pieces),), [(edges, 1), (lines, 1)], outputs, sizes)
-    return ctx.builder.reshape(places, values.shape)
+    pieces = as_index(_pieces(n))
+    lines = ctx.builder.reshape(values, (pieces, n // pieces))
+    return ctx.builder.reshape(_halved(ctx, edges, lines, right), values.shape)
+
+
+def _halved(ctx: Context, edges: Tensor, values: Tensor, right: bool) -> Tensor:
+    """Places in the edges, a row of them for all values or for each row of these."""
+    n = values.shape[-1]
+    outputs: list[tuple[Shape, str]] = [((n,), ctx.result_dtype())]
+    sizes = [edges.shape[-1], n, as_index(int(right))]
+    return call_routine(ctx.builder, "search", values.shape[:-1], [(edges, 1), (values, 1)], outputs, sizes)[0]
 
 
 def _in_order(ctx: Context, edges: Tensor, sorter: Tensor) -> Tensor:
