@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,6 +86,11 @@ class VerifyOptions:
     factor: float = 2.0  # error allowed, as a multiple of eager's
     floor: float = 1e-7  # and on top of it
     seed: int = 0  # of the check inputs
+
+    def __post_init__(self) -> None:
+        for name, value in (("factor", self.factor), ("floor", self.floor)):
+            if not 0 <= value < math.inf:
+                raise CompileError(f"option verify.{name} has to be a number from 0, not {value}")
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,9 @@ def _run_file(path: Path) -> ModuleType:
     try:
         code = compile(path.read_bytes(), str(path.resolve()), "exec")
     except SyntaxError as error:
-        line = f"{path.name}:{error.lineno}  {(error.text or '').strip()}".rstrip()
-        raise CompileError(f"'{path}' is not valid Python: {error.msg}", details=[line]) from None
+        where = f"{path.name}:{error.lineno}  {(error.text or '').strip()}".rstrip()
+        details = [where] if error.lineno is not None else []  # a file of bytes has no lines
+        raise CompileError(f"'{path}' is not valid Python: {error.msg}", details=details) from None
     except ValueError as error:  # null bytes, a wrong encoding
         raise CompileError(f"'{path}' is not a Python file: {error}") from None
     except OSError as error:

@@ -30,6 +30,8 @@ def test_fingerprint_follows_what_alters_code():
         ("fuse", "cannot read the option 'fuse'\n  It looks like schedule.fuse=false."),
         ("shedule.fuse=1", "unknown option 'shedule.fuse'\n  Did you mean schedule.fuse?"),
         ("verify.seed=x", "option verify.seed is a whole number, not 'x'"),
+        ("verify.factor=nan", "option verify.factor has to be a number from 0, not nan"),
+        ("verify.floor=-1", "option verify.floor has to be a number from 0, not -1.0"),
     ],
 )
 def test_wrong_settings(text, message):

@@ -45,7 +45,9 @@ def test_a_file_that_is_not_python(server: CommandServer, write: Write) -> None:
     assert text.startswith("error: 'model.py' is not valid Python: invalid syntax")
     assert "model.py:2  model = = 3" in text
     (source := write("", "binary.py")).write_bytes(b"\x7fELF\0\0\0\1\2\3")
-    assert "'binary.py' is not" in refused(server, source)
+    text = refused(server, source)
+    assert "'binary.py' is not" in text
+    assert "None" not in text
 
 
 def test_a_file_that_raises(server: CommandServer, write: Write) -> None:
