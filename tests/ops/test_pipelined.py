@@ -37,8 +37,18 @@ def given(shape: tuple[int, ...], seed: int) -> tuple[torch.Tensor, torch.Tensor
     return torch.randn(*shape, generator=generator), torch.randn(*shape, generator=generator)
 
 
-@pytest.mark.parametrize("dim", [1, -1], ids=["columns", "rows"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("dim", "dtype"),
+    [
+        (1, torch.float32),
+        (1, torch.float64),
+        (1, torch.bfloat16),
+        (1, torch.float16),
+        (-1, torch.float32),
+        (-1, torch.half),
+    ],
+    ids=str,
+)
 def test_phases(dtype: torch.dtype, dim: int, tmp_path: Path) -> None:
     """As exact as eager, the same bits at any number of threads."""
     shapes = SHAPES if dim == 1 else ROWS
