@@ -37,7 +37,6 @@ SEQUENCES: dict[str, Callable[[torch.Tensor], Any]] = {
     "repeat_interleave": lambda x: x.repeat_interleave(2, 1),
     "diagonal": lambda x: x.diagonal(1, 1, 2),
     "trace": lambda x: x[0].trace(),
-    "unfold": lambda x: x.unfold(1, 3, 2),
     "slice_scatter": lambda x: torch.slice_scatter(x, x[:, :4:2] * 2, 1, 1, 5, 2),
     "select_scatter": lambda x: torch.select_scatter(x, x[:, 0] * 2, 1, -1),
     "one_hot": lambda x: F.one_hot((x > 0).long().sum(-1), 20),

@@ -113,6 +113,10 @@ def strides() -> Iterator[Sample]:
         yield Sample(f"aten.{name}.default", (T(5, 6), [3, 4], [7, 2], 1), ulps=0)
         yield Sample(f"aten.{name}.default", (T(30), [4, 3, 2], [2, 1, 5]), ulps=0)
     yield Sample("aten.as_strided_scatter.default", (T(5, 6), T(3, 4), [3, 4], [7, 1], 2), ulps=0)
+    yield Sample("aten.unfold.default", (T(B, 21), 1, 4, 3), ulps=0)
+    yield Sample("aten.unfold.default", (T(20, 5, special=True), 0, 3, 1), ulps=0)
+    yield Sample("aten.unfold.default", (T(4, 9, dtype="bf16"), -1, 9, 2), ulps=0)
+    yield Sample("aten.unfold.default", (T(), 0, 1, 1), ulps=0, note="zero-dim")
 
 
 def random_numbers() -> Iterator[Sample]:
