@@ -80,8 +80,8 @@ class KernelPool:
             source = indent("\n".join((*(f"// {c}" for c in comment), text.replace(PLACEHOLDER, symbol))))
             params = ", ".join(("const mycc_host *host", *(p.declaration for p in view.params)))
             self._by_text[text] = Kernel(symbol, source, f"void {symbol}({params});", _cost(node, text), _units(view))
-        params = tuple(replace(p, start=starts.get(p.buffer, 0)) if p.buffer else p for p in view.params)
-        return KernelCall(self._by_text[text], params)
+        passed = tuple(replace(p, start=starts.get(p.buffer, 0)) if p.buffer else p for p in view.params)
+        return KernelCall(self._by_text[text], passed)
 
     def _unique(self, name: str) -> str:
         count = self._names.get(name, 0)

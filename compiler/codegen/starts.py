@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from ..ir.expr import Expr, Load, rewrite
 from ..ir.index import Index
@@ -19,7 +18,6 @@ from .bounds import MOST_APART
 
 #: what is left of a start: less than so many elements, so that vectors stay as well aligned as they were
 UNIT = 64
-N = TypeVar("N", Map, Reduce, Nest)
 
 
 def with_starts(node: AnyNode) -> tuple[AnyNode, dict[Buffer, int]]:
@@ -35,7 +33,11 @@ def with_starts(node: AnyNode) -> tuple[AnyNode, dict[Buffer, int]]:
         lowest[root] = min(lowest.get(root, start), start)
     own = {b.root for b in node.locals} if isinstance(node, Nest) else set()
     starts = {b: n // UNIT * UNIT for b, n in lowest.items() if n >= UNIT and b not in own}
-    return (_shifted(node, starts) if starts else node), starts
+    if not starts:
+        return node, starts
+    if isinstance(node, Nest):
+        return replace(node, stages=tuple(_shifted(s, starts) for s in node.stages)), starts
+    return _shifted(node, starts), starts
 
 
 def _parts(node: Map | Reduce | Nest) -> Sequence[Map | Reduce | Nest]:
@@ -55,14 +57,12 @@ def _fixed(index: Index) -> bool:
     return apart or direct(index) != index
 
 
-def _shifted(node: N, starts: dict[Buffer, int]) -> N:
+def _shifted(node: Map | Reduce, starts: dict[Buffer, int]) -> Map | Reduce:
     def moved(buffer: Buffer, index: Index) -> Index:
         return index - starts.get(buffer.root, 0)
 
     def leaf(e: Expr) -> Expr | None:
         return Load(e.buffer, moved(e.buffer, e.index)) if isinstance(e, Load) else None
 
-    if isinstance(node, Nest):
-        return replace(node, stages=tuple(_shifted(s, starts) for s in node.stages))
     changed = map_expressions(node, lambda e: rewrite(e, leaf))
     return replace(changed, stores=tuple(Store(s.buffer, moved(s.buffer, s.index), s.value) for s in changed.stores))
