@@ -37,7 +37,7 @@ def sum_of(function: Any, x: Any, other: Any, **kwargs: Any) -> Any:
     """function(x, other), an addition, whose result remembers what it is the sum of if it may be a place."""
     result = function(x, other, **kwargs)
     if type(other) is int and isinstance(x, Tensor) and _is_place(x) and not kwargs:
-        result.mycc_sum_of = (x, other)
+        result.mycc_sum_of = (x, other, x._version, result._version)
     return result
 
 
@@ -128,8 +128,10 @@ def _is_one(n: Any) -> bool:
 
 
 def _is_single(item: slice) -> bool:
-    start, count = getattr(item.stop, "mycc_sum_of", (None, 0))
-    return start is not None and start is item.start and count == 1
+    start, count, *versions = getattr(item.stop, "mycc_sum_of", (None, 0))
+    if start is None or start is not item.start or count != 1:
+        return False
+    return versions == [start._version, item.stop._version]  # neither was written to since
 
 
 def _bound(bound: Any, default: Any, n: Any) -> Tensor:

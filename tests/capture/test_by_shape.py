@@ -39,6 +39,19 @@ def write_masked(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return a, b, c, d
 
 
+def write_moved(x: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """A slice of one row, and two whose ends are changed after their sums."""
+    y, z, w = x.clone(), x.clone(), x.clone()
+    y[a : a + 1] = 3.0
+    end, start = a + 1, a.clone()
+    stop = start + 1
+    end += 1
+    start -= 1
+    z[a:end] = 7.0
+    w[start:stop] = 5.0
+    return y, z, w
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "equal": (lambda x, y: torch.stack([torch.tensor(x.equal(y)), torch.tensor(torch.equal(x, x))]), (X, X + 1)),
     "allclose": (lambda x: torch.tensor(torch.allclose(x, x * (1 + 1e-6))), (X,)),
@@ -57,6 +70,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (X, FIRST),
     ),
     "one_hot": (lambda i: F.one_hot(i), (COUNTS,)),
+    "a row and more": (write_moved, (X, torch.tensor(1))),
     "masks": (write_masked, (X, MASK)),
     "masked_scatter": (
         lambda x, m, v: (x.masked_scatter(m, v), torch.masked_scatter(x, m[0], v), x.clone().masked_scatter_(m, x[m])),
