@@ -82,9 +82,8 @@ class Aligned:
     def has(self, index: Index) -> bool:
         return index == self.start + of(self.column)
 
-    def hinted(self, pointer: str, size: int) -> str:
-        """The pointer to elements of `size` bytes, with what is known of it."""
-        return f"tl.max_contiguous(tl.multiple_of({pointer}, {self.unit * size}), {self.unit})"
+    def hinted(self, index: str) -> str:
+        return f"tl.max_contiguous(tl.multiple_of({index}, {self.unit}), {self.unit})"
 
 
 @dataclass
@@ -236,11 +235,7 @@ class TritonEmitter:
             return narrow
         if self._is_of_softmax(e):
             self.scope.softmax = True
-            shifted = e.args[0]
-            if isinstance(shifted, Call) and _is_narrow(shifted.args[0]):
-                value, top = (self._print(a).text for a in shifted.args)
-                return Printed(f"weight_half({value}, {top})")
-            return Printed(f"tl.exp2({_factor(self._print(shifted))} * {LOG2_E})")
+            return Printed(f"tl.exp2({_factor(self._print(e.args[0]))} * {LOG2_E})")
         row = OPS[e.op]
         operands = self._branches(e) if e.op == "where" else [self._print(a) for a in e.args]
         spelling = row.triton_spelling
@@ -343,11 +338,10 @@ class TritonEmitter:
         return f"tl.load({self._pointer(e.buffer, index)}{self._mask(self.index_axes(e.index), masks)})"
 
     def _pointer(self, buffer: Buffer, index: Index) -> str:
-        name = self.scope.buffer(buffer)
-        if self.aligned is not None and self.aligned.has(index):  # the row first: the rest are small offsets
-            row = _plus(name, self.index(self.aligned.start))
-            return self.aligned.hinted(_plus(row, self.index(of(self.aligned.column))), DTYPES[buffer.dtype].size)
-        return _plus(name, self.index(index))
+        name, text = self.scope.buffer(buffer), self.index(index)
+        if self.aligned is not None and self.aligned.has(index):
+            text = self.aligned.hinted(text)
+        return _plus(name, text)
 
     def _mask(self, axes: Axes, more: Sequence[str] = ()) -> str:
         needed = [*(self.masks[a] for a in axes if self.masks.get(a)), *more]
@@ -462,13 +456,6 @@ def _tensor(e: Expr, printed: Printed) -> Printed:
 
 def _atom(printed: Printed) -> str:
     return printed.text if printed.precedence >= _ATOM else f"({printed.text})"
-
-
-def _is_narrow(e: Expr) -> bool:
-    """Whether it is a floating-point number of 16 bits, as it lies in memory."""
-    while isinstance(e, Call) and e.op == "cast":
-        (e,) = e.args
-    return isinstance(e, Load) and e.dtype in ("f16", "bf16")
 
 
 def _factor(printed: Printed) -> str:

@@ -5,7 +5,7 @@ with the radix R of n = R m values turns s interleaved transforms of length m R 
 
     y[q + s (R p + k)] = w^(s p k) * sum over j < R of x[q + s p + m j] * w^(m (j k mod R)),    w = exp(-2 pi i / n)
 
-Two passes are one kernel where its tile has all that the second one puts together, in runs that fill lines of memory.
+Where two passes are all, they are one kernel, whose tile has whole rows.
 """
 
 from __future__ import annotations
@@ -27,27 +27,21 @@ from .scope import WORK, TritonScope, fits_int32
 
 #: elements of a program's tile: sums in registers, real and imaginary ones
 TILE = {"f32": 2048, "f64": 1024}
-#: neighbours in memory that a tile of two passes has at least: lines of 32 bytes
-LEAST_RUN = 8
 
 
 @dataclass(frozen=True)
 class FourierView:
-    """A pass `step`, or two of them, `then` being the other one. n: the size; groups: of a row, n / radices; a tile has
-    `block` of them, of all rows `total`. dense: columns of a group lie side by side where it is read, and side_by_side:
-    where it is written; order: how axes change between the passes. dot: as one product on tensor cores. source:
-    "complex", "real" or "half" (of a symmetric row the first n / 2 + 1 values); result: "complex", "half" or "real".
-    re, im, out_re, out_im: where they begin; row, out_row: elements from row to row. table: see fourier.Pass."""
+    """A pass `step`, or two of them, `then` being the other and `last` one. n: the size; width: butterflies of a row,
+    n / radix (1 of two passes); a tile has `block` of them, of all rows `total`. dot: as one product on tensor cores.
+    source: "complex", "real" or "half" (of a symmetric row the first n / 2 + 1 values); result: "complex", "half" or
+    "real". re, im, out_re, out_im: where they begin; row, out_row: elements from row to row. table: fourier.Pass."""
 
     params: str
     n: int
     step: Pass
     then: Pass | None
     last: Pass
-    groups: int
-    dense: bool
-    side_by_side: bool
-    order: tuple[int, int, int]
+    width: int
     dot: bool
     block: int
     total: str
@@ -79,21 +73,9 @@ def fourier_launches(node: Routine, name: str, device: Device) -> tuple[Launch, 
 
 
 def kernels(n: int, dtype: str) -> tuple[tuple[Pass, ...], ...]:
-    """The passes of a size, one or two for each kernel; float64 has one, as its tiles are small."""
-    left, found = list(passes(n)), []
-    while left:
-        pair = len(left) > 1 and dtype == "f32" and _fits(n, left[0], left[1])
-        found.append(tuple(left[: 1 + pair]))
-        del left[: 1 + pair]
-    return tuple(found)
-
-
-def _fits(n: int, step: Pass, then: Pass) -> bool:
-    """Whether two passes are one kernel: it has whole rows, or runs that fill lines, of radices that fill its tile."""
-    if n == step.radix * then.radix:
-        return True
-    padded = step.padded * then.padded
-    return step.radix * then.radix == padded and TILE["f32"] // padded >= LEAST_RUN
+    """The passes of each kernel. Two of float32 are one kernel; of more, and in float64, tiles would be too short."""
+    found = passes(n)
+    return (found,) if len(found) == 2 and dtype == "f32" else tuple((step,) for step in found)
 
 
 def _kernel(
@@ -111,12 +93,11 @@ def _kernel(
     *values, table = node.inputs
     read = _ends(scope, values) if first else _halves(text, node.count, n, (number_ - 1) % 2)
     written = _ends(scope, node.outputs) if last else _halves(text, node.count, n, number_ % 2)
-    groups = n // math.prod(s.radix for s in steps)
+    width = n // math.prod(s.radix for s in steps)
     padded = math.prod(s.padded for s in steps)
-    total = node.count * groups
+    total = node.count * width
     least = 1 if then else LEAST
     block = max(min(TILE[dtype] // padded, share(total, device, least, 1024), power_of_two(_most(total))), least)
-    dense, side_by_side = groups == 1, step.s == 1
     sources = {"fft": "complex", "rfft": "real", "irfft": "half"}
     results = {"fft": "complex", "rfft": "half", "irfft": "real"}
     view = FourierView(
@@ -125,10 +106,7 @@ def _kernel(
         step=step,
         then=then,
         last=then or step,
-        groups=groups,
-        dense=dense,
-        side_by_side=side_by_side,
-        order=((2, 1, 0) if side_by_side else (2, 0, 1)) if dense else ((1, 2, 0) if side_by_side else (1, 0, 2)),
+        width=width,
         dot=dtype == "f32",
         block=block,
         total=text.index(total),

@@ -149,7 +149,7 @@ def _share(form: RowForm, rows: Index, longest: int) -> Share:
     if any(stage.column is not None and not isinstance(stage.node, Reduce) for stage in form.stages):
         return WRITTEN
     folds = (fold for stage in form.stages if isinstance(stage.node, Reduce) for fold in stage.node.folds)
-    return PLACED if longest <= SHORT and any(fold_form(fold).position for fold in folds) else FOLDED
+    return PLACED if longest < SHORT and any(fold_form(fold).position for fold in folds) else FOLDED
 
 
 def _rows_at_once(rows: Index, longest: int, part: Share, device: Device) -> int:
