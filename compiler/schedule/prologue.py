@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..codegen.triton.device import DEVICES, Device
-from ..codegen.triton.tiles import GemmTile, gemm_shape, gemm_tile, operand_bytes, typical
+from ..codegen.triton.tiles import GemmTile, gemm_shape, gemm_tile, operand_bytes, stage_bytes, typical
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites, shared_roots
@@ -46,7 +46,7 @@ def fuse_prologues(graph: NodeGraph, remarks: Remarks, device: Device = DEVICES[
         if not isinstance(producer, Map) or node.a.buffer.kind != "temp":
             continue
         fused = _fused(graph, producer, node)
-        reason = fused if isinstance(fused, str) else _slower(producer, node, fused, device)
+        reason = fused if isinstance(fused, str) else _slower(producer, fused, device)
         if reason:
             remarks.refused(label(producer), label(node), reason)
             continue
@@ -110,7 +110,7 @@ def _spread(operand: Operand) -> tuple[int, int]:
     return sum(stride != ZERO for stride in operand.strides), DTYPES[operand.buffer.dtype].size
 
 
-def _slower(producer: Map, node: Gemm, fused: Gemm, device: Device) -> str:
+def _slower(producer: Map, fused: Gemm, device: Device) -> str:
     """Why a product is not to compute its operand; empty when it is."""
     saved = LAUNCH + typical(traffic(producer).total) / (REACHED * device.bandwidth * 1e6)
     spent = extra_time(fused, gemm_tile(fused, device), device)
@@ -142,5 +142,4 @@ def _resident(node: Gemm, tile: GemmTile, device: Device) -> int:
     """Programs that a multiprocessor holds at a time, by their shared memory."""
     if tile.descriptors:
         return tile.together
-    stage = (tile.m * operand_bytes(node) + tile.n * DTYPES[node.b.buffer.dtype].size) * tile.k
-    return max(1, device.shared // (stage * tile.stages))
+    return max(1, device.shared // (stage_bytes(node, tile) * tile.stages))

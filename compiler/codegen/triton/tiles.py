@@ -176,8 +176,12 @@ def with_room(tile: GemmTile, node: Gemm, device: Device) -> GemmTile:
     """The tile with no more stages than shared memory holds of an operand that is computed from what lies there."""
     if node.prologue is None:
         return tile
-    stage = (tile.m * operand_bytes(node) + tile.n * DTYPES[node.b.buffer.dtype].size) * tile.k
-    return replace(tile, stages=max(2, min(tile.stages, int(device.shared * 0.9) // stage)))
+    return replace(tile, stages=max(2, min(tile.stages, int(device.shared * 0.9) // stage_bytes(node, tile))))
+
+
+def stage_bytes(node: Gemm, tile: GemmTile) -> int:
+    """Shared memory of one step's operands, as they are loaded."""
+    return (tile.m * operand_bytes(node) + tile.n * DTYPES[node.b.buffer.dtype].size) * tile.k
 
 
 def operand_bytes(node: Gemm) -> int:
