@@ -7,6 +7,7 @@ from . import (
     decompositions_layers,
     decompositions_linalg,
     decompositions_resize,
+    decompositions_sampling,
     decompositions_signal,
 )
 from .decompositions import DECOMPOSITIONS
@@ -18,5 +19,6 @@ FAMILIES = (
     decompositions_layers,
     decompositions_linalg,
     decompositions_resize,
+    decompositions_sampling,
     decompositions_signal,
 )

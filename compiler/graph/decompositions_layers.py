@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 
 from .decompositions import definition, vector_norm, widened
 
@@ -118,68 +116,6 @@ def embedding_bag(
         out = aten.index_add.default(rows.new_zeros([bags, weight.shape[1]]), 0, bag, rows)
         out = out if mode == 0 else out / sizes.clamp_min(1).unsqueeze(1)
     return out.to(dtype), bag.to(indices.dtype), sizes.to(indices.dtype), sizes.to(indices.dtype)
-
-
-def _unnormalized(at: Tensor, size: int, align: bool) -> Tensor:
-    return (at + 1) / 2 * (size - 1) if align else ((at + 1) * size - 1) / 2
-
-
-def _reflected(at: Tensor, low: int, high: int) -> Tensor:
-    """Into [low / 2, high / 2] by reflection at the ends."""
-    if low == high:
-        return torch.zeros_like(at)
-    first, span = low / 2, (high - low) / 2
-    away = (at - first).abs()
-    turns, rest = torch.floor(away / span), torch.fmod(away, span)
-    return torch.where(torch.fmod(turns, 2) == 0, rest + first, span - rest + first)
-
-
-@definition("aten.grid_sampler_3d")
-def grid_sampler_3d(
-    x: Tensor, grid: Tensor, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: bool = False
-) -> Tensor:
-    """Trilinear (0) or nearest (1) samples of x [n, c, d, h, w]; around it zeros (0), its border (1), its image (2)."""
-    n, _, *sizes = x.shape
-    dtype = x.dtype
-    x, grid = widened(x, grid)
-    spots: list[Tensor] = []
-    for k, size in enumerate(reversed(sizes)):
-        at = _unnormalized(grid[..., k], size, align_corners)
-        if padding_mode == 2:
-            at = _reflected(at, 0, 2 * (size - 1)) if align_corners else _reflected(at, -1, 2 * size - 1)
-        if padding_mode != 0:
-            at = at.clamp(0, size - 1)
-        spots.insert(0, at)
-    batch = torch.arange(n).reshape([n, 1, 1, 1])
-
-    def corner(places: Sequence[Tensor]) -> Tensor:
-        inside = torch.ones_like(places[0], dtype=torch.bool)
-        index: list[Tensor] = []
-        for place, size in zip(places, sizes, strict=True):
-            inside = inside & (place >= 0) & (place <= size - 1)
-            index.append(place.clamp(0, size - 1).to(torch.int64))
-        value = aten.index.Tensor(x.permute([0, 2, 3, 4, 1]), [batch, *index])
-        return torch.where(inside.unsqueeze(-1), value, torch.zeros_like(value))
-
-    if interpolation_mode == 1:
-        return corner([torch.round(s) for s in spots]).permute([0, 4, 1, 2, 3]).to(dtype)
-    total: Any = None
-    for bits in range(8):
-        weight, places = torch.ones_like(spots[0]), []
-        for k, s in enumerate(spots):
-            base = torch.floor(s)
-            upper = bool(bits >> k & 1)
-            places.append(base + 1 if upper else base)
-            weight = weight * ((s - base) if upper else (base + 1 - s))
-        term = corner(places) * weight.unsqueeze(-1)
-        total = term if total is None else total + term
-    return total.permute([0, 4, 1, 2, 3]).to(dtype)
-
-
-@definition("aten.grid_sampler_2d")
-def grid_sampler_2d(x: Tensor, grid: Tensor, *modes: Any) -> Tensor:
-    """torch's own definition, halves in float32."""
-    return decomposition_table[aten.grid_sampler_2d.default](*widened(x, grid), *modes).to(x.dtype)
 
 
 @definition("aten.segment_reduce")

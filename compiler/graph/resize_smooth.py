@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["TAPS", "resized_size", "resized_smoothly", "step_of"]
+__all__ = ["TAPS", "resized_size", "resized_smoothly", "step_of", "tap_weights"]
 
 #: neighbours along a dimension, by mode and number of dimensions
 TAPS = {("linear", 1): 2, ("bilinear", 2): 2, ("trilinear", 3): 2, ("bicubic", 2): 4}
@@ -50,7 +50,7 @@ def resized_smoothly(x: Tensor, taps: int, sizes: Sequence[Any], align: bool, sc
         at = place * step if align else (place + 0.5) * step - 0.5
         at = at.clamp(min=0.0) if taps == 2 else at
         before = at.floor()
-        weights = _weights(taps, (at - before).clamp(0.0, 1.0))
+        weights = tap_weights(taps, (at - before).clamp(0.0, 1.0))
         first = before.to(torch.int64) + 1 - taps // 2
         pixels = [result.index_select(dim, (first + j).clamp(min=0).clamp(max=size - 1)) for j in range(taps)]
         parts = (p * w[(..., *[None] * behind)] for p, w in zip(pixels, weights, strict=True))
@@ -58,7 +58,7 @@ def resized_smoothly(x: Tensor, taps: int, sizes: Sequence[Any], align: bool, sc
     return result.to(x.dtype)
 
 
-def _weights(taps: int, rest: Tensor) -> list[Tensor]:
+def tap_weights(taps: int, rest: Tensor) -> list[Tensor]:
     """The weights of two neighbours or of four, `rest` behind the second-to-last's place (Keys, slope -0.75)."""
     if taps == 2:
         return [1 - rest, rest]

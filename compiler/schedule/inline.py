@@ -9,14 +9,19 @@ expressions that are cheap to compute again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements, overwrites, shared_roots
-from ..ir.index import product
+from ..ir.index import Indirect, product
 from ..ir.nodes import AnyNode, Attention, Map, Reduce, Scan, Scatter, Store
-from .cost import CHEAP, number, work
+from .cost import CHEAP, is_long, number, work
 from .graph import NodeGraph, label, loads_of, map_expressions, operand_buffers
 from .invert import invert
 from .remarks import Remarks
+
+#: additions that a GPU makes in the time of a launch
+LAUNCH_WORK = 1 << 26
 
 
 def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool) -> None:
@@ -63,6 +68,46 @@ def _refusal(node: Map, store: Store, readers: list[AnyNode], budget: int) -> st
     if cost > budget and evaluations > own:
         return f"would be computed {evaluations / max(own, 1):.3g} times, at {cost} operations each"
     return ""
+
+
+def inline_lookups(graph: NodeGraph, remarks: Remarks) -> None:
+    """On a GPU: places that a map computes, and what else the node that looks them up reads of maps (weights, say), are
+    computed where they are read. Each is a few operations, and would be a launch."""
+    waiting = [node for node in graph.nodes if _looks_up_made(graph, node)]
+    for node in waiting:
+        while (maker := next(_cheaper_than_launch(graph, node), None)) is not None:
+            changed = inlined(node, maker, maker.stores[0])
+            graph.replace(node, changed)
+            remarks.fused(label(maker), label(changed), "computed where it is read")
+            graph.remove(maker)
+            node = changed
+
+
+def _looks_up_made(graph: NodeGraph, node: AnyNode) -> bool:
+    """Whether a node looks up elements at places that a map has made."""
+    places = {
+        ld.buffer
+        for e in node.expressions()
+        for load in e.loads
+        for a in load.index.atoms()
+        if isinstance(a, Indirect)
+        for ld in a.value.loads  # type: ignore[attr-defined]
+    }
+    return isinstance(node, Map | Reduce) and any(isinstance(graph.producer(b), Map) for b in places)
+
+
+def _cheaper_than_launch(graph: NodeGraph, node: AnyNode) -> Iterator[Map]:
+    """Maps that nobody else reads, of so little work that the node may do it for each of its elements."""
+    for buffer in node.reads():
+        maker = graph.producer(buffer)
+        if not isinstance(maker, Map) or len(maker.stores) != 1 or graph.readers(buffer) != [node]:
+            continue
+        spent = work(maker.stores[0].value) * _iterations(node)
+        if spent <= LAUNCH_WORK and not is_long(maker.stores[0].value):
+            loads = loads_of(node, buffer)
+            dense = all(invert(maker.stores[0], maker.dims, ld.index) is not None for ld in loads)
+            if dense and not _overwritten(graph, maker, maker.stores[0], [node]):
+                yield maker
 
 
 def _overwritten(graph: NodeGraph, node: Map, store: Store, readers: list[AnyNode]) -> str:

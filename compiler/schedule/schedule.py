@@ -16,7 +16,7 @@ from .device import device_rewrites
 from .epilogue import fuse_epilogues
 from .graph import NodeGraph
 from .groups import cut_groups
-from .inline import inline_maps
+from .inline import inline_lookups, inline_maps
 from .joined_keys import join_keys
 from .lookups import fuse_lookups
 from .memory import MemoryPlan, plan_memory
@@ -114,6 +114,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             split_reductions(graph)  # those that are alone
         else:
             inline_maps(graph, remarks, recompute=True)  # chains that grew in the pass before
+            inline_lookups(graph, remarks)
             if options.epilogues:
                 fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
