@@ -84,6 +84,8 @@ def _count(node: Reduce) -> int | None:
 
 def _pieces(node: Reduce) -> int:
     """How many pieces of the outermost reduced loop; 1: leave it whole."""
+    if not node.rdims:
+        return 1
     count, first, kept = _count(node), node.rdims[0].extent.constant, node.extent.constant
     along = reduces_contiguous(node)
     if count is None or first is None or kept is None or count * (1 if along else min(COLUMNS, kept)) <= CACHED:

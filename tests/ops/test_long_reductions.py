@@ -80,6 +80,17 @@ def test_places_in_long_rows(dtype: torch.dtype, tmp_path: Path) -> None:
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)
 
 
+def test_norms_of_one_element(tmp_path: Path) -> None:
+    """There is no loop to reduce over."""
+    entries = {}
+    for name, shape in {"one": (1,), "none": (0, 1), "rows": (3, 1)}.items():
+        entries[name] = (Call1(lambda x: torch.native_layer_norm(x, (1,), None, None, 1e-5)), (torch.randn(shape),))
+    model = mycc.load(mycc.compile(entries, out=tmp_path / "ones.pkg", verify=False))
+    for name, (call, (x,)) in entries.items():
+        for got, want in zip(model.entry(name)(x), call(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), want)
+
+
 #: columns, rows of several pieces, rows far from their mean; dimension, and the shape
 VARIANCES = {
     "columns": ((0,), (4096, 80)),

@@ -65,6 +65,11 @@ class GuardedMemory:
         guard = ctypes.c_void_p(self.base + self.pages * page)
         assert libc.mprotect(guard, ctypes.c_size_t(page), 0) == 0
 
+    @property
+    def end(self) -> ctypes.c_void_p:
+        """Where the guard begins."""
+        return ctypes.c_void_p(self.base + self.pages * mmap.PAGESIZE)
+
     def tail(self, count: int, dtype: np.dtype) -> np.ndarray:
         """An array of `count` elements that ends where the guard begins."""
         dtype = np.dtype(dtype)

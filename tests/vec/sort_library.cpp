@@ -3,18 +3,18 @@
 
 using namespace mycc;
 
-/* A host whose scratch memory is what the caller gave. */
-static mycc_host host_of(void *memory) {
+/* A host whose scratch memory ends where the caller's does. */
+static mycc_host host_of(void *end) {
   mycc_host host = {};
-  host.ctx = memory;
-  host.scratch = [](void *ctx, int32_t, size_t) { return ctx; };
+  host.ctx = end;
+  host.scratch = [](void *ctx, int32_t, size_t bytes) { return (void *)((char *)ctx - (bytes + 7) / 8 * 8); };
   return host;
 }
 
 #define TYPE(NAME, T)                                                                                           \
   extern "C" void sort_##NAME(                                                                                  \
-      void *memory, T *values, int64_t *places, const T *x, int64_t n, int64_t k, int64_t descending) {         \
-    const mycc_host host = host_of(memory);                                                                     \
+      void *end, T *values, int64_t *places, const T *x, int64_t n, int64_t k, int64_t descending) {         \
+    const mycc_host host = host_of(end);                                                                        \
     sort_row(&host, 0, values, places, x, n, k, descending);                                                    \
   }
 TYPE(f64, double)
@@ -26,8 +26,8 @@ TYPE(i8, int8_t)
 TYPE(bool, bool)
 
 #define MODE(NAME, T)                                                                                           \
-  extern "C" void mode_##NAME(void *memory, T *value, int64_t *place, const T *x, int64_t n) {                  \
-    const mycc_host host = host_of(memory);                                                                     \
+  extern "C" void mode_##NAME(void *end, T *value, int64_t *place, const T *x, int64_t n) {                  \
+    const mycc_host host = host_of(end);                                                                        \
     mode_row(&host, 0, value, place, x, n);                                                                     \
   }
 MODE(f32, float)

@@ -56,7 +56,7 @@ def bits(x: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("name", TYPES)
 def test_in_torchs_order(lib: ctypes.CDLL, name: str) -> None:
     dtype = TYPES[name]
-    memory = np.zeros(1 << 18, np.int64)
+    memory = GuardedMemory(1 << 21)
     for n in SIZES:
         for kind, x in rows(n, dtype).items():
             size = x.element_size()
@@ -68,7 +68,7 @@ def test_in_torchs_order(lib: ctypes.CDLL, name: str) -> None:
                     got = GuardedMemory(k * size).tail(k * size, np.uint8)
                     places = GuardedMemory(8 * k).tail(k, np.int64)
                     sizes = ctypes.c_int64(n), ctypes.c_int64(k), ctypes.c_int64(descending)
-                    getattr(lib, f"sort_{name}")(pointer(memory), pointer(got), pointer(places), pointer(row), *sizes)
+                    getattr(lib, f"sort_{name}")(memory.end, pointer(got), pointer(places), pointer(row), *sizes)
                     what = f"{k} of {n}, {kind}, {'falling' if descending else 'rising'}"
                     np.testing.assert_array_equal(places, order[:k].numpy(), what)
                     np.testing.assert_array_equal(got, bits(x[order[:k]]), what)
@@ -77,12 +77,12 @@ def test_in_torchs_order(lib: ctypes.CDLL, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["f32", "i64"])
 def test_mode(lib: ctypes.CDLL, name: str) -> None:
-    memory = np.zeros(1 << 18, np.int64)
+    memory = GuardedMemory(1 << 21)
     for n in SIZES:
         x = rows(n, TYPES[name])["few"]
         value, place = torch.zeros(1, dtype=x.dtype), np.zeros(1, np.int64)
         out = bits(value)
-        getattr(lib, f"mode_{name}")(pointer(memory), pointer(out), pointer(place), pointer(bits(x)), ctypes.c_int64(n))
+        getattr(lib, f"mode_{name}")(memory.end, pointer(out), pointer(place), pointer(bits(x)), ctypes.c_int64(n))
         counts = torch.bincount(x.long())
         assert value.item() == int(counts.argmax()), n
         assert place[0] == int((x == value).nonzero()[-1]), n

@@ -21,7 +21,8 @@ template <class T, class Item, class F>
 inline void with_items(const mycc_host *host, int32_t worker, const T *x, int64_t n, bool descending, F f) {
   typedef typename SortKey<T>::type Key;
   constexpr int64_t counts = digits<T> * 256 * sizeof(typename Item::count);
-  char *scratch = row_scratch<char>(host, worker, counts + 2 * n * (int64_t)sizeof(Item));
+  /* the keys, in the place of the spare items, end with a whole vector */
+  char *scratch = row_scratch<char>(host, worker, counts + (2 * n + W) * (int64_t)sizeof(Item));
   if (!scratch) return;
   Item *items = (Item *)(scratch + counts), *spare = items + n;
   const Key *keys = (const Key *)spare;
@@ -50,8 +51,8 @@ template <class T> struct FirstList {
 
   static int64_t room_for(int64_t k) { return 2 * k + 2 * W; }
   static int64_t memory(int64_t k) {
-    const int64_t list = (room_for(k) + W) * (int64_t)(sizeof(Key) + sizeof(int32_t));
-    return list + kCounts + 2 * room_for(k) * (int64_t)sizeof(Item);
+    const int64_t most = room_for(k) + W; /* as a vector joins before the list is looked at */
+    return most * (int64_t)(sizeof(Key) + sizeof(int32_t)) + kCounts + 2 * most * (int64_t)sizeof(Item);
   }
   FirstList(char *scratch, int64_t k) : k(k), room(room_for(k)), count(0), keys((Key *)scratch) {
     places = (int32_t *)(keys + room + W);
