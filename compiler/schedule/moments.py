@@ -94,43 +94,69 @@ def _pieces(node: Reduce) -> int:
     return next((d for d in range(2, first + 1) if first % d == 0 and LEAST <= count // d <= most), 1)
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """The loops of a piece, and where its results lie: [pieces, kept]."""
+
+    piece: Var
+    loops: tuple[Var, ...]
+    moved: dict[Atom, Index]  # the outermost reduced loop, as piece and place in it
+    at: Index
+    size: int  # elements of a piece
+    results: Index
+
+    @classmethod
+    def into(cls, node: Reduce, pieces: int) -> _Cut:
+        outer, others = node.rdims[0], node.rdims[1:]
+        piece, inner = Var(f"{outer.name}_piece", as_index(pieces)), Var(f"{outer.name}_in", outer.extent // pieces)
+        whole = inner.extent != ONE
+        place, stride = ZERO, ONE
+        for v in reversed(node.dims):
+            place, stride = place + of(v) * stride, stride * v.extent
+        return cls(
+            piece,
+            (inner, *others) if whole else others,
+            {outer: of(piece) * inner.extent + (of(inner) if whole else ZERO)},
+            of(piece) * stride + place,
+            (_count(node) or 0) // pieces,
+            stride * pieces,
+        )
+
+
 def _split(pair: _Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
     """The mean and the squares of the pieces, and the same of all of them."""
-    mean, squares = pair.mean, pair.squares
-    outer, others = mean.rdims[0], mean.rdims[1:]
-    piece, inner = Var(f"{outer.name}_piece", as_index(pieces)), Var(f"{outer.name}_in", outer.extent // pieces)
-    size = float((_count(mean) or 0) // pieces)
-    loops = others if inner.extent == ONE else (inner, *others)
-    moved: dict[Atom, Index] = {outer: of(piece) * inner.extent + (of(inner) if inner in loops else ZERO)}
-    place, stride = ZERO, ONE
-    for v in reversed(mean.dims):
-        place, stride = place + of(v) * stride, stride * v.extent
-    at: Index = of(piece) * stride + place
-    value, dtype = substitute(pair.value, moved), mean.folds[0].acc.dtype
+    mean, squares, cut = pair.mean, pair.squares, _Cut.into(pair.mean, pieces)
+    acc, dtype = squares.folds[0].acc, mean.folds[0].acc.dtype
+    size, rest = Const(float(cut.size), dtype), Acc(f"{acc.name}_rest", dtype)
     names = (
         f"{mean.stores[0].buffer.name}_pieces",
         *(f"{squares.stores[0].buffer.name}_{n}" for n in ("pieces", "rest")),
     )
-    means, spreads, rests = (Buffer(name, dtype, stride * pieces, "temp") for name in names)
-    own, number = Load(means, at), Const(size, dtype)
-    deviation = Call("sub", (value, own), dtype)
-    acc = squares.folds[0].acc
-    rest_acc = Acc(f"{acc.name}_rest", dtype)
+    means, spreads, rests = (Load(Buffer(name, dtype, cut.results, "temp"), cut.at) for name in names)
 
-    def of_pieces(node: Reduce, folds: tuple[Fold, ...], stores: tuple[Store, ...]) -> Reduce:
-        return Reduce((piece, *mean.dims), stores, node.origin, loops, folds)
+    def of_pieces(node: Reduce, folds: tuple[Fold, ...], results: dict[Load, Expr]) -> Reduce:
+        stores = tuple(Store(ld.buffer, ld.index, value) for ld, value in results.items())
+        return Reduce((cut.piece, *mean.dims), stores, node.origin, cut.loops, folds)
 
-    average = Store(means, at, Call("div", (mean.folds[0].acc, number), dtype))
-    first = of_pieces(mean, (replace(mean.folds[0], value=value),), (average,))
-    folds = (Fold(acc, "sum", Call("mul", (deviation, deviation), dtype)), Fold(rest_acc, "sum", deviation))
-    second = of_pieces(squares, folds, (Store(spreads, at, acc), Store(rests, at, rest_acc)))
-    total = Fold(mean.folds[0].acc, "sum", Call("mul", (own, number), dtype))
-    between = Call("sub", (own, Load(mean.stores[0].buffer, mean.stores[0].index)), dtype)
-    rest_of = Call(
-        "add", (Call("mul", (between, number), dtype), Call("mul", (Load(rests, at), Const(2.0, dtype)), dtype)), dtype
-    )
-    merged = Call("add", (Load(spreads, at), Call("mul", (between, rest_of), dtype)), dtype)
-    again = Var(f"{piece.name}s", piece.extent)
-    back: dict[Atom, Index] = {**{u: of(v) for v, u in zip(squares.dims, mean.dims, strict=True)}, piece: of(again)}
-    last = replace(squares, rdims=(again,), folds=(Fold(acc, "sum", substitute(merged, back)),))
-    return [first, second, replace(mean, rdims=(piece,), folds=(total,))], [last]
+    value, total = substitute(pair.value, cut.moved), mean.folds[0]
+    deviation = Call("sub", (value, means), dtype)
+    first = of_pieces(mean, (replace(total, value=value),), {means: Call("div", (total.acc, size), dtype)})
+    folds = (Fold(acc, "sum", Call("mul", (deviation, deviation), dtype)), Fold(rest, "sum", deviation))
+    second = of_pieces(squares, folds, {spreads: acc, rests: rest})
+    of_all = replace(mean, rdims=(cut.piece,), folds=(Fold(total.acc, "sum", Call("mul", (means, size), dtype)),))
+    again = Var(f"{cut.piece.name}s", cut.piece.extent)
+    back: dict[Atom, Index] = {cut.piece: of(again)}
+    back |= {u: of(v) for v, u in zip(squares.dims, mean.dims, strict=True)}
+    merged = substitute(_merged(mean, means, spreads, rests, size), back)
+    return [first, second, of_all], [replace(squares, rdims=(again,), folds=(Fold(acc, "sum", merged),))]
+
+
+def _merged(mean: Reduce, means: Load, spreads: Load, rests: Load, size: Const) -> Expr:
+    """t + (m - mean) (size (m - mean) + 2 r): what a piece adds to the squares."""
+
+    def call(op: str, *args: Expr) -> Call:
+        return Call(op, args, size.dtype)
+
+    between = call("sub", means, Load(mean.stores[0].buffer, mean.stores[0].index))
+    twice = call("mul", rests, Const(2.0, size.dtype))
+    return call("add", spreads, call("mul", between, call("add", call("mul", between, size), twice)))
