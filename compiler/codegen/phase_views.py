@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -46,6 +46,18 @@ def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment
     )
 
 
+def phase_loops(
+    scope: Scope, node: Nest, number: int, letters: Iterable[str]
+) -> tuple[tuple[Var, ...], tuple[Loop, ...], dict[Atom, Index]]:
+    """A phase's own variables for a nest's dimensions, its loops, and the dimensions as those variables."""
+    own = tuple(Var(f"{v.name}_{number}", v.extent) for v in node.dims)
+    loops = (
+        Loop(scope.loop(v, f"{letter}_{number}"), Emitter(scope, None).index(v.extent))
+        for v, letter in zip(own, letters, strict=True)
+    )
+    return own, tuple(loops), {v: of(new) for v, new in zip(node.dims, own, strict=True)}
+
+
 @dataclass
 class _Builder:
     """Makes the phases of one nest. made: what the nest writes to memory."""
@@ -57,13 +69,8 @@ class _Builder:
     names: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
 
     def phase(self, node: Nest, number: int) -> PhaseView:
-        rows = tuple(Var(f"{v.name}_{number}", v.extent) for v in node.dims)
-        letters = (f"{'ij'[i] if i < 2 else f'i{i}'}_{number}" for i in range(len(rows)))
-        loops = tuple(
-            Loop(self.scope.loop(v, name), Emitter(self.scope, None).index(v.extent))
-            for v, name in zip(rows, letters, strict=True)
-        )
-        own: dict[Atom, Index] = {v: of(new) for v, new in zip(node.dims, rows, strict=True)}
+        letters = ("ij"[i] if i < 2 else f"i{i}" for i in range(len(node.dims)))
+        rows, loops, own = phase_loops(self.scope, node, number, letters)
         stages = [moved(s, own) for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
         accs = {f.acc.name: next(self.names) for s in stages if isinstance(s, Reduce) for f in s.folds}
         body = [s for s in stages if isinstance(s, Map) and self.row in s.dims]

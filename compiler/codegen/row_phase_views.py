@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..ir.expr import Expr, Load
-from ..ir.index import Atom, Index, Var, of, product
+from ..ir.index import Atom, Index, Var, product
 from ..ir.nodes import Buffer, Map, Nest, Reduce
 from .ahead import fetches
 from .emit import Emitter
 from .fold_views import PIECE, folded_view
-from .phase_views import Stage, moved, values_at_hand
+from .phase_views import Stage, moved, phase_loops, values_at_hand
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views import FoldView, LocalView, Loop, RowPhase, RowPhaseKernel
@@ -58,13 +58,8 @@ class _Builder:
     last: Emitter | None = None
 
     def phase(self, node: Nest, number: int) -> RowPhase:
-        rows = tuple(Var(f"{v.name}_{number}", v.extent) for v in node.dims)
-        letters = (f"{'i' if i == 0 else f'i{i}'}_{number}" for i in range(len(rows)))
-        loops = tuple(
-            Loop(self.scope.loop(v, name), Emitter(self.scope, None).index(v.extent))
-            for v, name in zip(rows, letters, strict=True)
-        )
-        own: dict[Atom, Index] = {v: of(new) for v, new in zip(node.dims, rows, strict=True)}
+        letters = ("i" if i == 0 else f"i{i}" for i in range(len(node.dims)))
+        _, loops, own = phase_loops(self.scope, node, number, letters)
         stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
         ahead = self._fetches(stages, node.dims[-1], own)
         stages = [moved(s, own) for s in stages]
