@@ -17,6 +17,7 @@ STRUCTS = {
     "conv.cpp.j2": "ConvTuning",
     "attention.cpp.j2": "AttentionTuning",
     "rows.cpp.j2": "",
+    "row_phases.cpp.j2": "",
     "columns.cpp.j2": "",
     "map_flat.cpp.j2": "",
 }
