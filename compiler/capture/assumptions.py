@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
+import torch
 from torch import fx
 from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
@@ -33,7 +34,7 @@ from .sizes import NO_MAX
 from .smallest import same_shapes, wrong_nodes
 from .source_lines import is_torch_file
 
-__all__ = ["Asked", "assumptions_hold", "body_holds"]
+__all__ = ["Asked", "assumptions_hold", "body_holds", "holds_for_one"]
 
 #: a size is tried with all its values up to so many, else with small, round and the largest ones
 ALL = 4096
@@ -62,7 +63,7 @@ class Asked(logging.Handler):
 
 def assumptions_hold(program: ExportedProgram, asked: Asked) -> bool:
     """Whether the graph is right for all sizes of the ranges, whatever torch assumed when it was traced."""
-    ranges = {str(s): _bounds(r) for s, r in program.range_constraints.items() if not str(s).startswith("u")}
+    ranges = _ranges(program)
     found = _found(program.graph)
     if any(_exceptions(_renamed(condition, found), ranges) != ([], True) for condition in asked.conditions):
         return False
@@ -73,7 +74,7 @@ def assumptions_hold(program: ExportedProgram, asked: Asked) -> bool:
             return False
         left_out += wrong
     symbols = {str(s): s for s in program.range_constraints}
-    others = {s: min(max(low, 5 + 2 * i), high) for i, (s, (low, high)) in enumerate(ranges.items())}
+    others = _usual(ranges)
     if left_out and len(ranges) < len(symbols):
         return False  # sizes that only the run finds
     sets = [{symbols[name]: size for name, size in {**others, **sizes}.items()} for sizes in left_out]
@@ -81,6 +82,43 @@ def assumptions_hold(program: ExportedProgram, asked: Asked) -> bool:
     if len(sets) > MOST:
         return False
     return not any(wrong_nodes(program.graph.nodes, sizes) for sizes in sets)
+
+
+def holds_for_one(program: ExportedProgram) -> bool:
+    """Whether a graph that was traced as if no computed size were 1 is right where one is:
+
+        x[n // 2 :].squeeze(0)    keeps its dimension, but for n = 2
+
+    Sizes of the inputs that are 1 themselves are looked at later (smallest.py), and those that the run finds never.
+    """
+    ranges = {str(s): (max(low, 2), high) for s, (low, high) in _ranges(program).items()}
+    if len(ranges) < len(program.range_constraints):
+        return True
+    conditions = {f"Ne({size}, 1)" for size in _computed_sizes(program.graph)}
+    ones = [sizes for condition in sorted(conditions) for sizes in _exceptions(condition, ranges)[0] if sizes]
+    symbols = {str(s): s for s in program.range_constraints}
+    plain = _usual(ranges)
+    points = [{symbols[name]: size for name, size in {**plain, **sizes}.items()} for sizes in ones[:MOST]]
+    nodes = program.graph.nodes
+    anyway = set(wrong_nodes(nodes, {symbols[name]: size for name, size in plain.items()})) if points else set()
+    return all(anyway.issuperset(wrong_nodes(nodes, point)) for point in points)
+
+
+def _computed_sizes(graph: fx.Graph) -> set[sympy.Expr]:
+    """The sizes of the graph's tensors that are neither numbers nor an input's own."""
+    values = (node.meta.get("val") for node in graph.nodes)
+    sizes: Iterator[Any] = (n for v in values if isinstance(v, torch.Tensor) for n in v.shape)
+    found = (n.node.expr for n in sizes if isinstance(n, torch.SymInt))
+    return {e for e in found if not e.is_Symbol and not e.is_number}
+
+
+def _ranges(program: ExportedProgram) -> dict[str, Range]:
+    return {str(s): _bounds(r) for s, r in program.range_constraints.items() if not str(s).startswith("u")}
+
+
+def _usual(ranges: Mapping[str, Range]) -> dict[str, int]:
+    """Sizes that differ from each other, and from what models treat in a way of its own."""
+    return {s: min(max(low, 5 + 2 * i), high) for i, (s, (low, high)) in enumerate(ranges.items())}
 
 
 def body_holds(

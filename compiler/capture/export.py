@@ -17,7 +17,7 @@ from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError
-from .assumptions import Asked, assumptions_hold
+from .assumptions import Asked, assumptions_hold, holds_for_one
 from .by_shape import ByShape
 from .casts import noting_casts, symbolic_casts
 from .draws import draws_random_numbers
@@ -331,9 +331,12 @@ def _where_conditions_hold(export: Callable[..., ExportedProgram]) -> ExportedPr
             program = export(conditions_beside=True)
             if assumptions_hold(program, asked):
                 return program
+        last: ExportedProgram | None = None
         with contextlib.suppress(Exception):
-            return export(whatever_the_size=True)
-        raise
+            last = export(whatever_the_size=True)
+        if last is None or not holds_for_one(last):
+            raise
+        return last
 
 
 def _from_program(request: CaptureRequest, program: ExportedProgram) -> ModelGraph:

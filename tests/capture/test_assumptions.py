@@ -57,6 +57,19 @@ def test_lengths_that_torch_finds_equal_have_one_name() -> None:
         assert [(s.min, s.max) for s in graph.symbols] == [(1, 16)]
 
 
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_a_squeeze_keeps_the_dimension_for_all_sizes(least: int) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x[x.shape[0] // 2 :].squeeze(0) + 1
+
+    dims = ({0: Dim("n", min=least, max=16)},)
+    if least == 3:
+        assert len(capture(forward, (torch.randn(5),), dynamic_shapes=dims).symbols) == 1
+        return
+    with pytest.raises(CompileError, match="does not work for all sizes"):
+        capture(forward, (torch.randn(5),), dynamic_shapes=dims)
+
+
 def test_what_the_model_asks_itself_has_to_hold() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] == 10:
