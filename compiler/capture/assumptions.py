@@ -73,12 +73,9 @@ def assumptions_hold(program: ExportedProgram, asked: Asked) -> bool:
         if wrong and not isinstance(condition, sympy.Ne):
             return False
         left_out += wrong
-    symbols = {str(s): s for s in program.range_constraints}
-    others = _usual(ranges)
-    if left_out and len(ranges) < len(symbols):
+    if left_out and len(ranges) < len(program.range_constraints):
         return False  # sizes that only the run finds
-    sets = [{symbols[name]: size for name, size in {**others, **sizes}.items()} for sizes in left_out]
-    sets = [sizes for i, sizes in enumerate(sets) if sizes not in sets[:i]]
+    sets = _placed(program, ranges, left_out)
     if len(sets) > MOST:
         return False
     return not any(wrong_nodes(program.graph.nodes, sizes) for sizes in sets)
@@ -96,11 +93,9 @@ def holds_for_one(program: ExportedProgram) -> bool:
         return True
     conditions = {f"Ne({size}, 1)" for size in _computed_sizes(program.graph)}
     ones = [sizes for condition in sorted(conditions) for sizes in _exceptions(condition, ranges)[0] if sizes]
-    symbols = {str(s): s for s in program.range_constraints}
-    plain = _usual(ranges)
-    points = [{symbols[name]: size for name, size in {**plain, **sizes}.items()} for sizes in ones[:MOST]]
     nodes = program.graph.nodes
-    anyway = set(wrong_nodes(nodes, {symbols[name]: size for name, size in plain.items()})) if points else set()
+    points = _placed(program, ranges, ones)[:MOST]
+    anyway = {n for point in _placed(program, ranges, [{}]) for n in wrong_nodes(nodes, point)} if points else set()
     return all(anyway.issuperset(wrong_nodes(nodes, point)) for point in points)
 
 
@@ -116,9 +111,15 @@ def _ranges(program: ExportedProgram) -> dict[str, Range]:
     return {str(s): _bounds(r) for s, r in program.range_constraints.items() if not str(s).startswith("u")}
 
 
-def _usual(ranges: Mapping[str, Range]) -> dict[str, int]:
-    """Sizes that differ from each other, and from what models treat in a way of its own."""
-    return {s: min(max(low, 5 + 2 * i), high) for i, (s, (low, high)) in enumerate(ranges.items())}
+def _placed(
+    program: ExportedProgram, ranges: Mapping[str, Range], found: Sequence[dict[str, int]]
+) -> list[dict[sympy.Symbol, int]]:
+    """The sets of sizes that were found, each once, beside sizes that differ from each other, and from what models
+    treat in a way of its own."""
+    symbols = {str(s): s for s in program.range_constraints}
+    others = {s: min(max(low, 5 + 2 * i), high) for i, (s, (low, high)) in enumerate(ranges.items())}
+    sets = [{symbols[name]: size for name, size in {**others, **sizes}.items()} for sizes in found]
+    return [sizes for i, sizes in enumerate(sets) if sizes not in sets[:i]]
 
 
 def body_holds(

@@ -12,7 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["ask_count", "masked_scatter", "masked_scatter_"]
+__all__ = ["ask_count", "is_one", "masked_scatter", "masked_scatter_"]
+
+
+def is_one(n: Any) -> bool:
+    """Whether a size is 1; dynamic ones, and those that the run finds, are taken for others, as torch.export does."""
+    return isinstance(n, int) and n == 1
 
 
 def ask_count(x: Tensor, items: Sequence[Any], value: Any) -> None:
@@ -32,7 +37,7 @@ def ask_count(x: Tensor, items: Sequence[Any], value: Any) -> None:
     if value.dim() <= shown:
         return
     rows: Any = value.shape[value.dim() - 1 - shown]
-    if not (isinstance(rows, int) and rows == 1):
+    if not is_one(rows):
         torch._assert_async(mask.sum() == rows, f"a mask that is written to has not the number of values: {rows}")
 
 

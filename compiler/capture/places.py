@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .masks import ask_count
+from .masks import ask_count, is_one
 
 __all__ = ["get_item", "set_item", "sum_of"]
 
@@ -67,14 +67,14 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
     part, places = _taken(x, items)
     new = value.to(x.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype)
     rank = part.dim() - sum(isinstance(p, Tensor) for p in places.values())
-    while new.dim() > rank and _is_one(new.shape[0]):
+    while new.dim() > rank and is_one(new.shape[0]):
         new = new.squeeze(0)
     wide = _extents(part, places, new)
     if wide is None:
         x[index] = value
-    elif (row := _single(places)) is not None and all(map(_is_one, wide)):
+    elif (row := _single(places)) is not None and all(map(is_one, wide)):
         _put_row(part, row, places[row], new)
-    elif all(map(_is_one, wide)) and all(isinstance(p, _Slice) for p in places.values()):
+    elif all(map(is_one, wide)) and all(isinstance(p, _Slice) for p in places.values()):
         part.copy_(torch.where(_inside(part, places), new, part))
     else:
         _put(part, places, wide, new)
@@ -122,11 +122,6 @@ def _taken(x: Tensor, items: Sequence[Any]) -> tuple[Tensor, dict[int, Tensor | 
     return part, places
 
 
-def _is_one(n: Any) -> bool:
-    """Whether a size is 1; dynamic ones, and those that the run finds, are taken for others, as torch.export does."""
-    return isinstance(n, int) and n == 1
-
-
 def _is_single(item: slice) -> bool:
     start, count, *versions = getattr(item.stop, "mycc_sum_of", (None, 0))
     if start is None or start is not item.start or count != 1:
@@ -152,8 +147,8 @@ def _extents(part: Tensor, places: dict[int, Tensor | _Slice], new: Tensor) -> l
         return None
     sizes = [1] * (len(kept) - new.dim()) + list(new.shape)
     wide = [n for d, n in zip(kept, sizes, strict=True) if d in places]
-    some = any(isinstance(p, Tensor) for p in places.values()) or not all(map(_is_one, wide))
-    return None if some and any(map(_is_one, wide)) else wide
+    some = any(isinstance(p, Tensor) for p in places.values()) or not all(map(is_one, wide))
+    return None if some and any(map(is_one, wide)) else wide
 
 
 def _inside(part: Tensor, places: dict[int, Any]) -> Tensor:

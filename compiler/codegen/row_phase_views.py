@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from ..ir.expr import Expr, Load
 from ..ir.index import Atom, Index, Var, product
@@ -54,7 +55,7 @@ class _Builder:
     lane: Var
     made: frozenset[Buffer]
     fetched: set[Load] = field(default_factory=set)
-    accs: int = 0
+    accs: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
     last: Emitter | None = None
 
     def phase(self, node: Nest, number: int) -> RowPhase:
@@ -63,17 +64,13 @@ class _Builder:
         stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
         ahead = self._fetches(stages, node.dims[-1], own)
         stages = [moved(s, own) for s in stages]
-        names = {f.acc.name: self._name() for s in stages if isinstance(s, Reduce) for f in s.folds}
+        names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.folds}
         whole = [s for s in stages if isinstance(s, Map) and self.lane in s.dims]
         full, part = (self._emitter(p) for p in (False, True))
         folds = self._body(whole, [s for s in stages if isinstance(s, Reduce)], names, full, part)
         full.body[:0] = ahead
         ends = tuple(self._end(s, names) for s in stages if s not in whole)
         return RowPhase(number, loops, lanes_view(self.lane, self.scope, full, part), folds, ends)
-
-    def _name(self) -> str:
-        self.accs += 1
-        return f"acc{self.accs - 1}"
 
     def _emitter(self, part: bool) -> Emitter:
         """Names of what stands in front of the loop go on from phase to phase."""
