@@ -106,7 +106,7 @@ def _serve(batches: Batches, tell: Callable[[str], None]) -> None:
 
 def _start() -> subprocess.Popen[str]:
     """A worker in a session of its own, so that the compilers that it started end with it."""
-    command = [sys.executable, "-m", "tests.conformance.worker"]
+    command = [sys.executable, "-m", "tests.conformance.worker", str(os.getpid())]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MYCC_THREADS": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)

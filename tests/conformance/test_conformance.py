@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import subprocess
 import sys
 from collections import deque
@@ -115,22 +116,26 @@ def test_an_entry_that_hangs_or_dies_is_a_crash_of_its_own(tmp_path: Path, monke
 
 
 _PARENT = """
-import subprocess, sys, time
-code = "import os, threading, time; from tests.conformance.worker import end_with_parent;" \\
-    "print(os.getpid(), flush=True); end_with_parent(os.getppid())"
-subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+import os, subprocess, sys, time
+code = "import os, sys, time; from tests.conformance.worker import end_with_parent;" \\
+    "print(os.getpid(), flush=True); time.sleep(float(sys.argv[2])); end_with_parent(int(sys.argv[1]))"
+subprocess.Popen([sys.executable, "-c", code, str(os.getpid()), sys.argv[1]], start_new_session=True)
 time.sleep(1000)
 """
 
 
-def test_workers_end_when_their_parent_is_killed() -> None:
-    command = [sys.executable, "-c", _PARENT]
+@pytest.mark.parametrize("late", [0, 2], ids=["asks before", "asks after"])
+def test_workers_end_when_their_parent_is_killed(late: int) -> None:
+    command = [sys.executable, "-c", _PARENT, str(late)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=run.ROOT) as parent:
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         assert Path(f"/proc/{worker}").exists()
         parent.kill()
-        assert parent.stdout.read() == ""  # the worker holds the other end of the pipe until it ends
+        # The worker holds the other end of the pipe until it ends.
+        ended, _, _ = select.select([parent.stdout], [], [], 60)
+        assert ended
+        assert parent.stdout.read() == ""
 
 
 @pytest.mark.parametrize(("family", "device", "by"), [("cpu", False, None), ("cuda", True, "device")])

@@ -197,14 +197,15 @@ def _compare(group: Group, found: Sequence[Sequence[Any]], random: bool = False)
 
 def end_with_parent(parent: int) -> None:
     """Ends this process and all that it started, which are a session of their own, when its parent is gone: one that is
-    killed cannot say so."""
+    killed cannot say so. The parent tells who it is: asked for here, it may be gone already, and another one is named.
+    """
     while os.getppid() == parent:
         time.sleep(1)
     os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
-    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(int(sys.argv[1]),), daemon=True).start()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what torch prints does not belong among the answers
     warnings.simplefilter("ignore")
