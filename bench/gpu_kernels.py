@@ -41,7 +41,7 @@ from mycc.compiler.codegen.triton.probe import Probe, attention_probe, conv_prob
 from mycc.compiler.codegen.triton.structured import chosen_tile, launches_of
 from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile, conv_shape
 from mycc.compiler.ir.dtypes import to_torch
-from mycc.compiler.ir.nodes import Window
+from mycc.compiler.ir.structured import Window
 
 CAPABILITY = 90
 FOLDER = Path(tempfile.gettempdir()) / "gpu_kernels"

@@ -22,8 +22,8 @@ from mycc.compiler.capture.export import CaptureRequest, capture_request
 from mycc.compiler.codegen.triton.device import device_of
 from mycc.compiler.codegen.triton.generate import DeviceCode, generate_device
 from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.dtypes import to_torch
-from mycc.compiler.ir.nodes import Buffer
 from mycc.compiler.lower import lower
 from mycc.compiler.schedule import Schedule, schedule
 from mycc.compiler.schedule.schedule import DEFAULTS

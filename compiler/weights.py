@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 
 from .capture.graph import InPlace
+from .ir.buffers import Buffer
 from .ir.dtypes import DTYPES, from_torch
-from .ir.nodes import Buffer
 from .lower.constants import Constant, Dense
 from .lower.driver import Lowered
 from .package.weights import WeightTensor, layout

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from ..ir.index import of
-from ..ir.nodes import ConvChain, Store
+from ..ir.nodes import Store
+from ..ir.structured import ConvChain
 from .lift import Lifted
 from .scope import Param, Scope
 from .structured_views import FieldPrinter, conv_epilogue, conv_fields

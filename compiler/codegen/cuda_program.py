@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const
 from ..ir.index import Index, Size
-from ..ir.nodes import Buffer
 from ..ir.random import BLOCKS, CALL
 from ..schedule import Schedule
 from .emit import Emitter, literal

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load, uses
 from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var, as_index, exact_div, of
 from ..ir.lanes import ALIGNMENT, depends, lane_stride, turning_place
-from ..ir.nodes import Buffer, Store
+from ..ir.nodes import Store
 from ..ir.ops import OPS, Precedence, Printed, spell
 from .bounds import DIVISIONS, MOST_APART, Inside, inside
 from .fused import fused_factors

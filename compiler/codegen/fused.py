@@ -14,7 +14,9 @@ from collections import Counter
 from dataclasses import replace
 
 from ..ir.expr import Call, Const, Expr, IndexValue, Load, uses
-from ..ir.nodes import AnyNode, ConvChain, Nest
+from ..ir.nodes import Nest
+from ..ir.program import AnyNode
+from ..ir.structured import ConvChain
 from ..schedule.graph import map_expressions
 
 FUSED = ("f32", "f64")

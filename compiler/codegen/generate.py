@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..build.targets import Target
 from ..capture.graph import ModelGraph
 from ..capture.state import state_of
-from ..ir.nodes import AnyNode
+from ..ir.program import AnyNode
 from ..lower.shapes import sizes_of
 from ..schedule import Schedule
 from ..tune.choices import COST_MODEL, NO_CHOICES, Choice, Choices

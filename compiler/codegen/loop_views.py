@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, substitute
 from ..ir.index import ONE, Var, as_index, of, product
-from ..ir.nodes import Buffer, Map, Nest, Reduce
+from ..ir.nodes import Map, Nest, Reduce
 from ..schedule.collapse import collapse
 from ..schedule.cost import is_long
 from ..schedule.cost import work as cost

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+from ..ir.buffers import Layout
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const
 from ..ir.index import ONE, ZERO, Index, Var, of, product
 from ..ir.lanes import direct
-from ..ir.nodes import Assert, Blocks, CppSource, Custom, Layout, Map, Routine, Scan, Scatter
+from ..ir.nodes import Map, Scan, Scatter
+from ..ir.program import Assert
+from ..ir.routines import Blocks, CppSource, Custom, Routine
 from ..lower.routines import ROUTINES
 from ..schedule.collapse import collapse
 from ..schedule.loops import vector_loop

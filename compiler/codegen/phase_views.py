@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.index import Atom, Index, Var, of, product
-from ..ir.nodes import Buffer, Fold, Map, Nest, Reduce
+from ..ir.nodes import Fold, Map, Nest, Reduce
 from ..schedule.graph import map_expressions
 from .ahead import fetches
 from .emit import Emitter

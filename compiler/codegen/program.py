@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.index import Index
-from ..ir.nodes import Buffer
 from ..ir.random import CALL
 from ..schedule import Schedule
 from .emit import Emitter

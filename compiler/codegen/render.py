@@ -9,7 +9,10 @@ from functools import cache
 import jinja2
 
 from ...templates import TEMPLATES
-from ..ir.nodes import AnyNode, Assert, Attention, Choose, Conv, ConvChain, Custom, Gemm, Repeat, Routine, Scan, Scatter
+from ..ir.nodes import Scan, Scatter
+from ..ir.program import AnyNode, Assert, Choose, Repeat
+from ..ir.routines import Custom, Routine
+from ..ir.structured import Attention, Conv, ConvChain, Gemm
 from ..lower.routines import ROUTINES
 from ..schedule import Schedule
 from ..tune.choices import COST_MODEL, Choice

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load
 from ..ir.index import Atom, Index, Var, product
-from ..ir.nodes import Buffer, Map, Nest, Reduce
+from ..ir.nodes import Map, Nest, Reduce
 from .ahead import fetches
 from .emit import Emitter
 from .fold_views import PIECE, folded_view

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, count
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.index import Size, Var
-from ..ir.nodes import Buffer
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, rewrite
 from ..ir.index import Index
 from ..ir.lanes import direct
-from ..ir.nodes import AnyNode, Buffer, Map, Nest, Reduce, Store
+from ..ir.nodes import Map, Nest, Reduce, Store
+from ..ir.program import AnyNode
 from ..schedule.graph import map_expressions
 from .bounds import MOST_APART
 

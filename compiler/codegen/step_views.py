@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..ir.buffers import Buffer
 from ..ir.index import Index
-from ..ir.nodes import Buffer, Check, Define
+from ..ir.program import Check, Define
 from ..schedule import Schedule
 from ..schedule.steps import ChooseStep, RepeatStep, Step
 from .emit import Emitter

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..ir.buffers import Operand
 from ..ir.expr import accumulators_first, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
-from ..ir.nodes import WINOGRAD_FORMS, Attention, Conv, Gemm, Operand, Store
+from ..ir.nodes import Store
+from ..ir.structured import WINOGRAD_FORMS, Attention, Conv, Gemm
 from .added import added
 from .ahead import fetches
 from .emit import Emitter

@@ -11,13 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from .buffers import Buffer
 from .dtypes import DTYPES
 from .index import Atom, Index, Indirect, Var
-
-if TYPE_CHECKING:
-    from .nodes import Buffer
 
 
 class Expr:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from .buffers import IN_PLACE, Buffer
 from .expr import Load
 from .index import Index
-from .nodes import IN_PLACE, AnyNode, Buffer, Custom, Nest, Repeat, Scatter, Store
+from .nodes import Nest, Scatter, Store
+from .program import AnyNode, Repeat
+from .routines import Custom
 
 __all__ = ["over_own_elements", "overwrites", "shared_roots"]
 

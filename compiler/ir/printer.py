@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from .index import Var
-from .nodes import (
-    AnyNode,
-    Assert,
-    Attention,
-    Choose,
-    Conv,
-    ConvChain,
-    Define,
-    Gemm,
-    Map,
-    Nest,
-    Program,
-    Reduce,
-    Repeat,
-    Routine,
-    Scan,
-    Scatter,
-)
+from .nodes import Map, Nest, Reduce, Scan, Scatter
+from .program import AnyNode, Assert, Choose, Define, Program, Repeat
+from .routines import Routine
+from .structured import Attention, Conv, ConvChain, Gemm
 
 
 def print_program(program: Program) -> str:

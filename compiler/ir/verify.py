@@ -4,35 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .buffers import IN_PLACE, Buffer
 from .dtypes import DTYPES
 from .expr import Acc, Call, Const, Expr, IndexValue, Load
 from .in_place import over_own_elements
 from .index import ZERO, Binary, Index, Indirect, Var
-from .nodes import (
-    IN_PLACE,
-    AnyNode,
-    Assert,
-    Attention,
-    Buffer,
-    Choose,
-    Conv,
-    ConvChain,
-    Custom,
-    Gemm,
-    Map,
-    Nest,
-    Node,
-    Program,
-    Reduce,
-    Repeat,
-    Routine,
-    Scan,
-    Scatter,
-    Store,
-)
+from .nodes import Map, Nest, Node, Reduce, Scan, Scatter, Store
 from .ops import OPS
 from .printer import print_node
+from .program import AnyNode, Assert, Choose, Program, Repeat
 from .proofs import nonnegative_by_cases
+from .routines import Custom, Routine
+from .structured import Attention, Conv, ConvChain, Gemm
 
 
 class BrokenLaw(AssertionError):

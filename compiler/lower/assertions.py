@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.index import ZERO
-from ..ir.nodes import Assert
+from ..ir.program import Assert
 from .context import Context
 from .registry import row
 from .tensor import Tensor

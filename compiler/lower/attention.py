@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..ir.buffers import Operand
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, Index, exact_div, of
-from ..ir.nodes import Attention, Operand
+from ..ir.structured import Attention
 from .builder import call, number, where
 from .context import Context
 from .matmul import HALVES, widened

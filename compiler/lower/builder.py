@@ -9,10 +9,12 @@ from typing import Literal
 import torch
 
 from ..build.targets import Family
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES, from_torch
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, cast
 from ..ir.index import ONE, ZERO, Index, Size, Var, as_index, of, product
-from ..ir.nodes import AnyNode, Buffer, Define, Fold, Map, Origin, Reduce, Store
+from ..ir.nodes import Fold, Map, Origin, Reduce, Store
+from ..ir.program import AnyNode, Define
 from ..tune.choices import NO_CHOICES, Choices
 from .constants import Constant, Dense, Layout
 from .shapes import Sizes

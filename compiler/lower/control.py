@@ -21,9 +21,10 @@ from ...runtime.errors import CompileError
 from ..capture.control import Operands, operands_of
 from ..capture.draws import draws_random_numbers
 from ..capture.graph import ModelGraph
+from ..ir.buffers import Buffer
 from ..ir.dtypes import from_torch
 from ..ir.index import ZERO, Index, Size, of, product
-from ..ir.nodes import AnyNode, Buffer, Choose, Repeat
+from ..ir.program import AnyNode, Choose, Repeat
 from . import mersenne, philox
 from .builder import Builder
 from .in_place import settled, store_over

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ..ir.buffers import Buffer, Operand
 from ..ir.dtypes import from_torch
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, ZERO, Index, as_index, of, product
-from ..ir.nodes import WINOGRAD_FORMS, Algorithm, Buffer, Conv, Operand, Store, Window
+from ..ir.nodes import Store
+from ..ir.structured import WINOGRAD_FORMS, Algorithm, Conv, Window
 from ..tune.keys import conv_key
 from ..tune.space import algorithms
 from .builder import call, number

@@ -22,7 +22,7 @@ from ..capture.source_lines import is_user_file
 from ..graph.functional_operators import behind_twin, tensors_of, twin_key, written_arguments
 from ..graph.kept_operators import CUSTOM
 from ..ir.index import ONE, Index, as_index
-from ..ir.nodes import Blocks, CppSource, Custom, TritonSource
+from ..ir.routines import Blocks, CppSource, Custom, TritonSource
 from ..ir.verify import broken_laws
 from .context import Context
 from .in_place import copied_to_write, target_of

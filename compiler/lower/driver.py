@@ -22,9 +22,11 @@ from ..capture.graph import ModelGraph
 from ..capture.source_lines import origin as source_origin
 from ..graph.functional_operators import behind_twin
 from ..graph.updates import updates_of
+from ..ir.buffers import Buffer
 from ..ir.dtypes import from_torch
 from ..ir.index import Index, product
-from ..ir.nodes import Buffer, Check, Origin, Program
+from ..ir.nodes import Origin
+from ..ir.program import Check, Program
 from ..tune.choices import NO_CHOICES, Choices
 from . import (  # noqa: F401
     assertions,

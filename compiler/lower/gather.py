@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.expr import Expr, IndexValue, Load, cast
 from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of, product
-from ..ir.nodes import Attention, Conv, Gemm
+from ..ir.structured import Attention, Conv, Gemm
 from .builder import call, compare, number, size_value, where
 from .constants import Panels
 from .context import Context

@@ -16,9 +16,11 @@ import torch.fx
 from ..graph.functional_operators import behind_twin
 from ..graph.patterns import is_op
 from ..graph.updates import bases_of
+from ..ir.buffers import IN_PLACE, Buffer
 from ..ir.expr import Expr, Load
 from ..ir.index import ONE, ZERO, Index, maximum, minimum, product
-from ..ir.nodes import IN_PLACE, Blocks, Buffer, Origin
+from ..ir.nodes import Origin
+from ..ir.routines import Blocks
 from .builder import Builder, compare, size_value, where
 from .context import Context
 from .registry import row

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.buffers import Operand
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Expr, Load, cast
 from ..ir.index import ONE, ZERO, Index, of, product
-from ..ir.nodes import Gemm, Operand, Store
+from ..ir.nodes import Store
+from ..ir.structured import Gemm
 from .builder import call, number
 from .constants import Panels
 from .context import ConstantRef, Context

@@ -6,25 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..ir.buffers import Buffer, Operand
 from ..ir.expr import Expr, Load, rewrite
 from ..ir.index import product
-from ..ir.nodes import (
-    AnyNode,
-    Assert,
-    Attention,
-    Buffer,
-    Choose,
-    Conv,
-    Gemm,
-    Node,
-    Operand,
-    Reduce,
-    Repeat,
-    Routine,
-    Scan,
-    Scatter,
-    Store,
-)
+from ..ir.nodes import Node, Reduce, Scan, Scatter, Store
+from ..ir.program import AnyNode, Assert, Choose, Repeat
+from ..ir.routines import Routine
+from ..ir.structured import Attention, Conv, Gemm
 from .builder import Builder
 from .in_place import settled, store_over
 from .tensor import Tensor, is_dense

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.index import ZERO, Index, as_index, product
-from ..ir.nodes import Blocks, Routine
+from ..ir.routines import Blocks, Routine
 from .builder import Builder
 from .tensor import Shape, Tensor, dense_strides
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...runtime.errors import CompileError
+from ..ir.buffers import Buffer, Layout
 from ..ir.expr import Expr, Load
 from ..ir.index import ONE, ZERO, Index, as_index, product
-from ..ir.nodes import Blocks, Buffer, Layout
+from ..ir.routines import Blocks
 
 Shape = tuple[Index, ...]
 

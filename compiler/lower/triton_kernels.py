@@ -14,7 +14,7 @@ import torch.fx
 from ...runtime.errors import CompileError
 from ..graph.triton_kernels import NAME, KernelCall, kernel_call
 from ..ir.index import ONE, Index, as_index
-from ..ir.nodes import Blocks, Custom, TritonSource
+from ..ir.routines import Blocks, Custom, TritonSource
 from .context import Context
 from .in_place import copied_to_write
 from .registry import row

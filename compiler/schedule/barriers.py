@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ..ir.buffers import Buffer
 from ..ir.index import ONE, ZERO
-from ..ir.nodes import AnyNode, Assert, Blocks, Buffer, Origin, Program, Routine
+from ..ir.nodes import Origin
+from ..ir.program import AnyNode, Assert, Program
+from ..ir.routines import Blocks, Routine
 
 #: the routine that stands for the readers behind a barrier while a piece is scheduled; it is no kernel
 KEEP = "keep"

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ..ir.buffers import Buffer
 from ..ir.index import ZERO, Index, of
-from ..ir.nodes import Buffer, Conv, ConvChain, Origin
+from ..ir.nodes import Origin
+from ..ir.structured import Conv, ConvChain
 from .graph import NodeGraph, label, loads_of
 from .remarks import Remarks
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Acc, Load, substitute
 from ..ir.index import ONE, Atom, Index, Var, as_index, of, product
-from ..ir.nodes import Buffer, Fold, Reduce, Store
+from ..ir.nodes import Fold, Reduce, Store
 from .graph import NodeGraph
 from .split_k import split_products
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..build.targets import Family
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements, overwrites
 from ..ir.index import ONE, Binary, Index
 from ..ir.lanes import lane_stride
-from ..ir.nodes import AnyNode, Buffer, Conv, Gemm, Map, Reduce, Store
+from ..ir.nodes import Map, Reduce, Store
+from ..ir.program import AnyNode
+from ..ir.structured import Conv, Gemm
 from .graph import NodeGraph, label
 from .invert import digits, invert
 from .remarks import Remarks

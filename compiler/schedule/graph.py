@@ -6,26 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load
 from ..ir.in_place import overwrites, shared_roots
 from ..ir.index import Index
-from ..ir.nodes import (
-    AnyNode,
-    Attention,
-    Buffer,
-    Choose,
-    Conv,
-    Gemm,
-    Nest,
-    Node,
-    Program,
-    Reduce,
-    Repeat,
-    Routine,
-    Scan,
-    Scatter,
-    Store,
-)
+from ..ir.nodes import Nest, Node, Reduce, Scan, Scatter, Store
+from ..ir.program import AnyNode, Choose, Program, Repeat
+from ..ir.routines import Routine
+from ..ir.structured import Attention, Conv, Gemm
 
 N = TypeVar("N", bound=Node)
 

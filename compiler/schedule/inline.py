@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements, overwrites, shared_roots
 from ..ir.index import Indirect, product
-from ..ir.nodes import AnyNode, Attention, Map, Reduce, Scan, Scatter, Store
+from ..ir.nodes import Map, Reduce, Scan, Scatter, Store
+from ..ir.program import AnyNode
+from ..ir.structured import Attention
 from .cost import CHEAP, is_long, number, work
 from .graph import NodeGraph, label, loads_of, map_expressions, operand_buffers
 from .invert import invert

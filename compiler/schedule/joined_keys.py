@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..ir.buffers import Buffer, Operand
 from ..ir.expr import Load
 from ..ir.index import ONE, ZERO, Index, Var, exact_div, of, product
-from ..ir.nodes import AnyNode, Attention, Buffer, Map, Operand, Rest, Store
+from ..ir.nodes import Map, Store
+from ..ir.program import AnyNode
+from ..ir.structured import Attention, Rest
 from .graph import NodeGraph, label, loads_of
 from .pieces import linear
 from .remarks import Remarks

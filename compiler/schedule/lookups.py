@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.index import ZERO, Atom, Index, Indirect, Var, as_index, of, product
-from ..ir.nodes import Buffer, Map, Nest, Store
+from ..ir.nodes import Map, Nest, Store
 from .graph import NodeGraph, label, map_expressions
 from .invert import invert
 from .nest import as_prologue

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.index import Index
-from ..ir.nodes import AnyNode, Branches, Buffer, Define, Loop
+from ..ir.program import AnyNode, Branches, Define, Loop
 from .regions import span_in_loops
 from .reuse import results_over_operands
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Acc, Call, Const, Expr, Load, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
-from ..ir.nodes import Buffer, Fold, Reduce, Store
+from ..ir.nodes import Fold, Reduce, Store
 from .graph import NodeGraph
 from .loops import reduces_contiguous
 

@@ -9,21 +9,10 @@ from __future__ import annotations
 import re
 
 from ..build.targets import Family
-from ..ir.nodes import (
-    WINOGRAD_FORMS,
-    AnyNode,
-    Assert,
-    Attention,
-    Conv,
-    ConvChain,
-    Gemm,
-    Map,
-    Nest,
-    Reduce,
-    Routine,
-    Scan,
-    Scatter,
-)
+from ..ir.nodes import Map, Nest, Reduce, Scan, Scatter
+from ..ir.program import AnyNode, Assert
+from ..ir.routines import Routine
+from ..ir.structured import WINOGRAD_FORMS, Attention, Conv, ConvChain, Gemm
 
 MAX_OPERATORS = 4
 #: operators that say nothing about what a kernel does

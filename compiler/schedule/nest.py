@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites
 from ..ir.index import ZERO, Atom, Index, Var, of, product
-from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Reduce, Store
+from ..ir.nodes import Map, Nest, Origin, Reduce, Store
+from ..ir.program import AnyNode
 from .columns import IN_TURN, PIPELINED, PIPELINED_DEEP, Stages, in_blocks
 from .graph import NodeGraph, label, map_expressions
 from .invert import digits, invert

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.buffers import Operand
 from ..ir.expr import Acc, Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements
 from ..ir.index import ONE, Atom, Index, Var, of, product
-from ..ir.nodes import Gemm, Map, Operand, Store
+from ..ir.nodes import Map, Store
+from ..ir.structured import Gemm
 from .graph import NodeGraph, label
 from .remarks import Remarks
 

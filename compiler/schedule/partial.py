@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Load, substitute
 from ..ir.index import Atom, Index, Var, as_index, of, product
-from ..ir.nodes import Buffer, Fold, Map, Origin, Reduce, Store
+from ..ir.nodes import Fold, Map, Origin, Reduce, Store
 from .graph import NodeGraph
 from .loops import SCALAR_FOLDS, vector_loop
 

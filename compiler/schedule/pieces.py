@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites, shared_roots
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of
-from ..ir.nodes import AnyNode, Buffer, Map, Nest, Origin, Store
+from ..ir.nodes import Map, Nest, Origin, Store
+from ..ir.program import AnyNode
 from .graph import NodeGraph, label, loads_of
 from .remarks import Remarks
 

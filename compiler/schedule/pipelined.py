@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Call, Expr, Load, replaced, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, of, product
-from ..ir.nodes import Buffer, Map, Nest, Origin, Reduce, Store
+from ..ir.nodes import Map, Nest, Origin, Reduce, Store
 from .collapse import collapse
 from .cost import work
 from .graph import NodeGraph, map_expressions

@@ -14,11 +14,13 @@ from dataclasses import replace
 
 from ..codegen.triton.device import DEVICES, Device
 from ..codegen.triton.tiles import GemmTile, gemm_shape, gemm_tile, operand_bytes, stage_bytes, typical
+from ..ir.buffers import Operand
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites, shared_roots
 from ..ir.index import ONE, ZERO, Indirect, Var, of
-from ..ir.nodes import Gemm, Map, Operand, Prologue
+from ..ir.nodes import Map
+from ..ir.structured import Gemm, Prologue
 from .cost import LOAD, work
 from .graph import NodeGraph, label
 from .invert import invert

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..ir.nodes import AnyNode, Branches, Buffer, Choose, Loop, Program, Repeat
+from ..ir.buffers import Buffer
+from ..ir.program import AnyNode, Branches, Choose, Loop, Program, Repeat
 from .barriers import is_keep, keep_node
 
 Schedule = Callable[[Program], Sequence[AnyNode]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..ir.nodes import AnyNode
+from ..ir.program import AnyNode
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,10 @@ from typing import Any
 
 from ..ir.expr import Call
 from ..ir.index import Index, as_index, product
-from ..ir.nodes import (
-    AnyNode,
-    Assert,
-    Attention,
-    Conv,
-    ConvChain,
-    Gemm,
-    Map,
-    Nest,
-    Node,
-    Reduce,
-    Routine,
-    Scan,
-    Scatter,
-)
+from ..ir.nodes import Map, Nest, Node, Reduce, Scan, Scatter
+from ..ir.program import AnyNode, Assert
+from ..ir.routines import Routine
+from ..ir.structured import Attention, Conv, ConvChain, Gemm
 from ..tune.keys import kernel_key
 from .cost import OPERATOR_COST
 from .schedule import Schedule

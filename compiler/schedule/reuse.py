@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..ir.buffers import Buffer
 from ..ir.index import Indirect
-from ..ir.nodes import AnyNode, Buffer, Conv, Gemm, Map, Store
+from ..ir.nodes import Map, Store
+from ..ir.program import AnyNode
+from ..ir.structured import Conv, Gemm
 from .graph import loads_of, operand_buffers
 
 

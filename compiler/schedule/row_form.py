@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, of, product
-from ..ir.nodes import Buffer, Map, Nest, Reduce, Store
+from ..ir.nodes import Map, Nest, Reduce, Store
 from .graph import NodeGraph, label, map_expressions
 from .remarks import Remarks
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..build.targets import Family
+from ..ir.buffers import Buffer
 from ..ir.expr import Acc
-from ..ir.nodes import AnyNode, Buffer, Define, Map, Program, Reduce
+from ..ir.nodes import Map, Reduce
 from ..ir.printer import print_define, print_node
+from ..ir.program import AnyNode, Define, Program
 from ..options import ScheduleOptions
 from .barriers import in_pieces
 from .chains import fuse_chains
@@ -33,6 +35,7 @@ from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
 from .steps import ChooseStep, RepeatStep, Step, steps_of
+from .stored_order import order_loops
 from .terms import keep_terms
 from .windows import split_windows
 from .written_out import write_out_folds
@@ -126,6 +129,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             pipeline_rows(graph)
             if options.epilogues:
                 fuse_chains(graph, remarks)  # what they make inside is finished by then
+            order_loops(graph)
             split_windows(graph)
         elif options.prologues:
             fuse_prologues(graph, remarks)  # maps that have not become a part of rows or of an epilogue

@@ -17,9 +17,11 @@ from dataclasses import replace
 from ..codegen.triton.device import DEVICES, Device
 from ..codegen.triton.tiles import expected_time, gemm_shape
 from ..ir.bounds import largest
+from ..ir.buffers import Buffer, Operand
 from ..ir.expr import Acc, Call, Expr, Load, rewrite
 from ..ir.index import Index, Var, as_index, of, product
-from ..ir.nodes import Buffer, Gemm, Map, Operand, Reduce, Store
+from ..ir.nodes import Map, Reduce, Store
+from ..ir.structured import Gemm
 from .graph import NodeGraph
 from .loops import reduces_contiguous
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..ir.buffers import Buffer
 from ..ir.index import Index, Size
-from ..ir.nodes import Branches, Buffer, Define, Loop
+from ..ir.program import Branches, Define, Loop
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, replaced, substitute
 from ..ir.index import ZERO, Atom, Index, Var, of, product
-from ..ir.nodes import Buffer, Map, Nest, Reduce, Store
+from ..ir.nodes import Map, Nest, Reduce, Store
 from .cost import work
 from .graph import NodeGraph, map_expressions
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ..ir.buffers import Buffer, Operand
 from ..ir.dtypes import DTYPES
 from ..ir.index import ONE, ZERO, Index, as_index, product
-from ..ir.nodes import Attention, Buffer, Conv, ConvChain, Gemm, Nest, Node, Operand, Scatter
+from ..ir.nodes import Nest, Node, Scatter
+from ..ir.structured import Attention, Conv, ConvChain, Gemm
 
 Access = tuple[Buffer, str, Index]  # buffer, where in it (text), elements
 

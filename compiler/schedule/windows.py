@@ -12,11 +12,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..ir.buffers import Buffer
 from ..ir.conditions import bound, conditions, conjunction, unclamped
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Const, Expr, Load, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, exact_div, maximum, minimum, of, product
-from ..ir.nodes import Buffer, Fold, Nest, Reduce, Store
+from ..ir.nodes import Fold, Nest, Reduce, Store
 from .graph import NodeGraph
 
 MOST_BYTES = 1 << 14  # of what is folded down: it has to stay in the first level cache

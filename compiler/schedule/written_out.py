@@ -16,7 +16,8 @@ from functools import reduce
 
 from ..ir.expr import Acc, Call, Expr, Load, rewrite, substitute
 from ..ir.index import Atom, Index, Var, as_index, product
-from ..ir.nodes import AnyNode, Fold, Map, Reduce, Store
+from ..ir.nodes import Fold, Map, Reduce, Store
+from ..ir.program import AnyNode
 from .graph import NodeGraph, label
 from .inline import inlined
 from .invert import invert

@@ -20,8 +20,8 @@ from ..codegen.triton.kernel import (
     WorkArg,
     ZerosArg,
 )
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES, to_torch
-from ..ir.nodes import Buffer
 from ..package.weights import layout
 from ..schedule import Schedule
 from ..schedule.memory import ALIGNMENT, best_placement

@@ -23,7 +23,8 @@ from ..codegen.triton.device import Device
 from ..codegen.triton.generate import node_launches
 from ..codegen.triton.kernel import Launch, TritonKernel, TritonPool
 from ..codegen.triton.tiles import Tile
-from ..ir.nodes import AnyNode, Attention, Conv, Gemm
+from ..ir.program import AnyNode
+from ..ir.structured import Attention, Conv, Gemm
 from ..schedule import Schedule
 from ..weights import Weights
 from .choices import COST_MODEL, Choice

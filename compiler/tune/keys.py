@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.index import ONE, Index, product
-from ..ir.nodes import AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce, Window
+from ..ir.nodes import Map, Nest, Reduce
+from ..ir.program import AnyNode
+from ..ir.structured import Attention, Conv, Gemm, Window
 
 __all__ = ["conv_key", "kernel_key"]
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..ir.index import product
-from ..ir.nodes import WINOGRAD_FORMS, Algorithm, AnyNode, Attention, Conv, Gemm, Map, Nest, Reduce, Window
+from ..ir.nodes import Map, Nest, Reduce
+from ..ir.program import AnyNode
+from ..ir.structured import WINOGRAD_FORMS, Algorithm, Attention, Conv, Gemm, Window
 from .choices import Choice, Value
 
 __all__ = [

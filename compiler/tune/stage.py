@@ -14,7 +14,7 @@ from typing import Any
 from ...runtime.errors import CompileError
 from ..build.targets import Family, Target, runs_here, runs_on
 from ..capture.graph import ModelGraph
-from ..ir.nodes import Attention, Conv, Gemm
+from ..ir.structured import Attention, Conv, Gemm
 from ..observe import Observer, running_stage
 from ..options import CompileOptions
 from ..request import CompileRequest

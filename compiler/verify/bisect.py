@@ -20,8 +20,9 @@ from ...runtime.archive import Archive
 from ...runtime.errors import CompileError
 from ..capture.graph import ModelGraph
 from ..graph.passes import PassReport, run_graph_passes
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES, to_torch
-from ..ir.nodes import AnyNode, Buffer
+from ..ir.program import AnyNode
 from ..lower import lower, shared_layouts
 from ..lower.tensor import Tensor
 from ..options import CompileOptions

@@ -20,8 +20,9 @@ from mycc.compiler.codegen.triton.kernel import (
     WorkArg,
     ZerosArg,
 )
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.index import ONE, Index, Size, as_index, of
-from mycc.compiler.ir.nodes import Buffer, Origin
+from mycc.compiler.ir.nodes import Origin
 from mycc.compiler.schedule.memory import Lifetime, MemoryPlan
 from mycc.runtime import __file__ as runtime_file
 from torch import nn

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from mycc.compiler.codegen.emit import Emitter, literal
 from mycc.compiler.codegen.layout_text import indent
 from mycc.compiler.codegen.scope import Argument, Scope
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Acc, Call, Const, Expr, IndexValue, Load, cast
 from mycc.compiler.ir.index import Index, Indirect, Size, Var, as_index, maximum, minimum, of
-from mycc.compiler.ir.nodes import Buffer, Store
+from mycc.compiler.ir.nodes import Store
 
 from ..helpers.programs import call
 

@@ -17,7 +17,7 @@ from mycc.compiler.codegen.generate import Generated, generate
 from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels, render_tile_set
 from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, view_of
 from mycc.compiler.graph.passes import run_graph_passes
-from mycc.compiler.ir.nodes import WINOGRAD_FORMS, Conv
+from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
 from mycc.compiler.lower import lower
 from mycc.compiler.schedule import schedule
 from mycc.compiler.weights import collect_weights

@@ -10,9 +10,10 @@ import torch
 from mycc.compiler.codegen.program import _argument
 from mycc.compiler.codegen.render import KernelPool
 from mycc.compiler.codegen.starts import with_starts
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Load
 from mycc.compiler.ir.index import Index, Indirect, Var, as_index, of
-from mycc.compiler.ir.nodes import Buffer, Map, Origin, Store
+from mycc.compiler.ir.nodes import Map, Origin, Store
 from torch import nn
 
 from ..helpers.programs import call

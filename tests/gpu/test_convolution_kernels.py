@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mycc.compiler.codegen.triton.device import DEVICES
-from mycc.compiler.ir.nodes import Conv
+from mycc.compiler.ir.structured import Conv
 from torch import nn
 
 from ..helpers.device_programs import device_program, run_interpreted

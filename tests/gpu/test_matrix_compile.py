@@ -27,7 +27,7 @@ from mycc.compiler.codegen.triton.probe import (
 from mycc.compiler.codegen.triton.structured import launches_of
 from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile
 from mycc.compiler.ir.index import Size, of
-from mycc.compiler.ir.nodes import Window
+from mycc.compiler.ir.structured import Window
 
 from ..conftest import Golden
 

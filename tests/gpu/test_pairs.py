@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from mycc.compiler.ir.nodes import Gemm, Map
+from mycc.compiler.ir.nodes import Map
+from mycc.compiler.ir.structured import Gemm
 from torch import nn
 from torch.nn import functional as F
 

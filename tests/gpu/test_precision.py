@@ -6,7 +6,7 @@ import pytest
 import torch
 from mycc.compiler.capture.export import CaptureRequest
 from mycc.compiler.capture.precision import in_dtype
-from mycc.compiler.ir.nodes import Gemm
+from mycc.compiler.ir.structured import Gemm
 from mycc.runtime.errors import CompileError
 from torch import nn
 

@@ -17,7 +17,9 @@ from mycc.compiler.codegen.triton.probe import computed_probe, gemm_probe
 from mycc.compiler.codegen.triton.tiles import gemm_tile
 from mycc.compiler.ir.expr import Call, Load, rewrite
 from mycc.compiler.ir.index import of
-from mycc.compiler.ir.nodes import Gemm, Map, Origin, Program, Store
+from mycc.compiler.ir.nodes import Map, Origin, Store
+from mycc.compiler.ir.program import Program
+from mycc.compiler.ir.structured import Gemm
 from mycc.compiler.options import ScheduleOptions
 from mycc.compiler.schedule.graph import NodeGraph
 from mycc.compiler.schedule.prologue import fuse_prologues

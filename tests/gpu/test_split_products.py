@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from mycc.compiler.ir.nodes import Gemm
+from mycc.compiler.ir.structured import Gemm
 from torch import nn
 from torch.nn import functional as F
 

@@ -16,9 +16,10 @@ from mycc.compiler.codegen.triton.device import DEVICES, Device
 from mycc.compiler.codegen.triton.generate import DeviceCode, generate_device
 from mycc.compiler.codegen.triton.kernel import Launch
 from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.index import Size
-from mycc.compiler.ir.nodes import Buffer, Define
+from mycc.compiler.ir.program import Define
 from mycc.compiler.ir.random import BLOCKS, CALL
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Call, Expr, Load
 from mycc.compiler.ir.index import Index, Var, as_index, of, product
-from mycc.compiler.ir.nodes import AnyNode, Buffer, Map, Origin, Program, Store
+from mycc.compiler.ir.nodes import Map, Origin, Store
+from mycc.compiler.ir.program import AnyNode, Program
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.lower.driver import Lowered

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Acc, Call, Const, IndexValue, Load, cast, rewrite, substitute
 from mycc.compiler.ir.index import Indirect, Var, as_index, of
-from mycc.compiler.ir.nodes import Buffer
 
 X = Buffer("x", "f32", as_index(64), "input", 0)
 IDS = Buffer("ids", "i64", as_index(8), "input", 1)

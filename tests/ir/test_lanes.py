@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Load
 from mycc.compiler.ir.index import Index, Indirect, Size, Var, as_index, minimum, of
 from mycc.compiler.ir.lanes import lane_stride
-from mycc.compiler.ir.nodes import Buffer
 
 ROW, LANE = Var("row", as_index(100)), Var("lane", as_index(768))
 r, v, s = of(ROW), of(LANE), of(Size("seq", 1, 512))

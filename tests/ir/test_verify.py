@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Acc, Const, Expr, Load
 from mycc.compiler.ir.index import Index, Indirect, Var, as_index, of
-from mycc.compiler.ir.nodes import Buffer, Fold, Map, Nest, Node, Origin, Program, Reduce, Store
+from mycc.compiler.ir.nodes import Fold, Map, Nest, Node, Origin, Reduce, Store
 from mycc.compiler.ir.printer import print_program
+from mycc.compiler.ir.program import Program
 from mycc.compiler.ir.verify import BrokenLaw, verify_program
 
 from ..helpers.programs import call

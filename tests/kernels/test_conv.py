@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from mycc.compiler.ir.nodes import WINOGRAD_FORMS
+from mycc.compiler.ir.structured import WINOGRAD_FORMS
 from mycc.compiler.lower.constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, WinogradPanels
 
 from .gemm_support import Conv, ConvChain, ConvSums, aligned, call, cpu_levels

@@ -8,7 +8,9 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
-from mycc.compiler.ir.nodes import Buffer, Map, Program, Reduce
+from mycc.compiler.ir.buffers import Buffer
+from mycc.compiler.ir.nodes import Map, Reduce
+from mycc.compiler.ir.program import Program
 from mycc.compiler.lower.tensor import Strided, Tensor, channels_last_order, dense_strides, shape_of
 from torch import nn
 from torch.nn import functional as F

@@ -7,7 +7,7 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
-from mycc.compiler.ir.nodes import Assert
+from mycc.compiler.ir.program import Assert
 from mycc.compiler.schedule import Schedule
 
 from ..helpers.programs import scheduled

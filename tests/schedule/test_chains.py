@@ -8,7 +8,7 @@ import mycc
 import numpy as np
 import pytest
 import torch
-from mycc.compiler.ir.nodes import Conv, ConvChain
+from mycc.compiler.ir.structured import Conv, ConvChain
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.options import ScheduleOptions
 from mycc.compiler.schedule import Schedule, schedule

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.ir.nodes import Conv, Gemm, Map, Nest, Reduce
+from mycc.compiler.ir.nodes import Map, Nest, Reduce
+from mycc.compiler.ir.structured import Conv, Gemm
 from mycc.compiler.options import ScheduleOptions
 from mycc.compiler.schedule import Schedule, schedule
 from torch import nn

@@ -7,9 +7,11 @@ import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.capture.state import share_state
 from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Const, Load
 from mycc.compiler.ir.index import Var, as_index, of
-from mycc.compiler.ir.nodes import Buffer, Map, Origin, Program, Scatter, Store
+from mycc.compiler.ir.nodes import Map, Origin, Scatter, Store
+from mycc.compiler.ir.program import Program
 from mycc.compiler.ir.verify import BrokenLaw, verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.schedule import Schedule, schedule

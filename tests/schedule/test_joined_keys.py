@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.ir.nodes import Attention
+from mycc.compiler.ir.structured import Attention
 from mycc.compiler.schedule import Schedule
 from torch.nn import functional as F
 

@@ -9,7 +9,7 @@ import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.dtypes import DTYPES
-from mycc.compiler.ir.nodes import Attention, Conv
+from mycc.compiler.ir.structured import Attention, Conv
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.schedule import Schedule, schedule

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.index import Size, as_index
-from mycc.compiler.ir.nodes import Branches, Buffer, Define, Loop
+from mycc.compiler.ir.program import Branches, Define, Loop
 from mycc.compiler.schedule.regions import span_in_loops
 from mycc.compiler.schedule.steps import ChooseStep, RepeatStep, steps_of
 

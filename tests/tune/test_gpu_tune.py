@@ -152,7 +152,7 @@ def test_candidates_fit_their_nodes() -> None:
     from mycc.compiler.codegen.triton.candidates import tile_candidates
     from mycc.compiler.codegen.triton.probe import attention_probe, conv_probe, gemm_probe, pair_probe
     from mycc.compiler.codegen.triton.structured import launches_of
-    from mycc.compiler.ir.nodes import Window
+    from mycc.compiler.ir.structured import Window
 
     window = Window((3, 3), (1, 1), (1, 1), (1, 1), 1)
     probes = [

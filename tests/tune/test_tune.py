@@ -14,7 +14,7 @@ import pytest
 import torch
 from mycc import CompileError
 from mycc.compiler.codegen.render import KernelPool
-from mycc.compiler.ir.nodes import WINOGRAD_FORMS, Conv, Gemm
+from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv, Gemm
 from mycc.compiler.tune import search as searching
 from mycc.compiler.tune.choices import COST_MODEL, NO_CHOICES, SHARED, Choice, Choices
 from mycc.compiler.tune.keys import kernel_key

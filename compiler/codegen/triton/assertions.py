@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...ir.index import ONE
-from ...ir.nodes import Assert
+from ...ir.program import Assert
 from .device import Device
 from .kernel import Launch, grid
 from .maps import finish

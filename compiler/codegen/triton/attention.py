@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, exact_div
-from ...ir.nodes import Attention, Operand
+from ...ir.structured import Attention
 from .device import Device
 from .emit_triton import Place, TritonEmitter, Value
 from .kernel import ALIGNMENT, TL_DTYPE, Launch

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...ir.nodes import AnyNode, Attention, Conv, Gemm
+from ...ir.program import AnyNode
+from ...ir.structured import Attention, Conv, Gemm
 from .attention import attention_misfit
 from .conv import as_gemm
 from .device import Device

@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...ir.buffers import Buffer, Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index
-from ...ir.nodes import Buffer, Conv, Gemm, Operand
+from ...ir.structured import Conv, Gemm
 from ...schedule.row_form import flattened
 from .device import Device
 from .emit_triton import Place, TritonEmitter

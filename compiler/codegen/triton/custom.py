@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ir.bounds import largest
 from ...ir.index import Index
-from ...ir.nodes import Custom, TritonSource
+from ...ir.routines import Custom, TritonSource
 from ...lower.triton_text import dtype_name
 from .kernel import (
     PLACEHOLDER,

@@ -24,10 +24,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load, uses
 from ...ir.index import Atom, Binary, Index, Indirect, Size, Var, of
-from ...ir.nodes import Buffer, Store
+from ...ir.nodes import Store
 from ...ir.ops import GPU_ALONE, OPS, Precedence, Printed, Spelling, spell
 from .facts import facts, plain
 from .kernel import TL_DTYPE

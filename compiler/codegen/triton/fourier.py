@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...fourier import LEAST, Pass, passes
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, as_index
-from ...ir.nodes import Blocks, Routine
+from ...ir.routines import Blocks, Routine
 from ...schedule.cost import number
 from .blocks import blocks, power_of_two, share, warps_for
 from .device import Device

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, minimum
-from ...ir.nodes import Gemm, Operand
+from ...ir.structured import Gemm
 from .device import Device
 from .kernel import ALIGNMENT, TL_DTYPE, Launch
 from .matrix import (

@@ -9,22 +9,12 @@ from types import MappingProxyType
 from ....runtime.errors import CompileError
 from ...build.targets import Target
 from ...capture.graph import ModelGraph
+from ...ir.buffers import Buffer
 from ...ir.index import ZERO, Index, maximum, product
-from ...ir.nodes import (
-    AnyNode,
-    Assert,
-    Attention,
-    Buffer,
-    Conv,
-    Custom,
-    Gemm,
-    Map,
-    Nest,
-    Reduce,
-    Routine,
-    Scan,
-    Scatter,
-)
+from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
+from ...ir.program import AnyNode, Assert
+from ...ir.routines import Custom, Routine
+from ...ir.structured import Attention, Conv, Gemm
 from ...lower.shapes import sizes_of
 from ...schedule import Schedule
 from ...schedule.memory import ALIGNMENT, Lifetime, MemoryPlan

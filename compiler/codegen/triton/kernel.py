@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from ...ir.buffers import Buffer
 from ...ir.index import ONE, ZERO, Index
-from ...ir.nodes import Buffer, Origin
+from ...ir.nodes import Origin
 
 #: what stands in a rendered module for the name of its kernel, which is known when the module is known to be new
 PLACEHOLDER = "KERNEL"

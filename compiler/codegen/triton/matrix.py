@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ...ir.buffers import Operand
 from ...ir.expr import accumulators_first, substitute
 from ...ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
-from ...ir.nodes import Node, Operand, Store
+from ...ir.nodes import Node, Store
 from ...schedule.row_form import flattened
 from .emit_triton import Place, TritonEmitter, Value
 from .kernel import KernelParam, Launch, LaunchArgument, TritonKernel, WorkArg, ZerosArg

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ...ir.nodes import Attention, Conv, Gemm
+from ...ir.structured import Attention, Conv, Gemm
 from .conv import as_gemm
 from .device import Device
 from .tiles import AttentionTile, GemmTile, Shape, conv_shape, gemm_shape, is_heavy, typical

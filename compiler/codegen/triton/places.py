@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, maximum
-from ...ir.nodes import Routine
+from ...ir.routines import Routine
 from .blocks import blocks, power_of_two, warps_for
 from .device import Device
 from .emit_triton import TritonEmitter

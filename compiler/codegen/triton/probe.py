@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ...ir.buffers import Buffer, Operand
 from ...ir.expr import Acc, Call, Const, Expr, Load
 from ...ir.index import ONE, ZERO, Index, IndexLike, Var, as_index, of, product
-from ...ir.nodes import Attention, Buffer, Conv, Gemm, Operand, Origin, Prologue, Store, Window
+from ...ir.nodes import Origin, Store
+from ...ir.structured import Attention, Conv, Gemm, Prologue, Window
 
 if TYPE_CHECKING:
     import torch

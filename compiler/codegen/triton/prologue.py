@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...ir.dtypes import DTYPES
 from ...ir.expr import substitute
 from ...ir.index import Index
-from ...ir.nodes import Gemm
+from ...ir.structured import Gemm
 from .emit_triton import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE
 from .matrix import Axes, divides, scalar

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ....runtime.errors import CompileError
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, as_index, minimum
-from ...ir.nodes import Routine
+from ...ir.routines import Routine
 from .blocks import blocks, power_of_two, warps_for
 from .device import Device
 from .emit_triton import TritonEmitter

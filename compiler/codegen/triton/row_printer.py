@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir.buffers import Buffer
 from ...ir.expr import Expr
 from ...ir.index import ONE, Index, Var
-from ...ir.nodes import Buffer, Fold, Store
+from ...ir.nodes import Fold, Store
 from ...schedule.row_form import RowForm
 from .blocks import blocks, whole
 from .emit_triton import Axes, Place, TritonEmitter, Value

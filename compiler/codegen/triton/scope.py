@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...ir.bounds import largest
+from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, Size
-from ...ir.nodes import Buffer, Node
+from ...ir.nodes import Node
 from ...ir.random import CALL
 from ..scope import size_name
 from .kernel import ALIGNMENT, SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.nodes import Attention, Conv, Gemm
+from ...ir.structured import Attention, Conv, Gemm
 from .attention import attention_launch
 from .conv import as_gemm, conv_launch
 from .device import Device

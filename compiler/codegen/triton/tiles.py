@@ -15,7 +15,7 @@ from typing import TypeAlias
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Load
 from ...ir.index import ONE, Index, Size
-from ...ir.nodes import Attention, Conv, Gemm
+from ...ir.structured import Attention, Conv, Gemm
 from .device import Device
 
 

@@ -1,0 +1,188 @@
+"""Structured nodes of the loop IR: what is computed by kernels written for it, with stores as epilogues.
+
+    h0 = gemm[m:s0, n:3072; k:768] acc = x @ packed w1 -> h0[m*3072 + n] = gelu(acc + b1[n])
+
+Operands lie in memory by strides (buffers.py); weights are packed as each node says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from .buffers import Buffer, Operand
+from .expr import Acc, Expr
+from .index import Index, Var
+from .nodes import Node
+
+
+@dataclass(frozen=True)
+class Prologue:
+    """What a product multiplies instead of its left operand as it lies in memory: `value` at (z, m, depth), rounded to
+    `dtype`. In it `acc` is the operand's element."""
+
+    depth: Var
+    acc: Acc
+    value: Expr
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False)
+class Gemm(Node):
+    """acc[z, m, n] = sum over k of a[z, m, k] * b[z, k, n]; then stores. dims = (z..., m, n).
+
+    a.strides = (z..., m, k) with k dense. b: panels [ceil(n/16)][k][16] when `packed`, else strides (z..., k, n).
+    also: more products of a, each with its sum, whose operands lie like b: a gate beside its value.
+    prologue: what becomes of a before it is multiplied.
+    """
+
+    k: Index
+    a: Operand
+    b: Operand
+    packed: bool
+    acc: Acc
+    also: tuple[tuple[Operand, Acc], ...] = ()
+    prologue: Prologue | None = None
+
+    @property
+    def a_dtype(self) -> str:
+        """The type in which the left operand is multiplied."""
+        return self.a.buffer.dtype if self.prologue is None else self.prologue.dtype
+
+    def expressions(self) -> Iterator[Expr]:
+        if self.prologue is not None:
+            yield self.prologue.value
+        yield from super().expressions()
+
+    def reads(self) -> tuple[Buffer, ...]:
+        others = (b.buffer for b, _ in self.also)
+        return tuple(dict.fromkeys((self.a.buffer, self.b.buffer, *others, *super().reads())))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Geometry of a convolution of 2 or 3 dimensions, all in elements of the map.
+
+    pad: zeros in front; those behind follow from the sizes. Below 0 where the first window starts inside the input.
+    """
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def moved(self, zeros: Sequence[int]) -> Window:
+        """The window with so many more zeros in front."""
+        return replace(self, pad=tuple(p + z for p, z in zip(self.pad, zeros, strict=True)))
+
+    def lifted(self) -> Window:
+        """With one more dimension, of size 1, in front."""
+        sides = {"kernel": 1, "stride": 1, "pad": 0, "dilation": 1}
+        changed: dict[str, Any] = {name: (first, *getattr(self, name)) for name, first in sides.items()}
+        return replace(self, **changed)
+
+
+#: how a convolution is computed; grouped: for groups of few channels
+Algorithm: TypeAlias = Literal["direct", "winograd2", "winograd3", "winograd4", "winograd2s2", "grouped"]
+
+#: Winograd's convolutions of 3x3 or d x 3x3: outputs of a tile along each dimension, and the stride
+WINOGRAD_FORMS: Mapping[str, tuple[int, int]] = {
+    "winograd2": (2, 1), "winograd3": (3, 1), "winograd4": (4, 1), "winograd2s2": (2, 2)
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Conv(Node):
+    """Convolution in channels-last: dims = (n, h, w, c of the output); x.strides = (n, h, w) with dense channels, or
+    (n, h, w, c).
+
+    In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
+    [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
+    [d][weights][ceil(out/16)][in][16], for GPUs [out][taps][in/groups].
+    """
+
+    x: Operand
+    w: Buffer
+    w_offset: Index
+    in_shape: tuple[Index, ...]
+    window: Window
+    acc: Acc
+    algorithm: Algorithm = "direct"
+
+    @property
+    def depthwise(self) -> bool:
+        groups, flat = self.window.groups, len(self.dims) == 4
+        return flat and groups > 1 and self.in_shape[3] == groups == self.dims[3].extent
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys((self.x.buffer, self.w, *super().reads())))
+
+
+@dataclass(frozen=True, eq=False)
+class ConvChain(Node):
+    """Convolutions one after the other, in bands of rows: expand (1x1), depthwise, project (1x1); one of the 1x1 may be
+    missing. dims and stores are those of the last.
+
+    links: in their order. locals: what each of them but the last makes for the next one; it never leaves the cache.
+    """
+
+    links: tuple[Conv, ...]
+    locals: tuple[Buffer, ...]
+
+    def expressions(self) -> Iterator[Expr]:
+        for link in self.links:
+            yield from link.expressions()
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys(b for link in self.links for b in link.reads() if b not in self.locals))
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The rows of an operand from row `first` on, which lie elsewhere: what a call adds to a cache."""
+
+    first: Index
+    operand: Operand
+
+
+@dataclass(frozen=True, eq=False)
+class Attention(Node):
+    """softmax(scale * q k^T + score) v, never writing the scores. dims = (b, h, m, d of the output).
+
+    q.strides = (b, h, m), k, v the same over keys; the last dimension is dense. `score` changes a scaled score
+    (an Acc named "score") at (b, h, m, key). The output is stored dense in its last dimension. Of k and v the last keys
+    may lie elsewhere.
+    """
+
+    q: Operand
+    k: Operand
+    v: Operand
+    out: Operand
+    kv_heads: Index
+    keys: Index
+    head_size: Index
+    scale: float
+    causal: bool
+    key: Var
+    score: Expr | None
+    k_rest: Rest | None = None
+    v_rest: Rest | None = None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All that is read, the rests behind q, k and v."""
+        rests = (self.k_rest, self.v_rest)
+        return (self.q, self.k, self.v, *(rest.operand for rest in rests if rest is not None))
+
+    def expressions(self) -> Iterator[Expr]:
+        if self.score is not None:
+            yield self.score
+        yield from super().expressions()
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys((*(o.buffer for o in self.operands), *super().reads())))
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return (self.out.buffer,)
