@@ -11,15 +11,15 @@ from ..ir.structured import ConvChain
 from .lift import Lifted
 from .scope import Param, Scope
 from .structured_views import FieldPrinter, conv_epilogue, conv_fields
-from .views import ChainKernel, ChainLink, Epilogue
+from .views.structured import ChainKernel, ChainLink, Epilogue
 
 
-def chain_view(node: ConvChain, comment: tuple[str, ...]) -> ChainKernel:
+def chain_view(node: ConvChain) -> ChainKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     scope.locals.update(dict.fromkeys(node.locals, "to"))
     lifted = Lifted()
     links = tuple(_link(scope, lifted, node, i) for i in range(len(node.links)))
-    return ChainKernel("conv_chain.cpp.j2", comment, scope.params(), links)
+    return ChainKernel("conv_chain.cpp.j2", scope.params(), links)
 
 
 def _link(scope: Scope, lifted: Lifted, chain: ConvChain, i: int) -> ChainLink:

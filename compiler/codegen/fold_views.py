@@ -16,7 +16,8 @@ from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .trim import trim
-from .views import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, Loop, RowFold, Walk
+from .views.folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, RowFold, Walk
+from .views.loops import Loop
 
 #: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again
 PIECE, PLACES_PIECE = 1024, 256

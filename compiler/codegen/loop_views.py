@@ -36,7 +36,10 @@ from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import cross_loop, tile_view
-from .views import ColumnFold, FlatKernel, KernelView, Lanes, LocalView, Loop, LoopKernel, MapStage, RowFold, Stage
+from .views.folds import ColumnFold, RowFold
+from .views.kernel import KernelView
+from .views.loop_kernels import FlatKernel, LoopKernel, Stage
+from .views.loops import Lanes, LocalView, Loop, MapStage
 from .weave import weave
 
 #: elements of a row that are worth fetching while the row before it is computed upon for long, or read again; rows that
@@ -48,15 +51,15 @@ SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
 SHORT_WINDOW, LEAST = 16, 2
 
 
-def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView:
+def loop_view(node: Map | Reduce | Nest) -> KernelView:
     """The view of a kernel made of loops."""
     scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
     if isinstance(node, Nest):
         locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
         if not node.phases:
-            return _nest(node, locals_, scope, comment)
+            return _nest(node, locals_, scope)
         along = all(s.dims == node.dims for s in node.stages if isinstance(s, Reduce))
-        return (row_phase_view if along else phase_view)(node, locals_, scope, comment)
+        return (row_phase_view if along else phase_view)(node, locals_, scope)
     node = collapse(node)
     woven = weave(node) if isinstance(node, Map) else None
     if isinstance(node, Map) and not woven:
@@ -64,12 +67,12 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
     node, vector = woven or (node, _lanes(node))
     if isinstance(node, Map) and vector is not None and node.dims == (vector,):
         lanes = _map_lanes(node, vector, scope)
-        return FlatKernel("map_flat.cpp.j2", comment, scope.params(), lanes, scope.streams())
+        return FlatKernel("map_flat.cpp.j2", scope.params(), lanes, scope.streams())
     if isinstance(node, Map) and vector is not None and not woven and (cross := cross_loop(node, vector)) is not None:
-        return tile_view(node, vector, cross, comment)
+        return tile_view(node, vector, cross)
     kept = [v for v in node.dims if v is not vector]
     if isinstance(node, Reduce) and vector is not None and folds_columns(node, vector):
-        return _columns(node, vector, kept, scope, comment)
+        return _columns(node, vector, kept, scope)
     parallel, inner = _split_rows(kept, vector in node.dims)
     reads = jumping_reads(node, vector, kept) if isinstance(node, Map) and vector is not None else ()
     if reads:
@@ -88,7 +91,6 @@ def loop_view(node: Map | Reduce | Nest, comment: tuple[str, ...]) -> KernelView
         work = work * product(v.extent for v in node.rdims)
     return LoopKernel(
         "rows.cpp.j2",
-        comment,
         scope.params(),
         rows,
         count,
@@ -142,7 +144,7 @@ def _near(value: Expr, last: Var) -> bool:
     return all(step is not None and 0 <= (step.constant or -1 if step.terms else 0) <= MOST_APART for step in steps)
 
 
-def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
+def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope) -> LoopKernel:
     """A kernel over blocks of columns."""
     blocks = (vector.extent + (BLOCK_COLUMNS - 1)) // as_index(BLOCK_COLUMNS)
     emitter = Emitter(scope, None)
@@ -156,7 +158,7 @@ def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope, comme
     work = width * product(v.extent for v in node.rdims)
     count = emitter.index(product(v.extent for v in kept) * blocks)
     texts = (rows, count, emitter.index(work), (stage,), (), scope.streams())
-    return LoopKernel("rows.cpp.j2", comment, scope.params(), *texts)
+    return LoopKernel("rows.cpp.j2", scope.params(), *texts)
 
 
 def _split_rows(kept: Sequence[Var], vectorised: bool) -> tuple[list[Var], list[Var]]:
@@ -199,7 +201,7 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
 
 
 # nests ---------------------------------------------------------------------------------------------------------------
-def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tuple[str, ...]) -> LoopKernel:
+def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKernel:
     rows = loops_of(node.dims, scope, Emitter(scope, None))
     scope.tables = {} if rows else None
     stages: list[Stage] = []
@@ -219,7 +221,6 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tup
     count = emitter.index(product(v.extent for v in node.dims))
     return LoopKernel(
         "rows.cpp.j2",
-        comment,
         scope.params(),
         rows,
         count,

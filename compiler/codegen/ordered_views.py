@@ -21,28 +21,18 @@ from .row_scan_views import row_scan_view
 from .scan_views import column_scan_view
 from .scope import Scope
 from .statements import lanes_view
-from .views import (
-    AssertKernel,
-    CarryView,
-    CustomKernel,
-    Loop,
-    LoopKernel,
-    MapStage,
-    NumberView,
-    RoutineKernel,
-    RowsView,
-    ScanStage,
-    ScatterKernel,
-    TensorView,
-)
+from .views.loop_kernels import LoopKernel, ScatterKernel
+from .views.loops import Loop, MapStage, RowsView
+from .views.routines import AssertKernel, CustomKernel, NumberView, RoutineKernel, TensorView
+from .views.scans import CarryView, ScanStage
 
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
 
 
-def scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel:
+def scan_view(node: Scan) -> LoopKernel:
     """A row per element of `dims`, its steps one after the other; running sums a vector at a time; or rows of columns
     side by side."""
-    along_lanes = column_scan_view(node, comment) or row_scan_view(node, comment)
+    along_lanes = column_scan_view(node) or row_scan_view(node)
     if along_lanes is not None:
         return along_lanes
     scope = Scope(frozenset(node.writes()), node.origin.describe())
@@ -62,10 +52,10 @@ def scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel:
         finish.store(store)
     stage = ScanStage(_statements(start), carries, step, _statements(advance), _statements(finish))
     count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
-    return LoopKernel("rows.cpp.j2", comment, scope.params(), rows, count, work, (stage,))
+    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,))
 
 
-def scatter_view(node: Scatter, comment: tuple[str, ...]) -> ScatterKernel:
+def scatter_view(node: Scatter) -> ScatterKernel:
     """Two loops: the fill, as a map has it, and the updates in their order within each independent row."""
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = Emitter(scope, None)
@@ -77,7 +67,7 @@ def scatter_view(node: Scatter, comment: tuple[str, ...]) -> ScatterKernel:
     work = text.index(vector.extent) if vector is not None else "1"
     filled = RowsView(rows, text.index(product(v.extent for v in kept)), work, start)
     updated = _updates(node, scope)
-    return ScatterKernel("scatter.cpp.j2", comment, scope.params(), filled, updated)
+    return ScatterKernel("scatter.cpp.j2", scope.params(), filled, updated)
 
 
 def _updates(node: Scatter, scope: Scope) -> RowsView:
@@ -105,7 +95,7 @@ def _updated(node: Scatter, emitter: Emitter) -> Emitter:
     return emitter
 
 
-def routine_view(node: Routine, comment: tuple[str, ...]) -> RoutineKernel:
+def routine_view(node: Routine) -> RoutineKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = Emitter(scope, None)
     block = Var("block", node.count)
@@ -119,21 +109,21 @@ def routine_view(node: Routine, comment: tuple[str, ...]) -> RoutineKernel:
     work = text.index(product(s for s in node.sizes if s != ZERO))  # a 0 is a choice, no size
     count = text.index(node.count)
     function = ROUTINES[node.function].function
-    return RoutineKernel("routine.cpp.j2", comment, scope.params(), function, count, work, arguments)
+    return RoutineKernel("routine.cpp.j2", scope.params(), function, count, work, arguments)
 
 
-def assert_view(node: Assert, comment: tuple[str, ...]) -> AssertKernel:
+def assert_view(node: Assert) -> AssertKernel:
     scope = Scope(frozenset(), node.origin.describe())
     condition = scope.buffer(node.condition)
     text = json.dumps(node.text, ensure_ascii=False)
-    return AssertKernel("assert.cpp.j2", comment, scope.params(), condition, text)
+    return AssertKernel("assert.cpp.j2", scope.params(), condition, text)
 
 
 #: DLPack's code of each kind of element
 _CODES = {"i": 0, "f": 2, "b": 6}
 
 
-def custom_view(node: Custom, comment: tuple[str, ...]) -> CustomKernel:
+def custom_view(node: Custom) -> CustomKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = Emitter(scope, None)
 
@@ -151,7 +141,7 @@ def custom_view(node: Custom, comment: tuple[str, ...]) -> CustomKernel:
     split = len(node.outputs)
     numbers = tuple(_number(n, text) for n in node.numbers)
     return CustomKernel(
-        "custom.cpp.j2", comment, scope.params(), node.source.function, tuple(tensors[:split]), tuple(tensors[split:]),
+        "custom.cpp.j2", scope.params(), node.source.function, tuple(tensors[:split]), tuple(tensors[split:]),
         numbers, node.source.text,
     )  # fmt: skip
 

@@ -16,14 +16,16 @@ from .emit import Emitter
 from .fold_views import BLOCK_ROWS, SMALL_BLOCK, folded_view, rows_at_once
 from .scope import Scope
 from .statements import emit_stores
-from .views import ColumnEnd, FoldView, LocalView, Loop, PhaseKernel, PhaseView
+from .views.folds import FoldView
+from .views.loops import LocalView, Loop
+from .views.phase_kernels import ColumnEnd, PhaseKernel, PhaseView
 
 Stage = Map | Reduce
 #: rows that memory is read ahead, where blocks are not small
 ROWS_AHEAD = 16
 
 
-def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tuple[str, ...]) -> PhaseKernel:
+def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> PhaseKernel:
     """A kernel of a nest that has phases."""
     first = next(s for s in node.stages if isinstance(s, Reduce))
     row, column = first.rdims[0], first.dims[-1]
@@ -33,7 +35,6 @@ def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment
     phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
     return PhaseKernel(
         "columns.cpp.j2",
-        comment,
         scope.params(),
         text.index(product(v.extent for v in node.dims)),
         text.index(row.extent * column.extent),

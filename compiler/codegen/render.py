@@ -25,7 +25,8 @@ from .scope import Param
 from .starts import with_starts
 from .structured_views import GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
 from .tuned import with_choice
-from .views import CustomKernel, KernelView
+from .views.kernel import KernelView
+from .views.routines import CustomKernel
 
 PLACEHOLDER = "KERNEL"
 
@@ -96,26 +97,26 @@ def view_of(node: AnyNode) -> KernelView:
     node = with_fused_products(node)
     match node:
         case Gemm():
-            return gemm_view(node, ())
+            return gemm_view(node)
         case Conv():
-            return conv_view(node, ())
+            return conv_view(node)
         case ConvChain():
-            return chain_view(node, ())
+            return chain_view(node)
         case Attention():
-            return attention_view(node, ())
+            return attention_view(node)
         case Scan():
-            return scan_view(node, ())
+            return scan_view(node)
         case Scatter():
-            return scatter_view(node, ())
+            return scatter_view(node)
         case Custom():
-            return custom_view(node, ())
+            return custom_view(node)
         case Routine():
-            return routine_view(node, ())
+            return routine_view(node)
         case Assert():
-            return assert_view(node, ())
+            return assert_view(node)
         case Choose() | Repeat():
             raise TypeError("branches and loops are no kernels: the schedule puts their blocks in a row")
-    return loop_view(node, ())
+    return loop_view(node)
 
 
 def _render(view: KernelView) -> str:

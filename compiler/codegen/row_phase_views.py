@@ -16,15 +16,15 @@ from .fold_views import PIECE, folded_view
 from .phase_views import Stage, moved, phase_loops, values_at_hand
 from .scope import Scope
 from .statements import emit_stores, lanes_view
-from .views import FoldView, LocalView, Loop, RowPhase, RowPhaseKernel
+from .views.folds import FoldView
+from .views.loops import LocalView, Loop
+from .views.phase_kernels import RowPhase, RowPhaseKernel
 
 #: elements that memory is read ahead
 AHEAD = 1024
 
 
-def row_phase_view(
-    node: Nest, locals_: tuple[LocalView, ...], scope: Scope, comment: tuple[str, ...]
-) -> RowPhaseKernel:
+def row_phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> RowPhaseKernel:
     """A kernel of a nest whose phases run a row apart."""
     first = next(s for s in node.stages if isinstance(s, Reduce))
     lane = first.rdims[0]
@@ -35,7 +35,6 @@ def row_phase_view(
     extent = lane.extent.constant
     return RowPhaseKernel(
         "row_phases.cpp.j2",
-        comment,
         scope.params(),
         text.index(product(v.extent for v in node.dims)),
         text.index(lane.extent * len(phases)),

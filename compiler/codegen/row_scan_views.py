@@ -20,10 +20,11 @@ from .emit import STREAMED_BYTES, Emitter
 from .fold_views import VECTORS, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view
-from .views import LoopKernel, ScanRow
+from .views.loop_kernels import LoopKernel
+from .views.scans import ScanRow
 
 
-def row_scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel | None:
+def row_scan_view(node: Scan) -> LoopKernel | None:
     """A running sum along memory, a vector at a time; None for other scans."""
     value = _folded(node)
     if value is None or not _along(node, value) or (node.step.extent.constant or LEAST_LANES) < LEAST_LANES:
@@ -33,7 +34,7 @@ def row_scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel | None:
     rows = loops_of(node.dims, scope, text)
     stage = _stage(node, value, scope)
     count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
-    return LoopKernel("rows.cpp.j2", comment, scope.params(), rows, count, work, (stage,), (), scope.streams())
+    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())
 
 
 #: functions of vec_reduce.h

@@ -18,7 +18,8 @@ from ..ir.nodes import Map
 from ..schedule.cost import number
 from .emit import Emitter
 from .scope import Scope
-from .views import Ahead, Lanes, MapStage, NextRow
+from .views.loop_kernels import Ahead, NextRow
+from .views.loops import Lanes, MapStage
 
 LEAST_BYTES = 1 << 20  # of a buffer: smaller ones are in the caches
 MOST_BYTES = 1 << 16  # of a row

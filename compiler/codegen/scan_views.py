@@ -14,13 +14,15 @@ from .emit import STREAMED_BYTES, Emitter
 from .fold_views import SCALARS, VECTORS, loops_of, walk_view
 from .scope import Scope
 from .statements import emit_stores, lanes_view
-from .views import LaneCarry, Loop, LoopKernel, ScanColumns
+from .views.loop_kernels import LoopKernel
+from .views.loops import Loop
+from .views.scans import LaneCarry, ScanColumns
 
 #: columns of a task: what they carry stays in the first level cache
 SCAN_COLUMNS = 1024
 
 
-def column_scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel | None:
+def column_scan_view(node: Scan) -> LoopKernel | None:
     """Blocks of columns, some steps at a time; None where neighbours in memory are steps of one scan."""
     node = collapse(node)
     vector = _lanes(node)
@@ -35,7 +37,7 @@ def column_scan_view(node: Scan, comment: tuple[str, ...]) -> LoopKernel | None:
     count = text.index(product(v.extent for v in kept) * blocks)
     width = min(vector.extent.constant or SCAN_COLUMNS, SCAN_COLUMNS)
     work = text.index(node.step.extent * width)
-    return LoopKernel("rows.cpp.j2", comment, scope.params(), rows, count, work, (stage,), (), scope.streams())
+    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())
 
 
 def _lanes(node: Scan) -> Var | None:

@@ -7,7 +7,7 @@ from ..ir.index import Var
 from ..ir.nodes import Node
 from .emit import Emitter
 from .scope import Scope
-from .views import Lanes
+from .views.loops import Lanes
 from .weave import groups
 
 LONGEST_VECTOR = 16

@@ -15,7 +15,8 @@ from .emit import Emitter
 from .lift import Lifted
 from .scope import Param, Scope
 from .statements import LONGEST_VECTOR
-from .views import AttentionKernel, Epilogue, GemmKernel, Lanes
+from .views.loops import Lanes
+from .views.structured import AttentionKernel, Epilogue, GemmKernel
 
 Fields = tuple[tuple[str, str], ...]
 #: geometry that the convolution templates specialise on: stays a number in the kernel
@@ -25,7 +26,7 @@ GEOMETRY = (*(f"{name}_{a}" for name in ("kernel", "stride", "pad", "dilation") 
 GEMM_ARGUMENTS = {"f32": "GemmArgs", "bf16": "GemmArgsBf16", "f16": "GemmArgsF16"}
 
 
-def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
+def gemm_view(node: Gemm) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     *batch, m, n = node.dims
@@ -38,7 +39,7 @@ def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
         fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
         fields += (*text.address("b", node.b), ("b_batch", "0"))
         arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]
-        return GemmKernel("gemm.cpp.j2", comment, text.params(), fields, epilogue, arguments=arguments)
+        return GemmKernel("gemm.cpp.j2", text.params(), fields, epilogue, arguments=arguments)
     pad = [ONE] * (2 - len(lead)) + lead
     zeros = [ZERO] * (2 - len(lead))
     a = [*zeros, *strides[: len(lead)]]
@@ -47,7 +48,7 @@ def gemm_view(node: Gemm, comment: tuple[str, ...]) -> GemmKernel:
     fields += text.sizes({"a_batch0": a[0], "a_batch1": a[1], "a_row": strides[-2]}) + text.address("b", node.b)
     b_k, b_n = _unit_strides(node)
     fields += text.sizes({"b_batch0": b[0], "b_batch1": b[1], "b_k": b_k, "b_n": b_n})
-    return GemmKernel("gemm_free.cpp.j2", comment, text.params(), fields, epilogue)
+    return GemmKernel("gemm_free.cpp.j2", text.params(), fields, epilogue)
 
 
 def _unit_strides(node: Gemm) -> tuple[Index, Index]:
@@ -58,7 +59,7 @@ def _unit_strides(node: Gemm) -> tuple[Index, Index]:
     return (ONE, b_n) if node.k == ONE else (b_k, ONE)
 
 
-def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
+def conv_view(node: Conv) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     epilogue = conv_epilogue(text, node, node.stores)
@@ -67,9 +68,9 @@ def conv_view(node: Conv, comment: tuple[str, ...]) -> GemmKernel:
     if form := WINOGRAD_FORMS.get(node.algorithm):
         outputs, stride = form
         text_of = f"{outputs}, {stride}" if stride > 1 else f"{outputs}"
-        return GemmKernel("conv_winograd.cpp.j2", comment, text.params(), fields, epilogue, form=text_of)
+        return GemmKernel("conv_winograd.cpp.j2", text.params(), fields, epilogue, form=text_of)
     template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
-    return GemmKernel(f"{template}.cpp.j2", comment, text.params(), fields, epilogue)
+    return GemmKernel(f"{template}.cpp.j2", text.params(), fields, epilogue)
 
 
 def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Epilogue:
@@ -98,7 +99,7 @@ def conv_fields(text: FieldPrinter, node: Conv) -> Fields:
     return fields + text.address("w", Operand(node.w, node.w_offset, ()))
 
 
-def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel:
+def attention_view(node: Attention) -> AttentionKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     b, h, m, d = node.dims
@@ -119,7 +120,7 @@ def attention_view(node: Attention, comment: tuple[str, ...]) -> AttentionKernel
     for name, o in operands.items():
         fields += text.sizes(dict(zip((f"{name}_batch", f"{name}_head", f"{name}_row"), o.strides, strict=True)))
     fields += (("scale", f"{node.scale!r}f"), ("causal", "true" if node.causal else "false"), ("causal_offset", "0"))
-    return AttentionKernel("attention.cpp.j2", comment, text.params(), fields, score)
+    return AttentionKernel("attention.cpp.j2", text.params(), fields, score)
 
 
 class FieldPrinter:

@@ -18,7 +18,8 @@ from .emit import HALVES, LINE, Emitter
 from .rows_ahead import LEAST_BYTES
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
-from .views import ComingBlock, Loop, TileKernel, TileView
+from .views.loop_kernels import ComingBlock, TileKernel, TileView
+from .views.loops import Loop
 
 #: bytes of a block of lanes, and of the rows of memory that they are taken from, and as many elements at most
 LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTurnedRows
@@ -59,7 +60,7 @@ def _across(node: Map, vector: Var) -> list[Load]:
     return found
 
 
-def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> TileKernel:
+def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
     """The view of a map with its blocks; loads that are dense along neither loop stay gathers."""
     scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_APART)
     plain = Emitter(scope, None)
@@ -82,7 +83,6 @@ def tile_view(node: Map, vector: Var, cross: Var, comment: tuple[str, ...]) -> T
     moved = full.moved_row(node.stores, WIDEST)
     return TileKernel(
         "map_tiles.cpp.j2",
-        comment,
         scope.params(),
         loops,
         plain.index(product(v.extent for v in outer)),

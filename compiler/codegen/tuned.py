@@ -7,9 +7,8 @@ from dataclasses import replace
 from ..tune.choices import Choice
 from ..tune.space import split
 from .scope import Param
-from .views import AttentionKernel, FlatKernel, GemmKernel, KernelView, LoopKernel, PhaseKernel, RowPhaseKernel, Tuning
+from .views.kernel import KernelView, TunedKernel, Tuning
 
-TUNED = (GemmKernel, AttentionKernel, LoopKernel, PhaseKernel, RowPhaseKernel, FlatKernel)
 #: the struct that a template's kernels take their choices in; "": the template itself has them
 STRUCTS = {
     "gemm.cpp.j2": "GemmTuning",
@@ -26,7 +25,7 @@ STRUCTS = {
 def with_choice(view: KernelView, choice: Choice) -> KernelView:
     """The view with the parameters of a choice that code generation reads; the view itself when there are none."""
     own = split(choice, "codegen")
-    if not own or not isinstance(view, TUNED) or view.template not in STRUCTS:
+    if not own or not isinstance(view, TunedKernel) or view.template not in STRUCTS:
         return view
     params = tuple(Param(f"tuning_{name}", "int64_t", None, str(value)) for name, value in own.values)
     fields = tuple((name, f"tuning_{name}") for name, _ in own.values)

@@ -1,0 +1,145 @@
+"""Reductions inside of a kernel: accumulators, and the loops that fill them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .loops import Lanes, Loop
+
+
+@dataclass(frozen=True)
+class FoldView:
+    """One accumulator: C++ vector and scalar types, start value, and the functions that fold."""
+
+    name: str
+    vector: str  # "vf32"
+    scalar: str  # "float"
+    identity: str
+    step: str  # "maximum({a}, {x})"
+    value: str  # of products that are summed: both factors, "x, y"
+    value_part: str
+    across: str  # "reduce_max"
+    best: str = ""  # of an argmax: what the best value itself is called; nobody asks for it when empty
+    products: bool = False
+
+    @property
+    def largest(self) -> bool:
+        """Of an argmax: whether it is one, and no argmin."""
+        return self.across in ("reduce_max", "reduce_or")
+
+    def take(self, value: str, a: str = "") -> str:
+        """The accumulator `a` (the view's own when empty) with one more value."""
+        a = a or self.name
+        return f"fma({value}, {a})" if self.products else self.fold(a, value)
+
+    def fold(self, a: str, x: str, nested: bool = False) -> str:
+        """Two accumulators as one."""
+        text = self.step.format(a=a, x=x)
+        return f"({text})" if nested and not self.step.endswith(")") else text
+
+
+@dataclass(frozen=True)
+class RowFold:
+    """A reduction along the lanes: several accumulators, folded at the end, then scalar stores."""
+
+    loops: tuple[Loop, ...]  # kept loops around it
+    outer: tuple[Loop, ...]  # reduced loops around the vector loop
+    lanes: Lanes
+    folds: tuple[FoldView, ...]
+    finish: tuple[str, ...]
+    piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
+    form: str = "row_fold"
+
+
+@dataclass(frozen=True)
+class LaneFold:
+    """A reduction with the lanes along a kept loop (or none): accumulators are vectors (or scalars)."""
+
+    loops: tuple[Loop, ...]
+    outer: tuple[Loop, ...]  # reduced loops
+    lanes: Lanes | None  # the kept vector loop: pre is empty, full and part finish the elements
+    folds: tuple[FoldView, ...]
+    pre: tuple[str, ...]  # statements inside the reduced loops: scalar, full and part
+    full: tuple[str, ...]
+    part: tuple[str, ...]
+    scalar: tuple[str, ...]  # the end without lanes
+    form: str = "lane_fold"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How some rows of memory are folded into a vector of accumulators while that is in registers."""
+
+    function: str  # of loops.h
+    rows: int
+    ahead: tuple[str, ...]  # fetches what a row's vector reads that many rows on
+
+
+@dataclass(frozen=True)
+class ColumnFold:
+    """A long reduction with the lanes along a kept loop: rows of memory are added to a block of accumulators.
+
+    The lanes run from `first` to `last`, `columns` at a time; folds of `rows` rows are folded in their turn, so that
+    sums keep their digits.
+    """
+
+    loops: tuple[Loop, ...]
+    outer: tuple[Loop, ...]  # reduced loops around the rows
+    row: Loop
+    lanes: Lanes  # the kept vector loop: full and part finish the elements
+    folds: tuple[FoldView, ...]
+    full: tuple[str, ...]  # statements of a row's vector
+    part: tuple[str, ...]
+    first: str
+    last: str
+    columns: int
+    rows: int
+    walk: Walk
+    form: str = "column_fold"
+
+
+@dataclass(frozen=True)
+class ArgFold:
+    """argmax or argmin: one lane at a time, the first of equal values, NaN before all."""
+
+    loops: tuple[Loop, ...]
+    outer: tuple[Loop, ...]
+    folds: tuple[FoldView, ...]
+    positions: tuple[FoldView, ...]
+    place: str  # the flat position in the reduced loops
+    pre: tuple[str, ...]
+    scalar: tuple[str, ...]
+    form: str = "arg_fold"
+
+
+@dataclass(frozen=True)
+class ArgRow:
+    """argmax or argmin of a row: its largest value by lanes, then the first place that holds it."""
+
+    loops: tuple[Loop, ...]
+    best: RowFold  # the folds, and those of the positions as NAME_best
+    lanes: Lanes
+    positions: tuple[FoldView, ...]
+    finish: tuple[str, ...]
+    form: str = "arg_row"
+
+
+@dataclass(frozen=True)
+class ArgColumns:
+    """argmax or argmin over rows of memory: every column keeps its best value and its row.
+
+    The lanes run from `first` to `last`, `columns` at a time.
+    """
+
+    loops: tuple[Loop, ...]
+    row: Loop
+    lanes: Lanes  # the kept vector loop: full and part finish the elements
+    folds: tuple[FoldView, ...]
+    positions: tuple[FoldView, ...]
+    full: tuple[str, ...]
+    part: tuple[str, ...]
+    first: str
+    last: str
+    columns: int
+    walk: Walk
+    form: str = "arg_columns"

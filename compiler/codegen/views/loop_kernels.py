@@ -1,0 +1,102 @@
+"""Kernels made of loops: maps, reductions and scans, scatters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .folds import ArgColumns, ArgFold, ArgRow, ColumnFold, LaneFold, RowFold
+from .kernel import KernelView, TunedKernel
+from .loops import Lanes, LocalView, Loop, MapStage, RowsView
+from .scans import ScanColumns, ScanRow, ScanStage
+
+Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns | ScanStage | ScanRow | ScanColumns
+
+
+@dataclass(frozen=True)
+class NextRow:
+    """Where a later row of an operand starts; `whole`: its elements when they are fetched at once."""
+
+    name: str
+    lines: tuple[str, ...]
+    start: str
+    whole: str
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Rows of operands that are fetched `distance` rows before their turn."""
+
+    distance: int
+    last: str  # the last row of the kernel
+    rows: tuple[NextRow, ...]
+
+
+@dataclass(frozen=True)
+class LoopKernel(TunedKernel):
+    """A parallel loop over rows around one or more stages."""
+
+    rows: tuple[Loop, ...]  # the parallel loops, flattened to one
+    count: str
+    work: str  # elements of a row
+    stages: tuple[Stage, ...]
+    locals: tuple[LocalView, ...] = ()
+    streams: tuple[str, ...] = ()  # results that are written past the caches
+    ahead: Ahead | None = None
+    setup: tuple[str, ...] = ()  # statements of a task, in front of its rows
+
+
+@dataclass(frozen=True)
+class FlatKernel(TunedKernel):
+    """A map of one loop, cut into pieces of whole vectors."""
+
+    lanes: Lanes
+    streams: tuple[str, ...] = ()  # results that are written past the caches
+
+
+@dataclass(frozen=True)
+class TileView:
+    """A tile of an operand, turned: where it starts in memory and the step between its rows there."""
+
+    name: str
+    type: str
+    source: str
+    step: str
+
+
+@dataclass(frozen=True)
+class ComingBlock:
+    """What the next block reads of an operand, `lines` of it fetched with each row of this one."""
+
+    name: str
+    source: str
+    step: str
+    rows: str
+    columns: str
+    lines: int
+
+
+@dataclass(frozen=True)
+class TileKernel(KernelView):
+    """A map over blocks of `rows` x `columns` elements of the loops `row` and `lanes`, within the outer loops.
+
+    depth: rows that are turned together.
+    """
+
+    outer: tuple[Loop, ...]
+    count: str  # of all outer loops
+    row: Loop
+    rows: int
+    columns: int
+    depth: int
+    tiles: tuple[TileView, ...]
+    next: tuple[ComingBlock, ...]
+    lanes: Lanes
+    streams: tuple[str, ...] = ()  # results that are written past the caches
+
+
+@dataclass(frozen=True)
+class ScatterKernel(KernelView):
+    """Elements filled, then updated: rows of updates are independent, the updates of a row have an order."""
+
+    fill: RowsView
+    update: RowsView

@@ -1,0 +1,65 @@
+"""Loops, vector loops and what is stored in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Loop:
+    """for (int64_t name = 0; name < extent; ++name); most: turns of a short loop that is written out, 0 for others"""
+
+    name: str
+    extent: str
+    most: int = 0
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The statements of a vector loop: once in front, for full vectors, for the last `count` lanes."""
+
+    name: str
+    extent: str
+    pre: tuple[str, ...]
+    full: tuple[str, ...]
+    part: tuple[str, ...]
+    whole: bool  # the extent is a multiple of the longest vector: there is no last part
+    moved: str = ""  # the one statement instead of all of them that moves `count` elements as they are
+
+    @property
+    def fixed(self) -> bool:
+        """The extent is a number."""
+        return self.extent.isdigit()
+
+
+@dataclass(frozen=True)
+class MapStage:
+    """Loops around a vector loop, or around scalar statements when `lanes` is None."""
+
+    loops: tuple[Loop, ...]
+    lanes: Lanes | None
+    scalar: tuple[str, ...] = ()
+    form: str = "map"
+
+
+@dataclass(frozen=True)
+class LocalView:
+    """A value or a row of values that lives within one row."""
+
+    name: str
+    type: str
+    extent: str  # "" for a single value
+
+
+@dataclass(frozen=True)
+class RowsView:
+    """A parallel loop over `rows`, flattened to one of `count`, around a stage of `work` elements.
+
+    columns: a further loop that is innermost, so that what the others read serves a range of it: that of a task.
+    """
+
+    rows: tuple[Loop, ...]
+    count: str
+    work: str
+    stage: MapStage
+    columns: Loop | None = None

@@ -1,0 +1,66 @@
+"""Kernels written by hand, whose elements are finished by an epilogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..scope import Param
+from .kernel import KernelView, TunedKernel
+from .loops import Lanes
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """How a structured kernel finishes elements (z, m, n .. n + count - 1).
+
+    ahead: fetches what 16 of them need from memory, for the elements from `column` on.
+    added: the fields of mycc::Added for them, when only a bias and a residual are added.
+    """
+
+    decode: tuple[str, ...]
+    lanes: Lanes
+    ahead: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GemmKernel(TunedKernel):
+    """A matrix product; texts are C++ expressions."""
+
+    fields: tuple[tuple[str, str], ...]  # of the argument struct, in its order
+    epilogue: Epilogue
+    arguments: str = "GemmArgs"  # the argument struct of a product with packed weights
+    form: str = ""  # template arguments of one of Winograd's convolutions
+
+
+@dataclass(frozen=True)
+class ChainLink:
+    """A convolution of a chain: its part ("expand", "depthwise" or "project"), its ConvArgs and its epilogue.
+
+    inside: the epilogue writes into scratch memory. params: those of the kernel that the epilogue needs.
+    """
+
+    part: str
+    fields: tuple[tuple[str, str], ...]
+    epilogue: Epilogue
+    inside: bool
+    params: tuple[Param, ...]
+
+
+@dataclass(frozen=True)
+class ChainKernel(KernelView):
+    """Convolutions one after the other."""
+
+    links: tuple[ChainLink, ...]
+
+    def link(self, part: str) -> ChainLink | None:
+        """None where the part is missing."""
+        return next((link for link in self.links if link.part == part), None)
+
+
+@dataclass(frozen=True)
+class AttentionKernel(TunedKernel):
+    """Attention; score: how a scaled score is changed."""
+
+    fields: tuple[tuple[str, str], ...]
+    score: Epilogue | None
