@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from . import (
+    decompositions,
     decompositions_indexing,
     decompositions_layers,
     decompositions_linalg,
+    decompositions_products,
+    decompositions_recurrent,
     decompositions_resize,
     decompositions_sampling,
     decompositions_signal,
 )
-from .decompositions import DECOMPOSITIONS
+from .definitions import DECOMPOSITIONS
 
 __all__ = ["DECOMPOSITIONS", "FAMILIES"]
 
 FAMILIES = (
+    decompositions,
     decompositions_indexing,
     decompositions_layers,
     decompositions_linalg,
+    decompositions_products,
+    decompositions_recurrent,
     decompositions_resize,
     decompositions_sampling,
     decompositions_signal,

@@ -18,7 +18,7 @@ from ..capture.assumptions import body_holds
 from ..capture.source_lines import origin
 from .all_decompositions import DECOMPOSITIONS
 from .complex.parts import has_rule
-from .decompositions import NoDecomposition
+from .definitions import NoDecomposition
 from .kept_operators import CUSTOM
 from .node import Node
 from .patterns import arg, op
@@ -36,7 +36,7 @@ def decompose(work: Work, kept: Collection[str]) -> dict[str, int]:
     """y = einsum("bhqd,bhkd->bhqk", [q, k])     ->     y = matmul(q, permute(k, [0, 1, 3, 2]))
        y = glu(x, -1)                            ->     a, b = split(x, ...); y = mul(a, sigmoid(b))
 
-    First from our own table (decompositions.py), then from the operator's own composite definition, then from torch's
+    First from our own table (definitions.py), then from the operator's own composite definition, then from torch's
     decompositions. Each is traced once on fake tensors, with the size symbols of the capture. Needs NORMAL
     (else it would trace identities); establishes KEPT_ONLY as far as decompositions exist: what is left is reported by
     the lowering.

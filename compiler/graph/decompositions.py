@@ -1,4 +1,4 @@
-"""Our own decompositions: operator name -> function of torch operators, for any sizes.
+"""Our own decompositions of activations, norms, views and copies; other families have files beside this one.
 
 Only where torch has none, where torch's splits further than the lowering needs, or where ours gives fewer operators.
 """
@@ -6,37 +6,16 @@ Only where torch has none, where torch's splits further than the lowering needs,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from .definitions import definition, widened
+
 aten = torch.ops.aten
-
-DECOMPOSITIONS: dict[str, Callable[..., Any]] = {}
-
-
-class NoDecomposition(Exception):
-    """A decomposition does not take these arguments: the operator stays whole, and the lowering reports it."""
-
-
-def definition(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function as the decomposition of operators, with or without overload."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in names:
-            DECOMPOSITIONS[name] = function
-        return function
-
-    return add
-
-
-def widened(*tensors: Tensor | None) -> tuple[Any, ...]:
-    """Half-precision tensors in float32, in which torch computes these operators; others as they are."""
-    halves = (torch.float16, torch.bfloat16)
-    return tuple(t.float() if t is not None and t.dtype in halves else t for t in tensors)
 
 
 @definition("aten.glu")
@@ -91,40 +70,6 @@ def instance_norm(
     if weight is not None:
         y = y * weight.reshape(column)
     return (y if bias is None else y + bias.reshape(column)).to(dtype)
-
-
-@definition("aten.outer", "aten.ger")
-def outer(a: Tensor, b: Tensor) -> Tensor:
-    return a.unsqueeze(1) * b
-
-
-@definition("aten.dot", "aten.vdot")
-def dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum()
-
-
-@definition("aten.mv")
-def mv(a: Tensor, b: Tensor) -> Tensor:
-    return aten.squeeze.dim(aten.mm.default(a, b.unsqueeze(1)), 1)
-
-
-def _factor(value: float, x: Tensor) -> float | int:
-    """A number as torch takes it in products with x: whole for integers."""
-    return value if x.dtype.is_floating_point else int(value)
-
-
-@definition("aten.addmv")
-def addmv(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    return _factor(beta, c) * c + _factor(alpha, c) * mv(a, b)
-
-
-@definition("aten.addbmm")
-def addbmm(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    """One product over batch and k together."""
-    dtype = c.dtype
-    c, a, b = widened(c, a, b)
-    product = aten.mm.default(a.movedim(1, 0).reshape([a.shape[1], -1]), b.reshape([-1, b.shape[2]]))
-    return (_factor(beta, c) * c + _factor(alpha, c) * product).to(dtype)
 
 
 @definition("aten.cosine_similarity")
@@ -316,147 +261,3 @@ def repeat_interleave(x: Tensor, repeats: int, dim: int | None = None, *, output
     shape = list(x.shape)
     wide = x.unsqueeze(dim + 1).expand([*shape[: dim + 1], repeats, *shape[dim + 1 :]])
     return wide.reshape([*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :]])
-
-
-@definition("aten.einsum")
-def einsum(equation: str, operands: Sequence[Tensor], *, path: Any = None) -> Tensor:
-    """Two operands as one batched matrix product; others as torch does it, two at a time."""
-    text = equation.replace(" ", "")
-    if len(operands) == 2 and "->" in text and "." not in text:
-        left, right, result = text.replace("->", ",").split(",")
-        if all(len(set(t)) == len(t) for t in (left, right, result)):
-            product = _contraction(left, right, result, *operands)
-            if product is not None:
-                return product
-    return aten.einsum.default.decompose(equation, operands, path=path)
-
-
-def _contraction(left: str, right: str, result: str, a: Tensor, b: Tensor) -> Tensor | None:
-    batch = [c for c in result if c in left and c in right]
-    rows = [c for c in result if c in left and c not in right]
-    columns = [c for c in result if c in right and c not in left]
-    summed = [c for c in left if c in right and c not in result]
-    if not summed or len(batch) + len(rows) + len(columns) != len(result):
-        return None
-    if set(left) - set(batch) - set(rows) - set(summed) or set(right) - set(batch) - set(columns) - set(summed):
-        return None
-    size = {**dict(zip(left, a.shape, strict=True)), **dict(zip(right, b.shape, strict=True))}
-    a, b = _ordered(a, left, batch, rows, summed, size), _ordered(b, right, batch, summed, columns, size)
-    out = torch.matmul(a, b) if a.dim() == 2 or b.dim() == 2 else _batched(a, b)
-    have = [*batch, *rows, *columns]
-    out = out.reshape([size[c] for c in have])
-    return out.permute([have.index(c) for c in result])
-
-
-def _ordered(x: Tensor, letters: str, batch: list[str], first: list[str], last: list[str], size: Any) -> Tensor:
-    """x as [batch..., first, last] with the dimensions of each of the two merged into one."""
-    order = [letters.index(c) for c in (*batch, *first, *last)]
-    merged = [_count(first, size), _count(last, size)]
-    return x.permute(order).reshape([*(size[c] for c in batch), *merged])
-
-
-def _count(letters: Sequence[str], size: Any) -> Any:
-    total: Any = 1
-    for letter in letters:
-        total = total * size[letter]
-    return total
-
-
-def _batched(a: Tensor, b: Tensor) -> Tensor:
-    lead = a.shape[:-2]
-    if len(lead) == 1:
-        return aten.bmm.default(a, b)
-    flat = [t.reshape([-1, *t.shape[-2:]]) for t in (a, b)]
-    return aten.bmm.default(*flat).reshape([*lead, a.shape[-2], b.shape[-1]])
-
-
-@definition("aten.lstm.input")
-def lstm(
-    x: Tensor,
-    states: Sequence[Tensor],
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Time step by time step; the input's share of all gates in one product before."""
-    x = x.transpose(0, 1) if batch_first else x
-    directions = 2 if bidirectional else 1
-    count = len(params) // (num_layers * directions)
-    if not isinstance(x.shape[0], int) or count != (4 if has_biases else 2):
-        raise NoDecomposition("a dynamic number of time steps, or projections")
-    last_h, last_c = [], []
-    for layer in range(num_layers):
-        outs = []
-        for d in range(directions):
-            row = layer * directions + d
-            own = params[row * count : (row + 1) * count]
-            out, h, c = _lstm_direction(x, states[0][row], states[1][row], own, backwards=d == 1)
-            outs.append(out)
-            last_h.append(h)
-            last_c.append(c)
-        x = torch.cat(outs, -1) if directions == 2 else outs[0]
-    return (x.transpose(0, 1) if batch_first else x), torch.stack(last_h), torch.stack(last_c)
-
-
-def _lstm_direction(
-    x: Tensor, h: Tensor, c: Tensor, params: Sequence[Tensor], backwards: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """One layer in one direction: x [t, b, i], h and c [b, n], weights [4n, i] and [4n, n]."""
-    w_input, w_hidden = params[:2]
-    b_input, b_hidden = params[2:] if len(params) == 4 else (None, None)
-    gates_of_input = torch.nn.functional.linear(x, w_input, b_input)
-    outs: list[Tensor] = []
-    for t in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
-        gates = gates_of_input[t] + torch.nn.functional.linear(h, w_hidden, b_hidden)
-        h, c = _lstm_gates(gates, c)
-        outs.append(h)
-    return torch.stack(outs[::-1] if backwards else outs), h, c
-
-
-def _lstm_gates(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """The new h and c of gates [b, 4n]; rounded to the type once."""
-    dtype, wide = c.dtype, torch.float32 if c.dtype.itemsize == 2 else c.dtype
-    i, f, g, o = gates.to(wide).chunk(4, -1)
-    c = torch.sigmoid(f) * c.to(wide) + torch.sigmoid(i) * torch.tanh(g)
-    h = torch.sigmoid(o) * torch.tanh(c)
-    return h.to(dtype), c.to(dtype)
-
-
-@definition("aten.lstm_cell")
-def lstm_cell(x: Tensor, state: Sequence[Tensor], w_input: Tensor, w_hidden: Tensor, *bias: Tensor) -> Any:
-    return _lstm_gates(_of_both(x, state[0], w_input, w_hidden, *bias), state[1])
-
-
-@definition("aten.gru_cell")
-def gru_cell(x: Tensor, h: Tensor, w_input: Tensor, w_hidden: Tensor, *bias: Tensor | None) -> Tensor:
-    linear, (b_input, b_hidden) = torch.nn.functional.linear, bias or (None, None)
-    r, z, n = linear(x, w_input, b_input).chunk(3, -1)
-    r_h, z_h, n_h = linear(h, w_hidden, b_hidden).chunk(3, -1)
-    z, n = torch.sigmoid(z + z_h), torch.tanh(n + torch.sigmoid(r + r_h) * n_h)
-    return (h - n) * z + n
-
-
-@definition("aten.rnn_tanh_cell")
-def rnn_tanh_cell(x: Tensor, h: Tensor, *params: Tensor) -> Tensor:
-    return torch.tanh(_of_both(x, h, *params))
-
-
-@definition("aten.rnn_relu_cell")
-def rnn_relu_cell(x: Tensor, h: Tensor, *params: Tensor) -> Tensor:
-    return torch.relu(_of_both(x, h, *params))
-
-
-def _of_both(
-    x: Tensor,
-    h: Tensor,
-    w_input: Tensor,
-    w_hidden: Tensor,
-    b_input: Tensor | None = None,
-    b_hidden: Tensor | None = None,
-) -> Tensor:
-    linear = torch.nn.functional.linear
-    return linear(x, w_input, b_input) + linear(h, w_hidden, b_hidden)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from .decompositions import NoDecomposition, definition
+from .definitions import NoDecomposition, definition
 
 aten = torch.ops.aten
 

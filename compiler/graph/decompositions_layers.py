@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .decompositions import definition, vector_norm, widened
+from .decompositions import vector_norm
+from .definitions import definition, widened
 
 aten = torch.ops.aten
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .decompositions import definition
+from .definitions import definition
 
 aten = torch.ops.aten
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.errors import CompileError
-from .decompositions import definition
+from .definitions import definition
 from .resize_smooth import resized_size, resized_smoothly, step_of
 
 aten = torch.ops.aten

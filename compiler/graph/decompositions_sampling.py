@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompositions import definition, widened
+from .definitions import definition, widened
 from .resize_smooth import tap_weights
 
 #: the weight of a corner that lies outside and is not read: no product of weights comes near it

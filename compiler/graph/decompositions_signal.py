@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompositions import NoDecomposition, definition
+from .definitions import NoDecomposition, definition
 
 aten = torch.ops.aten
 

@@ -1,0 +1,99 @@
+"""Our own decompositions of products of vectors, matrices and, by letters, tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .definitions import definition, widened
+
+aten = torch.ops.aten
+
+
+@definition("aten.outer", "aten.ger")
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    return a.unsqueeze(1) * b
+
+
+@definition("aten.dot", "aten.vdot")
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum()
+
+
+@definition("aten.mv")
+def mv(a: Tensor, b: Tensor) -> Tensor:
+    return aten.squeeze.dim(aten.mm.default(a, b.unsqueeze(1)), 1)
+
+
+def _factor(value: float, x: Tensor) -> float | int:
+    """A number as torch takes it in products with x: whole for integers."""
+    return value if x.dtype.is_floating_point else int(value)
+
+
+@definition("aten.addmv")
+def addmv(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    return _factor(beta, c) * c + _factor(alpha, c) * mv(a, b)
+
+
+@definition("aten.addbmm")
+def addbmm(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    """One product over batch and k together."""
+    dtype = c.dtype
+    c, a, b = widened(c, a, b)
+    product = aten.mm.default(a.movedim(1, 0).reshape([a.shape[1], -1]), b.reshape([-1, b.shape[2]]))
+    return (_factor(beta, c) * c + _factor(alpha, c) * product).to(dtype)
+
+
+@definition("aten.einsum")
+def einsum(equation: str, operands: Sequence[Tensor], *, path: Any = None) -> Tensor:
+    """Two operands as one batched matrix product; others as torch does it, two at a time."""
+    text = equation.replace(" ", "")
+    if len(operands) == 2 and "->" in text and "." not in text:
+        left, right, result = text.replace("->", ",").split(",")
+        if all(len(set(t)) == len(t) for t in (left, right, result)):
+            product = _contraction(left, right, result, *operands)
+            if product is not None:
+                return product
+    return aten.einsum.default.decompose(equation, operands, path=path)
+
+
+def _contraction(left: str, right: str, result: str, a: Tensor, b: Tensor) -> Tensor | None:
+    batch = [c for c in result if c in left and c in right]
+    rows = [c for c in result if c in left and c not in right]
+    columns = [c for c in result if c in right and c not in left]
+    summed = [c for c in left if c in right and c not in result]
+    if not summed or len(batch) + len(rows) + len(columns) != len(result):
+        return None
+    if set(left) - set(batch) - set(rows) - set(summed) or set(right) - set(batch) - set(columns) - set(summed):
+        return None
+    size = {**dict(zip(left, a.shape, strict=True)), **dict(zip(right, b.shape, strict=True))}
+    a, b = _ordered(a, left, batch, rows, summed, size), _ordered(b, right, batch, summed, columns, size)
+    out = torch.matmul(a, b) if a.dim() == 2 or b.dim() == 2 else _batched(a, b)
+    have = [*batch, *rows, *columns]
+    out = out.reshape([size[c] for c in have])
+    return out.permute([have.index(c) for c in result])
+
+
+def _ordered(x: Tensor, letters: str, batch: list[str], first: list[str], last: list[str], size: Any) -> Tensor:
+    """x as [batch..., first, last] with the dimensions of each of the two merged into one."""
+    order = [letters.index(c) for c in (*batch, *first, *last)]
+    merged = [_count(first, size), _count(last, size)]
+    return x.permute(order).reshape([*(size[c] for c in batch), *merged])
+
+
+def _count(letters: Sequence[str], size: Any) -> Any:
+    total: Any = 1
+    for letter in letters:
+        total = total * size[letter]
+    return total
+
+
+def _batched(a: Tensor, b: Tensor) -> Tensor:
+    lead = a.shape[:-2]
+    if len(lead) == 1:
+        return aten.bmm.default(a, b)
+    flat = [t.reshape([-1, *t.shape[-2:]]) for t in (a, b)]
+    return aten.bmm.default(*flat).reshape([*lead, a.shape[-2], b.shape[-1]])
