@@ -34,6 +34,7 @@ from . import (  # noqa: F401
     conv,
     create,
     data_sizes,
+    dropout,
     fourier,
     gather,
     grouped,

@@ -1,13 +1,8 @@
-"""Pointwise operators: a table from ATen overloads to expressions over the operators of ir/ops.py.
-
-Rows say in which type they compute: SAME (the result's type), FLOAT (integers become float first), COMPARE (the
-promoted operand type, result bool), BOOL (operands as truth values).
-"""
+"""Pointwise operators: maps over broadcast operands, by the tables of meanings.py or with arguments of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
 from typing import Any
 
 import torch
@@ -15,206 +10,12 @@ import torch
 from ..ir.dtypes import DTYPES, from_torch, to_torch
 from ..ir.expr import Const, Expr, cast
 from ..ir.index import Index
+from . import meanings
 from .builder import call, compare, number, size_value, where
 from .context import Context
+from .meanings import BINARY, BOOL, COMPARE, FLOAT, SAME, UNARY, Compute, Meaning
 from .registry import row
 from .tensor import Tensor
-
-
-class Compute(Enum):
-    SAME = auto()
-    FLOAT = auto()
-    COMPARE = auto()
-    BOOL = auto()
-
-
-SAME, FLOAT, COMPARE, BOOL = Compute.SAME, Compute.FLOAT, Compute.COMPARE, Compute.BOOL
-Meaning = Callable[..., Expr]
-
-
-def _simple(op: str) -> Meaning:
-    return lambda *args: call(op, *args)
-
-
-def _compare(op: str) -> Meaning:
-    return lambda *args: compare(op, *args)
-
-
-def _float_test(op: str, of_integers: bool) -> Meaning:
-    """A question that only floats leave open."""
-    return lambda x: compare(op, x) if DTYPES[x.dtype].kind == "f" else Const(of_integers, "bool")
-
-
-def _rounding(op: str) -> Meaning:
-    """Integers are whole already."""
-    return lambda x: call(op, x) if DTYPES[x.dtype].kind == "f" else x
-
-
-def _of_bools(op: str) -> Meaning:
-    """A truth value is its own sign and magnitude."""
-    return lambda x: x if x.dtype == "bool" else call(op, x)
-
-
-def _of_numbers(op: str, of_integers: str) -> Meaning:
-    """An operator whose answer differs for floats, which may be NaN."""
-    return lambda a, b: call(op if DTYPES[a.dtype].kind == "f" else of_integers, a, b)
-
-
-def _scalar(x: Expr, value: float | int) -> Expr:
-    return number(value, x.dtype)
-
-
-def _relu(x: Expr) -> Expr:
-    return call("maximum", x, _scalar(x, 0))
-
-
-def _clamp(x: Expr, lo: Expr | None = None, hi: Expr | None = None) -> Expr:
-    if lo is not None:
-        x = call("maximum", x, lo)
-    return x if hi is None else call("minimum", x, hi)
-
-
-def _gelu(x: Expr, approximate: str = "none") -> Expr:
-    return call("gelu_tanh" if approximate == "tanh" else "gelu_erf", x)
-
-
-def _hardsigmoid(x: Expr) -> Expr:
-    return call("div", _clamp(call("add", x, _scalar(x, 3.0)), _scalar(x, 0.0), _scalar(x, 6.0)), _scalar(x, 6.0))
-
-
-def _hardswish(x: Expr) -> Expr:
-    clamped = _clamp(call("add", x, _scalar(x, 3.0)), _scalar(x, 0.0), _scalar(x, 6.0))
-    return call("div", call("mul", x, clamped), _scalar(x, 6.0))
-
-
-def _softplus(x: Expr, beta: Any = 1.0, threshold: Any = 20.0) -> Expr:
-    scaled = call("mul", x, number(float(beta), x.dtype))
-    soft = call("div", call("log1p", call("exp", scaled)), number(float(beta), x.dtype))
-    return where(compare("gt", scaled, number(float(threshold), x.dtype)), x, soft)
-
-
-def _leaky_relu(x: Expr, slope: Any = 0.01) -> Expr:
-    return where(compare("gt", x, _scalar(x, 0)), x, call("mul", x, number(float(slope), x.dtype)))
-
-
-def _elu(x: Expr, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Expr:
-    negative = call("expm1", call("mul", x, number(float(input_scale), x.dtype)))
-    negative = call("mul", negative, number(float(alpha) * float(scale), x.dtype))
-    positive = call("mul", x, number(float(scale), x.dtype))
-    return where(compare("gt", x, _scalar(x, 0)), positive, negative)
-
-
-def _mish(x: Expr) -> Expr:
-    return call("mul", x, call("tanh", _softplus(x)))
-
-
-def _pow(x: Expr, y: Expr) -> Expr:
-    if isinstance(y, Const) and DTYPES[x.dtype].kind == "f":
-        if y.value == 2:
-            return call("mul", x, x)
-        if y.value == 3:
-            return call("mul", call("mul", x, x), x)
-        if y.value == 0.5:
-            return call("sqrt", x)
-        if y.value == -0.5:
-            return call("rsqrt", x)
-        if y.value == 1:
-            return x
-        if y.value == -1:
-            return call("reciprocal", x)
-    return call("pow", x, y)
-
-
-def _lerp(a: Expr, b: Expr, weight: Expr) -> Expr:
-    return call("add", a, call("mul", weight, call("sub", b, a)))
-
-
-def _threshold(x: Expr, threshold: Expr, value: Expr) -> Expr:
-    return where(compare("le", x, threshold), value, x)
-
-
-def _log_sigmoid(x: Expr) -> Expr:
-    smallest = call("minimum", x, _scalar(x, 0.0))
-    return call("sub", smallest, call("log1p", call("exp", call("neg", call("abs", x)))))
-
-
-def _nan_to_num(x: Expr, info: torch.finfo, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Expr:
-    x = where(compare("isnan", x), number(float(nan or 0.0), x.dtype), x)
-    top = number(float(info.max if posinf is None else posinf), x.dtype)
-    bottom = number(float(info.min if neginf is None else neginf), x.dtype)
-    x = where(compare("eq", x, number(float("inf"), x.dtype)), top, x)
-    return where(compare("eq", x, number(float("-inf"), x.dtype)), bottom, x)
-
-
-#: aten name without namespace (every overload that is listed) -> (computes in, meaning)
-UNARY: dict[str, tuple[Compute, Meaning]] = {
-    **{n: (SAME, _of_bools(n)) for n in ("abs", "neg", "sign")},
-    **{n: (SAME, _rounding(n)) for n in ("floor", "ceil", "round", "trunc")},
-    **{
-        n: (FLOAT, _simple(n))
-        for n in (
-            *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin", "cos"),
-            *("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),
-            *("sigmoid", "lgamma"),
-        )
-    },
-    **{n: (COMPARE, _float_test(n, of_integers=n == "isfinite")) for n in ("isnan", "isinf", "isfinite")},
-    "relu": (SAME, _relu),
-    "relu6": (SAME, lambda x: _clamp(x, _scalar(x, 0), _scalar(x, 6))),
-    "silu": (FLOAT, _simple("silu")),
-    "gelu": (FLOAT, _gelu),
-    "mish": (FLOAT, _mish),
-    "hardsigmoid": (FLOAT, _hardsigmoid),
-    "hardswish": (FLOAT, _hardswish),
-    "log_sigmoid": (FLOAT, _log_sigmoid),
-    "logical_not": (BOOL, lambda x: compare("logical_not", x)),
-    "bitwise_not": (SAME, lambda x: compare("logical_not", x) if x.dtype == "bool" else call("bit_not", x)),
-    "square": (SAME, lambda x: call("mul", x, x)),
-    "frac": (FLOAT, lambda x: call("sub", x, call("trunc", x))),
-    "positive": (SAME, lambda x: x),
-}
-
-
-def _bits(bit_op: str, bool_op: str) -> Meaning:
-    return lambda a, b: compare(bool_op, a, b) if a.dtype == "bool" else call(bit_op, a, b)
-
-
-def _add(a: Expr, b: Expr) -> Expr:
-    return compare("logical_or", a, b) if a.dtype == "bool" else call("add", a, b)
-
-
-def _mul(a: Expr, b: Expr) -> Expr:
-    return compare("logical_and", a, b) if a.dtype == "bool" else call("mul", a, b)
-
-
-BINARY: dict[str, tuple[Compute, Meaning]] = {
-    "mul": (SAME, _mul),
-    "true_divide": (FLOAT, _simple("div")),
-    "pow": (SAME, _pow),
-    "maximum": (SAME, _simple("maximum")),
-    "minimum": (SAME, _simple("minimum")),
-    "fmax": (SAME, _of_numbers("fmax", "maximum")),
-    "fmin": (SAME, _of_numbers("fmin", "minimum")),
-    "remainder": (SAME, _simple("remainder")),
-    "fmod": (SAME, _simple("fmod")),
-    "floor_divide": (SAME, _simple("floor_div")),
-    "atan2": (FLOAT, _simple("atan2")),
-    "copysign": (FLOAT, _simple("copysign")),
-    "hypot": (FLOAT, _simple("hypot")),
-    "bitwise_and": (SAME, _bits("bit_and", "logical_and")),
-    "bitwise_or": (SAME, _bits("bit_or", "logical_or")),
-    "bitwise_xor": (SAME, _bits("bit_xor", "logical_xor")),
-    "__and__": (SAME, _bits("bit_and", "logical_and")),
-    "__or__": (SAME, _bits("bit_or", "logical_or")),
-    "bitwise_left_shift": (SAME, _simple("shift_left")),
-    "bitwise_right_shift": (SAME, _simple("shift_right")),
-    "__lshift__": (SAME, _simple("shift_left")),
-    "__rshift__": (SAME, _simple("shift_right")),
-    "logical_and": (BOOL, _compare("logical_and")),
-    "logical_or": (BOOL, _compare("logical_or")),
-    "logical_xor": (BOOL, _compare("logical_xor")),
-    **{n: (COMPARE, _compare(n)) for n in ("eq", "ne", "lt", "le", "gt", "ge")},
-}
 
 BINARY_OVERLOADS = ("Tensor", "Scalar", "default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
 
@@ -315,7 +116,7 @@ _register_tables()
 
 @row("aten.add.Tensor", "aten.add.Scalar")
 def add(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
-    return apply(ctx, [a, b], lambda x, y: _add(x, _scaled(y, alpha)))
+    return apply(ctx, [a, b], lambda x, y: meanings.add(x, _scaled(y, alpha)))
 
 
 @row("aten.sub.Tensor", "aten.sub.Scalar")
@@ -329,12 +130,12 @@ def rsub(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
 
 
 def _scaled(e: Expr, alpha: float | int) -> Expr:
-    return e if alpha == 1 else _mul(e, number(alpha, e.dtype))
+    return e if alpha == 1 else meanings.mul(e, number(alpha, e.dtype))
 
 
 @row("aten.div.Tensor", "aten.div.Scalar")
 def div(ctx: Context, a: Any, b: Any) -> Tensor:
-    return apply(ctx, [a, b], _simple("div"), FLOAT)
+    return apply(ctx, [a, b], meanings.simple("div"), FLOAT)
 
 
 @row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
@@ -342,17 +143,17 @@ def div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> 
     if rounding_mode is None:
         return div(ctx, a, b)
     op = "floor_div" if rounding_mode == "floor" else "trunc_div"
-    return apply(ctx, [a, b], _simple(op))
+    return apply(ctx, [a, b], meanings.simple(op))
 
 
 @row("aten.max.other")
 def max_other(ctx: Context, a: Any, b: Any) -> Tensor:
-    return apply(ctx, [a, b], _simple("maximum"))
+    return apply(ctx, [a, b], meanings.simple("maximum"))
 
 
 @row("aten.min.other")
 def min_other(ctx: Context, a: Any, b: Any) -> Tensor:
-    return apply(ctx, [a, b], _simple("minimum"))
+    return apply(ctx, [a, b], meanings.simple("minimum"))
 
 
 @row("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default")
@@ -362,29 +163,29 @@ def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     def meaning(e: Expr, *bounds: Expr) -> Expr:
         rest = list(bounds)
         lo = rest.pop(0) if min is not None else None
-        return _clamp(e, lo, rest.pop(0) if max is not None else None)
+        return meanings.clamp(e, lo, rest.pop(0) if max is not None else None)
 
     return apply(ctx, [x, *given], meaning)
 
 
 @row("aten.clamp_min.default", "aten.clamp_min.Tensor")
 def clamp_min(ctx: Context, x: Tensor, bound: Any) -> Tensor:
-    return apply(ctx, [x, bound], _clamp)
+    return apply(ctx, [x, bound], meanings.clamp)
 
 
 @row("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def clamp_max(ctx: Context, x: Tensor, bound: Any) -> Tensor:
-    return apply(ctx, [x, bound], lambda e, hi: _clamp(e, None, hi))
+    return apply(ctx, [x, bound], lambda e, hi: meanings.clamp(e, None, hi))
 
 
 @row("aten.hardtanh.default")
 def hardtanh(ctx: Context, x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    return apply(ctx, [x, min_val, max_val], _clamp)
+    return apply(ctx, [x, min_val, max_val], meanings.clamp)
 
 
 @row("aten.leaky_relu.default")
 def leaky_relu(ctx: Context, x: Tensor, negative_slope: float = 0.01) -> Tensor:
-    return apply(ctx, [x], lambda e: _leaky_relu(e, negative_slope))
+    return apply(ctx, [x], lambda e: meanings.leaky_relu(e, negative_slope))
 
 
 @row("aten.prelu.default")
@@ -394,32 +195,32 @@ def prelu(ctx: Context, x: Tensor, weight: Tensor) -> Tensor:
     if weight.rank == 1:
         for _ in range(x.rank - 2):
             weight = unsqueeze(weight, weight.rank)
-    return apply(ctx, [x, weight], lambda e, w: where(compare("gt", e, _scalar(e, 0)), e, call("mul", e, w)))
+    return apply(ctx, [x, weight], lambda e, w: where(compare("gt", e, meanings.scalar(e, 0)), e, call("mul", e, w)))
 
 
 @row("aten.elu.default")
 def elu(ctx: Context, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
-    return apply(ctx, [x], lambda e: _elu(e, alpha, scale, input_scale))
+    return apply(ctx, [x], lambda e: meanings.elu(e, alpha, scale, input_scale))
 
 
 @row("aten.selu.default")
 def selu(ctx: Context, x: Tensor) -> Tensor:
-    return apply(ctx, [x], lambda e: _elu(e, 1.6732632423543772, 1.0507009873554805))
+    return apply(ctx, [x], lambda e: meanings.elu(e, 1.6732632423543772, 1.0507009873554805))
 
 
 @row("aten.celu.default")
 def celu(ctx: Context, x: Tensor, alpha: float = 1.0) -> Tensor:
-    return apply(ctx, [x], lambda e: _elu(e, alpha, 1.0, 1.0 / alpha))
+    return apply(ctx, [x], lambda e: meanings.elu(e, alpha, 1.0, 1.0 / alpha))
 
 
 @row("aten.softplus.default")
 def softplus(ctx: Context, x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    return apply(ctx, [x], lambda e: _softplus(e, beta, threshold), FLOAT)
+    return apply(ctx, [x], lambda e: meanings.softplus(e, beta, threshold), FLOAT)
 
 
 @row("aten.threshold.default")
 def threshold(ctx: Context, x: Tensor, threshold: float, value: float) -> Tensor:
-    return apply(ctx, [x, threshold, value], _threshold)
+    return apply(ctx, [x, threshold, value], meanings.threshold)
 
 
 @row("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
@@ -456,7 +257,7 @@ def addcdiv(ctx: Context, x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> 
 
 @row("aten.lerp.Scalar", "aten.lerp.Tensor")
 def lerp(ctx: Context, a: Tensor, b: Tensor, weight: Any) -> Tensor:
-    return apply(ctx, [a, b, weight], _lerp)
+    return apply(ctx, [a, b, weight], meanings.lerp)
 
 
 @row("aten.nan_to_num.default")
@@ -464,7 +265,7 @@ def nan_to_num(ctx: Context, x: Tensor, nan: Any = None, posinf: Any = None, neg
     if DTYPES[x.dtype].kind != "f":
         return x
     info = torch.finfo(to_torch(x.dtype))
-    return apply(ctx, [x], lambda e: _nan_to_num(e, info, nan, posinf, neginf))
+    return apply(ctx, [x], lambda e: meanings.nan_to_num(e, info, nan, posinf, neginf))
 
 
 @row(

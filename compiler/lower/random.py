@@ -1,8 +1,8 @@
 """Random operators.
 
 They draw torch's own numbers: on a CPU those of eager after torch.manual_seed(seed) (mersenne.py), on a GPU those of
-eager there after torch.cuda.manual_seed(seed) (philox.py), but for randperm, multinomial with replacement and dropout
-of a number of elements that is not known and no multiple of four, whose distributions alone are the same.
+eager there after torch.cuda.manual_seed(seed) (philox.py), but for randperm and multinomial with replacement, whose
+distributions alone are the same.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, cast
 from ..ir.index import ONE, Index, product
 from . import mersenne, philox
 from .builder import call, compare, number, where
 from .context import Context
-from .create import filled
 from .registry import row
 from .routines import call_routine
 from .tensor import Shape, Tensor, expand, unsqueeze
@@ -44,11 +41,12 @@ class Draw:
         return self.words.at(i)
 
 
-def _on_gpu(ctx: Context) -> bool:
+def draws_on_gpu(ctx: Context) -> bool:
+    """Whether the numbers are to be those that torch draws on a GPU."""
     return ctx.builder.family == "cuda"
 
 
-def _order(ctx: Context) -> tuple[int, ...]:
+def draw_order(ctx: Context) -> tuple[int, ...]:
     """The dimensions of the result from the slowest to the fastest in memory: torch draws in this order."""
     strides = ctx.value().stride()
     if not all(isinstance(s, int) for s in strides):
@@ -63,8 +61,8 @@ def _drawn(
 
     wide: on a CPU. On a GPU float64 numbers alone have 64 bits.
     """
-    shape, order, dtype = ctx.result_shape(), _order(ctx), ctx.result_dtype()
-    if _on_gpu(ctx):
+    shape, order, dtype = ctx.result_shape(), draw_order(ctx), ctx.result_dtype()
+    if draws_on_gpu(ctx):
         drawn = philox.Draw(ctx.builder, shape, dtype == "f64", order)
         return ctx.builder.map(shape, dtype, lambda i: on_gpu(drawn, i), order)
     draw = Draw(ctx, shape, wide, order)
@@ -74,7 +72,7 @@ def _drawn(
 def _normals(ctx: Context, shape: Shape, dtype: str, order: Sequence[int] | None = None) -> Tensor:
     """Normal numbers of mean 0 and deviation 1; float64, on a GPU float32 but for results of float64."""
     wide = dtype == "f64"
-    if not _on_gpu(ctx):
+    if not draws_on_gpu(ctx):
         return mersenne.normals(ctx.builder, shape, wide, order)
     draw = philox.Draw(ctx.builder, shape, wide, order)
     return ctx.builder.map(shape, "f64" if wide else "f32", draw.normal, order)
@@ -85,7 +83,7 @@ def _operand(value: Any, i: Sequence[Index], dtype: str) -> Expr:
 
 
 def _scaled_normal(ctx: Context, mean: Any, deviation: Any) -> Tensor:
-    dtype, order = ctx.result_dtype(), _order(ctx)
+    dtype, order = ctx.result_dtype(), draw_order(ctx)
     values = _normals(ctx, ctx.result_shape(), dtype, order)
 
     def value(i: list[Index]) -> Expr:
@@ -137,8 +135,8 @@ def bernoulli(ctx: Context, x: Tensor, p: Any = None, **_: Any) -> Tensor:
 
 
 def _by_probabilities(ctx: Context, x: Tensor, chances: Tensor) -> Tensor:
-    shape, order, compute = ctx.result_shape(), _order(ctx), "f64" if chances.dtype == "f64" else "f32"
-    if _on_gpu(ctx):
+    shape, order, compute = ctx.result_shape(), draw_order(ctx), "f64" if chances.dtype == "f64" else "f32"
+    if draws_on_gpu(ctx):
         compute = "f64" if x.dtype == "f64" else "f32"
         u, relation = philox.OfProbabilities(ctx.builder, shape, order=order).unit, "le"
     else:
@@ -169,8 +167,8 @@ def normal_functional(ctx: Context, x: Tensor, mean: float = 0.0, std: float = 1
 
 @row("aten.log_normal.default")
 def log_normal(ctx: Context, x: Tensor, mean: float = 1.0, std: float = 2.0, **_: Any) -> Tensor:
-    shape, order, builder, dtype = ctx.result_shape(), _order(ctx), ctx.builder, ctx.result_dtype()
-    gpu = _on_gpu(ctx)
+    shape, order, builder, dtype = ctx.result_shape(), draw_order(ctx), ctx.builder, ctx.result_dtype()
+    gpu = draws_on_gpu(ctx)
     values = _normals(ctx, shape, dtype, order) if gpu else mersenne.normals_one_by_one(builder, shape, order)
 
     def value(i: list[Index]) -> Expr:
@@ -223,8 +221,8 @@ def _integers(ctx: Context, low: int, high: int) -> Tensor:
 
 
 def _whole_numbers(ctx: Context, limit: int, wide: bool, low: int = 0) -> Tensor:
-    shape, order = ctx.result_shape(), _order(ctx)
-    draw = philox.Draw(ctx.builder, shape, wide, order) if _on_gpu(ctx) else Draw(ctx, shape, wide, order)
+    shape, order = ctx.result_shape(), draw_order(ctx)
+    draw = philox.Draw(ctx.builder, shape, wide, order) if draws_on_gpu(ctx) else Draw(ctx, shape, wide, order)
 
     def value(i: list[Index]) -> Expr:
         return call("add", mersenne.below(draw.word(i), limit, wide), number(low, "i64"))
@@ -324,7 +322,7 @@ def _races(ctx: Context, weights: Tensor) -> Tensor:
 
 def _exponentials(ctx: Context, shape: Shape, wide: bool) -> Callable[[list[Index]], Expr]:
     """An exponential number for each element; wide: of float64."""
-    if _on_gpu(ctx):
+    if draws_on_gpu(ctx):
         device, one = philox.Draw(ctx.builder, shape, wide), philox.exponential(1.0)
         return lambda i: one(device, i)
     draw = Draw(ctx, shape, True)
@@ -337,175 +335,3 @@ def _by_running_sums(ctx: Context, weights: Tensor, count: Index) -> Tensor:
     drawn = mersenne.in_memory_order((*batch, count), range(len(batch) + 1), line)
     inputs = [(weights, 1), (drawn, 1)]
     return call_routine(ctx.builder, "weighted_places", batch, inputs, [((count,), "i64")], [k, count])[0]
-
-
-# dropout -------------------------------------------------------------------------------------------------------------
-def _kept(
-    ctx: Context, shape: Shape, p: float, dtype: str, order: Sequence[int] | None = None, fused: bool = False
-) -> Tensor:
-    """True for each element that is kept, which it is with the probability 1 - p.
-
-    dtype: of what is dropped. fused: torch has one kernel for it on a GPU.
-    """
-    if _on_gpu(ctx):
-        return _kept_on_gpu(ctx, shape, p, dtype, order, fused)
-    draw = Draw(ctx, shape, True, order)
-    return ctx.builder.map(
-        shape, "bool", lambda i: compare("lt", draw.uniform(i), number(1.0 - float(p), "f64")), order
-    )
-
-
-def _has_holes(ctx: Context) -> bool:
-    """Whether the operand is a view that leaves elements out: torch then takes its elements one by one."""
-    node = ctx.operand_node(0)
-    value = node.meta["val"] if node is not None else None
-    if not isinstance(value, torch.Tensor) or not all(isinstance(n, int) for n in (*value.shape, *value.stride())):
-        return False
-    step = 1
-    for stride, n in sorted((s, n) for s, n in zip(value.stride(), value.shape, strict=True) if n != 1):
-        if stride != step:
-            return True
-        step *= n
-    return False
-
-
-def _kept_on_gpu(
-    ctx: Context, shape: Shape, p: float, dtype: str, order: Sequence[int] | None, fused: bool
-) -> Tensor:  # fmt: skip
-    if fused and p == 1:
-        return filled(shape, "bool", False)
-    wide, compute = dtype == "f64", "f64" if dtype == "f64" else "f32"
-    draw: philox.Draw
-    if not fused:
-        draw = philox.Draw(ctx.builder, shape, wide, order)
-    elif _has_holes(ctx):
-        draw = philox.Draw(ctx.builder, shape)
-    else:
-        draw = philox.Kept(ctx.builder, shape, dtype, order)
-
-    def value(i: list[Index]) -> Expr:
-        return compare("lt", cast(draw.unit(i), compute), number(1.0 - float(p), compute))
-
-    return ctx.builder.map(shape, "bool", value, order)
-
-
-def _dropped(ctx: Context, x: Tensor, p: float, kept: Tensor) -> Tensor:
-    compute = DTYPES[x.dtype].compute
-
-    def value(i: list[Index]) -> Expr:
-        noise = cast(kept.at_broadcast(i), compute)
-        if p < 1:
-            noise = call("div", noise, number(1.0 - float(p), compute))
-        return call("mul", cast(x.at(i), compute), noise)
-
-    return ctx.builder.map(x.shape, x.dtype, value, x.memory_order())
-
-
-def _channels(x: Tensor) -> Shape:
-    """A number for each of the first two dimensions, all others share it."""
-    return (*x.shape[:2], *((ONE,) * (x.rank - 2)))
-
-
-@row("aten.dropout.default")
-def dropout(ctx: Context, x: Tensor, p: float, train: bool) -> Tensor:
-    if not train or p == 0:
-        return x
-    return _dropped(ctx, x, p, _kept(ctx, x.shape, p, x.dtype, _order(ctx), fused=True))
-
-
-@row("aten.native_dropout.default")
-def native_dropout(ctx: Context, x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    if train is False or p == 0:
-        return x, filled(x.shape, "bool", True)
-    kept = _kept(ctx, x.shape, p, x.dtype, fused=True)
-    return _dropped(ctx, x, p, kept), kept
-
-
-@row("aten.feature_dropout.default")
-def feature_dropout(ctx: Context, x: Tensor, p: float, train: bool) -> Tensor:
-    """Whole channels are dropped."""
-    return x if not train or p == 0 else _dropped(ctx, x, p, _kept(ctx, _channels(x), p, x.dtype))
-
-
-@row("aten.alpha_dropout.default")
-def alpha_dropout(ctx: Context, x: Tensor, p: float, train: bool) -> Tensor:
-    return x if not train or p == 0 else _alpha(ctx, x, p, _kept(ctx, x.shape, p, x.dtype, _order(ctx)))
-
-
-@row("aten.feature_alpha_dropout.default")
-def feature_alpha_dropout(ctx: Context, x: Tensor, p: float, train: bool) -> Tensor:
-    return x if not train or p == 0 else _alpha(ctx, x, p, _kept(ctx, _channels(x), p, x.dtype))
-
-
-def _alpha(ctx: Context, x: Tensor, p: float, kept: Tensor) -> Tensor:
-    """Dropped elements become the value at which SELU ends, and all are scaled so that mean and deviation stay."""
-    if p == 1:
-        return _dropped(ctx, x, p, kept)
-    alpha, compute = 1.7580993408473766, DTYPES[x.dtype].compute
-    a = 1.0 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
-
-    def value(i: list[Index]) -> Expr:
-        noise = cast(kept.at_broadcast(i), compute)
-        shift = call("mul", call("sub", noise, number(1.0, compute)), number(alpha * a, compute))
-        shift = call("add", shift, number(alpha * a * p, compute))
-        return call("add", call("mul", cast(x.at(i), compute), call("mul", noise, number(a, compute))), shift)
-
-    return ctx.builder.map(x.shape, x.dtype, value, x.memory_order())
-
-
-@row("aten.rrelu_with_noise_functional.default")
-def rrelu_with_noise(
-    ctx: Context,
-    x: Tensor,
-    noise: Tensor,
-    lower: float = 0.125,
-    upper: float = 1 / 3,
-    training: bool = False,
-    generator: Any = None,
-) -> tuple[Tensor, Tensor]:
-    """A random slope for each element below 0; on a CPU torch draws for these alone, one after the other."""
-    compute = DTYPES[x.dtype].compute
-    slope: Tensor
-    if training:
-        below = ctx.builder.map(x.shape, "bool", lambda i: compare("le", cast(x.at(i), compute), number(0.0, compute)))
-        slope = (_slopes_on_gpu if _on_gpu(ctx) else _slopes)(ctx, below, lower, upper)
-    else:
-        slope = filled(x.shape, "f64", (lower + upper) / 2)
-
-    def value(i: list[Index]) -> Expr:
-        e = cast(x.at(i), compute)
-        positive = compare("gt", e, number(0.0, compute))
-        return where(positive, e, call("mul", e, cast(slope.at(i), compute)))
-
-    out = ctx.builder.map(x.shape, x.dtype, value, x.memory_order())
-    return out, ctx.builder.map(x.shape, x.dtype, slope.at) if training else noise
-
-
-def _slopes(ctx: Context, below: Tensor, lower: float, upper: float) -> Tensor:
-    from .scan import Running, scan
-
-    n = product(below.shape)
-    flat = ctx.builder.reshape(below, (n,))
-    draw = Draw(ctx, (n,), True)
-    rank = Running("i64", -1, lambda accs, e, _: call("add", accs[0], cast(e, "i64")))
-    (place,) = scan(ctx, flat, 0, [rank], ["i64"])
-
-    def slope(i: list[Index]) -> Expr:
-        from .gather import indirect
-
-        at = indirect(call("maximum", place.at(i), number(0, "i64")), n, wrap=False)
-        u = call("add", call("mul", draw.uniform([at]), number(upper - lower, "f64")), number(lower, "f64"))
-        return where(flat.at(i), u, number(1.0, "f64"))
-
-    return ctx.builder.reshape(ctx.builder.map((n,), "f64", slope), below.shape)
-
-
-def _slopes_on_gpu(ctx: Context, below: Tensor, lower: float, upper: float) -> Tensor:
-    wide = ctx.result_dtype(0) == "f64"
-    draw = philox.Draw(ctx.builder, below.shape, wide)
-
-    def slope(i: list[Index]) -> Expr:
-        u = call("mul", cast(draw.unit(i), "f64"), number(upper - lower, "f64"))
-        return where(below.at(i), call("add", u, number(lower, "f64")), number(1.0, "f64"))
-
-    return ctx.builder.map(below.shape, "f64", slope)

@@ -8,7 +8,8 @@ from typing import Any
 from ..ir.expr import Expr
 from .builder import call, compare, number, where
 from .context import Context
-from .pointwise import FLOAT, apply
+from .meanings import FLOAT
+from .pointwise import apply
 from .registry import row
 from .tensor import Tensor
 

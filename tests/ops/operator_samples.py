@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import Any
 
 import torch
-from mycc.compiler.lower.pointwise import BINARY
+from mycc.compiler.lower.meanings import BINARY
 
 from ..helpers.samples import BATCH, I, Operand, Sample, T, W
 from . import ordered_samples, special_samples
