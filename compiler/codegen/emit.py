@@ -63,10 +63,10 @@ class Emitter:
         """The text of an expression, as an argument."""
         return self._print(e).text
 
-    def lanes(self, e: Expr) -> str:
-        """The text of an expression as a vector."""
-        text = self.value(e)
-        return text if self.moves(e) or self.vector is None else f"splat({text})"
+    def lanes(self, e: Expr, needed: Precedence = Precedence.LOWEST) -> str:
+        """The text of an expression as a vector, as an operand that binds as tightly as is needed."""
+        printed = self._print(e)
+        return printed.within(needed) if self.moves(e) or self.vector is None else f"splat({printed.text})"
 
     def factors(self, e: Expr) -> tuple[str, str] | None:
         """The texts of the factors when the expression is a product that nothing else reads."""
@@ -390,11 +390,12 @@ class Emitter:
             return Printed(f"(int64_t)({first})")
         if stride == ONE:
             return Printed(f"iota({first})")
-        return Printed(f"{self._factor(stride)} * iota(0) + ({first})", Precedence.SUM)
+        return Printed(f"{self.factor(stride)} * iota(0) + ({first})", Precedence.SUM)
 
-    def _factor(self, index: Index) -> str:
+    def factor(self, index: Index) -> str:
+        """An index as a factor of a product."""
         text = self.index(index)
-        return text if text.isalnum() else f"({text})"
+        return text if text.isidentifier() or text.isdigit() else f"({text})"
 
     def index(self, index: Index) -> str:
         """An index at lane 0 as C++ text of type int64_t."""

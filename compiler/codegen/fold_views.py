@@ -9,6 +9,7 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Const, Expr
 from ..ir.index import Atom, Index, Var, as_index, minimum, of, product
 from ..ir.nodes import Fold, Reduce
+from ..ir.ops import OPS, Precedence
 from ..schedule.cost import work
 from ..schedule.loops import SCALAR_FOLDS
 from .ahead import fetches
@@ -46,6 +47,8 @@ FOLDS: dict[str, tuple[str, str, dict[str, float | int | bool]]] = {
     "any": ("logical_or({a}, {x})", "reduce_or", {"b": False}),
     "all": ("logical_and({a}, {x})", "reduce_and", {"b": True}),
 }
+#: how tightly the value binds that a step has behind an operator
+OPERANDS = {fold: OPS[op].cpp_spelling.operands[1] for fold, op in (("sum", "add"), ("prod", "mul"))}
 
 
 def loops_of(loops: Sequence[Var], scope: Scope, emitter: Emitter) -> tuple[Loop, ...]:
@@ -77,7 +80,8 @@ def folded_view(fold: Fold, name: str, full: Emitter, part: Emitter | None = Non
         factors_part = part.factors(fold.value) if part else None
         view = fold_view(fold, name, ", ".join(factors), ", ".join(factors_part or ()))
         return replace(view, products=True)
-    return fold_view(fold, name, full.lanes(fold.value), part.lanes(fold.value) if part else "")
+    needed = OPERANDS.get(fold.op, Precedence.LOWEST)
+    return fold_view(fold, name, full.lanes(fold.value, needed), part.lanes(fold.value, needed) if part else "")
 
 
 def _acc_names(node: Reduce) -> dict[str, str]:

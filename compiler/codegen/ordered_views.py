@@ -84,7 +84,7 @@ def _updates(node: Scatter, scope: Scope) -> RowsView:
         stage = MapStage(inner, lanes_view(columns, scope, full, part))
     else:
         stage = MapStage(inner, None, _statements(_updated(node, text)))
-    count, work = (text.index(product(v.extent for v in part)) for part in (rows, rest))
+    count, work = text.factor(product(v.extent for v in rows)), text.index(product(v.extent for v in rest))
     return RowsView(tuple(loops[v] for v in rows), count, work, stage, loops[columns] if columns else None)
 
 

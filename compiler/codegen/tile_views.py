@@ -85,7 +85,7 @@ def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
         "map_tiles.cpp.j2",
         scope.params(),
         loops,
-        plain.index(product(v.extent for v in outer)),
+        plain.factor(product(v.extent for v in outer)),
         Loop(row, plain.index(cross.extent)),
         min(ROW_BYTES // size, MOST_ROWS),
         columns,

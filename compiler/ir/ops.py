@@ -51,6 +51,10 @@ class Printed:
     text: str
     precedence: Precedence = Precedence.ATOM
 
+    def within(self, needed: Precedence) -> str:
+        """The text where an operand has to bind so tightly: with parentheses if it does not."""
+        return self.text if self.precedence >= needed else f"({self.text})"
+
 
 @dataclass(frozen=True)
 class Spelling:
@@ -110,7 +114,7 @@ def spell(op: ScalarOp, language: Language, operands: Sequence[Printed]) -> Prin
     if len(operands) != op.arity:
         raise ValueError(f"{op.name} takes {op.arity} operands, not {len(operands)}")
     pairs = zip(operands, spelling.operands, strict=True)
-    texts = [o.text if o.precedence >= needed else f"({o.text})" for o, needed in pairs]
+    texts = [o.within(needed) for o, needed in pairs]
     return Printed(spelling.pattern.format(*texts), spelling.precedence)
 
 

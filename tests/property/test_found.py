@@ -49,6 +49,23 @@ FOUND = {
         ),
         ("v4", "v2"),
     ),
+    "a product of differences, a sum of bits": Program(
+        (Input("x0", ("n", 4), "float32"), Input("x1", (7, "n"), "int64")),
+        (),
+        (
+            "v0 = (x0[:, 2:] - x0[:, :2]).prod(-1)",
+            "v1 = (x0 / 2 - 1.5).prod(0)",
+            "v2 = (x1 & 3).sum(-1)",
+            "v3 = (x1 % 5 - 1).prod(0)",
+        ),
+        ("v0", "v1", "v2", "v3"),
+    ),
+    "one more than a dynamic size, blocks of which are turned": Program(
+        (Input("x0", ("n", 70, 50), "float32"),),
+        (),
+        ("v0 = F.pad(x0, (0, 0, 0, 0, 0, 1), value=2.0)", "v1 = v0.transpose(1, 2) + 1"),
+        ("v1",),
+    ),
 }
 
 

@@ -116,7 +116,11 @@ class TritonEmitter:
 
     def value(self, e: Expr) -> str:
         """The text of an expression; what it needs is in `lines`."""
-        return self._print(e).text
+        return self.printed(e).text
+
+    def printed(self, e: Expr) -> Printed:
+        """The same, with how tightly it binds."""
+        return self._print(e)
 
     def operand(self, e: Expr) -> str:
         """The same, to stand in front of a method."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Const
 from ...ir.nodes import Fold
+from ...ir.ops import Precedence
 from .emit_triton import literal
 from .kernel import TL_DTYPE
 
@@ -16,7 +17,7 @@ POSITIONS = ("argmax", "argmin")
 @dataclass(frozen=True)
 class FoldForm:
     """step: of {a} and {x}; across: of {a} along {axis} ({keep}: its dimension stays, as 1); start: as text; join: of
-    the values of two parts, {a} and {x}.
+    the values of two parts, {a} and {x}; operand: how tightly {x} has to bind.
 
     position: what is wanted is where `across` is first reached; step is then a function of value and place, and the
     value and the place of what comes later.
@@ -27,6 +28,7 @@ class FoldForm:
     start: str
     dtype: str  # of the tile, tl
     join: str
+    operand: Precedence
     position: bool = False
 
 
@@ -52,6 +54,8 @@ _STARTS = {
     "sum": {"i32": 0, "i64": 0}, "prod": {"i32": 1, "i64": 1},
     "max": {"i32": -(2**31), "i64": -(2**63)}, "min": {"i32": 2**31 - 1, "i64": 2**63 - 1},
 }  # fmt: skip
+#: a difference may follow a sum as it is: it is summed from left to right
+_OPERANDS = {"sum": Precedence.SUM, "prod": Precedence.UNARY}
 #: truth values are folded as 32-bit integers
 _TRUTH = {
     "any": ("{a} | {x}", "tl.reduce({a}, {axis}, fold_any{keep})", "0"),
@@ -74,8 +78,8 @@ def fold_form(fold: Fold) -> FoldForm:
         step, across = _INTEGER[op]
         start, dtype = str(_STARTS[op][compute]), TL_DTYPE[compute]
     if fold.op in POSITIONS:
-        return FoldForm(f"step_{fold.op}", across, start, dtype, step, position=True)
-    return FoldForm(step, across, start, dtype, step)
+        return FoldForm(f"step_{fold.op}", across, start, dtype, step, Precedence.ATOM, position=True)
+    return FoldForm(step, across, start, dtype, step, _OPERANDS.get(op, Precedence.LOWEST))
 
 
 def is_truth(fold: Fold) -> bool:

@@ -8,6 +8,7 @@ from ...ir.buffers import Buffer
 from ...ir.expr import Expr
 from ...ir.index import ONE, Index, Var
 from ...ir.nodes import Fold, Store
+from ...ir.ops import Precedence, Printed
 from ...schedule.row_form import RowForm
 from .blocks import blocks, whole
 from .emit_triton import Axes, Place, TritonEmitter, Value
@@ -51,15 +52,14 @@ class RowPrinter:
     ) -> str:
         """The values of a fold as a full tile; outside of the mask `inside`, if there is one, is where the fold
         starts."""
-        text = emit.value(e)
+        printed = emit.printed(e)
         if truth:
-            text = f"({text}).to(tl.int32)"
+            printed = Printed(f"({printed.text}).to(tl.int32)")
         wanted = {*(() if emit.places[column].counted else (column.name,)), *(("r",) if self.rows > 1 else ())}
         if not wanted <= set(emit.axes(e)):
-            text = f"tl.zeros({self.shape(block)}, {form.dtype}) + {text}"
-        elif form.position and " " in text:
-            text = f"({text})"
-        return f"tl.where({inside}, {text}, {form.start})" if inside else text
+            tile = f"tl.zeros({self.shape(block)}, {form.dtype}) + {printed.within(Precedence.SUM)}"
+            printed = Printed(tile, Precedence.SUM)
+        return f"tl.where({inside}, {printed.text}, {form.start})" if inside else printed.within(form.operand)
 
     def across(self, form: FoldForm, tile: str) -> str:
         axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
