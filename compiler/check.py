@@ -16,6 +16,7 @@ from .capture.export import capture_request
 from .capture.graph import ModelGraph
 from .capture.precision import in_dtype
 from .capture.specialise import variant_requests
+from .graph.kept_operators import kept_for
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
 from .package.assemble import entry_row
@@ -113,13 +114,13 @@ def _captured(
 
 
 def _check_entry(report: CheckReport, name: str, captured: ModelGraph, options: CompileOptions) -> None:
-    skip = options.graph.skipped_passes
-    graph = _attempt(report, name, "graph", lambda: run_graph_passes(captured, skip=skip))
+    skip, kept = options.graph.skipped_passes, kept_for(options.families)
+    graph = _attempt(report, name, "graph", lambda: run_graph_passes(captured, kept=kept, skip=skip))
     if graph is None:
         return
     kernels: dict[str, int] = {}
     row: dict[str, Any] | None = None
-    for family in dict.fromkeys(target.family for target in options.targets):
+    for family in options.families:
         lowered = _attempt(report, name, "lower", lambda family=family: _lower(graph, family, options))  # type: ignore[misc]
         if lowered is None:
             continue

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..runtime.errors import CompileError
-from .build.targets import Target, host_target, known_names
+from .build.targets import Family, Target, host_target, known_names
 from .build.targets import parse_targets as named_targets
 
 __all__ = [
@@ -151,6 +151,11 @@ class CompileOptions:
         """Whether kernel variants are to be measured."""
         return self.tune or self.mode == "max-autotune"
 
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Of the targets, each once."""
+        return tuple(dict.fromkeys(target.family for target in self.targets))
+
     def fingerprint(self) -> str:
         """A hash of the options that alter generated code or objects."""
         altering = (self.dtype, self.mode, self.tune, self.graph, self.schedule, self.codegen, self.build)
@@ -159,7 +164,7 @@ class CompileOptions:
     def ineffective(self) -> list[str]:
         """What was asked for and has no effect on these targets, a sentence each."""
         found: list[str] = []
-        families = {target.family for target in self.targets}
+        families = self.families
         if "cuda" not in families and self.mode == "reduce-overhead":
             found.append("mode 'reduce-overhead' has no effect on target cpu (CUDA graphs are for GPUs)")
         if "cpu" not in families and self.lock is not None:

@@ -25,6 +25,7 @@ from .capture.state import share_state, state_of, training_notes
 from .codegen.generate import Generated, generate
 from .codegen.program import Sources
 from .codegen.triton.generate import device_for, generate_device
+from .graph.kept_operators import kept_for
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
 from .lower.builder import WinogradChoice
@@ -70,7 +71,8 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     for text in notes:
         warn(observers, text)
     with running_stage(observers, "graph") as stage:
-        graphs = stage.value = [run_graph_passes(graph, skip=options.graph.skipped_passes) for graph in captured]
+        kept, skip = kept_for(options.families), options.graph.skipped_passes
+        graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
         stage.summary = summarise(graphs)
     measure_gpu = partial(_measure_gpu, graphs, options)
     tuned = choose(request, captured, partial(_draft, captured, graphs), measure_gpu, observers)
@@ -99,13 +101,14 @@ def _code(
     graphs: Sequence[ModelGraph], options: CompileOptions, choices: Choices, observers: Sequence[Observer]
 ) -> Code:
     """Lowers, schedules, generates and builds."""
-    families = tuple(dict.fromkeys(target.family for target in options.targets))
     with running_stage(observers, "lower") as stage:
-        lowered = {family: _lower(graphs, family, options.codegen.winograd, choices) for family in families}
+        lowered = {f: _lower(graphs, f, options.codegen.winograd, choices) for f in options.families}
         stage.value = [program for programs in lowered.values() for program in programs]
         stage.summary = summarise(stage.value)
     with running_stage(observers, "schedule") as stage:
-        schedules = {f: [schedule(entry.program, options.schedule, f) for entry in lowered[f]] for f in families}
+        schedules = {
+            f: [schedule(entry.program, options.schedule, f) for entry in lowered[f]] for f in options.families
+        }
         stage.value = [s for family in schedules.values() for s in family]
         stage.summary = summarise(stage.value)
     with running_stage(observers, "codegen") as stage:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 #: overloads that the user registered a lowering or a kernel for (lower/custom.py)
 CUSTOM: set[str] = set()
 
@@ -89,3 +91,11 @@ KEPT = frozenset(
         )
     ).split()
 )
+
+#: layers that a CPU runs as loops over their steps; for a GPU (a row of launches) the steps are written out
+RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
+
+
+def kept_for(families: Iterable[str]) -> frozenset[str]:
+    """What stays whole for targets of these families."""
+    return KEPT | {*RECURRENT} if set(families) == {"cpu"} else KEPT

@@ -92,6 +92,15 @@ class Builder:
         self._latest[root] = made
         return made
 
+    def latest_view(self, t: Tensor) -> Tensor:
+        """The same view of the last value in the tensor's memory."""
+        return t if t.strided is None else replace(t, strided=replace(t.strided, buffer=self.latest(t.strided.buffer)))
+
+    def later_view(self, t: Tensor) -> Tensor:
+        """The same view of the next value in the tensor's memory, for nodes to write."""
+        assert t.strided is not None
+        return replace(t, strided=replace(t.strided, buffer=self.later(t.strided.buffer)))
+
     def constant(self, target: str, tensor: torch.Tensor, layout: Layout | None = None) -> Buffer:
         key = Constant(target, tensor, layout or Dense())
         if key not in self.constants:
@@ -138,7 +147,7 @@ class Builder:
                 loops[d] = self.var(shape[d], NAMES[min(d, len(NAMES) - 1)])
         indices = [ZERO if v is None else of(v) for v in loops]
         dims = tuple(v for d in order if (v := loops[d]) is not None)
-        store = Store(out.strided.buffer, _flat(out, indices), cast(value(indices), dtype))
+        store = Store(out.strided.buffer, out.place(indices), cast(value(indices), dtype))
         self.add(Map(dims, (store,), self.origin))
         return out
 
@@ -177,7 +186,7 @@ class Builder:
             assert out.strided is not None
             kept = [ZERO if d in axes else i for d, i in enumerate(indices)]
             outs.append(out)
-            stores.append(Store(out.strided.buffer, _flat(out, kept), cast(result(list(accs)), dtype)))
+            stores.append(Store(out.strided.buffer, out.place(kept), cast(result(list(accs)), dtype)))
         self.add(Reduce(dims, tuple(stores), self.origin, rdims, tuple(rows)))
         if keepdim:
             return outs
@@ -230,14 +239,6 @@ class Builder:
             view = reshape(self.dense(t) if order is None else self.realize(t, order), shape)
         assert view is not None
         return view
-
-
-def _flat(t: Tensor, indices: Sequence[Index]) -> Index:
-    assert t.strided is not None
-    flat = t.strided.offset
-    for i, stride in zip(indices, t.strided.strides, strict=True):
-        flat = flat + i * stride
-    return flat
 
 
 def _drop(t: Tensor, axes: Sequence[int]) -> Tensor:

@@ -64,8 +64,11 @@ class Context:
 
     def constant(self, position: int, name: str = "") -> ConstantRef | None:
         """The graph constant that an argument is, or None."""
-        node = self.operand_node(position, name)
-        if node is None or node.op != "get_attr":
+        return self.constant_at(self.operand_node(position, name))
+
+    def constant_at(self, node: object) -> ConstantRef | None:
+        """The graph constant that a node is, or None."""
+        if not isinstance(node, torch.fx.Node) or node.op != "get_attr":
             return None
         target = str(node.target)
         return ConstantRef(target, self.constants[target])

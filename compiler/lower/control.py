@@ -77,7 +77,7 @@ def _with_generator(builder: Builder, given: Operands, forms: Sequence[Form], lo
 
 
 @contextmanager
-def _block(builder: Builder) -> Iterator[list[AnyNode]]:
+def block(builder: Builder) -> Iterator[list[AnyNode]]:
     """Nodes that are added inside belong to the list."""
     outer, defined, origin, hint = builder.nodes, len(builder.defines), builder.origin, builder.hint
     builder.nodes = []
@@ -94,7 +94,7 @@ def _choose(builder: Builder, given: Operands, forms: Sequence[Form], lower: Low
     results = [builder.temp(*form) for form in forms]
     blocks = []
     for body in given.bodies:
-        with _block(builder) as nodes:
+        with block(builder) as nodes:
             for result, t in zip(results, lower(body, given.shared), strict=True):
                 builder.map(t.shape, t.dtype, t.at, out=result)
         blocks.append(tuple(nodes))
@@ -104,35 +104,38 @@ def _choose(builder: Builder, given: Operands, forms: Sequence[Form], lower: Low
 
 
 def _while(builder: Builder, given: Operands, lower: Lower) -> tuple[Tensor, ...]:
-    handed = [_carry(builder, t.shape, t.dtype, t) for t in given.own]
-    with _block(builder) as test:
+    handed = [carry(builder, t.shape, t.dtype, t) for t in given.own]
+    with block(builder) as test:
         *_, condition = lower(given.bodies[0], [*handed, *given.shared])
         flag = _flag(builder, condition)
-    with _block(builder) as body:
+    with block(builder) as body:
         _hand_on(builder, handed, lower(given.bodies[1], [*handed, *given.shared]))
-    return _repeat(builder, handed, test=tuple(test), flag=flag, body=tuple(body))
+    return repeat(builder, handed, test=tuple(test), flag=flag, body=tuple(body))
 
 
 def _scan(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower) -> tuple[Tensor, ...]:
     kept = len(given.own) - given.sliced
     sliced = given.own[kept:]
-    handed = [_carry(builder, t.shape, t.dtype, t) for t in given.own[:kept]]
-    columns = [_carry(builder, *form) for form in forms[kept:]]
+    handed = [carry(builder, t.shape, t.dtype, t) for t in given.own[:kept]]
+    columns = [carry(builder, *form) for form in forms[kept:]]
     count = sliced[0].shape[0]
-    last = count.constant
-    turn = Size(builder.fresh("turn"), 0, None if last is None else max(last - 1, 0))
-    with _block(builder) as nodes:
+    turn = turn_of(builder, count)
+    with block(builder) as nodes:
         results = lower(given.bodies[0], [*handed, *(select(x, 0, of(turn)) for x in sliced), *given.shared])
         for column, t in zip(columns, results[kept:], strict=True):
-            assert column.strided is not None
-            later = Strided(builder.later(_buffer(column)), column.strided.strides, column.strided.offset)
-            row = select(Tensor(column.shape, column.dtype, later), 0, of(turn))
+            row = select(builder.later_view(column), 0, of(turn))
             builder.map(t.shape, t.dtype, t.at, out=row)
         _hand_on(builder, handed, results[:kept])
-    return _repeat(builder, [*handed, *columns], turn=turn, count=count, body=tuple(nodes))
+    return repeat(builder, [*handed, *columns], turn=turn, count=count, body=tuple(nodes))
 
 
-def _repeat(
+def turn_of(builder: Builder, count: Index) -> Size:
+    """The number of the time, for the body of a loop of `count` times."""
+    last = count.constant
+    return Size(builder.fresh("turn"), 0, None if last is None else max(last - 1, 0))
+
+
+def repeat(
     builder: Builder,
     handed: Sequence[Tensor],
     body: tuple[AnyNode, ...],
@@ -155,7 +158,7 @@ def _hand_on(builder: Builder, handed: Sequence[Tensor], results: Sequence[Tenso
         store_over(builder, root, t)
 
 
-def _carry(builder: Builder, shape: Shape, dtype: str, first: Tensor | None = None) -> Tensor:
+def carry(builder: Builder, shape: Shape, dtype: str, first: Tensor | None = None) -> Tensor:
     """Memory that a loop hands on, with its first value."""
     buffer = Buffer(builder.fresh(builder.hint), dtype, product(shape), "carry")
     made = Tensor(shape, dtype, Strided(buffer, dense_strides(shape)))

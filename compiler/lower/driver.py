@@ -46,6 +46,7 @@ from . import (  # noqa: F401
     pool,
     pool_nd,
     random,
+    recurrent,
     reduce,
     scan,
     scatter,

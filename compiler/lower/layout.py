@@ -9,16 +9,18 @@ import torch.fx
 
 from ..build.targets import Family
 from ..capture.graph import ModelGraph
+from ..graph.kept_operators import RECURRENT
 from .builder import Builder
 from .constants import Layout, Panels
 from .tensor import Strided, Tensor, dense_strides, shape_of
 
-#: operator -> (position of the weight, is it stored [k, n])
+#: operator -> (position of the weight or of a list of weights, are they stored [k, n])
 WEIGHT_ARGUMENTS = {
     "aten.linear.default": (1, False),
     "aten.mm.default": (1, True),
     "aten.addmm.default": (2, True),
     "aten.matmul.default": (1, True),
+    **dict.fromkeys(RECURRENT, (2, False)),
 }
 
 
@@ -29,11 +31,12 @@ def choose_layouts(graph: torch.fx.Graph, constants: dict[str, torch.Tensor]) ->
         position, transposed = WEIGHT_ARGUMENTS.get(str(node.target), (None, False))
         if node.op != "call_function" or position is None:
             continue
-        weight = node.args[position] if position < len(node.args) else None
-        if isinstance(weight, torch.fx.Node) and weight.op == "get_attr":
-            tensor = constants[str(weight.target)]
-            if tensor.dim() == 2 and tensor.dtype in (torch.float32, torch.float16, torch.bfloat16):
-                layouts.setdefault(str(weight.target), Panels(transposed))
+        weights = node.args[position] if position < len(node.args) else None
+        for weight in weights if isinstance(weights, (list, tuple)) else [weights]:
+            if isinstance(weight, torch.fx.Node) and weight.op == "get_attr":
+                tensor = constants[str(weight.target)]
+                if tensor.dim() == 2 and tensor.dtype in (torch.float32, torch.float16, torch.bfloat16):
+                    layouts.setdefault(str(weight.target), Panels(transposed))
     return layouts
 
 

@@ -30,10 +30,16 @@ def _no_finish(acc: Expr, _: Sequence[Index]) -> Expr:
 
 @row("aten.linear.default")
 def linear(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return linear_with(ctx, x, weight, ctx.constant(1, "weight"), bias)
+
+
+def linear_with(ctx: Context, x: Tensor, weight: Tensor, ref: ConstantRef | None, bias: Tensor | None) -> Tensor:
+    """x [..., k] times weight [n, k]; ref: the graph constant that the weight is."""
+
     def finish(acc: Expr, i: Sequence[Index]) -> Expr:
         return acc if bias is None else call("add", acc, cast(bias.at([i[-1]]), acc.dtype))
 
-    return _product(ctx, x, weight, ctx.constant(1, "weight"), transposed=False, finish=finish)
+    return _product(ctx, x, weight, ref, transposed=False, finish=finish)
 
 
 @row("aten.mm.default")
@@ -169,10 +175,7 @@ def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index,
     dims = tuple(builder.var(e, name) for e, name in zip(shape, (*names, "m", "n"), strict=True))
     indices = [of(d) for d in dims]
     acc = Acc(builder.fresh("acc"), "f32")
-    flat = out.strided.offset
-    for i, stride in zip(indices, out.strided.strides, strict=True):
-        flat = flat + i * stride
-    store = Store(out.strided.buffer, flat, cast(finish(acc, indices), dtype))
+    store = Store(out.strided.buffer, out.place(indices), cast(finish(acc, indices), dtype))
     operand = Operand(a.strided.buffer, a.strided.offset, a.strided.strides)
     builder.add(Gemm(dims, (store,), builder.origin, k, operand, b, packed, acc))
     return out

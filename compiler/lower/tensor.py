@@ -49,11 +49,15 @@ class Tensor:
         if self.strided is None:
             assert self.make is not None
             return self.make(indices)
-        s = self.strided
-        index = s.offset
-        for i, stride in zip(indices, s.strides, strict=True):
+        return Load(self.strided.buffer, self.place(indices))
+
+    def place(self, indices: Sequence[Index]) -> Index:
+        """Where element `indices` of a tensor in memory lies in its buffer."""
+        assert self.strided is not None
+        index = self.strided.offset
+        for i, stride in zip(indices, self.strided.strides, strict=True):
             index = index + i * stride
-        return Load(s.buffer, index)
+        return index
 
     def at_broadcast(self, indices: Sequence[Index]) -> Expr:
         """The element that `indices` of a tensor of higher rank reads after torch's broadcasting."""

@@ -19,6 +19,7 @@ from torch import fx
 from ...runtime.archive import Archive
 from ...runtime.errors import CompileError
 from ..capture.graph import ModelGraph
+from ..graph.kept_operators import kept_for
 from ..graph.passes import PassReport, run_graph_passes
 from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES, to_torch
@@ -138,9 +139,10 @@ def _passes(
         if not found and report.counts and (worst := off(graph)) > FLOOR:
             found.append(Finding("graph", report.name, error=worst))
 
-    graph = run_graph_passes(captured, skip=options.graph.skipped_passes)
+    kept, skip = kept_for(options.families), options.graph.skipped_passes
+    graph = run_graph_passes(captured, kept=kept, skip=skip)
     if off(graph) > FLOOR:
-        run_graph_passes(captured, compare, skip=options.graph.skipped_passes)
+        run_graph_passes(captured, compare, kept, skip)
     return graph, found[0] if found else None
 
 
