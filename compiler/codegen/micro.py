@@ -11,7 +11,7 @@ from .conv_tiles import RUN_TILE_SETS, RunTileSet
 
 PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
-DEPTHWISE_PIXELS = (8, 4)  # of such a tile
+DEPTHWISE_PIXELS = (7, 4)  # of such a tile
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 

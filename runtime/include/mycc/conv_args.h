@@ -68,13 +68,14 @@ struct ConvCut {
     }
   }
   ConvDepth block(int64_t i) const {
+    if (count == 1) return {from, to - from, 0, depth, from * depth}; /* without divisions */
     const int64_t start = i / pieces * segments_step, offset = i % pieces * depth_step;
     const int64_t segment = max64(start, from), end = min64(start + segments_step, to);
     return {segment, end - segment, offset, min64(depth_step, depth - offset), segment * depth + offset};
   }
   /* The blocks that have segments that count. */
-  int64_t begin() const { return from / segments_step * pieces; }
-  int64_t end() const { return ceil_div(to, segments_step) * pieces; }
+  int64_t begin() const { return count == 1 ? 0 : from / segments_step * pieces; }
+  int64_t end() const { return count == 1 ? 1 : ceil_div(to, segments_step) * pieces; }
   int64_t longest() const { return segments_step * depth_step; }
 };
 
@@ -123,24 +124,28 @@ struct ConvSpans {
   }
 };
 
-/* The panels of a group times the pixels of one tile. before(panel, width): these panels come next. */
+/* The panels of a group times the pixels of one tile, whose places move on from panel to panel. half: only 8
+ * columns of the last panel are there. before(panel, width): these panels come next. */
 template <class Before>
-inline void multiply_span(RunTile tile, const ConvSpan &span, int64_t panels, const Before &before) {
+inline void multiply_span(RunTile &tile, const ConvSpan &span, int64_t panels, bool half, const Before &before) {
   const RunKernel *kernels = kRunKernels[span.runs - 1][span.pixels - 1];
   const int64_t widest = kRunPanels[span.pixels - 1];
-  for (int64_t panel = 0; panel < panels;) {
+  for (int64_t panel = 0;;) {
     const int64_t width = min64(widest, panels - panel);
     before(panel, width);
+    tile.half = half && panel + width == panels;
     kernels[width - 1](tile);
+    panel += width;
+    if (panel >= panels) return;
     tile.w += width * tile.panel_size;
     tile.next += width * tile.panel_size * (int64_t)sizeof(float);
     tile.c += width * kPanel;
-    for (int64_t r = 0; r < span.runs; ++r) {
-      if (tile.out[r]) tile.out[r] += width * kPanel;
+    if (!tile.out[0]) continue;
+    for (int r = 0; r < 2; ++r) {
+      tile.out[r] += width * kPanel;
       if (tile.residual[r]) tile.residual[r] += width * kPanel;
     }
     if (tile.bias) tile.bias += width * kPanel;
-    panel += width;
   }
 }
 
@@ -191,32 +196,37 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
   tile.pixel = pixel;
   tile.panel_size = panel_size;
   tile.c_stride = stride;
+  const int64_t first = cut.begin(), end = cut.end();
   for (int64_t panel = 0; panel < panels; panel += group) {
     const int64_t width = min64(group, panels - panel), valid = min64(columns - panel * kPanel, width * kPanel);
-    for (int64_t d = cut.begin(); d < cut.end(); ++d) {
+    const bool half = valid == width * kPanel - kPanel / 2; /* tiles finish such a panel too */
+    for (int64_t d = first; d < end; ++d) {
       const ConvDepth block = cut.block(d);
-      const bool last = d == cut.end() - 1;
+      const bool last = d == end - 1;
       tile.taps = taps + block.segment;
       tile.segments = block.segments;
       tile.depth = block.depth;
-      tile.accumulate = d > cut.begin();
-      tile.w = w + panel * panel_size + block.first * kPanel;
-      tile.next = (const char *)tile.w;
+      tile.accumulate = d > first;
+      const float *begin = w + panel * panel_size + block.first * kPanel;
+      const char *next = (const char *)begin;
       tile.next_step = 0;
       if (!last || panel + group < panels) { /* the weights that come next, a part with each tile */
-        tile.next = (const char *)(last ? tile.w + group * panel_size - block.first * kPanel
+        next = (const char *)(last ? begin + group * panel_size - block.first * kPanel
                                         : w + panel * panel_size + cut.block(d + 1).first * kPanel);
         tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), spans.count);
       }
       const int64_t fetched = tile.next_step * block.segments * block.depth;
-      for (int64_t i = 0; i < spans.count; ++i, tile.next += fetched) {
+      for (int64_t i = 0; i < spans.count; ++i, next += fetched) {
         const ConvSpan &span = spans.spans[i];
+        tile.w = begin;
+        tile.next = next;
         tile.x[0] = x + span.x[0] + block.offset;
         tile.x[1] = x + span.x[1] + block.offset;
-        tile.c = sums + i * kept;
+        float *c = sums + i * kept;
+        tile.c = c;
         tile.out[0] = tile.out[1] = nullptr;
-        const bool added = last && valid == width * kPanel && adds(finish, tile, span, panel * kPanel, width, 0);
-        multiply_span(tile, span, width, [&](int64_t p, int64_t count) {
+        const bool added = last && (half || valid == width * kPanel) && adds(finish, tile, span, panel * kPanel, width, 0);
+        multiply_span(tile, span, width, half, [&](int64_t p, int64_t count) {
           const int64_t column = p * kPanel;
           for (int64_t r = 0; r < span.runs && last; ++r)
             for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
@@ -224,7 +234,7 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
         });
         for (int64_t r = 0; r < span.runs && last && !added; ++r)
           for (int64_t p = 0; p < span.pixels; ++p)
-            finish(span.m[r] + p, panel * kPanel, tile.c + (r * span.pixels + p) * stride, valid);
+            finish(span.m[r] + p, panel * kPanel, c + (r * span.pixels + p) * stride, valid);
       }
     }
   }

@@ -34,14 +34,14 @@ private:
 struct DepthwiseRow {
   const ConvArgs &args;
   DepthwiseTile tile; /* x and w at the first channel of the block, in the first tap row that lies inside the input */
-  TapRange taps_h;
+  int64_t top;        /* row of the input where it reads first */
 
-  DepthwiseRow(const ConvArgs &a, int64_t line, int64_t channel, int64_t channels, float *sums)
-      : args(a), tile(),
-        taps_h(line % a.out_h * a.stride_h - a.pad_h, a.dilation_h, a.kernel_h, a.in_h) {
-    const int64_t y = line % a.out_h * a.stride_h - a.pad_h + taps_h.first * a.dilation_h;
+  DepthwiseRow(const ConvArgs &a, int64_t line, int64_t channel, int64_t channels, float *sums) : args(a), tile() {
+    const int64_t start = line % a.out_h * a.stride_h - a.pad_h;
+    const TapRange taps_h(start, a.dilation_h, a.kernel_h, a.in_h);
     const bool empty = taps_h.last == taps_h.first;
-    tile.x = a.x + (empty ? 0 : line / a.out_h * a.x_batch + y * a.x_h) + channel;
+    top = empty ? 0 : start + taps_h.first * a.dilation_h;
+    tile.x = a.x + (empty ? 0 : line / a.out_h * a.x_batch + top * a.x_h) + channel;
     tile.x_row = a.dilation_h * a.x_h;
     tile.w_column = a.out_c;
     tile.w_row = a.kernel_w * a.out_c;
@@ -67,7 +67,7 @@ struct DepthwiseRow {
       float sum = 0.0f;
       for (int64_t i = 0; i < one.rows; ++i)
         for (int64_t j = 0; j < one.columns; ++j)
-          sum = fma(one.x[i * one.x_row + j * one.x_column + c], one.w[i * one.w_row + j * one.w_column + c], sum);
+          sum = fma(one.row(i)[j * one.x_column + c], one.w[i * one.w_row + j * one.w_column + c], sum);
       one.sums[c] = sum;
     }
   }
@@ -141,8 +141,13 @@ template <class Epilogue> struct DepthwiseLoop {
 
   /* Columns [begin, end) of an output row, counted over all images. */
   void run(int64_t line, int64_t begin, int64_t end, int64_t channel, float *sums) const {
-    const int64_t count = min64(plan.channels, args.out_c - channel), m = line * args.out_w;
-    const DepthwiseRow row(args, line, channel, count, sums);
+    const int64_t count = min64(plan.channels, args.out_c - channel);
+    run(DepthwiseRow(args, line, channel, count, sums), line * args.out_w, begin, end, channel);
+  }
+  /* Columns of a row whose first pixel is number m. */
+  void run(const DepthwiseRow &row, int64_t m, int64_t begin, int64_t end, int64_t channel) const {
+    const int64_t count = row.tile.channels;
+    float *sums = row.tile.sums;
     const int64_t first = max64(begin, plan.inside), last = min64(end, plan.outside); /* inside the input */
     for (int64_t column = begin; column < end;) {
       const int64_t left = last - column;

@@ -192,14 +192,16 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
           const ConvDepth depth = plan.cut.block(d);
           tile.depth = depth.depth;
           tile.accumulate = begun || d > 0;
-          tile.w = own + panel * panel_size + depth.first * kPanel;
-          tile.next = (const char *)(d + 1 < plan.cut.count ? tile.w + depth.depth * kPanel : next);
-          for (int64_t s = 0; s < spans.count; ++s, tile.next += tile.next_step * depth.depth) {
+          const float *w = own + panel * panel_size + depth.first * kPanel;
+          const char *fetched = (const char *)(d + 1 < plan.cut.count ? w + depth.depth * kPanel : next);
+          for (int64_t s = 0; s < spans.count; ++s, fetched += tile.next_step * depth.depth) {
             const ConvSpan &span = spans.spans[s];
+            tile.w = w;
+            tile.next = fetched;
             tile.x[0] = x + span.x[0] + depth.offset;
             tile.x[1] = x + span.x[1] + depth.offset;
             tile.c = sums + span.m[0] * plan.stride + panel * kPanel;
-            multiply_span(tile, span, min64(group, panels - panel), [](int64_t, int64_t) {});
+            multiply_span(tile, span, min64(group, panels - panel), false, [](int64_t, int64_t) {});
           }
         }
       }
