@@ -31,6 +31,8 @@ BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
 TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
 #: rows that memory is read ahead where places are kept; blocks so small that the next one is fetched instead of rows
 PLACES_AHEAD, SMALL_BLOCK = 16, 40960
+#: elements that memory is read ahead
+LEAST_AHEAD = 2048
 #: turns of short loops that are written out
 MOST_TURNS = 16
 
@@ -195,13 +197,13 @@ def walk_view(
 ) -> Walk:
     """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile."""
     columns, rows = vector.extent.constant, rows_at_once(row.extent, together)
-    ahead = of(row) + max(rows, least_ahead)
+    ahead = of(row) + max(rows, least_ahead, LEAST_AHEAD // (columns or LEAST_AHEAD))
     moved: dict[Atom, Index] = {row: ahead}
     if columns is None or columns > BLOCK_COLUMNS:  # other columns follow, not other rows
         small = 0 < (row.extent.constant or 0) * BLOCK_COLUMNS <= SMALL_BLOCK
         moved = {vector: of(vector) + BLOCK_COLUMNS} if small else {row: minimum(ahead, row.extent - 1)}
     fetched = fetches(scope, vector, values, (row,), moved)
-    in_turn = sum(work(v) for v in values) > LONG_WORK
+    in_turn = work(*values) > LONG_WORK
     return Walk("rows_in_turn" if in_turn else f"rows_together<{rows}>", rows, fetched)
 
 

@@ -151,33 +151,31 @@ def _channels_lie_last(x: Tensor, groups: int, per_group: Index) -> bool:
 def _moments_by_channel(ctx: Context, x: Tensor, groups: Index, epsilon: Expr) -> tuple[Tensor, Tensor]:
     """Mean and reciprocal deviation of a channel's group, for each channel: vectors of channels read them side by side.
 
-    What is folded over the places of a channel is added up for each channel of the group again.
+    Moments of the channels are merged (Chan, Golub, LeVeque 1979), for each channel of a group again.
     """
     n, c = x.shape[:2]
     per_group, places = c // groups, range(2, x.rank)
     compute = DTYPES[x.dtype].compute
-    count = size_value(per_group * product(x.shape[d] for d in places), compute)
+    mean_, squares, count, _ = moments(ctx, x, places)
 
-    def folded(value: Callable[[list[Index]], Expr], finish: Callable[[Expr], Expr]) -> Tensor:
-        (own,) = ctx.builder.reduce(
-            x.shape, places, [("sum", value)], [(compute, lambda a: a[0])], True, x.memory_order()
-        )
-        zeros = [ZERO] * len(places)
+    def merged(value: Callable[[list[Index]], Expr], size: Index, finish: Callable[[Expr], Expr]) -> Tensor:
+        """Of what the channels of a group have at [n, c, 0, ...]."""
         (all_,) = ctx.builder.reduce(
             (n, groups, per_group, per_group),
             [3],
-            [("sum", lambda i: own.at([i[0], i[1] * per_group + i[3], *zeros]))],
-            [(compute, lambda a: finish(call("div", a[0], count)))],
+            [("sum", lambda i: value([i[0], i[1] * per_group + i[3], *(ZERO for _ in places)]))],
+            [(compute, lambda a: finish(call("div", a[0], size_value(size, compute))))],
         )
         return ctx.builder.reshape(all_, (n, c, *(ONE for _ in places)))
 
-    mean = folded(lambda i: cast(x.at(i), compute), lambda total: total)
+    mean = merged(mean_.at, per_group, lambda total: total)
 
     def square(i: list[Index]) -> Expr:
-        d = call("sub", cast(x.at(i), compute), mean.at_broadcast(i))
-        return call("mul", d, d)
+        apart = call("sub", mean_.at(i), mean.at(i))
+        return call("add", squares.at(i), call("mul", call("mul", apart, apart), size_value(count, compute)))
 
-    return mean, folded(square, lambda variance: call("rsqrt", call("add", variance, epsilon)))
+    root = merged(square, per_group * count, lambda variance: call("rsqrt", call("add", variance, epsilon)))
+    return mean, root
 
 
 @row("aten.batch_norm.default", "aten._native_batch_norm_legit_no_training.default")

@@ -24,10 +24,10 @@ LOAD = 2
 CHEAP = 6
 
 
-def work(e: Expr) -> int:
-    """Additions per evaluation; each distinct subexpression once, loads among them."""
+def work(*expressions: Expr) -> int:
+    """Additions per evaluation of all; each distinct subexpression once, loads among them."""
     total = 0
-    for x in e.walk():
+    for x in dict.fromkeys(x for e in expressions for x in e.walk()):
         if isinstance(x, Call):
             total += 0 if x.op == "cast" else OPERATOR_COST.get(x.op, 1)
         elif isinstance(x, Load):

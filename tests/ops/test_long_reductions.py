@@ -97,6 +97,7 @@ VARIANCES = {
     "channels": ((0, 2, 3), (24, 6, 60, 60)),
     "rows": ((1,), (5, 73728)),
     "columns apart": ((0, 2), (64, 96, 33)),
+    "columns read once": ((1,), (3, 1024, 70)),
 }
 
 
@@ -117,3 +118,32 @@ def test_variances_in_pieces(tmp_path: Path) -> None:
             errors = (torch.as_tensor(got).double() / want - 1).abs()
             assert errors.max() < 6e-7, name
             assert errors.mean() < 1.5e-7, name
+
+
+def test_norms_of_groups_channels_last(tmp_path: Path) -> None:
+    """Moments of channels, of pieces of them where there are many places, merged into those of groups."""
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        last = torch.nn.functional.group_norm(x.permute(0, 3, 1, 2), 8)
+        return torch.nn.functional.silu(last).permute(0, 2, 3, 1)
+
+    levels = torch.arange(80) * 0.5  # channels of a group that lie apart
+    inputs = {"small": torch.randn(2, 7, 7, 80) + levels, "large": torch.randn(2, 64, 48, 80) + levels}
+    inputs["equal"] = torch.full((1, 64, 64, 80), 0.1)
+    entries = {name: (Call1(norm), (x,)) for name, x in inputs.items()}
+    path = mycc.compile(entries, out=tmp_path / "groups.pkg", verify=False)
+    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
+    for name, x in inputs.items():
+        found, again = (torch.as_tensor(model.entry(name)(x)) for model in models)
+        assert torch.equal(found, again)
+        want = norm(x.double())
+        assert (found - want).abs().max() <= 2 * (norm(x) - want).abs().max() + 1e-6, name
+
+
+def test_deviations_of_equal_elements(tmp_path: Path) -> None:
+    """What is rounded makes no square negative."""
+    inputs = {f"of_{n}": torch.full((4096, 32), value) for n, value in enumerate((0.1, 3.3e7, 1e-30, 0.0))}
+    entries = {name: (Call1(lambda x: x.std(0)), (x,)) for name, x in inputs.items()}
+    model = mycc.load(mycc.compile(entries, out=tmp_path / "equal.pkg", verify=False))
+    for name, x in inputs.items():
+        assert (torch.as_tensor(model.entry(name)(x)) <= 4e-6 * x[0]).all(), name
