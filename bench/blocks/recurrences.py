@@ -86,3 +86,46 @@ def viterbi() -> Block:
         return torch.stack(path[::-1], 1)
 
     return block(forward, (torch.randn(4, 64, 48),), steps=torch.randn(48, 48))
+
+
+def selective_scan() -> Block:
+    """Mamba: a short convolution, then a state of 8 per channel whose decay and input the token chooses; 64 steps."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        y, gate = m.wide(x).chunk(2, -1)
+        y = F.silu(m.short(y.transpose(1, 2))[..., : x.shape[1]].transpose(1, 2))
+        step, into, out_of = m.choose(y).split((8, 8, 8), -1)
+        step = F.softplus(m.step(step))
+        decay = torch.exp(step[..., None] * m.rates)
+        new = (step * y)[..., None] * into[:, :, None]
+        state, found = torch.zeros_like(new[:, 0]), []
+        for t in range(x.shape[1]):
+            state = decay[:, t] * state + new[:, t]
+            found.append((state * out_of[:, t, None]).sum(-1))
+        return m.narrow((torch.stack(found, 1) + y * m.skip) * F.silu(gate))
+
+    linears = {"wide": nn.Linear(128, 512, bias=False), "choose": nn.Linear(256, 24, bias=False)}
+    linears |= {"step": nn.Linear(8, 256), "narrow": nn.Linear(256, 128, bias=False)}
+    own = {
+        "short": nn.Conv1d(256, 256, 4, padding=3, groups=256),
+        "rates": -torch.rand(256, 8),
+        "skip": torch.ones(256),
+    }
+    return block(forward, (torch.randn(1, 64, 128),), **linears, **own)
+
+
+def retention() -> Block:
+    """RetNet in its parallel form: scores times a decay of the distance, a norm of each head, a gate."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        q, k, v = (heads(t, 4) for t in m.qkv(x).chunk(3, -1))
+        at = torch.arange(x.shape[1])
+        far = (at[:, None] - at[None]).float()
+        decay = torch.where(far >= 0, m.rates[:, None, None] ** far.clamp(min=0), 0.0)
+        y = (q @ k.transpose(-1, -2) / 8 * decay) @ v
+        y = joined(F.layer_norm(y, y.shape[-1:]))
+        return m.out(F.silu(m.gate(x)) * y)
+
+    linears = {"qkv": nn.Linear(256, 768), "gate": nn.Linear(256, 256), "out": nn.Linear(256, 256)}
+    rates = 1 - 2.0 ** (-5 - torch.arange(4.0))
+    return block(forward, (torch.randn(1, 256, 256),), **linears, rates=rates)

@@ -116,7 +116,7 @@ class _Layer:
     ) -> list[Tensor]:
         """Writes one direction's share of y [.., .., directions * n]; its last states."""
         builder = self.ctx.builder
-        biases = [b for b, _ in weights[2:]] or [None, None]
+        biases: list[Tensor | None] = [b for b, _ in weights[2:]] or [None, None]
         gates = linear_with(self.ctx, x, *weights[0], biases[0])
         states = [carry(builder, s.shape, s.dtype, s) for s in first]
         size, steps = states[0].shape[1], x.shape[self.axis]
