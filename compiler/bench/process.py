@@ -24,6 +24,7 @@ from ...runtime.measure import Timing
 __all__ = ["BUILD_SECONDS", "PeerFailed", "Worker"]
 
 BUILD_SECONDS = 900.0  # a peer that is not ready by then has failed
+ENDING_SECONDS = 30.0  # a worker that has closed its pipe and has not ended by then is killed
 
 
 class PeerFailed(Exception):
@@ -116,7 +117,11 @@ class Worker:
 
     def _ending(self) -> str:
         """Why the process is gone: the signal that ended it, or the last line that it printed."""
-        code = self._process.wait()
+        try:
+            code = self._process.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            code = self._process.wait()
         if code < 0:
             return f"ended by signal {signal.Signals(-code).name}"
         self._log.seek(0)

@@ -9,8 +9,9 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Processes"]
+__all__ = ["Processes", "kill_group"]
 
 
 class Processes:
@@ -37,7 +38,8 @@ class Processes:
         try:
             output, _ = process.communicate()
         except BaseException:  # interrupted
-            _kill(process)
+            kill_group(process)
+            process.wait()
             raise
         finally:
             with self._lock:
@@ -49,10 +51,11 @@ class Processes:
         with self._lock:
             self._stopped = True
             for process in self._running:
-                _kill(process)
+                kill_group(process)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[Any]) -> None:
+    """Ends a process that leads a group, with all that it runs."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -26,6 +26,7 @@ from .cache import Cache, encode_key, storage_error
 from .compile import BuildOptions
 from .images import KernelImage
 from .linux import available_cores
+from .processes import kill_group
 from .targets import Target
 from .workspace import keep_failed, workspace
 
@@ -240,7 +241,7 @@ class _Workers:
         with self.starting:
             self.stopped = True
         for process in self.processes:
-            process.kill()
+            kill_group(process)
         for process in self.processes:
             process.wait()
 
@@ -260,6 +261,7 @@ class _Workers:
                 stdout=pipe,
                 stderr=errors,
                 text=True,
+                process_group=0,  # what it runs holds the pipe of its answers open: all of them end together
             )
             self.processes.append(process)
         return process
@@ -282,7 +284,7 @@ class _Workers:
                 self.done.put(error)
                 if job.kernel.symbol not in self.optional or process is None:
                     return
-                process.kill()
+                kill_group(process)
                 process.wait()
 
     def _compile(self, process: subprocess.Popen[str], job: _Job) -> tuple[KernelImage, str]:

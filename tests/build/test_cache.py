@@ -84,11 +84,11 @@ def write_many(folder: Path, writer: int) -> None:
 
 def test_parallel_writers_in_processes(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=write_many, args=(tmp_path, i)) for i in range(3)]
+    workers = [context.Process(target=write_many, args=(tmp_path, i), daemon=True) for i in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        worker.join(120)
         assert worker.exitcode == 0
     cache = Cache(tmp_path)
     assert cache.info().entries == 7 + 3

@@ -271,7 +271,7 @@ def test_a_running_builds_folder_is_not_swept_away(tmp_path: Path) -> None:
 def test_parallel_builds_of_the_same_sources(tmp_path: Path) -> None:
     command = [sys.executable, "-c", BUILD_SCRIPT, str(tmp_path), EMPTY]
     processes = [subprocess.Popen(command) for _ in range(3)]
-    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert [process.wait(120) for process in processes] == [0, 0, 0]
     assert left_behind(tmp_path) == []
     assert build({"program": EMPTY}, {}, HOST, BuildOptions(cache_dir=tmp_path)).cached == 1
 

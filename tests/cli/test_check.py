@@ -13,7 +13,8 @@ from mycc.compiler.check import check
 from mycc.compiler.options import CompileOptions
 from torch import nn
 
-from ..models.support import ROOT, mycc_command
+from ..helpers.command_server import CommandServer
+from ..models.support import ROOT
 
 BROKEN = """
 import torch
@@ -43,8 +44,8 @@ def broken(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_good_model(tmp_path: Path) -> None:
-    done = mycc_command("check", ROOT / "examples" / "mlp.py", "--target", "cpu:x86-64-v3,cuda:sm_90", cwd=tmp_path)
+def test_a_good_model(server: CommandServer, tmp_path: Path) -> None:
+    done = server.mycc("check", ROOT / "examples" / "mlp.py", "--target", "cpu:x86-64-v3,cuda:sm_90", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "compiles for cpu:x86-64-v3, cuda:sm_90" in done.stdout
     assert "batch: 1..1024, from dimension 0 of " in done.stdout
@@ -52,8 +53,8 @@ def test_a_good_model(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_all_unsupported_operators_are_listed_with_their_lines(broken: Path) -> None:
-    done = mycc_command("check", "broken.py", cwd=broken)
+def test_all_unsupported_operators_are_listed_with_their_lines(server: CommandServer, broken: Path) -> None:
+    done = server.mycc("check", "broken.py", cwd=broken)
     assert done.returncode == 1
     assert "does NOT compile" in done.stdout
     assert "broken.py:14" in done.stdout
@@ -61,8 +62,8 @@ def test_all_unsupported_operators_are_listed_with_their_lines(broken: Path) -> 
     assert done.stderr == ""
 
 
-def test_a_specialised_dimension_names_its_line_in_json(broken: Path) -> None:
-    done = mycc_command("check", "broken.py", "--dynamic", "n:0=rows(2..64)", "--json", cwd=broken)
+def test_a_specialised_dimension_names_its_line_in_json(server: CommandServer, broken: Path) -> None:
+    done = server.mycc("check", "broken.py", "--dynamic", "n:0=rows(2..64)", "--json", cwd=broken)
     assert done.returncode == 1
     facts = json.loads(done.stdout)
     assert facts["ok"] is False
@@ -71,8 +72,8 @@ def test_a_specialised_dimension_names_its_line_in_json(broken: Path) -> None:
     assert any("broken.py:16" in line for line in problem["details"])
 
 
-def test_wrong_arguments_are_errors_not_findings(broken: Path) -> None:
-    done = mycc_command("check", "missing.py", cwd=broken)
+def test_wrong_arguments_are_errors_not_findings(server: CommandServer, broken: Path) -> None:
+    done = server.mycc("check", "missing.py", cwd=broken)
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no file 'missing.py'" in done.stderr
 

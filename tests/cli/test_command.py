@@ -62,18 +62,18 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("args", "message"), REFUSALS, ids=[" ".join(r[0][1:]) or "missing" for r in REFUSALS])
-def test_refusals(folder, args, message):
+def test_refusals(server, folder, args, message):
     before = sorted(p.name for p in folder.iterdir())
-    done = run("compile", *args, cwd=folder)
+    done = server.mycc("compile", *args, cwd=folder)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert [p for p in sorted(p.name for p in folder.iterdir()) if p != "__pycache__"] == before
 
 
-def test_a_broken_model_names_its_line(folder):
+def test_a_broken_model_names_its_line(server, folder):
     (folder / "model.py").write_text("import torch\n\nmodel = torch.nn.Linear('a', 2)\n")
-    done = run("compile", "model.py", cwd=folder)
+    done = server.mycc("compile", "model.py", cwd=folder)
     assert done.returncode == 2
     assert "model.py:3  model = torch.nn.Linear('a', 2)" in done.stderr
 

@@ -101,7 +101,7 @@ def _serve(batches: Batches, tell: Callable[[str], None]) -> None:
                 worker = None
         if worker is not None and worker.stdin is not None:
             worker.stdin.close()
-            worker.wait()
+            _ended(worker)
 
 
 def _start() -> subprocess.Popen[str]:
@@ -110,6 +110,15 @@ def _start() -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MYCC_THREADS": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)
+
+
+def _ended(worker: subprocess.Popen[str]) -> int:
+    """The code of a worker that is at its end; one that takes longer to leave is stopped."""
+    try:
+        return worker.wait(30)
+    except subprocess.TimeoutExpired:
+        _stop(worker)
+        return worker.wait()
 
 
 def _stop(worker: subprocess.Popen[str]) -> None:
@@ -134,8 +143,12 @@ def _answers(worker: subprocess.Popen[str], batches: Batches) -> Iterator[dict[s
 def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches, tell: Callable[[str], None]) -> bool:
     """One batch; False when the worker died in it: what it was at is a crash, the others are tried again."""
     assert worker.stdin is not None
-    worker.stdin.write(json.dumps(batch) + "\n")
-    worker.stdin.flush()
+    try:
+        worker.stdin.write(json.dumps(batch) + "\n")
+        worker.stdin.flush()
+    except BrokenPipeError:  # it died between two batches
+        batches.put_back(batch["dtype"], batch["entries"])
+        return False
     at, left, start = "", list(batch["entries"]), time.monotonic()
     for message in _answers(worker, batches):
         if "at" in message:
@@ -149,7 +162,7 @@ def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches,
                 batches.done()
             return True
     hung = time.monotonic() - start >= batches.silence
-    what = f"takes longer than {batches.silence} s" if hung else f"the process died with code {worker.wait()}"
+    what = f"takes longer than {batches.silence} s" if hung else f"the process died with code {_ended(worker)}"
     tell(f"{batch['dtype']} {at or 'a package of several entries'}: {what}")
     if not at and len(left) == 1:
         at = left[0]

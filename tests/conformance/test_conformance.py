@@ -129,9 +129,12 @@ def test_workers_end_when_their_parent_is_killed(late: int) -> None:
     command = [sys.executable, "-c", _PARENT, str(late)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=run.ROOT) as parent:
         assert parent.stdout is not None
-        worker = int(parent.stdout.readline())
-        assert Path(f"/proc/{worker}").exists()
-        parent.kill()
+        try:
+            assert select.select([parent.stdout], [], [], 120)[0], "the worker does not start"
+            worker = int(parent.stdout.readline())
+            assert Path(f"/proc/{worker}").exists()
+        finally:
+            parent.kill()
         # The worker holds the other end of the pipe until it ends.
         ended, _, _ = select.select([parent.stdout], [], [], 60)
         assert ended

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import signal
 import subprocess
 import traceback
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from mycc.runtime.errors import InputError, LoadError, RunError
 from ..runtime.packages import ISA, ROOT, Draft, entry, symbol
 
 HERE = Path(__file__).parent
+SECONDS = 200  #: that a test in a process of its own may take; then a signal ends it
 LIBRARY = Path(_binding.__file__).with_name("libmycc.so")
 IMAGE = b"fake sm_90 scale scale_dependent add gather count mapped crash scale_large keep below\0"
 X = np.arange(24, dtype=np.float32)
@@ -101,6 +103,7 @@ def in_child(function: F) -> F:
         child = os.fork()
         if child == 0:
             os.close(read)
+            signal.alarm(SECONDS)
             text = b""
             try:
                 function(*args, **kwargs)

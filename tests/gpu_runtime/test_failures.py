@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
 from mycc.runtime.errors import RunError
 
-from .support import Driver, Loaded, X, in_child, refused
+from .support import SECONDS, Driver, Loaded, X, in_child, refused
 
 
 @in_child
@@ -85,6 +86,7 @@ def test_a_forked_child_is_told(driver_path: Path, gpu_package: bytes) -> None:
     model("chain", X)
     child = os.fork()
     if child == 0:
+        signal.alarm(SECONDS)
         try:
             text = refused(RunError, lambda: model("chain", X))
             os._exit(0 if "was forked from one that had opened the GPU" in text else 1)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+SECONDS = 400  #: that a command may take; then a signal ends it
 
 
 class CommandServer:
@@ -37,6 +40,7 @@ class CommandServer:
         return self._request(code=code, cwd=cwd, env=env)
 
     def close(self) -> None:
+        self._process.kill()
         self._process.communicate()
 
     def _request(
@@ -61,6 +65,7 @@ def _serve() -> None:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = os.fork()
             if child == 0:
+                signal.alarm(SECONDS)
                 os.dup2(out.fileno(), 1)
                 os.dup2(err.fileno(), 2)
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -36,7 +36,7 @@ class IndexOutOfRange(Exception):
 class TritonInterpreter:
     """Launches on CPU memory: interpreter.run(launches, memory, sizes) -> the memory after them."""
 
-    def __init__(self, seconds: float | None = None) -> None:
+    def __init__(self, seconds: float = 400) -> None:
         """seconds: how long a run may take before the process is given up."""
         self._seconds = seconds
         self._process = subprocess.Popen(
@@ -74,18 +74,17 @@ class TritonInterpreter:
         return self._process.poll() is None
 
     def close(self) -> None:
+        self._process.kill()
         self._process.communicate()
 
     @contextlib.contextmanager
     def _limit(self) -> Iterator[None]:
-        timer = threading.Timer(self._seconds, self._process.kill) if self._seconds else None
-        if timer is not None:
-            timer.start()
+        timer = threading.Timer(self._seconds, self._process.kill)
+        timer.start()
         try:
             yield
         finally:
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
 
 
 def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, int]) -> Any:

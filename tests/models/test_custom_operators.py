@@ -16,6 +16,7 @@ import torch
 from mycc.compiler.lower.builder import call, number
 from torch.export import Dim
 
+from ..helpers.command_server import CommandServer
 from ..helpers.device_programs import device_program, run_interpreted
 from ..helpers.triton_interpreter import TritonInterpreter
 
@@ -85,9 +86,8 @@ def example() -> ModuleType:
     return module
 
 
-def test_the_example_as_a_command_and_without_torch(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mycc.cli", "compile", str(EXAMPLE / "soft_clip.py"), "--out", "clip.pkg"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+def test_the_example_as_a_command_and_without_torch(server: CommandServer, tmp_path: Path) -> None:
+    done = server.mycc("compile", EXAMPLE / "soft_clip.py", "--out", "clip.pkg", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     x = np.random.default_rng(1).standard_normal((7, 16), np.float32)
     np.save(tmp_path / "x.npy", x)

@@ -133,11 +133,11 @@ def test_a_package_is_loaded_from_bytes_and_outlives_its_file(features: Path, tm
         close(model.entry("tied")(ids), module(ids).detach())
 
 
-def test_an_exported_program_through_the_command(tmp_path: Path) -> None:
+def test_an_exported_program_through_the_command(server: CommandServer, tmp_path: Path) -> None:
     module, args = feature_models.tied_example()
     torch.export.save(torch.export.export(module, args), tmp_path / "tied.pt2")
     out = tmp_path / "tied.pkg"
-    package = mycc.load(compiled(mycc_command("compile", tmp_path / "tied.pt2", "--out", out), out))
+    package = mycc.load(compiled(server.mycc("compile", tmp_path / "tied.pt2", "--out", out), out))
     close(package(*args), module(*args).detach())
 
 

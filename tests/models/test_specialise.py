@@ -11,6 +11,7 @@ from mycc.compiler.options import parse_sizes
 from mycc.runtime.errors import CompileError
 from torch import nn
 
+from ..helpers.command_server import CommandServer
 from .support import ROOT, mycc_command
 
 SOURCE = """
@@ -40,13 +41,13 @@ def told(output: torch.Tensor) -> float:
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(server: CommandServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("specialise")
     (folder / "told.py").write_text(SOURCE)
     out = folder / "told.pkg"
     # the constant in the model makes variants differ, which is how the test tells them apart
     args = ("compile", "told.py", "--out", out, "--no-verify", "--specialize", "batch=1,8", "seq=16")
-    done = mycc_command(*args, cwd=folder)
+    done = server.mycc(*args, cwd=folder)
     assert done.returncode == 0, done.stderr
     return out
 
@@ -96,8 +97,8 @@ def test_one_size_of_two(tmp_path: Path) -> None:
         (("batch=" + ",".join(map(str, range(1, 80))),), "79 variants of 'forward' are too many"),
     ],
 )
-def test_refusals(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    done = mycc_command("compile", ROOT / "examples" / "mlp.py", "--out", tmp_path / "m.pkg", "--specialize", *words)
+def test_refusals(server: CommandServer, words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = server.mycc("compile", ROOT / "examples" / "mlp.py", "--out", tmp_path / "m.pkg", "--specialize", *words)
     assert done.returncode == 2
     assert message in done.stderr
     assert not (tmp_path / "m.pkg").exists()

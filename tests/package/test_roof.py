@@ -91,7 +91,9 @@ def test_what_others_count_is_part_of_the_rate() -> None:
 
     other = threading.Thread(target=count)
     other.start()
-    together = library.mycc_roof_fma(address, 2, 0, 0.1)
-    ended.set()
-    other.join()
+    try:
+        together = library.mycc_roof_fma(address, 2, 0, 0.1)
+    finally:
+        ended.set()
+        other.join()
     assert together > 1e5

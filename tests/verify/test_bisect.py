@@ -16,7 +16,7 @@ from mycc.compiler.ir import ops
 from mycc.compiler.options import CompileOptions
 from mycc.compiler.verify.command import ModelReport, verify_model
 
-from ..models.support import mycc_command
+from ..helpers.command_server import CommandServer
 
 SOURCE = """
 import torch
@@ -75,7 +75,13 @@ def break_operator(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @pytest.mark.parametrize(("operator", "line", "kernel"), [("silu", 11, 0), ("rsqrt", 12, 1), ("tanh", 13, 2)])
 def test_the_kernel_of_a_wrong_operator_is_found(
-    operator: str, line: int, kernel: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operator: str,
+    line: int,
+    kernel: int,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    server: CommandServer,
 ) -> None:
     with monkeypatch.context() as patch:
         break_operator(patch, operator)
@@ -93,7 +99,7 @@ def test_the_kernel_of_a_wrong_operator_is_found(
     value = module.model(*module.example_inputs)
     assert finding.values is not None
     torch.testing.assert_close(value, finding.values[finding.node])
-    assert mycc_command("check", "repro.py", cwd=tmp_path / "repro").returncode == 0
+    assert server.mycc("check", "repro.py", cwd=tmp_path / "repro").returncode == 0
 
 
 RESIDUAL = """
@@ -150,17 +156,17 @@ def test_a_wrong_pass_is_named(source: Path, tmp_path: Path, monkeypatch: pytest
     assert (result.finding.stage, result.finding.name) == ("graph", "fold-padding")
 
 
-def test_a_right_package(source: Path, tmp_path: Path) -> None:
+def test_a_right_package(server: CommandServer, source: Path, tmp_path: Path) -> None:
     package = build(source, tmp_path / "right.pkg")
-    done = mycc_command("verify", source.name, package, "--bisect", cwd=source.parent)
+    done = server.mycc("verify", source.name, package, "--bisect", cwd=source.parent)
     assert done.returncode == 0, done.stderr
     assert "against float64" in done.stdout
     assert not (source.parent / "repro").exists()
 
 
-def test_a_package_of_another_model_is_refused(source: Path, tmp_path: Path) -> None:
+def test_a_package_of_another_model_is_refused(server: CommandServer, source: Path, tmp_path: Path) -> None:
     out = mycc.compile(torch.nn.Linear(16, 8).eval(), torch.randn(5, 16), out=tmp_path / "other.pkg", verify=False)
-    done = mycc_command("verify", source.name, out, "--bisect", cwd=source.parent)
+    done = server.mycc("verify", source.name, out, "--bisect", cwd=source.parent)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
