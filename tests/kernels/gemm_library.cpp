@@ -172,7 +172,7 @@ int64_t test_conv_chain_adds(int threads, const ChainArgs *args, float *out, int
 
 /* What the busiest of several workers gets of a product, in percent of an equal part. */
 int64_t test_busiest_share(int64_t m, int64_t n, int64_t k, int64_t workers) {
-  const mycc::TaskPlan plan = mycc::plan_tasks(mycc::cut_depth(1, k), 1, m, n, workers, mycc::TaskLimits());
+  const mycc::TaskPlan plan = mycc::plan_tasks(mycc::cut_depth(k), 1, m, n, workers, mycc::TaskLimits());
   return 100 * workers * plan.busiest(workers) / (plan.rows.size * plan.panels.size);
 }
 

@@ -119,12 +119,12 @@ struct Block {
   int64_t r0, count, n0, keys;
 };
 
-inline Tile product(const float *const *a, int64_t depth, const float *b, float *c, int64_t c_stride, bool accumulate) {
+inline Tile product(const float *a, int64_t a_row, int64_t depth, const float *b, float *c, int64_t c_stride,
+                    bool accumulate) {
   Tile tile;
-  tile.rows = a;
-  tile.row_step = 0;
-  tile.offset = 0;
-  tile.segments = 1;
+  tile.a = a;
+  tile.a_row = a_row;
+  tile.before = 0;
   tile.depth = depth;
   tile.b = b;
   tile.panel_size = 0;
@@ -140,8 +140,7 @@ inline Tile product(const float *const *a, int64_t depth, const float *b, float 
 inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch) {
   const int64_t size = rows.args->head_size; /* panels of a group stay in L1 while the rows pass over them */
   const int64_t group = max64(kGroupFloats / (kPanel * size) / kWidestTile * kWidestTile, kWidestTile);
-  const float *q[kRowBlock];
-  for (int64_t r = 0; r < block.count; ++r) q[r] = scratch.q + (block.r0 + r) * size;
+  const float *q = scratch.q + block.r0 * size;
   const int64_t panels = ceil_div(block.keys, kPanel);
   for (int64_t p = 0, most; p < panels; p += most) {
     most = group > 2 && panels - p == group + 1 ? group - 1 : group; /* one panel alone has too few sums */
@@ -151,7 +150,7 @@ inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &
       const int64_t width = min64(min64(most, panels - p), seen);
       if (width <= 0) continue;
       float *s = scratch.scores + r * plan.score_stride + p * kPanel;
-      Tile tile = product(q + r, size, scratch.k_panels + p * kPanel * size, s, plan.score_stride, false);
+      Tile tile = product(q + r * size, size, size, scratch.k_panels + p * kPanel * size, s, plan.score_stride, false);
       tile.panel_size = kPanel * size;
       multiply_tile(tile, tile_rows, width);
     }
@@ -160,8 +159,6 @@ inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &
 
 /* o[row] += p[row] V; the first block of keys sets o. */
 inline void value_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch) {
-  const float *p[kRowBlock];
-  for (int64_t r = 0; r < block.count; ++r) p[r] = scratch.scores + r * plan.score_stride;
   constexpr int64_t kGroup = 2;
   const int64_t panels = plan.values / kPanel;
   for (int64_t first = 0; first < panels; first += kGroup) {
@@ -170,7 +167,8 @@ inline void value_tiles(const Rows &rows, const Block &block, const PackedPlan &
       const int64_t seen = min64(block.keys, rows.visible(block.r0 + r, tile_rows) - block.n0);
       if (seen <= 0) continue;
       float *o = scratch.o + (block.r0 + r) * plan.values + first * kPanel;
-      Tile tile = product(p + r, seen, scratch.v_panels + first * kPanel * block.keys, o, plan.values, block.n0 > 0);
+      const float *p = scratch.scores + r * plan.score_stride, *v = scratch.v_panels + first * kPanel * block.keys;
+      Tile tile = product(p, plan.score_stride, seen, v, o, plan.values, block.n0 > 0);
       tile.panel_size = kPanel * block.keys;
       multiply_tile(tile, tile_rows, min64(kGroup, panels - first));
     }

@@ -302,17 +302,24 @@ inline void run_conv(const mycc_host *host, const ConvArgs &args, const Epilogue
   host->parallel_for(host->ctx, plan.tasks, plan.grain, ConvLoop<Epilogue>::body, &loop);
 }
 
-/* The pixels that a 1x1 convolution reads, as rows of a product. */
+/* The pixels that a 1x1 convolution reads, as rows of a product: where they lie if they are evenly apart, else copied. */
 struct PixelRows {
   const ConvArgs &args;
 
-  bool fills() const { return false; }
+  int64_t step() const { return args.stride_w * args.x_w; }
+  bool fills() const {
+    const int64_t line = args.out_w * step(), plane = args.out_h * line;
+    return (args.out_h > 1 && args.stride_h * args.x_h != line) ||
+           (args.out_d > 1 && args.stride_d * args.x_d != plane) ||
+           (args.batch > 1 && args.x_batch != args.out_d * plane);
+  }
+  int64_t stride() const { return fills() ? copied_row(args.in_c) : step(); }
   const float *at(int64_t, int64_t m) const {
     const int64_t column = m % args.out_w, line = m / args.out_w, row = line % args.out_h, frame = line / args.out_h;
     return args.x + frame / args.out_d * args.x_batch + (frame % args.out_d * args.stride_d - args.pad_d) * args.x_d +
            (row * args.stride_h - args.pad_h) * args.x_h + (column * args.stride_w - args.pad_w) * args.x_w;
   }
-  void fill(int64_t, int64_t, float *) const {}
+  void fill(int64_t z, int64_t m, float *to) const { copy_floats(to, at(z, m), args.in_c); }
 };
 
 template <class Epilogue>

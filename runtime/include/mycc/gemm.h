@@ -71,6 +71,9 @@ template <class Epilogue> struct FinishRows {
   }
 };
 
+/* Floats from a copied row of k values to the next: rows a multiple of 4096 bytes apart would share few cache sets. */
+static inline int64_t copied_row(int64_t k) { return round_up(k, kPanel) + kPanel; }
+
 /* Where rows of A come from: strided memory. They are used where they lie, also when all rows of a tile fall into one
  * set of the L1 cache (a row stride that is a multiple of 4096 bytes): copying them first was measured to cost more. */
 struct StridedRows {
@@ -78,6 +81,7 @@ struct StridedRows {
   int64_t batch, row;
 
   bool fills() const { return false; }
+  int64_t stride() const { return row; }
   const float *at(int64_t z, int64_t m) const { return a + z * batch + m * row; }
   void fill(int64_t, int64_t, float *) const {}
 };
@@ -88,6 +92,7 @@ template <class RowSource> struct ComputedRows {
   int64_t k;
 
   bool fills() const { return true; }
+  int64_t stride() const { return copied_row(k); }
   const float *at(int64_t, int64_t) const { return nullptr; }
   void fill(int64_t z, int64_t m, float *to) const { rows(z, m, (int64_t)0, k, to); }
 };
@@ -104,23 +109,20 @@ template <class B, class Rows, class Epilogue> struct GemmLoop {
     const GemmLoop &loop = *(const GemmLoop *)arg;
     const GemmArgsOf<B> &args = loop.args;
     const bool fills = loop.rows.fills();
-    const int64_t copy_stride = fills ? round_up(args.k, kPanel) + kPanel : 0;
+    const int64_t stride = loop.rows.stride();
     const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most());
-    const size_t pointer_bytes = (size_t)loop.plan.rows.most() * sizeof(float *);
-    const size_t copy_bytes = (size_t)(loop.plan.rows.most() * copy_stride) * sizeof(float);
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, pointer_bytes + copy_bytes + largest.bytes() + 3 * 64);
+    const size_t copy_bytes = fills ? (size_t)(loop.plan.rows.most() * stride) * sizeof(float) : 0;
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, copy_bytes + largest.bytes() + 2 * 64);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
-    const float **pointers = carver.take<const float *>(pointer_bytes);
     float *copies = carver.take<float>(copy_bytes), *sums = carver.take<float>(largest.bytes());
     int64_t filled_z = -1, filled_row = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
-      const bool refill = place.z != filled_z || place.row != filled_row;
-      for (int64_t r = 0; r < place.rows && refill; ++r) {
-        if (fills) loop.rows.fill(place.z, place.row + r, copies + r * copy_stride);
-        pointers[r] = fills ? copies + r * copy_stride : loop.rows.at(place.z, place.row + r);
-      }
+      const bool refill = fills && (place.z != filled_z || place.row != filled_row);
+      for (int64_t r = 0; r < place.rows && refill; ++r)
+        loop.rows.fill(place.z, place.row + r, copies + r * stride);
+      const BlockRows rows = {fills ? copies : loop.rows.at(place.z, place.row), stride, place.rows};
       filled_z = place.z;
       filled_row = place.row;
       const BlockPlan plan = plan_block(loop.cut, place.rows, ceil_div(place.columns, kPanel));
@@ -130,7 +132,7 @@ template <class B, class Rows, class Epilogue> struct GemmLoop {
       const int64_t after = place.row + place.rows < args.m ? 0 : ceil_div(place.columns, kPanel);
       PackedPanels<B> panels = {args.b + place.z * args.b_batch + place.panel * panel_size, panel_size, after};
       const FinishRows<Epilogue> finish = {loop.epilogue, place.z, place.row, place.panel * kPanel};
-      multiply_block(loop.cut, plan, {pointers, place.rows, place.rows, 0}, panels, place.columns, sums, finish);
+      multiply_block(loop.cut, plan, rows, panels, place.columns, sums, finish);
     }
   }
 };
@@ -142,7 +144,8 @@ inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Row
   GemmTuning own = tuning;
   if (args.m == 1 && sizeof(B) < sizeof(float) && args.k * args.n * (int64_t)sizeof(B) >= kFarBytes)
     own.row_panels = kFarPanels;
-  const DepthCut cut = cut_depth(1, args.k, own);
+  if (args.m == 1) own.together = 1; /* sums of a row are few */
+  const DepthCut cut = cut_depth(args.k, own);
   TaskLimits limits;
   if (rows.fills()) limits = {1024, 16, 8 * kTileRows};
   else if (args.k * args.n * (int64_t)sizeof(B) <= 2 * tuning.block_bytes) /* B stays in L2: the results do, too */
@@ -176,23 +179,21 @@ template <class Epilogue> struct GemmFreeLoop {
     const GemmFreeLoop &loop = *(const GemmFreeLoop *)arg;
     const GemmFreeArgs &args = loop.args;
     const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most());
-    const size_t pointer_bytes = (size_t)loop.plan.rows.most() * sizeof(float *);
-    const size_t panel_bytes = (size_t)(kMaxGroup * loop.cut.longest() * kPanel) * sizeof(float);
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, pointer_bytes + panel_bytes + largest.bytes() + 3 * 64);
+    const size_t panel_bytes = (size_t)(kMaxGroup * loop.cut.step * kPanel) * sizeof(float);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, panel_bytes + largest.bytes() + 2 * 64);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
-    const float **pointers = carver.take<const float *>(pointer_bytes);
     float *packed = carver.take<float>(panel_bytes), *sums = carver.take<float>(largest.bytes());
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
       const int64_t z0 = place.z / args.batch1, z1 = place.z % args.batch1;
       const float *a = args.a + z0 * args.a_batch0 + z1 * args.a_batch1 + place.row * args.a_row;
-      for (int64_t r = 0; r < place.rows; ++r) pointers[r] = a + r * args.a_row;
+      const BlockRows rows = {a, args.a_row, place.rows};
       const BlockPlan plan = plan_block(loop.cut, place.rows, ceil_div(place.columns, kPanel));
       const float *b = args.b + z0 * args.b_batch0 + z1 * args.b_batch1 + place.panel * kPanel * args.b_n;
-      PackingPanels panels = {b, args.b_k, args.b_n, place.columns, packed, loop.cut.longest() * kPanel};
+      PackingPanels panels = {b, args.b_k, args.b_n, place.columns, packed, loop.cut.step * kPanel};
       const FinishRows<Epilogue> finish = {loop.epilogue, place.z, place.row, place.panel * kPanel};
-      multiply_block(loop.cut, plan, {pointers, place.rows, place.rows, 0}, panels, place.columns, sums, finish);
+      multiply_block(loop.cut, plan, rows, panels, place.columns, sums, finish);
     }
   }
 };
@@ -229,7 +230,8 @@ inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epi
   if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
   GemmTuning own = tuning;
   own.block_bytes *= 2; /* every block of rows packs B again */
-  const DepthCut cut = cut_depth(1, args.k, own);
+  own.together = 1;     /* it stays in L1 */
+  const DepthCut cut = cut_depth(args.k, own);
   if (args.m <= kFewRows && (args.b_n == 1 || args.b_k == 1)) {
     GemmFewLoop<Epilogue> loop = {host, args, epilogue, cut, ceil_div(args.n, kFewColumns)};
     const int64_t tasks = batch * loop.blocks, work = args.m * min64(args.n, kFewColumns) * args.k;

@@ -1,4 +1,4 @@
-/* One block of a matrix product: rows given by pointers times packed panels of B, finished tile by tile.
+/* One block of a matrix product: rows times packed panels of B, finished tile by tile.
  *
  * B (K x N) lies in panels of 16 columns, [ceil(N / 16)][K][16], zero padded in N. K is walked in depth blocks of at
  * most GemmTuning::depth values; the sums of a depth block start from zero and are added to those of the blocks before
@@ -6,9 +6,9 @@
  * whatever the number of rows, columns, tasks or threads.
  *
  * How a block of `count` rows and `panels` panels is walked, innermost first:
- *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h)
+ *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h), over one or two depth blocks: a pass
  *   group    panels whose depth block stays in L1 while all rows of the block pass over it
- *   block    rows whose depth block stays in L2 while all groups pass over it
+ *   block    rows whose values of a pass stay in L2 while all groups pass over it
  * While a group is at work, its tiles fetch the next group into L2.
  */
 #ifndef MYCC_GEMM_BLOCK_H
@@ -32,8 +32,9 @@ constexpr int64_t kFarBytes = 3 << 20, kFarPanels = 2; /* weights of a product t
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
   int64_t depth = 384;             /* longest depth block: a panel's is 24 KB */
+  int64_t together = 2;            /* depth blocks of a pass, 1 or 2: sums wait in L2 between passes alone */
   int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
-  int64_t block_bytes = 192 << 10; /* a block's rows, in L2 */
+  int64_t block_bytes = 192 << 10; /* a depth block of a block's rows, in L2 */
   int64_t row_panels = kTilePanels[0]; /* panels that a single row reads beside each other */
 };
 
@@ -85,41 +86,27 @@ template <class B, class Finish> MYCC_INLINE bool adds(const Finish &, TileOf<B>
   return false;
 }
 
-/* A part of K. `first` is its first value of k, counted over all segments. */
-struct DepthBlock {
-  int64_t segment, segments; /* first segment and number of segments */
-  int64_t offset, depth;     /* part of each segment */
-  int64_t first;
+/* A part of K: one depth block or two. */
+struct DepthPart {
+  int64_t first, depth;
 };
 
-/* K = segments * depth cut into depth blocks: whole segments, or pieces of one segment when it is long. */
+/* K cut into depth blocks of `step` values, of which the last one may be shorter. So many of them are a pass. */
 struct DepthCut {
-  int64_t segments, depth;            /* K */
-  int64_t segments_step, depth_step;  /* of a depth block */
-  int64_t pieces, count;              /* depth blocks of a segment (1: whole segments), depth blocks in all */
+  int64_t depth; /* K */
+  int64_t step, count, together;
   GemmTuning tuning;
 
-  DepthBlock block(int64_t i) const {
-    const int64_t segment = i / pieces * segments_step, offset = i % pieces * depth_step;
-    return {segment, min64(segments_step, segments - segment), offset, min64(depth_step, depth - offset),
-            segment * depth + offset};
-  }
-  int64_t longest() const { return segments_step * depth_step; }
+  DepthPart part(int64_t first, int64_t size) const { return {first, min64(size, depth - first)}; }
+  DepthPart block(int64_t i) const { return part(i * step, step); }
+  DepthPart pass(int64_t i) const { return part(i * together * step, together * step); }
+  int64_t passes() const { return ceil_div(count, together); }
 };
 
-static inline DepthCut cut_depth(int64_t segments, int64_t depth, const GemmTuning &tuning = GemmTuning()) {
-  DepthCut cut = {segments, depth, 1, depth, 1, 1, tuning};
-  if (depth >= tuning.depth || segments == 1) {
-    cut.pieces = max64(ceil_div(depth, tuning.depth), 1);
-    cut.depth_step = ceil_div(depth, cut.pieces);
-    cut.pieces = cut.depth_step > 0 ? ceil_div(depth, cut.depth_step) : 1;
-    cut.count = segments * cut.pieces;
-    return cut;
-  }
-  const int64_t blocks = ceil_div(segments * depth, tuning.depth);
-  cut.segments_step = max64(ceil_div(segments, max64(blocks, 1)), 1);
-  cut.count = ceil_div(segments, cut.segments_step);
-  return cut;
+static inline DepthCut cut_depth(int64_t depth, const GemmTuning &tuning = GemmTuning()) {
+  const int64_t step = max64(ceil_div(depth, max64(ceil_div(depth, tuning.depth), 1)), 1);
+  const int64_t count = max64(ceil_div(depth, step), 1);
+  return {depth, step, count, count == 2 ? tuning.together : 1, tuning};
 }
 
 /* How the rows and panels of a block are walked. */
@@ -128,7 +115,7 @@ struct BlockPlan {
   int64_t group;       /* panels of a group, at most */
   int64_t groups;
   int64_t wide_groups; /* the first so many groups have one panel more than the others */
-  bool depth_outer;    /* all groups for one depth block, then the next; else all depth blocks of a group in turn */
+  bool depth_outer;    /* all groups for one pass, then the next; else all passes of a group in turn */
   int64_t kept_tiles;  /* tiles of sums that are kept at a time */
 
   int64_t tile_floats() const { return kTileRows * group * kPanel; }
@@ -141,52 +128,55 @@ static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t pa
   plan.tiles = ceil_div(rows, kTileRows);
   const int64_t height = ceil_div(rows, max64(plan.tiles, 1));
   const int64_t widest = height == 1 ? cut.tuning.row_panels : kTilePanels[height - 1];
-  const int64_t fitting = cut.tuning.group_bytes / max64(cut.longest() * kPanel * (int64_t)sizeof(float), 1);
+  const int64_t fitting = cut.tuning.group_bytes / (cut.step * kPanel * (int64_t)sizeof(float));
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
   plan.groups = ceil_div(panels, plan.group);
   plan.wide_groups = panels - plan.groups * (panels / max64(plan.groups, 1));
-  plan.depth_outer = cut.count > 1 && rows * cut.segments * cut.depth * (int64_t)sizeof(float) > cut.tuning.block_bytes;
-  plan.kept_tiles = cut.count == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups : plan.tiles;
+  plan.depth_outer = cut.passes() > 1 && rows * cut.depth * (int64_t)sizeof(float) > cut.tuning.block_bytes;
+  plan.kept_tiles = cut.passes() == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups : plan.tiles;
   return plan;
 }
 
-/* The rows of a block: row r's values of a segment start at pointers[segment * step + r] + offset. */
+/* The rows of a block, `stride` floats apart. */
 struct BlockRows {
-  const float *const *pointers;
-  int64_t step, count, offset;
+  const float *first;
+  int64_t stride, count;
 };
 
-/* Panels packed at compile time. A source of panels gives the first value of a depth block of a group of panels, and
- * says what to fetch ahead of its use (NULL: nothing). */
+/* Panels packed at compile time. A source of panels gives the first value of a part of K of a group of panels, and says
+ * what to fetch ahead of its use (NULL: nothing). */
 template <class B> struct PackedPanels {
   typedef B Element;
   const B *b;
   int64_t panel_size;
   int64_t after; /* the panel where the next block of this worker is likely to begin */
 
-  const B *get(const DepthBlock &block, int64_t panel, int64_t) const {
-    return b + panel * panel_size + block.first * kPanel;
+  const B *get(const DepthPart &part, int64_t panel, int64_t) const {
+    return b + panel * panel_size + part.first * kPanel;
   }
-  const B *ahead(const DepthBlock &block, int64_t panel) const { return get(block, panel, 0); }
+  const B *ahead(const DepthPart &part, int64_t panel) const { return get(part, panel, 0); }
 };
 
 /* A row tile times the panels of a group, in tiles as wide as there are. Four panels are 2 + 2 rather than 3 + 1, as
  * a single one has too few sums to keep the multiply-adds busy. */
-template <class B> static inline void multiply_tile(TileOf<B> tile, int64_t rows, int64_t panels) {
+template <class B> static inline void multiply_tile(const TileOf<B> &first, int64_t rows, int64_t panels) {
   const TileKernel<B> *kernels = tile_kernels<B>(rows);
   const int64_t widest = kTilePanels[rows - 1];
-  while (panels > 0) {
+  TileOf<B> behind; /* copied only where one tile is not all: the copy waits for what was just stored */
+  for (const TileOf<B> *tile = &first;; tile = &behind) {
     const bool whole = panels >= widest && !(widest == 3 && panels == 4);
     const int64_t width = whole ? widest : min64(panels, 2);
-    kernels[min64(width, 3) - 1](tile);
-    tile.b += width * tile.panel_size;
-    tile.next += width * tile.panel_size * (int64_t)sizeof(B);
-    tile.after += width * tile.panel_size * (int64_t)sizeof(B);
-    tile.c += width * kPanel;
-    if (tile.out) tile.out += width * kPanel;
-    if (tile.bias) tile.bias += width * kPanel;
-    if (tile.residual) tile.residual += width * kPanel;
+    kernels[min64(width, 3) - 1](*tile);
     panels -= width;
+    if (panels <= 0) return;
+    behind = *tile;
+    behind.b += width * behind.panel_size;
+    behind.next += width * behind.panel_size * (int64_t)sizeof(B);
+    behind.after += width * behind.panel_size * (int64_t)sizeof(B);
+    behind.c += width * kPanel;
+    if (behind.out) behind.out += width * kPanel;
+    if (behind.bias) behind.bias += width * kPanel;
+    if (behind.residual) behind.residual += width * kPanel;
   }
 }
 
@@ -198,55 +188,54 @@ template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
   const int64_t n_panels = ceil_div(columns, kPanel), stride = plan.group * kPanel;
-  const int64_t steps = plan.groups * cut.count, narrow = n_panels / plan.groups;
+  const int64_t passes = cut.passes(), steps = plan.groups * passes, narrow = n_panels / plan.groups;
   typedef typename Panels::Element B;
   TileOf<B> tile;
-  tile.row_step = rows.step;
+  tile.a_row = rows.stride;
   tile.c_stride = stride;
   tile.panel_size = panels.panel_size;
   const int64_t low = rows.count / plan.tiles, high = rows.count % plan.tiles; /* `high` tiles have one row more */
   for (int64_t i = 0; i < steps; ++i) {
-    const int64_t depth_index = plan.depth_outer ? i / plan.groups : i % cut.count;
-    const int64_t group_index = plan.depth_outer ? i % plan.groups : i / cut.count;
-    const DepthBlock block = cut.block(depth_index);
+    const int64_t pass = plan.depth_outer ? i / plan.groups : i % passes;
+    const int64_t group_index = plan.depth_outer ? i % plan.groups : i / passes;
+    const DepthPart part = cut.pass(pass);
     const int64_t panel = group_index * narrow + min64(group_index, plan.wide_groups);
     const int64_t width = narrow + (group_index < plan.wide_groups);
-    tile.rows = rows.pointers + block.segment * rows.step;
-    tile.offset = rows.offset + block.offset;
-    tile.segments = block.segments;
-    tile.depth = block.depth;
-    tile.b = panels.get(block, panel, width);
-    tile.accumulate = depth_index > 0;
+    tile.a = rows.first + part.first;
+    tile.before = part.depth > cut.step ? cut.step : 0;
+    tile.depth = part.depth - tile.before;
+    tile.b = panels.get(part, panel, width);
+    tile.accumulate = pass > 0;
     tile.next = (const char *)tile.b;
     tile.next_step = 0;
     const int64_t next = i + 1 < steps ? i + 1 : 0;
-    const int64_t next_depth = plan.depth_outer ? next / plan.groups : next % cut.count;
-    const int64_t next_group = plan.depth_outer ? next % plan.groups : next / cut.count;
+    const int64_t next_pass = plan.depth_outer ? next / plan.groups : next % passes;
+    const int64_t next_group = plan.depth_outer ? next % plan.groups : next / passes;
     const int64_t next_panel = next_group * narrow + min64(next_group, plan.wide_groups);
-    const B *ahead = panels.ahead(cut.block(next_depth), next > 0 ? next_panel : panels.after);
+    const B *ahead = panels.ahead(cut.pass(next_pass), next > 0 ? next_panel : panels.after);
     tile.after = (const char *)(ahead ? ahead : tile.b);
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
       tile.steps_ahead = kRowAhead / (min64(plan.group, kTilePanels[0]) * tile.next_step);
-      tile.next = block.depth > tile.steps_ahead ? (const char *)(tile.b + tile.steps_ahead * kPanel) : tile.after;
+      tile.next = part.depth > tile.steps_ahead ? (const char *)(tile.b + tile.steps_ahead * kPanel) : tile.after;
     } else if (ahead) {
       tile.next = (const char *)ahead;
       tile.next_step = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles);
     }
-    const int64_t fetched = tile.next_step * block.segments * block.depth;
+    const int64_t fetched = tile.next_step * part.depth;
     const int64_t first_tile = plan.depth_outer ? group_index * plan.tiles : 0;
     int64_t row = 0;
     for (int64_t t = 0; t < plan.tiles; ++t) {
       const int64_t tile_rows = low + (t < high);
-      tile.c = sums + (cut.count > 1 ? (first_tile + t) * plan.tile_floats() : 0);
+      tile.c = sums + (passes > 1 ? (first_tile + t) * plan.tile_floats() : 0);
       const int64_t column = panel * kPanel, valid = min64(columns - column, width * kPanel);
-      const bool last = depth_index == cut.count - 1;
+      const bool last = pass == passes - 1;
       if (last) finish.fetch(row, column, tile_rows, valid);
       const bool added = last && valid == width * kPanel && adds(finish, tile, row, column, 0);
       multiply_tile(tile, tile_rows, width);
       if (last && !added) finish(row, column, tile.c, stride, tile_rows, valid);
       tile.out = nullptr;
-      tile.rows += tile_rows;
+      tile.a += tile_rows * rows.stride;
       tile.next += fetched;
       row += tile_rows;
     }
@@ -328,12 +317,12 @@ static inline TaskPlan share_tasks(int64_t batch, int64_t m, int64_t panels, int
  * part of K. */
 static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
                                   const TaskLimits &limits) {
-  const int64_t k = cut.segments * cut.depth, panels = ceil_div(n, kPanel);
+  const int64_t k = cut.depth, panels = ceil_div(n, kPanel);
   const int64_t work = max64(max64(m, kReadRows) * n * k, 1);
-  const int64_t fitting = cut.tuning.block_bytes / max64(cut.longest() * (int64_t)sizeof(float), 1);
+  const int64_t fitting = cut.tuning.block_bytes / (cut.step * (int64_t)sizeof(float));
   const int64_t max_rows = min64(max64(fitting, 8 * kTileRows), limits.max_rows);
   int64_t row_blocks = max64(ceil_div(m, max_rows), 1), panel_blocks = 1;
-  if (cut.count > 1) {
+  if (cut.passes() > 1) {
     const int64_t kept = kSumsBytes / (ceil_div(m, row_blocks) * kPanel * (int64_t)sizeof(float));
     panel_blocks = ceil_div(panels, max64(kept, 4));
   }

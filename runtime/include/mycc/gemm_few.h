@@ -73,7 +73,7 @@ inline void few_columns(const DepthCut &cut, const float *a, const float *b, int
                         float *sums) {
   for (int64_t j = 0; j < columns; j += W) store(sums + j, vf32{});
   for (int64_t i = 0; i < cut.count; ++i) {
-    const DepthBlock block = cut.block(i);
+    const DepthPart block = cut.block(i);
     const float *x = a + block.first, *y = b + block.first * b_k;
     int64_t j = 0;
     if (b_n == 1) {
