@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from .buffers import IN_PLACE, Buffer
 from .expr import Load
 from .index import Index
-from .nodes import Nest, Scatter, Store
+from .nodes import Map, Nest, Scatter, Store
 from .program import AnyNode, Repeat
 from .routines import Custom
 
@@ -31,12 +31,21 @@ def over_own_elements(node: AnyNode) -> bool:
     if not roots or isinstance(node, (Repeat, Custom)):  # a body is looked at by itself; a user's kernel is trusted
         return True
     stores = list(_stores(node))
+    loads = {ld for e in node.expressions() for ld in e.loads if ld.buffer.root in roots}
+    if {b for b in node.reads() if b.root in roots} - {ld.buffer for ld in loads}:
+        return False  # operands, and places that are read
+    if isinstance(node, Map):
+        return all(_before_written(s, stores[i:], roots) for i, s in enumerate(stores))
     places = {(s.buffer.root, s.index) for s in stores if s.buffer.root in roots}
     if isinstance(node, Nest) or len({root for root, _ in places}) != len(places):
-        return not any(b.root in roots for b in node.reads())
-    loads = {ld for e in node.expressions() for ld in e.loads if ld.buffer.root in roots}
-    operands = {b for b in node.reads() if b.root in roots} - {ld.buffer for ld in loads}
-    return not operands and all(_own(load, places) for load in loads)
+        return not loads
+    return all(_own(load, places) for load in loads)
+
+
+def _before_written(store: Store, later: Sequence[Store], roots: frozenset[Buffer]) -> bool:
+    """Of several stores of a turn, each may read what itself or a later one writes."""
+    places = {(s.buffer.root, s.index) for s in later}
+    return all(_own(load, places) for load in store.value.loads if load.buffer.root in roots)
 
 
 def _own(load: Load, places: set[tuple[Buffer, Index]]) -> bool:

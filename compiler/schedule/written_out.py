@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import reduce
 
 from ..ir.expr import Acc, Call, Expr, Load, rewrite, substitute
+from ..ir.in_place import overwrites, shared_roots
 from ..ir.index import Atom, Index, Var, as_index, product
 from ..ir.nodes import Fold, Map, Reduce, Store
 from ..ir.program import AnyNode
@@ -70,8 +71,8 @@ def _fits(node: Reduce, load: Load, count: Index) -> bool:
 
 
 def _stays(graph: NodeGraph, node: Map, chain: list[Reduce]) -> bool:
-    """Nothing is written over in place before the map reads it."""
-    return not any(graph.crosses(maker.reads(), maker, node) for maker in chain)
+    """Nothing is written over in place before the map reads it, and not by the map itself."""
+    return not any(graph.crosses(m.reads(), m, node) or shared_roots(m.reads()) & overwrites(node) for m in chain)
 
 
 def _write_out(graph: NodeGraph, node: Map, short: Var, chain: list[Reduce], remarks: Remarks) -> None:

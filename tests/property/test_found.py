@@ -60,6 +60,16 @@ FOUND = {
         ),
         ("v0", "v1", "v2", "v3"),
     ),
+    "a loop that writes over rows of few elements": Program(
+        (Input("x0", (4, 4), "float32"),),
+        (),
+        tuple(
+            f"v{i} = torch.while_loop(lambda i, x: (i < 5) & (x.sum() < 50), lambda i, x: (i + 1, {step}),"
+            " (torch.zeros((), dtype=torch.int64), x0))[1]"
+            for i, step in enumerate(("x + x.mean(-1, keepdim=True)", "x + x.abs().mean(-1, keepdim=True)"))
+        ),
+        ("v0", "v1"),
+    ),
     "one more than a dynamic size, blocks of which are turned": Program(
         (Input("x0", ("n", 70, 50), "float32"),),
         (),
