@@ -19,12 +19,12 @@ from ..ir.structured import Conv, ConvChain
 from .graph import NodeGraph, label, loads_of
 from .remarks import Remarks
 
-#: least bytes of a map (of one image) that the second level cache does not hold beside the rest
-MAP_BYTES = 512 << 10
+#: least bytes of a map (of one image): smaller ones stay in the second level cache as they are
+MAP_BYTES = 256 << 10
 #: most bytes of the weights of both 1x1, which every band reads again
-WEIGHT_BYTES = 512 << 10
+WEIGHT_BYTES = 768 << 10
 #: least rows of the map: tasks of several threads are blocks of rows, and each makes the first rows of its map anew
-ROWS = 28
+ROWS = 14
 
 
 def fuse_chains(graph: NodeGraph, remarks: Remarks) -> None:

@@ -83,8 +83,8 @@ def test_its_operations_are_those_of_its_links() -> None:
     ("block", "x", "reason"),
     [
         (Block(), image(size=28), "the map between them stays in the cache"),
-        (Block(wide=320), image(size=27), "too few rows to share them out"),
-        (Block(narrow=576, wide=128), image(576), "the weights do not stay in the cache"),
+        (Block(wide=640), image(size=13), "too few rows to share them out"),
+        (Block(narrow=576, wide=192), image(576), "the weights do not stay in the cache"),
     ],
 )
 def test_refusals(block: Block, x: torch.Tensor, reason: str) -> None:
