@@ -86,12 +86,11 @@ struct ConvSpan {
   int32_t runs, pixels;
 };
 
-/* How many pixels the runs of a row of `width` pixels have: all as many, or some one less. The longest spare most calls
- * and broadcasts; others that come in pairs are better than one that is left over. */
-static inline int64_t run_length(int64_t width) {
-  if (kRuns == 2 && width % kRunPixels == 0) return kRunPixels;
-  if (kRuns == 2 && width % 4 == 0) return 4;
-  return ceil_div(width, ceil_div(width, kRunPixels));
+/* How many runs a row of `width` pixels has: all as long, or some one less. The longest spare most calls and broadcasts;
+ * others come in pairs, better than one that is left over. */
+static inline int64_t runs_of(int64_t width) {
+  const int64_t runs = ceil_div(width, kRunPixels);
+  return kRuns == 2 && runs > 1 && width % kRunPixels != 0 ? round_up(runs, 2) : runs;
 }
 
 /* Collects runs into tiles: a run waits for the next one of its length. */
@@ -115,7 +114,7 @@ struct ConvSpans {
   }
   /* A row of `width` output pixels, `step` floats apart in the input. */
   void add_row(int64_t x, int64_t step, int64_t m, int64_t width) {
-    const int64_t runs = ceil_div(width, run_length(width));
+    const int64_t runs = runs_of(width);
     for (int64_t i = 0, at = 0; i < runs; ++i) {
       const int64_t pixels = width / runs + (i < width % runs);
       add(x + at * step, m + at, pixels);
