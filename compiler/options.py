@@ -11,6 +11,7 @@ import hashlib
 import math
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -77,6 +78,17 @@ class BuildOptions:
     """The C++ compiler, which $CXX chooses."""
 
     flags: str = ""  # added to its own, as in a shell
+
+    def __post_init__(self) -> None:
+        try:
+            shlex.split(self.flags)
+        except ValueError as error:
+            raise CompileError(f"cannot read option build.flags, {self.flags!r}: {str(error).lower()}") from None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The flags one by one."""
+        return tuple(shlex.split(self.flags))
 
 
 @dataclass(frozen=True)
@@ -184,8 +196,9 @@ class CompileOptions:
         specialize: str | Sequence[str] | Mapping[str, Any] = (),
         **others: Any,
     ) -> CompileOptions:
-        """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown."""
-        return cls(
+        """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown, and for
+        a lock file that cannot be read."""
+        made = cls(
             targets=parse_targets(target),
             dtype=_dtype_name(dtype),
             cache_dir=Path(cache_dir).expanduser() if cache_dir is not None else None,
@@ -195,6 +208,11 @@ class CompileOptions:
             **parse_settings(options or ()),
             **others,
         )
+        if made.lock is not None:  # else it were missed when the model is captured
+            from .tune.lock import read_lock
+
+            read_lock(made.lock)
+        return made
 
 
 def _dtype_name(dtype: object) -> str | None:

@@ -7,7 +7,6 @@ Data flows one way; a stage takes values and returns a value. Timing, progress a
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -189,8 +188,7 @@ def _build(generated: Generated, weights: Weights, options: CompileOptions) -> t
 def _settings(options: CompileOptions) -> BuildOptions:
     from .. import __version__
 
-    flags = tuple(shlex.split(options.build.flags))
-    return BuildOptions(options.jobs or 0, options.cache_dir, version=__version__, flags=flags)
+    return BuildOptions(options.jobs or 0, options.cache_dir, version=__version__, flags=options.build.words)
 
 
 def _package(

@@ -53,6 +53,8 @@ REFUSALS = [
         "error: mode 'reduce-overhead' has no effect on target cpu",
     ),
     (["model.py", "--lock", "no.lock"], "error: cannot read the lock file 'no.lock': No such file or directory"),
+    (["missing.py", "--lock", "no.lock"], "error: cannot read the lock file 'no.lock'"),  # before the model is loaded
+    (["model.py", "--set", "build.flags='"], 'error: cannot read option build.flags, "\'": no closing quotation'),
     (["model.py", "--out", "no/such/place.pkg"], "error: cannot write the package to 'no/such/place.pkg'"),
     (["model.py", "--input", "x"], "error: cannot read --input 'x'"),
     (["model.py", "--input", "input=f99[3]"], "unknown dtype 'f99'"),
