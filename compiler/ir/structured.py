@@ -123,7 +123,7 @@ class Conv(Node):
 @dataclass(frozen=True, eq=False)
 class ConvChain(Node):
     """Convolutions one after the other, in bands of rows: expand (1x1), depthwise, project (1x1); one of the 1x1 may be
-    missing. dims and stores are those of the last.
+    missing, and the first may have a window on few channels instead. dims and stores are those of the last.
 
     links: in their order. locals: what each of them but the last makes for the next one; it never leaves the cache.
     """

@@ -5,7 +5,7 @@ t2 = depthwise(t1)        ->      chain y = conv 1x1(depthwise(conv 1x1(x))), in
 y  = conv 1x1(t2)
 
 The expanded map of an inverted residual block is the largest tensor around it; as a result of its own it is written to
-memory and read again.
+memory and read again. The first 1x1 may be a convolution of an image, with a window and few channels, instead.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from .remarks import Remarks
 MAP_BYTES = 256 << 10
 #: most bytes of the weights of both 1x1, which every band reads again
 WEIGHT_BYTES = 768 << 10
+#: channels of an image: fewer than kMergedChannels of conv.h
+WINDOW_CHANNELS = 8
 #: least rows of the map: tasks of several threads are blocks of rows, and each makes the first rows of its map anew
 ROWS = 14
 
 
 def fuse_chains(graph: NodeGraph, remarks: Remarks) -> None:
-    """Makes chains of all depthwise convolutions with a 1x1 in front or behind, where the map between them is large."""
+    """Makes chains of all depthwise convolutions with such a one in front or behind, where the map between is large."""
     for node in list(graph.nodes):
         if isinstance(node, Conv) and node.depthwise and node.algorithm == "direct":
             _consider(graph, node, remarks)
@@ -57,9 +59,9 @@ def _consider(graph: NodeGraph, depthwise: Conv, remarks: Remarks) -> None:
 
 
 def _before(graph: NodeGraph, depthwise: Conv) -> Conv | None:
-    """The 1x1 that makes what the depthwise one alone reads."""
+    """The 1x1, or the convolution of few channels, that makes what the depthwise one alone reads."""
     node = graph.producer(depthwise.x.buffer)
-    if not isinstance(node, Conv) or not _pointwise(node) or not _rows_follow(node):
+    if not isinstance(node, Conv) or not (_few_channels(node) or (_pointwise(node) and _rows_follow(node))):
         return None
     return node if _hands_on(graph, node, depthwise) else None
 
@@ -77,6 +79,14 @@ def _pointwise(node: Conv) -> bool:
     same = tuple(v.extent for v in node.dims[:-1]) == node.in_shape[:-1]
     plain = win.kernel == win.stride == (1, 1) and win.pad == (0, 0) and win.groups == 1
     return plain and same and node.algorithm == "direct" and node.x.buffer.dtype == "f32"
+
+
+def _few_channels(node: Conv) -> bool:
+    """Whether the node has a window whose rows of pixels are short enough to be copied."""
+    win, channels = node.window, node.in_shape[-1].constant
+    small = channels is not None and channels < WINDOW_CHANNELS and win.groups == 1
+    plain = len(win.kernel) == 2 and win.kernel != (1, 1) and win.dilation[1] == 1
+    return small and plain and node.algorithm == "direct" and node.x.buffer.dtype == "f32"
 
 
 def _rows_follow(node: Conv) -> bool:

@@ -115,3 +115,22 @@ def test_a_package_with_chains(tmp_path: Path) -> None:
     results = [np.asarray(mycc.load(path, threads=n)(x.numpy())) for n in (1, 2, 3)]
     assert np.abs(results[0] - wide).max() <= 1e-5 * np.abs(wide).max()
     assert all(r.tobytes() == results[0].tobytes() for r in results)
+
+
+@pytest.mark.parametrize("planes", [False, True])
+@pytest.mark.parametrize(("kernel", "stride", "pad"), [(3, 2, 1), (5, 1, 0), ((2, 4), (3, 1), (1, 2))])
+def test_the_convolution_of_an_image_is_the_first_link(
+    planes: bool, kernel: int, stride: int, pad: int, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    stem = nn.Sequential(nn.Conv2d(3, 40, kernel, stride, pad), nn.ReLU6())
+    model = nn.Sequential(stem, Block(24, 40, expand=False)).eval()
+    x = image(3, 117, batch=2)
+    x = x.contiguous() if planes else x
+    (chain,) = chains(scheduled(model, x))
+    assert [link.window.kernel for link in chain.links] == [stem[0].kernel_size, (3, 3), (1, 1)]
+    path = mycc.compile(model, (x,), out=tmp_path / "m.pkg")
+    wide = model.double()(x.double()).detach().numpy()
+    results = [np.asarray(mycc.load(path, threads=n)(x.numpy())) for n in (1, 2, 3)]
+    assert np.abs(results[0] - wide).max() <= 1e-5 * np.abs(wide).max()
+    assert all(r.tobytes() == results[0].tobytes() for r in results)

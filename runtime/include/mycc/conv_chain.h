@@ -1,5 +1,5 @@
 /* A 1x1 convolution, a depthwise one and a 1x1 one, one after the other: expand, depthwise, project. Either 1x1 may be
- * missing.
+ * missing; the first one may have a window on few channels instead, as at the beginning of a network.
  *
  * A task is a block of output rows of the depthwise one, walked in bands from top to bottom. The rows of the expanded map
  * that a band reads, with the zeros at their ends, are a ring of rows in scratch memory that stays in the second level
@@ -68,24 +68,28 @@ template <class Epilogue> struct FinishInside {
   void fetch(int64_t, int64_t, int64_t) const {}
 };
 
-/* A 1x1 convolution of pixels in spans. */
+/* A convolution of pixels in spans: 1x1, or with a window whose rows are one segment each. */
 struct ChainProduct {
-  int64_t depth, columns, panels, group;
+  bool window;
+  int64_t pixel, columns, panels, group; /* pixel: floats to the input of the next one */
   const float *w;
   ConvCut cut;
 
   explicit ChainProduct(const ConvArgs &a)
-      : depth(a.in_c), columns(a.out_c), panels(ceil_div(a.out_c, kPanel)), group(0), w(a.w), cut(1, a.in_c) {
+      : window(a.kernel_h * a.kernel_w > 1), pixel(window ? a.stride_w * a.in_c : a.in_c), columns(a.out_c),
+        panels(ceil_div(a.out_c, kPanel)), group(0), w(a.w),
+        cut(window ? a.kernel_h : 1, window ? a.kernel_w * a.in_c : a.in_c) {
     group = group_panels(cut, panels);
   }
   int64_t sums(int64_t spans) const { return span_sums(cut, group, spans); }
 
   template <class Finish>
-  void run(const float *x, const ConvSpans &spans, float *sums, const Finish &finish) const {
-    static const int64_t no_tap = 0;
-    multiply_spans(cut, spans, x, depth, &no_tap, w, panels, group, columns, sums, finish);
+  void run(const float *x, const int64_t *taps, const ConvSpans &spans, float *sums, const Finish &finish) const {
+    multiply_spans(cut, spans, x, pixel, taps, w, panels, group, columns, sums, finish);
   }
 };
+
+static const int64_t kNoTap[1] = {0};
 
 /* How a chain is cut: bands of output rows, tasks of bands. */
 struct ChainPlan {
@@ -122,7 +126,8 @@ template <class First, class Middle, class Last> struct ConvChain {
 
   struct Memory {
     ChainMap map, results;
-    float *sums, *pixels;
+    float *sums, *pixels, *strip; /* strip: input rows of a window, with zeros around */
+    int64_t *strip_taps;
     ConvSpans spans;
     int64_t expanded_to; /* first row of the map that does not lie in `map` yet */
   };
@@ -137,8 +142,10 @@ template <class First, class Middle, class Last> struct ConvChain {
                             (size_t)(projects ? plan.rows * out_row : 0) * sizeof(float),
                             (size_t)sums * sizeof(float),
                             (size_t)(kDepthwisePixels[0] * taps.channels) * sizeof(float),
-                            (size_t)spans * sizeof(ConvSpan)};
-    size_t total = 5 * 64;
+                            (size_t)spans * sizeof(ConvSpan),
+                            (size_t)(before.window ? strip_rows(plan.in_rows) * strip_row() : 0) * sizeof(float),
+                            (size_t)(before.window ? expand.kernel_h : 0) * sizeof(int64_t)};
+    size_t total = 7 * 64;
     for (size_t size : sizes) total += size;
     void *scratch = host->scratch(host->ctx, worker, total);
     if (!scratch) return false;
@@ -148,6 +155,10 @@ template <class First, class Middle, class Last> struct ConvChain {
     memory.sums = carver.take<float>(sizes[2]);
     memory.pixels = carver.take<float>(sizes[3]);
     memory.spans.spans = carver.take<ConvSpan>(sizes[4]);
+    memory.strip = carver.take<float>(sizes[5]);
+    memory.strip_taps = carver.take<int64_t>(sizes[6]);
+    for (int64_t tap = 0; before.window && tap < expand.kernel_h; ++tap)
+      memory.strip_taps[tap] = tap * expand.dilation_h * strip_row();
     const int64_t border = a.pad_w * a.in_c, end = border + a.in_w * a.in_c;
     for (int64_t y = 0; y < plan.in_rows && expands; ++y) {
       zero_floats(memory.map.memory + y * in_row, border);
@@ -156,18 +167,38 @@ template <class First, class Middle, class Last> struct ConvChain {
     return true;
   }
 
+  /* The input of so many rows of the map, when `expand` has a window: rows, and floats of a row. */
+  int64_t strip_rows(int64_t rows) const {
+    return (rows - 1) * expand.stride_h + (expand.kernel_h - 1) * expand.dilation_h + 1;
+  }
+  int64_t strip_row() const { return ((expand.out_w - 1) * expand.stride_w + expand.kernel_w) * expand.in_c; }
+
+  /* Copies the input of rows [row, until) of the map, pixel by pixel, with the zeros around it. */
+  void fill_strip(int64_t image, int64_t row, int64_t until, float *strip) const {
+    const ConvArgs &a = expand;
+    const int64_t top = row * a.stride_h - a.pad_h, width = strip_row() / a.in_c;
+    for (int64_t y = top; y < top + strip_rows(until - row); ++y, strip += strip_row()) {
+      if (y < 0 || y >= a.in_h) zero_floats(strip, strip_row());
+      else conv_copy_row(a, a.x + image * a.x_batch + y * a.x_h, -a.pad_w, width, a.in_c, strip);
+    }
+  }
+
   /* Makes the rows of the map that output rows [row, row + rows) read; those that are there are kept. */
   void expand_rows(int64_t image, int64_t row, int64_t rows, Memory &memory) const {
     const ConvArgs &a = depthwise;
     const int64_t top = row * a.stride_h - a.pad_h, first_pixel = image * a.in_h * a.in_w;
     const int64_t until = min64(top + (rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1, a.in_h);
+    const int64_t from = max64(max64(top, 0), memory.expanded_to);
+    if (from >= until) return;
+    memory.expanded_to = until;
+    if (before.window) fill_strip(image, from, until, memory.strip);
+    const float *x = before.window ? memory.strip : expand.x + image * expand.x_batch + from * expand.x_h;
+    const int64_t step = before.window ? expand.stride_h * strip_row() : expand.x_h;
     memory.spans.count = 0;
-    for (int64_t y = max64(max64(top, 0), memory.expanded_to); y < until; ++y)
-      memory.spans.add_row(y * expand.x_h, expand.x_w, first_pixel + y * a.in_w, a.in_w);
-    if (memory.spans.count)
-      before.run(expand.x + image * expand.x_batch, memory.spans, memory.sums,
-                 FinishInside<First>{first, memory.map, first_pixel});
-    memory.expanded_to = max64(memory.expanded_to, until);
+    for (int64_t y = from; y < until; ++y)
+      memory.spans.add_row((y - from) * step, before.pixel, first_pixel + y * a.in_w, a.in_w);
+    before.run(x, before.window ? memory.strip_taps : kNoTap, memory.spans, memory.sums,
+               FinishInside<First>{first, memory.map, first_pixel});
   }
 
   /* Output rows [row, row + rows) of an image. */
@@ -207,7 +238,7 @@ template <class First, class Middle, class Last> struct ConvChain {
       memory.spans.count = 0;
       for (int64_t y = row; y < row + rows; ++y)
         memory.spans.add_row(memory.results.place(y), a.out_c, first_pixel + y * a.out_w, a.out_w);
-      behind.run(memory.results.memory, memory.spans, memory.sums, FinishPixel<Last>{last, 0});
+      behind.run(memory.results.memory, kNoTap, memory.spans, memory.sums, FinishPixel<Last>{last, 0});
     } else {
       depthwise_rows(image, row, rows, memory, middle);
     }
@@ -230,7 +261,8 @@ template <class First, class Middle, class Last> struct ConvChain {
 };
 
 /* expand and project: 1x1, stride 1, one group, their pixels dense rows of the map; what is missing has the epilogue
- * NoConv. The map between them has no memory: x of `depthwise` counts only when nothing is expanded. */
+ * NoConv. expand may have a window instead, with few channels and no dilation along a row. The map between them has no
+ * memory: x of `depthwise` counts only when nothing is expanded. */
 template <class First, class Middle, class Last>
 inline void conv_chain(const mycc_host *host, const ConvArgs &expand, const ConvArgs &depthwise,
                        const ConvArgs &project, const First &first, const Middle &middle, const Last &last) {
