@@ -157,26 +157,30 @@ template <class B> struct PackedPanels {
   const B *ahead(const DepthPart &part, int64_t panel) const { return get(part, panel, 0); }
 };
 
+/* The tile of the same rows, so many panels on. */
+template <class B> MYCC_INLINE void advance(TileOf<B> &tile, int64_t panels) {
+  tile.b += panels * tile.panel_size;
+  tile.next += panels * tile.panel_size * (int64_t)sizeof(B);
+  tile.after += panels * tile.panel_size * (int64_t)sizeof(B);
+  tile.c += panels * kPanel;
+  if (tile.out) tile.out += panels * kPanel;
+  if (tile.bias) tile.bias += panels * kPanel;
+  if (tile.residual) tile.residual += panels * kPanel;
+}
+
 /* A row tile times the panels of a group, in tiles as wide as there are. Four panels are 2 + 2 rather than 3 + 1, as
- * a single one has too few sums to keep the multiply-adds busy. */
-template <class B> static inline void multiply_tile(const TileOf<B> &first, int64_t rows, int64_t panels) {
+ * a single one has too few sums to keep the multiply-adds busy. `tile` is changed on the way: a copy would wait until all
+ * that was just stored has reached the cache. */
+template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t rows, int64_t panels) {
   const TileKernel<B> *kernels = tile_kernels<B>(rows);
   const int64_t widest = kTilePanels[rows - 1];
-  TileOf<B> behind; /* copied only where one tile is not all: the copy waits for what was just stored */
-  for (const TileOf<B> *tile = &first;; tile = &behind) {
-    const bool whole = panels >= widest && !(widest == 3 && panels == 4);
-    const int64_t width = whole ? widest : min64(panels, 2);
-    kernels[min64(width, 3) - 1](*tile);
-    panels -= width;
-    if (panels <= 0) return;
-    behind = *tile;
-    behind.b += width * behind.panel_size;
-    behind.next += width * behind.panel_size * (int64_t)sizeof(B);
-    behind.after += width * behind.panel_size * (int64_t)sizeof(B);
-    behind.c += width * kPanel;
-    if (behind.out) behind.out += width * kPanel;
-    if (behind.bias) behind.bias += width * kPanel;
-    if (behind.residual) behind.residual += width * kPanel;
+  for (int64_t done = 0, width;; done += width) {
+    const int64_t left = panels - done;
+    const bool whole = left >= widest && !(widest == 3 && left == 4);
+    width = whole ? widest : min64(left, 2);
+    kernels[min64(width, 3) - 1](tile);
+    if (width == left) return advance(tile, -done);
+    advance(tile, width);
   }
 }
 
