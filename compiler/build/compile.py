@@ -323,8 +323,10 @@ class _Build:
         (folder / "reproduce.sh").write_text(script)
         name = hashlib.sha256(f"{error.message}{script}".encode()).hexdigest()[:12]
         kept = keep_failed(self.cache.folder, folder, name)
+        own = shlex.join(self.options.flags)
+        blame = f"Compile without your flags, {own}" if own else "This is a fault of mycc, not of the model"
         return CompileError(
             error.message,
             details=[*error.details, f"compiler: {self.toolchain.label}"],
-            hint=f"This is a fault of mycc, not of the model. The generated source is kept in {kept}.",
+            hint=f"{blame}. The generated source is kept in {kept}.",
         )

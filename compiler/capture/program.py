@@ -29,7 +29,7 @@ from ...runtime.errors import CompileError
 from .assertions import asked_sizes, settle
 from .computed import KEPT, computed_sizes, keep_definers, scalar_tensor
 from .control import MUTABLE, with_symbols
-from .failures import quiet_export
+from .failures import export_failure, quiet_export
 from .functional import FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, Tensor
 from .graph import DTYPE_NAMES, ModelGraph, TensorSpec
 from .leaves import Dims
@@ -81,7 +81,10 @@ def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -
     around = torch.autocast("cpu", dtype) if dtype is not None else nullcontext()
     with torch.no_grad(), quiet_export(), around, _whole_functionalised():
         _round_operands(program.graph_module, dtype)
-        functional = program.run_decompositions({})
+        try:
+            functional = program.run_decompositions({})
+        except Exception as error:  # a write to elements that lie over each other
+            raise export_failure(error, inputs.names, lambda: program.run_decompositions({})) from error
     return _Importer(name, functional, inputs).run()
 
 

@@ -164,6 +164,13 @@ def test_a_damaged_cache_is_built_again(tmp_path: Path) -> None:
     assert build({"program": EXP}, SIZES, HOST, options).cached == 1
 
 
+def test_flags_that_the_compiler_does_not_know(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="did not compile") as error:
+        build({"program": EXP}, SIZES, HOST, BuildOptions(cache_dir=tmp_path, flags=("--no-such-flag",)))
+    assert "--no-such-flag" in error.value.details[0]
+    assert "Compile without your flags, --no-such-flag. The generated source is kept in" in str(error.value)
+
+
 def test_generated_code_that_does_not_compile(tmp_path: Path) -> None:
     sources = {"a": "int a() { return 1; }\n", "wrong": '#include "sizes.h"\nint f() { return missing_name; }\n'}
     with pytest.raises(CompileError, match="wrong: generated code did not compile") as error:

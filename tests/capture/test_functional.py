@@ -218,3 +218,14 @@ def test_training_mode():
     assert "drops values at random (in module '1' (Dropout))" in note
     assert "call model.eval()" in note
     assert not training_notes([capture(drop.eval(), (torch.randn(2, 3),))])
+
+
+def test_a_write_to_elements_that_lie_over_each_other():
+    def windows(x):
+        y = x.clone()
+        y.unfold(0, 2, 1)[:, 0].add_(1)
+        return y
+
+    with pytest.raises(CompileError, match="mutated that has internal overlap") as error:
+        capture(windows, (torch.randn(5),))
+    assert "test_functional.py" in error.value.details[0]
