@@ -22,7 +22,7 @@ from .remarks import Remarks
 #: least bytes of a map (of one image): smaller ones stay in the second level cache as they are
 MAP_BYTES = 256 << 10
 #: most bytes of the weights of both 1x1, which every band reads again
-WEIGHT_BYTES = 768 << 10
+WEIGHT_BYTES = 512 << 10
 #: channels of an image: fewer than kMergedChannels of conv.h
 WINDOW_CHANNELS = 8
 #: least rows of the map: tasks of several threads are blocks of rows, and each makes the first rows of its map anew

@@ -84,7 +84,7 @@ def test_its_operations_are_those_of_its_links() -> None:
     [
         (Block(), image(size=28), "the map between them stays in the cache"),
         (Block(wide=640), image(size=13), "too few rows to share them out"),
-        (Block(narrow=576, wide=192), image(576), "the weights do not stay in the cache"),
+        (Block(narrow=576, wide=128), image(576), "the weights do not stay in the cache"),
     ],
 )
 def test_refusals(block: Block, x: torch.Tensor, reason: str) -> None:
