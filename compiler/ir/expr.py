@@ -94,8 +94,21 @@ class _Hashed(Expr):
         return self._hash == other._hash and self._key() == other._key()
 
 
+class _Indexed(_Hashed):
+    """At an index, which may be read from memory in its turn."""
+
+    index: Index
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return tuple(a.value for a in self.index.atoms() if isinstance(a, Indirect))  # type: ignore[misc]
+
+    def own_vars(self) -> set[Var]:
+        return {a for a in self.index.atoms() if isinstance(a, Var)}
+
+
 @dataclass(frozen=True, eq=False)
-class Load(_Hashed):
+class Load(_Indexed):
     """buffer[index]: the element at a flat index, in elements."""
 
     buffer: Buffer
@@ -105,13 +118,6 @@ class Load(_Hashed):
     def dtype(self) -> str:  # type: ignore[override]
         return self.buffer.dtype
 
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return tuple(a.value for a in self.index.atoms() if isinstance(a, Indirect))  # type: ignore[misc]
-
-    def own_vars(self) -> set[Var]:
-        return {a for a in self.index.atoms() if isinstance(a, Var)}
-
     def _key(self) -> tuple:
         return (id(self.buffer), self.index)
 
@@ -120,18 +126,11 @@ class Load(_Hashed):
 
 
 @dataclass(frozen=True, eq=False)
-class IndexValue(_Hashed):
+class IndexValue(_Indexed):
     """An index as an i64 value (arange, a size, a position)."""
 
     index: Index
     dtype: str = "i64"
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return tuple(a.value for a in self.index.atoms() if isinstance(a, Indirect))  # type: ignore[misc]
-
-    def own_vars(self) -> set[Var]:
-        return {a for a in self.index.atoms() if isinstance(a, Var)}
 
     def _key(self) -> tuple:
         return (self.index,)

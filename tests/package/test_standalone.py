@@ -29,6 +29,14 @@ def checked(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
+LOAD_ADDER = """
+    sys.path.insert(0, sys.argv[1])
+    import adder
+    try:
+        adder.load()
+    except adder.LoadError as error:
+        print(error)
+"""
 IMPORT = """
 import numpy as np
 sys.path.insert(0, sys.argv[1])
@@ -118,15 +126,7 @@ def test_a_package_for_another_cpu_is_refused(
         "loaders": {"cpu:aarch64": contents.loaders["cpu:x86-64-v2"]},
     }
     writer.write_package(tmp_path / "adder.pkg", make_contents(**changes))
-    script = """
-        sys.path.insert(0, sys.argv[1])
-        import adder
-        try:
-            adder.load()
-        except adder.LoadError as error:
-            print(error)
-    """
-    text = checked(python_without(script, tmp_path / "adder.pkg", also=("mycc",)))
+    text = checked(python_without(LOAD_ADDER, tmp_path / "adder.pkg", also=("mycc",)))
     assert "has no code for this CPU (x86_64)\n  It holds cpu:aarch64; compile it for x86-64 too." in text
 
 
@@ -137,13 +137,5 @@ def test_a_damaged_library_is_refused_before_it_is_loaded(python_without: Run, p
     member = Archive(bytes(data)).members["lib/x86-64-v2/libmycc.so"]
     data[member.offset + member.size // 2] ^= 1
     (tmp_path / "adder.pkg").write_bytes(data)
-    script = """
-        sys.path.insert(0, sys.argv[1])
-        import adder
-        try:
-            adder.load()
-        except adder.LoadError as error:
-            print(error)
-    """
-    text = checked(python_without(script, tmp_path / "adder.pkg", also=("mycc",)))
+    text = checked(python_without(LOAD_ADDER, tmp_path / "adder.pkg", also=("mycc",)))
     assert "lib/x86-64-v2/libmycc.so does not match its hash" in text
