@@ -36,7 +36,7 @@ from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import cross_loop, tile_view
-from .views.folds import ColumnFold, RowFold
+from .views.folds import ColumnFold, LaneFold, RowFold
 from .views.kernel import KernelView
 from .views.loop_kernels import FlatKernel, LoopKernel, Stage
 from .views.loops import Lanes, LocalView, Loop, MapStage
@@ -49,6 +49,8 @@ NARROW = 2  # bytes of elements of which a vector of lanes fills no register
 SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
 #: elements of a window that are folded one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
+#: turns of a window that those of the row before have not read, where they lie at most so many rows apart
+NEW_TAPS = 2
 
 
 def loop_view(node: Map | Reduce | Nest) -> KernelView:
@@ -213,7 +215,10 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
             vector = None
         inner = [v for v in collapsed.dims[len(node.dims) :] if v is not vector]
         view = _stage(collapsed, vector, inner, scope)
-        stages.append(_fetching_next_row(view, collapsed, vector, node.dims, scope, again=bool(stages)))
+        if not stages and isinstance(view, LaneFold):
+            stages.append(_fetching_next_windows(view, collapsed, vector, node.dims, scope))
+        else:
+            stages.append(_fetching_next_row(view, collapsed, vector, node.dims, scope, again=bool(stages)))
         extents = [v.extent for v in collapsed.dims[len(node.dims) :]]
         extents += [v.extent for v in collapsed.rdims] if isinstance(collapsed, Reduce) else []
         work = work + product(extents)
@@ -261,6 +266,31 @@ def _fetching_next_row(
     if isinstance(stage, MapStage | RowFold) and stage.lanes is not None:
         return replace(stage, lanes=replace(stage.lanes, full=(*lines, *stage.lanes.full)))
     return stage
+
+
+def _fetching_next_windows(
+    stage: LaneFold, node: Map | Reduce, vector: Var | None, rows: Sequence[Var], scope: Scope
+) -> LaneFold:
+    """What the windows of the next row read last is fetched: the following stages leave memory nothing to do."""
+    if not isinstance(node, Reduce) or stage.lanes is None or vector is None or not rows or len(node.rdims) != 1:
+        return stage
+    (tap,) = node.rdims
+    inner = product(v.extent for v in node.dims[len(rows) :]).constant or 0
+    if inner < LEAST_FETCHED or (tap.extent.constant or 0) < NEW_TAPS:
+        return stage
+    following = rows[-1]
+    lines = [
+        line
+        for turn in range(1, NEW_TAPS + 1)
+        for line in fetches(
+            scope,
+            vector,
+            [f.value for f in node.folds],
+            (following,),
+            {following: of(following) + 1, tap: tap.extent - turn},
+        )
+    ]
+    return replace(stage, lanes=replace(stage.lanes, full=(*dict.fromkeys(lines), *stage.lanes.full)))
 
 
 def _local(buffer: Buffer, i: int, scope: Scope) -> LocalView:
