@@ -242,7 +242,7 @@ def test_micro_kernels_of_every_level(isa: str) -> None:
     for tile in TILE_SETS[isa].tiles:
         assert f"inline void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &given) {{" in text
     for t in RUN_TILE_SETS[isa].tiles:
-        assert f"inline void runs_{t.runs}x{t.pixels}x{t.panels * 16}(const RunTile &tile) {{" in text
+        assert f"inline void runs_{t.runs}x{t.pixels}x{t.panels * 16}(const RunTile &given) {{" in text
 
 
 def test_run_tiles(golden: Golden) -> None:

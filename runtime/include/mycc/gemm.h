@@ -2,8 +2,8 @@
  *
  * The epilogue gets the sums: epilogue(z, m, n, acc, count) finishes the elements (z, m, n .. n + count - 1), whose
  * sums are acc[0 .. count - 1]; every element exactly once, from any worker. An epilogue that only adds a bias and a
- * residual, and bounds the sum, may say so: added(z, m, n) gives where the elements from (z, m, n) on come from and go to (Added), and most of
- * them are finished in registers.
+ * residual, and bounds the sum, may say so: added(z, m, n) gives where the elements from (z, m, n) on come from and go
+ * to (Added), and most of them are finished in registers.
  *
  *   gemm        B packed at compile time
  *   gemm_rows   the same; rows of A come from a functor (fused prologue)
@@ -230,7 +230,7 @@ inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epi
   if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
   GemmTuning own = tuning;
   own.block_bytes *= 2; /* every block of rows packs B again */
-  own.together = 1;     /* it stays in L1 */
+  own.together = 1;     /* a group's depth block stays in L1 */
   const DepthCut cut = cut_depth(args.k, own);
   if (args.m <= kFewRows && (args.b_n == 1 || args.b_k == 1)) {
     GemmFewLoop<Epilogue> loop = {host, args, epilogue, cut, ceil_div(args.n, kFewColumns)};

@@ -32,7 +32,7 @@ constexpr int64_t kFarBytes = 3 << 20, kFarPanels = 2; /* weights of a product t
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
   int64_t depth = 384;             /* longest depth block: a panel's is 24 KB */
-  int64_t together = 2;            /* depth blocks of a pass, 1 or 2: sums wait in L2 between passes alone */
+  int64_t together = 2;            /* depth blocks of a pass, where there are two: else sums wait in L2 between them */
   int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
   int64_t block_bytes = 192 << 10; /* a depth block of a block's rows, in L2 */
   int64_t row_panels = kTilePanels[0]; /* panels that a single row reads beside each other */
@@ -91,10 +91,11 @@ struct DepthPart {
   int64_t first, depth;
 };
 
-/* K cut into depth blocks of `step` values, of which the last one may be shorter. So many of them are a pass. */
+/* K cut into depth blocks. A pass is what a tile multiplies at once: all of K where that is two blocks, else one. */
 struct DepthCut {
-  int64_t depth; /* K */
-  int64_t step, count, together;
+  int64_t depth;           /* K */
+  int64_t step, count;     /* values of a block, of which the last one may have fewer; blocks */
+  int64_t together;        /* blocks of a pass */
   GemmTuning tuning;
 
   DepthPart part(int64_t first, int64_t size) const { return {first, min64(size, depth - first)}; }
