@@ -224,7 +224,8 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
         float *c = sums + i * kept;
         tile.c = c;
         tile.out[0] = tile.out[1] = nullptr;
-        const bool added = last && (half || valid == width * kPanel) && adds(finish, tile, span, panel * kPanel, width, 0);
+        const bool added =
+            last && (half || valid == width * kPanel) && adds(finish, tile, span, panel * kPanel, width, 0);
         multiply_span(tile, span, width, half, [&](int64_t p, int64_t count) {
           const int64_t column = p * kPanel;
           for (int64_t r = 0; r < span.runs && last; ++r)

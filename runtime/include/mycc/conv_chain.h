@@ -1,10 +1,10 @@
 /* A 1x1 convolution, a depthwise one and a 1x1 one, one after the other: expand, depthwise, project. Either 1x1 may be
  * missing; the first one may have a window on few channels instead, as at the beginning of a network.
  *
- * A task is a block of output rows of the depthwise one, walked in bands from top to bottom. The rows of the expanded map
- * that a band reads, with the zeros at their ends, are a ring of rows in scratch memory that stays in the second level
- * cache, as do the band's own results; rows that the next band reads again are kept. Only the first rows of a task are
- * expanded once more.
+ * A task is a block of output rows of the depthwise one, walked in bands from top to bottom. The rows of the expanded
+ * map that a band reads, with the zeros at their ends, are a ring of rows in scratch memory that stays in the second
+ * level cache, as do the band's own results; rows that the next band reads again are kept. Only the first rows of a task
+ * are expanded once more.
  *
  *   x -> expand -> [ring of rows][zeros, width, zeros][channels] -> depthwise -> [rows][width][channels] -> project
  *
@@ -124,6 +124,7 @@ template <class First, class Middle, class Last> struct ConvChain {
   DepthwisePlan taps;
   ChainProduct before, behind;
 
+  /* A worker's scratch memory, and how far it is. */
   struct Memory {
     ChainMap map, results;
     float *sums, *pixels, *strip; /* strip: input rows of a window, with zeros around */
