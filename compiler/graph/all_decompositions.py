@@ -10,6 +10,7 @@ from . import (
     decompositions_products,
     decompositions_recurrent,
     decompositions_resize,
+    decompositions_rounding,
     decompositions_sampling,
     decompositions_signal,
 )
@@ -25,6 +26,7 @@ FAMILIES = (
     decompositions_products,
     decompositions_recurrent,
     decompositions_resize,
+    decompositions_rounding,
     decompositions_sampling,
     decompositions_signal,
 )

@@ -96,6 +96,28 @@ RESIZED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+ROUNDED = {
+    "per tensor": lambda x: torch.fake_quantize_per_tensor_affine(x * 9, 0.037, 3, 0, 255),
+    "with its mask": lambda x: torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.2, 1, 0, 15),
+    "per channel": lambda x: torch.fake_quantize_per_channel_affine(
+        x, torch.linspace(0.05, 0.3, 6), torch.arange(6, dtype=torch.int32), 1, -8, 7
+    ),
+    "by tensors": lambda x: torch.fake_quantize_per_tensor_affine(
+        x, torch.full((1,), 0.11), torch.full((1,), 2, dtype=torch.int32), -8, 7
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_values_rounded_to_few_bits(name: str) -> None:
+    """Rounding jumps: equal to eager, not near to float64."""
+    graph = passed(graph_of(lambda m, x: ROUNDED[name](x), X))
+    assert not [name for name in operators(graph) if "fake_quantize" in name]
+    wanted = ROUNDED[name](X)
+    for found, want in zip(eager(graph, (X,)), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        assert torch.equal(found, want)
+
+
 @pytest.mark.parametrize("name", RESIZED)
 def test_bytes_are_resized_as_torch_does(name: str) -> None:
     """To the bit: torch has a fixed-point arithmetic for them."""
