@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 import transformers as T
+from mycc.compiler.capture import ModelGraph, capture
 from torch import nn
 
 Dim = torch.export.Dim
@@ -85,6 +87,13 @@ def _settled(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> nn.Module:
     with torch.no_grad():
         model(*inputs)
     return model.eval()
+
+
+@cache
+def captured(name: str, dynamic: bool = False, attention: str = "sdpa") -> ModelGraph:
+    """A model's graph, the same one each time: passes leave it as it is."""
+    model, inputs = build(name, attention)
+    return capture(model, inputs, dynamic_shapes=dynamic_shapes(name) if dynamic else None)
 
 
 def dynamic_shapes(name: str) -> Any:

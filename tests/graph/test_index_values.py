@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.capture import ModelGraph, capture
+from mycc.compiler.capture import ModelGraph
 from mycc.compiler.graph.constant_forms import constant_form
 from mycc.compiler.graph.index_forms import Affine, Choice, Form
 from mycc.compiler.graph.index_values import IndexValues
@@ -17,7 +17,7 @@ from mycc.compiler.graph.sizes import SymbolRange, bounds, expr
 from mycc.compiler.verify.interpreter import call_torch, run_graph
 from sympy import Symbol
 
-from .models import build, dynamic_shapes
+from .models import captured
 from .support import Dim, graph_of
 
 S, T = Symbol("s", integer=True), Symbol("t", integer=True)
@@ -73,8 +73,7 @@ def check_forms(graph: ModelGraph) -> int:
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize(("name", "least"), [("bert", 8), ("gpt2", 25), ("llama", 25), ("vit", 5)])
 def test_models(name: str, least: int, dynamic: bool) -> None:
-    model, inputs = build(name, attention="eager")
-    graph = normalised(capture(model, inputs, dynamic_shapes=dynamic_shapes(name) if dynamic else None))
+    graph = normalised(captured(name, dynamic, attention="eager"))
     assert check_forms(graph) >= least
 
 

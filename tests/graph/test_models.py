@@ -6,7 +6,7 @@ import pytest
 import torch
 from mycc.compiler.capture import capture
 
-from .models import NAMES, build, dynamic_shapes
+from .models import NAMES, build, captured
 from .support import agrees, counts, operators, passed
 
 #: what the kernels are made of; views and pointwise operators are not listed
@@ -29,8 +29,7 @@ GONE = ("batch_norm", "matmul", "softmax", "addmm", "cumsum", "diff", "index", "
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", NAMES)
 def test_zoo(name: str, dynamic: bool) -> None:
-    model, inputs = build(name)
-    graph = capture(model, inputs, dynamic_shapes=dynamic_shapes(name) if dynamic else None)
+    graph = captured(name, dynamic)
     result = passed(graph)
     found = operators(result)
     assert {k: found[k] for k in WHOLE[name]} == WHOLE[name]
@@ -45,8 +44,7 @@ def test_zoo(name: str, dynamic: bool) -> None:
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "vit"])
 def test_spelled_out_attention(name: str, dynamic: bool) -> None:
     """transformers' eager attention: matmul, mask, softmax, matmul."""
-    model, inputs = build(name, attention="eager")
-    graph = capture(model, inputs, dynamic_shapes=dynamic_shapes(name) if dynamic else None)
+    graph = captured(name, dynamic, attention="eager")
     result = passed(graph)
     found = operators(result)
     assert found["aten.scaled_dot_product_attention"] == 2
@@ -75,15 +73,13 @@ def test_captured_graph_stays() -> None:
 
 
 def test_counts_for_the_user() -> None:
-    model, inputs = build("bert")
-    found = counts(capture(model, inputs))
+    found = counts(captured("bert"))
     assert (found["masks recognised"], found["linears merged"]) == (2, 6)
 
 
 def test_origins_cover_the_model() -> None:
     """Merged and recognised nodes name all operators that they do the work of, and keep a source line."""
-    model, inputs = build("llama")
-    result = passed(capture(model, inputs))
+    result = passed(captured("llama"))
     nodes = [n for n in result.module.graph.nodes if n.op == "call_function"]
     norm = next(n for n in nodes if n.target is torch.ops.aten.rms_norm.default)
     assert [target for _, target in norm.meta["mycc_origins"]] == [
@@ -98,8 +94,7 @@ def test_origins_cover_the_model() -> None:
 def test_weights_do_not_grow() -> None:
     """Merging, transposing and folding replace weights; only tied ones may be read twice, never copied."""
     for name in ("gpt2", "llama", "resnet50"):
-        model, inputs = build(name)
-        graph = capture(model, inputs)
+        graph = captured(name)
         before = sum(t.numel() for t in graph.constants.values())
         after = sum(t.numel() for t in passed(graph).constants.values())
         assert after <= 1.1 * before, name
