@@ -208,7 +208,7 @@ class CompileOptions:
             **parse_settings(options or ()),
             **others,
         )
-        if made.lock is not None:  # else it were missed when the model is captured
+        if made.lock is not None:  # not found missing after the export
             from .tune.lock import read_lock
 
             read_lock(made.lock)
