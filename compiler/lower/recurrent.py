@@ -77,7 +77,7 @@ def recurrent(
 ) -> tuple[Tensor, ...]:
     """x [steps, batch, in] or [batch, steps, in], states [layers * directions, batch, n]: the outputs of the last
     layer, and the last states."""
-    if train and dropout:
+    if train and dropout and num_layers > 1:
         raise ctx.refuse("dropout between recurrent layers while training")
     directions = 2 if bidirectional else 1
     count = len(params) // (num_layers * directions)

@@ -133,7 +133,7 @@ def test_an_output_twice_and_an_input_as_output() -> None:
 
 # refusals ------------------------------------------------------------------------------------------------------------
 def unknown(a: torch.Tensor) -> torch.Tensor:
-    b = torch.fake_quantize_per_tensor_affine(a, 0.1, 0, 0, 255)
+    b = torch._dyn_quant_pack_4bit_weight(a.to(torch.uint8), a, None, 4, 4, 4)[:16].view(4, 4).float()
     c = torch.logcumsumexp(torch.complex(a, b), 0)
     d = torch._int_mm(b.to(torch.int8), a.to(torch.int8))
     return torch.linalg.inv(torch.outer(c.real[0], d[0].float()))
@@ -157,13 +157,13 @@ def test_unsupported_operators_are_told_all_at_once() -> None:
     assert "cannot compile" in error.message
     text = "\n".join(error.details)
     assert len(error.details) == 3
-    assert "torch.fake_quantize_per_tensor_affine(a, 0.1, 0, 0, 255)" in text
-    assert "aten::fake_quantize_per_tensor_affine" in text
+    assert "torch._dyn_quant_pack_4bit_weight(a.to(torch.uint8), a, None, 4, 4, 4)" in text
+    assert "aten::_dyn_quant_pack_4bit_weight" in text
     assert "aten::logcumsumexp.default of complex tensors: torch leaves the turns" in text
     assert "aten::_int_mm" in text
     assert "inv" not in text
     assert __file__ in text
-    assert "(f32[4, 4])" in text
+    assert "(u8[4, 4], f32[4, 4])" in text
     assert error.hint
 
 
