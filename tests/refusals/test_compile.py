@@ -141,18 +141,18 @@ def test_unsupported_operators_all_at_once(server: CommandServer, write: Write) 
 
             class Model(torch.nn.Module):
                 def forward(self, x):
-                    y = torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255)
+                    y = torch._dyn_quant_pack_4bit_weight(x.to(torch.uint8), x, None, 4, 4, 4)
                     z = torch._int_mm(x.to(torch.int8), x.to(torch.int8))
-                    return y + z
+                    return y, z
 
             model = Model()
-            example_inputs = (torch.eye(3),)
+            example_inputs = (torch.eye(4),)
         """),
     )
     assert text.startswith("error: cannot compile 2 operators")
-    assert "model.py:6  y = torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255)" in text
+    assert "model.py:6  y = torch._dyn_quant_pack_4bit_weight(x.to(torch.uint8), x, None, 4, 4, 4)" in text
     assert "model.py:7  z = torch._int_mm(x.to(torch.int8), x.to(torch.int8))" in text
-    assert "f32[3, 3]" in text
+    assert "f32[4, 4]" in text
 
 
 def test_a_dynamic_dimension_that_the_model_fixes(server: CommandServer, write: Write) -> None:
@@ -189,13 +189,13 @@ def test_a_dynamic_dimension_that_the_model_fixes(server: CommandServer, write: 
 def test_the_api_raises_the_same(tmp_path: Path) -> None:
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255)  # in the error
+            return torch._int_mm(x.to(torch.int8), x.to(torch.int8))  # in the error
 
     with pytest.raises(mycc.CompileError) as raised:
         mycc.compile(Model(), (torch.eye(3),), out=tmp_path / "model.pkg")
     assert isinstance(raised.value, mycc.Error)
     assert str(raised.value).startswith("cannot compile 1 operator")
-    assert "return torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255)  # in the error" in str(raised.value)
+    assert "return torch._int_mm(x.to(torch.int8), x.to(torch.int8))  # in the error" in str(raised.value)
     with pytest.raises(mycc.CompileError, match=r"has to be an nn\.Module, a function or an ExportedProgram"):
         mycc.compile(3, (torch.eye(3),), out=tmp_path / "model.pkg")
     with pytest.raises(mycc.CompileError, match="there is no directory"):
