@@ -27,15 +27,15 @@ def lstm(
     x = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
     count = len(params) // (num_layers * directions)
-    if not isinstance(x.shape[0], int) or count != (4 if has_biases else 2):
-        raise NoDecomposition("a dynamic number of time steps, or projections")
+    if not isinstance(x.shape[0], int):
+        raise NoDecomposition("a dynamic number of time steps")
     last_h, last_c = [], []
     for layer in range(num_layers):
         outs = []
         for d in range(directions):
             row = layer * directions + d
             own = params[row * count : (row + 1) * count]
-            out, h, c = _lstm_direction(x, states[0][row], states[1][row], own, backwards=d == 1)
+            out, h, c = _lstm_direction(x, states[0][row], states[1][row], own, has_biases, backwards=d == 1)
             outs.append(out)
             last_h.append(h)
             last_c.append(c)
@@ -44,16 +44,20 @@ def lstm(
 
 
 def _lstm_direction(
-    x: Tensor, h: Tensor, c: Tensor, params: Sequence[Tensor], backwards: bool
+    x: Tensor, h: Tensor, c: Tensor, params: Sequence[Tensor], has_biases: bool, backwards: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One layer in one direction: x [t, b, i], h and c [b, n], weights [4n, i] and [4n, n]."""
-    w_input, w_hidden = params[:2]
-    b_input, b_hidden = params[2:] if len(params) == 4 else (None, None)
-    gates_of_input = torch.nn.functional.linear(x, w_input, b_input)
+    """One layer in one direction: x [t, b, i], c [b, n], weights [4n, i] and [4n, p], two biases [4n] and, where h
+    [b, p] is projected, a weight [p, n]."""
+    linear = torch.nn.functional.linear
+    (w_input, w_hidden), rest = params[:2], params[2:]
+    (b_input, b_hidden), projections = (rest[:2], rest[2:]) if has_biases else ((None, None), rest)
+    gates_of_input = linear(x, w_input, b_input)
     outs: list[Tensor] = []
     for t in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
-        gates = gates_of_input[t] + torch.nn.functional.linear(h, w_hidden, b_hidden)
+        gates = gates_of_input[t] + linear(h, w_hidden, b_hidden)
         h, c = _lstm_gates(gates, c)
+        for weight in projections:
+            h = linear(h, weight)
         outs.append(h)
     return torch.stack(outs[::-1] if backwards else outs), h, c
 

@@ -5,7 +5,8 @@
         own = h @ w_hidden + b_hidden
         h, c = cell(gates[t], own, h, c);  y[t] = h
 
-The other direction takes the steps from the last one on.
+With projections h is multiplied by one more weight before it is kept. The other direction takes the steps from the
+last one on.
 """
 
 from __future__ import annotations
@@ -81,10 +82,9 @@ def recurrent(
         raise ctx.refuse("dropout between recurrent layers while training")
     directions = 2 if bidirectional else 1
     count = len(params) // (num_layers * directions)
-    if count != (4 if has_biases else 2):
-        raise ctx.refuse("projections of a recurrent layer's state are not supported")
+    biases = 2 if has_biases else 0
     axis = 1 if batch_first else 0
-    layer = _Layer(ctx, CELLS[str(ctx.node.target)], axis, turn_of(ctx.builder, x.shape[axis]))
+    layer = _Layer(ctx, CELLS[str(ctx.node.target)], axis, turn_of(ctx.builder, x.shape[axis]), biases)
     starts = [first] if isinstance(first, Tensor) else list(first)
     ends, y = [], x
     for place in range(num_layers * directions):
@@ -100,12 +100,13 @@ def recurrent(
 @dataclass(frozen=True)
 class _Layer:
     """Writes the nodes of a layer; axis: of the steps; turn: the number of a step, of one name, so that layers share
-    kernels."""
+    kernels; biases: how many follow the two weights of a direction, before its projection if it has one."""
 
     ctx: Context
     cell: Cell
     axis: int
     turn: Size
+    biases: int
 
     def weights(self, params: Sequence[Tensor], start: int, count: int) -> list[Weight]:
         nodes = self.ctx.node.args[2]
@@ -116,7 +117,7 @@ class _Layer:
     ) -> list[Tensor]:
         """Writes one direction's share of y [.., .., directions * n]; its last states."""
         builder = self.ctx.builder
-        biases: list[Tensor | None] = [b for b, _ in weights[2:]] or [None, None]
+        biases: list[Tensor | None] = [b for b, _ in weights[2 : 2 + self.biases]] or [None, None]
         gates = linear_with(self.ctx, x, *weights[0], biases[0])
         states = [carry(builder, s.shape, s.dtype, s) for s in first]
         size, steps = states[0].shape[1], x.shape[self.axis]
@@ -124,23 +125,36 @@ class _Layer:
         with block(builder) as body:
             own = linear_with(self.ctx, states[0], *weights[1], biases[1])
             share = slice_dim(builder.later_view(y), 2, size * backwards, size)
-            self._step(select(gates, self.axis, at), own, states, select(share, self.axis, at))
+            out = select(share, self.axis, at)
+            self._step(select(gates, self.axis, at), own, states, out, weights[2 + self.biases :])
         return list(repeat(builder, [*states, y], body=tuple(body), turn=self.turn, count=steps)[:-1])
 
-    def _step(self, gates: Tensor, own: Tensor, states: Sequence[Tensor], out: Tensor) -> None:
-        """The new states, over the old ones, and the output; all [batch, n]."""
-        builder, size = self.ctx.builder, out.shape[1]
-        loops, (m, n) = builder.loops(out.shape)
+    def _step(
+        self, gates: Tensor, own: Tensor, states: Sequence[Tensor], out: Tensor, projections: Sequence[Weight]
+    ) -> None:
+        """The new states, over the old ones, and the output; gates and own [batch, gates * n], out [batch, n] or, with
+        a projection, what it makes of that."""
+        builder, shape = self.ctx.builder, states[-1].shape
+        loops, (m, n) = builder.loops(shape)
         wide = DTYPES[out.dtype].compute
 
         def gate(t: Tensor) -> Gate:
-            return lambda k: cast(t.at([m, size * k + n]), wide)
+            return lambda k: cast(t.at([m, shape[1] * k + n]), wide)
 
-        values = self.cell(gate(gates), gate(own), [cast(s.at([m, n]), wide) for s in states])
-        places = [builder.later_view(s) for s in states]
-        rows = [(out, values[0]), *zip(places, values, strict=True)]
+        def old(state: Tensor) -> Expr:
+            # The cell does not ask for the state that a projection made: it is of another size.
+            return number(0.0, wide) if state.shape != shape else cast(state.at([m, n]), wide)
+
+        values = self.cell(gate(gates), gate(own), [old(s) for s in states])
+        first, *places = [builder.later_view(s) for s in states]
+        outs = [builder.temp(shape, out.dtype)] if projections else [out, first]
+        rows = [*((t, values[0]) for t in outs), *zip(places, values[1:], strict=True)]
         stores = tuple(Store(t.strided.buffer, t.place([m, n]), cast(v, t.dtype)) for t, v in rows if t.strided)
         builder.add(Map(loops, stores, builder.origin))
+        for weight in projections:
+            shared = linear_with(self.ctx, outs[0], *weight, None)
+            for t in (out, first):
+                builder.map(out.shape, out.dtype, shared.at, out=t)
 
 
 def _stacked(ctx: Context, states: Sequence[Tensor]) -> Tensor:

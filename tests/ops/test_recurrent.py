@@ -31,6 +31,11 @@ FORMS: dict[str, dict[str, Any]] = {
     "both_ways": {"num_layers": 2, "bidirectional": True},
     "without_bias": {"bidirectional": True, "batch_first": True, "bias": False},
 }
+#: torch has projections for LSTMs alone
+PROJECTED: dict[str, dict[str, Any]] = {
+    "projected": {"proj_size": 9, "num_layers": 2, "bidirectional": True},
+    "projected_without_bias": {"proj_size": 9, "batch_first": True, "bias": False},
+}
 
 
 class Layers(nn.Module):
@@ -56,10 +61,11 @@ def check(path: Path, model: nn.Module, *inputs: Tensor, rtol: float = 1e-5) -> 
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [(kind, form) for kind in KINDS for form in FORMS if kind == "lstm" or form in ("both_ways", "without_bias")],
+    [(kind, form) for kind in KINDS for form in FORMS if kind == "lstm" or form in ("both_ways", "without_bias")]
+    + [("lstm", form) for form in PROJECTED],
 )
 def test_as_torch(kind: str, form: str, tmp_path: Path) -> None:
-    model = Layers(kind, **FORMS[form]).eval()
+    model = Layers(kind, **{**FORMS, **PROJECTED}[form]).eval()
     x = torch.randn(3, 7, 20)
     mycc.compile(model, (x,), out=tmp_path / "m.pkg")
     check(tmp_path / "m.pkg", model, x)
@@ -89,10 +95,18 @@ def test_kernels_stand_once() -> None:
     assert few.names == many.names
 
 
-@pytest.mark.parametrize(
-    ("how", "said"), [({"proj_size": 8}, "projections"), ({"num_layers": 2, "dropout": 0.5}, "dropout")]
-)
-def test_refused(how: dict[str, Any], said: str, tmp_path: Path) -> None:
-    model = Layers("lstm", **how).train(said == "dropout")
-    with pytest.raises(CompileError, match=said):
+@pytest.mark.parametrize("form", PROJECTED)
+def test_steps_written_out(form: str) -> None:
+    """What GPUs take: the decomposition."""
+    model = Layers("lstm", **PROJECTED[form]).double().eval()
+    x = torch.randn(3, 7, 20, dtype=torch.float64)
+    graph = run_graph_passes(capture(model, (x,)), kept=kept_for(["cuda"]))
+    assert not any("lstm" in str(node.target) for node in graph.module.graph.nodes)
+    for a, b in zip(graph.module(x), model(x), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_dropout_between_layers_is_refused(tmp_path: Path) -> None:
+    model = Layers("lstm", num_layers=2, dropout=0.5).train()
+    with pytest.raises(CompileError, match="dropout"):
         mycc.compile(model, (torch.randn(3, 1, 20),), out=tmp_path / "m.pkg")
