@@ -21,9 +21,8 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 BUILD_TOOLS := scikit-build-core pybind11 cmake ninja
 # A change of these means a new install; the Python sources are used where they lie.
 INSTALLED := pyproject.toml CMakeLists.txt constraints.txt $(wildcard runtime/*.cpp runtime/src/*) runtime/include/mycc/abi.h runtime/include/mycc/model.h runtime/include/mycc/tensor.h
-# By itself pytest passes by every folder that is called build, tests/build among them. Each worker has a run of files
-# of its own, until one has none left: what the tests of a file share is then made once.
-PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -q -ra -o "norecursedirs=.*"
+# By itself pytest passes by every folder that is called build, tests/build among them.
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) -q -ra -o "norecursedirs=.*"
 PACKAGE := compiler runtime templates cli.py console.py __init__.py
 
 .DEFAULT_GOAL := help

@@ -162,7 +162,10 @@ int gpu_usable() {
 
 bool gpu_forked() { return forked; }
 
-void gpu_after_fork_in_child() { forked = opened && n_devices > 0; }
+void gpu_after_fork_in_child() {
+  forked = opened && n_devices > 0;
+  opened = forked;  // what was not found may be asked for again
+}
 
 int gpu_fail(int code, cuda::Result result, const char *format, ...) {
   char doing[512];

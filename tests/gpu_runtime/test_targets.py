@@ -74,6 +74,14 @@ def test_no_driver(no_driver: None, program: bytes) -> None:
 
 
 @in_child
+def test_a_forked_child_looks_for_a_driver_again(driver_path: Path, program: bytes) -> None:
+    data = package(program, "sm_90")
+    assert "no NVIDIA driver" in refused(LoadError, lambda: Loaded(data))
+    Driver(driver_path)
+    in_child(lambda: np.testing.assert_array_equal(Loaded(data)("chain", X), 120 * X))()
+
+
+@in_child
 def test_an_old_driver(driver_path: Path, program: bytes) -> None:
     Driver(driver_path, version=11040)
     text = refused(LoadError, lambda: Loaded(package(program, "sm_90")))
