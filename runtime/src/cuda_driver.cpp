@@ -16,6 +16,7 @@ constexpr size_t kStep = size_t(2) << 20;  // device memory is taken in such pie
 
 Lock opening;
 bool opened = false;
+bool fork_prepared = false;
 bool forked = false;
 cuda::Api api;
 char problem[512];
@@ -119,10 +120,17 @@ void make_pool(GpuDevice *device) {
   api.pool_set(device->pool, cuda::kPoolReleaseThreshold, &kept);
 }
 
+void after_fork_in_child() {
+  forked = opened && n_devices > 0;
+  opened = forked;  // what was not found may be asked for again
+}
+
 }  // namespace
 
 const cuda::Api *gpu_driver() {
   Locked locked(opening);
+  if (!fork_prepared) at_fork(nullptr, nullptr, after_fork_in_child);
+  fork_prepared = true;
   if (!opened) {
     opened = true;
     open_driver();
@@ -161,11 +169,6 @@ int gpu_usable() {
 }
 
 bool gpu_forked() { return forked; }
-
-void gpu_after_fork_in_child() {
-  forked = opened && n_devices > 0;
-  opened = forked;  // what was not found may be asked for again
-}
 
 int gpu_fail(int code, cuda::Result result, const char *format, ...) {
   char doing[512];

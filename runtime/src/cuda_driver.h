@@ -38,7 +38,6 @@ int gpu_open(GpuDevice &device);
 // MYCC_OK, or the error of a process that was forked after it opened the driver.
 int gpu_usable();
 bool gpu_forked();
-void gpu_after_fork_in_child();
 
 // Stores the text of a failed driver call: what was tried, the error's name and meaning.
 int gpu_fail(int code, cuda::Result result, const char *format, ...) __attribute__((format(printf, 3, 4)));

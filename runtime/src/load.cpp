@@ -27,7 +27,6 @@ void before_fork() {
 }
 void after_fork(bool in_child) {
   pool_after_fork(in_child);
-  if (in_child) gpu_after_fork_in_child();
   for (mycc_model *model = all_models; model; model = model->next) model->lock.release();
   all_models_lock.release();
 }
