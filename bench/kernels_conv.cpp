@@ -48,6 +48,7 @@ extern "C" {
 MYCC_TIMED(bench_conv, mycc::conv)
 MYCC_TIMED(bench_winograd2, mycc::conv_winograd<2>)
 MYCC_TIMED(bench_winograd3, mycc::conv_winograd<3>)
+MYCC_TIMED(bench_winograd3taps, (mycc::conv_winograd<3, 1, true>))
 MYCC_TIMED(bench_winograd4, mycc::conv_winograd<4>)
 MYCC_TIMED(bench_winograd2s2, (mycc::conv_winograd<2, 2>))
 MYCC_TIMED(bench_grouped, mycc::conv_grouped)

@@ -20,8 +20,9 @@ from kernel_cases import Libraries, arguments, build, header, repeats_for, row, 
 from kernels_gemm import COLD_BYTES, PANEL, floats, structure
 
 SOURCE = Path(__file__).with_suffix(".cpp")
-STRIDE_1 = ("winograd2", "winograd3", "winograd4")
-WINOGRAD = {"winograd2": 16, "winograd3": 25, "winograd4": 36, "winograd2s2": 16}  # matrices of weights
+STRIDE_1 = ("winograd2", "winograd3", "winograd3taps", "winograd4")
+#: matrices of weights
+WINOGRAD = {"winograd2": 16, "winograd3": 25, "winograd3taps": 9, "winograd4": 36, "winograd2s2": 16}
 
 
 @dataclass(frozen=True)

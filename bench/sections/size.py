@@ -31,7 +31,7 @@ def _model(settings: Settings, model: str) -> list[Figure]:
     needed = [name for name in loader.libraries if name not in LIBC and not name.startswith("ld-linux")]
     ratio = facts["weights"]["size"] / settings.facts(model)["parameter_bytes"]
     kernels = [kernel["name"] for entry in facts["entry_points"] for kernel in entry["kernels"]]
-    winograd = any(re.search(r"_f\d3(s2)?$", name) for name in kernels)
+    winograd = any(re.search(r"_f\d3(s2|taps)?$", name) for name in kernels)
     return [
         at_most("size", f"{model}, all but the weights", facts["other"] / 1e6, OTHER_MB, "MB"),
         at_most("size", f"{model}, weights / unique parameter bytes", ratio, WINOGRAD if winograd else WEIGHTS),

@@ -66,9 +66,9 @@ def conv_view(node: Conv) -> GemmKernel:
     fields = conv_fields(text, node)
     direct = "conv_depthwise" if node.depthwise else "conv"
     if form := WINOGRAD_FORMS.get(node.algorithm):
-        outputs, stride = form
-        text_of = f"{outputs}, {stride}" if stride > 1 else f"{outputs}"
-        return GemmKernel("conv_winograd.cpp.j2", text.params(), fields, epilogue, form=text_of)
+        arguments = [form.outputs, *([form.stride] if form.stride > 1 or form.taps else []), *(["true"] * form.taps)]
+        written = ", ".join(map(str, arguments))
+        return GemmKernel("conv_winograd.cpp.j2", text.params(), fields, epilogue, form=written)
     template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
     return GemmKernel(f"{template}.cpp.j2", text.params(), fields, epilogue)
 

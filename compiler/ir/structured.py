@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .buffers import Buffer, Operand
 from .expr import Acc, Expr
@@ -85,12 +85,29 @@ class Window:
 
 
 #: how a convolution is computed; grouped: for groups of few channels
-Algorithm: TypeAlias = Literal["direct", "winograd2", "winograd3", "winograd4", "winograd2s2", "grouped"]
+Algorithm: TypeAlias = Literal[
+    "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped"
+]
 
-#: Winograd's convolutions of 3x3 or d x 3x3: outputs of a tile along each dimension, and the stride
-WINOGRAD_FORMS: Mapping[str, tuple[int, int]] = {
-    "winograd2": (2, 1), "winograd3": (3, 1), "winograd4": (4, 1), "winograd2s2": (2, 2)
-}  # fmt: skip
+
+class WinogradForm(NamedTuple):
+    """One of Winograd's convolutions of 3x3 or d x 3x3: outputs of a tile along each dimension, and the stride.
+
+    taps: the weights are stored as they are, and transformed in each run.
+    """
+
+    outputs: int
+    stride: int = 1
+    taps: bool = False
+
+
+WINOGRAD_FORMS: Mapping[str, WinogradForm] = {
+    "winograd2": WinogradForm(2),
+    "winograd3": WinogradForm(3),
+    "winograd3taps": WinogradForm(3, taps=True),
+    "winograd4": WinogradForm(4),
+    "winograd2s2": WinogradForm(2, 2),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +117,7 @@ class Conv(Node):
 
     In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
     [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
-    [d][weights][ceil(out/16)][in][16], for GPUs [out][taps][in/groups].
+    [d][weights][ceil(out/16)][in][16] or [d][ceil(out/16)][in][9][16], for GPUs [out][taps][in/groups].
     """
 
     x: Operand

@@ -139,33 +139,36 @@ WINOGRAD: dict[tuple[int, int], tuple[tuple[float, ...], ...]] = {
 
 @dataclass(frozen=True)
 class WinogradPanels:
-    """Weights [out, in, 3, 3] or [out, in, d, 3, 3], transformed for tiles of `edge` x `edge` outputs, as
-    [d][matrices][ceil(out/16)][in][16].
+    """Weights [out, in, 3, 3] or [out, in, d, 3, 3] for tiles of `edge` x `edge` outputs, as
+    [d][matrices][ceil(out/16)][in][16]: transformed in float64 and rounded once.
 
-    Transformed in float64 and rounded once.
+    taps: as they are, [d][ceil(out/16)][in][9][16]; the run transforms them.
     """
 
     edge: int
     stride: int = 1
+    taps: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        slices = math.prod(shape[2:-2])
-        return slices * len(WINOGRAD[self.edge, self.stride]) ** 2 * -(-shape[0] // PANEL) * PANEL * shape[1]
+        slices, matrices = math.prod(shape[2:-2]), len(WINOGRAD[self.edge, self.stride]) ** 2
+        return slices * (9 if self.taps else matrices) * -(-shape[0] // PANEL) * PANEL * shape[1]
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        matrix = torch.tensor(WINOGRAD[self.edge, self.stride], dtype=torch.float64)
-        slices = tensor.double().reshape(*tensor.shape[:2], -1, 3, 3)
-        points = (matrix @ slices @ matrix.t()).to(tensor.dtype).flatten(2).permute(2, 0, 1)
+        slices = tensor.reshape(*tensor.shape[:2], -1, 3, 3)
+        if not self.taps:
+            matrix = torch.tensor(WINOGRAD[self.edge, self.stride], dtype=torch.float64)
+            slices = (matrix @ slices.double() @ matrix.t()).to(tensor.dtype)
+        points = slices.flatten(3).permute(2, 3, 0, 1)
         if tensor.shape[0] % PANEL:
             points = torch.nn.functional.pad(points, (0, 0, 0, PANEL - tensor.shape[0] % PANEL))
-        panels = points.reshape(points.shape[0], -1, PANEL, tensor.shape[1])
-        return panels.transpose(2, 3).contiguous().reshape(-1)
+        panels = points.unflatten(2, (-1, PANEL))  # [d][matrix][panel][16][in]
+        return panels.permute((0, 2, 4, 1, 3) if self.taps else (0, 1, 2, 4, 3)).contiguous().reshape(-1)
 
     def __str__(self) -> str:
-        stride = f", stride {self.stride}" if self.stride > 1 else ""
-        return f"Winograd F({self.edge}x{self.edge}, 3x3){stride}, panels of {PANEL}"
+        stride, taps = f", stride {self.stride}" if self.stride > 1 else "", ", taps" if self.taps else ""
+        return f"Winograd F({self.edge}x{self.edge}, 3x3){stride}{taps}, panels of {PANEL}"
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ class Least(NamedTuple):
     """Channels, and pixels of the output, from which on one of Winograd's convolutions pays.
 
     unknown: whether it is taken for maps whose size the run finds. Tiles of 3x3 outputs have weights 2.8 times as large
-    as the plain ones: they would pay from 144 pixels on, but maps of so few come with many channels.
+    as the plain ones. They pay from 144 pixels on, but maps of so few come with many channels: their weights are stored
+    as taps, and transformed in each run.
     """
 
     channels: int
@@ -43,7 +44,8 @@ class Least(NamedTuple):
 
 WINOGRAD_LEAST = {
     "winograd2": Least(32, 36),
-    "winograd2s2": Least(64, 144),
+    "winograd2s2": Least(64, 36),
+    "winograd3taps": Least(32, 144, unknown=False),
     "winograd3": Least(32, 400, unknown=False),
     "winograd4": Least(32, 144),
 }

@@ -66,7 +66,7 @@ def _tile(node: AnyNode) -> str:
         case Conv():
             direct = "taps" if node.depthwise else "p16"
             if form := WINOGRAD_FORMS.get(node.algorithm):
-                return f"f{form[0]}3" + ("s2" if form[1] == 2 else "")
+                return f"f{form.outputs}3" + ("s2" if form.stride == 2 else "") + ("taps" if form.taps else "")
             return "groups" if node.algorithm == "grouped" else direct
         case ConvChain():
             return "chain"

@@ -101,15 +101,15 @@ def _pieces(k: int | None, depth: int) -> int:
 ALGORITHMS: dict[str, tuple[Algorithm, ...]] = {
     "off": ("direct",),
     "f23": ("direct", "winograd2", "winograd2s2"),
-    "f33": ("direct", "winograd2", "winograd2s2", "winograd3"),
-    "f43": ("direct", "winograd2", "winograd2s2", "winograd3", "winograd4"),
+    "f33": ("direct", "winograd2", "winograd2s2", "winograd3taps", "winograd3"),
+    "f43": ("direct", "winograd2", "winograd2s2", "winograd3taps", "winograd3", "winograd4"),
 }
 
 
 def algorithms(option: str, window: Window) -> tuple[Algorithm, ...]:
     """Those of ALGORITHMS[option] that can compute a window."""
     square = window.kernel[-2:] == (3, 3) and window.dilation[-2:] == (1, 1) and window.groups == 1
-    strides = {a: (form[1],) * 2 for a, form in WINOGRAD_FORMS.items() if square}
+    strides = {a: (form.stride,) * 2 for a, form in WINOGRAD_FORMS.items() if square}
     return tuple(a for a in ALGORITHMS[option] if a == "direct" or strides.get(a) == window.stride[-2:])
 
 

@@ -75,14 +75,24 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "moved_halves": ("rows", lambda a: a.flip(-1), (x.half(),), (), False),
     "padded": ("rows", lambda a: F.pad(a, (1, 1, 1, 1)), (image,), (), False),
     "padded_and_read": ("rows", lambda a: F.pad(a * 2, (3, 0)) + 1, (x,), (), True),
-    "window_in_rows": ("rows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 9, 39),), (), False),
-    "window_in_two_folds": ("rows", lambda a: F.max_pool2d(a, 5, 1, 2), (torch.randn(300, 1, 9, 40),), (), False),
+    "window_in_rows": ("rows", lambda a: F.max_pool2d(a, 3, 2, 1, 2), (torch.randn(2, 9, 39),), (), False),
+    "window_in_two_folds": ("rows", lambda a: F.max_pool2d(a, 9, 1, 4), (torch.randn(300, 1, 9, 40),), (), False),
+    "windows_down_rows": ("windows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 30, 39),), (), False),
+    "windows_along_rows": (
+        "windows",
+        lambda a: F.avg_pool2d(a.permute(0, 3, 1, 2), 3, 1, 1).permute(0, 2, 3, 1),
+        (torch.randn(2, 9, 9, 40),),
+        (),
+        False,
+    ),
     "short_windows": ("rows", lambda a: F.avg_pool2d(a, 2), (image,), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (x,), (), False),
     "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),
     "column_fold": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),
     "arg_row": ("rows", lambda a: a.argmax(-1), (x,), (), False),
     "arg_columns": ("rows", lambda a: a.argmin(1), (x,), (), False),
+    "turned_rows": ("rows", lambda a: a.log_softmax(-1), (torch.randn(300, 10),), (), False),
+    "turned_places": ("rows", lambda a: a.argmax(-1), (torch.randn(300, 10),), (), False),
     "scan_columns": ("rows", lambda a: a.cumsum(1), (x,), (), False),
     "scan_row": ("rows", lambda a: a.cumsum(-1), (x,), (), False),
     "arg_fold": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
@@ -131,7 +141,8 @@ def test_forms_of_winograd_differ_in_the_function_alone() -> None:
     s = scheduled(function, *inputs, parts=parts)
     node = next(n for n in s.program.nodes if isinstance(n, Conv))
     sources = {a: KernelPool().call("k", replace(node, algorithm=a)).kernel.source for a in WINOGRAD_FORMS}
-    for algorithm, text in (("winograd3", "<3>"), ("winograd4", "<4>"), ("winograd2s2", "<2, 2>")):
+    texts = {"winograd3": "<3>", "winograd3taps": "<3, 1, true>", "winograd4": "<4>", "winograd2s2": "<2, 2>"}
+    for algorithm, text in texts.items():
         assert f"conv_winograd{text}(host, args" in sources[algorithm]
         assert sources[algorithm].replace(f"conv_winograd{text}", "conv_winograd<2>") == sources["winograd2"]
 

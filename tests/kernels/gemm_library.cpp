@@ -147,13 +147,16 @@ int64_t test_conv_grouped(int threads, const mycc::ConvArgs *args, float *out, i
                 [&](const mycc_host *host, const Record &to) { mycc::conv_grouped(host, *args, to); });
 }
 
-#define MYCC_TEST_WINOGRAD(name, E, S)                                                                             \
+#define MYCC_TEST_WINOGRAD(name, ...)                                                                              \
   int64_t test_conv_##name(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {                   \
-    return record(threads, out, seen, 1, args->frames() * args->out_h * args->out_w, args->out_c,                  \
-                  [&](const mycc_host *host, const Record &to) { mycc::conv_winograd<E, S>(host, *args, to); });   \
+    const auto run = [&](const mycc_host *host, const Record &to) {                                                \
+      mycc::conv_winograd<__VA_ARGS__>(host, *args, to);                                                           \
+    };                                                                                                             \
+    return record(threads, out, seen, 1, args->frames() * args->out_h * args->out_w, args->out_c, run);            \
   }
 MYCC_TEST_WINOGRAD(winograd2, 2, 1)
 MYCC_TEST_WINOGRAD(winograd3, 3, 1)
+MYCC_TEST_WINOGRAD(winograd3taps, 3, 1, true)
 MYCC_TEST_WINOGRAD(winograd4, 4, 1)
 MYCC_TEST_WINOGRAD(winograd2s2, 2, 2)
 

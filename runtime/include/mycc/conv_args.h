@@ -17,7 +17,7 @@ struct ConvArgs {
   const float *x;
   int64_t x_batch, x_h, x_w; /* strides in elements */
   /* [groups][ceil(out_c / groups / 16)][taps][in_c / groups][16]; conv_depthwise: [taps][C];
-   * conv_winograd: [points][ceil(out_c / 16)][in_c][16] */
+   * conv_winograd: [points][ceil(out_c / 16)][in_c][16], or taps: see there */
   const float *w;
   int64_t in_d = 1, out_d = 1, kernel_d = 1, stride_d = 1, pad_d = 0, dilation_d = 1, x_d = 0; /* 3-d */
   int64_t x_c = 1; /* conv alone takes another: planes of channels, as images come */

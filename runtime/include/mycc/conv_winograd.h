@@ -7,7 +7,10 @@
  *   tiles of the input -> points [point][tile][in_c] -> sums [sum][tile][out_c] -> tiles of the output -> epilogue
  *
  * In 3 dimensions the sums are those of all slices of the kernel, one after the other. Points and sums that only
- * outputs beyond the border would need are left out. The weights are transformed when the package is made.
+ * outputs beyond the border would need are left out.
+ *
+ * The weights are transformed when the package is made; or, with Taps, while the convolution runs, for some panels and
+ * a part of the depth at a time: then a package has no more than the taps, and no more is read from memory.
  */
 #ifndef MYCC_CONV_WINOGRAD_H
 #define MYCC_CONV_WINOGRAD_H
@@ -19,6 +22,8 @@ namespace mycc {
 
 constexpr int64_t kWinogradTiles = 56;            /* tiles of a block: points and sums stay near L2 */
 constexpr int64_t kWinogradWeights = 512 << 10;   /* bytes of weights that stay in L2; more are read by larger blocks */
+constexpr int64_t kMadePanels = 2;                /* panels whose weights are made at a time */
+constexpr int64_t kWinogradTaps = 9;
 
 /* How the tiles of all frames are cut into tasks: blocks of tiles x blocks of panels. */
 template <int E, int S> struct WinogradPlan {
@@ -66,7 +71,7 @@ struct WinogradTile {
   int64_t frame, row, column, rows, columns;
 };
 
-template <int E, int S, class Epilogue> struct WinogradLoop {
+template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
   typedef WinogradPlan<E, S> Plan;
   typedef Winograd<E, S> Form;
   static constexpr int64_t edge = Form::edge;
@@ -75,9 +80,12 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
   const Plan &plan;
   const Epilogue &epilogue;
 
+  /* Floats from one point's weights to the next, where they are made; not a multiple of the L1 cache's sets. */
+  static int64_t made_step(int64_t depth) { return (kMadePanels * depth + 1) * kPanel; }
+
   /* A worker's scratch memory. */
   struct Memory {
-    float *points, *sums, *patch, *done;
+    float *points, *sums, *patch, *done, *weights;
     ConvSpans spans[2][2]; /* the tiles that are multiplied: see TilePlaces */
     int64_t held;          /* the first of the tiles whose points are there */
 
@@ -86,8 +94,9 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
       const size_t sizes[] = {(size_t)(Plan::points * plan.point_step) * sizeof(float),
                               (size_t)(Plan::sums * plan.sum_step) * sizeof(float),
                               (size_t)(edge * edge * plan.args.in_c) * sizeof(float),
-                              (size_t)(E * E * plan.stride) * sizeof(float)};
-      size_t total = 4 * spans_bytes + 8 * 64;
+                              (size_t)(E * E * plan.stride) * sizeof(float),
+                              (size_t)(Taps ? Plan::points * made_step(plan.cut.longest()) : 0) * sizeof(float)};
+      size_t total = 4 * spans_bytes + 9 * 64;
       for (size_t size : sizes) total += size;
       void *scratch = host->scratch(host->ctx, worker, total);
       if (!scratch) return false;
@@ -96,6 +105,7 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
       sums = carver.take<float>(sizes[1]);
       patch = carver.take<float>(sizes[2]);
       done = carver.take<float>(sizes[3]);
+      weights = carver.take<float>(sizes[4]);
       for (int i = 0; i < 4; ++i) spans[i / 2][i % 2].spans = carver.take<ConvSpan>(spans_bytes);
       held = -1;
       return true;
@@ -168,43 +178,115 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
     return plan.args.w + (at * plan.panels.size + first_panel) * plan.args.in_c * kPanel;
   }
 
-  /* sums[sum][tile][panels] = points[point][tile][in_c] x weights, added up over the points of a sum. */
-  void multiply(int64_t slice, int64_t first_panel, int64_t panels, const Memory &memory) const {
+  /* A product of points and weights: its point, the sum that it is added to, and whether that has begun before. */
+  struct Product {
+    int row, column;
+    bool begun;
+
+    explicit Product(int64_t number) {
+      const int i = (int)(number / edge), j = (int)(number % edge);
+      row = Form::sum_of(i), column = Form::sum_of(j);
+      begun = (i && Form::sum_of(i - 1) == row) || (j && Form::sum_of(j - 1) == column);
+    }
+    const ConvSpans &spans(const Memory &memory) const {
+      return memory.spans[row == Form::sums - 1][column == Form::sums - 1];
+    }
+    float *sums(const Plan &plan, const Memory &memory) const {
+      return memory.sums + (row * Form::sums + column) * plan.sum_step;
+    }
+  };
+
+  /* All tiles times the weights of some panels, for a part of the depth. next: fetched meanwhile. */
+  void multiply_tiles(RunTile &tile, const ConvSpans &spans, const float *x, const float *w, const float *next,
+                      float *sums, int64_t panels) const {
+    const char *fetched = (const char *)next;
+    for (int64_t s = 0; s < spans.count; ++s, fetched += tile.next_step * tile.depth) {
+      const ConvSpan &span = spans.spans[s];
+      tile.w = w;
+      tile.next = fetched;
+      tile.x[0] = x + span.x[0];
+      tile.x[1] = x + span.x[1];
+      tile.c = sums + span.m[0] * plan.stride;
+      multiply_span(tile, span, panels, false, [](int64_t, int64_t) {});
+    }
+  }
+  RunTile tile_of(int64_t panel_size) const {
     static const int64_t no_tap = 0;
-    const int64_t panel_size = plan.args.in_c * kPanel, group = group_panels(plan.cut, panels);
     RunTile tile;
     tile.pixel = plan.args.in_c;
     tile.taps = &no_tap;
     tile.segments = 1;
     tile.panel_size = panel_size;
     tile.c_stride = plan.stride;
-    for (int64_t product = 0; product < Plan::points; ++product) {
-      const int i = (int)(product / edge), j = (int)(product % edge), row = Form::sum_of(i), column = Form::sum_of(j);
-      const bool begun = slice > 0 || (i && Form::sum_of(i - 1) == row) || (j && Form::sum_of(j - 1) == column);
-      const ConvSpans &spans = memory.spans[row == Form::sums - 1][column == Form::sums - 1];
-      const float *x = memory.points + product * plan.point_step, *own = weights(slice, product, first_panel);
-      const float *after = product + 1 < Plan::points ? weights(slice, product + 1, first_panel) : own;
-      float *sums = memory.sums + (row * Form::sums + column) * plan.sum_step;
-      tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), max64(spans.count, 1));
+    return tile;
+  }
+  /* Bytes that a tile fetches with each value of the depth, so that all of them fetch a panel's. */
+  static int64_t fetch_step(const ConvSpans &spans) {
+    return ceil_div(kPanel * (int64_t)sizeof(float), max64(spans.count, 1));
+  }
+
+  /* sums[sum][tile][panels] = points[point][tile][in_c] x weights, added up over the points of a sum. */
+  void multiply(int64_t slice, int64_t first_panel, int64_t panels, const Memory &memory) const {
+    const int64_t panel_size = plan.args.in_c * kPanel, group = group_panels(plan.cut, panels);
+    RunTile tile = tile_of(panel_size);
+    for (int64_t number = 0; number < Plan::points; ++number) {
+      const Product product(number);
+      const ConvSpans &spans = product.spans(memory);
+      const float *x = memory.points + number * plan.point_step, *own = weights(slice, number, first_panel);
+      const float *after = number + 1 < Plan::points ? weights(slice, number + 1, first_panel) : own;
+      tile.next_step = fetch_step(spans);
       for (int64_t panel = 0; panel < panels; panel += group) {
         const float *next = panel + group < panels ? own + (panel + group) * panel_size : after;
         for (int64_t d = 0; d < plan.cut.count; ++d) {
           const ConvDepth depth = plan.cut.block(d);
           tile.depth = depth.depth;
-          tile.accumulate = begun || d > 0;
+          tile.accumulate = slice > 0 || product.begun || d > 0;
           const float *w = own + panel * panel_size + depth.first * kPanel;
-          const char *fetched = (const char *)(d + 1 < plan.cut.count ? w + depth.depth * kPanel : next);
-          for (int64_t s = 0; s < spans.count; ++s, fetched += tile.next_step * depth.depth) {
-            const ConvSpan &span = spans.spans[s];
-            tile.w = w;
-            tile.next = fetched;
-            tile.x[0] = x + span.x[0] + depth.offset;
-            tile.x[1] = x + span.x[1] + depth.offset;
-            tile.c = sums + span.m[0] * plan.stride + panel * kPanel;
-            multiply_span(tile, span, min64(group, panels - panel), false, [](int64_t, int64_t) {});
-          }
+          const float *fetched = d + 1 < plan.cut.count ? w + depth.depth * kPanel : next;
+          multiply_tiles(tile, spans, x + depth.offset, w, fetched, product.sums(plan, memory) + panel * kPanel,
+                         min64(group, panels - panel));
         }
       }
+    }
+  }
+
+  /* The same with weights [slice][panel][in_c][taps][16]. */
+  void multiply_taps(int64_t slice, int64_t first_panel, int64_t panels, const Memory &memory) const {
+    const int64_t own_panel = plan.args.in_c * kWinogradTaps * kPanel; /* floats */
+    for (int64_t panel = 0; panel < panels; panel += kMadePanels) {
+      const int64_t width = min64(kMadePanels, panels - panel);
+      const float *taps = plan.args.w + (slice * plan.panels.size + first_panel + panel) * own_panel;
+      for (int64_t d = 0; d < plan.cut.count; ++d) {
+        const ConvDepth depth = plan.cut.block(d);
+        make_weights(taps + depth.first * kWinogradTaps * kPanel, width, depth.depth, memory.weights);
+        const float *after = d + 1 < plan.cut.count ? taps + (depth.first + depth.depth) * kWinogradTaps * kPanel
+                                                    : taps + width * own_panel;
+        RunTile tile = tile_of(depth.depth * kPanel);
+        tile.depth = depth.depth;
+        for (int64_t number = 0; number < Plan::points; ++number) {
+          const Product product(number);
+          const ConvSpans &spans = product.spans(memory);
+          tile.accumulate = slice > 0 || product.begun || d > 0;
+          /* A product fetches as much as its own weights are: two lines for each value of the depth. */
+          const int64_t part = number % kFetching, fetches = number / kFetching;
+          tile.next_step = fetches < width ? fetch_step(spans) : 0;
+          multiply_tiles(tile, spans, memory.points + number * plan.point_step + depth.offset,
+                         memory.weights + number * made_step(depth.depth),
+                         after + min64(fetches, width - 1) * own_panel + part * kMadePanels * tile.panel_size,
+                         product.sums(plan, memory) + panel * kPanel, width);
+        }
+      }
+    }
+  }
+  static constexpr int64_t kFetching = (kWinogradTaps + kMadePanels - 1) / kMadePanels; /* products, for a panel */
+
+  /* The weights of so many panels for a part of the depth, [point][panel][depth][16] at `to`. */
+  void make_weights(const float *taps, int64_t panels, int64_t depth, float *to) const {
+    for (int64_t p = 0; p < panels; ++p) {
+      const float *from = taps + p * plan.args.in_c * kWinogradTaps * kPanel;
+      float *made = to + p * depth * kPanel;
+      for (int64_t k = 0; k < depth; ++k, from += kWinogradTaps * kPanel, made += kPanel)
+        for (int64_t i = 0; i < kPanel; i += W) Form::make_weights(from + i, kPanel, made + i, made_step(depth));
     }
   }
 
@@ -235,7 +317,8 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
       const int64_t first = plan.tiles.begin(block), tiles = plan.tiles.count(block);
       for (int64_t slice = 0; slice < plan.args.kernel_d; ++slice) {
         if (first != memory.held || plan.args.kernel_d > 1) loop.transform_input(first, tiles, slice, memory);
-        loop.multiply(slice, panel, panels, memory);
+        if constexpr (Taps) loop.multiply_taps(slice, panel, panels, memory);
+        else loop.multiply(slice, panel, panels, memory);
       }
       const int64_t column = panel * kPanel;
       loop.transform_output(first, tiles, column, min64(panels * kPanel, plan.args.out_c - column), memory);
@@ -243,13 +326,14 @@ template <int E, int S, class Epilogue> struct WinogradLoop {
   }
 };
 
-/* args.w: [kernel_d][weights][ceil(out_c / 16)][in_c][16]; kernel_h and _w 3, stride S, dilation 1; groups 1. */
-template <int E, int S = 1, class Epilogue>
+/* args.w: [kernel_d][weights][ceil(out_c / 16)][in_c][16], with Taps [kernel_d][ceil(out_c / 16)][in_c][9][16];
+ * kernel_h and _w 3, stride S, dilation 1; groups 1. */
+template <int E, int S = 1, bool Taps = false, class Epilogue>
 inline void conv_winograd(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
   if (args.frames() <= 0 || args.out_h <= 0 || args.out_w <= 0 || args.out_c <= 0) return;
   const WinogradPlan<E, S> plan(args, host->max_workers);
-  WinogradLoop<E, S, Epilogue> loop = {host, plan, epilogue};
-  host->parallel_for(host->ctx, plan.tasks, plan.grain, WinogradLoop<E, S, Epilogue>::body, &loop);
+  WinogradLoop<E, S, Taps, Epilogue> loop = {host, plan, epilogue};
+  host->parallel_for(host->ctx, plan.tasks, plan.grain, WinogradLoop<E, S, Taps, Epilogue>::body, &loop);
 }
 
 } // namespace mycc

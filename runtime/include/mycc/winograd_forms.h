@@ -31,6 +31,11 @@ struct Points6 {
   vf32 a, b, c, d, e, f;
 };
 MYCC_INLINE Points3 operator+(Points3 x, Points3 y) { return {x.a + y.a, x.b + y.b, x.c + y.c}; }
+MYCC_INLINE Points3 operator-(Points3 x, Points3 y) { return {x.a - y.a, x.b - y.b, x.c - y.c}; }
+MYCC_INLINE Points3 operator*(Points3 x, float s) { return {x.a * s, x.b * s, x.c * s}; }
+MYCC_INLINE Points3 fma(Points3 x, float s, Points3 y) {
+  return {fma(x.a, s, y.a), fma(x.b, s, y.b), fma(x.c, s, y.c)};
+}
 MYCC_INLINE Points4 operator+(Points4 x, Points4 y) { return {x.a + y.a, x.b + y.b, x.c + y.c, x.d + y.d}; }
 MYCC_INLINE Points4 operator-(Points4 x, Points4 y) { return {x.a - y.a, x.b - y.b, x.c - y.c, x.d - y.d}; }
 MYCC_INLINE Points5 operator+(Points5 x, Points5 y) {
@@ -139,6 +144,30 @@ template <> struct Winograd<3> : WinogradPoints<5, 64> {
   static MYCC_INLINE void output(const T &a, const T &b, const T &c, const T &d, const T &e, T &y0, T &y1, T &y2) {
     const T p = a + b, q = a - b, r = c + d, s = c - d;
     y0 = p + r, y1 = fma(s, far, q * near), y2 = fma(r, far2, fma(p, near2, e));
+  }
+  /* The weights of the four finite points, of taps or rows of taps; that of infinity is g2. */
+  template <class T>
+  static MYCC_INLINE void weigh(const T &g0, const T &g1, const T &g2, T &w0, T &w1, T &w2, T &w3) {
+    constexpr float by_near = 0.5f / (near2 - far2), by_far = 0.5f / (far2 - near2);
+    const T p = fma(g2, near2, g0) * (by_near / near), q = g1 * by_near;
+    const T r = fma(g2, far2, g0) * (by_far / far), s = g1 * by_far;
+    w0 = q + p, w1 = q - p, w2 = s + r, w3 = s - r;
+  }
+  static MYCC_INLINE void write_weights(const Points3 &g, float *to, int64_t step) {
+    vf32 w0, w1, w2, w3;
+    weigh(g.a, g.b, g.c, w0, w1, w2, w3);
+    store(to, w0), store(to + step, w1), store(to + 2 * step, w2), store(to + 3 * step, w3), store(to + 4 * step, g.c);
+  }
+  /* The weights of 3 x 3 taps, `next` floats from tap to tap, as the compiler makes them in float64. */
+  static MYCC_INLINE void make_weights(const float *g, int64_t next, float *to, int64_t step) {
+    const Points3 g0 = taps(g, next), g1 = taps(g + 3 * next, next), g2 = taps(g + 6 * next, next);
+    Points3 w0, w1, w2, w3;
+    weigh(g0, g1, g2, w0, w1, w2, w3);
+    write_weights(w0, to, step), write_weights(w1, to + 5 * step, step), write_weights(w2, to + 10 * step, step);
+    write_weights(w3, to + 15 * step, step), write_weights(g2, to + 20 * step, step);
+  }
+  static MYCC_INLINE Points3 taps(const float *g, int64_t next) {
+    return {load(g), load(g + next), load(g + 2 * next)};
   }
   static MYCC_INLINE Points5 row(const float *x, int64_t step, int n) {
     return {load_channels(x, n), load_channels(x + step, n), load_channels(x + 2 * step, n),
