@@ -112,9 +112,9 @@ class Emitter:
             return ""
         source = self.turned.get(load) or self._place(self._buffer(load.buffer), load.index)
         target = self._place(self._buffer(s.buffer), s.index)
-        return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self._past(s)});"
+        return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self.past(s)});"
 
-    def _past(self, s: Store) -> str:
+    def past(self, s: Store) -> str:
         return "streams" if self._streams(s) else "false"
 
     def _rounded_by_store(self, s: Store) -> Expr:
@@ -132,7 +132,7 @@ class Emitter:
         if self.part:
             self.body.append(f"store_woven_part({target}, count, {values});")
         else:
-            self.body.append(f"store_woven({target}, {self._past(stores[0])}, {values});")
+            self.body.append(f"store_woven({target}, {self.past(stores[0])}, {values});")
 
     def _streams(self, s: Store) -> bool:
         """Whether the result is so large that it goes past the caches; its vectors have to be aligned."""

@@ -16,6 +16,7 @@ from ..schedule.cost import work as cost
 from ..schedule.graph import map_expressions
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
 from ..schedule.row_form import flattened
+from ..schedule.turned_rows import turned_rows
 from .ahead import fetches
 from .bounds import MOST_APART, inside
 from .emit import STREAMED_BYTES, Emitter
@@ -36,6 +37,7 @@ from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import cross_loop, tile_view
+from .turned_views import turned_view
 from .views.folds import ColumnFold, LaneFold, RowFold
 from .views.kernel import KernelView
 from .views.loop_kernels import FlatKernel, LoopKernel, Stage
@@ -56,6 +58,9 @@ NEW_TAPS = 2
 def loop_view(node: Map | Reduce | Nest) -> KernelView:
     """The view of a kernel made of loops."""
     scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
+    turned = turned_rows(node) if isinstance(node, Reduce | Nest) else None
+    if turned is not None:
+        return turned_view(turned, scope)
     if isinstance(node, Nest):
         locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
         if not node.phases:

@@ -163,7 +163,7 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     for args, header in (*products, ("ConvArgs", "conv.h")):
         if f"{args} args" in text and f"mycc/{header}" not in wanted:
             wanted.append(f"mycc/{header}")
-    if "turn_tile(" in text:
+    if "turn_tile(" in text or "turn_rows<" in text:
         wanted.append("mycc/transpose.h")
     if "mycc_number numbers[" in text:
         wanted.append("mycc/custom.h")

@@ -54,7 +54,7 @@ def in_blocks(
     merged: tuple[Stages, tuple[Var, ...]] | None = (tuple(stages), rows)
     while merged is not None:
         found = _in_blocks(*merged, most) or found
-        merged = _last_as_one(*merged)
+        merged = last_as_one(*merged)
     return found
 
 
@@ -80,7 +80,7 @@ def _in_blocks(stages: Stages, rows: tuple[Var, ...], limits: Most) -> tuple[Sta
     return blocked, kept
 
 
-def _last_as_one(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
+def last_as_one(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
     """The last two rows as one loop, when all accesses walk through them like one."""
     if len(rows) < 2 or not all(like_one(i, rows[-2], rows[-1]) for s in stages for i in indices_of(s)):
         return None

@@ -102,7 +102,7 @@ def parts_of(stages: Sequence[Stage], loops: Sequence[Var | bool | None]) -> lis
     parts: list[Part] = []
     for stage, loop in zip(stages, loops, strict=True):
         whole = isinstance(loop, Var)
-        renamed = _with_loop(stage, loop, name) if isinstance(loop, Var) else stage
+        renamed = with_loop(stage, loop, name) if isinstance(loop, Var) else stage
         phase = _phase(renamed, whole, parts)
         if phase is None:
             return None
@@ -121,7 +121,7 @@ def _row_loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
     return inner[0] if len(inner) == 2 else False if len(inner) == 1 else None
 
 
-def _with_loop(stage: Stage, own: Var, row: Var) -> Stage:
+def with_loop(stage: Stage, own: Var, row: Var) -> Stage:
     """The stage with one of its loops under another's name."""
     names: dict[Atom, Index] = {own: of(row)}
     changed = map_expressions(stage, lambda e: substitute(e, names), lambda i: i.substitute(names))

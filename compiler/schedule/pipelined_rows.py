@@ -22,6 +22,7 @@ from .collapse import collapse
 from .graph import NodeGraph
 from .loops import SCALAR_FOLDS, vector_loop
 from .pipelined import Part, Stage, in_phases, keep_values, long_work, parts_of, read_of_memory, worth_phases
+from .turned_rows import turned_rows
 
 #: elements of a row of which a second level cache holds some, and a first level cache
 MOST_ROW, SHORT_ROW = 1 << 14, 1 << 11
@@ -31,7 +32,7 @@ def pipeline_rows(graph: NodeGraph) -> None:
     """Gives the nests whose lanes run along their rows their phases, where there is more than one."""
     for nest in list(graph.nodes):
         if isinstance(nest, Nest) and not nest.phases and nest.dims:
-            found = _pipelined(nest)
+            found = _pipelined(nest) if turned_rows(nest) is None else None
             if found is not None:
                 graph.replace(nest, found)
 

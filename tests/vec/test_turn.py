@@ -24,6 +24,28 @@ def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
 
 
 @pytest.mark.parametrize("name", TYPES)
+def test_short_rows_are_turned(lib: ctypes.CDLL, name: str) -> None:
+    """To and fro; of the last block nothing behind the last row is read, of others less than a row."""
+    dtype, rows = TYPES[name], 64
+    margin = LINE // np.dtype(dtype).itemsize
+    for length in (9, 10, 16, 17, 49, 63):
+        for valid, behind, pitch in ((rows, 0, length), (37, 0, length + 3), (rows, length, length), (1, 0, length)):
+            memory = GuardedMemory(1 << 20)
+            source = memory.tail((valid - 1) * pitch + length + behind, dtype)
+            source[:] = whole_numbers(dtype, source.size)
+            address = ctypes.c_void_p(memory.base + (1 << 20) - source.nbytes)
+            tile = np.zeros((length + margin, rows), dtype)
+            sizes = (ctypes.c_int64(n) for n in (pitch, length, valid))
+            getattr(lib, f"rows_{name}")(pointer(tile), address, *sizes, ctypes.c_bool(behind > 0))
+            places = np.minimum(np.arange(rows), valid - 1)
+            expected = np.stack([source[r * pitch : r * pitch + length] for r in places], 1)
+            np.testing.assert_array_equal(tile[:length], expected)
+            back = np.zeros(rows * length + margin, dtype)
+            getattr(lib, f"back_{name}")(pointer(back), pointer(tile), ctypes.c_int64(length))
+            np.testing.assert_array_equal(back[: rows * length].reshape(rows, length), expected.T)
+
+
+@pytest.mark.parametrize("name", TYPES)
 def test_tiles_are_turned(lib: ctypes.CDLL, name: str) -> None:
     size = np.dtype(TYPES[name]).itemsize
     for rows, apart in SHAPES:

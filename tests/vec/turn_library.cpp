@@ -8,6 +8,10 @@ using namespace mycc;
   extern "C" void turn_##NAME(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, int64_t columns) { \
     turn_tile(to, to_row, from, from_row, rows, columns);                                                         \
   }                                                                                                               \
+  extern "C" void rows_##NAME(T *to, const T *from, int64_t pitch, int64_t length, int64_t valid, bool followed) {  \
+    turn_rows<64>(to, from, pitch, length, valid, followed);                                                      \
+  }                                                                                                               \
+  extern "C" void back_##NAME(T *to, const T *from, int64_t length) { turn_back<64>(to, from, length); }          \
   extern "C" void row_##NAME(T *to, const T *from, int64_t n, bool streams) {                                     \
     put_row(to, from, n, streams);                                                                                \
     isa::stream_fence();                                                                                          \

@@ -8,8 +8,10 @@ from .folds import ArgColumns, ArgFold, ArgRow, ColumnFold, LaneFold, RowFold
 from .kernel import KernelView, TunedKernel
 from .loops import Lanes, LocalView, Loop, MapStage, RowsView
 from .scans import ScanColumns, ScanRow, ScanStage
+from .turns import TurnBack, TurnRows
 
-Stage = MapStage | RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns | ScanStage | ScanRow | ScanColumns
+Fold = RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns
+Stage = MapStage | Fold | ScanStage | ScanRow | ScanColumns | TurnRows | TurnBack
 
 
 @dataclass(frozen=True)

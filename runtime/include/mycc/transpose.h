@@ -80,6 +80,48 @@ inline void turn_tile(T *to, int64_t to_row, const T *from, int64_t from_row, in
   turning::tile((U *)(void *)to, to_row, (const U *)(const void *)from, from_row, rows, columns);
 }
 
+namespace turning {
+constexpr int64_t AHEAD = 4096; /* bytes that short rows are fetched before they are turned */
+
+/* A block of rows side by side, all of which may be read a piece beyond their ends. */
+template <int ROWS, class U> MYCC_INLINE void rows(U *to, const U *from, int64_t pitch, int64_t length) {
+  constexpr int L = PIECE / (int)sizeof(U), N = VECTOR / (int)sizeof(U);
+  const char *ahead = (const char *)from + AHEAD;
+  for (int64_t r = 0; r < ROWS; r += N)
+    for (int64_t c = 0; c < length; c += L) {
+#pragma GCC unroll 4
+      for (int i = 0; i < N * PIECE; i += 64) fetch_read(ahead + i);
+      ahead += N * PIECE;
+      square(to + c * ROWS + r, ROWS, from + r * pitch + c, pitch);
+    }
+}
+} /* namespace turning */
+
+/* to[c * ROWS + r] = from[r * pitch + c] for r < ROWS and c < length; rows from `valid` on are like the one before them.
+ * followed: more rows lie behind these. Up to 16 bytes behind each row of `to` may be written. */
+template <int ROWS, class T>
+inline void turn_rows(T *to, const T *from, int64_t pitch, int64_t length, int64_t valid, bool followed) {
+  typedef typename weave::unit<sizeof(T)>::type U;
+  if (__builtin_expect(valid == ROWS && followed, 1)) {
+    turning::rows<ROWS>((U *)(void *)to, (const U *)(const void *)from, pitch, length);
+    return;
+  }
+  for (int64_t r = 0; r < ROWS; ++r) {
+    const T *row = from + (r < valid ? r : valid - 1) * pitch;
+    for (int64_t c = 0; c < length; ++c) to[c * ROWS + r] = row[c];
+  }
+}
+
+/* to[r * length + c] = from[c * ROWS + r] for r < ROWS and c < length. From the last vector of a row to the first: what is
+ * behind a row's end is written over by the next one; a vector behind the last one is written too. */
+template <int ROWS, class T> inline void turn_back(T *to, const T *from, int64_t length) {
+  typedef typename weave::unit<sizeof(T)>::type U;
+  constexpr int L = turning::PIECE / (int)sizeof(U), N = turning::VECTOR / (int)sizeof(U);
+  for (int64_t r = 0; r < ROWS; r += L)
+    for (int64_t c = (length - 1) / N * N; c >= 0; c -= N)
+      turning::square((U *)(void *)to + r * length + c, length, (const U *)(const void *)from + c * ROWS + r, ROWS);
+}
+
 /* Where a block lies. */
 struct BlockPlace { int64_t row, column; };
 /* The place of block `number` of rows x columns: in strips of 4 columns, so that both the rows of memory that are read and

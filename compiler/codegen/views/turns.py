@@ -1,0 +1,36 @@
+"""Blocks of rows that are turned on their way from memory and to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TurnRows:
+    """`valid` of `rows` rows of `length` elements at `source` become `length` rows of `tile`.
+
+    followed: whether more of them lie behind.
+    """
+
+    rows: int
+    tile: str
+    source: str
+    pitch: str
+    length: str
+    valid: str
+    followed: str
+    form: str = "turn_rows"
+
+
+@dataclass(frozen=True)
+class TurnBack:
+    """`length` rows of `tile` become `rows` rows in `flat`; the `valid` first go to `target`."""
+
+    rows: int
+    flat: str
+    tile: str
+    length: str
+    target: str
+    valid: str
+    past: str  # whether they go past the caches
+    form: str = "turn_back"
