@@ -15,6 +15,7 @@ from ..schedule.cost import is_long
 from ..schedule.cost import work as cost
 from ..schedule.graph import map_expressions
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
+from ..schedule.rolling import rolled
 from ..schedule.row_form import flattened
 from ..schedule.turned_rows import turned_rows
 from .ahead import fetches
@@ -43,6 +44,7 @@ from .views.kernel import KernelView
 from .views.loop_kernels import FlatKernel, LoopKernel, Stage
 from .views.loops import Lanes, LocalView, Loop, MapStage
 from .weave import weave
+from .window_views import window_view
 
 #: elements of a row that are worth fetching while the row before it is computed upon for long, or read again; rows that
 #: the first cache does not hold beside it only while a stage computes for long
@@ -68,6 +70,9 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
         along = all(s.dims == node.dims for s in node.stages if isinstance(s, Reduce))
         return (row_phase_view if along else phase_view)(node, locals_, scope)
     node = collapse(node)
+    windows = rolled(node) if isinstance(node, Reduce) else None
+    if windows is not None:
+        return window_view(node, windows, scope)
     woven = weave(node) if isinstance(node, Map) else None
     if isinstance(node, Map) and not woven:
         node = _without_short_rows(node)

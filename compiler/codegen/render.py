@@ -165,6 +165,8 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
             wanted.append(f"mycc/{header}")
     if "turn_tile(" in text or "turn_rows<" in text:
         wanted.append("mycc/transpose.h")
+    if "roll<" in text:
+        wanted.append("mycc/windows.h")
     if "mycc_number numbers[" in text:
         wanted.append("mycc/custom.h")
     if "special_" in text:

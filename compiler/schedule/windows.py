@@ -18,7 +18,9 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Const, Expr, Load, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, exact_div, maximum, minimum, of, product
 from ..ir.nodes import Fold, Nest, Reduce, Store
+from .collapse import collapse
 from .graph import NodeGraph
+from .rolling import rolled
 
 MOST_BYTES = 1 << 14  # of what is folded down: it has to stay in the first level cache
 LEAST_ROWS = 64  # of a kernel that threads share
@@ -39,7 +41,7 @@ class _Window:
 def split_windows(graph: NodeGraph) -> None:
     """Makes nests of the reductions over windows that take many elements."""
     for node in list(graph.nodes):
-        if isinstance(node, Reduce):
+        if isinstance(node, Reduce) and rolled(collapse(node)) is None:
             nest = in_two_folds(node)
             if nest is not None:
                 graph.replace(node, nest)

@@ -75,8 +75,16 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "moved_halves": ("rows", lambda a: a.flip(-1), (x.half(),), (), False),
     "padded": ("rows", lambda a: F.pad(a, (1, 1, 1, 1)), (image,), (), False),
     "padded_and_read": ("rows", lambda a: F.pad(a * 2, (3, 0)) + 1, (x,), (), True),
-    "window_in_rows": ("rows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 9, 39),), (), False),
-    "window_in_two_folds": ("rows", lambda a: F.max_pool2d(a, 5, 1, 2), (torch.randn(300, 1, 9, 40),), (), False),
+    "window_in_rows": ("rows", lambda a: F.max_pool2d(a, 3, 2, 1, 2), (torch.randn(2, 9, 39),), (), False),
+    "window_in_two_folds": ("rows", lambda a: F.max_pool2d(a, 9, 1, 4), (torch.randn(300, 1, 9, 40),), (), False),
+    "windows_down_rows": ("windows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 30, 39),), (), False),
+    "windows_along_rows": (
+        "windows",
+        lambda a: F.avg_pool2d(a.permute(0, 3, 1, 2), 3, 1, 1).permute(0, 2, 3, 1),
+        (torch.randn(2, 9, 9, 40),),
+        (),
+        False,
+    ),
     "short_windows": ("rows", lambda a: F.avg_pool2d(a, 2), (image,), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (x,), (), False),
     "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),
@@ -245,7 +253,13 @@ def test_micro_kernels_of_every_level(isa: str) -> None:
     for tile in TILE_SETS[isa].tiles:
         assert f"inline void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &given) {{" in text
     for t in RUN_TILE_SETS[isa].tiles:
-        assert f"inline void runs_{t.runs}x{t.pixels}x{t.panels * 16}(const RunTile &given) {{" in text
+        assert f"inline void {t.name}(const RunTile &given) {{" in text
+
+
+def test_tiles_of_a_panel_and_a_half_are_as_wide_as_a_vector() -> None:
+    halved = {isa: [t.name for t in tiles.tiles if t.halved] for isa, tiles in RUN_TILE_SETS.items()}
+    assert halved.pop("x86-64-v4") == ["runs_2x4x24", "runs_2x5x24", "runs_2x6x24", "runs_2x7x24"]
+    assert not any(halved.values())
 
 
 def test_run_tiles(golden: Golden) -> None:

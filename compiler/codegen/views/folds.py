@@ -67,6 +67,20 @@ class LaneFold:
 
 
 @dataclass(frozen=True)
+class RowOfWindows:
+    """What one place of a walk adds to the windows that it lies in: a fold in registers."""
+
+    outer: tuple[Loop, ...]  # reduced loops
+    turns: tuple[Loop, ...]  # those of them whose turns differ from walk to walk, NAME_turns
+    folds: tuple[FoldView, ...]  # one
+    pre: tuple[str, ...]  # statements inside the reduced loops: scalar, full and part
+    full: tuple[str, ...]
+    part: tuple[str, ...]
+    ahead: tuple[str, ...]  # fetches what the next row's windows read
+    lanes: bool = True
+
+
+@dataclass(frozen=True)
 class Walk:
     """How some rows of memory are folded into a vector of accumulators while that is in registers."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .folds import ArgColumns, ArgFold, ArgRow, ColumnFold, LaneFold, RowFold
+from .folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, RowFold, RowOfWindows
 from .kernel import KernelView, TunedKernel
 from .loops import Lanes, LocalView, Loop, MapStage, RowsView
 from .scans import ScanColumns, ScanRow, ScanStage
@@ -52,6 +52,31 @@ class FlatKernel(TunedKernel):
     """A map of one loop, cut into pieces of whole vectors."""
 
     lanes: Lanes
+    streams: tuple[str, ...] = ()  # results that are written past the caches
+
+
+@dataclass(frozen=True)
+class WindowKernel(TunedKernel):
+    """Walks over rows of memory that overlapping windows share, those that have begun in registers.
+
+    names: of the windows of a walk, of the places that it reads, of the lanes. span: the first window of a walk, and
+    the one behind the last. windows: taps, step, pad and how many are open. inside: lanes whose windows lie inside.
+    """
+
+    rows: tuple[Loop, ...]  # of the walks
+    count: str
+    work: str  # elements of a walk
+    names: tuple[str, str, str]
+    span: tuple[str, str]
+    windows: tuple[int, int, int, int]
+    size: str  # places of a walk
+    lanes: str
+    inside: tuple[int, int]
+    fold: FoldView
+    inner: RowOfWindows
+    edge: RowOfWindows
+    full: tuple[str, ...]  # the end of a window, whole vectors and the last lanes
+    part: tuple[str, ...]
     streams: tuple[str, ...] = ()  # results that are written past the caches
 
 

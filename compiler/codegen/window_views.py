@@ -1,0 +1,151 @@
+"""Views of folds over windows that overlap: rows of memory are read in order (schedule/rolling.py)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..ir.dtypes import DTYPES
+from ..ir.index import Atom, Binary, Index, Var, as_index, exact_div, of, product
+from ..ir.nodes import Reduce
+from ..ir.ops import Precedence
+from ..schedule.rolling import Rolled
+from .ahead import fetches
+from .emit import STREAMED_BYTES, Emitter
+from .fold_views import OPERANDS, fold_view, loops_of
+from .scope import Scope
+from .statements import emit_stores
+from .trim import trim
+from .views.folds import RowOfWindows
+from .views.loop_kernels import WindowKernel
+from .views.loops import Loop
+
+LEAST_WALKS = 64  # of a kernel that threads share
+LEAST_WINDOWS, MOST_WINDOWS = 8, 64  # of a walk: the first rows of one are folded by that before it as well
+STRIP_BYTES = 12288  # of the rows of a strip of columns, which the next rows of the result read again
+
+
+def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
+    """The kernel of `windows`, which are those of `node`."""
+    (fold,) = node.folds
+    row, lanes = windows.row, windows.lanes
+    outer = [v for v in node.dims if v not in (row, lanes)]
+    across = _across(windows, outer)
+    size = _block(node, windows, outer, across)
+    text = Emitter(scope, None)
+    blocks = [Var(f"{row.name}_block", (row.extent + (size - 1)) // as_index(size))]
+    span = ("0", text.index(row.extent))
+    if row.extent.constant == size:
+        blocks = []
+    walks = [*outer[:-1], *blocks, outer[-1]] if across is not None else [*outer, *blocks]
+    rows = loops_of(walks, scope, text)
+    for block in blocks:
+        first = f"{scope.loop(block)} * {size}"
+        span = first, f"smaller({first} + {size}, {span[1]})"
+    place, at, lane = (scope.loop(v) for v in (row, windows.at, lanes))
+    inner, edge = (_row(n, windows, across, outer, scope) for n in (windows.inner, windows.edge))
+    names = {fold.acc.name: "acc0"}
+    end, end_part = (Emitter(scope, lanes, part, names, frozenset(names)) for part in (False, True))
+    for emitter in (end, end_part):
+        emit_stores(emitter, node)
+    taken = product(v.extent for v in windows.inner.rdims) * lanes.extent * size
+    view = fold_view(fold, "acc0", "", "")
+    return WindowKernel(
+        "windows.cpp.j2",
+        scope.params(),
+        rows,
+        text.index(product(v.extent for v in walks)),
+        text.index(taken),
+        (place, at, lane),
+        span,
+        (windows.taps, windows.step, windows.pad, windows.open),
+        "kNoEnd" if windows.size is None else text.index(windows.size),
+        text.index(lanes.extent),
+        windows.inside,
+        view,
+        inner,
+        edge,
+        (*end.pre, *end.body),
+        (*end_part.pre, *end_part.body),
+        scope.streams(),
+    )
+
+
+def _across(windows: Rolled, outer: Sequence[Var]) -> Var | None:
+    """The tap down the rows of a walk along them, whose windows lie along the last of the outer loops; None where the
+    walk is down the rows itself."""
+    if not outer:
+        return None
+    return next((tap for tap in windows.inner.rdims if _lie_along(windows.inner, outer[-1], tap)), None)
+
+
+def _lie_along(node: Reduce, row: Var, tap: Var) -> bool:
+    """Whether windows along a loop, which the tap walks through, overlap or lie side by side."""
+    for load in node.folds[0].value.loads:
+        if any(isinstance(a, Binary) and {row, tap} <= a.a.vars() | a.b.vars() for a in load.index.atoms()):
+            return True
+        apart, near = load.index.coefficient(row), load.index.coefficient(tap)
+        step = exact_div(apart, near) if apart is not None and near is not None and near.terms else None
+        if step is not None and step.constant and step.constant <= (tap.extent.constant or 0):
+            return True
+    return False
+
+
+def _block(node: Reduce, windows: Rolled, outer: Sequence[Var], across: Var | None) -> int:
+    """Windows that are walked over at once: all, but where threads would have too few walks or the rows of a strip of
+    columns would leave the first level cache."""
+    count = windows.row.extent.constant or MOST_WINDOWS
+    if across is not None and _streams(node):
+        taps = (across.extent.constant or 1) + 1
+        column = taps * (windows.lanes.extent.constant or 1) * DTYPES[node.folds[0].value.dtype].size
+        return min(count, max(LEAST_WINDOWS, STRIP_BYTES // (column * windows.step)))
+    walks = math.prod(v.extent.constant or 1 for v in outer)
+    return min(count, max(LEAST_WINDOWS, -(-count * walks // LEAST_WALKS)))
+
+
+def _streams(node: Reduce) -> bool:
+    sizes = [(s.buffer.size * DTYPES[s.buffer.dtype].size).constant or 0 for s in node.stores]
+    return min(sizes) >= STREAMED_BYTES
+
+
+def _row(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[Var], scope: Scope) -> RowOfWindows:
+    """The fold of one row's place, in whole vectors and in the last lanes."""
+    turns = tuple(v.extent.constant or 0 for v in node.rdims)
+    node = trim(node, windows.lanes)
+    (fold,) = node.folds
+    loops = loops_of(node.rdims, scope, Emitter(scope, None))
+    full, part = (Emitter(scope, windows.lanes, part=p) for p in (False, True))
+    for e in (full, part):
+        e.count_uses([fold.value])
+    needed = OPERANDS.get(fold.op, Precedence.LOWEST)
+    view = fold_view(fold, "acc0", full.lanes(fold.value, needed), part.lanes(fold.value, needed))
+    fetched = _fetched(node, windows, across, outer, scope)
+    return RowOfWindows(
+        tuple(_known(loop, n) for loop, n in zip(loops, turns, strict=True)),
+        tuple(replace(loop, most=n) for loop, n in zip(loops, turns, strict=True) if not loop.extent.isdigit()),
+        (view,),
+        tuple(full.pre),
+        (*full.body,),
+        (*part.body,),
+        fetched,
+    )
+
+
+def _known(loop: Loop, most: int) -> Loop:
+    """A loop over taps, whose number is asked for in front of a walk where it is not the same everywhere."""
+    return Loop(loop.name, loop.extent if loop.extent.isdigit() else f"{loop.name}_turns", most)
+
+
+def _fetched(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
+    """What the windows of the next row read and those of this one did not."""
+    if windows.inner.rdims != (across,):
+        return ()
+    assert across is not None
+    following, values = outer[-1], [f.value for f in windows.inner.folds]
+    new = min(windows.step, across.extent.constant or 1)
+    moved: list[dict[Atom, Index]] = [
+        {following: of(following) + 1, across: across.extent - turn} for turn in range(1, new + 1)
+    ]
+    lines = [line for places in moved for line in fetches(scope, windows.lanes, values, (following,), places)]
+    return tuple(dict.fromkeys(lines))

@@ -1,0 +1,69 @@
+"""Which reductions are walks over windows that overlap, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from mycc.compiler.ir.nodes import Reduce
+from mycc.compiler.schedule.collapse import collapse
+from mycc.compiler.schedule.rolling import Rolled, rolled
+from torch.nn import functional as F
+
+from ..helpers.programs import scheduled
+
+Case = Callable[[torch.Tensor], torch.Tensor]
+MAPS = torch.randn(2, 5, 20, 40)
+
+
+def windows_of(case: Case, x: torch.Tensor = MAPS) -> Rolled | None:
+    (node,) = scheduled(case, x).program.nodes
+    return rolled(collapse(node)) if isinstance(node, Reduce) else None
+
+
+def last(case: Case) -> Case:
+    return lambda x: case(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+
+def test_windows_down_the_rows() -> None:
+    found = windows_of(lambda x: F.max_pool2d(x, 3, 2, 1))
+    assert found is not None
+    assert (found.taps, found.step, found.pad, found.open) == (3, 2, 1, 1)
+    assert found.row.extent.constant == 10
+    assert found.lanes.extent.constant == 20
+    assert found.inside == (1, 20)  # at the right, no window of an even row reads past it
+    assert [v.extent.constant for v in found.inner.rdims] == [3]
+
+
+def test_windows_along_the_rows() -> None:
+    found = windows_of(last(lambda x: F.avg_pool2d(x, 5, 1, 2)), torch.randn(2, 20, 30, 24))
+    assert found is not None
+    assert (found.taps, found.step, found.pad, found.open) == (5, 1, 2, 4)
+    assert found.row.extent.constant == 30
+    assert found.inside == (0, 24)
+    assert [v.extent.constant for v in found.inner.rdims] == [5]
+
+
+def test_lanes_whose_windows_lie_inside() -> None:
+    found = windows_of(lambda x: F.max_pool2d(x, 5, 1, 2))
+    assert found is not None
+    assert found.inside == (2, 38)
+    found = windows_of(lambda x: F.max_pool2d(x, 5, 1, 0))
+    assert found is not None
+    assert found.inside == (0, 36)
+    assert found.size is None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        lambda x: F.max_pool2d(x, 2),  # side by side
+        lambda x: F.max_pool2d(x, 3, 1, 1, dilation=2),
+        lambda x: F.max_pool2d(x, 9, 1, 4),  # more than registers hold
+        lambda x: F.max_pool2d(x[..., :12], 3, 1, 1),  # shorter than a vector
+        lambda x: x.sum(-1),
+    ],
+)
+def test_others_are_none(case: Case) -> None:
+    assert windows_of(case) is None
