@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PANEL = 16
+LEAST_HALVED = 4  # pixels of a run
 
 
 @dataclass(frozen=True)
@@ -13,12 +14,18 @@ class RunTile:
 
     pixels_first: the loop over k holds a broadcast of every pixel and takes the vectors of weights one by one; else it
     holds the weights and takes the pixels one by one.
+    halved: the last panel, one vector, has 8 columns twice, and a pixel of either run has a half of its sums.
     """
 
     runs: int
     pixels: int
     panels: int
-    pixels_first: bool
+    pixels_first: bool = False
+    halved: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"runs_{self.runs}x{self.pixels}x{self.panels * PANEL - self.halved * PANEL // 2}"
 
 
 @dataclass(frozen=True)
@@ -38,11 +45,17 @@ class RunTileSet:
     @property
     def tiles(self) -> tuple[RunTile, ...]:
         return tuple(
-            RunTile(runs, pixels, p, self._pixels_first(runs * pixels, p))
+            RunTile(runs, pixels, p, not half and self._pixels_first(runs * pixels, p), half)
             for runs in range(1, self.runs + 1)
             for pixels, widest in enumerate(self.panels, 1)
             for p in range(1, widest + 1)
+            for half in (False, True)
+            if not half or self._halves(runs, pixels, p)
         )
+
+    def _halves(self, runs: int, pixels: int, panels: int) -> bool:
+        """Whether there is such a tile for a last panel of 8 columns: not of few pixels, which are few of all."""
+        return self.lanes == PANEL and panels == 2 and runs == self.runs and pixels >= LEAST_HALVED
 
     def _pixels_first(self, pixels: int, panels: int) -> bool:
         width = panels * PANEL // self.lanes

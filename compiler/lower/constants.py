@@ -64,7 +64,8 @@ class Panels:
 
 @dataclass(frozen=True)
 class ConvPanels:
-    """Convolution weights [out, in/groups, ...] as [groups][ceil(out/groups/16)][taps][in/groups][16].
+    """Convolution weights [out, in/groups, ...] as [groups][ceil(out/groups/16)][taps][in/groups][16]. A panel of 8 outputs
+    has them twice, other ones have zeros behind them.
 
     taps: which taps, in this order; None: all. transposed: the weights are those of a transposed convolution,
     [in, out/groups, ...].
@@ -93,7 +94,9 @@ class ConvPanels:
             w = w.transpose(1, 2)
         if self.taps is not None:
             w = w[..., list(self.taps)]
-        if per_group % PANEL:
+        if per_group % PANEL == PANEL // 2:
+            w = torch.cat((w, w[:, -PANEL // 2 :]), 1)
+        elif per_group % PANEL:
             w = torch.nn.functional.pad(w, (0, 0, 0, 0, 0, PANEL - per_group % PANEL))
         w = w.reshape(self.groups, -1, PANEL, inner, taps)
         return w.permute(0, 1, 4, 3, 2).contiguous().reshape(-1)

@@ -371,6 +371,24 @@ def test_conv_winograd_of_3_dimensions(isa: str, form: str, stride: int, pad: in
     run(isa, replace(case, stride=(stride, step, step)), f"conv_{form}", threads=(1, 2, 5))
 
 
+@pytest.mark.parametrize("outputs", [8, 24])
+def test_weights_of_8_outputs_are_there_twice(outputs: int) -> None:
+    weight = torch.randn(2 * outputs, 5, 3, 3)
+    panels = ConvPanels(2).pack(weight).reshape(2, -1, 9, 5, PANEL)
+    assert panels[:, -1, ..., : PANEL // 2].equal(panels[:, -1, ..., PANEL // 2 :])
+    assert panels[1, -1, 4, 3, PANEL // 2 - 1] == weight[-1, 3, 1, 1]
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("outputs", [8, 24, 40, 56])
+@pytest.mark.parametrize("width", [4, 10, 14, 25])
+def test_panels_of_8_channels(isa: str, outputs: int, width: int) -> None:
+    for kernel, channels in ((1, 40), (3, 9), (3, 100)):  # the last one in several depth blocks
+        case = Case(2, (3, width), (channels, outputs), (kernel,) * 2, pad=(kernel // 2,) * 2)
+        run(isa, case, threads=(1, 2, 3))
+    run(isa, Case(1, (5, width), (64, 2 * outputs), (3, 3), pad=(1, 1), groups=2))
+
+
 @pytest.mark.parametrize("isa", LEVELS)
 @pytest.mark.parametrize("form", WINOGRAD_FORMS)
 @pytest.mark.parametrize(("size", "channels"), [((14, 14), (256, 256)), ((56, 40), (64, 64)), ((7, 7), (512, 96))])

@@ -16,7 +16,7 @@ struct ConvArgs {
   int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
   const float *x;
   int64_t x_batch, x_h, x_w; /* strides in elements */
-  /* [groups][ceil(out_c / groups / 16)][taps][in_c / groups][16]; conv_depthwise: [taps][C];
+  /* [groups][ceil(out_c / groups / 16)][taps][in_c / groups][16], 8 columns twice; conv_depthwise: [taps][C];
    * conv_winograd: [points][ceil(out_c / 16)][in_c][16], or taps: see there */
   const float *w;
   int64_t in_d = 1, out_d = 1, kernel_d = 1, stride_d = 1, pad_d = 0, dilation_d = 1, x_d = 0; /* 3-d */
@@ -123,8 +123,8 @@ struct ConvSpans {
   }
 };
 
-/* The panels of a group times the pixels of one tile, whose places move on from panel to panel. half: only 8
- * columns of the last panel are there. before(panel, width): these panels come next. */
+/* The panels of a group times the pixels of one tile, whose places move on from panel to panel. half: the last panel has
+ * 8 columns, twice. before(panel, width): these panels come next. */
 template <class Before>
 inline void multiply_span(RunTile &tile, const ConvSpan &span, int64_t panels, bool half, const Before &before) {
   const RunKernel *kernels = kRunKernels[span.runs - 1][span.pixels - 1];
@@ -133,7 +133,7 @@ inline void multiply_span(RunTile &tile, const ConvSpan &span, int64_t panels, b
     const int64_t width = min64(widest, panels - panel);
     before(panel, width);
     tile.half = half && panel + width == panels;
-    kernels[width - 1](tile);
+    kernels[tile.half && width == 2 ? 2 : width - 1](tile);
     panel += width;
     if (panel >= panels) return;
     tile.w += width * tile.panel_size;
