@@ -63,6 +63,7 @@ def cases() -> list[Case]:
     ]
     return [
         *found,
+        *(Case(f"argmax {n}", lambda x: x.argmax(-1), (1 << 26 >> n.bit_length() - 1, n)) for n in (128, 256, 512)),
         Case("sum of all", lambda x: x.sum(), wide),
         Case("sum of columns", lambda x: x.sum(0), wide),
         Case("mean of pixels", lambda x: x.mean((1, 2)), (256, 56, 56, 256)),

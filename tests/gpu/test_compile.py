@@ -125,8 +125,11 @@ FORMS = {
     "gather": (lambda x, w: w[x[:, 0].long().abs()], ((64, 4), (1000, 768))),
     "softmax": (lambda x: F.softmax(x, -1), ((64, 96),)),
     "softmax_walked": (lambda x: F.softmax(x, -1), ((64, 50264),)),
+    "softmax_in_pieces": (lambda x: F.softmax(x, -1), ((400, 50257),)),
+    "layer_norm_in_pieces": (lambda x: F.layer_norm(x, (50257,)), ((400, 50257),)),
     "norm_in_pieces": (lambda x: F.rms_norm(x, (50257,)), ((400, 50257),)),
     "places_in_pieces": (lambda x: x.argmax(-1), ((400, 50257),)),
+    "places_by_keys": (lambda x: x.argmax(-1), ((32768, 512),)),
     "places_by_units": (lambda x: x.argmax(-1), ((16384, 768),)),
     "mean_across": (lambda x: x.mean((1, 2)), ((8, 7, 7, 2048),)),
 }

@@ -74,17 +74,15 @@ class Value:
 
 @dataclass(frozen=True)
 class Aligned:
-    """Accesses at `start` + column, side by side, begin at multiples of `unit` elements."""
+    """Accesses at `start` + column, side by side, begin at multiples of `unit` elements; place: their text."""
 
     start: Index
     column: Var
     unit: int
+    place: str = ""
 
     def has(self, index: Index) -> bool:
         return index == self.start + of(self.column)
-
-    def hinted(self, index: str) -> str:
-        return f"tl.max_contiguous(tl.multiple_of({index}, {self.unit}), {self.unit})"
 
 
 @dataclass
@@ -100,6 +98,8 @@ class TritonEmitter:
     known: Mapping[tuple[object, Index], Value] = field(default_factory=dict)
     stem: str = "t"
     aligned: Aligned | None = None
+    #: (buffer, index) -> the name of the value's logarithm to base 2
+    logarithms: Mapping[tuple[object, Index], str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     _done: dict[Expr, Printed] = field(default_factory=dict)
     _uses: Counter[Expr] = field(default_factory=Counter)
@@ -238,6 +238,8 @@ class TritonEmitter:
             return self._cast(e)
         if e.op in COMPARISONS and (narrow := self._narrow_comparison(e)) is not None:
             return narrow
+        if (scaled := self._scaled_weight(e)) is not None:
+            return scaled
         if self._is_of_softmax(e):
             self.scope.softmax = True
             return Printed(f"tl.exp2({_factor(self._print(e.args[0]))} * {LOG2_E})")
@@ -262,6 +264,16 @@ class TritonEmitter:
         pairs = zip(operands, spelling.operands, strict=True)
         texts = [o.text if o.precedence >= needed else f"({o.text})" for o, needed in pairs]
         return Printed(spelling.pattern.format(*texts), spelling.precedence)
+
+    def _scaled_weight(self, e: Call) -> Printed | None:
+        """A weight of a softmax times a value whose logarithm is at hand: one exponential of a sum."""
+        if e.op != "mul" or not (isinstance(weight := e.args[0], Call) and isinstance(scale := e.args[1], Load)):
+            return None
+        if (scale.buffer, scale.index) not in self.logarithms or not self._is_of_softmax(weight):
+            return None
+        self.scope.softmax = True
+        log = self.logarithms[(scale.buffer, scale.index)]
+        return Printed(f"tl.exp2(tl.fma({self._print(weight.args[0]).text}, {LOG2_E}, {log}))")
 
     def _is_of_softmax(self, e: Expr) -> bool:
         """Whether it is one of a softmax: of a row without its largest value. Among the others of its row one that is
@@ -343,10 +355,9 @@ class TritonEmitter:
         return f"tl.load({self._pointer(e.buffer, index)}{self._mask(self.index_axes(e.index), masks)})"
 
     def _pointer(self, buffer: Buffer, index: Index) -> str:
-        name, text = self.scope.buffer(buffer), self.index(index)
         if self.aligned is not None and self.aligned.has(index):
-            text = self.aligned.hinted(text)
-        return _plus(name, text)
+            return _plus(self.scope.buffer(buffer), self.aligned.place)
+        return _plus(self.scope.buffer(buffer), self.index(index))
 
     def _mask(self, axes: Axes, more: Sequence[str] = ()) -> str:
         needed = [*(self.masks[a] for a in axes if self.masks.get(a)), *more]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.bounds import largest
-from ...ir.expr import Call, Load
+from ...ir.expr import Load
 from ...ir.index import ONE, Index, Indirect, Var, as_index, of
 from ...ir.nodes import Fold, Nest, Reduce
 from ...schedule.cost import number
@@ -17,7 +17,7 @@ from .folds import FoldForm, fold_form, is_truth
 from .kernel import Launch
 from .maps import finish
 from .matrix import divides
-from .row_pieces import pieces_launch
+from .row_pieces import element, pieces_launch
 from .row_printer import RowPrinter
 from .scope import TritonScope
 
@@ -50,6 +50,8 @@ UNIT, SHORT = 8, 512
 #: multiprocessor has several programs
 NEIGHBOURS, NEIGHBOURS_OF_MANY = 32, 64
 SEVERAL = 3
+#: pieces of neighbouring rows that are under way
+AHEAD = 3
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class WalkedStage:
     body: tuple[str, ...]
     after: tuple[str, ...]
     unrolled: bool = False
+    ahead: int = 0  # pieces that are under way, where it is more than the one at hand
 
 
 @dataclass(frozen=True)
@@ -116,15 +119,19 @@ def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
         return printer.whole(node, name, device, part)
     if rows == 1 and not across and (launch := pieces_launch(node, form, name, device)) is not None:
         return launch
-    piece = PIECE if rows == 1 else max(TILE // min(rows, NEIGHBOURS), 1)
+    piece = PIECE if rows == 1 else max(TILE // rows, 1)
     return printer.walked(node, name, device, piece)
+
+
+def _in_keys(fold: Fold, block: int) -> bool:
+    """Whether values and places of a fold fit into one integer: those of a row of bfloat16 as it lies in memory."""
+    value = element(fold.value)
+    return isinstance(value, Load) and value.dtype == "bf16" and block <= 1 << 16
 
 
 def _in_units(fold: Fold, column: Var) -> bool:
     """Whether a fold finds a place among 16-bit elements as they lie in memory, whose units are aligned."""
-    value = fold.value
-    while isinstance(value, Call) and value.op == "cast":
-        (value,) = value.args
+    value = element(fold.value)
     if not isinstance(value, Load) or value.dtype not in ("f16", "bf16") or (column.extent.constant or 0) <= SHORT:
         return False
     start = value.index - of(column)
@@ -148,8 +155,9 @@ def _share(form: RowForm, rows: Index, longest: int) -> Share:
         return FEW
     if any(stage.column is not None and not isinstance(stage.node, Reduce) for stage in form.stages):
         return WRITTEN
-    folds = (fold for stage in form.stages if isinstance(stage.node, Reduce) for fold in stage.node.folds)
-    return PLACED if longest < SHORT and any(fold_form(fold).position for fold in folds) else FOLDED
+    folds = [fold for stage in form.stages if isinstance(stage.node, Reduce) for fold in stage.node.folds]
+    one_by_one = any(fold_form(fold).position and not _in_keys(fold, longest) for fold in folds)
+    return PLACED if longest < SHORT and one_by_one else FOLDED
 
 
 def _rows_at_once(rows: Index, longest: int, part: Share, device: Device) -> int:
@@ -213,6 +221,10 @@ class _Printer(RowPrinter):
     def fold_whole(self, emit: TritonEmitter, fold: Fold, column: Var, block: int, masked: bool) -> None:
         form, acc = fold_form(fold), f"acc{len(self.accs)}"
         inside = f"{column.name}_inside" if masked else ""
+        if form.position and _many(self.count, block) and not masked and _in_keys(fold, block):
+            self.place_by_keys(emit, fold, acc, column, block)
+            self.acc(fold, acc)
+            return
         if form.position and _many(self.count, block) and _in_units(fold, column):
             self.place_by_units(emit, fold, acc, column, block // UNIT, UNIT)
             self.acc(fold, acc)
@@ -223,6 +235,14 @@ class _Printer(RowPrinter):
         else:
             emit.lines.append(f"{acc} = {self.across(form, tile)}{' != 0' if is_truth(fold) else ''}")
         self.acc(fold, acc)
+
+    def place_by_keys(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, block: int) -> None:
+        """The place of an extremum by one maximum of integers, which have the value in front of its place."""
+        form = fold_form(fold)
+        tile = self.tile(emit, fold.value, form, False, column, block, "")
+        keys = f"keys_of({f'-({tile})' if fold.op == 'argmin' else tile}, {column.name})"
+        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+        emit.lines.append(f"{acc} = 65535 - (tl.max({keys}, {axis}{keep}) & 65535)")
 
     def place_by_units(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, units: int, unit: int) -> None:
         """The place of an extremum: the first unit of a row that has it, which is read again, and where it is there.
@@ -308,7 +328,8 @@ class _Printer(RowPrinter):
         for s in stage.node.stores:
             self.store(end, s)
         lines = (*after, *end.lines)
-        return WalkedStage(tuple(before), column.name, extent, block, masked, tuple(body.lines), lines, unrolled)
+        ahead = AHEAD if self.rows >= NEIGHBOURS_OF_MANY and block > 1 else 0
+        return WalkedStage(tuple(before), column.name, extent, block, masked, tuple(body.lines), lines, unrolled, ahead)
 
     def walk_position(
         self, before: list[str], body: list[str], after: list[str], acc: str, form: FoldForm, tile: str, column: Var,
