@@ -64,8 +64,9 @@ class Panels:
 
 @dataclass(frozen=True)
 class ConvPanels:
-    """Convolution weights [out, in/groups, ...] as [groups][ceil(out/groups/16)][taps][in/groups][16]. A panel of 8 outputs
-    has them twice, other ones have zeros behind them.
+    """Convolution weights [out, in/groups, ...] as [groups][ceil(out/groups/16)][taps][in/groups][16].
+
+    A panel of 8 outputs has them twice, one of other numbers has zeros behind them.
 
     taps: which taps, in this order; None: all. transposed: the weights are those of a transposed convolution,
     [in, out/groups, ...].
