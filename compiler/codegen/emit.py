@@ -305,10 +305,10 @@ class Emitter:
         number = stride.constant
         if number is not None and 2 <= number <= MOST_APART:
             return self._load_apart(e, number)
+        if number == -1:
+            return f"load_reversed_part({place}, count)" if self.part else f"load_reversed({place})"
         if self.part:
             return f"gather_part({place}, {step}, count)"
-        if number == -1:
-            return f"load_reversed({place})"
         return f"gather({place}, {step})"
 
     def _load_apart(self, e: Load, step: int) -> str:

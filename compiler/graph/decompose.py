@@ -67,10 +67,16 @@ def _wanted(node: Node, kept: Collection[str]) -> bool:
     if not plain and (node.meta["val"].dtype == torch.float64 or arg(node, 4, "dropout_p", 0.0)):
         return True
     if op(node) == "pad" and arg(node, 2, "mode", "constant") != "constant":
-        return True
+        return not _is_static(node)
     if has_rule(node):
         return False
     return op(node) not in kept and op(node) not in _NORMALIZED and str(node.target) not in kept
+
+
+def _is_static(node: Node) -> bool:
+    """Whether a padding's sizes are all numbers, and none of its sides is cut."""
+    sizes = [*node.args[0].meta["val"].shape, *node.args[1]]
+    return all(isinstance(n, int) and n >= 0 for n in sizes)
 
 
 def _is_mask(index: Any) -> bool:

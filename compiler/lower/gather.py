@@ -11,6 +11,7 @@ from typing import Any
 from ..ir.expr import Expr, IndexValue, Load, cast
 from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of, product
 from ..ir.structured import Attention, Conv, Gemm
+from .borders import bordered
 from .builder import call, compare, number, size_value, where
 from .constants import Panels
 from .context import Context
@@ -168,7 +169,7 @@ def constant_pad(ctx: Context, x: Tensor, pad: Sequence[Any], value: Any = 0) ->
 @row("aten.pad.default")
 def pad_op(ctx: Context, x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
     if mode != "constant":
-        return _pad_index(ctx, x, [ctx.size(p) for p in pad], mode)
+        return bordered(ctx, x, [ctx.size(p) for p in pad], mode)
     return padded(ctx, x, [ctx.size(p) for p in pad], 0 if value is None else value)
 
 
@@ -201,27 +202,6 @@ def padded(ctx: Context, x: Tensor, pad: Sequence[Index], value: Any) -> Tensor:
     if value == 0:
         ctx.builder.remember_padding(out, x, [before.get(d, ZERO) for d in range(x.rank)])
     return out
-
-
-def _pad_index(ctx: Context, x: Tensor, pad: Sequence[Index], mode: str) -> Tensor:
-    """reflect, replicate and circular padding: another index, no fill."""
-
-    def source(own: Index, n: Index) -> Index:
-        if mode == "replicate":
-            return minimum(maximum(own, ZERO), n - 1)
-        if mode == "circular":
-            return (own + n) % n
-        low = maximum(own, -own)  # reflect: |i|, then from the far end
-        return (n - 1) - maximum(low - (n - 1), (n - 1) - low)
-
-    def element(i: list[Index]) -> Expr:
-        at = list(i)
-        for j in range(0, len(pad), 2):
-            d = x.rank - 1 - j // 2
-            at[d] = source(i[d] - pad[j], x.shape[d])
-        return x.at(at)
-
-    return ctx.builder.map(ctx.result_shape(), x.dtype, element, x.memory_order())
 
 
 @row("aten.roll.default")

@@ -158,6 +158,8 @@ def _joined(parts: Sequence[Map]) -> list[AnyNode]:
     together = _in_turn(parts)
     if together is not None:
         return [together]
+    deepest = max(len(p.dims) for p in parts)
+    parts = [_with_column(p) if len(p.dims) == deepest - 1 else p for p in parts]
     if not all(_dense(p) for p in parts):
         return list(parts)
     strides = [linear(p.stores[0].index, p.dims) for p in parts]
@@ -195,7 +197,12 @@ def _in_turn(parts: Sequence[Map]) -> Map | None:
     return replace(parts[0], stores=tuple(stores), origin=origin)
 
 
+def _with_column(part: Map) -> Map:
+    """A piece of one column, which has no loop, with one."""
+    return replace(part, dims=(*part.dims, Var("column", ONE)))
+
+
 def _dense(part: Map) -> bool:
-    """Every load along the last loop is of neighbours, or of one element."""
+    """Every load along the last loop is of neighbours, in either direction, or of one element."""
     steps = [ld.index.coefficient(part.dims[-1]) for s in part.stores for ld in s.value.loads] if part.dims else []
-    return all(step is not None and (not step.terms or step == ONE) for step in steps)
+    return all(step is not None and (not step.terms or step in (ONE, -ONE)) for step in steps)

@@ -13,7 +13,9 @@ using namespace mycc;
     store(out + 2 * W, load_inside_part<E>(p, at, end, count));                                                       \
     store(out + 3 * W, load_inside_part<E>(p, at, end, (T)7, count));                                                 \
   }
-#define TYPE(NAME, T) COUNT(NAME, T, 1) COUNT(NAME, T, 2) COUNT(NAME, T, 3)
+#define TYPE(NAME, T)                                                                                                 \
+  COUNT(NAME, T, 1) COUNT(NAME, T, 2) COUNT(NAME, T, 3)                                                               \
+  extern "C" void backwards_##NAME(const T *p, int count, T *out) { store(out, load_reversed_part(p, count)); }
 TYPE(f64, double)
 TYPE(f32, float)
 TYPE(i16, int16_t)

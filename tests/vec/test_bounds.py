@@ -43,3 +43,17 @@ def test_lanes_outside_of_a_row(lib: ctypes.CDLL, name: str, step: int) -> None:
                     np.testing.assert_array_equal(out[w : 2 * w], np.where(inside, found, 7))
                     np.testing.assert_array_equal(out[2 * w : 3 * w][first], found[first])
                     np.testing.assert_array_equal(out[3 * w :], np.where(inside & first, found, 7))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_some_lanes_backwards(lib: ctypes.CDLL, name: str) -> None:
+    w = lib.lanes()
+    for count in range(w + 1):
+        memory = GuardedMemory(8192)
+        row = memory.tail(max(count, 1), TYPES[name])
+        row[:] = np.random.default_rng(3).integers(20, 120, len(row))
+        out = np.zeros(w, TYPES[name])
+        last = ctypes.c_void_p(memory.base + 8192 - row.itemsize)
+        getattr(lib, f"backwards_{name}")(last, count, pointer(out))
+        np.testing.assert_array_equal(out[:count], row[::-1][:count])
+        np.testing.assert_array_equal(out[count:], 0)

@@ -107,5 +107,19 @@ template <int E, class T> MYCC_INLINE typename element<T>::vector load_every_par
 #endif
 }
 
+/* p[0], p[-1], .. of the first n lanes; those from n on are 0. */
+template <class T> MYCC_INLINE typename element<T>::vector load_reversed_part(const T *p, int n) {
+#if defined(MYCC_AVX512)
+  typedef weave::registers<T> R;
+  typename R::V parts[R::PARTS];
+#pragma GCC unroll 2
+  for (int half = 0; half < R::PARTS; ++half)
+    parts[half] = weave::reversed(bounds::between(p + 1 - (half + 1) * R::N, R::N - bounds::within(n - half * R::N, R::N), R::N));
+  return element<T>::widen(R::whole(parts));
+#else
+  return gather_part(p, -1, n);
+#endif
+}
+
 } /* namespace mycc */
 #endif /* MYCC_VEC_BOUNDS_H */
