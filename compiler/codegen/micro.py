@@ -61,6 +61,16 @@ class TileSet:
         needed = rows * width + rows + 1 + (0 if self.fused else 1)  # without fusion a product has a register
         return rows < width and needed <= self.registers
 
+    @property
+    def value_panels(self) -> tuple[int, ...]:
+        """Panels of attention's tiles of values, which are as tall as the tallest tile; (): there are none.
+
+        A panel is one vector. Beside two of them and a broadcast, making weights takes 11 registers.
+        """
+        rows, widest = len(self.panels), 2
+        needed = rows * widest + widest + 1 + 11
+        return tuple(range(1, widest + 1)) if self.lanes == PANEL and needed <= self.registers else ()
+
 
 TILE_SETS: dict[str, TileSet] = {
     # 16 registers of 4 floats, no fused multiply-add: 12 accumulators, 3 broadcasts, 1 product.
@@ -98,6 +108,8 @@ def render_tile_set(isa: str, tile_set: TileSet, runs: RunTileSet) -> str:
         tiles=tile_set.tiles,
         best=tile_set.panels,
         widths=[widths(p) for p in tile_set.panels],
+        value_rows=len(tile_set.panels) if tile_set.value_panels else 0,
+        value_panels=tile_set.value_panels,
         taps=DEPTHWISE_TAPS,
         pixels=DEPTHWISE_PIXELS,
         run_tiles=runs.tiles,

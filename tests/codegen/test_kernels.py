@@ -252,6 +252,8 @@ def test_micro_kernels_of_every_level(isa: str) -> None:
     text = render_micro_kernels(isa)
     for tile in TILE_SETS[isa].tiles:
         assert f"inline void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &given) {{" in text
+    for panels in TILE_SETS[isa].value_panels:
+        assert f"void weight_tile_8x{panels * 16}(const ValueTile &given, const Weight &make) {{" in text
     for t in RUN_TILE_SETS[isa].tiles:
         assert f"inline void {t.name}(const RunTile &given) {{" in text
 
@@ -260,6 +262,11 @@ def test_tiles_of_a_panel_and_a_half_are_as_wide_as_a_vector() -> None:
     halved = {isa: [t.name for t in tiles.tiles if t.halved] for isa, tiles in RUN_TILE_SETS.items()}
     assert halved.pop("x86-64-v4") == ["runs_2x4x24", "runs_2x5x24", "runs_2x6x24", "runs_2x7x24"]
     assert not any(halved.values())
+
+
+def test_tiles_that_make_weights_need_registers() -> None:
+    assert {isa: tiles.value_panels for isa, tiles in TILE_SETS.items() if tiles.value_panels} == {"x86-64-v4": (1, 2)}
+    assert replace(TILE_SETS["x86-64-v4"], registers=24).value_panels == ()
 
 
 def test_run_tiles(golden: Golden) -> None:

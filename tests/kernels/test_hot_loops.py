@@ -94,6 +94,22 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
     assert checked > len(TILE_SETS[target.isa].tiles), "the tiles of products in float32 and 16 bits, of convolutions"
 
 
+@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+def test_attention_makes_weights_in_registers(target: Target, tmp_path: Path) -> None:
+    """The loop that multiplies values and makes weights of the next scores: two keys of 8 rows by 1 or 2 panels."""
+    tiles = functions(disassembly(target, tmp_path, HERE / "attention_library.cpp"), "weight_tile_")
+    panels = TILE_SETS[target.isa].value_panels
+    assert {int(re.findall(r"weight_tile_8x(\d+)", name)[0]) for name in tiles} == {16 * p for p in panels}
+    for name, lines in tiles.items():
+        loop = max(innermost_loops(lines), key=multiply_adds)
+        stack = [text for text in loop if touches_stack(text)]
+        assert not stack, f"{name} for {target.isa} touches the stack: {stack}"
+        assert multiply_adds(loop) >= 2 * 8 * int(re.findall(r"8x(\d+)", name)[0]) // 16, (
+            f"{name} has another loop: {loop}"
+        )
+        assert any("vperm" in text for text in loop), f"{name} takes powers from no table: {loop}"
+
+
 RESIDUAL = """
 #include "mycc/gemm.h"
 using namespace mycc;

@@ -91,7 +91,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
   const AttentionArgs &args = *rows.args;
   const int64_t values = round_up(args.value_size, W), end = rows.visible(0, rows.count);
   int64_t seen[kDirectRows];
-  float factor[kDirectRows + W], maximum[kDirectRows + W];
+  float factor[kDirectRows + W], high[kDirectRows + W], maximum[kDirectRows + W];
   alignas(64) float lane_sums[kDirectRows * W];
   const RowStates state = {maximum, lane_sums};
   copy_queries(rows, args.scale * Powers<Score>::kScale, scratch.q);
@@ -114,7 +114,9 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
       if (seen[r] > 0)
         score(rows.batch, rows.head(r), rows.query(r), n0, scratch.scores + r * kDirectBlock, seen[r]);
     }
-    softmax_step<Score>({scratch.scores, kDirectBlock, rows.count, seen}, 0, state, factor);
+    const ScoreRows scores = {scratch.scores, kDirectBlock, rows.count, seen};
+    raise_maxima<Score>(scores, state, {high, factor});
+    weigh<Score>(scores, state, {high, factor});
     __builtin_memset(scratch.sums, 0, size_t(rows.count * values) * sizeof(float));
     for (int64_t j = 0, step; j < keys; j += step) {
       int64_t stride;

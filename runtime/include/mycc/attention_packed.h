@@ -23,6 +23,8 @@ namespace attention_detail {
 constexpr int64_t kPanelFloats = 49152;                   /* size of a block's panels, which stay in L2 */
 constexpr int64_t kGroupFloats = 6144;                    /* size of a group of panels of keys, which stay in L1 */
 constexpr int64_t kWidestTile = kTilePanels[kTileRows - 1];
+constexpr int64_t kValueGroup = 2;                        /* panels of values that are multiplied together */
+static_assert(kValueRows == 0 || kValueRows == kTileRows, "whole tiles");
 constexpr int64_t kRowBlock = 24 / kTileRows * kTileRows; /* query rows whose scores stay in L1 */
 
 /* Four floats: a 4 x 4 transposition needs only shuffles within 128 bits, on every machine. */
@@ -157,40 +159,87 @@ inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &
   }
 }
 
-/* o[row] += p[row] V; the first block of keys sets o. */
-inline void value_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch) {
-  constexpr int64_t kGroup = 2;
-  const int64_t panels = plan.values / kPanel;
-  for (int64_t first = 0; first < panels; first += kGroup) {
-    for (int64_t r = 0; r < block.count; r += kTileRows) {
-      const int64_t tile_rows = min64(kTileRows, block.count - r);
-      const int64_t seen = min64(block.keys, rows.visible(block.r0 + r, tile_rows) - block.n0);
-      if (seen <= 0) continue;
-      float *o = scratch.o + (block.r0 + r) * plan.values + first * kPanel;
-      const float *p = scratch.scores + r * plan.score_stride, *v = scratch.v_panels + first * kPanel * block.keys;
-      Tile tile = product(p, plan.score_stride, seen, v, o, plan.values, block.n0 > 0);
-      tile.panel_size = kPanel * block.keys;
-      multiply_tile(tile, tile_rows, min64(kGroup, panels - first));
-    }
-  }
+/* Keys of a block that one of the rows r .. r + n - 1 of the block sees. */
+inline int64_t seen_keys(const Rows &rows, const Block &block, int64_t r, int64_t n) {
+  return max64(0, min64(block.keys, rows.visible(block.r0 + r, n) - block.n0));
 }
 
-/* scores[row] become the weights that value_tiles() needs, o[row] is scaled to the new maximum. */
+/* Rows in whole tiles of values. */
+inline int64_t whole_rows(const Block &block) { return kValueRows > 0 ? block.count / kTileRows * kTileRows : 0; }
+
+/* scores[row] become weights: of a whole tile of values the first 16 alone, as it makes the others. Keys that one row
+ * of a tile sees and another does not have the weight zero there. Rows of no such tile have o[row] scaled to the new
+ * maximum. */
 template <class Score>
 void softmax_rows(const Rows &rows, const Block &block, const Score &score, const PackedPlan &plan,
-                  const PackedScratch &scratch) {
+                  const PackedScratch &scratch, const RowFactors &found) {
   int64_t seen[kRowBlock];
-  float factor[kRowBlock + W];
   for (int64_t i = 0; i < block.count; ++i) {
     const int64_t r = block.r0 + i;
-    seen[i] = max64(0, min64(block.keys, rows.visible(r) - block.n0));
+    seen[i] = seen_keys(rows, block, i, 1);
     if (seen[i] > 0)
       score(rows.batch, rows.head(r), rows.query(r), block.n0, scratch.scores + i * plan.score_stride, seen[i]);
   }
   const ScoreRows scores = {scratch.scores, plan.score_stride, block.count, seen};
-  softmax_step<Score>(scores, block.keys, scratch.state.from(block.r0), factor);
-  for (int64_t i = 0; i < block.count && block.n0 > 0; ++i)
-    scale_row(scratch.o + (block.r0 + i) * plan.values, factor[i], plan.values);
+  const RowStates state = scratch.state.from(block.r0);
+  raise_maxima<Score>(scores, state, found);
+  for (int64_t r = 0, n; r < block.count; r += n) {
+    n = min64(kTileRows, block.count - r);
+    const int64_t keys = seen_keys(rows, block, r, n);
+    for (int64_t i = r; i < r + n; ++i) {
+      hide(scratch.scores + i * plan.score_stride, seen[i], keys);
+      seen[i] = n == kValueRows ? min64(keys, kPanel) : keys;
+    }
+  }
+  weigh<Score>(scores, state, found);
+  for (int64_t r = block.n0 > 0 ? whole_rows(block) : block.count; r < block.count; ++r)
+    scale_row(scratch.o + (block.r0 + r) * plan.values, found.factor[r], plan.values);
+}
+
+/* o[row] = o[row] * factor + p[row] V of a whole tile of rows; the first block of keys sets o. Its first tile of values
+ * makes the weights for the others. */
+template <class Score>
+void value_rows(const Rows &rows, const Block &block, int64_t r, const PackedPlan &plan, const PackedScratch &scratch,
+                const RowFactors &found) {
+  const int64_t panels = plan.values / kPanel, row = block.r0 + r;
+  ValueTile tile;
+  tile.weights = scratch.scores + r * plan.score_stride;
+  tile.row = plan.score_stride;
+  tile.keys = seen_keys(rows, block, r, kValueRows);
+  tile.values = scratch.v_panels;
+  tile.panel_size = kPanel * block.keys;
+  tile.out = scratch.o + row * plan.values;
+  tile.out_row = plan.values;
+  tile.factors = block.n0 > 0 ? found.factor + r : nullptr;
+  tile.maxima = found.maximum + r;
+  tile.sums = scratch.state.sums + row * W;
+  if (tile.keys == 0) return;
+  multiply_weights(tile, min64(kValueGroup, panels), Weight<Score>());
+  for (int64_t first = kValueGroup; first < panels; first += kValueGroup) {
+    tile.values += kValueGroup * tile.panel_size;
+    tile.out += kValueGroup * kPanel;
+    multiply_values(tile, min64(kValueGroup, panels - first));
+  }
+}
+
+/* The same of all rows; those that are no whole tile of values have their weights and have been scaled. */
+template <class Score>
+void value_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch,
+                 const RowFactors &found) {
+  const int64_t panels = plan.values / kPanel, whole = whole_rows(block);
+  for (int64_t r = 0; r < whole; r += kTileRows) value_rows<Score>(rows, block, r, plan, scratch, found);
+  for (int64_t first = 0; first < panels; first += kValueGroup) {
+    for (int64_t r = whole, n; r < block.count; r += n) {
+      n = min64(kTileRows, block.count - r);
+      const int64_t keys = seen_keys(rows, block, r, n);
+      if (keys == 0) continue;
+      float *o = scratch.o + (block.r0 + r) * plan.values + first * kPanel;
+      const float *p = scratch.scores + r * plan.score_stride, *v = scratch.v_panels + first * kPanel * block.keys;
+      Tile tile = product(p, plan.score_stride, keys, v, o, plan.values, block.n0 > 0);
+      tile.panel_size = kPanel * block.keys;
+      multiply_tile(tile, n, min64(kValueGroup, panels - first));
+    }
+  }
 }
 
 /* All rows of a task against all keys that they see. */
@@ -198,6 +247,8 @@ template <class Score>
 void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan, const PackedScratch &scratch) {
   copy_queries(rows, rows.args->scale * Powers<Score>::kScale, scratch.q);
   scratch.state.start(rows.count);
+  float maximum[kRowBlock + W], factor[kRowBlock + W];
+  const RowFactors found = {maximum, factor};
   const int64_t end = rows.visible(0, rows.count);
   for (int64_t n0 = 0; n0 < end; n0 += plan.key_block) {
     const int64_t keys = min64(plan.key_block, end - n0);
@@ -207,8 +258,8 @@ void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan,
       const Block block = {r0, min64(kRowBlock, rows.count - r0), n0, keys};
       if (rows.visible(r0, block.count) <= n0) continue;
       score_tiles(rows, block, plan, scratch);
-      softmax_rows(rows, block, score, plan, scratch);
-      value_tiles(rows, block, plan, scratch);
+      softmax_rows(rows, block, score, plan, scratch, found);
+      value_tiles<Score>(rows, block, plan, scratch, found);
     }
   }
   for (int64_t r = 0; r < rows.count; ++r) {

@@ -22,9 +22,29 @@ template <> struct Powers<NoScore> {
   static constexpr float kScale = kLog2E, kLog2 = 1.0f;
 };
 
-/* p[i] = 2^x[i] for x[i] <= 0 or NaN, zero where the result would be subnormal; x is no longer needed. The relative error
- * is at most 2e-7. Several vectors go through every step together, as one alone would wait for its own results. Few
- * constants: with the loop around it they have to fit into 16 registers. */
+/* p[i] = 2^x[i] for x[i] <= 0 or NaN, zero from -127 down; x is no longer needed. The relative error of normal numbers
+ * is at most 2e-7. Several vectors go through every step together, as one alone would wait for its own results. */
+#if defined(MYCC_AVX512)
+/* 2^(j / 32) as bits, less those of j / 32 in the exponent. A table needs fewer multiplications than a polynomial
+ * alone, and these compete with the products around them. */
+alignas(64) static constexpr int32_t kPowers[32] = {
+    0x3f800000, 0x3f7ecd87, 0x3f7daac3, 0x3f7c980f, 0x3f7b95c2, 0x3f7aa43a, 0x3f79c3d3, 0x3f78f4f0,
+    0x3f7837f0, 0x3f778d3a, 0x3f76f532, 0x3f767043, 0x3f75fed7, 0x3f75a15b, 0x3f75583f, 0x3f7523f6,
+    0x3f7504f3, 0x3f74fbaf, 0x3f7508a4, 0x3f752c4d, 0x3f75672a, 0x3f75b9be, 0x3f76248c, 0x3f76a81e,
+    0x3f7744fd, 0x3f77fbb8, 0x3f78ccdf, 0x3f79b907, 0x3f7ac0c7, 0x3f7be4ba, 0x3f7d257d, 0x3f7e83b3};
+
+template <int... I> MYCC_INLINE void exp2_negative(vf32 *x, vf32 *p, lane_list<I...>) {
+  constexpr float kRound = 393216.0f; /* 1.5 * 2^18: adding it leaves round(32 x) in the low bits */
+  const vi32 low = load(kPowers), high = load(kPowers + W);
+  ((x[I] = isa::max(splat(-127.0f), x[I])), ...);
+  const vf32 shifted[] = {(x[I] + kRound)...};
+  ((x[I] = x[I] - (shifted[I] - kRound)), ...);
+  const vi32 near[] = {(isa::permute(low, high, bits(shifted[I])) + (bits(shifted[I]) << 18))...}; /* zero for -127 */
+  ((p[I] = x[I] * fma(x[I], 0.24022676f, 0.6931573f)), ...); /* 2^x - 1, minimax on |x| <= 1 / 64 */
+  ((p[I] = fma(from_bits(near[I]), p[I], from_bits(near[I]))), ...);
+}
+#else
+/* Few constants: with the loop around it they have to fit into 16 registers. */
 template <int... I> MYCC_INLINE void exp2_negative(vf32 *x, vf32 *p, lane_list<I...>) {
   constexpr float kRound = 12582912.0f + 127.0f; /* 1.5 * 2^23 + bias: adding it leaves n + 127 in the low bits */
   ((x[I] = isa::max(splat(-127.0f), x[I])), ...);
@@ -37,6 +57,7 @@ template <int... I> MYCC_INLINE void exp2_negative(vf32 *x, vf32 *p, lane_list<I
   ((p[I] = fma(p[I], x[I], 1.0f)), ...);
   ((p[I] = p[I] * from_bits(bits(shifted[I]) << 23)), ...); /* 2^-127 is zero here */
 }
+#endif
 MYCC_INLINE vf32 exp2_negative(vf32 x) {
   vf32 p;
   exp2_negative(&x, &p, lane_list<0>());
@@ -74,24 +95,28 @@ inline float row_maximum(float *s, int64_t count) {
   return tree::reduce(isa::max(best, other), [](vf32 a, vf32 b) MYCC_INLINED { return isa::max(a, b); });
 }
 
-template <int... I> MYCC_INLINE void exponentials(float *s, vf32 high, float unit, vf32 *sums, lane_list<I...> all) {
-  vf32 x[] = {((load(s + I * W) - high) * unit)...}, p[sizeof...(I)];
+/* A weight out of a score, less its row's maximum. */
+template <class Score> struct Weight {
+  MYCC_INLINE vf32 operator()(vf32 x) const { return exp2_negative(x * Powers<Score>::kLog2); }
+};
+
+template <class Score, int... I>
+MYCC_INLINE void exponentials(float *s, vf32 high, vf32 *sums, lane_list<I...> all) {
+  vf32 x[] = {((load(s + I * W) - high) * Powers<Score>::kLog2)...}, p[sizeof...(I)];
   exp2_negative(x, p, all);
   (store(s + I * W, p[I]), ...);
   ((sums[I] += p[I]), ...);
 }
 
-/* s[0..count-1] become the powers of s - high, those up to `padded` zero; s has room for whole vectors, the rest of the
- * last one being -inf. Returns what the lanes sum up to. */
-template <class Score> inline vf32 exponentials(float *s, int64_t count, int64_t padded, float high) {
-  constexpr float unit = Powers<Score>::kLog2;
+/* s[0..count-1] become weights; s has room for whole vectors, the rest of the last one being -inf. Returns what the
+ * lanes sum up to. */
+template <class Score> inline vf32 exponentials(float *s, int64_t count, float high) {
   const int64_t end = round_up(count, W);
   const vf32 maximum = splat(high);
   vf32 sums[4] = {};
   int64_t i = 0;
-  for (; i + 4 * W <= end; i += 4 * W) exponentials(s + i, maximum, unit, sums, lane_list<0, 1, 2, 3>());
-  for (; i < end; i += W) exponentials(s + i, maximum, unit, sums, lane_list<0>());
-  for (; i < padded; i += W) store(s + i, vf32{});
+  for (; i + 4 * W <= end; i += 4 * W) exponentials<Score>(s + i, maximum, sums, lane_list<0, 1, 2, 3>());
+  for (; i < end; i += W) exponentials<Score>(s + i, maximum, sums, lane_list<0>());
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
@@ -102,27 +127,43 @@ struct ScoreRows {
   const int64_t *seen;
 };
 
-/* One step of the online softmax of some rows, which work on each other's latencies: first all maxima, then a vector of
- * rows at a time what they change, then the exponentials. Scores become the weights of their keys, those up to `padded`
- * zero. factor[r]: by what the sums over earlier keys have to be multiplied; it has room for whole vectors of rows, and
- * so have the states' maxima. */
+/* The maxima of rows so far, less which they are raised to powers, and by what the sums over earlier keys have to be
+ * multiplied. */
+struct RowFactors {
+  float *maximum, *factor; /* [count], with room for whole vectors of rows */
+
+  RowFactors from(int64_t row) const { return {maximum + row, factor + row}; }
+};
+
+/* The first half of a step of the online softmax of some rows, which work on each other's latencies: all maxima, then a
+ * vector of rows at a time what they change. */
 template <class Score>
-inline void softmax_step(const ScoreRows &rows, int64_t padded, const RowStates &state, float *factor) {
+inline void raise_maxima(const ScoreRows &rows, const RowStates &state, const RowFactors &found) {
   for (int64_t r = 0; r < rows.count; ++r)
-    factor[r] = rows.seen[r] > 0 ? row_maximum(rows.scores + r * rows.stride, rows.seen[r]) : -kInfinity;
-  for (int64_t r = rows.count; r < round_up(rows.count, W); ++r) factor[r] = -kInfinity; /* changes nothing */
+    found.factor[r] = rows.seen[r] > 0 ? row_maximum(rows.scores + r * rows.stride, rows.seen[r]) : -kInfinity;
+  for (int64_t r = rows.count; r < round_up(rows.count, W); ++r) found.factor[r] = -kInfinity; /* changes nothing */
   for (int64_t r = 0; r < rows.count; r += W) {
-    const vf32 found = load(factor + r), before = load(state.maximum + r);
-    const vf32 maximum = found > before ? found : before;
+    const vf32 here = load(found.factor + r), before = load(state.maximum + r);
+    const vf32 maximum = here > before ? here : before;
     const vf32 high = maximum == -kInfinity ? vf32{} : maximum; /* all masked so far: exp(-inf - 0) = 0 */
     store(state.maximum + r, maximum);
-    store(factor + r, exp2_negative((before - high) * Powers<Score>::kLog2));
+    store(found.maximum + r, high);
+    store(found.factor + r, exp2_negative((before - high) * Powers<Score>::kLog2));
   }
+}
+
+/* The second half: scores become the weights of their keys. */
+template <class Score>
+inline void weigh(const ScoreRows &rows, const RowStates &state, const RowFactors &found) {
   for (int64_t r = 0; r < rows.count; ++r) {
-    const float high = state.maximum[r] == -kInfinity ? 0.0f : state.maximum[r];
-    const vf32 sums = exponentials<Score>(rows.scores + r * rows.stride, rows.seen[r], padded, high);
-    store(state.sums + r * W, fma(load(state.sums + r * W), factor[r], sums));
+    const vf32 sums = exponentials<Score>(rows.scores + r * rows.stride, rows.seen[r], found.maximum[r]);
+    store(state.sums + r * W, fma(load(state.sums + r * W), found.factor[r], sums));
   }
+}
+
+/* The vectors of scores behind s[0..seen-1] become -inf, up to `padded`. */
+inline void hide(float *s, int64_t seen, int64_t padded) {
+  for (int64_t i = round_up(seen, W); i < padded; i += W) store(s + i, splat(-kInfinity));
 }
 
 } // namespace attention_detail
