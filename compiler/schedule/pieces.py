@@ -152,16 +152,16 @@ def _part(
     return replace(reader, dims=dims, stores=stores, origin=piece.origin + reader.origin), loop.extent if loop else ONE
 
 
-def _joined(parts: Sequence[Map]) -> list[AnyNode]:
+def _joined(given: Sequence[Map]) -> list[AnyNode]:
     """One kernel over the outer loops that all parts have, or the parts where they share none, or read across lanes."""
     rows = []
-    together = _in_turn(parts)
+    together = _in_turn(given)
     if together is not None:
         return [together]
-    deepest = max(len(p.dims) for p in parts)
-    parts = [_with_column(p) if len(p.dims) == deepest - 1 else p for p in parts]
+    deepest = max(len(p.dims) for p in given)
+    parts = [_with_column(p) if len(p.dims) == deepest - 1 else p for p in given]
     if not all(_dense(p) for p in parts):
-        return list(parts)
+        return list(given)
     strides = [linear(p.stores[0].index, p.dims) for p in parts]
     for loops in zip(*(p.dims[:-1] for p in parts), strict=False):
         steps = [s.strides[v] if s is not None else None for s, v in zip(strides, loops, strict=True)]
@@ -169,7 +169,7 @@ def _joined(parts: Sequence[Map]) -> list[AnyNode]:
             break
         rows.append(loops)
     if not rows:
-        return list(parts)
+        return list(given)
     first = tuple(loops[0] for loops in rows)
     stages, origin = [], Origin()
     for k, part in enumerate(parts):

@@ -77,7 +77,6 @@ class RowOfWindows:
     full: tuple[str, ...]
     part: tuple[str, ...]
     ahead: tuple[str, ...]  # fetches what the next row's windows read
-    lanes: bool = True
 
 
 @dataclass(frozen=True)
