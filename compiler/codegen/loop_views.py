@@ -70,8 +70,7 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
         along = all(s.dims == node.dims for s in node.stages if isinstance(s, Reduce))
         return (row_phase_view if along else phase_view)(node, locals_, scope)
     node = collapse(node)
-    windows = rolled(node) if isinstance(node, Reduce) else None
-    if windows is not None:
+    if isinstance(node, Reduce) and (windows := rolled(node)) is not None:
         return window_view(node, windows, scope)
     woven = weave(node) if isinstance(node, Map) else None
     if isinstance(node, Map) and not woven:
