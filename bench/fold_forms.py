@@ -23,6 +23,9 @@ def folds(megabytes: int) -> list[Form]:
     flags = rows > 0
     return [
         *scans(x, rows, cube),
+        *(form for width in (10, 24, 49) for form in of_short_rows(torch.randn(n // width, width))),
+        Form("logsumexp of the middle", lambda a: a.logsumexp(1), (x.reshape(4, -1, 4096),)),
+        Form("log_softmax of columns", lambda a: a.log_softmax(0), (x,)),
         Form("mean of channels", lambda a: a.mean((0, 2, 3)), (image,)),
         Form("variance of channels", lambda a: a.var((0, 2, 3)), (image,)),
         Form("variance of maps", lambda a: a.var((2, 3)), (image,)),
@@ -85,6 +88,20 @@ def folds(megabytes: int) -> list[Form]:
         Form("sort of rows", lambda a: a.sort(-1), (rows[: len(rows) // 8],)),
         Form("squeeze and excitation", lambda a: a * a.mean((2, 3), keepdim=True).sigmoid(), (image,)),
     ]  # fmt: skip
+
+
+def of_short_rows(x: torch.Tensor) -> list[Form]:
+    """What is folded, searched and written of rows that fill few vectors."""
+    width = x.shape[-1]
+    return [
+        Form(f"largest of {width}", lambda a: a.amax(-1), (x,)),
+        Form(f"argmax of {width}", lambda a: a.argmax(-1), (x,)),
+        Form(f"variance of {width}", lambda a: a.var(-1), (x,)),
+        Form(f"logsumexp of {width}", lambda a: a.logsumexp(-1), (x,)),
+        Form(f"softmax of {width}", lambda a: a.softmax(-1), (x,)),
+        Form(f"log_softmax of {width}", lambda a: a.log_softmax(-1), (x,)),
+        Form(f"layer_norm of {width}", lambda a: F.layer_norm(a, (width,)), (x,)),
+    ]
 
 
 def scans(x: torch.Tensor, rows: torch.Tensor, cube: torch.Tensor) -> list[Form]:

@@ -46,7 +46,7 @@ def split_moments(graph: NodeGraph) -> None:
     """Cuts the means and squares of more elements than a cache holds."""
     for node in list(graph.nodes):
         pair = _pair(graph, node) if isinstance(node, Reduce) else None
-        pieces = _pieces(pair.mean, _read_again(graph, pair)) if pair is not None else 1
+        pieces = pieces_of(pair.mean, read_again(graph, pair.mean, pair.squares)) if pair is not None else 1
         if pair is not None and pieces > 1:
             first, second = _split(pair, pieces)
             graph.replace_by(pair.squares, second)
@@ -89,13 +89,13 @@ def _count(node: Reduce) -> int | None:
     return product(v.extent for v in node.rdims).constant
 
 
-def _read_again(graph: NodeGraph, pair: _Pair) -> bool:
-    """Whether other nodes read what the moments are of, and may have it from the cache."""
-    buffers = {ld.buffer for ld in pair.value.loads}
-    return any(buffers & set(n.reads()) for n in graph.nodes if n is not pair.mean and n is not pair.squares)
+def read_again(graph: NodeGraph, first: Reduce, second: Reduce) -> bool:
+    """Whether other nodes read what two reductions are of, and may have it from the cache."""
+    buffers = {ld.buffer for ld in first.folds[0].value.loads}
+    return any(buffers & set(n.reads()) for n in graph.nodes if n is not first and n is not second)
 
 
-def _pieces(node: Reduce, again: bool) -> int:
+def pieces_of(node: Reduce, again: bool) -> int:
     """How many pieces of the outermost reduced loop; 1: leave it whole. again: the elements are read by others too."""
     if not node.rdims:
         return 1
@@ -111,7 +111,7 @@ def _pieces(node: Reduce, again: bool) -> int:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class Cut:
     """The loops of a piece, and where its results lie: pieces and kept loops in the order of memory."""
 
     piece: Var
@@ -123,7 +123,7 @@ class _Cut:
     results: Index
 
     @classmethod
-    def into(cls, node: Reduce, pieces: int) -> _Cut:
+    def into(cls, node: Reduce, pieces: int) -> Cut:
         outer, others = node.rdims[0], node.rdims[1:]
         piece, inner = Var(f"{outer.name}_piece", as_index(pieces)), Var(f"{outer.name}_in", outer.extent // pieces)
         whole = inner.extent != ONE
@@ -157,7 +157,7 @@ def _in_front(node: Reduce) -> int:
 
 def _split(pair: _Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
     """The mean and the squares of the pieces, and the same of all of them."""
-    mean, squares, cut = pair.mean, pair.squares, _Cut.into(pair.mean, pieces)
+    mean, squares, cut = pair.mean, pair.squares, Cut.into(pair.mean, pieces)
     acc, dtype = squares.folds[0].acc, mean.folds[0].acc.dtype
     size, rest = Const(float(cut.size), dtype), Acc(f"{acc.name}_rest", dtype)
     names = (
@@ -194,7 +194,7 @@ def _deviations(value: Expr, centre: Expr, squares: Acc, rest: Acc) -> tuple[Fol
     return Fold(squares, "sum", _call("mul", apart, apart)), Fold(rest, "sum", apart)
 
 
-def _of_first(mean: Reduce, value: Expr, result: Load, cut: _Cut) -> Reduce:
+def _of_first(mean: Reduce, value: Expr, result: Load, cut: Cut) -> Reduce:
     """The mean of a piece's first elements."""
     longest = max(cut.loops, key=lambda v: v.extent.constant or 0)
     few = Var(f"{longest.name}_first", as_index(min(LEAST, longest.extent.constant or LEAST)))

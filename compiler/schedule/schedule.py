@@ -16,6 +16,7 @@ from .barriers import in_pieces
 from .chains import fuse_chains
 from .device import device_rewrites
 from .epilogue import fuse_epilogues
+from .exponentials import split_exponentials
 from .graph import NodeGraph
 from .groups import cut_groups
 from .inline import inline_lookups, inline_maps
@@ -113,6 +114,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             split_at_pieces(graph, remarks)
             cut_groups(graph)  # so that they are rows
             split_moments(graph)
+            split_exponentials(graph)
             fuse_columns(graph, remarks)
             split_reductions(graph)  # those that are alone
         else:
