@@ -128,6 +128,8 @@ def _worth(stages: Sequence[Stage], element: Var) -> bool:
     ends = [s.value for stage in stages if element not in stage.dims for s in stage.stores]
     inside = [*(f.value for f in folds), *(s.value for stage in stages if element in stage.dims for s in stage.stores)]
     written = any(s.buffer.kind != "local" for stage in stages if element in stage.dims for s in stage.stores)
+    if written and any(map(is_long, ends)):  # log_softmax: a sum from left to right is too far off beside its logarithm
+        return False
     saved = sum(SEARCH if f.op in SCALAR_FOLDS else FOLD for f in folds)
     saved += FUNCTION * sum(map(is_long, ends))
     saved += PART if length % LANES and any(map(is_long, inside)) else 0
@@ -142,7 +144,7 @@ class _Turning:
         self.outer = rows[:-1]
         self.length = element.extent
         self.made = frozenset(node.writes())
-        self.own = frozenset(node.locals) if isinstance(node, Nest) else frozenset()
+        self.own = node.locals if isinstance(node, Nest) else ()
         self.tiles: dict[Load, Buffer] = {}
         self.written: dict[Store, Buffer] = {}
         self.locals: dict[Buffer, Buffer] = {}
