@@ -9,6 +9,7 @@ from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, exact_div
 from ...ir.structured import Attention
+from ...schedule.cost import number
 from .device import Device
 from .emit_triton import Place, TritonEmitter, Value
 from .kernel import ALIGNMENT, TL_DTYPE, Launch
@@ -165,7 +166,8 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
     suffix = f"{tile.m}x{tile.n}" + (f"_s{tile.split}" if tile.split > 1 else "")
     grid = (tiles, as_index(tile.split), ONE)
     options = (tile.warps, tile.stages)
-    made = launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, options, device.pdl, shared)
+    room = device.leaves_room(number(tiles) * tile.split)
+    made = launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, options, device.pdl, shared, room)
     return replace(made, kernel=replace(made.kernel, flush=True))  # a weight below 2^-126 is none
 
 

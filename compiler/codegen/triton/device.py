@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: programs for each multiprocessor that leave room for those of the next kernel
+CROWD = 4
+
 
 @dataclass(frozen=True)
 class Device:
@@ -29,6 +32,14 @@ class Device:
     def descriptors(self) -> bool:
         """Whether tensor descriptors are instructions of the chip."""
         return self.capability >= 90
+
+    def leaves_room(self, programs: int) -> bool:
+        """Whether the next kernel's programs may take their places while so many programs run.
+
+        They wait there for the end of this kernel. Few programs leave every multiprocessor room for them; beside many
+        they settle where some end first, and lie unevenly when they begin (docs/decisions/0056).
+        """
+        return programs <= CROWD * self.sms
 
 
 #: capability -> the chip that most users of it have: A100, H100 SXM and H200, B200

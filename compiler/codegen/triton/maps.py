@@ -193,7 +193,7 @@ def finish(
     """The launch of a rendered view: the scope knows the parameters, once everything is printed."""
     params = scope.params()
     shown = replace(view, params=", ".join(p.name for p in params))  # type: ignore[type-var]
-    text = render(template, shown)
+    text = render(template, shown, device.leaves_room(number(product(programs))))
     flush = scope.softmax and "libdevice" not in text.partition("@triton.jit")[2]
     kernel = TritonKernel(name, text, params, num_warps=warps, num_stages=2, pdl=device.pdl, flush=flush)
     return Launch(kernel, programs, scope.args(), node.origin)

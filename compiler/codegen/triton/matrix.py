@@ -194,11 +194,13 @@ def launch(
     options: tuple[int, int],
     pdl: bool,
     shared: Shared | None = None,
+    leaves_room: bool = True,
 ) -> Launch:
-    """The launch of a rendered view; options: warps and stages."""
+    """The launch of a rendered view; options: warps and stages. leaves_room: see Device.leaves_room."""
     args: tuple[LaunchArgument, ...] = scope.args()
     if shared:
         args = (*args, WorkArg(shared.work), ZerosArg(shared.counters))
     params = parameters(scope, shared)
-    kernel = TritonKernel(name, render(template, view), params, num_warps=options[0], num_stages=options[1], pdl=pdl)
+    text = render(template, view, leaves_room)
+    kernel = TritonKernel(name, text, params, num_warps=options[0], num_stages=options[1], pdl=pdl)
     return Launch(kernel, grid, args, node.origin)

@@ -11,9 +11,10 @@ from .kernel import PLACEHOLDER
 FUNCTIONS = ("functions.py.j2", "special.py.j2")
 
 
-def render(template: str, view: object) -> str:
-    """The text of a module whose kernel is called PLACEHOLDER."""
-    return module_text(environment("cuda").get_template(template).render(k=view, name=PLACEHOLDER))
+def render(template: str, view: object, leaves_room: bool = True) -> str:
+    """The text of a module whose kernel is called PLACEHOLDER; leaves_room: see Device.leaves_room."""
+    found = environment("cuda").get_template(template)
+    return module_text(found.render(k=view, name=PLACEHOLDER, leaves_room=leaves_room))
 
 
 def module_text(body: str) -> str:
