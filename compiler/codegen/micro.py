@@ -79,7 +79,7 @@ TILE_SETS: dict[str, TileSet] = {
     "x86-64-v3": TileSet(lanes=8, registers=16, constraint="x", fused=True, panels=(4, 2, 2, 1, 1, 1)),
     # 32 registers of 16: 8 x 48 has 24 accumulators, 3 of B; more rows would need more pointers than there are
     # general registers.
-    "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(4, 4, 4, 4, 4, 4, 3, 3)),
+    "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(6, 4, 4, 4, 4, 4, 3, 3)),
     # 32 registers of 4: 6 x 16 has 24 accumulators, 4 of B.
     "aarch64": TileSet(lanes=4, registers=32, constraint="w", fused=True, panels=(2, 2, 2, 1, 1, 1)),
 }

@@ -142,8 +142,6 @@ inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Row
                      const GemmTuning &tuning) {
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
   GemmTuning own = tuning;
-  if (args.m == 1 && sizeof(B) < sizeof(float) && args.k * args.n * (int64_t)sizeof(B) >= kFarBytes)
-    own.row_panels = kFarPanels;
   if (args.m == 1) own.together = 1; /* sums of a row are few */
   const DepthCut cut = cut_depth(args.k, own);
   TaskLimits limits;

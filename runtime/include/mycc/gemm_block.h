@@ -26,16 +26,12 @@ constexpr int64_t kPanel = 16;              /* columns of a panel */
 constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the next depth block, in L2 */
 constexpr int64_t kMaxGroup = 8;            /* panels */
 
-/* A single row of 16-bit weights from memory is read fastest as two streams, from the last level cache as four. */
-constexpr int64_t kFarBytes = 3 << 20, kFarPanels = 2; /* weights of a product that count as far away */
-
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
   int64_t depth = 384;             /* longest depth block: a panel's is 24 KB */
   int64_t together = 2;            /* depth blocks of a pass, where there are two: else sums wait in L2 between them */
   int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
   int64_t block_bytes = 192 << 10; /* a depth block of a block's rows, in L2 */
-  int64_t row_panels = kTilePanels[0]; /* panels that a single row reads beside each other */
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -128,7 +124,7 @@ static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t pa
   BlockPlan plan;
   plan.tiles = ceil_div(rows, kTileRows);
   const int64_t height = ceil_div(rows, max64(plan.tiles, 1));
-  const int64_t widest = height == 1 ? cut.tuning.row_panels : kTilePanels[height - 1];
+  const int64_t widest = kTilePanels[height - 1];
   const int64_t fitting = cut.tuning.group_bytes / (cut.step * kPanel * (int64_t)sizeof(float));
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
   plan.groups = ceil_div(panels, plan.group);
