@@ -14,13 +14,17 @@ NOWHERE: Mapping[Atom, Index] = {}
 
 
 def fetches(
-    scope: Scope, column: Var, expressions: Iterable[Expr], rows: Sequence[Var], moved: Mapping[Atom, Index] = NOWHERE
-) -> tuple[str, ...]:
-    """Statements that fetch what neighbours along `column` read in `rows` and nobody else does; `moved`: elsewhere."""
+    scope: Scope, column: Var, expressions: Iterable[Expr], rows: Sequence[Var],
+    moved: Mapping[Atom, Index] = NOWHERE, far: bool = False,
+) -> tuple[str, ...]:  # fmt: skip
+    """Statements that fetch what neighbours along `column` read in `rows` and nobody else does; `moved`: elsewhere.
+
+    far: it is no stream, and the hardware does not find it.
+    """
     text = Emitter(scope, column)
     places = {(e.buffer, e.index): None for value in expressions for e in value.walk() if isinstance(e, Load)}
     return tuple(
-        f"fetch_read({scope.buffer(buffer)} + {text.index(index.substitute(dict(moved)))});"
+        f"fetch_{'far' if far else 'near'}({scope.buffer(buffer)} + {text.index(index.substitute(dict(moved)))});"
         for buffer, index in places
         if buffer not in scope.locals and lane_stride(index, column) == ONE and any(depends(index, v) for v in rows)
         if not any(isinstance(a, Indirect) for a in index.atoms())

@@ -193,16 +193,19 @@ def rows_at_once(extent: Index, most: int = TOGETHER) -> int:
 
 
 def walk_view(
-    row: Var, values: Sequence[Expr], vector: Var, scope: Scope, together: int = TOGETHER, least_ahead: int = 0
-) -> Walk:
-    """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile."""
+    row: Var, values: Sequence[Expr], vector: Var, scope: Scope, together: int = TOGETHER, least_ahead: int = 0,
+    written: bool = False,
+) -> Walk:  # fmt: skip
+    """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile; written: as
+    much is written as is read."""
     columns, rows = vector.extent.constant, rows_at_once(row.extent, together)
     ahead = of(row) + max(rows, least_ahead, LEAST_AHEAD // (columns or LEAST_AHEAD))
     moved: dict[Atom, Index] = {row: ahead}
-    if columns is None or columns > BLOCK_COLUMNS:  # other columns follow, not other rows
+    apart = columns is None or columns > BLOCK_COLUMNS  # other columns follow, not other rows
+    if apart:
         small = 0 < (row.extent.constant or 0) * BLOCK_COLUMNS <= SMALL_BLOCK
         moved = {vector: of(vector) + BLOCK_COLUMNS} if small else {row: minimum(ahead, row.extent - 1)}
-    fetched = fetches(scope, vector, values, (row,), moved)
+    fetched = fetches(scope, vector, values, (row,), moved, far=not (apart and written))
     in_turn = work(*values) > LONG_WORK
     return Walk("rows_in_turn" if in_turn else f"rows_together<{rows}>", rows, fetched)
 

@@ -269,7 +269,8 @@ def _fetching_next_row(
     idle = sum(map(cost, values)) >= LONG_WORK or (again and size <= MOST_FETCHED and not isinstance(stage, ColumnFold))
     if vector is None or not rows or not idle or size < LEAST_FETCHED:  # without rows the whole nest is one
         return stage
-    lines = fetches(scope, vector, values, rows[-1:], {rows[-1]: of(rows[-1]) + 1})
+    far = not isinstance(stage, RowFold)
+    lines = fetches(scope, vector, values, rows[-1:], {rows[-1]: of(rows[-1]) + 1}, far)
     if isinstance(stage, ColumnFold):
         return replace(stage, walk=replace(stage.walk, ahead=lines))
     if isinstance(stage, MapStage | RowFold) and stage.lanes is not None:

@@ -108,7 +108,7 @@ class _Builder:
         whole = [s for s in stages if isinstance(s, Reduce) or self.row in s.dims]
         values = [e for s in whole for e in (_folded(s) if isinstance(s, Reduce) else (x.value for x in s.stores))]
         loads = [e for v in values for e in v.walk() if isinstance(e, Load) and e.buffer not in self.made]
-        return fetches(self.scope, self.column, loads, (self.row,), moved)
+        return fetches(self.scope, self.column, loads, (self.row,), moved, far=True)
 
 
 def values_at_hand(maps: Sequence[Map], reductions: Sequence[Reduce]) -> list[Fold]:

@@ -78,7 +78,7 @@ def _stage(node: Scan, vector: Var, scope: Scope) -> ScanColumns:
         begin,
         f"smaller({begin} + {SCAN_COLUMNS}, {extent})",
         SCAN_COLUMNS,
-        walk_view(node.step, list(_values(node)), vector, scope),
+        walk_view(node.step, list(_values(node)), vector, scope, written=True),
     )
 
 

@@ -147,5 +147,5 @@ def _fetched(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[
     moved: list[dict[Atom, Index]] = [
         {following: of(following) + 1, across: across.extent - turn} for turn in range(1, new + 1)
     ]
-    lines = [line for places in moved for line in fetches(scope, windows.lanes, values, (following,), places)]
+    lines = [line for places in moved for line in fetches(scope, windows.lanes, values, (following,), places, far=True)]
     return tuple(dict.fromkeys(lines))

@@ -120,7 +120,7 @@ struct Add {
     for (int64_t i = 0; i < count; ++i) y[64 * m + n + i] = acc[i] + x[64 * m + n + i];
   }
   void fetch(int64_t, int64_t m, int64_t n, int64_t count) const {
-    for (int64_t column = n; column < n + count; column += 16) fetch_read(x + 64 * m + column);
+    for (int64_t column = n; column < n + count; column += 16) fetch_near(x + 64 * m + column);
   }
 };
 void product(const mycc_host *host, const GemmArgs &args, float *y, const float *x) { gemm(host, args, Add{y, x}); }

@@ -90,7 +90,7 @@ template <int ROWS, class U> MYCC_INLINE void rows(U *to, const U *from, int64_t
   for (int64_t r = 0; r < ROWS; r += N)
     for (int64_t c = 0; c < length; c += L) {
 #pragma GCC unroll 4
-      for (int i = 0; i < N * PIECE; i += 64) fetch_read(ahead + i);
+      for (int i = 0; i < N * PIECE; i += 64) fetch_near(ahead + i);
       ahead += N * PIECE;
       square(to + c * ROWS + r, ROWS, from + r * pitch + c, pitch);
     }
@@ -140,7 +140,7 @@ struct Coming {
 
   MYCC_INLINE void fetch(int lines) {
     for (; lines > 0 && rows > 0; --lines) {
-      __builtin_prefetch(row + at, 0);
+      __builtin_prefetch(row + at, 0, 2);
       at += 64;
       if (at >= bytes) at = 0, row += step, --rows;
     }
