@@ -19,6 +19,8 @@ from .views.loop_kernels import LoopKernel, Stage
 from .views.loops import LocalView, Loop, MapStage
 from .views.turns import TurnBack, TurnRows
 
+SUMMED = 8  # elements of a row whose sum is added to that of the elements before
+
 
 def turned_view(found: TurnedRows, scope: Scope) -> LoopKernel:
     """The kernel of blocks of rows."""
@@ -72,7 +74,9 @@ def _stage(stage: Map | Reduce, lane: Var, element: Var, scope: Scope) -> Stage:
     if isinstance(stage, Reduce):
         if any(f.op in SCALAR_FOLDS for f in stage.folds):
             return replace(arg_view(stage, lane, (), scope), form="arg_lanes")
-        return lane_fold_view(stage, lane, (), scope)
+        view = lane_fold_view(stage, lane, (), scope)
+        sums = any(f.op == "sum" for f in stage.folds)
+        return replace(view, part_of=SUMMED) if sums and len(view.outer) == 1 else view
     inner = [v for v in stage.dims if v == element]
     return _map(stage, lane, loops_of(inner, scope, Emitter(scope, None)), scope)
 

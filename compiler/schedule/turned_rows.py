@@ -128,8 +128,6 @@ def _worth(stages: Sequence[Stage], element: Var) -> bool:
     ends = [s.value for stage in stages if element not in stage.dims for s in stage.stores]
     inside = [*(f.value for f in folds), *(s.value for stage in stages if element in stage.dims for s in stage.stores)]
     written = any(s.buffer.kind != "local" for stage in stages if element in stage.dims for s in stage.stores)
-    if written and any(map(is_long, ends)):  # log_softmax: a sum from left to right is too far off beside its logarithm
-        return False
     saved = sum(SEARCH if f.op in SCALAR_FOLDS else FOLD for f in folds)
     saved += FUNCTION * sum(map(is_long, ends))
     saved += PART if length % LANES and any(map(is_long, inside)) else 0

@@ -84,7 +84,8 @@ class Sample:
     """One call of an operator.
 
     ulps: tolerance in units in the last place of the output's dtype, beside eager's own error twice. sums: the unit is
-    taken of the output's largest value, as sums of terms of both signs have it. eager: the result depends on the dtype,
+    taken of the output's largest value, as sums of terms of both signs have it. beside: units of 1 that are allowed more,
+    where a result may be small beside what it is made of. eager: the result depends on the dtype,
     compare with torch's own. least: the smallest batch. note: tells samples of one call apart.
     """
 
@@ -93,6 +94,7 @@ class Sample:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     ulps: float = 4.0
     sums: bool = False
+    beside: float = 0.0
     eager: bool = False
     least: int = 1
     note: str = ""
@@ -208,7 +210,7 @@ def disagreement(sample: Sample, got: torch.Tensor, want: torch.Tensor, eager: t
     unit = torch.finfo(got.dtype).eps
     finite = want.double()[~odd].abs()
     size = finite.max() if sample.sums and finite.numel() else finite
-    allowed = sample.ulps * unit * size + torch.finfo(got.dtype).tiny
+    allowed = unit * (sample.ulps * size + sample.beside) + torch.finfo(got.dtype).tiny
     error = (got.double() - want.double())[~odd].abs()
     others = (eager.double() - want.double())[~odd].abs().nan_to_num(0.0)
     allowed = torch.maximum(allowed.expand(error.shape), 2 * others)

@@ -63,6 +63,7 @@ class LaneFold:
     full: tuple[str, ...]
     part: tuple[str, ...]
     scalar: tuple[str, ...]  # the end without lanes
+    part_of: int = 0  # turns of the one reduced loop that are folded by themselves, so that sums keep their digits
     form: str = "lane_fold"
 
 
