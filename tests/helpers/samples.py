@@ -84,9 +84,9 @@ class Sample:
     """One call of an operator.
 
     ulps: tolerance in units in the last place of the output's dtype, beside eager's own error twice. sums: the unit is
-    taken of the output's largest value, as sums of terms of both signs have it. beside: units of 1 that are allowed more,
-    where a result may be small beside what it is made of. eager: the result depends on the dtype,
-    compare with torch's own. least: the smallest batch. note: tells samples of one call apart.
+    taken of the output's largest value, as sums of terms of both signs have it. beside: units of 1 that are allowed on
+    top, where a result may be small beside what it is made of. eager: the result depends on the dtype, compare with
+    torch's own. least: the smallest batch. note: tells samples of one call apart.
     """
 
     operator: str
