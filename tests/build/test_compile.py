@@ -16,6 +16,7 @@ from mycc.compiler.build.elf import read_dynamic_symbols
 from mycc.compiler.build.includes import Headers
 from mycc.runtime.errors import CompileError
 
+from ..helpers.interrupts import INTERRUPTIBLE
 from .build_support import EMPTY, EXP, SIZES, call, load, write_script
 
 HOST = host_target()
@@ -251,7 +252,7 @@ def test_an_interrupted_build_ends_its_compilers_and_cleans_up(tmp_path: Path, m
     monkeypatch.setenv("CXX", fake_compiler(tmp_path, f"echo $$ >>'{started}'; sleep 60"))
     cache = tmp_path / "cache"
     process = subprocess.Popen(
-        [sys.executable, "-c", BUILD_SCRIPT, str(cache), EMPTY], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", INTERRUPTIBLE + BUILD_SCRIPT, str(cache), EMPTY], stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
     while not started.exists() or not started.read_text().strip():

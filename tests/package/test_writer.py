@@ -26,6 +26,8 @@ from mycc.runtime.errors import CompileError, LoadError
 from mycc.runtime.tensorfile import parse_header
 from mycc.runtime.verify import verify_package
 
+from ..helpers.interrupts import INTERRUPTIBLE
+
 MakeContents = Callable[..., PackageContents]
 
 
@@ -155,7 +157,9 @@ def test_a_killed_writer_leaves_the_old_package_and_nothing_else(tmp_path: Path,
     out = tmp_path / "model.pkg"
     out.write_bytes(b"old")
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITE_SLOWLY, str(out)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", INTERRUPTIBLE + WRITE_SLOWLY, str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"written\n"
