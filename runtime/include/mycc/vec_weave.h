@@ -314,8 +314,8 @@ MYCC_INLINE const word *as_bits(const bfloat *p) { return (const word *)(const v
 MYCC_INLINE word *as_bits(half *p) { return (word *)(void *)p; }
 MYCC_INLINE word *as_bits(bfloat *p) { return (word *)(void *)p; }
 
-/* Fetches the lines of n elements from p on; of the elements of N vectors. The empty statement keeps the fetches: calls
- * of functions that only prefetch are deleted. */
+/* Fetches into L2 the lines of n elements from p on; of the elements of N vectors. The empty statement keeps the fetches:
+ * calls of functions that only prefetch are deleted. */
 template <class T> MYCC_INLINE void fetch_row(const T *p, int64_t n) {
   for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) __builtin_prefetch(p + i, 0, 2);
   __asm__ volatile("");
