@@ -140,11 +140,10 @@ struct Coming {
 
   MYCC_INLINE void fetch(int lines) {
     for (; lines > 0 && rows > 0; --lines) {
-      __builtin_prefetch(row + at, 0, 2);
+      fetch_far(row + at);
       at += 64;
       if (at >= bytes) at = 0, row += step, --rows;
     }
-    __asm__ volatile("");
   }
 };
 template <class T> MYCC_INLINE Coming coming(const T *from, int64_t step, int64_t rows, int64_t columns) {

@@ -314,17 +314,14 @@ MYCC_INLINE const word *as_bits(const bfloat *p) { return (const word *)(const v
 MYCC_INLINE word *as_bits(half *p) { return (word *)(void *)p; }
 MYCC_INLINE word *as_bits(bfloat *p) { return (word *)(void *)p; }
 
-/* Fetches into L2 the lines of n elements from p on; of the elements of N vectors. The empty statement keeps the fetches:
- * calls of functions that only prefetch are deleted. */
+/* Fetches into L2 the lines of n elements from p on; of the elements of N vectors. */
 template <class T> MYCC_INLINE void fetch_row(const T *p, int64_t n) {
-  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) __builtin_prefetch(p + i, 0, 2);
-  __asm__ volatile("");
+  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) fetch_far(p + i);
 }
 template <int N, class T> MYCC_INLINE void fetch_lines(const T *p) {
   constexpr int LINES = (N * W * (int)sizeof(T) + 63) / 64;
 #pragma GCC unroll 8
-  for (int i = 0; i < LINES; ++i) __builtin_prefetch((const char *)p + 64 * i, 0, 2);
-  __asm__ volatile("");
+  for (int i = 0; i < LINES; ++i) fetch_far((const char *)p + 64 * i);
 }
 
 } /* namespace mycc */
