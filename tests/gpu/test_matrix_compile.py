@@ -42,7 +42,13 @@ FORMS: dict[str, tuple[Probe, GemmTile | AttentionTile | None, str]] = {
     "gemm_split": (gemm_probe(128, 768, 3072, "bf16", bias=True, residual=True), None, ""),
     "gemm_two": (gemm_probe(4096, 768, 768, "bf16", activation="gelu_erf"), GemmTile(128, 192, 64, 8, 3), ""),
     "gemm_rows": (gemm_probe(rows, 768, 768, "f16", bias=True), None, ""),
-    "gemm_descriptors": (gemm_probe(4096, 3072, 768, "bf16", bias=True, activation="gelu_erf"), None, ""),
+    "gemm_descriptors": (
+        gemm_probe(4096, 3072, 768, "bf16", bias=True, activation="gelu_erf"),
+        GemmTile(128, 128, 64, 8, 3, descriptors=True, together=2, halves=True),
+        "",
+    ),
+    "gemm_descriptors_two": (gemm_probe(4096, 768, 3072, "bf16", bias=True, residual=True), None, ""),
+    "gemm_descriptors_flat": (gemm_probe(4096, 2304, 768, "bf16", bias=True), None, ""),
     "gemm_descriptors_split": (
         gemm_probe(197, 768, 3072, "bf16"),
         GemmTile(64, 128, 64, 4, 3, 2, descriptors=True, together=4),

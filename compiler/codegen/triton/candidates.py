@@ -13,7 +13,18 @@ from .attention import attention_misfit
 from .conv import as_gemm
 from .device import Device
 from .gemm import misfit
-from .tiles import HEAVY, AttentionTile, GemmTile, Shape, conv_shape, estimate, gemm_shape, is_heavy, typical, with_room
+from .tiles import (
+    AttentionTile,
+    GemmTile,
+    Shape,
+    conv_shape,
+    estimate,
+    gemm_shape,
+    is_heavy,
+    leaves_registers,
+    typical,
+    with_room,
+)
 
 #: bytes of shared memory that operands of a tile may take
 MOST_SHARED = 215_000
@@ -51,9 +62,7 @@ def _gemm_candidates(node: Gemm, device: Device) -> tuple[GemmTile, ...]:
         tiles = [_of_pair(tile, node) for tile in tiles if tile.split == 1]
     tiles = [with_room(tile, node, device) for tile in tiles]
     heavy = is_heavy(node)
-    fitting = (
-        t for t in tiles if not misfit(node, t) and not (heavy and not t.halves and t.m * t.n > HEAVY and t.warps == 8)
-    )
+    fitting = (t for t in tiles if not misfit(node, t) and (not heavy or t.specialize or leaves_registers(t)))
     return tuple(dict.fromkeys(fitting))
 
 
@@ -118,13 +127,15 @@ def large_tiles(dtype: str = "bf16") -> Iterator[GemmTile]:
     yield GemmTile(128, 128, 64, 8, 3)
     plain: dict[str, Any]
     plain, flat, half, two, special = {}, {"flatten": True}, {"halves": True}, {"together": 2}, {"specialize": True}
+    high = {"group": 32}
     for bm, bn, warps, stages, hints in (
         *((128, 256, 8, 3, h) for h in (flat, half, flat | half)),
         *((128, 192, 8, 4, h) for h in (plain, flat)),
+        *((128, 192, 4, 4, h) for h in (plain, high)),
         (128, 160, 8, 4, plain),
         *((128, 128, 8, 4, h) for h in (plain, flat)),
         *((128, 128, 8, 3, two | h) for h in (plain, half)),
-        *((128, 128, 4, 3, two | h) for h in (plain, half)),
+        *((128, 128, 4, 3, two | h) for h in (plain, half, flat, flat | high)),
         (128, 64, 4, 4, {"together": 3}),
         (256, 128, 8, 3, plain),
         *((m, n, 8, 3, plain) for m, n in ((256, 160), (256, 192), (128, 320), (128, 384))),

@@ -148,13 +148,15 @@ FLOAT_TILES = {
 }
 #: functions of an epilogue that need many registers beside the sums
 FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
-#: the largest tile in one piece whose sums leave registers for a heavy epilogue, or for another tensor that it reads
-HEAVY = 128 * 192
+#: the largest tile in one piece, and the most sums of a thread, that leave registers for a heavy epilogue, or for another
+#: tensor that it reads
+HEAVY, HEAVY_SUMS = 128 * 192, 128
 #: tiles for programs that walk: microseconds for each tile, and for each step of k; measured on sm_90
 WALKS = {
     GemmTile(128, 384, 64, 8, 3, descriptors=True): (1.5, 1.0),
     GemmTile(128, 320, 64, 8, 3, descriptors=True): (1.5, 0.92),
     GemmTile(128, 256, 64, 8, 3, descriptors=True, halves=True): (1.5, 0.68),
+    GemmTile(128, 192, 64, 4, 4, descriptors=True): (1.5, 0.49),
     GemmTile(128, 192, 64, 8, 4, descriptors=True): (1.5, 0.54),
     GemmTile(128, 128, 64, 8, 4, descriptors=True, flatten=True): (1.2, 0.37),
 }
@@ -198,14 +200,28 @@ def _gemm_tile(node: Gemm, device: Device) -> GemmTile:
     if node.also:
         return _pair_tile(node, shape, dtype, device)
     known = _measured_tile(node, shape, device, heavy)
-    if known is not None and heavy and known.m * known.n > HEAVY:
-        known = replace(known, halves=True) if known.descriptors and len(known.parts) == 1 else None
+    if known is not None and heavy and not leaves_registers(known):
+        known = _in_halves(node, known)
     if known is not None:
         return known
     if shape.m == 1 and node.dims[-2].extent == ONE:
         return vector_tile(shape, device)
     walked = _walking_tile(node, shape, device)
     return walked or fastest(shapes(node), dtype, device, heavy or reads_tiles(node))
+
+
+def leaves_registers(tile: GemmTile) -> bool:
+    """Whether the sums of a tile leave registers for a heavy epilogue, or for another tensor that it reads."""
+    threads = 32 * tile.warps * (2 if tile.specialize else 1)
+    return tile.halves or (tile.m * tile.n <= HEAVY and tile.m * tile.n <= HEAVY_SUMS * threads)
+
+
+def _in_halves(node: Gemm, tile: GemmTile) -> GemmTile | None:
+    """The tile finished in halves, where that can be."""
+    from .gemm import misfit
+
+    halved = replace(tile, halves=True)
+    return halved if tile.descriptors and not misfit(node, halved) else None
 
 
 def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
@@ -222,7 +238,7 @@ def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
         return rounds * (start + step * -(-shape.k // tile.k))
 
     heavy = is_heavy(node)
-    fitting = [t for t in WALKS if not misfit(node, t) and not (heavy and not t.halves and t.m * t.n > HEAVY)]
+    fitting = [t for t in WALKS if not misfit(node, t) and (not heavy or leaves_registers(t))]
     return min(fitting, key=time, default=None)
 
 
@@ -285,7 +301,7 @@ def conv_tile(node: Conv, device: Device) -> GemmTile:
         return depthwise_tile(node)
     known = measured_conv(shape, node.w.dtype, device) if len(shapes(node)) == 1 else None
     heavy = is_heavy(node)
-    if known is not None and not (heavy and known.m * known.n > HEAVY):
+    if known is not None and (not heavy or leaves_registers(known)):
         return known
     return fastest(shapes(node), node.w.dtype, device, heavy or reads_tiles(node))
 
@@ -305,7 +321,7 @@ def fastest(
 
     most = max(s.m * s.n * s.batch for s in of_shapes) * 4
     allowed = (t for t in tiles if t.split == 1 or most * t.split <= MAX_WORK)
-    return min((t for t in allowed if not heavy or t.m * t.n <= HEAVY), key=cost)
+    return min((t for t in allowed if not heavy or leaves_registers(t)), key=cost)
 
 
 def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...] = SPLITS) -> Iterator[GemmTile]:
