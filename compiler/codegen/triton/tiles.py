@@ -148,8 +148,8 @@ FLOAT_TILES = {
 }
 #: functions of an epilogue that need many registers beside the sums
 FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
-#: the largest tile in one piece, and the most sums of a thread, that leave registers for a heavy epilogue, or for another
-#: tensor that it reads
+#: the largest tile in one piece, and the most sums of a thread, that leave registers for a heavy epilogue, or for
+#: another tensor that it reads
 HEAVY, HEAVY_SUMS = 128 * 192, 128
 #: tiles for programs that walk: microseconds for each tile, and for each step of k; measured on sm_90
 WALKS = {
