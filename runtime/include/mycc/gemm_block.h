@@ -109,12 +109,18 @@ static inline DepthCut cut_depth(int64_t depth, const GemmTuning &tuning = GemmT
 /* How the rows and panels of a block are walked. */
 struct BlockPlan {
   int64_t tiles;       /* row tiles */
+  int64_t panels;
   int64_t group;       /* panels of a group, at most */
   int64_t groups;
-  int64_t wide_groups; /* the first so many groups have one panel more than the others */
+  int64_t unit;        /* panels that stay together: those of the widest tile for one row, which is slow in others */
   bool depth_outer;    /* all groups for one pass, then the next; else all passes of a group in turn */
   int64_t kept_tiles;  /* tiles of sums that are kept at a time */
 
+  /* The groups are even, but for the last one, which has what is left. */
+  int64_t begin(int64_t i) const {
+    const int64_t units = ceil_div(panels, unit);
+    return min64((i * (units / groups) + min64(i, units % groups)) * unit, panels);
+  }
   int64_t tile_floats() const { return kTileRows * group * kPanel; }
   /* Enough for a block of fewer rows too, whose groups may be wider. */
   size_t bytes() const { return (size_t)(kept_tiles * kTileRows * kMaxGroup * kPanel) * sizeof(float); }
@@ -127,8 +133,9 @@ static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t pa
   const int64_t widest = kTilePanels[height - 1];
   const int64_t fitting = cut.tuning.group_bytes / (cut.step * kPanel * (int64_t)sizeof(float));
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
+  plan.panels = panels;
   plan.groups = ceil_div(panels, plan.group);
-  plan.wide_groups = panels - plan.groups * (panels / max64(plan.groups, 1));
+  plan.unit = rows == 1 ? min64(widest, plan.group) : 1;
   plan.depth_outer = cut.passes() > 1 && rows * cut.depth * (int64_t)sizeof(float) > cut.tuning.block_bytes;
   plan.kept_tiles = cut.passes() == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups : plan.tiles;
   return plan;
@@ -188,8 +195,7 @@ template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t row
 template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
-  const int64_t n_panels = ceil_div(columns, kPanel), stride = plan.group * kPanel;
-  const int64_t passes = cut.passes(), steps = plan.groups * passes, narrow = n_panels / plan.groups;
+  const int64_t stride = plan.group * kPanel, passes = cut.passes(), steps = plan.groups * passes;
   typedef typename Panels::Element B;
   TileOf<B> tile;
   tile.a_row = rows.stride;
@@ -200,8 +206,7 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const int64_t pass = plan.depth_outer ? i / plan.groups : i % passes;
     const int64_t group_index = plan.depth_outer ? i % plan.groups : i / passes;
     const DepthPart part = cut.pass(pass);
-    const int64_t panel = group_index * narrow + min64(group_index, plan.wide_groups);
-    const int64_t width = narrow + (group_index < plan.wide_groups);
+    const int64_t panel = plan.begin(group_index), width = plan.begin(group_index + 1) - panel;
     tile.a = rows.first + part.first;
     tile.before = part.depth > cut.step ? cut.step : 0;
     tile.depth = part.depth - tile.before;
@@ -212,8 +217,7 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const int64_t next = i + 1 < steps ? i + 1 : 0;
     const int64_t next_pass = plan.depth_outer ? next / plan.groups : next % passes;
     const int64_t next_group = plan.depth_outer ? next % plan.groups : next / passes;
-    const int64_t next_panel = next_group * narrow + min64(next_group, plan.wide_groups);
-    const B *ahead = panels.ahead(cut.pass(next_pass), next > 0 ? next_panel : panels.after);
+    const B *ahead = panels.ahead(cut.pass(next_pass), next > 0 ? plan.begin(next_group) : panels.after);
     tile.after = (const char *)(ahead ? ahead : tile.b);
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
@@ -277,7 +281,7 @@ struct TaskPlan {
 };
 
 constexpr int64_t kTaskWork = 1 << 18; /* multiply-adds below which a task is not worth a chunk of its own */
-constexpr int64_t kReadRows = 8;       /* reading B takes as long as multiplying so many rows, at least */
+constexpr int64_t kReadRows = 4;       /* reading B takes as long as multiplying so many rows, at least */
 constexpr int64_t kMoreBlocks = 3;     /* of rows and of panels, to make shares even */
 
 /* What a kind of product asks of its tasks. */
@@ -332,7 +336,8 @@ static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m,
     plan.grain = plan.count;
     return plan;
   }
-  const int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
+  int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
+  if (wanted > workers) wanted = wanted / workers * workers;
   const int64_t most = max64(panels / limits.min_panels, panel_blocks);
   if (limits.min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / limits.min_rows));
   panel_blocks = max64(panel_blocks, min64(ceil_div(wanted, batch * row_blocks), most));
