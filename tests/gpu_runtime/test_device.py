@@ -159,17 +159,25 @@ def test_many_sizes_stay_within_bounds(model: Any, stack: Stack) -> None:
     check(y, stack, x)
 
 
-def test_weights_are_shared(stack_package: Path) -> None:
+def test_weights_are_shared(tmp_path: Path) -> None:
+    """Four models more of 64 MB each would take 256 MB if each had weights of its own."""
     import mycc
+
+    path = compiled(tmp_path, nn.Linear(4096, 4096), torch.randn(1, 4096))
+    x = torch.randn(1, 4096, device="cuda")
+    models = [mycc.load(path)]
+    models[0](x)
 
     def more() -> int:
         """Bytes that four more models take; tests beside this one take memory of the device as well."""
+        torch.cuda.synchronize()
         before = torch.cuda.mem_get_info()[0]
-        models.extend(mycc.load(stack_package) for _ in range(4))
+        models.extend(mycc.load(path) for _ in range(4))
+        for model in models[-4:]:
+            assert model(x).shape == (1, 4096)
+        torch.cuda.synchronize()
         return before - torch.cuda.mem_get_info()[0]
 
-    torch.cuda.synchronize()
-    models: list[Any] = []
     assert min(more() for _ in range(5)) < 64 << 20
 
 
