@@ -14,6 +14,7 @@ from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import CompiledKernels, compile_kernels
 from mycc.compiler.codegen.triton.device import DEVICES, Device
+from mycc.compiler.codegen.triton.gemm import misfit
 from mycc.compiler.codegen.triton.kernel import TritonKernel
 from mycc.compiler.codegen.triton.measured import rows as measured_rows
 from mycc.compiler.codegen.triton.probe import (
@@ -24,8 +25,8 @@ from mycc.compiler.codegen.triton.probe import (
     gemm_probe,
     pair_probe,
 )
-from mycc.compiler.codegen.triton.structured import launches_of
-from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile
+from mycc.compiler.codegen.triton.structured import chosen_tile, launches_of
+from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile, leaves_registers
 from mycc.compiler.ir.index import Size, of
 from mycc.compiler.ir.structured import Window
 
@@ -167,6 +168,17 @@ def test_descriptors_of_dynamic_memory_without_bounds_are_refused() -> None:
         with pytest.raises(ValueError, match="need fixed sizes"):
             launches_of(node, DEVICES[90], "kernel", tile)
         assert not launches_of(node, DEVICES[90], "kernel")[0].kernel.source.count("make_tensor_descriptor")
+
+
+def test_exponentials_have_registers() -> None:
+    """The database's tile for so many columns has specialized warps: neither in one piece nor in halves is there room."""
+    node = gemm_probe(4096, 32000, 768, "bf16", bias=True, activation="gelu_erf").node
+    tile = chosen_tile(node, DEVICES[90])
+    assert isinstance(tile, GemmTile)
+    assert leaves_registers(tile)
+    assert not misfit(node, tile)
+    assert not leaves_registers(GemmTile(128, 192, 64, 4, 4, descriptors=True))
+    assert leaves_registers(GemmTile(128, 192, 64, 8, 4, descriptors=True))
 
 
 def test_the_matrix_units_are_used(cache: Path, tmp_path: Path) -> None:
