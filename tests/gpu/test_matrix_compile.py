@@ -171,7 +171,7 @@ def test_descriptors_of_dynamic_memory_without_bounds_are_refused() -> None:
 
 
 def test_exponentials_have_registers() -> None:
-    """The database's tile for so many columns has specialized warps: neither in one piece nor in halves is there room."""
+    """The database has a tile with specialized warps for so many columns: it has no room, and no halves."""
     node = gemm_probe(4096, 32000, 768, "bf16", bias=True, activation="gelu_erf").node
     tile = chosen_tile(node, DEVICES[90])
     assert isinstance(tile, GemmTile)
