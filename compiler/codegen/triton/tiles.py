@@ -213,7 +213,7 @@ def _gemm_tile(node: Gemm, device: Device) -> GemmTile:
 def leaves_registers(tile: GemmTile) -> bool:
     """Whether the sums of a tile leave registers for a heavy epilogue, or for another tensor that it reads."""
     threads = 32 * tile.warps * (2 if tile.specialize else 1)
-    return tile.halves or (tile.m * tile.n <= HEAVY and tile.m * tile.n <= HEAVY_SUMS * threads)
+    return tile.halves or tile.m * tile.n <= min(HEAVY, HEAVY_SUMS * threads)
 
 
 def _in_halves(node: Gemm, tile: GemmTile) -> GemmTile | None:

@@ -106,21 +106,24 @@ static inline DepthCut cut_depth(int64_t depth, const GemmTuning &tuning = GemmT
   return {depth, step, count, count == 2 ? tuning.together : 1, tuning};
 }
 
+/* `size` things, in whole units, spread evenly over blocks: no more blocks than units. */
+struct Spread {
+  int64_t size, unit, blocks;
+
+  int64_t units() const { return ceil_div(size, unit); }
+  int64_t begin(int64_t block) const { return min64(block * units() / blocks * unit, size); }
+  int64_t count(int64_t block) const { return begin(block + 1) - begin(block); }
+  int64_t most() const { return min64(ceil_div(units(), blocks) * unit, size); } /* of a block */
+};
+
 /* How the rows and panels of a block are walked. */
 struct BlockPlan {
   int64_t tiles;       /* row tiles */
-  int64_t panels;
   int64_t group;       /* panels of a group, at most */
-  int64_t groups;
-  int64_t unit;        /* panels that stay together: those of the widest tile for one row, which is slow in others */
+  Spread groups;       /* of panels; of one row in units of the widest tile, as others are slow there */
   bool depth_outer;    /* all groups for one pass, then the next; else all passes of a group in turn */
   int64_t kept_tiles;  /* tiles of sums that are kept at a time */
 
-  /* The groups are even, but for the last one, which has what is left. */
-  int64_t begin(int64_t i) const {
-    const int64_t units = ceil_div(panels, unit);
-    return min64((i * (units / groups) + min64(i, units % groups)) * unit, panels);
-  }
   int64_t tile_floats() const { return kTileRows * group * kPanel; }
   /* Enough for a block of fewer rows too, whose groups may be wider. */
   size_t bytes() const { return (size_t)(kept_tiles * kTileRows * kMaxGroup * kPanel) * sizeof(float); }
@@ -133,11 +136,9 @@ static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t pa
   const int64_t widest = kTilePanels[height - 1];
   const int64_t fitting = cut.tuning.group_bytes / (cut.step * kPanel * (int64_t)sizeof(float));
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
-  plan.panels = panels;
-  plan.groups = ceil_div(panels, plan.group);
-  plan.unit = rows == 1 ? min64(widest, plan.group) : 1;
+  plan.groups = {panels, rows == 1 ? min64(widest, plan.group) : 1, ceil_div(panels, plan.group)};
   plan.depth_outer = cut.passes() > 1 && rows * cut.depth * (int64_t)sizeof(float) > cut.tuning.block_bytes;
-  plan.kept_tiles = cut.passes() == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups : plan.tiles;
+  plan.kept_tiles = cut.passes() == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups.blocks : plan.tiles;
   return plan;
 }
 
@@ -195,7 +196,7 @@ template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t row
 template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
-  const int64_t stride = plan.group * kPanel, passes = cut.passes(), steps = plan.groups * passes;
+  const int64_t stride = plan.group * kPanel, passes = cut.passes(), steps = plan.groups.blocks * passes;
   typedef typename Panels::Element B;
   TileOf<B> tile;
   tile.a_row = rows.stride;
@@ -203,10 +204,10 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
   tile.panel_size = panels.panel_size;
   const int64_t low = rows.count / plan.tiles, high = rows.count % plan.tiles; /* `high` tiles have one row more */
   for (int64_t i = 0; i < steps; ++i) {
-    const int64_t pass = plan.depth_outer ? i / plan.groups : i % passes;
-    const int64_t group_index = plan.depth_outer ? i % plan.groups : i / passes;
+    const int64_t pass = plan.depth_outer ? i / plan.groups.blocks : i % passes;
+    const int64_t group_index = plan.depth_outer ? i % plan.groups.blocks : i / passes;
     const DepthPart part = cut.pass(pass);
-    const int64_t panel = plan.begin(group_index), width = plan.begin(group_index + 1) - panel;
+    const int64_t panel = plan.groups.begin(group_index), width = plan.groups.count(group_index);
     tile.a = rows.first + part.first;
     tile.before = part.depth > cut.step ? cut.step : 0;
     tile.depth = part.depth - tile.before;
@@ -215,9 +216,9 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     tile.next = (const char *)tile.b;
     tile.next_step = 0;
     const int64_t next = i + 1 < steps ? i + 1 : 0;
-    const int64_t next_pass = plan.depth_outer ? next / plan.groups : next % passes;
-    const int64_t next_group = plan.depth_outer ? next % plan.groups : next / passes;
-    const B *ahead = panels.ahead(cut.pass(next_pass), next > 0 ? plan.begin(next_group) : panels.after);
+    const int64_t next_pass = plan.depth_outer ? next / plan.groups.blocks : next % passes;
+    const int64_t next_group = plan.depth_outer ? next % plan.groups.blocks : next / passes;
+    const B *ahead = panels.ahead(cut.pass(next_pass), next > 0 ? plan.groups.begin(next_group) : panels.after);
     tile.after = (const char *)(ahead ? ahead : tile.b);
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
@@ -246,16 +247,6 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     }
   }
 }
-
-/* `size` things, in whole units, spread evenly over blocks: no more blocks than units. */
-struct Spread {
-  int64_t size, unit, blocks;
-
-  int64_t units() const { return ceil_div(size, unit); }
-  int64_t begin(int64_t block) const { return min64(block * units() / blocks * unit, size); }
-  int64_t count(int64_t block) const { return begin(block + 1) - begin(block); }
-  int64_t most() const { return min64(ceil_div(units(), blocks) * unit, size); } /* of a block */
-};
 
 /* The tasks of a product: blocks of rows x blocks of panels. */
 struct TaskPlan {
@@ -336,8 +327,7 @@ static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m,
     plan.grain = plan.count;
     return plan;
   }
-  int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
-  if (wanted > workers) wanted = wanted / workers * workers;
+  const int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
   const int64_t most = max64(panels / limits.min_panels, panel_blocks);
   if (limits.min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / limits.min_rows));
   panel_blocks = max64(panel_blocks, min64(ceil_div(wanted, batch * row_blocks), most));
