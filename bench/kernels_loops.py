@@ -3,8 +3,9 @@
     python bench/kernels_loops.py [--threads 1] [--only softmax] [--megabytes 64] [--target cpu] [--no-eager]
 
 Every form is compiled as a model of its own entry point and timed by the runtime's profile, outputs already in place.
-Bytes are those of the operands that are read and of the results, each once; the percentage is of the copy bandwidth,
-which counts bytes read and written too. Eager torch is timed beside it, writing into memory that it has.
+Bytes are those of the operands that are read and of the results, each once; the percentage is of the bandwidth of a
+copy in turn with the form, which counts bytes read and written too: the median over the rounds, for a machine's
+bandwidth changes within seconds. Eager torch is timed beside it, writing into memory that it has.
 `--math` shows cycles per element of the operator table's float32 functions in the first level cache instead.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import statistics
 import subprocess
 import tempfile
 import time
@@ -29,6 +31,7 @@ from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
+ROUNDS = 5
 FLAGS = [
     *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-fwrapv"),
     *("-ffp-contract=off", "-Wno-psabi", "-shared", "-fPIC", "-pthread", "-I", str(ROOT / "runtime" / "include")),
@@ -58,7 +61,7 @@ static double now() {
 }
 template <class F> static double best_of(int threads, int64_t n, F part) {
   double best = 1e30;
-  for (int round = 0; round < 7; ++round) {
+  for (int round = 0; round < 3; ++round) {
     const double start = now();
     std::vector<std::thread> others;
     for (int t = 1; t < threads; ++t) others.emplace_back([=] { part(n * t / threads, n * (t + 1) / threads); });
@@ -77,15 +80,6 @@ extern "C" double roof_copy(float *to, const float *from, int64_t n, int threads
     memcpy(to + 64 * begin, from + 64 * begin, (size_t)(end - begin) * 256);
   });
   return plain < libc ? plain : libc;
-}
-extern "C" double roof_read(float *to, const float *from, int64_t n, int threads) {
-  return best_of(threads, n / 64, [=](int64_t begin, int64_t end) {
-    vf32 a = {}, b = {}, c = {}, d = {};
-    for (int64_t i = 64 * begin; i + 4 * W <= 64 * end; i += 4 * W) {
-      a += load(from + i), b += load(from + i + W), c += load(from + i + 2 * W), d += load(from + i + 3 * W);
-    }
-    store(to + 64 * begin, a + b + c + d);
-  });
 }
 /* Seconds of one cycle: a multiplication waits three for its operand. */
 extern "C" double cycle() {
@@ -134,7 +128,7 @@ def compiled_roofs(target: str, folder: Path) -> ctypes.CDLL:
     flags = [*FLAGS, *parse_targets(target)[0].flags]
     subprocess.run(["g++", *flags, str(folder / "roofs.cpp"), "-o", str(folder / "roofs.so")], check=True)
     library = ctypes.CDLL(str(folder / "roofs.so"))
-    for name in ("roof_copy", "roof_read", "cycle", *(f"math_{op.name}" for op in rows)):
+    for name in ("roof_copy", "cycle", *(f"math_{op.name}" for op in rows)):
         getattr(library, name).restype = ctypes.c_double
     return library
 
@@ -148,11 +142,12 @@ def math_table(library: ctypes.CDLL, only: str) -> None:
             print(f"{op.name:14} {1e9 * spent:7.3f} ns {cycles}")
 
 
-def bandwidths(library: ctypes.CDLL, megabytes: int, threads: int) -> tuple[float, float]:
-    """Copy (bytes read and written) and read, in GB/s."""
+def copying(library: ctypes.CDLL, megabytes: int, threads: int) -> Callable[[], float]:
+    """A function that copies an operand three times; it gives the best one's seconds per byte read and written."""
     a, b = torch.zeros(megabytes << 18), torch.zeros(megabytes << 18)
     args = (ctypes.c_void_p(a.data_ptr()), ctypes.c_void_p(b.data_ptr()), ctypes.c_int64(a.numel()), threads)
-    return 8 * a.numel() / library.roof_copy(*args) / 1e9, 4 * a.numel() / library.roof_read(*args) / 1e9
+    kept = (a, b)  # the function outlives this frame
+    return lambda: library.roof_copy(*args) / (8 * len(kept[0]))
 
 
 def nbytes(x: Any) -> int:
@@ -169,9 +164,13 @@ def time_eager(form: Form, runs: int) -> float:
     return least
 
 
-def time_mycc(entry: Any, form: Form, runs: int) -> float:
-    """The best of three profiles of `runs` runs, all kernels together."""
-    return min(sum(entry.profile(list(form.inputs), runs)) for _ in range(3)) / 1e9
+def time_mycc(entry: Any, form: Form, runs: int, copy: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of a run, all kernels together, and of a copied byte: medians of runs and copies in turn."""
+    spent, copies = [], []
+    for _ in range(ROUNDS):
+        copies.append(copy())
+        spent.append(sum(entry.profile(list(form.inputs), runs)) / 1e9)
+    return statistics.median(spent), statistics.median(copies)
 
 
 def main() -> None:
@@ -195,19 +194,16 @@ def main() -> None:
         entries: dict[str, Any] = {f"form{i}": (Module(f.function), f.inputs) for i, f in enumerate(chosen)}
         path = mycc.compile(entries, out=Path(folder) / "loops.pkg", verify=False, target=options.target)
         model = mycc.load(path, threads=options.threads)
-    copy, read = bandwidths(library, options.megabytes, options.threads)
-    print(f"copy {copy:.1f} GB/s, read {read:.1f} GB/s, {options.threads} threads")
+    copy = copying(library, options.megabytes, options.threads)
+    print(f"copy {1e-9 / copy():.1f} GB/s, {options.threads} threads")
     for i, form in enumerate(chosen):
         entry = model.entry(f"form{i}")
-        spent = time_mycc(entry, form, options.runs)
+        spent, byte = time_mycc(entry, form, options.runs, copy)
         moved = form.moved or nbytes(form.inputs) + nbytes(form.function(*form.inputs))
         kernels = len(entry.profile(list(form.inputs), 1))
         eager = "" if options.no_eager else f"   eager {1e3 * time_eager(form, options.runs):8.2f} ms"
-        rate = moved / spent / 1e9
-        print(
-            f"{form.name:28} {1e3 * spent:8.2f} ms {rate:6.1f} GB/s {100 * rate / copy:4.0f} %  {kernels}{eager}",
-            flush=True,
-        )
+        rate, percent = moved / spent / 1e9, 100 * moved * byte / spent
+        print(f"{form.name:28} {1e3 * spent:8.2f} ms {rate:6.1f} GB/s {percent:4.0f} %  {kernels}{eager}", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,14 @@ from .views.loops import Loop
 
 #: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again
 PIECE, PLACES_PIECE = 1024, 256
+#: elements of each of four streams of memory that are folded at a time: several pages, for fetches end at a page
+STREAM = 16384
 #: a reduction of fewer rows than this keeps its accumulators in registers
 LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
+#: columns of rows so narrow that twice as many are folded into the result together
+NARROW = 128
 #: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
 #: it), and the work on an element above which each has its turn
 TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
@@ -103,7 +107,9 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
     lanes = lanes_view(vector, scope, full, part)
     extent = vector.extent.constant
     piece = PIECE if extent is None or extent > PIECE else 0
-    return RowFold(loops, outer, lanes, tuple(folds), (*finish.pre, *finish.body), piece)
+    streams = (extent or 0) // (4 * STREAM) * (4 * STREAM)
+    ends = (*finish.pre, *finish.body)
+    return RowFold(loops, outer, lanes, tuple(folds), ends, piece, streams, STREAM, streams != extent)
 
 
 def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:
@@ -160,6 +166,7 @@ def column_fold_view(
     end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
     emit_stores(end, node)
     emit_stores(end_part, node)
+    walk, rows = _column_walk(node, vector, scope)
     return ColumnFold(
         loops,
         tuple(outer),
@@ -171,16 +178,27 @@ def column_fold_view(
         first,
         last,
         BLOCK_COLUMNS,
-        BLOCK_ROWS,
-        _walk(node, vector, scope),
+        rows,
+        walk,
     )
 
 
-def _walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
-    values = [f.value for f in node.folds]
-    if any(f.op in SCALAR_FOLDS for f in node.folds):
-        return walk_view(node.rdims[-1], values, vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
-    return walk_view(node.rdims[-1], values, vector, scope)
+def _places_walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
+    return walk_view(node.rdims[-1], [f.value for f in node.folds], vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
+
+
+def _column_walk(node: Reduce, vector: Var, scope: Scope) -> tuple[Walk, int]:
+    """How rows are folded, and how many of them at a time into the result.
+
+    Narrow rows that are walked together lie apart: fetches end at a page, and streams in several pages go on meanwhile.
+    """
+    values, row, columns = [f.value for f in node.folds], node.rdims[-1], vector.extent.constant
+    walk = walk_view(row, values, vector, scope)
+    if columns is None or columns > BLOCK_COLUMNS:
+        return walk, BLOCK_ROWS
+    block = BLOCK_ROWS if columns >= NARROW else 2 * BLOCK_ROWS
+    next_block: dict[Atom, Index] = {row: of(row) + min(block, row.extent.constant or block)}
+    return replace(walk, streams=True, ahead=fetches(scope, vector, values, (row,), next_block, far=True)), block
 
 
 def rows_at_once(extent: Index, most: int = TOGETHER) -> int:
@@ -262,7 +280,7 @@ def arg_view(
     inside, inside_part = (*full.pre, *full.body), (*part.pre, *part.body)
     first, last = span or ("0", Emitter(scope, None).index(vector.extent))
     texts = (folds, places, inside, inside_part, first, last)
-    return ArgColumns(loops, row, lanes, *texts, BLOCK_COLUMNS, _walk(node, vector, scope))
+    return ArgColumns(loops, row, lanes, *texts, BLOCK_COLUMNS, _places_walk(node, vector, scope))
 
 
 def _without_twins(

@@ -59,6 +59,23 @@ def test_bits_do_not_depend_on_threads(package: Path) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+def test_streams_meet_every_element_once(tmp_path: Path) -> None:
+    """Sums of integers, exact, of rows of four streams and more, and of columns in groups that are not full."""
+    shapes = {(64, 65536): -1, (64, 70001): -1, (1, 9000001): -1}
+    shapes |= {(2, rows, columns): 1 for rows in (17, 67, 128, 131, 1000) for columns in (8, 40, 127, 130, 1024, 1030)}
+
+    def folds(dim: int) -> Any:
+        return lambda x: (x.sum(dim), x.to(torch.int64).sum(dim), x.amax(dim), (x > 998).any(dim))
+
+    inputs = {f"e{i}": (torch.randint(0, 1000, shape).float(), dim) for i, (shape, dim) in enumerate(shapes.items())}
+    entries = {name: (Call1(folds(dim)), (x,)) for name, (x, dim) in inputs.items()}
+    model = mycc.load(mycc.compile(entries, out=tmp_path / "streams.pkg", verify=False))
+    for name, (x, dim) in inputs.items():
+        wanted = (x.double().sum(dim).float(), *folds(dim)(x)[1:])
+        for got, want in zip(model.entry(name)(x), wanted, strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), want, rtol=2e-6, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64], ids=str)
 def test_places_in_long_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     """The first of equal best values, wherever in the row; NaN before all others."""

@@ -48,6 +48,9 @@ class RowFold:
     folds: tuple[FoldView, ...]
     finish: tuple[str, ...]
     piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
+    streams: int = 0  # elements at the beginning of the row that are read as four streams of memory at a time
+    stream: int = 0  # elements of a stream
+    rest: bool = True  # whether more elements follow them
     form: str = "row_fold"
 
 
@@ -86,7 +89,8 @@ class Walk:
 
     function: str  # of loops.h
     rows: int
-    ahead: tuple[str, ...]  # fetches what a row's vector reads that many rows on
+    ahead: tuple[str, ...]  # fetches what a row's vector reads some rows on
+    streams: bool = False  # they lie in equal distances among a block of rows; else side by side
 
 
 @dataclass(frozen=True)

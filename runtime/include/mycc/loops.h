@@ -74,20 +74,20 @@ template <int N, class F> MYCC_INLINE void each_turn(int64_t n, F f) {
   }
 }
 
-/* f(row) for the rows from first to last. */
-template <class F> MYCC_INLINE void rows_in_turn(int64_t first, int64_t last, F f) {
-  for (int64_t row = first; row < last; ++row) f(row);
+/* f(row) for the rows from first to last, `apart` rows from one to the next. */
+template <class F> MYCC_INLINE void rows_in_turn(int64_t first, int64_t last, F f, int64_t apart = 1) {
+  for (int64_t row = first; row < last; row += apart) f(row);
 }
 /* The same; N of them come without a loop, so that their loads from memory start together. */
-template <int N, class F> MYCC_INLINE void rows_without_loop(int64_t first, F f) {
+template <int N, class F> MYCC_INLINE void rows_without_loop(int64_t first, F f, int64_t apart = 1) {
   f(first);
-  if constexpr (N > 1) rows_without_loop<N - 1>(first + 1, f);
+  if constexpr (N > 1) rows_without_loop<N - 1>(first + apart, f, apart);
 }
-template <int N, class F> MYCC_INLINE void rows_together(int64_t first, int64_t last, F f) {
-  if (__builtin_expect(last - first == N, 1))
-    rows_without_loop<N>(first, f);
+template <int N, class F> MYCC_INLINE void rows_together(int64_t first, int64_t last, F f, int64_t apart = 1) {
+  if (__builtin_expect(last - first > (N - 1) * apart && last - first <= N * apart, 1))
+    rows_without_loop<N>(first, f, apart);
   else
-    rows_in_turn(first, last, f);
+    rows_in_turn(first, last, f, apart);
 }
 
 /* Each lane's best value so far and its row: a better one takes their place, NaN for good. */
