@@ -31,10 +31,7 @@ MYCC_INLINE vi8 narrow8(vi32 v) { return __builtin_convertvector(__builtin_conve
 MYCC_INLINE vi32 widen(vi16 v) { return isa::widen(v); }
 MYCC_INLINE vi32 widen(vu16 v) { return isa::widen(v); }
 MYCC_INLINE vf32 from_bfloat(vi16 v) { return from_bits(widen((vu16)v) << 16); }
-MYCC_INLINE vi16 to_bfloat(vf32 x) {
-  const vi32 b = bits(x), rounded = (vi32)((vu32)b + 0x7fffu + (((vu32)b >> 16) & 1u));
-  return __builtin_convertvector((x != x ? b | 0x400000 : rounded) >> 16, vi16);
-}
+MYCC_INLINE vi16 to_bfloat(vf32 x) { return isa::to_bfloat(x); }
 } /* namespace storage */
 
 /* The types that belong to a storage type T: `vector` and `scalar` to compute with, `stored` for W elements as they lie
