@@ -24,7 +24,6 @@ from .scope import Scope
 HALVES = ("f16", "bf16")
 MAX_INLINE = 72  # longer expressions get a name
 LINE = 64  # bytes
-STREAMED_BYTES = 1 << 25  # results from here on are written past the caches
 ARITHMETIC = ("add", "sub", "mul", "div", "fma")
 
 

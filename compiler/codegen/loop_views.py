@@ -11,7 +11,7 @@ from ..ir.expr import Call, Expr, substitute
 from ..ir.index import ONE, Var, as_index, of, product
 from ..ir.nodes import Map, Nest, Reduce
 from ..schedule.collapse import collapse
-from ..schedule.cost import is_long
+from ..schedule.cost import STREAMED_BYTES, is_long
 from ..schedule.cost import work as cost
 from ..schedule.graph import map_expressions
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
@@ -20,7 +20,7 @@ from ..schedule.row_form import flattened
 from ..schedule.turned_rows import turned_rows
 from .ahead import fetches
 from .bounds import MOST_APART, inside
-from .emit import STREAMED_BYTES, Emitter
+from .emit import Emitter
 from .fold_views import (
     BLOCK_COLUMNS,
     LONG_WORK,

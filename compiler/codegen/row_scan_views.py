@@ -15,8 +15,9 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Expr
 from ..ir.index import ONE, Index, Var, product
 from ..ir.nodes import Scan
+from ..schedule.cost import STREAMED_BYTES
 from ..schedule.loops import LEAST_LANES
-from .emit import STREAMED_BYTES, Emitter
+from .emit import Emitter
 from .fold_views import VECTORS, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view

@@ -9,8 +9,9 @@ from ..ir.expr import Expr
 from ..ir.index import ONE, Var, as_index, product
 from ..ir.nodes import Scan
 from ..schedule.collapse import collapse
+from ..schedule.cost import STREAMED_BYTES
 from ..schedule.loops import LEAST_LANES
-from .emit import STREAMED_BYTES, Emitter
+from .emit import Emitter
 from .fold_views import SCALARS, VECTORS, loops_of, walk_view
 from .scope import Scope
 from .statements import emit_stores, lanes_view

@@ -10,9 +10,10 @@ from ..ir.dtypes import DTYPES
 from ..ir.index import Atom, Binary, Index, Var, as_index, exact_div, of, product
 from ..ir.nodes import Reduce
 from ..ir.ops import Precedence
+from ..schedule.cost import STREAMED_BYTES
 from ..schedule.rolling import Rolled
 from .ahead import fetches
-from .emit import STREAMED_BYTES, Emitter
+from .emit import Emitter
 from .fold_views import OPERANDS, fold_view, loops_of
 from .scope import Scope
 from .statements import emit_stores

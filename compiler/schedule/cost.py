@@ -20,6 +20,8 @@ OPERATOR_COST = {
 FUNCTION = 12
 #: cost of a load
 LOAD = 2
+#: results from here on are written past the caches
+STREAMED_BYTES = 1 << 25
 #: an expression is worth storing rather than computing again above this
 CHEAP = 6
 

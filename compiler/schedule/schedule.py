@@ -32,6 +32,7 @@ from .pieces import split_at_pieces
 from .pipelined import pipeline_columns
 from .pipelined_rows import pipeline_rows
 from .prologue import fuse_prologues
+from .read_order import order_moves
 from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
@@ -132,6 +133,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             if options.epilogues:
                 fuse_chains(graph, remarks)  # what they make inside is finished by then
             order_loops(graph)
+            order_moves(graph)
             split_windows(graph)
         elif options.prologues:
             fuse_prologues(graph, remarks)  # maps that have not become a part of rows or of an epilogue
