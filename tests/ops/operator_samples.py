@@ -181,6 +181,7 @@ def arithmetic() -> Iterator[Sample]:
         )
         yield Sample("aten.div.Scalar_mode", (I(4, 19, low=-30, high=30), -4), {"rounding_mode": mode})
     yield Sample("aten.remainder.Tensor", (I(40, low=-30, high=30), I(40, low=-9, high=-1)))
+    yield Sample("aten.remainder.Tensor", (I(40, low=0, high=9), I(40, low=10, high=30)))  # nothing to divide
     yield Sample("aten.remainder.Scalar", (T(40, low=-30, high=30), -4.5))
     yield Sample("aten.fmod.Tensor", (I(40, low=-30, high=30), I(40, low=-9, high=-1)))
     yield Sample("aten.pow.Tensor_Scalar", (T(40, special=True), 2))

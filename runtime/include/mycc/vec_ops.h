@@ -338,8 +338,13 @@ MYCC_INLINE vi32 floor_div(vi32 a, vi32 b) {
 MYCC_LANEWISE_INT64(trunc_div)
 MYCC_LANEWISE_INT64(fmod)
 MYCC_LANEWISE_INT64(floor_div)
-MYCC_LANEWISE_INT64(remainder)
 #undef MYCC_LANEWISE_INT64
+/* Without divisions where 0 <= a < b in all lanes, as with indices that are taken around. */
+MYCC_INLINE vi64 remainder(vi64 a, vi64 b) {
+  const hi64 low = (hi64)((hu64)a.lo >= (hu64)b.lo) | (b.lo < 0), high = (hi64)((hu64)a.hi >= (hu64)b.hi) | (b.hi < 0);
+  if (!isa::any((vi32)(low | high))) return a;
+  return build<vi64>([=](int i) MYCC_INLINED { return remainder(a[i], b[i]); });
+}
 MYCC_MIXED_INTS(trunc_div)
 MYCC_MIXED_INTS(fmod)
 MYCC_MIXED_INTS(floor_div)
