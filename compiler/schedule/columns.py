@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..ir.dtypes import DTYPES
 from ..ir.expr import substitute
 from ..ir.index import ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Map, Reduce
@@ -23,6 +24,9 @@ from .loops import vector_loop
 LEAST_BLOCKS = 16
 #: columns of a block: whole lines of memory, some of them side by side
 STEP, LEAST_COLUMNS = 16, 64
+
+#: bytes from row to row of which multiples leave an eighth of the sets of a cache to the rows
+SETS_APART = 512
 
 Stages = tuple[Map | Reduce, ...]
 
@@ -40,6 +44,8 @@ class Most:
 IN_TURN = Most(2048, 1 << 16, 1 << 17)
 #: pipelined ones: their rows are short, so that the phases take turns often; deep columns are kept in the third cache
 PIPELINED = Most(256, 1 << 16, 1 << 16)
+#: of rows that share no sets of a cache: longer runs of memory
+PIPELINED_WIDE = Most(1024, 1 << 16, 1 << 16)
 PIPELINED_DEEP = Most(64, 1 << 18, 1 << 18)
 
 
@@ -78,6 +84,18 @@ def _in_blocks(stages: Stages, rows: tuple[Var, ...], limits: Most) -> tuple[Sta
     if not kept or any(isinstance(s, Reduce) and vector_loop(s) is not within for s in blocked):
         return None
     return blocked, kept
+
+
+def share_sets(stages: Stages) -> bool:
+    """Whether rows that are folded lie so far apart that their lines fall into few sets of a cache."""
+    for stage in stages:
+        for row in stage.rdims if isinstance(stage, Reduce) else ():
+            for load in (ld for e in stage.expressions() for ld in e.loads):
+                step = load.index.coefficient(row)
+                bytes_ = (step.constant or 0) * DTYPES[load.buffer.dtype].size if step is not None else 0
+                if bytes_ and bytes_ % SETS_APART == 0:
+                    return True
+    return False
 
 
 def last_as_one(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:

@@ -167,6 +167,15 @@ def test_long_reductions_to_few_elements_are_split() -> None:
     assert kinds(scheduled(lambda a: a.sum(), torch.randn(509, 521))) == [Reduce]  # no divisor fits
 
 
+@pytest.mark.parametrize(("size", "columns"), [(56, 784), (64, 256)])
+def test_blocks_of_columns_are_wide_where_rows_share_no_sets_of_a_cache(size: int, columns: int) -> None:
+    """Rows of 12544 bytes, and of 16384, which fall into an eighth of the sets."""
+    (nest,) = scheduled(lambda a: a.softmax(1), torch.randn(8, 64, size, size)).program.nodes
+    assert isinstance(nest, Nest)
+    (fold, *_) = (s for s in nest.stages if isinstance(s, Reduce))
+    assert fold.dims[-1].extent.constant == columns
+
+
 def test_rope_is_one_kernel() -> None:
     def rope(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         return q * cos + torch.cat([-q[..., 16:], q[..., :16]], -1) * sin
