@@ -459,7 +459,14 @@ MYCC_INLINE vi16 to_bfloat(vf32 x) { /* by masks, and a shuffle that takes the u
   typedef int16_t halves __attribute__((vector_size(64)));
   const vi32 b = bits(x), up = b + 0x8000, even = (up & 0xffff) == 0 ? up & ~0x10000 : up;
   const halves h = (halves)(x != x ? b | 0x400000 : even);
+#if defined(__clang__)
   return __builtin_shufflevector(h, h, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#else
+  const halves upper = __builtin_shuffle(h, halves{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31});
+  vi16 result;
+  __builtin_memcpy(&result, &upper, sizeof result);
+  return result;
+#endif
 }
 #else
 MYCC_INLINE vi16 to_bfloat(vf32 x) {
