@@ -1,11 +1,13 @@
 """GB/s of loop kernels (maps, reductions, norms, permutations, gathers) beside the measured bandwidth of a plain copy.
 
-    python bench/kernels_loops.py [--threads 1] [--only softmax] [--megabytes 64] [--target cpu] [--no-eager]
+    python bench/kernels_loops.py [--threads 1] [--only softmax] [--megabytes 64] [--cached 4] [--no-eager]
 
 Every form is compiled as a model of its own entry point and timed by the runtime's profile, outputs already in place.
 Bytes are those of the operands that are read and of the results, each once; the percentage is of the bandwidth of a
 copy in turn with the form, which counts bytes read and written too: the median over the rounds, for a machine's
 bandwidth changes within seconds. Eager torch is timed beside it, writing into memory that it has.
+In brackets is the same form with operands of `--cached` MiB, which lie in a cache: what the kernel's own instructions
+allow, as a percentage of the same copy from memory. Below 125 % there, a form is not bound by memory alone.
 `--math` shows cycles per element of the operator table's float32 functions in the first level cache instead.
 """
 
@@ -154,6 +156,16 @@ def nbytes(x: Any) -> int:
     return sum(nbytes(y) for y in x) if isinstance(x, (tuple, list)) else x.numel() * x.element_size()
 
 
+def moved(form: Form) -> int:
+    return form.moved or nbytes(form.inputs) + nbytes(form.function(*form.inputs))
+
+
+def listed_forms(megabytes: int, only: str) -> list[Form]:
+    """The forms whose name contains one of the texts in `only`, which have commas between them."""
+    listed = [*forms(megabytes), *folds(megabytes), *choices(megabytes)]
+    return [form for form in listed if any(text in form.name for text in only.split(","))]
+
+
 def time_eager(form: Form, runs: int) -> float:
     least = float("inf")
     with torch.inference_mode():
@@ -178,6 +190,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="forms whose name contains one of these, with commas between")
     parser.add_argument("--megabytes", type=int, default=64, help="of a large operand")
+    parser.add_argument("--cached", type=int, default=4, help="of a large operand that lies in a cache")
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--math", action="store_true")
@@ -189,21 +202,25 @@ def main() -> None:
         if options.math:
             math_table(library, options.only)
             return
-        listed = [*forms(options.megabytes), *folds(options.megabytes), *choices(options.megabytes)]
-        chosen = [f for f in listed if any(o in f.name for o in options.only.split(","))]
-        entries: dict[str, Any] = {f"form{i}": (Module(f.function), f.inputs) for i, f in enumerate(chosen)}
+        chosen = [listed_forms(size, options.only) for size in (options.megabytes, options.cached)]
+        entries: dict[str, Any] = {
+            f"{size}{i}": (Module(f.function), f.inputs)
+            for size, listed in zip(("form", "small"), chosen, strict=True)
+            for i, f in enumerate(listed)
+        }
         path = mycc.compile(entries, out=Path(folder) / "loops.pkg", verify=False, target=options.target)
         model = mycc.load(path, threads=options.threads)
     copy = copying(library, options.megabytes, options.threads)
     print(f"copy {1e-9 / copy():.1f} GB/s, {options.threads} threads")
-    for i, form in enumerate(chosen):
+    for i, (form, small) in enumerate(zip(*chosen, strict=True)):
         entry = model.entry(f"form{i}")
         spent, byte = time_mycc(entry, form, options.runs, copy)
-        moved = form.moved or nbytes(form.inputs) + nbytes(form.function(*form.inputs))
+        cached, _ = time_mycc(model.entry(f"small{i}"), small, 4 * options.runs, lambda: 0.0)
         kernels = len(entry.profile(list(form.inputs), 1))
         eager = "" if options.no_eager else f"   eager {1e3 * time_eager(form, options.runs):8.2f} ms"
-        rate, percent = moved / spent / 1e9, 100 * moved * byte / spent
-        print(f"{form.name:28} {1e3 * spent:8.2f} ms {rate:6.1f} GB/s {percent:4.0f} %  {kernels}{eager}", flush=True)
+        rate, percent = moved(form) / spent / 1e9, 100 * moved(form) * byte / spent
+        timed = f"{1e3 * spent:8.2f} ms {rate:6.1f} GB/s {percent:4.0f} %"
+        print(f"{form.name:28} {timed} ({100 * moved(small) * byte / cached:4.0f} %)  {kernels}{eager}", flush=True)
 
 
 if __name__ == "__main__":

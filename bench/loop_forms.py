@@ -100,7 +100,8 @@ def moves(megabytes: int) -> list[Form]:
     odd = torch.randn(n // 151, 151)
     bytes_ = x.to(torch.uint8)
     table, ids = torch.randn(30000, 768), torch.randint(0, 30000, (n // 768,))
-    square, left = x[:4096, :4096].contiguous(), rows[:, :512].contiguous()
+    side = min(len(x), 4096)
+    square, left = x[:side, :side].contiguous(), rows[:, :512].contiguous()
     columns, places = torch.randperm(4096), torch.randint(0, 512, left.shape)
     visible = torch.ones(256, 256, dtype=torch.bool).tril()
     kept = torch.rand(len(scores), 1, 1, 256) > 0.2

@@ -11,18 +11,16 @@ from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.index import Atom, Index, Var, of, product
 from ..ir.nodes import Fold, Map, Nest, Reduce
 from ..schedule.graph import map_expressions
-from .ahead import fetches
 from .emit import Emitter
-from .fold_views import BLOCK_ROWS, SMALL_BLOCK, folded_view, rows_at_once
+from .fold_views import BLOCK_ROWS, folded_view
+from .regions_ahead import coming_rows, region_blocks
 from .scope import Scope
 from .statements import emit_stores
 from .views.folds import FoldView
 from .views.loops import LocalView, Loop
-from .views.phase_kernels import ColumnEnd, PhaseKernel, PhaseView
+from .views.phase_kernels import ColumnEnd, ComingRegion, PhaseKernel, PhaseView
 
 Stage = Map | Reduce
-#: rows that memory is read ahead, where blocks are not small
-ROWS_AHEAD = 16
 
 
 def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> PhaseKernel:
@@ -31,16 +29,18 @@ def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> Phas
     row, column = first.rdims[0], first.dims[-1]
     text = Emitter(scope, None)
     row_loop, lane = (Loop(scope.loop(v), text.index(v.extent)) for v in (row, column))
-    builder = _Builder(scope, row, column, frozenset(node.writes()))
+    builder = _Builder(scope, row, column, frozenset(node.writes()), region_blocks(node, row, column))
+    count = product(v.extent for v in node.dims)
     phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
     return PhaseKernel(
         "columns.cpp.j2",
         scope.params(),
-        text.index(product(v.extent for v in node.dims)),
-        text.index(row.extent * column.extent),
+        text.index(count),
+        text.index(count // builder.blocks),
+        builder.blocks,
+        text.index(row.extent * column.extent * builder.blocks),
         row_loop,
         lane,
-        rows_at_once(row.extent),
         BLOCK_ROWS,
         phases,
         locals_,
@@ -49,12 +49,12 @@ def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> Phas
 
 
 def phase_loops(
-    scope: Scope, node: Nest, number: int, letters: Iterable[str]
+    scope: Scope, node: Nest, phase: str, letters: Iterable[str]
 ) -> tuple[tuple[Var, ...], tuple[Loop, ...], dict[Atom, Index]]:
     """A phase's own variables for a nest's dimensions, its loops, and the dimensions as those variables."""
-    own = tuple(Var(f"{v.name}_{number}", v.extent) for v in node.dims)
+    own = tuple(Var(f"{v.name}_{phase}", v.extent) for v in node.dims)
     loops = (
-        Loop(scope.loop(v, f"{letter}_{number}"), Emitter(scope, None).index(v.extent))
+        Loop(scope.loop(v, f"{letter}_{phase}"), Emitter(scope, None).index(v.extent))
         for v, letter in zip(own, letters, strict=True)
     )
     return own, tuple(loops), {v: of(new) for v, new in zip(node.dims, own, strict=True)}
@@ -62,23 +62,23 @@ def phase_loops(
 
 @dataclass
 class _Builder:
-    """Makes the phases of one nest. made: what the nest writes to memory."""
+    """Makes the phases of one nest. made: what the nest writes to memory; blocks: of a region."""
 
     scope: Scope
     row: Var
     column: Var
     made: frozenset[Buffer]
+    blocks: int
     names: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
 
     def phase(self, node: Nest, number: int) -> PhaseView:
-        letters = ("ij"[i] if i < 2 else f"i{i}" for i in range(len(node.dims)))
-        rows, loops, own = phase_loops(self.scope, node, number, letters)
+        _, loops, own = phase_loops(self.scope, node, str(number), self._letters(node))
         stages = [moved(s, own) for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
         accs = {f.acc.name: next(self.names) for s in stages if isinstance(s, Reduce) for f in s.folds}
         body = [s for s in stages if isinstance(s, Map) and self.row in s.dims]
         lines, folds = self._body(body, [s for s in stages if isinstance(s, Reduce)], accs)
         ends = tuple(self._end(s, accs, folds) for s in stages if s not in body)
-        return PhaseView(number, loops, (*self._fetches(stages, rows), *lines), folds, ends)
+        return PhaseView(number, loops, self._next(node, number), lines, folds, ends)
 
     def _body(
         self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str]
@@ -97,18 +97,18 @@ class _Builder:
         own = {accs[f.acc.name] for f in stage.folds} if isinstance(stage, Reduce) else set()
         return ColumnEnd(tuple(f for f in folds if f.name in own), (*emitter.pre, *emitter.body))
 
-    def _fetches(self, stages: Sequence[Stage], rows: Sequence[Var]) -> tuple[str, ...]:
-        """Fetches what a later row, or the same row of the next block, reads of memory."""
-        depth, block = self.row.extent, rows[-1]
-        if (depth * self.column.extent).constant <= SMALL_BLOCK:  # type: ignore[operator]
-            moved: dict[Atom, Index] = {block: of(block) + 1}
-        else:
-            ahead = of(self.row) + ROWS_AHEAD
-            moved = {self.row: ahead % depth, block: of(block) + ahead // depth}
+    def _next(self, node: Nest, number: int) -> ComingRegion:
+        """What the phase reads of memory in the region after its own."""
+        stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
         whole = [s for s in stages if isinstance(s, Reduce) or self.row in s.dims]
         values = [e for s in whole for e in (_folded(s) if isinstance(s, Reduce) else (x.value for x in s.stores))]
-        loads = [e for v in values for e in v.walk() if isinstance(e, Load) and e.buffer not in self.made]
-        return fetches(self.scope, self.column, loads, (self.row,), moved, far=True)
+        loads = dict.fromkeys(ld for v in values for ld in v.loads if ld.buffer not in self.made | set(node.locals))
+        _, loops, first = phase_loops(self.scope, node, f"{number}_next", self._letters(node))
+        operands = coming_rows(self.scope, f"next{number}_", loads, self.row, self.column, first, self.blocks)
+        return ComingRegion(loops, operands)
+
+    def _letters(self, node: Nest) -> Iterator[str]:
+        return ("ij"[i] if i < 2 else f"i{i}" for i in range(len(node.dims)))
 
 
 def values_at_hand(maps: Sequence[Map], reductions: Sequence[Reduce]) -> list[Fold]:

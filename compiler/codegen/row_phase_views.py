@@ -60,7 +60,7 @@ class _Builder:
 
     def phase(self, node: Nest, number: int) -> RowPhase:
         letters = ("i" if i == 0 else f"i{i}" for i in range(len(node.dims)))
-        _, loops, own = phase_loops(self.scope, node, number, letters)
+        _, loops, own = phase_loops(self.scope, node, str(number), letters)
         stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
         ahead = self._fetches(stages, node.dims[-1], own)
         stages = [moved(s, own) for s in stages]

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.dtypes import DTYPES
 from ..ir.expr import substitute
 from ..ir.index import ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Map, Reduce
@@ -24,29 +23,30 @@ from .loops import vector_loop
 LEAST_BLOCKS = 16
 #: columns of a block: whole lines of memory, some of them side by side
 STEP, LEAST_COLUMNS = 16, 64
-
-#: bytes from row to row of which multiples leave an eighth of the sets of a cache to the rows
-SETS_APART = 512
+#: columns of pipelined blocks, the best first: two of the longest vectors, so that what phases keep stays in the first
+#: cache where columns are not deep
+STRIPS = (32, 48, 16)
 
 Stages = tuple[Map | Reduce, ...]
 
 
 @dataclass(frozen=True)
 class Most:
-    """Limits of a block: columns, elements, and elements of one that need not be cut any more."""
+    """Limits of a block: columns, elements, and elements of one that need not be cut any more.
+
+    strips: if there are any, a block has as many columns as the first of them that divides all.
+    """
 
     columns: int
     elements: int
-    uncut: int
+    uncut: int = 0
+    strips: tuple[int, ...] = ()
 
 
 #: blocks whose stages run one after the other: no more columns than accumulators have room for
 IN_TURN = Most(2048, 1 << 16, 1 << 17)
-#: pipelined ones: their rows are short, so that the phases take turns often; deep columns are kept in the third cache
-PIPELINED = Most(256, 1 << 16, 1 << 16)
-#: of rows that share no sets of a cache: longer runs of memory
-PIPELINED_WIDE = Most(1024, 1 << 16, 1 << 16)
-PIPELINED_DEEP = Most(64, 1 << 18, 1 << 18)
+#: pipelined ones; what is kept of deep columns lies in the third cache
+PIPELINED = Most(max(STRIPS), 1 << 18, strips=STRIPS)
 
 
 def in_blocks(
@@ -86,18 +86,6 @@ def _in_blocks(stages: Stages, rows: tuple[Var, ...], limits: Most) -> tuple[Sta
     return blocked, kept
 
 
-def share_sets(stages: Stages) -> bool:
-    """Whether rows that are folded lie so far apart that their lines fall into few sets of a cache."""
-    for stage in stages:
-        for row in stage.rdims if isinstance(stage, Reduce) else ():
-            for load in (ld for e in stage.expressions() for ld in e.loads):
-                step = load.index.coefficient(row)
-                bytes_ = (step.constant or 0) * DTYPES[load.buffer.dtype].size if step is not None else 0
-                if bytes_ and bytes_ % SETS_APART == 0:
-                    return True
-    return False
-
-
 def last_as_one(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
     """The last two rows as one loop, when all accesses walk through them like one."""
     if len(rows) < 2 or not all(like_one(i, rows[-2], rows[-1]) for s in stages for i in indices_of(s)):
@@ -116,10 +104,13 @@ def _depth(stages: Stages) -> int | None:
 
 
 def _width(columns: int, depth: int, most: Most) -> int | None:
-    """Columns of a block: all, or a divisor of them that makes whole vectors."""
+    """Columns of a block: a divisor of them that makes whole vectors, or all."""
+    fits = min(most.columns, most.elements // max(depth, 1))
+    if most.strips:
+        deep = depth * most.strips[0] > most.elements
+        return next((n for n in most.strips if n <= fits and columns % n == 0 and not deep), None)
     if columns <= most.columns and columns * depth <= most.elements:
         return columns
-    fits = min(most.columns, most.elements // max(depth, 1))
     found = next((n for n in range(fits - fits % STEP, LEAST_COLUMNS - 1, -STEP) if columns % n == 0), None)
     return columns if found is None and columns <= most.columns and columns * depth <= most.uncut else found
 

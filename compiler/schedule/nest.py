@@ -23,7 +23,7 @@ from ..ir.in_place import overwrites
 from ..ir.index import ZERO, Atom, Index, Var, of, product
 from ..ir.nodes import Map, Nest, Origin, Reduce, Store
 from ..ir.program import AnyNode
-from .columns import IN_TURN, PIPELINED, PIPELINED_DEEP, PIPELINED_WIDE, Stages, in_blocks, share_sets
+from .columns import IN_TURN, PIPELINED, Stages, in_blocks
 from .graph import NodeGraph, label, map_expressions
 from .invert import digits, invert
 from .loops import reduces_contiguous, vector_loop
@@ -82,12 +82,8 @@ def _grow(graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remark
 
 def _blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
     """The stages over blocks of columns: such as can be pipelined, else blocks in their turn."""
-    wide = () if share_sets(stages) else (PIPELINED_WIDE,)
-    for most in (*wide, PIPELINED, PIPELINED_DEEP):
-        found = in_blocks(stages, rows, most)
-        if found is not None and has_phases(*found):
-            return found
-    return in_blocks(stages, rows, IN_TURN)
+    strips = in_blocks(stages, rows, PIPELINED)
+    return strips if strips is not None and has_phases(*strips) else in_blocks(stages, rows, IN_TURN)
 
 
 def _next(

@@ -18,11 +18,31 @@ class ColumnEnd:
 
 
 @dataclass(frozen=True)
+class ComingRows:
+    """What a region reads of an operand: where it starts, the step between its rows, their elements, bytes of one."""
+
+    name: str
+    source: str
+    step: str
+    columns: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ComingRegion:
+    """What a phase reads of memory in the next region; rows: the loops over blocks, at its first one."""
+
+    rows: tuple[Loop, ...]
+    operands: tuple[ComingRows, ...]
+
+
+@dataclass(frozen=True)
 class PhaseView:
     """A part of the work on a block of columns: `lines` for a vector of a row, then into the folds, then the ends."""
 
     number: int
     rows: tuple[Loop, ...]  # the loops over its blocks
+    next: ComingRegion  # fetched meanwhile
     lines: tuple[str, ...]
     folds: tuple[FoldView, ...]
     ends: tuple[ColumnEnd, ...]
@@ -33,10 +53,11 @@ class PhaseKernel(TunedKernel):
     """Blocks of columns in phases, each a block behind the one before it; all of them go through the rows together."""
 
     count: str  # blocks
-    work: str  # elements of a block
+    regions: str  # of neighbouring blocks
+    blocks: int  # of a region
+    work: str  # elements of a region
     row: Loop  # of a block
     lane: Loop  # the columns of a block, whole vectors
-    together: int  # rows that are walked through together
     rows: int  # rows whose folds are folded in their turn
     phases: tuple[PhaseView, ...]
     locals: tuple[LocalView, ...]

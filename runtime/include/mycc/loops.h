@@ -30,19 +30,24 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
   return rows > 1 ? rows : 1;
 }
 
-/* Blocks per task of a kernel whose phases run a block apart: some, for the first and the last ones run alone. By the
- * shape alone; a choice of the tuner may say how many elements. */
-MYCC_INLINE int64_t blocks_per_task(int64_t blocks, int64_t elements_of_block, int64_t task = 0) {
-  const int64_t most = task > 0 ? rows_per_task(elements_of_block, task) : 8;
-  return blocks / 32 < 1 ? 1 : blocks / 32 < most ? blocks / 32 : most;
-}
-
 /* Rows per task of a kernel whose phases run a row apart: more of them where there are many, for the first and the last
  * ones run alone. By the shape alone; a choice of the tuner may say how many elements. */
 MYCC_INLINE int64_t rows_apart_per_task(int64_t rows, int64_t elements_of_row, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements_of_row, task);
   const int64_t least = rows_per_task(elements_of_row), most = rows_per_task(elements_of_row, 8 * kTaskElements);
   return rows / 32 < least ? least : rows / 32 < most ? rows / 32 : most;
+}
+
+/* A phase that has its turn, where the compiler shall know. */
+struct Always {
+  constexpr operator bool() const { return true; }
+};
+
+/* Vectors of a row of columns that are walked down together, a line of memory or two: accumulators have registers. */
+constexpr int vectors_together(int64_t columns) {
+  constexpr int line = 16 / W > 2 ? 16 / W : 2;
+  const int64_t vectors = columns / W;
+  return vectors % line == 0 ? line : vectors % 3 == 0 ? 3 : 1;
 }
 
 /* The row, or that of [begin, end) which lies next to it. */
@@ -123,6 +128,16 @@ MYCC_INLINE int64_t groups_per_task(const mycc_host *host, int64_t rows, int64_t
   const int64_t parts = rows >= 2 * host->max_workers ? 1 : host->max_workers;
   const int64_t least = rows_per_task(work * kGroup), even = (groups + parts - 1) / parts;
   return least > even ? least : even;
+}
+
+/* Regions of a task of a kernel whose phases run a block apart, for the first blocks and the last ones run alone: some
+ * where each thread has several tasks. Blocks are independent: how they are cut changes no result. A choice of the tuner
+ * may say how many elements. */
+MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int64_t elements, int64_t task = 0) {
+  if (task > 0) return rows_per_task(elements, task);
+  const int64_t least = rows_per_task(elements), some = rows_per_task(elements, 8 * kTaskElements) + 7;
+  const int64_t even = regions / (4 * host->max_workers), most = even < some ? even : some;
+  return most < least ? least : most;
 }
 
 /* The parts [first, last) of rows of columns that the groups [begin, end) of all rows make up, one after the other. */

@@ -133,22 +133,5 @@ MYCC_INLINE BlockPlace block_place(int64_t number, int64_t rows, int64_t columns
   return {within / wide, first + within % wide};
 }
 
-/* A block of memory that is read later: its lines are fetched some at a time, in the order in which they lie. */
-struct Coming {
-  const char *row;
-  int64_t step, bytes, rows, at; /* bytes from row to row, of a row; rows that are left; where in the first of them */
-
-  MYCC_INLINE void fetch(int lines) {
-    for (; lines > 0 && rows > 0; --lines) {
-      fetch_far(row + at);
-      at += 64;
-      if (at >= bytes) at = 0, row += step, --rows;
-    }
-  }
-};
-template <class T> MYCC_INLINE Coming coming(const T *from, int64_t step, int64_t rows, int64_t columns) {
-  return {(const char *)from, step * (int64_t)sizeof(T), columns * (int64_t)sizeof(T), rows, 0};
-}
-
 } /* namespace mycc */
 #endif /* MYCC_TRANSPOSE_H */

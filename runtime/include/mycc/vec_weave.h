@@ -324,5 +324,24 @@ template <int N, class T> MYCC_INLINE void fetch_lines(const T *p) {
   for (int i = 0; i < LINES; ++i) fetch_far((const char *)p + 64 * i);
 }
 
+/* A block of memory that is read later: its lines are fetched some at a time, in the order in which they lie. */
+struct Coming {
+  const char *row;
+  int64_t step, bytes, rows, at; /* bytes from row to row, of a row; rows that are left; where in the first of them */
+
+  MYCC_INLINE void fetch(int lines) {
+    for (; lines > 0 && rows > 0; --lines) {
+      fetch_far(row + at);
+      at += 64;
+      if (at >= bytes) at = 0, row += step, --rows;
+    }
+  }
+  /* As much as that many vectors of elements of `size` bytes. */
+  MYCC_INLINE void fetch_vectors(int vectors, int size) { fetch((vectors * W * size + 63) / 64); }
+};
+template <class T> MYCC_INLINE Coming coming(const T *from, int64_t step, int64_t rows, int64_t columns) {
+  return {(const char *)from, step * (int64_t)sizeof(T), columns * (int64_t)sizeof(T), rows, 0};
+}
+
 } /* namespace mycc */
 #endif /* MYCC_VEC_WEAVE_H */
