@@ -43,13 +43,13 @@ def wanted(name: str, only: str) -> bool:
 
 def build(isa: str, source: Path) -> ctypes.CDLL:
     """The compiled benchmark library `source` for an ISA level."""
-    folder = Path(tempfile.mkdtemp(prefix="mycc-bench-"))
-    (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
-    out = str(folder / "bench.so")
-    include = ["-I", str(folder), "-I", str(ROOT / "runtime" / "include")]
-    command = ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", f"-march={isa}", *include, str(source), "-o", out]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(out)
+    with tempfile.TemporaryDirectory(prefix="mycc-bench-") as folder:
+        (Path(folder) / "micro_kernels.h").write_text(render_micro_kernels(isa))
+        out = f"{folder}/bench.so"
+        include = ["-I", folder, "-I", str(ROOT / "runtime" / "include")]
+        command = ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", f"-march={isa}", *include, str(source), "-o", out]
+        subprocess.run(command, check=True)
+        library = ctypes.CDLL(out)
     library.bench_roof.restype = ctypes.c_double
     if hasattr(library, "bench_host"):
         library.bench_host.restype = ctypes.c_void_p

@@ -35,6 +35,8 @@ NARROW = 128
 TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
 #: rows that memory is read ahead where places are kept; blocks so small that the next one is fetched instead of rows
 PLACES_AHEAD, SMALL_BLOCK = 16, 40960
+#: least elements of a piece of a row, the next one of which is fetched
+LEAST_PIECE = 256
 #: elements that memory is read ahead
 LEAST_AHEAD = 2048
 #: turns of short loops that are written out
@@ -105,11 +107,22 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
     finish = Emitter(scope, None, accs=names).behind(full)
     emit_stores(finish, node)
     lanes = lanes_view(vector, scope, full, part)
+    lanes = replace(lanes, full=(*_next_pieces(node, vector, scope), *lanes.full))
     extent = vector.extent.constant
     piece = PIECE if extent is None or extent > PIECE else 0
     streams = (extent or 0) // (4 * STREAM) * (4 * STREAM)
     ends = (*finish.pre, *finish.body)
     return RowFold(loops, outer, lanes, tuple(folds), ends, piece, streams, STREAM, streams != extent)
+
+
+def _next_pieces(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:
+    """Fetches the next piece of rows that lie in pieces: the hardware finds the first lines of each too late."""
+    others = [v for v in node.rdims if v is not vector]
+    extent = vector.extent.constant or 0
+    if not others or not LEAST_PIECE <= extent <= STREAM:
+        return ()
+    piece = others[-1]
+    return fetches(scope, vector, (f.value for f in node.folds), (piece,), {piece: of(piece) + 1}, far=True)
 
 
 def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:

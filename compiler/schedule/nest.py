@@ -101,7 +101,7 @@ def _next(
                 remarks.refused(label(node), label(reader), reason)
         for buffer in members[node].reads():
             maker = graph.producer(buffer)
-            if isinstance(maker, Map) and maker not in members and buffer.kind == "temp":
+            if isinstance(maker, Map | Reduce) and maker not in members and buffer.kind == "temp":
                 renamed, reason = as_prologue(graph, maker, members, rows)
                 if renamed is not None:
                     return maker, renamed
@@ -155,11 +155,13 @@ def _row_names(maker: Map | Reduce, store: Store, load: Load, rows: tuple[Var, .
 
 
 def as_prologue(
-    graph: NodeGraph, maker: Map, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]
-) -> tuple[Map | None, str]:
-    """A map whose rows are only read by the same rows of the nest."""
+    graph: NodeGraph, maker: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]
+) -> tuple[Map | Reduce | None, str]:
+    """A map whose rows are only read by the same rows of the nest, or a reduction of rows of the same length."""
     if len(maker.stores) != 1:
         return None, "stores several results"
+    if isinstance(maker, Reduce) and not _folds_as_many(maker, members):
+        return None, "reduces rows of another length"
     store = maker.stores[0]
     readers = graph.readers(store.buffer)
     if not any(r in members for r in readers):
@@ -183,9 +185,15 @@ def as_prologue(
         return None, "another kernel reads it in between"
     if not _stays_in_place(graph, {*members, maker}):
         return None, "what it reads is written over in place"
-    renamed = _rename(maker, names, rows)
-    assert isinstance(renamed, Map)
-    return renamed, ""
+    return _rename(maker, names, rows), ""
+
+
+def _folds_as_many(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:
+    """Whether as many elements become one as in the nest's first reduction, and the lanes run along the same way."""
+    seed = next(iter(members.values()))
+    assert isinstance(seed, Reduce)
+    length, own = (product(v.extent for v in r.rdims) for r in (seed, node))
+    return length == own and reduces_contiguous(node) == reduces_contiguous(seed) and _reduces_alike(node, members)
 
 
 def _last(graph: NodeGraph, members: dict[AnyNode, Map | Reduce]) -> int:

@@ -33,29 +33,24 @@ def cpu_levels() -> list[str]:
     return [isa for isa, needed in NEEDS.items() if needed <= flags]
 
 
-def library(isa: str) -> Path:
+def library(isa: str) -> ctypes.CDLL:
     """The compiled test library for an ISA level."""
-    path, error = _build(isa)
-    assert not error, error
-    return path
+    loaded, error = _build(isa)
+    assert loaded is not None, error
+    return loaded
 
 
 @functools.cache
-def _build(isa: str) -> tuple[Path, str]:
-    """Where the library is, and the compiler's words when it failed: once, not once per example."""
-    folder = Path(tempfile.mkdtemp(prefix=f"mycc-gemm-{isa}-"))
-    (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
-    out = folder / "gemm.so"
-    command = ["g++", *FLAGS, *WARNINGS, f"-march={isa}", "-I", folder, "-I", INCLUDE, "-I", HERE, "-shared", "-fPIC"]
-    done = subprocess.run(
-        [*map(str, command), str(HERE / "gemm_library.cpp"), "-o", str(out), "-pthread"], capture_output=True, text=True
-    )
-    return out, done.stderr if done.returncode else ""
-
-
-@functools.cache
-def _load(isa: str) -> ctypes.CDLL:
-    return ctypes.CDLL(str(library(isa)))
+def _build(isa: str) -> tuple[ctypes.CDLL | None, str]:
+    """The library, or the compiler's words when it failed: once, not once per example."""
+    with tempfile.TemporaryDirectory(prefix=f"mycc-gemm-{isa}-") as name:
+        folder = Path(name)
+        (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
+        out, source = folder / "gemm.so", HERE / "gemm_library.cpp"
+        flags = [*FLAGS, *WARNINGS, f"-march={isa}", "-I", folder, "-I", INCLUDE, "-I", HERE, "-shared", "-fPIC"]
+        command = [str(word) for word in ("g++", *flags, source, "-o", out, "-pthread")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return (None, done.stderr) if done.returncode else (ctypes.CDLL(str(out)), "")
 
 
 @dataclass
@@ -100,7 +95,7 @@ def _run_sums(
         else:
             fields.append((ctypes.c_void_p, None if value is None else value.ctypes.data))
     kind = type("Sums", (ctypes.Structure,), {"_fields_": [(f"f{i}", t) for i, (t, _) in enumerate(fields)]})
-    getattr(_load(isa), function)(
+    getattr(library(isa), function)(
         ctypes.c_int(threads),
         ctypes.byref(kind(*[v for _, v in fields])),
         ctypes.c_void_p(out.ctypes.data),
@@ -215,7 +210,7 @@ def call(isa: str, function: str, args: _Arguments, shape: tuple[int, ...], thre
     """
     out = np.full(shape, np.nan, np.float32)
     seen = np.zeros(shape, np.int32)
-    run = getattr(_load(isa), function)
+    run = getattr(library(isa), function)
     run.restype = ctypes.c_int64
     structure = args.structure()
     misplaced = run(
@@ -232,7 +227,7 @@ def call(isa: str, function: str, args: _Arguments, shape: tuple[int, ...], thre
 
 def busiest_share(isa: str, m: int, n: int, k: int, workers: int) -> int:
     """What the busiest of several workers gets of a product, in percent of an equal part."""
-    run = _load(isa).test_busiest_share
+    run = library(isa).test_busiest_share
     run.restype = ctypes.c_int64
     return int(run(*(ctypes.c_int64(v) for v in (m, n, k, workers))))
 

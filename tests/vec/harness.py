@@ -41,16 +41,15 @@ def builds() -> list[str]:
 def library(source: str, build: str) -> ctypes.CDLL:
     """The C++ source compiled as a shared library, warnings as errors."""
     compiler, isa = build.split(":")
-    folder = Path(tempfile.mkdtemp(prefix="mycc-vec-"))
-    (folder / "test.cpp").write_text(source)
-    command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", "-I", str(INCLUDE), "-shared", "-fPIC"]
-    done = subprocess.run(
-        [*command, str(folder / "test.cpp"), "-o", str(folder / "test.so")], capture_output=True, text=True
-    )
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[:4000]}"
-    loaded = ctypes.CDLL(str(folder / "test.so"))
-    shutil.rmtree(folder)
-    return loaded
+    with tempfile.TemporaryDirectory(prefix="mycc-vec-") as name:
+        folder = Path(name)
+        (folder / "test.cpp").write_text(source)
+        command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", "-I", str(INCLUDE), "-shared", "-fPIC"]
+        done = subprocess.run(
+            [*command, str(folder / "test.cpp"), "-o", str(folder / "test.so")], capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[:4000]}"
+        return ctypes.CDLL(str(folder / "test.so"))
 
 
 class GuardedMemory:
