@@ -142,6 +142,7 @@ CASES = [
     Case("norm_of_sum", lambda x, r, w: F.rms_norm(x + r, (96,), w) * r, floats((14, 96), (14, 96), (96,)), ("rows",)),
     Case("softmax", lambda x: F.softmax(x * 0.5, -1), floats((2, 3, 50)), ("rows",)),
     Case("softmax_dynamic", lambda x: F.softmax(x, -1), floats((3, 50)), ("rows",), (LENGTH,), floats((3, 150))),
+    Case("cosine_similarity", lambda x, y: F.cosine_similarity(x, y, -1), floats((6, 50), (6, 50)), ("rows",)),
     Case("softmax_far", lambda x: F.softmax(x, -1), far(6, 50), ("rows",)),
     Case("softmax_long", lambda x: F.log_softmax(x, -1), floats((2, 20000)), ("row_pieces",)),
     Case("sum_short", lambda x: x.sum(-1), floats((65, 8)), ("rows",)),
