@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "attention_rows.h"
-#include "vec.h"
+#include "powers.h"
 
 namespace mycc {
 namespace attention_detail {
@@ -25,17 +25,9 @@ template <> struct Powers<NoScore> {
 /* p[i] = 2^x[i] for x[i] <= 0 or NaN, zero from -127 down; x is no longer needed. The relative error of normal numbers
  * is at most 2e-7. Several vectors go through every step together, as one alone would wait for its own results. */
 #if defined(MYCC_AVX512)
-/* 2^(j / 32) as bits, less those of j / 32 in the exponent. A table needs fewer multiplications than a polynomial
- * alone, and these compete with the products around them. */
-alignas(64) static constexpr int32_t kPowers[32] = {
-    0x3f800000, 0x3f7ecd87, 0x3f7daac3, 0x3f7c980f, 0x3f7b95c2, 0x3f7aa43a, 0x3f79c3d3, 0x3f78f4f0,
-    0x3f7837f0, 0x3f778d3a, 0x3f76f532, 0x3f767043, 0x3f75fed7, 0x3f75a15b, 0x3f75583f, 0x3f7523f6,
-    0x3f7504f3, 0x3f74fbaf, 0x3f7508a4, 0x3f752c4d, 0x3f75672a, 0x3f75b9be, 0x3f76248c, 0x3f76a81e,
-    0x3f7744fd, 0x3f77fbb8, 0x3f78ccdf, 0x3f79b907, 0x3f7ac0c7, 0x3f7be4ba, 0x3f7d257d, 0x3f7e83b3};
-
 template <int... I> MYCC_INLINE void exp2_negative(vf32 *x, vf32 *p, lane_list<I...>) {
   constexpr float kRound = 393216.0f; /* 1.5 * 2^18: adding it leaves round(32 x) in the low bits */
-  const vi32 low = load(kPowers), high = load(kPowers + W);
+  const vi32 low = load(kernel::kPowers), high = load(kernel::kPowers + W);
   ((x[I] = isa::max(splat(-127.0f), x[I])), ...);
   const vf32 shifted[] = {(x[I] + kRound)...};
   ((x[I] = x[I] - (shifted[I] - kRound)), ...);
