@@ -189,11 +189,11 @@ def as_prologue(
 
 
 def _folds_as_many(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:
-    """Whether as many elements become one as in the nest's first reduction, and the lanes run along the same way."""
+    """Whether as many elements become one as in the nest's first reduction, with the lanes in the same direction."""
     seed = next(iter(members.values()))
     assert isinstance(seed, Reduce)
     length, own = (product(v.extent for v in r.rdims) for r in (seed, node))
-    return length == own and reduces_contiguous(node) == reduces_contiguous(seed) and _reduces_alike(node, members)
+    return length == own and _reduces_alike(node, members)
 
 
 def _last(graph: NodeGraph, members: dict[AnyNode, Map | Reduce]) -> int:

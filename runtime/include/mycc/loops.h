@@ -135,9 +135,9 @@ MYCC_INLINE int64_t groups_per_task(const mycc_host *host, int64_t rows, int64_t
  * may say how many elements. */
 MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int64_t elements, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements, task);
-  const int64_t least = rows_per_task(elements), some = rows_per_task(elements, 8 * kTaskElements) + 7;
-  const int64_t even = regions / (4 * host->max_workers), most = even < some ? even : some;
-  return most < least ? least : most;
+  const int64_t least = rows_per_task(elements), eight = rows_per_task(elements, 8 * kTaskElements);
+  const int64_t some = eight > 8 ? eight : 8, even = regions / (4 * host->max_workers);
+  return even < least ? least : even < some ? even : some;
 }
 
 /* The parts [first, last) of rows of columns that the groups [begin, end) of all rows make up, one after the other. */
