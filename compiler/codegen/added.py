@@ -1,4 +1,8 @@
-"""Epilogues of products that only add a bias and a residual, and bound the sum: tiles do that in registers."""
+"""What epilogues of products tell of themselves.
+
+Those that only add a bias and a residual, and bound the sum, tiles do in registers. Of others the tiles fetch where the
+results go.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,19 @@ def added(scope: Scope, stores: Sequence[Store], m: Var, column: Var) -> tuple[s
     residual = (pointers[-1], strides[-1]) if biases[-1:] == [False] else ("nullptr", "0")
     bounds = () if math.isinf(low) and math.isinf(high) else ("true", _literal(low), _literal(high))
     return (pointers[0], bias, residual[0], strides[0], residual[1], *bounds)
+
+
+def results(scope: Scope, stores: Sequence[Store], m: Var, column: Var) -> tuple[str, str] | None:
+    """Where the first results from (m, column) on go, and the step to the next row; None: no such rows in memory.
+
+    `y[m*N + n] = gelu(acc)` gives `y + m*N + n` and `N`.
+    """
+    text = Emitter(scope, column)
+    for store in stores:
+        step = _row_step(store.index, m, column)
+        if step is not None and step != ZERO and store.buffer not in scope.locals:
+            return f"{scope.buffer(store.buffer)} + {text.index(store.index)}", text.index(step)
+    return None
 
 
 def _bound(value: Expr, op: str, none: float) -> tuple[Expr, float]:

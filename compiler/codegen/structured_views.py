@@ -9,7 +9,7 @@ from ..ir.expr import accumulators_first, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Store
 from ..ir.structured import WINOGRAD_FORMS, Attention, Conv, Gemm
-from .added import added
+from .added import added, results
 from .ahead import fetches
 from .emit import Emitter
 from .lift import Lifted
@@ -185,7 +185,8 @@ def _epilogue(
         scope.loop(var, name)
     lanes = _segment(scope, moved, column, {acc: "acc"}, run or n.extent)
     only_added = added(scope, moved, m, column) if tiled else ()
-    return Epilogue((), lanes, fetches(scope, column, [s.value for s in moved], (z, m)), only_added)
+    places = results(scope, moved, m, column) if tiled and not only_added else None
+    return Epilogue((), lanes, fetches(scope, column, [s.value for s in moved], (z, m)), only_added, places)
 
 
 def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:

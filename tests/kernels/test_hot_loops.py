@@ -1,5 +1,5 @@
 """The matrix and convolution kernels as built for every CPU target: no loop over k touches the stack, what epilogues
-read is fetched ahead."""
+read and write is fetched ahead."""
 
 from __future__ import annotations
 
@@ -92,6 +92,20 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
         assert multiply_adds(loop) == products // lanes, f"{name} for {target.isa} has another loop: {loop}"
         checked += 1
     assert checked > len(TILE_SETS[target.isa].tiles), "the tiles of products in float32 and 16 bits, of convolutions"
+
+
+@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+def test_tiles_fetch_their_results(target: Target, tmp_path: Path) -> None:
+    """Places of results that no general register is left for would be moved out of a vector's for every k."""
+    tiles = functions(disassembly(target, tmp_path), r"tile_\d+x\d+<float>")
+    assert len(tiles) == len(TILE_SETS[target.isa].tiles)
+    for name, lines in tiles.items():
+        loop = max(innermost_loops(lines), key=multiply_adds)
+        fetched = [text for text in loop if re.match(r"prefetchw|prfm\s+pstl1keep", text)]
+        rows = int(re.findall(r"tile_(\d+)", name)[0])
+        assert len(fetched) == (1 if rows > 2 else 0), f"{name} for {target.isa}: {fetched}"
+        moved = [text for text in loop if re.match(r"v?mov[qd]\s.*%xmm|fmov\s", text)]
+        assert not moved, f"{name} for {target.isa} moves between kinds of registers: {moved}"
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)

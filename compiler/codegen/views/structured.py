@@ -15,12 +15,14 @@ class Epilogue:
 
     ahead: fetches what 16 of them need from memory, for the elements from `column` on.
     added: the fields of mycc::Added for them, when only a bias and a residual are added.
+    results: otherwise where they go, and the step to the next row.
     """
 
     decode: tuple[str, ...]
     lanes: Lanes
     ahead: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    results: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

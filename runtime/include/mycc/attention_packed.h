@@ -135,6 +135,7 @@ inline Tile product(const float *a, int64_t a_row, int64_t depth, const float *b
   tile.accumulate = accumulate;
   tile.next = (const char *)b;
   tile.next_step = 0;
+  tile.results = {(const char *)b, 0, 0};
   return tile;
 }
 

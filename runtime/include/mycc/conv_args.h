@@ -34,7 +34,7 @@ struct ConvArgs {
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct ConvTuning {
-  int64_t depth = 256;             /* longest depth block, about */
+  int64_t depth = 384;             /* longest depth block, about */
   int64_t panel_bytes = 160 << 10; /* weights of a depth block of a group of panels, in L2 */
   int64_t pixels = 256;            /* output pixels of a block, about */
 };

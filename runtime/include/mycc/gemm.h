@@ -3,7 +3,7 @@
  * The epilogue gets the sums: epilogue(z, m, n, acc, count) finishes the elements (z, m, n .. n + count - 1), whose
  * sums are acc[0 .. count - 1]; every element exactly once, from any worker. An epilogue that only adds a bias and a
  * residual, and bounds the sum, may say so: added(z, m, n) gives where the elements from (z, m, n) on come from and go
- * to (Added), and most of them are finished in registers.
+ * to (Added), and most of them are finished in registers. Another may say where they go: results(z, m, n) (MemoryRows).
  *
  *   gemm        B packed at compile time
  *   gemm_rows   the same; rows of A come from a functor (fused prologue)
@@ -65,6 +65,10 @@ template <class Epilogue> struct FinishRows {
   template <class E = Epilogue>
   auto added(int64_t row, int64_t column) const -> decltype(((const E *)nullptr)->added(row, row, column)) {
     return epilogue.added(z, m + row, n + column);
+  }
+  template <class E = Epilogue>
+  auto results(int64_t row, int64_t column) const -> decltype(((const E *)nullptr)->results(row, row, column)) {
+    return epilogue.results(z, m + row, n + column);
   }
   void fetch(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
     for (int64_t r = 0; r < rows; ++r) fetch_ahead(epilogue, z, m + row + r, n + column, columns, 0);

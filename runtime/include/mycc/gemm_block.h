@@ -48,6 +48,19 @@ MYCC_INLINE auto fetch_ahead(const Epilogue &epilogue, int64_t z, int64_t m, int
 }
 template <class Epilogue> MYCC_INLINE void fetch_ahead(const Epilogue &, int64_t, int64_t, int64_t, int64_t, long) {}
 
+/* Results in memory, from an element on along its row and the rows behind it, `row` elements apart. */
+template <class T> MYCC_INLINE MemoryRows memory_rows(const T *first, int64_t row) {
+  return {(const char *)first, row * (int64_t)sizeof(T), kPanel * (int64_t)sizeof(T)};
+}
+/* Has a tile fetch where its results go, where the epilogue can tell. */
+template <class B, class Finish>
+MYCC_INLINE auto fetch_results(const Finish &finish, TileOf<B> &tile, int64_t row, int64_t column, int)
+    -> decltype(finish.results(row, column), void()) {
+  tile.results = finish.results(row, column);
+}
+template <class B, class Finish>
+MYCC_INLINE void fetch_results(const Finish &, TileOf<B> &, int64_t, int64_t, long) {}
+
 /* What an epilogue does that only adds: out = (sums + bias) + residual, from an element on along its row and the rows
  * behind it. NULL: not added. Bounded: minimum(maximum(.., low), high) of that, NaN stays. */
 struct Added {
@@ -75,6 +88,7 @@ MYCC_INLINE auto adds(const Finish &finish, TileOf<B> &tile, int64_t row, int64_
   tile.residual = to.residual;
   tile.out_stride = to.out_row;
   tile.residual_stride = to.residual_row;
+  tile.results = memory_rows(to.out, to.out_row);
   take_bias_and_bounds(tile, to);
   return true;
 }
@@ -168,6 +182,7 @@ template <class B> MYCC_INLINE void advance(TileOf<B> &tile, int64_t panels) {
   tile.next += panels * tile.panel_size * (int64_t)sizeof(B);
   tile.after += panels * tile.panel_size * (int64_t)sizeof(B);
   tile.c += panels * kPanel;
+  tile.results.first += panels * tile.results.panel;
   if (tile.out) tile.out += panels * kPanel;
   if (tile.bias) tile.bias += panels * kPanel;
   if (tile.residual) tile.residual += panels * kPanel;
@@ -191,8 +206,9 @@ template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t row
 
 /* Multiplies a block. finish(row, column, sums, stride, rows, columns) gets every tile of finished sums once: its first
  * row and column within the block, the sums [rows][stride] of which `columns` are valid. `columns` in all are valid.
- * finish.fetch(row, column, rows, columns) is told which tile comes next. finish.added(row, column), where there is one,
- * says what of whole panels the tiles may do themselves. */
+ * finish.fetch(row, column, rows, columns) is told which tile comes next, and finish.results(row, column), where there is
+ * one, says where its results go. finish.added(row, column), where there is one, says what of whole panels the tiles may
+ * do themselves. */
 template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
@@ -237,6 +253,8 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
       const int64_t column = panel * kPanel, valid = min64(columns - column, width * kPanel);
       const bool last = pass == passes - 1;
       if (last) finish.fetch(row, column, tile_rows, valid);
+      tile.results = {(const char *)tile.b, 0, 0};
+      if (last) fetch_results(finish, tile, row, column, 0);
       const bool added = last && valid == width * kPanel && adds(finish, tile, row, column, 0);
       multiply_tile(tile, tile_rows, width);
       if (last && !added) finish(row, column, tile.c, stride, tile_rows, valid);
