@@ -12,6 +12,7 @@ from .conv_tiles import RUN_TILE_SETS, RunTileSet
 PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
+FETCHING = 16  # multiply-adds beside which the place of a result is fetched; 12, two a cycle, were 1 to 4 percent slower
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 
@@ -21,11 +22,13 @@ class Tile:
 
     rows_first: the loop over k holds a broadcast of every row and takes the vectors of B one by one; else it holds B
     and takes the rows one by one.
+    fetches: it fetches the places of its results, between multiply-adds that leave instructions the time.
     """
 
     rows: int
     panels: int
     rows_first: bool
+    fetches: bool
 
 
 def widths(widest: int) -> tuple[int, ...]:
@@ -54,7 +57,10 @@ class TileSet:
     def tiles(self) -> tuple[Tile, ...]:
         """Every tile: a row count also has narrower tiles, for the last panels of a block."""
         sizes = ((rows, p) for rows, widest in enumerate(self.panels, 1) for p in widths(widest))
-        return tuple(Tile(rows, p, self._rows_first(rows, p)) for rows, p in sizes)
+        return tuple(Tile(rows, p, self._rows_first(rows, p), self._fetches(rows, p)) for rows, p in sizes)
+
+    def _fetches(self, rows: int, panels: int) -> bool:
+        return rows * panels * PANEL // self.lanes >= FETCHING
 
     def _rows_first(self, rows: int, panels: int) -> bool:
         width = panels * PANEL // self.lanes
