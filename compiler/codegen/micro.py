@@ -12,7 +12,9 @@ from .conv_tiles import RUN_TILE_SETS, RunTileSet
 PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
-FETCHING = 16  # multiply-adds beside which the place of a result is fetched; 12, two a cycle, were 1 to 4 percent slower
+FETCHING = (
+    16  # multiply-adds beside which the place of a result is fetched; 12, two a cycle, were 1 to 4 percent slower
+)
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 
