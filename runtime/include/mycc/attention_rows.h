@@ -38,7 +38,7 @@ constexpr float kInfinity = __builtin_inff();
 constexpr int64_t kAhead = 16; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
 
 inline void fetch(const float *row, int64_t size) {
-  for (int64_t i = 0; i < size; i += 16) __builtin_prefetch(row + i);
+  for (int64_t i = 0; i < size; i += 16) fetch_near(row + i);
 }
 
 /* Rows first .. first + count - 1 of the query rows of a (batch, key head). Row r of them all is query r % queries of
