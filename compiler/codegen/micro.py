@@ -12,9 +12,7 @@ from .conv_tiles import RUN_TILE_SETS, RunTileSet
 PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
-FETCHING = (
-    16  # multiply-adds beside which the place of a result is fetched; 12, two a cycle, were 1 to 4 percent slower
-)
+FETCHING = 16  # multiply-adds that leave instructions time to fetch; beside 12, two a cycle, it takes longer
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 
@@ -24,7 +22,7 @@ class Tile:
 
     rows_first: the loop over k holds a broadcast of every row and takes the vectors of B one by one; else it holds B
     and takes the rows one by one.
-    fetches: it fetches the places of its results, between multiply-adds that leave instructions the time.
+    fetches: it fetches the places of its results, and the tallest tile the next rows of A, among its multiply-adds.
     """
 
     rows: int
