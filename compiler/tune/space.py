@@ -113,7 +113,7 @@ def algorithms(option: str, window: Window) -> tuple[Algorithm, ...]:
     return tuple(a for a in ALGORITHMS[option] if a == "direct" or strides.get(a) == window.stride[-2:])
 
 
-CONV_DEPTHS = (256, 128, 384, 512)
+CONV_DEPTHS = (384, 128, 256, 512)
 CONV_PANELS = (160 << 10, 80 << 10, 320 << 10)
 CONV_PIXELS = (256, 128, 512)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,6 +30,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..helpers.programs import scheduled
+
+INCLUDE = Path(__file__).resolve().parents[2] / "runtime" / "include" / "mycc"
 
 x = torch.randn(8, 32)
 image = torch.randn(1, 32, 14, 14).to(memory_format=torch.channels_last)
@@ -99,6 +102,23 @@ def test_winograd_is_a_candidate_where_the_options_allow_it() -> None:
             found = {choice.get("algorithm", "") for choice in candidates(strided, Situation(1, option))}
             fitting = {a for a in known if a == "direct" or WINOGRAD_FORMS[a].stride == stride}
             assert (found - {""}) | {node.algorithm} == fitting | {node.algorithm}
+
+
+@pytest.mark.parametrize(
+    ("family", "struct", "header"),
+    [
+        ("gemm", "GemmTuning", "gemm_block.h"),
+        ("conv", "ConvTuning", "conv_args.h"),
+        ("attention", "AttentionTuning", "attention_packed.h"),
+    ],
+)
+def test_the_first_value_is_the_cost_models(family: str, struct: str, header: str) -> None:
+    text = (INCLUDE / header).read_text().split(f"struct {struct} {{")[1].split("\n};")[0]
+    fields = re.findall(r"int64_t (\w+) = (\d+)(?: << (\d+))?;", text)
+    numbers = {name: int(number) << int(shift or 0) for name, number, shift in fields}
+    (found,) = (f for f in FAMILIES if f.name == family)
+    firsts = {p.name: p.values[0] for p in found.parameters if p.stage == "codegen"}
+    assert firsts == {name: numbers[name] for name in firsts}
 
 
 def test_parts_of_a_choice() -> None:
