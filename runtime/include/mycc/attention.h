@@ -5,7 +5,7 @@
  *            It packs K^T and V of a block into panels of 16 columns, once; S = Q K^T and O += P V run through the
  *            register tiles of the GEMM, or O through tiles that make P out of S on the way. The softmax is online over
  *            the blocks (Milakov & Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135); with a single block it
- *            is the plain one.
+ *            is the plain one. Short queries and keys bound their scores, so that no maximum is needed.
  *   direct   for a few rows (decoding). K and V are read once, where they lie, at the speed of memory.
  *
  * A query row is computed by the same operations in the same order wherever the tasks are cut, so that the result does

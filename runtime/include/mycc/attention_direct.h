@@ -116,7 +116,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
     }
     const ScoreRows scores = {scratch.scores, kDirectBlock, rows.count, seen};
     raise_maxima<Score>(scores, state, {high, factor});
-    weigh<Score>(scores, state, {high, factor});
+    weigh<Weights<Score>>(scores, state, {high, factor});
     __builtin_memset(scratch.sums, 0, size_t(rows.count * values) * sizeof(float));
     for (int64_t j = 0, step; j < keys; j += step) {
       int64_t stride;

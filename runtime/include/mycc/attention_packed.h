@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <type_traits>
+
 #include "attention_rows.h"
 #include "attention_softmax.h"
 #include "gemm_block.h"
@@ -62,6 +64,37 @@ inline void pack_keys(const Rows &rows, int64_t n0, int64_t count, float *panels
   }
 }
 
+/* The square of the length of the longest key in packed K^T; NaN if one of them is. */
+inline float longest_key(const float *panels, int64_t size, int64_t count) {
+  vf32 longest = {};
+  for (int64_t n = 0; n < count; n += kPanel, panels += size * kPanel) {
+    for (int64_t j = 0; j < kPanel; j += W) {
+      vf32 even = {}, odd = {};
+      int64_t i = 0;
+      for (const float *k = panels + j; i + 2 <= size; i += 2, k += 2 * kPanel) {
+        even = fma(load(k), load(k), even);
+        odd = fma(load(k + kPanel), load(k + kPanel), odd);
+      }
+      if (i < size) even = fma(load(panels + i * kPanel + j), load(panels + i * kPanel + j), even);
+      longest = maximum(longest, even + odd);
+    }
+  }
+  return reduce_max(longest);
+}
+
+/* The same of rows of queries, which lie densely. */
+inline float longest_query(const float *q, int64_t size, int64_t count) {
+  float longest = 0;
+  for (int64_t r = 0; r < count; ++r, q += size) {
+    vf32 sum = {};
+    int64_t i = 0;
+    for (; i + W <= size; i += W) sum = fma(load(q + i), load(q + i), sum);
+    if (i < size) sum = fma(load_part(q + i, int(size - i)), load_part(q + i, int(size - i)), sum);
+    longest = maximum(longest, reduce_add(sum));
+  }
+  return longest;
+}
+
 /* V of the keys n0 .. n0 + count - 1 in panels [value panel][count][16]; columns behind value_size are zero. */
 inline void pack_values(const Rows &rows, int64_t n0, int64_t count, float *panels) {
   const int64_t size = rows.args->value_size, whole = size / kPanel * kPanel;
@@ -99,6 +132,7 @@ struct PackedPlan {
 
 struct PackedScratch {
   float *k_panels, *v_panels, *q, *o, *scores;
+  float *lengths; /* of the longest query of kRowBlock rows, squared */
   RowStates state;
 
   /* Places the arrays from `memory` on; returns the bytes that they take. */
@@ -110,6 +144,7 @@ struct PackedScratch {
     q = carver.take<float>(size_t(plan.chunk * args.head_size) * size);
     o = carver.take<float>(size_t(plan.chunk * plan.values) * size);
     scores = carver.take<float>(size_t(kRowBlock * plan.score_stride) * size);
+    lengths = carver.take<float>(size_t(ceil_div(plan.chunk, kRowBlock)) * size);
     state.maximum = carver.take<float>(size_t(plan.chunk + W) * size);
     state.sums = carver.take<float>(size_t(plan.chunk * W) * size);
     return size_t(carver.next - (uint8_t *)memory);
@@ -171,7 +206,7 @@ inline int64_t whole_rows(const Block &block) { return kValueRows > 0 ? block.co
 /* scores[row] become weights: of a whole tile of values the first 16 alone, as it makes the others. Keys that one row
  * of a tile sees and another does not have the weight zero there. Rows of no such tile have o[row] scaled to the new
  * maximum. */
-template <class Score>
+template <class Made, class Score>
 void softmax_rows(const Rows &rows, const Block &block, const Score &score, const PackedPlan &plan,
                   const PackedScratch &scratch, const RowFactors &found) {
   int64_t seen[kRowBlock];
@@ -183,7 +218,7 @@ void softmax_rows(const Rows &rows, const Block &block, const Score &score, cons
   }
   const ScoreRows scores = {scratch.scores, plan.score_stride, block.count, seen};
   const RowStates state = scratch.state.from(block.r0);
-  raise_maxima<Score>(scores, state, found);
+  Made::maxima(scores, state, found);
   for (int64_t r = 0, n; r < block.count; r += n) {
     n = min64(kTileRows, block.count - r);
     const int64_t keys = seen_keys(rows, block, r, n);
@@ -192,14 +227,14 @@ void softmax_rows(const Rows &rows, const Block &block, const Score &score, cons
       seen[i] = n == kValueRows ? min64(keys, kPanel) : keys;
     }
   }
-  weigh<Score>(scores, state, found);
+  weigh<Made>(scores, state, found);
   for (int64_t r = block.n0 > 0 ? whole_rows(block) : block.count; r < block.count; ++r)
     scale_row(scratch.o + (block.r0 + r) * plan.values, found.factor[r], plan.values);
 }
 
 /* o[row] = o[row] * factor + p[row] V of a whole tile of rows; the first block of keys sets o. Its first tile of values
  * makes the weights for the others. */
-template <class Score>
+template <class Made>
 void value_rows(const Rows &rows, const Block &block, int64_t r, const PackedPlan &plan, const PackedScratch &scratch,
                 const RowFactors &found) {
   const int64_t panels = plan.values / kPanel, row = block.r0 + r;
@@ -215,7 +250,7 @@ void value_rows(const Rows &rows, const Block &block, int64_t r, const PackedPla
   tile.maxima = found.maximum + r;
   tile.sums = scratch.state.sums + row * W;
   if (tile.keys == 0) return;
-  multiply_weights(tile, min64(kValueGroup, panels), Weight<Score>());
+  multiply_weights(tile, min64(kValueGroup, panels), Weight<Made>());
   for (int64_t first = kValueGroup; first < panels; first += kValueGroup) {
     tile.values += kValueGroup * tile.panel_size;
     tile.out += kValueGroup * kPanel;
@@ -224,11 +259,11 @@ void value_rows(const Rows &rows, const Block &block, int64_t r, const PackedPla
 }
 
 /* The same of all rows; those that are no whole tile of values have their weights and have been scaled. */
-template <class Score>
+template <class Made>
 void value_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch,
                  const RowFactors &found) {
   const int64_t panels = plan.values / kPanel, whole = whole_rows(block);
-  for (int64_t r = 0; r < whole; r += kTileRows) value_rows<Score>(rows, block, r, plan, scratch, found);
+  for (int64_t r = 0; r < whole; r += kTileRows) value_rows<Made>(rows, block, r, plan, scratch, found);
   for (int64_t first = 0; first < panels; first += kValueGroup) {
     for (int64_t r = whole, n; r < block.count; r += n) {
       n = min64(kTileRows, block.count - r);
@@ -243,24 +278,40 @@ void value_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, c
   }
 }
 
-/* All rows of a task against all keys that they see. */
+template <class Made, class Score>
+void attend_block(const Rows &rows, const Block &block, const Score &score, const PackedPlan &plan,
+                  const PackedScratch &scratch, const RowFactors &found) {
+  score_tiles(rows, block, plan, scratch);
+  softmax_rows<Made>(rows, block, score, plan, scratch, found);
+  value_tiles<Made>(rows, block, plan, scratch, found);
+}
+
+/* All rows of a task against all keys that they see. Scores are no larger than the product of the lengths of query and
+ * key (Cauchy and Schwarz): where that is small, no maximum is looked for. */
 template <class Score>
 void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan, const PackedScratch &scratch) {
+  const int64_t size = rows.args->head_size, end = rows.visible(0, rows.count);
+  /* Which keys a task of a causal attention packs depends on the number of threads. */
+  const bool measured = std::is_same<Score, NoScore>::value && !rows.args->causal;
   copy_queries(rows, rows.args->scale * Powers<Score>::kScale, scratch.q);
+  for (int64_t r0 = 0; measured && r0 < rows.count; r0 += kRowBlock)
+    scratch.lengths[r0 / kRowBlock] = longest_query(scratch.q + r0 * size, size, min64(kRowBlock, rows.count - r0));
   scratch.state.start(rows.count);
-  float maximum[kRowBlock + W], factor[kRowBlock + W];
-  const RowFactors found = {maximum, factor};
-  const int64_t end = rows.visible(0, rows.count);
+  float highest[kRowBlock + W], factor[kRowBlock + W];
+  const RowFactors found = {highest, factor};
+  float longest = 0; /* of the keys so far */
   for (int64_t n0 = 0; n0 < end; n0 += plan.key_block) {
     const int64_t keys = min64(plan.key_block, end - n0);
     pack_keys(rows, n0, keys, scratch.k_panels);
     pack_values(rows, n0, keys, scratch.v_panels);
+    if (measured) longest = maximum(longest, longest_key(scratch.k_panels, size, keys));
     for (int64_t r0 = 0; r0 < rows.count; r0 += kRowBlock) {
       const Block block = {r0, min64(kRowBlock, rows.count - r0), n0, keys};
       if (rows.visible(r0, block.count) <= n0) continue;
-      score_tiles(rows, block, plan, scratch);
-      softmax_rows(rows, block, score, plan, scratch, found);
-      value_tiles<Score>(rows, block, plan, scratch, found);
+      if (measured && scratch.lengths[r0 / kRowBlock] * longest <= kBound * kBound)
+        attend_block<BoundedWeights>(rows, block, score, plan, scratch, found);
+      else
+        attend_block<Weights<Score>>(rows, block, score, plan, scratch, found);
     }
   }
   for (int64_t r = 0; r < rows.count; ++r) {
