@@ -14,7 +14,7 @@ from ..schedule.collapse import collapse
 from ..schedule.cost import STREAMED_BYTES, is_long
 from ..schedule.cost import work as cost
 from ..schedule.graph import map_expressions
-from ..schedule.loops import SCALAR_FOLDS, arg_loop, vector_loop
+from ..schedule.loops import SCALAR_FOLDS, arg_loop, cross_loop, vector_loop
 from ..schedule.rolling import rolled
 from ..schedule.row_form import flattened
 from ..schedule.turned_rows import turned_rows
@@ -37,7 +37,7 @@ from .row_phase_views import row_phase_view
 from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
-from .tile_views import cross_loop, tile_view
+from .tile_views import tile_view
 from .turned_views import turned_view
 from .views.folds import ColumnFold, LaneFold, RowFold
 from .views.kernel import KernelView

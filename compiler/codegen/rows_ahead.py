@@ -28,7 +28,7 @@ MOST_ROWS = 32
 PAGE = 4096  # the hardware finds what is read of one, in any order
 SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
 MOST_AT_ONCE = 8192  # bytes of a row that is moved at once
-DENSEST = 4  # lines that are fetched for a vector
+DENSEST = 8  # elements of a row that is fetched for one that is looked up in it
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> Iterator[_Read]:
     if backwards:
         start, length = start + (length + 1), -length
     read = _Read(load, start, length)
-    looked_up = any(isinstance(a, Indirect) for a in within) and read.bytes > PAGE
+    few = read.length > (vector.extent.constant or read.length)
+    looked_up = any(isinstance(a, Indirect) for a in within) and (few or read.bytes > PAGE)
     if read.bytes <= MOST_BYTES and (looked_up or backwards or _jumps(start) or _strided(read, rows[-1])):
         yield read
 

@@ -7,13 +7,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Load
-from ..ir.index import ONE, ZERO, Indirect, Var, product
+from ..ir.index import ONE, ZERO, Var, product
 from ..ir.nodes import Map
 from ..schedule.cost import number
+from ..schedule.loops import across
 from .emit import HALVES, LINE, Emitter
 from .rows_ahead import LEAST_BYTES
 from .scope import Scope
@@ -26,38 +25,11 @@ LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTurnedRows
 ROW_BYTES, MOST_ROWS = 1024, 256
 TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are turned together
 #: results from here on are written past the caches: half of other kernels', for their rows lie apart
-STREAMED_APART = 1 << 24
+STREAMED_APART = 1 << 23
 WIDEST = 8  # bytes of elements whose rows are moved as they are
 #: tiles of one kernel: what is in use at once has to fit the first level cache
 MAX_TILES = 2
 MOST_NARROWER = 4  # times than the widest: a vector of a turned operand has to fit the tile
-LEAST = 4  # elements along either loop: a shorter one is not worth a block
-
-
-def cross_loop(node: Map, vector: Var) -> Var | None:
-    """The loop along which most of the loads that step over memory from lane to lane are dense; None without such."""
-    votes: Counter[Var] = Counter()
-    for load in _across(node, vector):
-        votes.update(v for v in node.dims if v is not vector and load.index.coefficient(v) == ONE)
-    if not votes or _short(vector):
-        return None
-    best = max(votes, key=lambda v: (votes[v], -node.dims.index(v)))
-    return None if _short(best) else best
-
-
-def _short(v: Var) -> bool:
-    return v.extent.constant is not None and v.extent.constant < LEAST
-
-
-def _across(node: Map, vector: Var) -> list[Load]:
-    """The loads whose step from lane to lane is the same everywhere and neither 0 nor 1."""
-    found = []
-    for load in dict.fromkeys(ld for s in node.stores for ld in s.value.loads):
-        step = load.index.coefficient(vector)
-        plain = not any(isinstance(a, Indirect) for a in load.index.atoms())
-        if plain and step is not None and step.terms and step != ONE:
-            found.append(load)
-    return found
 
 
 def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
@@ -67,7 +39,7 @@ def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
     outer = [v for v in node.dims if v is not vector and v is not cross]
     loops = tuple(Loop(scope.loop(v), plain.index(v.extent)) for v in outer)
     row, lane = scope.loop(cross), scope.loop(vector)
-    turned = [ld for ld in _across(node, vector) if ld.index.coefficient(cross) == ONE][:MAX_TILES]
+    turned = [ld for ld in across(node, vector) if ld.index.coefficient(cross) == ONE][:MAX_TILES]
     size = max(DTYPES[ld.buffer.dtype].size for ld in turned)
     turned = [ld for ld in turned if DTYPES[ld.buffer.dtype].size >= size // MOST_NARROWER]
     columns = min(LANE_BYTES // size, MOST_LANES)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Expr
-from ..ir.index import ONE, Index, Var
+from ..ir.expr import Expr, Load
+from ..ir.index import ONE, Index, Indirect, Var
 from ..ir.nodes import Map, Reduce
 
 #: folds that keep a position: one lane at a time
 SCALAR_FOLDS = ("argmax", "argmin")
 LEAST_LANES = 8
+#: elements along either of two loops that are taken in blocks: a shorter one is not worth a block
+LEAST_CROSSED = 4
 
 
 def vector_loop(node: Map | Reduce) -> Var | None:
@@ -76,3 +79,29 @@ def _score(node: Map | Reduce, var: Var) -> int:
 
 def _places(expressions: Iterable[Expr]) -> Sequence[Index]:
     return [ld.index for e in expressions for ld in e.loads]
+
+
+def cross_loop(node: Map, vector: Var) -> Var | None:
+    """The loop along which most of the loads that step over memory from lane to lane are dense; None without such."""
+    votes: Counter[Var] = Counter()
+    for load in across(node, vector):
+        votes.update(v for v in node.dims if v is not vector and load.index.coefficient(v) == ONE)
+    if not votes or _short(vector):
+        return None
+    best = max(votes, key=lambda v: (votes[v], -node.dims.index(v)))
+    return None if _short(best) else best
+
+
+def across(node: Map, vector: Var) -> list[Load]:
+    """The loads whose step from lane to lane is the same everywhere and neither 0 nor 1."""
+    found = []
+    for load in dict.fromkeys(ld for s in node.stores for ld in s.value.loads):
+        step = load.index.coefficient(vector)
+        plain = not any(isinstance(a, Indirect) for a in load.index.atoms())
+        if plain and step is not None and step.terms and step != ONE:
+            found.append(load)
+    return found
+
+
+def _short(v: Var) -> bool:
+    return v.extent.constant is not None and v.extent.constant < LEAST_CROSSED

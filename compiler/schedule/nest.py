@@ -129,7 +129,19 @@ def _as_stage(
         names = found
     if names is None or not set(names) <= set(node.dims) or len(names) != len(rows):
         return None, "its loops do not start with the rows"
+    if isinstance(node, Map) and _turns(node, names, members, rows):
+        return None, "its results lie across the columns"
     return _rename(node, names, rows), ""
+
+
+def _turns(node: Map, names: dict[Var, Var], members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]) -> bool:
+    """Whether a map that reads a nest has its lanes across the nest's: it is a transpose."""
+    seed = next(iter(members.values()))
+    assert isinstance(seed, Reduce)
+    lane = vector_loop(node)
+    if reduces_contiguous(seed):
+        return lane in names
+    return names.get(lane or node.dims[-1]) is not rows[-1]
 
 
 def _reduces_alike(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:

@@ -39,6 +39,7 @@ from .row_form import MAX_ROW, separate_rows
 from .steps import ChooseStep, RepeatStep, Step, steps_of
 from .stored_order import order_loops
 from .terms import keep_terms
+from .turned_operands import turn_operands
 from .windows import split_windows
 from .written_out import write_out_folds
 
@@ -132,6 +133,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             pipeline_rows(graph)
             if options.epilogues:
                 fuse_chains(graph, remarks)  # what they make inside is finished by then
+            turn_operands(graph)
             order_loops(graph)
             order_moves(graph)
             split_windows(graph)
