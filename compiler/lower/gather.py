@@ -234,14 +234,14 @@ def _rolled(ctx: Context, x: Tensor, shifts: Sequence[int | Index], axes: Sequen
     return ctx.builder.map(x.shape, x.dtype, element)
 
 
-@row("aten.upsample_nearest2d.vec")
+@row("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
 def upsample_nearest_vec(ctx: Context, x: Tensor, _: Any = None, scales: Any = None) -> Tensor:
-    return _nearest(ctx, x, *(scales if scales else (None, None)))
+    return _nearest(ctx, x, *(scales if scales else ()))
 
 
-@row("aten.upsample_nearest2d.default")
-def upsample_nearest(ctx: Context, x: Tensor, _: Any, scale_h: Any = None, scale_w: Any = None) -> Tensor:
-    return _nearest(ctx, x, scale_h, scale_w)
+@row("aten.upsample_nearest1d.default", "aten.upsample_nearest2d.default", "aten.upsample_nearest3d.default")
+def upsample_nearest(ctx: Context, x: Tensor, _: Any, *scales: Any) -> Tensor:
+    return _nearest(ctx, x, *scales)
 
 
 def _nearest(ctx: Context, x: Tensor, *scales: float | None) -> Tensor:
@@ -249,7 +249,7 @@ def _nearest(ctx: Context, x: Tensor, *scales: float | None) -> Tensor:
     shape = ctx.result_shape()
 
     def source(d: int, o: Index) -> Index:
-        size, out, scale = x.shape[d], shape[d], scales[d - 2]
+        size, out, scale = x.shape[d], shape[d], scales[d - 2] if scales else None
         if scale is None or (size * int(scale) == out and scale == int(scale)):
             return (o * size) // out
         place = call("mul", cast(IndexValue(o), "f32"), number(1.0 / scale, "f32"))
@@ -257,6 +257,6 @@ def _nearest(ctx: Context, x: Tensor, *scales: float | None) -> Tensor:
         return indirect(call("minimum", cast(call("floor", place), "i64"), last), size, wrap=False)
 
     def element(i: list[Index]) -> Expr:
-        return x.at([*i[:2], source(2, i[2]), source(3, i[3])])
+        return x.at([*i[:2], *(source(d, i[d]) for d in range(2, x.rank))])
 
     return ctx.builder.map(shape, x.dtype, element, x.memory_order())

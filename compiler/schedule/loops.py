@@ -13,6 +13,7 @@ from ..ir.nodes import Map, Reduce
 #: folds that keep a position: one lane at a time
 SCALAR_FOLDS = ("argmax", "argmin")
 LEAST_LANES = 8
+FEW_APART = 2  # elements from lane to lane: vectors are made of whole ones
 #: elements along either of two loops that are taken in blocks: a shorter one is not worth a block
 LEAST_CROSSED = 4
 
@@ -67,7 +68,9 @@ def _score(node: Map | Reduce, var: Var) -> int:
         stride = index.coefficient(var)
         if stride == ONE:
             total += 2
-        elif stride is None or stride.terms:
+        elif stride == -ONE:
+            total += 1
+        elif stride is None or (stride.terms and abs(stride.constant or FEW_APART + 1) > FEW_APART):
             total -= 2
     if isinstance(node, Reduce) and var in node.rdims:
         total += 1

@@ -32,6 +32,7 @@ from .pieces import split_at_pieces
 from .pipelined import pipeline_columns
 from .pipelined_rows import pipeline_rows
 from .prologue import fuse_prologues
+from .read_first import fold_as_read
 from .read_order import order_moves
 from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
@@ -118,6 +119,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             split_moments(graph)
             split_exponentials(graph)
             fuse_columns(graph, remarks)
+            fold_as_read(graph)
             split_reductions(graph)  # those that are alone
         else:
             inline_maps(graph, remarks, recompute=True)  # chains that grew in the pass before

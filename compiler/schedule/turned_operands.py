@@ -21,10 +21,12 @@ from ..ir.index import ONE, Index, Var, as_index, of, product
 from ..ir.lanes import depends
 from ..ir.nodes import Map, Reduce, Scan, Store
 from .graph import NodeGraph, map_expressions
-from .loops import cross_loop, vector_loop
+from .loops import SCALAR_FOLDS, cross_loop, vector_loop
 
 LEAST_STEP = 16  # elements from lane to lane: fewer share lines of memory
 LEAST_BYTES = 1 << 16  # of an operand: of smaller ones the first level cache holds all lines at once
+LEAST_LANES = 16  # turns of the loop over the lanes
+MOST_FOLDED = 16  # elements for a result: of more, results that lie apart take less time than a copy of the operand
 LEAST_READS = 0.5  # of the elements of an operand
 
 
@@ -51,7 +53,12 @@ def turn_operands(graph: NodeGraph) -> None:
 
 def _turn(graph: NodeGraph, node: Map | Reduce | Scan) -> None:
     lane = _lane(node)
-    if lane is None or lane.extent.constant is None or (isinstance(node, Map) and cross_loop(node, lane) is not None):
+    if lane is None or (lane.extent.constant or 0) < LEAST_LANES:
+        return
+    ordered = node if isinstance(node, Scan) else replace(node, dims=(*(v for v in node.dims if v is not lane), lane))
+    if isinstance(ordered, Map) and cross_loop(ordered, lane) is not None:
+        if lane is not node.dims[-1]:
+            graph.replace(node, ordered)
         return
     copies: dict[tuple[Buffer, int, int], Buffer] = {}
     loads: dict[Expr, Load] = {}
@@ -64,15 +71,26 @@ def _turn(graph: NodeGraph, node: Map | Reduce | Scan) -> None:
             )
             loads[load] = Load(copy, place.turned)
     if loads:
-        changed = map_expressions(node, lambda e: rewrite(e, loads.get))
+        changed = map_expressions(ordered, lambda e: rewrite(e, loads.get))
         graph.expand(node, [*(_copy(node, *key, copy) for key, copy in copies.items()), changed])
 
 
 def _lane(node: Map | Reduce | Scan) -> Var | None:
-    """The loop whose turns lie side by side in the results, or in what is folded."""
-    if not isinstance(node, Scan):
-        return vector_loop(node)
-    return node.step if all(s.index.coefficient(node.step) == ONE for s in node.stores) else None
+    """The loop that the lanes should run along: the one chosen if it is long, else that which stores side by side."""
+    if isinstance(node, Scan):
+        return node.step if _stores_along(node, node.step) else None
+    chosen = vector_loop(node)
+    if isinstance(node, Reduce) and any(f.op in SCALAR_FOLDS for f in node.folds):
+        return None
+    if isinstance(node, Reduce) and (product(v.extent for v in node.rdims).constant or 0) > MOST_FOLDED:
+        return None
+    if chosen is None or (chosen not in node.dims and (chosen.extent.constant or LEAST_LANES) < LEAST_LANES):
+        return next((v for v in reversed(node.dims) if _stores_along(node, v)), None)
+    return chosen if chosen in node.dims else None
+
+
+def _stores_along(node: Map | Reduce | Scan, loop: Var) -> bool:
+    return all(s.index.coefficient(loop) == ONE for s in node.stores)
 
 
 def _turns(node: Map | Reduce | Scan) -> float:
@@ -146,4 +164,4 @@ def _copy(node: Map | Reduce | Scan, buffer: Buffer, height: int, width: int, co
     start = of(matrix) * (height * width)
     value = Load(buffer, start + of(row) * width + of(column))
     stores = (Store(copy, start + of(column) * height + of(row), value),)
-    return Map((matrix, column, row), stores, replace(node.origin))
+    return Map((matrix, column, row), stores, node.origin)

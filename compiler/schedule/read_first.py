@@ -1,0 +1,74 @@
+"""Reductions whose lanes would step over memory fold in the order of what they read.
+
+                                            for j:J, c:C   t[j*C + c] = sum_k x[(j*K + k)*C + c]
+y[c, j] = sum_k x[(j*K + k)*C + c]    ->    for c:C, j:J   y[c, j] = t[j*C + c]
+
+Results are few beside what is read: another kernel puts them in their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..ir.buffers import Buffer
+from ..ir.expr import Load
+from ..ir.index import ONE, Index, Var, as_index, of, product
+from ..ir.nodes import Map, Reduce, Store
+from .graph import NodeGraph
+from .loops import LEAST_LANES, vector_loop
+
+MOST_RESULTS = 0.25  # of the elements that are folded
+
+
+def fold_as_read(graph: NodeGraph) -> None:
+    for node in list(graph.nodes):
+        if isinstance(node, Reduce):
+            order = _read_order(node)
+            if order is not None and any(s.index != _place(order) for s in node.stores):
+                graph.expand(node, _folded(node, order))
+
+
+def _read_order(node: Reduce) -> tuple[Var, ...] | None:
+    """The kept loops, slowest first, when they read side by side and the lanes chosen otherwise do not."""
+    chosen = vector_loop(node)
+    results, folded = (product(v.extent for v in loops).constant for loops in (node.dims, node.rdims))
+    if chosen in node.dims or results is None or folded is None or folded * MOST_RESULTS < 1 or len(node.dims) < 2:
+        return None
+    loads = [ld for f in node.folds for ld in f.value.loads]
+    if any(chosen is not None and ld.index.coefficient(chosen) in (ONE, -ONE) for ld in loads):
+        return None
+    orders = {_by_step(ld, node.dims) for ld in loads if any(ld.index.coefficient(v) != as_index(0) for v in node.dims)}
+    return next(iter(orders)) if len(orders) == 1 else None
+
+
+def _by_step(load: Load, loops: Sequence[Var]) -> tuple[Var, ...] | None:
+    """The loops by how far a load goes from turn to turn, where the fastest of them are neighbours in memory."""
+    steps = {v: _number(load.index.coefficient(v)) for v in loops}
+    order = sorted(loops, key=lambda v: -(steps[v] or 0))
+    dense = 1
+    for v in reversed(order):
+        if steps[v] != dense:
+            break
+        dense *= v.extent.constant or 1
+    return tuple(order) if all(steps.values()) and dense >= LEAST_LANES else None
+
+
+def _number(step: Index | None) -> int:
+    return (step.constant or 0) if step is not None else 0
+
+
+def _place(loops: Sequence[Var]) -> Index:
+    """Of results that lie in the order of the loops."""
+    place = as_index(0)
+    for v in loops:
+        place = place * v.extent + of(v)
+    return place
+
+
+def _folded(node: Reduce, order: tuple[Var, ...]) -> tuple[Reduce, Map]:
+    place, size = _place(order), product(v.extent for v in order)
+    found = [Buffer(f"{s.buffer.name}_folded", s.buffer.dtype, size, "temp") for s in node.stores]
+    stores = tuple(Store(b, place, s.value) for b, s in zip(found, node.stores, strict=True))
+    put = tuple(Store(s.buffer, s.index, Load(b, place)) for b, s in zip(found, node.stores, strict=True))
+    return replace(node, dims=order, stores=stores), Map(node.dims, put, node.origin)
