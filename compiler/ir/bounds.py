@@ -24,11 +24,9 @@ def largest(index: Index) -> int | None:
 def _largest_atom(atom: Atom) -> int | None:
     if isinstance(atom, Size):
         return atom.hi
-    if isinstance(atom, Var):
+    if isinstance(atom, Var | Indirect):
         top = largest(atom.extent)
         return None if top is None else max(top - 1, 0)
-    if isinstance(atom, Indirect):
-        return largest(atom.extent)
     assert isinstance(atom, Binary)
     a, b = largest(atom.a), largest(atom.b)
     if atom.op == "//":

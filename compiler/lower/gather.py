@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..ir.expr import Expr, IndexValue, Load, cast
 from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of, product
 from ..ir.structured import Attention, Conv, Gemm
@@ -236,25 +238,58 @@ def _rolled(ctx: Context, x: Tensor, shifts: Sequence[int | Index], axes: Sequen
 
 @row("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
 def upsample_nearest_vec(ctx: Context, x: Tensor, _: Any = None, scales: Any = None) -> Tensor:
-    return _nearest(ctx, x, *(scales if scales else ()))
+    return _nearest(ctx, x, scales or (), centres=False)
 
 
 @row("aten.upsample_nearest1d.default", "aten.upsample_nearest2d.default", "aten.upsample_nearest3d.default")
 def upsample_nearest(ctx: Context, x: Tensor, _: Any, *scales: Any) -> Tensor:
-    return _nearest(ctx, x, *scales)
+    return _nearest(ctx, x, scales, centres=False)
 
 
-def _nearest(ctx: Context, x: Tensor, *scales: float | None) -> Tensor:
-    """Each output reads floor(place / scale); by whole numbers where the scale is exactly that of the sizes."""
+@row("aten._upsample_nearest_exact1d.vec", "aten._upsample_nearest_exact2d.vec", "aten._upsample_nearest_exact3d.vec")
+def upsample_nearest_exact_vec(ctx: Context, x: Tensor, _: Any = None, scales: Any = None) -> Tensor:
+    return _nearest(ctx, x, scales or (), centres=True)
+
+
+@row(*(f"aten._upsample_nearest_exact{n}d.default" for n in (1, 2, 3)))
+def upsample_nearest_exact(ctx: Context, x: Tensor, _: Any, *scales: Any) -> Tensor:
+    return _nearest(ctx, x, scales, centres=True)
+
+
+def _in_whole_numbers(size: Index, out: Index, scale: float | None, centres: bool) -> bool:
+    """Whether the float32 that torch works out is never a rounding error below a whole number that it should be."""
+    if size.constant is not None and out.constant is not None:
+        places = np.arange(out.constant)
+        step = np.float32(1.0 / scale) if scale is not None else np.float32(size.constant) / np.float32(out.constant)
+        shift = np.float32(0.5 if centres else 0)
+        rounded = np.minimum(np.floor((places.astype(np.float32) + shift) * step), size.constant - 1)
+        whole = (
+            (2 * places + 1) * size.constant // (2 * out.constant)
+            if centres
+            else places * size.constant // out.constant
+        )
+        return bool((rounded == whole).all())
+    if scale is None or scale != int(scale) or size * int(scale) != out:
+        return False
+    return float(np.float32(1.0 / scale)) * int(scale) >= 1  # rounded up or not at all
+
+
+def _nearest(ctx: Context, x: Tensor, scales: Sequence[float | None], centres: bool) -> Tensor:
+    """Each output reads floor(place / scale) in float32 as torch does, or in whole numbers where that is the same.
+    centres: the place is that of an element's middle, o + 1/2."""
     shape = ctx.result_shape()
 
     def source(d: int, o: Index) -> Index:
         size, out, scale = x.shape[d], shape[d], scales[d - 2] if scales else None
-        if scale is None or (size * int(scale) == out and scale == int(scale)):
-            return (o * size) // out
-        place = call("mul", cast(IndexValue(o), "f32"), number(1.0 / scale, "f32"))
-        last = size_value(size - 1, "i64")
-        return indirect(call("minimum", cast(call("floor", place), "i64"), last), size, wrap=False)
+        if _in_whole_numbers(size, out, scale, centres):
+            return ((o * 2 + 1) * size) // (out * 2) if centres else (o * size) // out
+        place = cast(IndexValue(o), "f32")
+        if centres:
+            place = call("add", place, number(0.5, "f32"))
+        ratio = call("div", cast(IndexValue(size), "f32"), cast(IndexValue(out), "f32"))
+        step = ratio if scale is None else number(1.0 / scale, "f32")
+        floor = cast(call("floor", call("mul", place, step)), "i64")
+        return indirect(call("minimum", floor, size_value(size - 1, "i64")), size, wrap=False)
 
     def element(i: list[Index]) -> Expr:
         return x.at([*i[:2], *(source(d, i[d]) for d in range(2, x.rank))])

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ..ir.bounds import largest
 from ..ir.buffers import Buffer
@@ -19,15 +20,17 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, Load, rewrite
 from ..ir.index import ONE, Index, Var, as_index, of, product
 from ..ir.lanes import depends
-from ..ir.nodes import Map, Reduce, Scan, Store
+from ..ir.nodes import Map, Nest, Reduce, Scan, Store
+from ..ir.program import AnyNode
 from .graph import NodeGraph, map_expressions
 from .loops import SCALAR_FOLDS, cross_loop, vector_loop
 
-LEAST_STEP = 16  # elements from lane to lane: fewer share lines of memory
+LEAST_STEP = 3  # elements from lane to lane
+MOST_STEP = 4  # of a copy, likewise: of more, several vectors share a line
 LEAST_BYTES = 1 << 16  # of an operand: of smaller ones the first level cache holds all lines at once
 LEAST_LANES = 16  # turns of the loop over the lanes
-MOST_FOLDED = 16  # elements for a result: of more, results that lie apart take less time than a copy of the operand
 LEAST_READS = 0.5  # of the elements of an operand
+LEAST_RESULTS = 1 / 16  # beside them: fewer that lie apart take less time than a copy
 
 
 @dataclass(frozen=True)
@@ -45,65 +48,101 @@ class _Place:
         return self.rest + self.column * self.height + self.row
 
 
+Stage = Map | Reduce | Scan
+S = TypeVar("S", bound=Stage)
+
+
 def turn_operands(graph: NodeGraph) -> None:
     for node in list(graph.nodes):
-        if isinstance(node, Map | Reduce | Scan):
-            _turn(graph, node)
+        copies = _Copies()
+        if isinstance(node, Nest):
+            stages = tuple(_turned(stage, copies) if _is_kept(stage) else stage for stage in node.stages)
+            changed: AnyNode = replace(node, stages=stages)
+        elif isinstance(node, Map | Reduce | Scan):
+            changed = _turned(_ordered(node), copies)
+        if copies.buffers:
+            graph.expand(node, [*(_copy(node, *key, copy) for key, copy in copies.buffers.items()), changed])
+        elif isinstance(node, Map) and _crosses(_ordered(node)) and not _crosses(node):
+            graph.replace(node, _ordered(node))  # its tiles turn the operand
 
 
-def _turn(graph: NodeGraph, node: Map | Reduce | Scan) -> None:
+@dataclass
+class _Copies:
+    """The turned buffers of a kernel, by what they are copies of: a buffer and the height and width of its matrices."""
+
+    buffers: dict[tuple[Buffer, int, int], Buffer] = field(default_factory=dict)
+
+    def of(self, buffer: Buffer, place: _Place) -> Buffer:
+        copy = Buffer(f"{buffer.name}_turned", buffer.dtype, buffer.size, "temp")
+        return self.buffers.setdefault((buffer, place.height, place.width), copy)
+
+
+def _turned(node: S, copies: _Copies) -> S:
+    """The node with what it reads across its lanes read from copies."""
     lane = _lane(node)
-    if lane is None or (lane.extent.constant or 0) < LEAST_LANES:
-        return
-    ordered = node if isinstance(node, Scan) else replace(node, dims=(*(v for v in node.dims if v is not lane), lane))
-    if isinstance(ordered, Map) and cross_loop(ordered, lane) is not None:
-        if lane is not node.dims[-1]:
-            graph.replace(node, ordered)
-        return
-    copies: dict[tuple[Buffer, int, int], Buffer] = {}
+    if lane is None or (lane.extent.constant or 0) < LEAST_LANES or (isinstance(node, Map) and _crosses(node)):
+        return node
     loads: dict[Expr, Load] = {}
-    for load in dict.fromkeys(ld for e in node.expressions() for ld in e.loads):
-        place = _place(load, lane) if _is_read(load.buffer, _turns(node)) else None
+    all_loads = dict.fromkeys(ld for e in node.expressions() for ld in e.loads)
+    for load in all_loads:
+        times = sum(ld.buffer is load.buffer for ld in all_loads)
+        place = _place(load, lane) if _is_read(load.buffer, node, times) else None
         if place is not None:
-            key = (load.buffer, place.height, place.width)
-            copy = copies.setdefault(
-                key, Buffer(f"{load.buffer.name}_turned", load.buffer.dtype, load.buffer.size, "temp")
-            )
-            loads[load] = Load(copy, place.turned)
-    if loads:
-        changed = map_expressions(ordered, lambda e: rewrite(e, loads.get))
-        graph.expand(node, [*(_copy(node, *key, copy) for key, copy in copies.items()), changed])
+            loads[load] = Load(copies.of(load.buffer, place), place.turned)
+    return map_expressions(node, lambda e: rewrite(e, loads.get)) if loads else node
 
 
-def _lane(node: Map | Reduce | Scan) -> Var | None:
-    """The loop that the lanes should run along: the one chosen if it is long, else that which stores side by side."""
-    if isinstance(node, Scan):
-        return node.step if _stores_along(node, node.step) else None
+def _is_kept(stage: Map | Reduce) -> bool:
+    """A stage of a nest keeps the order of its loops."""
+    return _ordered(stage) is stage
+
+
+def _ordered(node: S) -> S:
+    """The node with the loop that stores side by side last, where the lanes have no better one."""
+    if isinstance(node, Scan) or (isinstance(node, Reduce) and any(f.op in SCALAR_FOLDS for f in node.folds)):
+        return node
     chosen = vector_loop(node)
-    if isinstance(node, Reduce) and any(f.op in SCALAR_FOLDS for f in node.folds):
+    if chosen in node.dims or (chosen is not None and (chosen.extent.constant or LEAST_LANES) >= LEAST_LANES):
+        return node
+    dense = next((v for v in reversed(node.dims) if _steps(node, v) == {ONE}), None)
+    if dense is None or dense is node.dims[-1]:
+        return node
+    return replace(node, dims=(*(v for v in node.dims if v is not dense), dense))
+
+
+def _lane(node: Stage) -> Var | None:
+    """The loop that the lanes run along, or that is woven from vectors of it."""
+    if isinstance(node, Scan):
+        return node.step if _steps(node, node.step) == {ONE} else None
+    if not node.dims or (isinstance(node, Reduce) and any(f.op in SCALAR_FOLDS for f in node.folds)):
         return None
-    if isinstance(node, Reduce) and (product(v.extent for v in node.rdims).constant or 0) > MOST_FOLDED:
+    last, chosen = node.dims[-1], vector_loop(node)
+    if isinstance(node, Map) and chosen is last and (last.extent.constant or LEAST_LANES) < LEAST_LANES:
+        return next((v for v in node.dims if _steps(node, v) == {last.extent}), None)
+    folds = isinstance(node, Reduce) and chosen in node.rdims
+    if folds and chosen is not None and (chosen.extent.constant or LEAST_LANES) >= LEAST_LANES:
         return None
-    if chosen is None or (chosen not in node.dims and (chosen.extent.constant or LEAST_LANES) < LEAST_LANES):
-        return next((v for v in reversed(node.dims) if _stores_along(node, v)), None)
-    return chosen if chosen in node.dims else None
+    return last if _steps(node, last) == {ONE} else None
 
 
-def _stores_along(node: Map | Reduce | Scan, loop: Var) -> bool:
-    return all(s.index.coefficient(loop) == ONE for s in node.stores)
+def _steps(node: Stage, loop: Var) -> set[Index | None]:
+    return {s.index.coefficient(loop) for s in node.stores}
 
 
-def _turns(node: Map | Reduce | Scan) -> float:
+def _crosses(node: Map) -> bool:
+    lane = vector_loop(node)
+    return lane is not None and cross_loop(node, lane) is not None
+
+
+def _is_read(buffer: Buffer, node: Stage, times: int) -> bool:
+    """Whether a copy of a buffer pays that so many loads read."""
     inner = (node.step,) if isinstance(node, Scan) else node.rdims if isinstance(node, Reduce) else ()
-    return product(v.extent for v in (*node.dims, *inner)).constant or 0
-
-
-def _is_read(buffer: Buffer, turns: float) -> bool:
-    """Whether a copy of a buffer pays."""
+    results, folded = (product(v.extent for v in loops).constant or 0 for loops in (node.dims, inner))
     size = buffer.size.constant
-    if size is None or buffer.kind == "const":
+    if size is None or buffer.kind in ("const", "local") or size * DTYPES[buffer.dtype].size < LEAST_BYTES:
         return False
-    return size * DTYPES[buffer.dtype].size >= LEAST_BYTES and turns >= LEAST_READS * size
+    kept = results * folded if isinstance(node, Scan) else results
+    return results * folded * times >= LEAST_READS * size and kept >= LEAST_RESULTS * size
 
 
 def _place(load: Load, lane: Var) -> _Place | None:
@@ -115,7 +154,7 @@ def _place(load: Load, lane: Var) -> _Place | None:
         return None
     for begin in range(1, moving[0] + 1):
         found = _split(terms, begin, moving[-1], index.terms.get((), 0), size)
-        if found is not None:
+        if found is not None and _step(terms[moving[0]]) <= MOST_STEP * found.width:
             return found
     return None
 
@@ -153,7 +192,7 @@ def _within(index: Index, end: int) -> bool:
     return index.nonnegative() and top is not None and top < end
 
 
-def _copy(node: Map | Reduce | Scan, buffer: Buffer, height: int, width: int, copy: Buffer) -> Map:
+def _copy(node: AnyNode, buffer: Buffer, height: int, width: int, copy: Buffer) -> Map:
     """The kernel that turns an operand, matrix by matrix."""
     size = buffer.size.constant
     assert size is not None

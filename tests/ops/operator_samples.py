@@ -311,6 +311,12 @@ def indexing() -> Iterator[Sample]:
     yield Sample("aten.upsample_nearest1d.vec", (T(B, 3, 5), None, [1.7]), ulps=0)
     yield Sample("aten.upsample_nearest1d.default", (T(2, 3, 5), [9]), ulps=0)
     yield Sample("aten.upsample_nearest3d.vec", (T(B, 3, 2, 4, 5), None, [2.0, 1.0, 2.5]), ulps=0)
+    yield Sample("aten._upsample_nearest_exact1d.vec", (T(B, 3, 5), None, [3.0]), ulps=0)
+    yield Sample("aten._upsample_nearest_exact1d.default", (T(2, 3, 5), [9]), ulps=0)
+    yield Sample("aten._upsample_nearest_exact2d.vec", (T(B, 3, 4, 5), None, [1.7, 2.0]), ulps=0)
+    yield Sample("aten._upsample_nearest_exact2d.default", (T(2, 3, 4, 5), [7, 9]), ulps=0)
+    yield Sample("aten._upsample_nearest_exact3d.vec", (T(B, 3, 2, 4, 5), None, [2.0, 1.0, 2.5]), ulps=0)
+    yield Sample("aten._upsample_nearest_exact3d.default", (T(2, 3, 2, 4, 5), [3, 4, 9]), ulps=0)
     yield Sample("aten.upsample_nearest3d.default", (T(2, 3, 2, 4, 5), [3, 4, 9]), ulps=0)
 
 
