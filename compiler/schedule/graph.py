@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TypeVar
 
 from ..ir.buffers import Buffer
@@ -50,6 +51,12 @@ class NodeGraph:
         """The only node that writes a buffer, or None."""
         writers = self.writers(buffer)
         return writers[0] if len(writers) == 1 else None
+
+    def free_name(self, name: str) -> str:
+        """The name, with a number behind it where a buffer of the graph has it already."""
+        taken = {b.name for b in (*self._readers, *self._writers)}
+        names = (f"{name}{i or ''}" for i in count())
+        return next(n for n in names if n not in taken)
 
     def position(self, node: AnyNode) -> int:
         return self._position[node]

@@ -26,7 +26,7 @@ def fold_as_read(graph: NodeGraph) -> None:
         if isinstance(node, Reduce):
             order = _read_order(node)
             if order is not None and any(s.index != _place(order) for s in node.stores):
-                graph.expand(node, _folded(node, order))
+                graph.expand(node, _folded(graph, node, order))
 
 
 def _read_order(node: Reduce) -> tuple[Var, ...] | None:
@@ -66,9 +66,9 @@ def _place(loops: Sequence[Var]) -> Index:
     return place
 
 
-def _folded(node: Reduce, order: tuple[Var, ...]) -> tuple[Reduce, Map]:
+def _folded(graph: NodeGraph, node: Reduce, order: tuple[Var, ...]) -> tuple[Reduce, Map]:
     place, size = _place(order), product(v.extent for v in order)
-    found = [Buffer(f"{s.buffer.name}_folded", s.buffer.dtype, size, "temp") for s in node.stores]
+    found = [Buffer(graph.free_name(f"{s.buffer.name}_folded"), s.buffer.dtype, size, "temp") for s in node.stores]
     stores = tuple(Store(b, place, s.value) for b, s in zip(found, node.stores, strict=True))
     put = tuple(Store(s.buffer, s.index, Load(b, place)) for b, s in zip(found, node.stores, strict=True))
     return replace(node, dims=order, stores=stores), Map(node.dims, put, node.origin)

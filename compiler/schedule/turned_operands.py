@@ -54,7 +54,7 @@ S = TypeVar("S", bound=Stage)
 
 def turn_operands(graph: NodeGraph) -> None:
     for node in list(graph.nodes):
-        copies = _Copies()
+        copies = _Copies(graph, node)
         if isinstance(node, Nest):
             stages = tuple(_turned(stage, copies) if _is_kept(stage) else stage for stage in node.stages)
             changed: AnyNode = replace(node, stages=stages)
@@ -70,11 +70,17 @@ def turn_operands(graph: NodeGraph) -> None:
 class _Copies:
     """The turned buffers of a kernel, by what they are copies of: a buffer and the height and width of its matrices."""
 
+    graph: NodeGraph
+    node: AnyNode
     buffers: dict[tuple[Buffer, int, int], Buffer] = field(default_factory=dict)
 
     def of(self, buffer: Buffer, place: _Place) -> Buffer:
-        copy = Buffer(f"{buffer.name}_turned", buffer.dtype, buffer.size, "temp")
-        return self.buffers.setdefault((buffer, place.height, place.width), copy)
+        key = (buffer, place.height, place.width)
+        if key not in self.buffers:
+            number = len(self.buffers) or ""
+            name = self.graph.free_name(f"{self.node.writes()[0].name}_turned{number}")
+            self.buffers[key] = Buffer(name, buffer.dtype, buffer.size, "temp")
+        return self.buffers[key]
 
 
 def _turned(node: S, copies: _Copies) -> S:
