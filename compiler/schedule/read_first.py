@@ -15,6 +15,7 @@ from ..ir.buffers import Buffer
 from ..ir.expr import Load
 from ..ir.index import ONE, Index, Var, as_index, of, product
 from ..ir.nodes import Map, Reduce, Store
+from .cost import number
 from .graph import NodeGraph
 from .loops import LEAST_LANES, vector_loop
 
@@ -32,8 +33,8 @@ def fold_as_read(graph: NodeGraph) -> None:
 def _read_order(node: Reduce) -> tuple[Var, ...] | None:
     """The kept loops, slowest first, when they read side by side and the lanes chosen otherwise do not."""
     chosen = vector_loop(node)
-    results, folded = (product(v.extent for v in loops).constant for loops in (node.dims, node.rdims))
-    if chosen in node.dims or results is None or folded is None or folded * MOST_RESULTS < 1 or len(node.dims) < 2:
+    folded = number(product(v.extent for v in node.rdims))
+    if chosen in node.dims or folded * MOST_RESULTS < 1 or len(node.dims) < 2:
         return None
     loads = [ld for f in node.folds for ld in f.value.loads]
     if any(chosen is not None and ld.index.coefficient(chosen) in (ONE, -ONE) for ld in loads):

@@ -4,7 +4,8 @@
 y[j, k] = 0 <= k - 1 < A ? x[(k - 1)*S + j] : 0    ->      y[j, k] = 0 <= k - 1 < A ? t[j*A + k - 1] : 0
 
 A lane of its own for every line of memory takes ten times as long as a transposition by tiles and a read in order.
-Plain maps do it within their tiles (loops.cross_loop). Sizes have to be numbers.
+Plain maps do it within their tiles (loops.cross_loop). The sizes of the matrices have to be numbers, not how many there
+are.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from ..ir.bounds import largest
 from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, Load, rewrite
-from ..ir.index import ONE, Index, Var, as_index, of, product
+from ..ir.index import ONE, Index, Var, as_index, exact_div, of, product
 from ..ir.lanes import depends
 from ..ir.nodes import Map, Nest, Reduce, Scan, Store
 from ..ir.program import AnyNode
+from .cost import number
 from .graph import NodeGraph, map_expressions
 from .loops import SCALAR_FOLDS, cross_loop, vector_loop
 
@@ -143,9 +145,9 @@ def _crosses(node: Map) -> bool:
 def _is_read(buffer: Buffer, node: Stage, times: int) -> bool:
     """Whether a copy of a buffer pays that so many loads read."""
     inner = (node.step,) if isinstance(node, Scan) else node.rdims if isinstance(node, Reduce) else ()
-    results, folded = (product(v.extent for v in loops).constant or 0 for loops in (node.dims, inner))
-    size = buffer.size.constant
-    if size is None or buffer.kind in ("const", "local") or size * DTYPES[buffer.dtype].size < LEAST_BYTES:
+    results, folded = (number(product(v.extent for v in loops)) for loops in (node.dims, inner))
+    size = number(buffer.size)
+    if buffer.kind in ("const", "local") or size * DTYPES[buffer.dtype].size < LEAST_BYTES:
         return False
     kept = results * folded if isinstance(node, Scan) else results
     return results * folded * times >= LEAST_READS * size and kept >= LEAST_RESULTS * size
@@ -153,10 +155,10 @@ def _is_read(buffer: Buffer, node: Stage, times: int) -> bool:
 
 def _place(load: Load, lane: Var) -> _Place | None:
     """Where a load reads, as rows and columns of which the lane moves along the rows; None where it does not."""
-    index, size = load.index, load.buffer.size.constant
+    index, size = load.index, load.buffer.size
     terms = sorted((Index({m: c}) for m, c in index.terms.items() if m), key=_step)
     moving = [i for i, t in enumerate(terms) if depends(t, lane)]
-    if not moving or index.sizes() or size is None:
+    if not moving or index.sizes():
         return None
     for begin in range(1, moving[0] + 1):
         found = _split(terms, begin, moving[-1], index.terms.get((), 0), size)
@@ -165,17 +167,19 @@ def _place(load: Load, lane: Var) -> _Place | None:
     return None
 
 
-def _split(terms: Sequence[Index], begin: int, moving: int, offset: int, size: int) -> _Place | None:
+def _split(terms: Sequence[Index], begin: int, moving: int, offset: int, size: Index) -> _Place | None:
     """The place of which the first terms, up to `begin`, are the column, and those up to `moving` at least the row."""
     width = math.gcd(*map(_step, terms[begin:]))
     column, first = _sum(terms[:begin]) + offset % width, offset // width * width
     if width < LEAST_STEP or not _within(column, width) or _step(terms[0]) != 1:
         return None
     for end in range(moving + 1, len(terms) + 1):
-        height = (math.gcd(*map(_step, terms[end:])) if terms[end:] else size) // width
+        height = (math.gcd(*map(_step, terms[end:])) if terms[end:] else size.constant or 0) // width
+        if height == 0 or exact_div(size, as_index(width * height)) is None:
+            continue
         whole = max(first, 0) // (width * height) * width * height
         row = _divided(_sum(terms[begin:end]) + (first - whole), width)
-        if size % (width * height) == 0 and _within(row, height):
+        if _within(row, height):
             return _Place(_sum(terms[end:]) + whole, row, column, height, width)
     return None
 
@@ -200,12 +204,9 @@ def _within(index: Index, end: int) -> bool:
 
 def _copy(node: AnyNode, buffer: Buffer, height: int, width: int, copy: Buffer) -> Map:
     """The kernel that turns an operand, matrix by matrix."""
-    size = buffer.size.constant
-    assert size is not None
-    matrix, column, row = (
-        Var(name, as_index(extent))
-        for name, extent in (("matrix", size // (height * width)), ("column", width), ("row", height))
-    )
+    count = exact_div(buffer.size, as_index(height * width))
+    assert count is not None
+    matrix, column, row = Var("matrix", count), Var("column", as_index(width)), Var("row", as_index(height))
     start = of(matrix) * (height * width)
     value = Load(buffer, start + of(row) * width + of(column))
     stores = (Store(copy, start + of(column) * height + of(row), value),)

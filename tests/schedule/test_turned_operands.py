@@ -56,14 +56,15 @@ OTHERS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
 }
 
 
-def nodes(function: Callable[[Tensor], Any], shape: tuple[int, ...]) -> list[Any]:
-    return list(scheduled(function, torch.empty(shape)).program.nodes)
+def nodes(function: Callable[[Tensor], Any], shape: tuple[int, ...], dynamic: bool = False) -> list[Any]:
+    return list(scheduled(function, torch.empty(shape), dynamic=dynamic).program.nodes)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", TURNED)
-def test_operands_are_turned(name: str) -> None:
+def test_operands_are_turned(name: str, dynamic: bool) -> None:
     function, shape, (height, width) = TURNED[name]
-    copy, *_ = nodes(function, shape)
+    copy, *_ = nodes(function, shape, dynamic)
     assert isinstance(copy, Map)
     ((load,), (store,)) = copy.stores[0].value.loads, copy.stores
     _, column, row = copy.dims
@@ -113,6 +114,18 @@ def test_values(tmp_path: Path) -> None:
             pairs = zip(want, found, strict=True) if isinstance(want, tuple) else [(want, found)]
             for expected, got in pairs:
                 torch.testing.assert_close(torch.as_tensor(got).to(expected.dtype), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_values_of_a_dynamic_batch(tmp_path: Path) -> None:
+    forms = {name: form[:2] for name, form in (TURNED | OTHERS).items() if name not in ("largest", "twice")}
+    for number, (name, (function, shape)) in enumerate(forms.items()):
+        batch = {0: torch.export.Dim("b", min=1, max=9)}
+        out = tmp_path / f"m{number}.pkg"
+        mycc.compile(Call1(function).eval(), (torch.randn(shape),), out=out, dynamic_shapes=((batch,),))
+        for size in (1, 5):
+            x = torch.randn(size, *shape[1:])
+            found = torch.as_tensor(mycc.load(out)(x))
+            torch.testing.assert_close(found.double(), function(x.double()), rtol=1e-5, atol=1e-5, msg=name)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
