@@ -34,23 +34,24 @@ from .remarks import Remarks
 MAX_LOCAL_BYTES = 16384
 
 
-def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES) -> None:
+def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES, turns: bool = False) -> None:
     """Groups every reduction over contiguous rows with the nodes that share its rows.
 
-    local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row.
+    local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row. turns: results may lie across
+    the rows.
     """
-    _fuse(graph, remarks, local_bytes, reduces_contiguous)
+    _fuse(graph, remarks, local_bytes, reduces_contiguous, turns)
 
 
 def fuse_columns(graph: NodeGraph, remarks: Remarks) -> None:
     """Groups every reduction across the lanes with the nodes that share its columns."""
-    _fuse(graph, remarks, MAX_LOCAL_BYTES, _folds_across)
+    _fuse(graph, remarks, MAX_LOCAL_BYTES, _folds_across, turns=False)
 
 
-def _fuse(graph: NodeGraph, remarks: Remarks, local_bytes: int, seeds: Callable[[Reduce], bool]) -> None:
+def _fuse(graph: NodeGraph, remarks: Remarks, local_bytes: int, seeds: Callable[[Reduce], bool], turns: bool) -> None:
     for node in list(graph.nodes):
         if isinstance(node, Reduce) and node in graph.nodes and seeds(node):
-            _grow(graph, node, node.dims, remarks, local_bytes)
+            _grow(graph, node, node.dims, remarks, local_bytes, turns)
 
 
 def _folds_across(node: Reduce) -> bool:
@@ -58,10 +59,12 @@ def _folds_across(node: Reduce) -> bool:
     return bool(node.dims) and bool(node.rdims) and vector_loop(node) is node.dims[-1]
 
 
-def _grow(graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remarks, local_bytes: int) -> None:
+def _grow(
+    graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remarks, local_bytes: int, turns: bool
+) -> None:
     members: dict[AnyNode, Map | Reduce] = {seed: seed}
     while True:
-        found = _next(graph, members, rows, remarks)
+        found = _next(graph, members, rows, remarks, turns)
         if found is None:
             break
         node, renamed = found
@@ -87,7 +90,7 @@ def _blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, .
 
 
 def _next(
-    graph: NodeGraph, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], remarks: Remarks
+    graph: NodeGraph, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], remarks: Remarks, turns: bool
 ) -> tuple[AnyNode, Map | Reduce] | None:
     """A node that reads a member's result row by row, or makes a member's operand row by row."""
     for node in list(members):
@@ -95,7 +98,7 @@ def _next(
             for reader in graph.readers(buffer):
                 if reader in members or not isinstance(reader, (Map, Reduce)):
                     continue
-                renamed, reason = _as_stage(graph, reader, members, rows)
+                renamed, reason = _as_stage(graph, reader, members, rows, turns)
                 if renamed is not None:
                     return reader, renamed
                 remarks.refused(label(node), label(reader), reason)
@@ -110,7 +113,7 @@ def _next(
 
 
 def _as_stage(
-    graph: NodeGraph, node: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]
+    graph: NodeGraph, node: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], turns: bool
 ) -> tuple[Map | Reduce | None, str]:
     """The reader with its row loops renamed to the nest's, or why it cannot join."""
     if isinstance(node, Reduce) and not _reduces_alike(node, members):
@@ -129,7 +132,7 @@ def _as_stage(
         names = found
     if names is None or not set(names) <= set(node.dims) or len(names) != len(rows):
         return None, "its loops do not start with the rows"
-    if isinstance(node, Map) and _turns(node, names, members, rows):
+    if not turns and isinstance(node, Map) and _turns(node, names, members, rows):
         return None, "its results lie across the columns"
     return _rename(node, names, rows), ""
 

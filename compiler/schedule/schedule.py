@@ -127,7 +127,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             if options.epilogues:
                 fuse_pairs(graph, remarks)
         # needs the epilogues: what is left are rows
-        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8)
+        fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8, turns=family == "cuda")
         if family == "cpu":
             fuse_lookups(graph, remarks)
             keep_terms(graph)
