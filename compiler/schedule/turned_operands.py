@@ -55,6 +55,7 @@ S = TypeVar("S", bound=Stage)
 
 
 def turn_operands(graph: NodeGraph) -> None:
+    """Puts kernels that turn operands in front of those that would read them across their lanes."""
     for node in list(graph.nodes):
         copies = _Copies(graph, node)
         if isinstance(node, Nest):
@@ -76,6 +77,10 @@ class _Copies:
     node: AnyNode
     buffers: dict[tuple[Buffer, int, int], Buffer] = field(default_factory=dict)
 
+    def before(self, buffer: Buffer) -> bool:
+        """Whether it is there before the kernel begins."""
+        return buffer.kind != "local" and buffer not in self.node.writes()
+
     def of(self, buffer: Buffer, place: _Place) -> Buffer:
         key = (buffer, place.height, place.width)
         if key not in self.buffers:
@@ -91,9 +96,9 @@ def _turned(node: S, copies: _Copies) -> S:
     if lane is None or (lane.extent.constant or 0) < LEAST_LANES or (isinstance(node, Map) and _crosses(node)):
         return node
     loads: dict[Expr, Load] = {}
-    all_loads = dict.fromkeys(ld for e in node.expressions() for ld in e.loads)
-    for load in all_loads:
-        times = sum(ld.buffer is load.buffer for ld in all_loads)
+    given = [ld for ld in dict.fromkeys(ld for e in node.expressions() for ld in e.loads) if copies.before(ld.buffer)]
+    for load in given:
+        times = sum(ld.buffer is load.buffer for ld in given)
         place = _place(load, lane) if _is_read(load.buffer, node, times) else None
         if place is not None:
             loads[load] = Load(copies.of(load.buffer, place), place.turned)
@@ -147,7 +152,7 @@ def _is_read(buffer: Buffer, node: Stage, times: int) -> bool:
     inner = (node.step,) if isinstance(node, Scan) else node.rdims if isinstance(node, Reduce) else ()
     results, folded = (number(product(v.extent for v in loops)) for loops in (node.dims, inner))
     size = number(buffer.size)
-    if buffer.kind in ("const", "local") or size * DTYPES[buffer.dtype].size < LEAST_BYTES:
+    if buffer.kind == "const" or size * DTYPES[buffer.dtype].size < LEAST_BYTES:
         return False
     kept = results * folded if isinstance(node, Scan) else results
     return results * folded * times >= LEAST_READS * size and kept >= LEAST_RESULTS * size

@@ -52,6 +52,7 @@ OTHERS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
     "softmax_then_turned": (lambda x: x.softmax(-1).transpose(1, 2).contiguous(), LONG),
     "every_second": (lambda x: x[:, :, ::2].sum(1), LONG),
     "backwards": (lambda x: x.flip(-1).sum(0), LONG),
+    "both": (lambda x: (x.softmax(-1), F.pad(x.softmax(-1).transpose(1, 2) * 2, (1, 1))), LONG),
     "twice": (lambda x: (F.pad(x.transpose(1, 2), (2, 3)), F.pad(x.transpose(1, 2), (1, 1)).exp()), LONG),
 }
 
@@ -117,7 +118,7 @@ def test_values(tmp_path: Path) -> None:
 
 
 def test_values_of_a_dynamic_batch(tmp_path: Path) -> None:
-    forms = {name: form[:2] for name, form in (TURNED | OTHERS).items() if name not in ("largest", "twice")}
+    forms = {name: form[:2] for name, form in (TURNED | OTHERS).items() if name not in ("largest", "both", "twice")}
     for number, (name, (function, shape)) in enumerate(forms.items()):
         batch = {0: torch.export.Dim("b", min=1, max=9)}
         out = tmp_path / f"m{number}.pkg"
