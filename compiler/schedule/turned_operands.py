@@ -100,9 +100,15 @@ def _turned(node: S, copies: _Copies) -> S:
     for load in given:
         times = sum(ld.buffer is load.buffer for ld in given)
         place = _place(load, lane) if _is_read(load.buffer, node, times) else None
-        if place is not None:
+        if place is not None and _kept(place.column, node):
             loads[load] = Load(copies.of(load.buffer, place), place.turned)
     return map_expressions(node, lambda e: rewrite(e, loads.get)) if loads else node
+
+
+def _kept(column: Index, node: Stage) -> bool:
+    """Whether the columns are not those of a short row alone, which is folded or woven as it lies."""
+    row = node.rdims if isinstance(node, Reduce) else node.dims[-1:] if isinstance(node, Map) else ()
+    return bool(column.vars() - set(row))
 
 
 def _is_kept(stage: Map | Reduce) -> bool:

@@ -41,6 +41,9 @@ OTHERS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
     "tiles": (lambda x: x.transpose(1, 2).relu().contiguous(), LONG),
     "small": (lambda x: F.pad(x.transpose(1, 2), (2, 3)), (2, 40, 32)),
     "in_order": (lambda x: F.pad(x, (2, 3)), LONG),
+    "short_rows": (lambda x: x.amax(-1), (4096, 10)),
+    "shorter_rows": (lambda x: x.sum(-1), (8192, 4)),
+    "few_columns": (lambda x: (x - x.amax(-1, keepdim=True)).exp(), (8192, 5)),
     "a_part": (lambda x: F.pad(x[:, :, :16].transpose(1, 2), (2, 3)), LONG),
     "few_lanes": (lambda x: F.pad(x[:, :12].transpose(1, 2), (1, 1)), LONG),
     "few_results": (lambda x: F.adaptive_avg_pool1d(x.transpose(1, 2), 4), LONG),
@@ -73,7 +76,21 @@ def test_operands_are_turned(name: str, dynamic: bool) -> None:
     assert load.index.coefficient(column) == store.index.coefficient(row) == ONE
 
 
-@pytest.mark.parametrize("name", ["tiles", "small", "in_order", "a_part", "few_lanes", "few_results", "columns"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tiles",
+        "small",
+        "in_order",
+        "short_rows",
+        "shorter_rows",
+        "few_columns",
+        "a_part",
+        "few_lanes",
+        "few_results",
+        "columns",
+    ],
+)
 def test_others_stay(name: str) -> None:
     names = {b.name for node in nodes(*OTHERS[name]) for b in node.writes()}
     assert not [n for n in names if "turned" in n]
@@ -120,7 +137,7 @@ def test_values(tmp_path: Path) -> None:
 def test_values_of_a_dynamic_batch(tmp_path: Path) -> None:
     forms = {name: form[:2] for name, form in (TURNED | OTHERS).items() if name not in ("largest", "both", "twice")}
     for number, (name, (function, shape)) in enumerate(forms.items()):
-        batch = {0: torch.export.Dim("b", min=1, max=9)}
+        batch = {0: torch.export.Dim("b", min=1, max=9999)}
         out = tmp_path / f"m{number}.pkg"
         mycc.compile(Call1(function).eval(), (torch.randn(shape),), out=out, dynamic_shapes=((batch,),))
         for size in (1, 5):
