@@ -28,6 +28,7 @@ from .graph import NodeGraph, map_expressions
 from .loops import SCALAR_FOLDS, cross_loop, vector_loop
 
 LEAST_STEP = 3  # elements from lane to lane
+LEAST_WOVEN = 16  # likewise: maps pick fewer that are evenly apart out of whole vectors
 MOST_STEP = 4  # of a copy, likewise: of more, several vectors share a line
 LEAST_BYTES = 1 << 16  # of an operand: of smaller ones the first level cache holds all lines at once
 LEAST_LANES = 16  # turns of the loop over the lanes
@@ -100,7 +101,8 @@ def _turned(node: S, copies: _Copies) -> S:
     for load in given:
         times = sum(ld.buffer is load.buffer for ld in given)
         place = _place(load, lane) if _is_read(load.buffer, node, times) else None
-        if place is not None and _kept(place.column, node):
+        woven = isinstance(node, Map) and load.index.coefficient(lane) is not None
+        if place is not None and _kept(place.column, node) and not (woven and place.width < LEAST_WOVEN):
             loads[load] = Load(copies.of(load.buffer, place), place.turned)
     return map_expressions(node, lambda e: rewrite(e, loads.get)) if loads else node
 

@@ -43,6 +43,7 @@ OTHERS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
     "in_order": (lambda x: F.pad(x, (2, 3)), LONG),
     "short_rows": (lambda x: x.amax(-1), (4096, 10)),
     "shorter_rows": (lambda x: x.sum(-1), (8192, 4)),
+    "rows_of_colours": (lambda x: x.t().contiguous(), (8192, 3)),
     "few_columns": (lambda x: (x - x.amax(-1, keepdim=True)).exp(), (8192, 5)),
     "a_part": (lambda x: F.pad(x[:, :, :16].transpose(1, 2), (2, 3)), LONG),
     "few_lanes": (lambda x: F.pad(x[:, :12].transpose(1, 2), (1, 1)), LONG),
