@@ -263,11 +263,7 @@ def _in_whole_numbers(size: Index, out: Index, scale: float | None, centres: boo
         step = np.float32(1.0 / scale) if scale is not None else np.float32(size.constant) / np.float32(out.constant)
         shift = np.float32(0.5 if centres else 0)
         rounded = np.minimum(np.floor((places.astype(np.float32) + shift) * step), size.constant - 1)
-        whole = (
-            (2 * places + 1) * size.constant // (2 * out.constant)
-            if centres
-            else places * size.constant // out.constant
-        )
+        whole = (2 * places + centres) * size.constant // (2 * out.constant)
         return bool((rounded == whole).all())
     if scale is None or scale != int(scale) or size * int(scale) != out:
         return False

@@ -84,6 +84,12 @@ def _places(expressions: Iterable[Expr]) -> Sequence[Index]:
     return [ld.index for e in expressions for ld in e.loads]
 
 
+def step_of(load: Load, loop: Var) -> int:
+    """Elements from turn to turn; 0: that is no number."""
+    step = load.index.coefficient(loop)
+    return (step.constant or 0) if step is not None else 0
+
+
 def cross_loop(node: Map, vector: Var) -> Var | None:
     """The loop along which most of the loads that step over memory from lane to lane are dense; None without such."""
     votes: Counter[Var] = Counter()

@@ -17,7 +17,7 @@ from ..ir.index import ONE, Index, Var, as_index, of, product
 from ..ir.nodes import Map, Reduce, Store
 from .cost import number
 from .graph import NodeGraph
-from .loops import LEAST_LANES, vector_loop
+from .loops import LEAST_LANES, step_of, vector_loop
 
 MOST_RESULTS = 0.25  # of the elements that are folded
 
@@ -45,7 +45,7 @@ def _read_order(node: Reduce) -> tuple[Var, ...] | None:
 
 def _by_step(load: Load, loops: Sequence[Var]) -> tuple[Var, ...] | None:
     """The loops by how far a load goes from turn to turn, where the fastest of them are neighbours in memory."""
-    steps = {v: _number(load.index.coefficient(v)) for v in loops}
+    steps = {v: step_of(load, v) for v in loops}
     order = sorted(loops, key=lambda v: -(steps[v] or 0))
     dense = 1
     for v in reversed(order):
@@ -53,10 +53,6 @@ def _by_step(load: Load, loops: Sequence[Var]) -> tuple[Var, ...] | None:
             break
         dense *= v.extent.constant or 1
     return tuple(order) if all(steps.values()) and dense >= LEAST_LANES else None
-
-
-def _number(step: Index | None) -> int:
-    return (step.constant or 0) if step is not None else 0
 
 
 def _place(loops: Sequence[Var]) -> Index:

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Load, substitute
+from ..ir.expr import substitute
 from ..ir.index import ONE, Atom, Index, Var, of
 from ..ir.lanes import depends
 from ..ir.nodes import Map, Store
 from .collapse import collapse
 from .cost import STREAMED_BYTES, number
 from .graph import NodeGraph, map_expressions
-from .loops import vector_loop
+from .loops import step_of, vector_loop
 
 LINE = 64  # bytes
 #: of a result that the second level cache does not hold: the order of its loops counts
@@ -52,14 +52,8 @@ def _steps(node: Map) -> dict[Var, int]:
     whole = [ld for ld in dict.fromkeys(store.value.loads) if all(depends(ld.index, v) for v in node.dims)]
     if len(whole) != 1 or whole[0].index.coefficient(lane) != ONE or not _whole_lines(store, lane):
         return {}
-    steps = {v: _step(whole[0], v) for v in rows}
+    steps = {v: step_of(whole[0], v) for v in rows}
     return steps if all(steps.values()) else {}
-
-
-def _step(load: Load, loop: Var) -> int:
-    """Elements from turn to turn; 0: that is no number."""
-    step = load.index.coefficient(loop)
-    return (step.constant or 0) if step is not None else 0
 
 
 def _whole_lines(store: Store, lane: Var) -> bool:
