@@ -165,7 +165,7 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
             wanted.append(f"mycc/{header}")
     if "turn_tile(" in text or "turn_rows<" in text:
         wanted.append("mycc/transpose.h")
-    if "roll<" in text:
+    if "each_strip<" in text:
         wanted.append("mycc/windows.h")
     if "mycc_number numbers[" in text:
         wanted.append("mycc/custom.h")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
+from ..ir.expr import Call, Expr
 from ..ir.index import Atom, Binary, Index, Var, as_index, exact_div, of, product
 from ..ir.nodes import Reduce
 from ..ir.ops import Precedence
@@ -18,7 +19,7 @@ from .fold_views import OPERANDS, fold_view, loops_of
 from .scope import Scope
 from .statements import emit_stores
 from .trim import trim
-from .views.folds import RowOfWindows
+from .views.folds import RowOfWindows, Weights
 from .views.loop_kernels import WindowKernel
 from .views.loops import Loop
 
@@ -70,6 +71,7 @@ def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
         (*end.pre, *end.body),
         (*end_part.pre, *end_part.body),
         scope.streams(),
+        "" if windows.weighted is None else scope.loop(windows.weighted),
     )
 
 
@@ -98,7 +100,7 @@ def _block(node: Reduce, windows: Rolled, outer: Sequence[Var], across: Var | No
     columns would leave the first level cache."""
     count = windows.row.extent.constant or MOST_WINDOWS
     if across is not None and _streams(node):
-        taps = (across.extent.constant or 1) + 1
+        taps = math.prod(v.extent.constant or 1 for v in windows.inner.rdims) + 1
         column = taps * (windows.lanes.extent.constant or 1) * DTYPES[node.folds[0].value.dtype].size
         return min(count, max(LEAST_WINDOWS, STRIP_BYTES // (column * windows.step)))
     walks = math.prod(v.extent.constant or 1 for v in outer)
@@ -116,6 +118,10 @@ def _row(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[Var]
     node = trim(node, windows.lanes)
     (fold,) = node.folds
     loops = loops_of(node.rdims, scope, Emitter(scope, None))
+    weight = None
+    if windows.weighted is not None:
+        value, factor = _factors(fold.value, windows.weighted)
+        fold, weight = replace(fold, value=value), _weights(factor, windows, scope)
     full, part = (Emitter(scope, windows.lanes, part=p) for p in (False, True))
     for e in (full, part):
         e.count_uses([fold.value])
@@ -130,7 +136,28 @@ def _row(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[Var]
         (*full.body,),
         (*part.body,),
         fetched,
+        weight,
     )
+
+
+def _factors(value: Expr, tap: Var) -> tuple[Expr, Expr]:
+    """The factor that is the same whatever the tap, 0 where the product is, and the other one."""
+    if isinstance(value, Call) and value.op == "where":
+        own, factor = _factors(value.args[1], tap)
+        return replace(value, args=(value.args[0], own, value.args[2])), factor
+    assert isinstance(value, Call)
+    own, factor = value.args
+    return (factor, own) if tap in own.vars() else (own, factor)
+
+
+def _weights(factor: Expr, windows: Rolled, scope: Scope) -> Weights:
+    assert windows.weighted is not None
+    scope.loop(windows.weighted)
+    full, part = (Emitter(scope, windows.lanes, part=p) for p in (False, True))
+    for e in (full, part):
+        e.count_uses([factor])
+    values = full.lanes(factor, Precedence.LOWEST), part.lanes(factor, Precedence.LOWEST)
+    return Weights((*full.pre, *full.body), (*part.pre, *part.body), *values)
 
 
 def _known(loop: Loop, most: int) -> Loop:

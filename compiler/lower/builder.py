@@ -159,10 +159,12 @@ class Builder:
         finish: Sequence[tuple[str, Callable[[list[Expr]], Expr]]],
         keepdim: bool = False,
         order: Sequence[int] | None = None,
+        into: Tensor | None = None,
     ) -> list[Tensor]:
         """Folds over `axes` of a tensor of shape `source`; one output tensor per row of `finish` (dtype, value).
 
-        The outputs keep the memory order `order` of the source's dimensions.
+        The outputs keep the memory order `order` of the source's dimensions; the only one may be `into`, which has a
+        dimension of 1 for every axis.
         """
         order = order or range(len(source))
         loops: list[Var | None] = [None] * len(source)
@@ -182,7 +184,7 @@ class Builder:
         shape = tuple(ONE if d in axes else n for d, n in enumerate(source))
         outs, stores = [], []
         for dtype, result in finish:
-            out = self.temp(shape, dtype, order)
+            out = into or self.temp(shape, dtype, order)
             assert out.strided is not None
             kept = [ZERO if d in axes else i for d, i in enumerate(indices)]
             outs.append(out)

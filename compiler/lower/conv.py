@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..ir.buffers import Buffer, Operand
 from ..ir.dtypes import from_torch
-from ..ir.expr import Acc, Expr, cast
+from ..ir.expr import Acc, Expr, Load, cast
 from ..ir.index import ONE, ZERO, Index, as_index, of, product
 from ..ir.nodes import Store
 from ..ir.structured import WINOGRAD_FORMS, Algorithm, Conv, Window
@@ -26,7 +26,8 @@ from .context import ConstantRef, Context, ints
 from .direct_conv import direct_convolution
 from .matmul import HALVES, PACKED, widened
 from .registry import row
-from .tensor import Shape, Strided, Tensor, squeeze, unsqueeze
+from .tap_sums import Weight, memory_order, sum_of_taps, sums_pay
+from .tensor import Shape, Strided, Tensor, channels_last, slice_dim, squeeze, unsqueeze
 
 
 class Least(NamedTuple):
@@ -51,11 +52,6 @@ WINOGRAD_LEAST = {
 }
 GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that is read as it lies
-
-
-def channels_last(rank: int) -> tuple[int, ...]:
-    """Memory order of an [n, c, ...] tensor."""
-    return (0, *range(2, rank), 1)
 
 
 @row("aten.conv1d.default", "aten.conv1d.padding")
@@ -166,6 +162,35 @@ def _packed(ctx: Context, weight: ConstantRef | Given, layout: Layout, window: W
     return made.strided.buffer
 
 
+def _factor(
+    ctx: Context,
+    weight: ConstantRef | Given,
+    layout: Taps | None = None,
+    taps: Sequence[tuple[int, int]] = (),
+    transposed: int = 0,
+) -> Weight:
+    """The elements of a weight [outputs, inputs, ...], of which each group has one input where it lies in a layout.
+
+    taps: as Given has them. transposed: the groups of a transposed convolution, whose weight is [inputs, outputs, ..].
+    """
+    sizes = tuple(as_index(n) for n in weight.tensor.shape)
+
+    def element(output: Index, channel: Index, at: Sequence[Index]) -> Expr:
+        places = [i * step + first for i, (first, step) in zip(at, taps, strict=True)] if taps else list(at)
+        first, second = output, channel
+        if transposed:
+            first, second = output // sizes[1] * (sizes[0] // as_index(transposed)) + channel, output % sizes[1]
+        if isinstance(weight, Given):
+            return cast(weight.tensor.at([first, second, *places]), "f32")
+        flat = ZERO if layout else first * sizes[1] + second
+        for i, n in zip(places, sizes[2:], strict=True):
+            flat = flat * n + i
+        place = flat * sizes[0] + output if layout else flat
+        return cast(Load(ctx.builder.constant(weight.target, weight.tensor, layout), place), "f32")
+
+    return element
+
+
 def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[tuple[int, ...], list[int]]:
     """Zeros in front of each dimension, and on both sides together."""
     if padding == "valid":
@@ -190,6 +215,16 @@ class Place:
     first: tuple[int, ...]
     step: tuple[int, ...]
 
+    def part(self, shape: Shape) -> Tensor:
+        """The outputs as a tensor of their own."""
+        assert self.out.strided is not None
+        s = self.out.strided
+        strides = (*s.strides[:2], *(stride * step for stride, step in zip(s.strides[2:], self.step, strict=True)))
+        offset = s.offset
+        for stride, first in zip(s.strides[2:], self.first, strict=True):
+            offset = offset + stride * first
+        return Tensor(shape, self.out.dtype, Strided(s.buffer, strides, offset))
+
 
 def convolve(
     ctx: Context,
@@ -210,6 +245,8 @@ def convolve(
     builder, spatial = ctx.builder, x.rank - 2
     x, zeros = builder.unpadded(x)
     window = window.moved(zeros[2:])
+    if layout is None and place is None and sums_pay(ctx, x, window, shape):
+        return sum_of_taps(ctx, x, (_factor(ctx, weight), _factor(ctx, weight, Taps())), bias, window, shape)
     out_shape = shape
     if spatial == 1:
         x, window = unsqueeze(x, 2), window.lifted()
@@ -325,8 +362,6 @@ def conv_transpose(
         rest = (bias, stride, padding, output_padding, groups, dilation)
         return squeeze(conv_transpose(ctx, unsqueeze(x, 0), weight, *rest), 0)
     given = _weight(ctx, weight)
-    if ctx.builder.unpadded(x)[0] is x:
-        x = ctx.builder.realize(x, channels_last(x.rank))  # once for all phases
     kernel = tuple(ctx.integer(n) for n in weight.shape[2:])
     steps, pads, more, dilations = (ints(v, spatial) for v in (stride, padding, output_padding, dilation))
     size = [
@@ -334,7 +369,17 @@ def conv_transpose(
         for d in range(spatial)
     ]
     channels = weight.shape[1] * groups
-    out = ctx.builder.temp((x.shape[0], channels, *size), x.dtype, channels_last(x.rank))
+    widest = tuple(-(-k // s) for k, s in zip(kernel, steps, strict=True))
+    whole = Window(widest, (1,) * spatial, pads, dilations, groups)
+    shape = (x.shape[0], channels, *size)
+    summed = sums_pay(ctx, x, whole, shape)
+    if not summed and ctx.builder.unpadded(x)[0] is x:
+        x = ctx.builder.realize(x, channels_last(x.rank))  # once for all phases
+    order = memory_order(x, whole, shape) if summed else channels_last(x.rank)
+    columns = size[-1]
+    if summed and order[-1] != 1:  # as many of each remainder: rows are woven of them
+        size[-1] = (columns + (steps[-1] - 1)) // as_index(steps[-1]) * steps[-1]
+    out = ctx.builder.temp((*shape[:2], *size), x.dtype, order)
     for phase in itertools.product(*(range(s) for s in steps)):
         rows = [_phase(*v) for v in zip(kernel, steps, pads, dilations, phase, strict=True)]
         count = [(n - r + (s - 1)) // as_index(s) for n, r, s in zip(size, phase, steps, strict=True)]
@@ -349,13 +394,18 @@ def conv_transpose(
             tuple(len(p.taps) for p in rows), (1,) * spatial, tuple(p.front for p in rows),
             tuple(p.dilation for p in rows), groups,
         )  # fmt: skip
+        if summed:
+            ahead = tuple((p.taps[0], p.step) for p in rows)
+            factors = _factor(ctx, given, None, ahead, groups), _factor(ctx, given, Taps(), ahead, groups)
+            sum_of_taps(ctx, x, factors, bias, window, shape, place.part(shape))
+            continue
         depthwise = groups > 1 and spatial < 3 and weight.shape[1] == ONE and x.shape[1] == as_index(groups)
         panels = TapsLast if ctx.builder.family == "cuda" else ConvPanels
         layout: Layout = Taps(taps) if depthwise else panels(groups, taps, transposed=True)
         if isinstance(given, Given):
             given = replace(given, taps=tuple((p.taps[0], p.step) for p in rows), transposed=True)
         convolve(ctx, x, given, bias, window, shape, place, layout)
-    return out
+    return slice_dim(out, x.rank - 1, ZERO, columns)
 
 
 @dataclass(frozen=True)
@@ -387,12 +437,6 @@ def _flat(at: Sequence[int], kernel: Sequence[int]) -> int:
 
 def _fill(ctx: Context, bias: Tensor | None, shape: Shape, place: Place) -> None:
     """Outputs that no tap reaches."""
-    assert place.out.strided is not None
-    s = place.out.strided
-    strides = (*s.strides[:2], *(stride * step for stride, step in zip(s.strides[2:], place.step, strict=True)))
-    offset = s.offset
-    for stride, first in zip(s.strides[2:], place.first, strict=True):
-        offset = offset + stride * first
-    part = Tensor(shape, place.out.dtype, Strided(s.buffer, strides, offset))
-    zero = number(0.0, place.out.dtype)
+    part = place.part(shape)
+    zero = number(0.0, part.dtype)
     ctx.builder.map(shape, part.dtype, lambda i: zero if bias is None else bias.at([i[1]]), out=part)

@@ -46,11 +46,11 @@ def direct_convolution(
         n = x.shape[2 + d]
         if not transposed:
             at = o * stride[d] + k * dilation[d] - front[d]
-            return minimum(maximum(at, ZERO), n - 1), _within(at, n)
+            return minimum(maximum(at, ZERO), n - 1), within(at, n)
         ahead = o + front[d] - k * dilation[d]
         step = as_index(stride[d])
         at = maximum(ahead, ZERO) // step
-        conditions = [*_within(ahead, None), *_within(at, n)]
+        conditions = [*within(ahead, None), *within(at, n)]
         if stride[d] != 1:
             conditions.append(compare("eq", IndexValue(maximum(ahead, ZERO) % step), IndexValue(ZERO)))
         return minimum(at, n - 1), conditions
@@ -78,7 +78,7 @@ def direct_convolution(
     return out if batched else squeeze(out, 0)
 
 
-def _within(at: Index, n: Index | None) -> list[Expr]:
+def within(at: Index, n: Index | None) -> list[Expr]:
     """0 <= at < n, as far as it is not known."""
     found = []
     if not at.nonnegative():

@@ -14,6 +14,11 @@ from ..ir.routines import Blocks
 Shape = tuple[Index, ...]
 
 
+def channels_last(rank: int) -> tuple[int, ...]:
+    """Memory order of an [n, c, ...] tensor."""
+    return (0, *range(2, rank), 1)
+
+
 @dataclass(frozen=True)
 class Strided:
     """buffer[offset + sum(stride * index)], in elements."""

@@ -20,7 +20,10 @@ from ..ir.program import AnyNode
 from ..ir.structured import Conv, Gemm
 from .graph import NodeGraph, label
 from .invert import digits, invert
+from .loops import vector_loop
 from .remarks import Remarks
+
+MOST_WOVEN = 8  # results of which rows are woven
 
 
 def fuse_epilogues(graph: NodeGraph, remarks: Remarks, family: Family = "cpu") -> None:
@@ -49,7 +52,7 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     if family == "cuda" and _widened(consumer, store.buffer) and graph.readers(store.buffer) != [consumer]:
         remarks.refused(label(last), label(consumer), "what is stored is widened where it is read")
         return
-    if family == "cpu" and _lie_apart(fused):
+    if family == "cpu" and (_lie_apart(fused) or _interleaves(last, fused)):
         remarks.refused(label(last), label(consumer), "neighbouring elements would be stored one by one")
         return
     if graph.meets_readers(consumer, last) or not over_own_elements(fused):
@@ -78,6 +81,15 @@ def _lie_apart(node: Gemm | Conv | Reduce) -> bool:
     planes = isinstance(node, Conv) and node.dims[-1].extent != ONE
     steps = [lane_stride(s.index, node.dims[-1]) for s in node.stores]
     return any(step is None or (planes and step != ONE) for step in steps)
+
+
+def _interleaves(node: Gemm | Conv | Reduce, fused: Gemm | Conv | Reduce) -> bool:
+    """Whether a reduction with the lanes along a kept loop would store element by element between those of others,
+    which a map weaves with theirs."""
+    if not isinstance(node, Reduce) or not isinstance(fused, Reduce) or vector_loop(node) not in node.dims:
+        return False
+    steps = [lane_stride(s.index, node.dims[-1]) for s in fused.stores]
+    return any(step is not None and 1 < (step.constant or 0) <= MOST_WOVEN for step in steps)
 
 
 def _finish_parts(graph: NodeGraph, store: Store, consumer: Map, remarks: Remarks, family: Family) -> bool:

@@ -20,15 +20,18 @@ SILENT = frozenset(
     (
         *("view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze", "squeeze"),
         *("clone", "contiguous", "alias", "detach", "to", "_to_copy", "flatten"),
-        *("linear", "addmm", "mm", "bmm", "matmul", "conv2d", "conv1d", "convolution"),
+        *("linear", "addmm", "mm", "bmm", "matmul"),
     )
 )
+#: the same, but for a kernel of loops that says nothing else
+CONVOLUTIONS = ("conv2d", "conv1d", "convolution")
 
 
 def kernel_name(node: AnyNode, family: Family = "cpu") -> str:
     """The name of a node's kernel; kernels of one name are told apart by a number. Of a GPU's, the tile comes later."""
     ops = [_short(op) for op in node.origin.ops]
     ops = [op for op in dict.fromkeys(ops) if op not in SILENT and op != _kind(node)]
+    ops = [op for op in ops if op not in CONVOLUTIONS] or (ops if isinstance(node, Map | Reduce) else [])
     parts = [_kind(node), *ops[:MAX_OPERATORS], _dtype(node), _tile(node) if family == "cpu" else ""]
     return re.sub(r"[^0-9a-zA-Z_]", "_", "_".join(p for p in parts if p))
 

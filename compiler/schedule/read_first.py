@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ir.buffers import Buffer
-from ..ir.expr import Load
+from ..ir.conditions import bound, conditions, unclamped
+from ..ir.expr import Call, Expr, Load
 from ..ir.index import ONE, Index, Var, as_index, of, product
 from ..ir.nodes import Map, Reduce, Store
 from .cost import number
@@ -36,11 +37,24 @@ def _read_order(node: Reduce) -> tuple[Var, ...] | None:
     folded = number(product(v.extent for v in node.rdims))
     if chosen in node.dims or folded * MOST_RESULTS < 1 or len(node.dims) < 2:
         return None
-    loads = [ld for f in node.folds for ld in f.value.loads]
+    loads = [ld for f in node.folds for ld in _where_inside(f.value).loads]
     if any(chosen is not None and ld.index.coefficient(chosen) in (ONE, -ONE) for ld in loads):
         return None
-    orders = {_by_step(ld, node.dims) for ld in loads if any(ld.index.coefficient(v) != as_index(0) for v in node.dims)}
-    return next(iter(orders)) if len(orders) == 1 else None
+    orders = {_by_step(ld, node.dims) for ld in loads if all(step_of(ld, v) for v in node.dims)}
+    order = next(iter(orders)) if len(orders) == 1 else None
+    if not order or any(step_of(ld, order[-1]) not in (0, 1) for ld in loads):
+        return None
+    most = max(number(ld.buffer.size) for ld in loads)
+    return order if number(product(v.extent for v in node.dims)) <= MOST_RESULTS * most else None
+
+
+def _where_inside(value: Expr) -> Expr:
+    """A value that is chosen by its place, where that is inside: nothing is clamped."""
+    parts: list[Expr] = []
+    while isinstance(value, Call) and value.op == "where":
+        parts += conditions(value.args[0])
+        value = value.args[1]
+    return unclamped(value, {b for b in map(bound, parts) if b is not None})
 
 
 def _by_step(load: Load, loops: Sequence[Var]) -> tuple[Var, ...] | None:
@@ -52,7 +66,7 @@ def _by_step(load: Load, loops: Sequence[Var]) -> tuple[Var, ...] | None:
         if steps[v] != dense:
             break
         dense *= v.extent.constant or 1
-    return tuple(order) if all(steps.values()) and dense >= LEAST_LANES else None
+    return tuple(order) if dense >= LEAST_LANES else None
 
 
 def _place(loops: Sequence[Var]) -> Index:

@@ -3,7 +3,8 @@
     for r, q:  y[r, q] = max_{k, l} x[r + k, q + l]   ->   for at:  row[q] = max_l x[at, q + l]
                                                                     y[r, q] = max(y[r, q], row[q]), r = at - 2 .. at
 
-What the windows hold so far stays in registers, and no row is folded twice along its lanes.
+What the windows hold so far stays in registers, and no row is folded twice along its lanes. Where every tap has a
+weight of its own, a row is loaded once and folded into each of the windows with that one's weights.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.conditions import Bound, bound, conditions, conjunction, unclamped
-from ..ir.expr import Call, Const, Expr, substitute
+from ..ir.expr import Call, Const, Expr, IndexValue, Load, rewrite
 from ..ir.index import ONE, ZERO, Atom, Index, Indirect, Var, exact_div, of
 from ..ir.nodes import Reduce
 
 IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 MOST_OPEN = 6  # windows that have begun: their vectors stay in registers
 MOST_TAPS = 9  # of a row's fold along the lanes, or down the rows of one column
+#: the same of windows with weights, and products of a row with all of them that are written out
+MOST_WEIGHTED_OPEN, MOST_PRODUCTS = 10, 128
 MOST_APART = 8  # lanes of neighbouring windows in memory
-LEAST_LANES = 16
+LEAST_LANES, LEAST_WEIGHTED_LANES = 16, 6
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Rolled:
 
     inner: the fold of one place, named `at`, in lanes that lie inside along `lanes`; edge: in any lanes.
     inside: the first lane all of whose window lies inside, and the lane behind the last such.
+    weighted: the tap that a row is of a window, where the fold depends on it; None: it adds the same to each.
     """
 
     row: Var
@@ -41,6 +45,7 @@ class Rolled:
     inner: Reduce
     edge: Reduce
     inside: tuple[int, int]
+    weighted: Var | None = None
 
     @property
     def open(self) -> int:
@@ -54,7 +59,7 @@ def rolled(node: Reduce) -> Rolled | None:
         return None
     lanes = node.dims[-1]
     extent = lanes.extent.constant
-    if extent is None or extent < LEAST_LANES or any(s.index.coefficient(lanes) != ONE for s in node.stores):
+    if extent is None or extent < LEAST_WEIGHTED_LANES or any(s.index.coefficient(lanes) != ONE for s in node.stores):
         return None
     parts, value = _choice(node)
     if any(isinstance(a, Indirect) for load in value.loads for a in load.index.atoms()):
@@ -91,7 +96,7 @@ def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr
     factor, taps = place.coefficient(row), tap.extent.constant
     step = factor.constant if factor is not None else None
     first = place.substitute({row: ZERO, tap: ZERO}).constant
-    if step is None or taps is None or first is None or not 1 <= step < taps or (taps - 1) // step > MOST_OPEN:
+    if step is None or taps is None or first is None or not 1 <= step < taps:
         return None
     limits = {b.limit for b in bounds if b.limit is not None}
     if len(limits) > 1 or any(limit.vars() for limit in limits):
@@ -99,18 +104,44 @@ def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr
     at = Var(f"{row.name}_at", next(iter(limits)) if limits else row.extent * step + taps)
     rest = [p for p in parts if p not in own]
     moved: dict[Atom, Index] = {tap: of(at) - place + of(tap)}
-    plain = substitute(unclamped(value, set(bounds)), moved)
-    if {row, tap} & plain.vars() or any({row, tap} & p.vars() for p in rest):
+    plain = _moved(unclamped(value, set(bounds)), row, moved)
+    if row in plain.vars() or any({row, tap} & p.vars() for p in rest):
         return None
-    return _with_lanes(node, row, tap, Rolled(
-        row, taps, step, -first, next(iter(limits), None), at, node.dims[-1], node, node, (0, 0)
-    ), rest, plain)  # fmt: skip
+    weighted = tap if tap in plain.vars() else None
+    if weighted is None and (node.dims[-1].extent.constant or 0) < LEAST_LANES:
+        return None
+    windows = Rolled(
+        row, taps, step, -first, next(iter(limits), None), at, node.dims[-1], node, node, (0, 0), weighted
+    )  # fmt: skip
+    if windows.open > (MOST_WEIGHTED_OPEN if weighted else MOST_OPEN):
+        return None
+    if weighted and not (node.folds[0].op == "sum" and _is_weighted(plain, weighted)):
+        return None
+    return _with_lanes(node, row, tap, windows, rest, plain)
+
+
+def _is_weighted(value: Expr, tap: Var) -> bool:
+    """Whether it is a product of which one factor alone depends on the tap."""
+    return isinstance(value, Call) and value.op == "mul" and sum(tap in a.vars() for a in value.args) == 1
+
+
+def _moved(value: Expr, row: Var, moved: dict[Atom, Index]) -> Expr:
+    """The value of a place instead of that of a tap of a window; a weight of the tap stays one."""
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, IndexValue):
+            return IndexValue(e.index.substitute(moved))
+        return Load(e.buffer, e.index.substitute(moved)) if isinstance(e, Load) and row in e.index.vars() else None
+
+    return rewrite(value, leaf)
 
 
 def _place(value: Expr, row: Var, tap: Var) -> Index | None:
     """Where windows without conditions lie: row * step + tap."""
     steps = set()
     for load in value.loads:
+        if row not in load.index.vars():
+            continue  # a weight
         apart, near = load.index.coefficient(row), load.index.coefficient(tap)
         step = exact_div(apart, near) if apart is not None and near is not None and near.terms else None
         steps.add(step.constant if step is not None else None)
@@ -126,12 +157,14 @@ def _with_lanes(node: Reduce, row: Var, tap: Var, windows: Rolled, parts: Sequen
     inner = unclamped(value, set(bounds))
     rest = [p for p in parts if p not in moving]
     rdims = tuple(v for v in node.rdims if v is not tap)
-    steps = {load.index.coefficient(lanes) for load in inner.loads}
+    loads = [load for load in inner.loads if windows.weighted is None or lanes in load.index.vars()]
+    steps = {load.index.coefficient(lanes) for load in loads}
     inside = _inside(bounds, lanes, rdims)
     taken = 1
     for v in rdims:
-        taken *= v.extent.constant or MOST_TAPS + 1
-    if len(bounds) < len(moving) or inside is None or taken > MOST_TAPS or not inner.loads:
+        taken *= v.extent.constant or MOST_PRODUCTS + 1
+    most = MOST_TAPS if windows.weighted is None else MOST_PRODUCTS // (windows.open + 1)
+    if len(bounds) < len(moving) or inside is None or taken > most or not loads:
         return None
     apart = [s.constant if s is not None and s.terms else None for s in steps]
     if any(s is None or not 1 <= s <= MOST_APART for s in apart):

@@ -71,6 +71,16 @@ class LaneFold:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """What the elements of a row are multiplied by, for one tap: statements and value, whole vectors and the last."""
+
+    full: tuple[str, ...]
+    part: tuple[str, ...]
+    value: str
+    value_part: str
+
+
+@dataclass(frozen=True)
 class RowOfWindows:
     """What one place of a walk adds to the windows that it lies in: a fold in registers."""
 
@@ -81,6 +91,7 @@ class RowOfWindows:
     full: tuple[str, ...]
     part: tuple[str, ...]
     ahead: tuple[str, ...]  # fetches what the next row's windows read
+    weight: Weights | None = None  # the fold is a sum of products, of which the value is one factor
 
 
 @dataclass(frozen=True)

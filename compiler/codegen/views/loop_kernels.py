@@ -78,6 +78,7 @@ class WindowKernel(TunedKernel):
     full: tuple[str, ...]  # the end of a window, whole vectors and the last lanes
     part: tuple[str, ...]
     streams: tuple[str, ...] = ()  # results that are written past the caches
+    tap: str = ""  # that a row is of a window, where it has weights of its own
 
 
 @dataclass(frozen=True)

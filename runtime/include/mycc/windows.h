@@ -4,6 +4,8 @@
  *     roll<TAPS, STEP, N>(first, last, pad, size, ..):  window r of [first, last) folds the rows at [r * STEP - pad,
  *                                                       r * STEP - pad + TAPS) of those in [0, size), N vectors of each
  *
+ *     roll_products<TAPS, STEP, N>(first, last, ..):    the same of sums of products with a weight for every tap
+ *
  * A row is read once: it is folded into all windows that have begun, whose vectors are in registers.
  */
 #ifndef MYCC_WINDOWS_H
@@ -94,6 +96,14 @@ template <int TAPS, int STEP, int T, int D, class V, class Fold> MYCC_INLINE voi
   }
 }
 
+/* Row T of the window that ends next, in those that have begun: a product is added to each. */
+template <int TAPS, int STEP, int T, int D, class V, class W_> MYCC_INLINE void add_products(V *a, const V &x, const W_ &weight) {
+  if constexpr (D <= (TAPS - 1) / STEP && D * STEP <= T) {
+    a[D] = fma(x, weight(Known<T - D * STEP>{}), a[D]);
+    add_products<TAPS, STEP, T, D + 1>(a, x, weight);
+  }
+}
+
 } /* namespace windows */
 
 /* strip(q, s) for strips of vectors from lane q on that make up LANES; s: a Strip. The windows of lanes in [FROM, TO) lie
@@ -120,6 +130,31 @@ MYCC_INLINE void roll(int64_t first, int64_t last, int64_t pad, int64_t size, V 
         windows::each<0, N>([&](auto v) MYCC_INLINED { windows::take<TAPS, STEP, T, 0>(a[v], out[v], none, fold); });
     });
     if (__builtin_expect(r >= first, 1)) windows::each<0, N>([&](auto v) MYCC_INLINED { put(r, v, out[v]); });
+  }
+}
+
+/* Sums of products whose weights depend on the tap: row(at, v, add) calls add(x, weight) for each x of the v-th vector of
+ * the row at `at`; weight(tap) is what a window multiplies by whose tap it is. */
+template <int TAPS, int STEP, int N, class V, class Row, class Put>
+MYCC_INLINE void roll_products(int64_t first, int64_t last, int64_t pad, int64_t size, V none, const Row &row, const Put &put) {
+  constexpr int OPEN = (TAPS - 1) / STEP;
+  const int64_t begin = first * STEP - pad, low = begin > 0 ? begin : 0, high = smaller(size, (last - 1) * STEP - pad + TAPS);
+  V a[N][OPEN + 1];
+  windows::each<0, N>([&](auto v) MYCC_INLINED { windows::each<0, OPEN + 1>([&](auto d) MYCC_INLINED { a[v][d] = none; }); });
+  for (int64_t r = first - OPEN; r < last; ++r) {
+    windows::each<TAPS - STEP, TAPS>([&](auto t) MYCC_INLINED {
+      constexpr int T = (int)decltype(t)::value;
+      const int64_t at = r * STEP - pad + T;
+      if (__builtin_expect(at >= low && at < high, 1))
+        windows::each<0, N>([&](auto v) MYCC_INLINED {
+          row(at, v, [&](const V &x, const auto &weight) MYCC_INLINED { windows::add_products<TAPS, STEP, T, 0>(a[v], x, weight); });
+        });
+    });
+    windows::each<0, N>([&](auto v) MYCC_INLINED {
+      if (__builtin_expect(r >= first, 1)) put(r, v, a[v][0]);
+      windows::each<0, OPEN>([&](auto d) MYCC_INLINED { a[v][d] = a[v][d + 1]; });
+      a[v][OPEN] = none;
+    });
   }
 }
 

@@ -1,0 +1,98 @@
+"""Convolutions as sums over their taps in the order of memory, on CPUs: those that fill no panels of channels.
+
+    for n, o, h, w:  y[n, o, h, w] = sum_{k, l} x[n, o, h + k, w + l] * weight[o, k, l]
+
+The lanes run along the rows of the planes; where an input of many channels is channels-last, along the channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.expr import Expr, cast
+from ..ir.index import ONE, ZERO, Index, as_index, maximum, minimum
+from ..ir.structured import Window
+from .builder import call, number, where
+from .context import Context
+from .direct_conv import within
+from .tensor import Shape, Tensor, channels_last, unsqueeze
+
+FEW = 4  # channels that a convolution of all of them sums up one by one
+LANES = 8  # channels from which on their lanes are worth a layout
+TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (conv_depthwise.h)
+
+#: weight(output channel, input channel of the group, taps)
+Weight = Callable[[Index, Index, Sequence[Index]], Expr]
+
+
+def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+    """Whether a convolution of x [n, c, ...] to `shape` is one for this module."""
+    inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
+    if ctx.builder.family != "cpu":
+        return False
+    ones = set(window.kernel) == {1}
+    if window.groups == 1:
+        return outputs <= FEW and (inputs <= FEW or (ones and not _lies_channels_last(x)))
+    if inputs != window.groups:
+        return False
+    if x.rank == 5 or outputs != inputs or inputs < LANES or ones:
+        return True
+    return x.rank == 4 and window.kernel[-1] > TILED
+
+
+def sum_of_taps(
+    ctx: Context,
+    x: Tensor,
+    weights: tuple[Weight, Weight],
+    bias: Tensor | None,
+    window: Window,
+    shape: Shape,
+    into: Tensor | None = None,
+) -> Tensor:
+    """x [n, c, ...] -> `shape`, a new tensor or `into`; weights: as they lie in planes, and channels last."""
+    inputs, outputs = x.shape[1] // as_index(window.groups), shape[1] // as_index(window.groups)
+    order = memory_order(x, window, shape)
+    once = set(window.kernel) == {1} and outputs == ONE
+    if (x.strided is None and not once) or (x.strided is not None and order[1] == 1 and x.strided.strides[-1] != ONE):
+        x = ctx.builder.realize(x, order)
+    factor = weights[0] if order[1] == 1 else weights[1]
+    spatial = len(window.kernel)
+    taps = range(spatial)
+    holder: list[list[Index]] = []
+
+    def term(i: list[Index]) -> Expr:
+        holder.append(i)
+        at = [i[2 + d] * window.stride[d] + i[3 + spatial + d] * window.dilation[d] - window.pad[d] for d in taps]
+        channel = i[1] // outputs * inputs + i[2 + spatial]
+        inside = [minimum(maximum(place, ZERO), n - 1) for place, n in zip(at, x.shape[2:], strict=True)]
+        value = call("mul", cast(x.at([i[0], channel, *inside]), "f32"), factor(i[1], i[2 + spatial], i[3 + spatial :]))
+        for condition in (c for place, n in zip(at, x.shape[2:], strict=True) for c in within(place, n)):
+            value = where(condition, value, number(0, "f32"))
+        return value
+
+    def finish(i: list[Index], total: Expr) -> Expr:
+        return total if bias is None else call("add", total, cast(bias.at([i[1]]), "f32"))
+
+    source = (*shape, inputs, *(as_index(n) for n in window.kernel))
+    if all(n == ONE for n in source[2 + spatial :]):
+        zeros = [ZERO] * (1 + spatial)
+        return ctx.builder.map(shape, x.dtype, lambda i: finish(i, term([*i, *zeros])), order, into)
+    axes = list(range(2 + spatial, len(source)))
+    ends = [(x.dtype, lambda accs: finish(holder[0], accs[0]))]
+    dense = into is None or into.strided is None or ONE in into.strided.strides[1:]
+    target = into if dense else None
+    if target is not None:
+        for axis in axes:
+            target = unsqueeze(target, axis)
+    (out,) = ctx.builder.reduce(source, axes, [("sum", term)], ends, False, (*order, *axes), target)
+    return out if into is None or dense else ctx.builder.map(shape, x.dtype, out.at, out=into)
+
+
+def memory_order(x: Tensor, window: Window, shape: Shape) -> tuple[int, ...]:
+    """Of the result: channels-last where x is, and has as many channels as make lanes."""
+    alone = shape[1] == as_index(window.groups) and (shape[1].constant or 0) >= LANES
+    return channels_last(x.rank) if alone and _lies_channels_last(x) else tuple(range(x.rank))
+
+
+def _lies_channels_last(x: Tensor) -> bool:
+    return x.strided is not None and x.strided.strides[1] == ONE
