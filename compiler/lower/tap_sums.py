@@ -32,7 +32,9 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     ones = set(window.kernel) == {1}
     if window.groups == 1:
-        return outputs <= FEW and (inputs <= FEW or (ones and not _lies_channels_last(x)))
+        if ones and not _lies_channels_last(x):
+            return outputs <= FEW or (inputs <= FEW and outputs <= 2 * FEW)
+        return max(inputs, outputs) <= FEW
     if inputs != window.groups:
         return False
     if x.rank == 5 or outputs != inputs or inputs < LANES or ones:

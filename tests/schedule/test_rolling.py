@@ -9,6 +9,7 @@ import torch
 from mycc.compiler.ir.nodes import Reduce
 from mycc.compiler.schedule.collapse import collapse
 from mycc.compiler.schedule.rolling import Rolled, rolled
+from torch import nn
 from torch.nn import functional as F
 
 from ..helpers.programs import scheduled
@@ -20,6 +21,11 @@ MAPS = torch.randn(2, 5, 20, 40)
 def windows_of(case: Case, x: torch.Tensor = MAPS) -> Rolled | None:
     (node,) = scheduled(case, x).program.nodes
     return rolled(collapse(node)) if isinstance(node, Reduce) else None
+
+
+def weighted(conv: nn.Module, x: torch.Tensor = MAPS) -> Rolled | None:
+    nodes = [collapse(n) for n in scheduled(lambda m, x: m(x), x, parts=[conv]).program.nodes if isinstance(n, Reduce)]
+    return rolled(nodes[0]) if len(nodes) == 1 else None
 
 
 def last(case: Case) -> Case:
@@ -67,3 +73,28 @@ def test_lanes_whose_windows_lie_inside() -> None:
 )
 def test_others_are_none(case: Case) -> None:
     assert windows_of(case) is None
+
+
+def test_taps_with_weights() -> None:
+    found = weighted(nn.Conv2d(5, 5, (3, 5), (2, 1), (1, 2), groups=5))
+    assert found is not None
+    assert found.weighted is not None
+    assert (found.taps, found.step, found.pad, found.open) == (3, 2, 1, 1)
+    assert found.inside == (2, 38)
+    deep = weighted(nn.Conv3d(2, 4, 3, 1, 1, groups=2), torch.randn(1, 2, 6, 9, 20))
+    assert deep is not None
+    assert deep.weighted is not None
+    assert [v.extent.constant for v in deep.inner.rdims] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        nn.Conv2d(5, 5, 13, 1, 6, groups=5),  # more windows than registers hold
+        nn.Conv2d(5, 5, 3, 1, 2, 2, groups=5),
+        nn.Conv2d(5, 5, (3, 45), 1, (1, 22), groups=5),  # more products than are written out
+    ],
+    ids=str,
+)
+def test_others_with_weights_are_none(conv: nn.Module) -> None:
+    assert weighted(conv) is None

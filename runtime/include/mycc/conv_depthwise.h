@@ -72,11 +72,12 @@ struct DepthwiseRow {
     }
   }
 
-  /* Neighbouring pixels, whose kernels lie inside the input from left to right. */
+  /* Neighbouring pixels, whose kernels lie inside the input from left to right; of a dilated kernel every dilation_w-th
+   * pixel, whose taps lie as those of neighbours do. */
   DepthwiseTile pixels(int64_t column) const {
     DepthwiseTile several = tile;
     several.x += (column * args.stride_w - args.pad_w) * args.x_w;
-    several.x_column = args.x_w;
+    several.x_column = args.dilation_w * args.x_w;
     several.columns = args.kernel_w;
     return several;
   }
@@ -102,11 +103,13 @@ template <class Epilogue> MYCC_INLINE bool adds(const Epilogue &, DepthwiseTile 
 struct DepthwisePlan {
   const DepthwiseKernel *kernels; /* NULL: pixel by pixel */
   int64_t inside, outside;        /* columns [inside, outside) have their kernels inside the input */
+  int64_t step;                   /* columns from a pixel of a tile to the next */
   int64_t channels, channel_blocks, rows, row_blocks, band; /* of a block; columns of a band */
   int64_t tasks, grain;
 
   DepthwisePlan(const ConvArgs &args, int64_t workers) {
-    kernels = args.dilation_w == 1 ? depthwise_kernels(args.kernel_w, args.stride_w) : nullptr;
+    step = args.stride_w == 1 ? args.dilation_w : 1;
+    kernels = args.dilation_w == step ? depthwise_kernels(args.kernel_w, args.stride_w) : nullptr;
     const int64_t reach = args.in_w + args.pad_w - (args.kernel_w - 1) * args.dilation_w; /* first start beyond */
     inside = min64(args.pad_w > 0 ? ceil_div(args.pad_w, args.stride_w) : 0, args.out_w);
     outside = reach > 0 ? max64(min64(ceil_div(reach, args.stride_w), args.out_w), inside) : inside;
@@ -115,7 +118,7 @@ struct DepthwisePlan {
     channel_blocks = ceil_div(args.out_c, channels);
     if (channels < kDepthwiseLanes) kernels = nullptr;
     const int64_t fitting = kDepthwiseBandBytes / (4 * channels * args.kernel_h * args.stride_w);
-    band = max64(fitting / kDepthwisePixels[0], 1) * kDepthwisePixels[0];
+    band = max64(fitting / (kDepthwisePixels[0] * step), 1) * kDepthwisePixels[0] * step;
     const int64_t wanted = workers > 1 ? ceil_div(6 * workers, args.batch * channel_blocks) : 1;
     const int64_t work = args.out_w * channels * args.kernel_h * args.kernel_w; /* of a row */
     rows = max64(ceil_div(args.out_h, wanted), min64(kDepthwiseWork / max64(work, 1), args.out_h));
@@ -146,30 +149,37 @@ template <class Epilogue> struct DepthwiseLoop {
   }
   /* Columns of a row whose first pixel is number m. */
   void run(const DepthwiseRow &row, int64_t m, int64_t begin, int64_t end, int64_t channel) const {
-    const int64_t count = row.tile.channels;
+    for (int64_t phase = begin; phase < min64(begin + plan.step, end); ++phase) run_phase(row, m, phase, end, channel);
+  }
+  /* Every step-th column from `begin` on. */
+  void run_phase(const DepthwiseRow &row, int64_t m, int64_t begin, int64_t end, int64_t channel) const {
+    const int64_t count = row.tile.channels, step = plan.step;
     float *sums = row.tile.sums;
-    const int64_t first = max64(begin, plan.inside), last = min64(end, plan.outside); /* inside the input */
-    for (int64_t column = begin; column < end;) {
-      const int64_t left = last - column;
-      int64_t size = 1, start = column;
-      if (plan.kernels && count >= kDepthwiseLanes && column >= first && left > 0) {
+    const auto turns = [step](int64_t n) { return step == 1 || n <= 0 ? max64(n, 0) : ceil_div(n, step); };
+    const int64_t columns = turns(end - begin);
+    const int64_t first = turns(plan.inside - begin), last = turns(min64(end, plan.outside) - begin); /* inside the input */
+    for (int64_t i = 0; i < columns;) {
+      const int64_t left = last - i;
+      int64_t size = 1, start = i;
+      if (plan.kernels && count >= kDepthwiseLanes && i >= first && left > 0) {
         /* A tile that would reach beyond `last` overlaps the one before it, if there is room. */
-        for (int i = 0; i < 2 && size == 1; ++i)
-          if (left > kDepthwisePixels[1] || i == 1)
-            if (last - first >= kDepthwisePixels[i]) size = kDepthwisePixels[i];
-        start = min64(column, last - size);
+        for (int k = 0; k < 2 && size == 1; ++k)
+          if (left > kDepthwisePixels[1] || k == 1)
+            if (last - first >= kDepthwisePixels[k]) size = kDepthwisePixels[k];
+        start = min64(i, last - size);
       }
       bool added = false;
       if (size == 1) {
-        row.pixel(column);
+        row.pixel(begin + i * step);
       } else {
-        DepthwiseTile tile = row.pixels(start);
-        added = adds(epilogue, tile, m + start, channel, 0);
+        DepthwiseTile tile = row.pixels(begin + start * step);
+        added = adds(epilogue, tile, m + begin + start * step, channel, 0);
+        if (added) tile.sums_stride *= step;
         plan.kernels[size == kDepthwisePixels[0] ? 0 : 1](tile);
       }
-      if (added) column = start + size;
-      for (; column < start + size; ++column)
-        epilogue((int64_t)0, m + column, channel, sums + (column - start) * count, count);
+      if (added) i = start + size;
+      for (; i < start + size; ++i)
+        epilogue((int64_t)0, m + begin + i * step, channel, sums + (i - start) * count, count);
     }
   }
 
