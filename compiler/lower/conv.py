@@ -115,7 +115,7 @@ def _widens(ctx: Context, x: Tensor) -> bool:
 
 
 def _narrowed(ctx: Context, y: Tensor, dtype: str) -> Tensor:
-    return ctx.builder.map(y.shape, dtype, y.at, order=channels_last(y.rank))
+    return ctx.builder.map(y.shape, dtype, y.at, order=y.memory_order())
 
 
 def _kernel(ctx: Context, weight: Tensor) -> tuple[int, ...]:

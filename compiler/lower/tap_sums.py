@@ -27,9 +27,9 @@ Weight = Callable[[Index, Index, Sequence[Index]], Expr]
 
 def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     """Whether a convolution of x [n, c, ...] to `shape` is one for this module."""
-    inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     if ctx.builder.family != "cpu":
         return False
+    inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     ones = set(window.kernel) == {1}
     if window.groups == 1:
         if ones and not _lies_channels_last(x):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
-from ..ir.expr import Call
+from ..ir.expr import Acc, Call, Expr, Load
 from ..ir.index import Index, as_index, product
 from ..ir.nodes import Map, Nest, Node, Reduce, Scan, Scatter
 from ..ir.program import AnyNode, Assert
@@ -58,7 +59,9 @@ def flops(node: Node) -> Index:
         case Nest():
             return sum((flops(stage) for stage in node.stages), as_index(0))
         case Reduce():
-            return _pointwise(node, node.extent * product(v.extent for v in node.rdims))
+            folded = _operators(f.value for f in node.folds) + len(node.folds)
+            turns = product(v.extent for v in node.rdims)
+            return node.extent * (turns * folded + _operators(s.value for s in node.stores))
         case Map():
             return _pointwise(node, node.extent)
         case Scan():
@@ -73,7 +76,15 @@ def flops(node: Node) -> Index:
 
 
 def _pointwise(node: Node, elements: Index) -> Index:
-    work = 0
-    for e in node.expressions():
-        work += sum(OPERATOR_COST.get(x.op, 1) for x in e.walk() if isinstance(x, Call) and x.op != "cast")
-    return elements * work
+    return elements * _operators(node.expressions())
+
+
+def _operators(expressions: Iterable[Expr]) -> int:
+    """The cost of the operators on elements; what tells places inside from those outside is none."""
+    calls = (x for e in expressions for x in e.walk() if isinstance(x, Call) and x.op != "cast")
+    return sum(OPERATOR_COST.get(x.op, 1) for x in calls if not _tells_places(x))
+
+
+def _tells_places(x: Call) -> bool:
+    condition = x.args[0] if x.op == "where" else x
+    return condition.dtype == "bool" and not any(isinstance(e, Load | Acc) for e in condition.walk())
