@@ -26,7 +26,7 @@ from .context import ConstantRef, Context, ints
 from .direct_conv import direct_convolution
 from .matmul import HALVES, PACKED, widened
 from .registry import row
-from .tap_sums import Weight, memory_order, sum_of_taps, sums_pay
+from .tap_sums import Weight, memory_order, readable, sum_of_taps, sums_pay
 from .tensor import Shape, Strided, Tensor, channels_last, slice_dim, squeeze, unsqueeze
 
 
@@ -373,9 +373,11 @@ def conv_transpose(
     whole = Window(widest, (1,) * spatial, pads, dilations, groups)
     shape = (x.shape[0], channels, *size)
     summed = sums_pay(ctx, x, whole, shape)
-    if not summed and ctx.builder.unpadded(x)[0] is x:
-        x = ctx.builder.realize(x, channels_last(x.rank))  # once for all phases
     order = memory_order(x, whole, shape) if summed else channels_last(x.rank)
+    if summed:  # once for all phases
+        x = ctx.builder.realize(readable(ctx, x, whole, shape))
+    elif ctx.builder.unpadded(x)[0] is x:
+        x = ctx.builder.realize(x, order)
     columns = size[-1]
     if summed and order[-1] != 1:  # as many of each remainder: rows are woven of them
         size[-1] = (columns + (steps[-1] - 1)) // as_index(steps[-1]) * steps[-1]

@@ -7,6 +7,7 @@ The lanes run along the rows of the planes; where an input of many channels is c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from ..ir.expr import Expr, cast
@@ -21,6 +22,9 @@ FEW = 4  # channels that a convolution of all of them sums up one by one
 LANES = 8  # channels from which on their lanes are worth a layout
 TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (conv_depthwise.h)
 
+#: products that are written out: of a signal's element, of a row with all windows that have begun; and such windows
+MOST_TURNS, MOST_PRODUCTS, MOST_BEGUN = 16, 128, 11
+
 #: weight(output channel, input channel of the group, taps)
 Weight = Callable[[Index, Index, Sequence[Index]], Expr]
 
@@ -34,12 +38,22 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     if window.groups == 1:
         if ones and not _lies_channels_last(x):
             return outputs <= FEW or (inputs <= FEW and outputs <= 2 * FEW)
-        return max(inputs, outputs) <= FEW
+        return max(inputs, outputs) <= FEW and (outputs == 1 or _written_out(inputs, window))
     if inputs != window.groups:
         return False
     if x.rank == 5 or outputs != inputs or inputs < LANES or ones:
         return True
     return x.rank == 4 and window.kernel[-1] > TILED
+
+
+def _written_out(inputs: int, window: Window) -> bool:
+    """Whether all products of a row are: with the windows that have begun, as schedule/rolling.py folds them; those of
+    a signal lie side by side."""
+    *_, width = window.kernel
+    if len(window.kernel) == 1:
+        return inputs * width <= MOST_TURNS
+    begun = (window.kernel[-2] - 1) // window.stride[-2] + 1
+    return inputs * math.prod(window.kernel[:-2]) * width * begun <= MOST_PRODUCTS and begun <= MOST_BEGUN
 
 
 def sum_of_taps(
@@ -53,10 +67,7 @@ def sum_of_taps(
 ) -> Tensor:
     """x [n, c, ...] -> `shape`, a new tensor or `into`; weights: as they lie in planes, and channels last."""
     inputs, outputs = x.shape[1] // as_index(window.groups), shape[1] // as_index(window.groups)
-    order = memory_order(x, window, shape)
-    once = set(window.kernel) == {1} and outputs == ONE
-    if (x.strided is None and not once) or (x.strided is not None and order[1] == 1 and x.strided.strides[-1] != ONE):
-        x = ctx.builder.realize(x, order)
+    x, order = readable(ctx, x, window, shape), memory_order(x, window, shape)
     factor = weights[0] if order[1] == 1 else weights[1]
     spatial = len(window.kernel)
     taps = range(spatial)
@@ -88,6 +99,15 @@ def sum_of_taps(
             target = unsqueeze(target, axis)
     (out,) = ctx.builder.reduce(source, axes, [("sum", term)], ends, False, (*order, *axes), target)
     return out if into is None or dense else ctx.builder.map(shape, x.dtype, out.at, out=into)
+
+
+def readable(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Tensor:
+    """x in memory, its lanes side by side; not where each element is read once."""
+    order = memory_order(x, window, shape)
+    if x.strided is None:
+        once = set(window.kernel) == {1} and shape[1] == as_index(window.groups)
+        return x if once else ctx.builder.realize(x, order)
+    return ctx.builder.realize(x, order) if order[1] == 1 and x.strided.strides[-1] != ONE else x
 
 
 def memory_order(x: Tensor, window: Window, shape: Shape) -> tuple[int, ...]:
