@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.conditions import Bound, bound, conditions, conjunction, unclamped
+from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Const, Expr, IndexValue, Load, rewrite
 from ..ir.index import ONE, ZERO, Atom, Index, Indirect, Var, exact_div, of
 from ..ir.nodes import Reduce
@@ -121,8 +122,10 @@ def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr
 
 
 def _is_weighted(value: Expr, tap: Var) -> bool:
-    """Whether it is a product of which one factor alone depends on the tap."""
-    return isinstance(value, Call) and value.op == "mul" and sum(tap in a.vars() for a in value.args) == 1
+    """Whether it is a product of floating-point numbers of which one factor alone depends on the tap."""
+    dtype = DTYPES[value.dtype]
+    product = isinstance(value, Call) and value.op == "mul" and dtype.kind == "f" and dtype.compute == value.dtype
+    return product and sum(tap in a.vars() for a in value.children) == 1
 
 
 def _moved(value: Expr, row: Var, moved: dict[Atom, Index]) -> Expr:

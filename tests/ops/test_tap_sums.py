@@ -109,6 +109,19 @@ def test_weights_that_are_inputs(tmp_path: Path) -> None:
         torch.testing.assert_close(mine.double(), want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.uint8, torch.int32, torch.int64], ids=str)
+def test_other_types(dtype: torch.dtype, tmp_path: Path) -> None:
+    draw = torch.Generator().manual_seed(8)
+    x, w = (torch.randint(0, 5, shape, generator=draw).to(dtype) for shape in ((2, 3, 20, 40), (3, 1, 3, 3)))
+
+    class Depthwise(nn.Module):
+        def forward(self, x: Tensor, w: Tensor) -> Tensor:
+            return nn.functional.conv2d(x, w, padding=1, groups=3)
+
+    package = mycc.load(mycc.compile(Depthwise(), (x, w), out=tmp_path / "types.pkg", verify=False))
+    assert torch.equal(package(x, w), Depthwise()(x, w))
+
+
 class Video(nn.Module):
     def __init__(self) -> None:
         super().__init__()
