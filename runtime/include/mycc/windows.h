@@ -79,6 +79,12 @@ template <int V, int N, class F> MYCC_INLINE void each(const F &f) {
   }
 }
 
+/* The rows that some windows fold: those of [begin, end) that are not in front of the first. */
+struct Places {
+  int64_t begin, end;
+  MYCC_INLINE bool hold(int64_t at) const { return at >= (begin > 0 ? begin : 0) && at < end; }
+};
+
 /* Tap T of the window that ends next: its row in all of the windows that have begun; the last tap leaves the window
  * that ends in `out`, and each of the others one place further to the front. */
 template <int TAPS, int STEP, int T, int D, class V, class Fold> MYCC_INLINE void take(V *a, V &out, V row, const Fold &fold) {
@@ -117,14 +123,14 @@ template <int OPEN, int64_t LANES, int64_t FROM, int64_t TO, class F> MYCC_INLIN
 template <int TAPS, int STEP, int N, class V, class Fold, class Row, class Put>
 MYCC_INLINE void roll(int64_t first, int64_t last, int64_t pad, int64_t size, V none, const Fold &fold, const Row &row, const Put &put) {
   constexpr int OPEN = (TAPS - 1) / STEP;
-  const int64_t begin = first * STEP - pad, low = begin > 0 ? begin : 0, high = smaller(size, (last - 1) * STEP - pad + TAPS);
+  const windows::Places places = {first * STEP - pad, smaller(size, (last - 1) * STEP - pad + TAPS)};
   V a[N][OPEN + 1], out[N];
   windows::each<0, N>([&](auto v) MYCC_INLINED { windows::each<0, OPEN + 1>([&](auto d) MYCC_INLINED { a[v][d] = none; }); });
   for (int64_t r = first - OPEN; r < last; ++r) {
     windows::each<TAPS - STEP, TAPS>([&](auto t) MYCC_INLINED {
       constexpr int T = (int)decltype(t)::value;
       const int64_t at = r * STEP - pad + T;
-      if (__builtin_expect(at >= low && at < high, 1))
+      if (__builtin_expect(places.hold(at), 1))
         windows::each<0, N>([&](auto v) MYCC_INLINED { windows::take<TAPS, STEP, T, 0>(a[v], out[v], row(at, v), fold); });
       else
         windows::each<0, N>([&](auto v) MYCC_INLINED { windows::take<TAPS, STEP, T, 0>(a[v], out[v], none, fold); });
@@ -138,14 +144,14 @@ MYCC_INLINE void roll(int64_t first, int64_t last, int64_t pad, int64_t size, V 
 template <int TAPS, int STEP, int N, class V, class Row, class Put>
 MYCC_INLINE void roll_products(int64_t first, int64_t last, int64_t pad, int64_t size, V none, const Row &row, const Put &put) {
   constexpr int OPEN = (TAPS - 1) / STEP;
-  const int64_t begin = first * STEP - pad, low = begin > 0 ? begin : 0, high = smaller(size, (last - 1) * STEP - pad + TAPS);
+  const windows::Places places = {first * STEP - pad, smaller(size, (last - 1) * STEP - pad + TAPS)};
   V a[N][OPEN + 1];
   windows::each<0, N>([&](auto v) MYCC_INLINED { windows::each<0, OPEN + 1>([&](auto d) MYCC_INLINED { a[v][d] = none; }); });
   for (int64_t r = first - OPEN; r < last; ++r) {
     windows::each<TAPS - STEP, TAPS>([&](auto t) MYCC_INLINED {
       constexpr int T = (int)decltype(t)::value;
       const int64_t at = r * STEP - pad + T;
-      if (__builtin_expect(at >= low && at < high, 1))
+      if (__builtin_expect(places.hold(at), 1))
         windows::each<0, N>([&](auto v) MYCC_INLINED {
           row(at, v, [&](const V &x, const auto &weight) MYCC_INLINED { windows::add_products<TAPS, STEP, T, 0>(a[v], x, weight); });
         });
