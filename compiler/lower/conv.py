@@ -26,6 +26,7 @@ from .context import ConstantRef, Context, ints
 from .direct_conv import direct_convolution
 from .matmul import HALVES, PACKED, widened
 from .registry import row
+from .tap_products import products_of_taps, products_pay
 from .tap_sums import Weight, memory_order, readable, sum_of_taps, sums_pay
 from .tensor import Shape, Strided, Tensor, channels_last, slice_dim, squeeze, unsqueeze
 
@@ -245,6 +246,8 @@ def convolve(
     builder, spatial = ctx.builder, x.rank - 2
     x, zeros = builder.unpadded(x)
     window = window.moved(zeros[2:])
+    if layout is None and place is None and products_pay(ctx, x, window, shape):
+        return products_of_taps(ctx, x, _factor(ctx, weight), bias, window, shape)
     if layout is None and place is None and sums_pay(ctx, x, window, shape):
         return sum_of_taps(ctx, x, (_factor(ctx, weight), _factor(ctx, weight, Taps())), bias, window, shape)
     out_shape = shape
@@ -372,7 +375,8 @@ def conv_transpose(
     widest = tuple(-(-k // s) for k, s in zip(kernel, steps, strict=True))
     whole = Window(widest, (1,) * spatial, pads, dilations, groups)
     shape = (x.shape[0], channels, *size)
-    summed = sums_pay(ctx, x, whole, shape)
+    multiplied = products_pay(ctx, x, whole, shape)
+    summed = multiplied or sums_pay(ctx, x, whole, shape)
     order = memory_order(x, whole, shape) if summed else channels_last(x.rank)
     if summed:  # once for all phases
         x = ctx.builder.realize(readable(ctx, x, whole, shape))
@@ -399,7 +403,10 @@ def conv_transpose(
         if summed:
             ahead = tuple((p.taps[0], p.step) for p in rows)
             factors = _factor(ctx, given, None, ahead, groups), _factor(ctx, given, Taps(), ahead, groups)
-            sum_of_taps(ctx, x, factors, bias, window, shape, place.part(shape))
+            if multiplied:
+                products_of_taps(ctx, x, factors[0], bias, window, shape, place.part(shape))
+            else:
+                sum_of_taps(ctx, x, factors, bias, window, shape, place.part(shape))
             continue
         depthwise = groups > 1 and spatial < 3 and weight.shape[1] == ONE and x.shape[1] == as_index(groups)
         panels = TapsLast if ctx.builder.family == "cuda" else ConvPanels

@@ -139,6 +139,11 @@ def _batched(ctx: Context, a: Tensor, b: Tensor, finish: Finish, dtype: str = ""
     return _gemm(ctx, a, operand, False, b.shape[-1], k, finish, dtype)
 
 
+def product_of(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """a [z..., m, k] times b [z..., k, n]."""
+    return _batched(ctx, a, b, _no_finish)
+
+
 def _unflattened(finish: Finish, batch: Shape) -> Finish:
     from .tensor import split_index
 

@@ -71,18 +71,42 @@ def sum_of_taps(
     x, order = readable(ctx, x, window, shape), memory_order(x, window, shape)
     factor = weights[0] if order[1] == 1 else weights[1]
     spatial = len(window.kernel)
+
+    def product(i: list[Index], at: list[Index]) -> Expr:
+        channel = i[1] // outputs * inputs + i[2 + spatial]
+        return call("mul", cast(x.at([i[0], channel, *at]), "f32"), factor(i[1], i[2 + spatial], i[3 + spatial :]))
+
+    return fold_taps(ctx, product, x, inputs, bias, window, shape, order, into)
+
+
+#: (output and tap [n, o, ..., channel, taps...], place inside of the map) -> what is added
+Term = Callable[[list[Index], list[Index]], Expr]
+
+
+def fold_taps(
+    ctx: Context,
+    value: Term,
+    x: Tensor,
+    inputs: Index,
+    bias: Tensor | None,
+    window: Window,
+    shape: Shape,
+    order: Sequence[int],
+    into: Tensor | None = None,
+) -> Tensor:
+    """The sum of value() over `inputs` channels and the taps that lie inside of x [n, c, ...], in memory as `order`."""
+    spatial = len(window.kernel)
     taps = range(spatial)
     holder: list[list[Index]] = []
 
     def term(i: list[Index]) -> Expr:
         holder.append(i)
         at = [i[2 + d] * window.stride[d] + i[3 + spatial + d] * window.dilation[d] - window.pad[d] for d in taps]
-        channel = i[1] // outputs * inputs + i[2 + spatial]
         inside = [minimum(maximum(place, ZERO), n - 1) for place, n in zip(at, x.shape[2:], strict=True)]
-        value = call("mul", cast(x.at([i[0], channel, *inside]), "f32"), factor(i[1], i[2 + spatial], i[3 + spatial :]))
+        found = value(i, inside)
         for condition in (c for place, n in zip(at, x.shape[2:], strict=True) for c in within(place, n)):
-            value = where(condition, value, number(0, "f32"))
-        return value
+            found = where(condition, found, number(0, "f32"))
+        return found
 
     def finish(i: list[Index], total: Expr) -> Expr:
         return total if bias is None else call("add", total, cast(bias.at([i[1]]), "f32"))

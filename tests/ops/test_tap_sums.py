@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import mycc
 import pytest
@@ -13,34 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-KINDS: dict[int, tuple[Any, Any, tuple[int, ...]]] = {
-    1: (nn.Conv1d, nn.ConvTranspose1d, (61,)),
-    2: (nn.Conv2d, nn.ConvTranspose2d, (13, 37)),
-    3: (nn.Conv3d, nn.ConvTranspose3d, (5, 9, 20)),
-}
+from .conv_support import KINDS, ChannelsLast, checked
+
 CHANNELS = ((3, 3, 3), (3, 3, 1), (1, 8, 1), (6, 12, 6), (20, 20, 20), (1, 1, 1))  # inputs, outputs, groups
 KERNELS = ((1, 1, 0, 1), (2, 2, 0, 1), (3, 1, 1, 1), (3, 2, 1, 1), (3, 1, 2, 2), (4, 2, 1, 1), (5, 3, 2, 1))
 WIDE = ((9, 1, 4, 1), (9, 2, 0, 1), (8, 1, 3, 2))
-
-
-class Modules(nn.Module):
-    def __init__(self, modules: list[nn.Module]) -> None:
-        super().__init__()
-        self.all = nn.ModuleList(modules)
-
-    def forward(self, *inputs: Tensor) -> list[Tensor]:
-        return [module(x) for module, x in zip(self.all, inputs, strict=True)]
-
-
-class ChannelsLast(nn.Module):
-    """A convolution of maps whose channels lie last, and which are computed upon."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(self.inner(x.movedim(-1, 1) * 2)).movedim(1, -1)
 
 
 def plain(dimensions: int) -> Iterator[tuple[nn.Module, Tensor]]:
@@ -60,21 +36,6 @@ def laid_out() -> Iterator[tuple[nn.Module, Tensor]]:
             x = torch.randn(2, *size, 20)
             yield ChannelsLast(conv(20, 20, kernel, stride, pad, dilation, 20)), x
             yield ChannelsLast(transposed(20, 20, kernel, stride, pad, 0, 20, True, dilation)), x
-
-
-def checked(cases: list[tuple[nn.Module, Tensor]], folder: Path, target: str = "cpu") -> None:
-    """Against float64: twice torch's own error; the same bits at one and at three threads."""
-    modules, inputs = [m.eval() for m, _ in cases], [x for _, x in cases]
-    path = mycc.compile(Modules(modules), tuple(inputs), out=folder / "sums.pkg", verify=False, target=target)
-    found, again = (mycc.load(path, threads=n)(*inputs) for n in (1, 3))
-    with torch.no_grad():
-        near = [m(x) for m, x in cases]
-        exact = [m.double()(x.double()) for m, x in cases]
-    for (module, _), mine, same, eager, want in zip(cases, found, again, near, exact, strict=True):
-        assert torch.equal(mine, same), module
-        assert mine.shape == want.shape
-        allowed = 2 * (eager - want).abs().max() + 1e-6
-        assert (mine - want).abs().max() <= allowed, module
 
 
 @pytest.mark.parametrize("dimensions", KINDS)
