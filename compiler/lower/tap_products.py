@@ -20,16 +20,25 @@ from .matmul import product_of
 from .tap_sums import FEW, Weight, fold_taps
 from .tensor import Shape, Tensor, expand, split_index
 
-#: outputs times pixels between those that a stride keeps, of the 16 columns that panels would multiply
+#: outputs times the pixels of which a stride keeps one, of the 16 columns that panels multiply for it
 MOST_COLUMNS = 6
+MOST_BYTES = 32 << 20  # of products that take more memory than the operand
 
 
 def products_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     """Whether a convolution of x [n, c, ...] to `shape` is one for this module."""
     if ctx.builder.family != "cpu" or x.dtype != "f32" or window.groups != 1:
         return False
-    columns = ctx.integer(shape[1]) * math.prod(window.stride)  # products for a pixel and tap that a panel would have
-    return math.prod(window.kernel) > 1 and columns <= MOST_COLUMNS and ctx.integer(x.shape[1]) > FEW
+    inputs, outputs, taps = ctx.integer(x.shape[1]), ctx.integer(shape[1]), math.prod(window.kernel)
+    if taps == 1 or inputs <= FEW or outputs * math.prod(window.stride) > MOST_COLUMNS:
+        return False
+    return outputs * taps <= inputs or _bytes(x, outputs * taps) <= MOST_BYTES
+
+
+def _bytes(x: Tensor, rows: int) -> float:
+    """Of so many rows of products of all pixels; infinite where a size comes with the call."""
+    sizes = [n.constant for n in (x.shape[0], *x.shape[2:])]
+    return math.prod(math.inf if n is None else n for n in sizes) * rows * 4
 
 
 def products_of_taps(

@@ -91,11 +91,23 @@ def test_sizes_of_the_call(tmp_path: Path) -> None:
                 torch.testing.assert_close(mine, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("outputs", [1, 6, 7, 16])
-def test_chosen_for_few_outputs_alone(outputs: int, tmp_path: Path) -> None:
-    model = nn.Conv2d(32, outputs, 3, 1, 1).eval()
-    path = mycc.compile(model, (torch.randn(1, 32, 20, 20),), out=tmp_path / "few.pkg", verify=False)
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "size", "chosen"),
+    [
+        (32, 1, 20, True),
+        (32, 3, 20, True),
+        (32, 6, 20, True),
+        (32, 7, 20, False),
+        (4, 3, 20, False),
+        (8, 1, 1000, False),
+    ],
+)
+def test_chosen_for_few_outputs_and_little_memory(
+    inputs: int, outputs: int, size: int, chosen: bool, tmp_path: Path
+) -> None:
+    model = nn.Conv2d(inputs, outputs, 3, 1, 1).eval()
+    path = mycc.compile(model, (torch.zeros(1, inputs, size, size),), out=tmp_path / "few.pkg", verify=False)
     with zipfile.ZipFile(path) as package:
         (entry,) = json.loads(package.read("manifest.json"))["entry_points"]
     kernels = " ".join(kernel["name"] for kernel in entry["kernels"])
-    assert ("gemm" in kernels) == (outputs <= 6), kernels
+    assert ("gemm" in kernels) == chosen, kernels
