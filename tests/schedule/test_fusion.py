@@ -81,7 +81,7 @@ def test_convolution_takes_its_norm_activation_and_residual() -> None:
 
 
 def test_the_channels_of_a_convolution_are_moved_to_planes_by_a_kernel_of_their_own() -> None:
-    for part in (nn.Conv2d(8, 4, 3), nn.ConvTranspose2d(8, 4, 4, 2, 1)):
+    for part in (nn.Conv2d(8, 8, 3), nn.ConvTranspose2d(8, 8, 4, 2, 1)):
         s = scheduled(
             lambda conv, a: torch.relu(conv(planes(a))), image.permute(0, 2, 3, 1).contiguous(), parts=(part,)
         )
@@ -93,8 +93,8 @@ def test_every_phase_of_a_transposed_convolution_takes_what_follows() -> None:
     def rectified(conv: nn.Module, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.relu(conv(a) + planes(b)).permute(0, 2, 3, 1)
 
-    parts = (nn.ConvTranspose2d(8, 4, 4, 2, 1),)
-    s = scheduled(rectified, image, torch.randn(2, 12, 12, 4), parts=parts)
+    parts = (nn.ConvTranspose2d(8, 8, 4, 2, 1),)
+    s = scheduled(rectified, image, torch.randn(2, 12, 12, 8), parts=parts)
     found = [n for n in s.program.nodes if isinstance(n, Conv)]
     assert [n.origin.ops[-1] for n in found] == ["aten.relu"] * 4
     assert {b.kind for n in found for b in n.writes()} == {"output"}
