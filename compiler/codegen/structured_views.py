@@ -76,6 +76,8 @@ def conv_view(node: Conv) -> GemmKernel:
 def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Epilogue:
     """How a convolution finishes its elements with these stores."""
     *rows, c = node.dims
+    if node.algorithm == "planes":  # a row of pixels at a time
+        return _epilogue(text, stores, [], rows, c, node.acc.name)
     groups = node.window.groups
     by_group = node.algorithm == "direct" and not node.depthwise  # a run of channels ends with its group
     run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent
@@ -84,11 +86,10 @@ def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Ep
 
 def conv_fields(text: FieldPrinter, node: Conv) -> Fields:
     """The fields of a convolution's ConvArgs; an input that is local to the kernel has no address."""
-    *rows, c = node.dims
     win, axes = node.window, "dhw"[-len(node.window.kernel) :]
-    sizes: dict[str, Index | int] = {"batch": node.in_shape[0], "in_c": node.in_shape[-1], "out_c": c.extent}
+    sizes: dict[str, Index | int] = {"batch": node.in_shape[0], "in_c": node.in_shape[-1], "out_c": node.channel.extent}
     sizes |= {f"in_{a}": n for a, n in zip(axes, node.in_shape[1:-1], strict=True)}
-    sizes |= {f"out_{a}": v.extent for a, v in zip(axes, rows[1:], strict=True)}
+    sizes |= {f"out_{a}": v.extent for a, v in zip(axes, node.pixels[1:], strict=True)}
     for name in ("kernel", "stride", "pad", "dilation"):
         sizes |= {f"{name}_{a}": n for a, n in zip(axes, getattr(win, name), strict=True)}
     fields = text.sizes({**sizes, "groups": win.groups})

@@ -84,9 +84,9 @@ class Window:
         return replace(self, **changed)
 
 
-#: how a convolution is computed; grouped: for groups of few channels
+#: how a convolution is computed; grouped: for groups of few channels, planes: for few channels, in planes
 Algorithm: TypeAlias = Literal[
-    "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped"
+    "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped", "planes"
 ]
 
 
@@ -113,11 +113,12 @@ WINOGRAD_FORMS: Mapping[str, WinogradForm] = {
 @dataclass(frozen=True, eq=False)
 class Conv(Node):
     """Convolution in channels-last: dims = (n, h, w, c of the output); x.strides = (n, h, w) with dense channels, or
-    (n, h, w, c).
+    (n, h, w, c). In planes: dims = (n, c, h, w), and all four strides.
 
     In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
     [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
-    [d][weights][ceil(out/16)][in][16] or [d][ceil(out/16)][in][9][16], for GPUs [out][taps][in/groups].
+    [d][weights][ceil(out/16)][in][16] or [d][ceil(out/16)][in][9][16], in planes [ceil(out/4)][d][h][in][w][4], for GPUs
+    [out][taps][in/groups].
     """
 
     x: Operand
@@ -129,9 +130,19 @@ class Conv(Node):
     algorithm: Algorithm = "direct"
 
     @property
+    def channel(self) -> Var:
+        """The loop over the output's channels."""
+        return self.dims[1 if self.algorithm == "planes" else -1]
+
+    @property
+    def pixels(self) -> tuple[Var, ...]:
+        """The other loops: (n, h, w)."""
+        return tuple(v for v in self.dims if v is not self.channel)
+
+    @property
     def depthwise(self) -> bool:
         groups, flat = self.window.groups, len(self.dims) == 4
-        return flat and groups > 1 and self.in_shape[3] == groups == self.dims[3].extent
+        return flat and groups > 1 and self.in_shape[3] == groups == self.channel.extent
 
     def reads(self) -> tuple[Buffer, ...]:
         return tuple(dict.fromkeys((self.x.buffer, self.w, *super().reads())))

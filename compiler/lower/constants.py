@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 PANEL = 16
+OUTPUTS = 4  # of a tile of a convolution in planes
 
 
 @dataclass(frozen=True)
@@ -108,17 +109,47 @@ class ConvPanels:
 
 @dataclass(frozen=True)
 class GroupedTaps:
-    """Weights [out, in/groups, ...] of groups with as many inputs as outputs as [out/16][taps][in/groups][16]."""
+    """Weights [out, in/groups, ...] of groups with as many inputs as outputs as [out/16][taps][in/groups][16].
+
+    taps: which ones, in this order; None: all. transposed: the weights are those of a transposed convolution of so many
+    groups, [in, out/groups, ...]; 0: of a plain one.
+    """
+
+    taps: tuple[int, ...] | None = None
+    transposed: int = 0
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        return Dense().elements(shape)
+        return shape[0] * shape[1] * (math.prod(shape[2:]) if self.taps is None else len(self.taps))
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        w = tensor.reshape(tensor.shape[0] // PANEL, PANEL, tensor.shape[1], -1)
-        return w.permute(0, 3, 2, 1).contiguous().reshape(-1)
+        w = tensor.flatten(2)
+        if self.taps is not None:
+            w = w[..., list(self.taps)]
+        if self.transposed:
+            w = w.unflatten(0, (self.transposed, -1)).transpose(1, 2).flatten(0, 1)
+        return w.unflatten(0, (-1, PANEL)).permute(0, 3, 2, 1).contiguous().reshape(-1)
 
     def __str__(self) -> str:
         return "taps by inputs of a group"
+
+
+@dataclass(frozen=True)
+class PlaneTaps:
+    """Weights [out, in, ..., h, w] of a convolution in planes as [ceil(out/4)][...][h][in][w][4]."""
+
+    def elements(self, shape: tuple[int, ...]) -> int:
+        return -(-shape[0] // OUTPUTS) * OUTPUTS * math.prod(shape[1:])
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        w = tensor.movedim(1, -2)
+        if tensor.shape[0] % OUTPUTS:
+            w = torch.cat((w, w.new_zeros(OUTPUTS - tensor.shape[0] % OUTPUTS, *w.shape[1:])))
+        return w.unflatten(0, (-1, OUTPUTS)).movedim(1, -1).contiguous().reshape(-1)
+
+    def __str__(self) -> str:
+        return f"taps by inputs, {OUTPUTS} outputs"
 
 
 def _values(point: float, divisor: float) -> tuple[float, ...]:
@@ -219,7 +250,7 @@ class TapsLast:
         return "channels last"
 
 
-Layout = Dense | Panels | ConvPanels | WinogradPanels | GroupedTaps | Taps | TapsLast
+Layout = Dense | Panels | ConvPanels | WinogradPanels | GroupedTaps | PlaneTaps | Taps | TapsLast
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ..ir.structured import WINOGRAD_FORMS, Algorithm, Conv, Window
 from ..tune.keys import conv_key
 from ..tune.space import algorithms
 from .builder import call, number
-from .constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, TapsLast, WinogradPanels
+from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import ConstantRef, Context, ints
 from .direct_conv import direct_convolution
 from .matmul import HALVES, PACKED, widened
@@ -53,6 +53,7 @@ WINOGRAD_LEAST = {
 }
 GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that is read as it lies
+PLANE_OUTPUTS = 8  # of a convolution that writes planes too: half of a panel
 
 
 @row("aten.conv1d.default", "aten.conv1d.padding")
@@ -254,29 +255,31 @@ def convolve(
     if spatial == 1:
         x, window = unsqueeze(x, 2), window.lifted()
         shape = (*shape[:2], ONE, shape[2])
-    planes = _takes_planes(ctx, x, window)
-    x = x if planes else builder.realize(x, channels_last(x.rank))
+    algorithm = _algorithm(ctx, x, window, shape) if layout is None and place is None else _given_algorithm(layout)
+    last = channels_last(x.rank)
+    order = tuple(range(x.rank)) if algorithm == "planes" else last
+    planes = algorithm == "planes" or _takes_planes(ctx, x, window)
+    x = x if planes and x.strided is not None else builder.realize(x, order)
     assert x.strided is not None
-    out = place.out if place is not None else builder.temp(out_shape, x.dtype, channels_last(spatial + 2))
-    algorithm = _algorithm(ctx, x, window, shape) if layout is None and place is None else "direct"
+    in_memory = tuple(range(spatial + 2)) if algorithm == "planes" else channels_last(spatial + 2)
+    out = place.out if place is not None else builder.temp(out_shape, x.dtype, in_memory)
     packed = _packed(ctx, weight, layout or _layout(ctx, x, window, shape, algorithm), window)
-    order = channels_last(x.rank)
-    names = ("n", *"dhw"[-(x.rank - 2) :], "c")
-    dims = tuple(builder.var(shape[d], name) for d, name in zip(order, names, strict=True))
+    names = "nc" + "dhw"[-(x.rank - 2) :]
+    loops = {d: builder.var(shape[d], names[d]) for d in order}
     acc = Acc(builder.fresh("acc"), "f32")
-    value: Expr = acc if bias is None else call("add", acc, cast(bias.at([of(dims[-1])]), "f32"))
-    store = Store(*_target(out, [of(d) for d in dims], place, spatial), cast(value, x.dtype))
-    strides = tuple(x.strided.strides[d] for d in (order if planes else order[:-1]))
+    value: Expr = acc if bias is None else call("add", acc, cast(bias.at([of(loops[1])]), "f32"))
+    store = Store(*_target(out, [of(loops[d]) for d in range(x.rank)], place, spatial), cast(value, x.dtype))
+    strides = tuple(x.strided.strides[d] for d in (last if planes else last[:-1]))
     operand = Operand(x.strided.buffer, x.strided.offset, strides)
-    in_shape = tuple(x.shape[d] for d in order)
+    in_shape, dims = tuple(x.shape[d] for d in last), tuple(loops.values())
     builder.add(Conv(dims, (store,), builder.origin, operand, packed, ZERO, in_shape, window, acc, algorithm))
     return out
 
 
 def _target(out: Tensor, indices: Sequence[Index], place: Place | None, spatial: int) -> tuple[Any, Index]:
-    """The buffer and the element for channels-last indices."""
+    """The buffer and the element for indices (n, c, ...)."""
     assert out.strided is not None
-    n, *at, c = indices
+    n, c, *at = indices
     at = at[-spatial:]
     if place is not None:
         at = [i * step + first for i, step, first in zip(at, place.step, place.first, strict=True)]
@@ -306,9 +309,29 @@ def _layout(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Al
         return TapsLast()
     if algorithm == "grouped":
         return GroupedTaps()
+    if algorithm == "planes":
+        return PlaneTaps()
     if algorithm != "direct":
         return WinogradPanels(*WINOGRAD_FORMS[algorithm])
     return ConvPanels(window.groups)
+
+
+def _in_small_groups(ctx: Context, channels: int, outputs: int, groups: int) -> bool:
+    """Whether the groups have so few channels that a kernel of their own takes several of them in a vector."""
+    same = channels == outputs and channels % PANEL == 0
+    return ctx.builder.family == "cpu" and same and channels // groups in GROUPED
+
+
+def _stays_in_planes(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+    """Whether few channels become so few that panels of them are mostly empty, and none of them lie side by side."""
+    few = ctx.integer(x.shape[1]) <= PLANES and ctx.integer(shape[1]) <= PLANE_OUTPUTS
+    lies = x.strided is None or x.strided.strides[1] != ONE
+    return few and lies and window.groups == 1 and x.dtype == "f32"
+
+
+def _given_algorithm(layout: Layout | None) -> Algorithm:
+    """What reads a weight of this layout."""
+    return "grouped" if isinstance(layout, GroupedTaps) else "direct"
 
 
 def _algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
@@ -316,8 +339,10 @@ def _algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorit
     channels, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     if ctx.builder.family != "cpu":
         return "direct"
-    if channels == outputs and channels % PANEL == 0 and channels // window.groups in GROUPED:
+    if _in_small_groups(ctx, channels, outputs, window.groups):
         return "grouped"
+    if _stays_in_planes(ctx, x, window, shape):
+        return "planes"
     order = channels_last(x.rank)
     key = conv_key(x.dtype, [x.shape[d] for d in order], [shape[d] for d in order], window)
     chosen = ctx.builder.choices.shared(key, "algorithm", "")
@@ -408,13 +433,21 @@ def conv_transpose(
             else:
                 sum_of_taps(ctx, x, factors, bias, window, shape, place.part(shape))
             continue
-        depthwise = groups > 1 and spatial < 3 and weight.shape[1] == ONE and x.shape[1] == as_index(groups)
-        panels = TapsLast if ctx.builder.family == "cuda" else ConvPanels
-        layout: Layout = Taps(taps) if depthwise else panels(groups, taps, transposed=True)
+        layout = _phase_layout(ctx, x, weight, groups, taps)
         if isinstance(given, Given):
             given = replace(given, taps=tuple((p.taps[0], p.step) for p in rows), transposed=True)
         convolve(ctx, x, given, bias, window, shape, place, layout)
     return slice_dim(out, x.rank - 1, ZERO, columns)
+
+
+def _phase_layout(ctx: Context, x: Tensor, weight: Tensor, groups: int, taps: tuple[int, ...]) -> Layout:
+    """Of the weight of a transposed convolution for the outputs that these taps make."""
+    channels, outputs = ctx.integer(x.shape[1]), ctx.integer(weight.shape[1]) * groups
+    if groups > 1 and weight.rank < 5 and channels == outputs == groups:
+        return Taps(taps)
+    if _in_small_groups(ctx, channels, outputs, groups):
+        return GroupedTaps(taps, transposed=groups)
+    return (TapsLast if ctx.builder.family == "cuda" else ConvPanels)(groups, taps, transposed=True)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ def kernel_key(node: AnyNode) -> str | None:
             computed = " computed" if node.prologue is not None else ""
             return f"{kind} {_dtype(node)} {lead}m={m} n={n} k={node.k}{computed}"
         case Conv():
-            return conv_key(node.x.buffer.dtype, node.in_shape, tuple(v.extent for v in node.dims), node.window)
+            out = tuple(v.extent for v in (*node.pixels, node.channel))
+            return conv_key(node.x.buffer.dtype, node.in_shape, out, node.window)
         case Attention():
             batch, heads, queries, size = (v.extent for v in node.dims)
             sizes = f"batch={batch} heads={heads} kv_heads={node.kv_heads} queries={queries} keys={node.keys}"

@@ -121,8 +121,10 @@ CONV_PIXELS = (256, 128, 512)
 def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     assert isinstance(node, Conv)
     window = node.window
+    if node.algorithm in ("grouped", "planes"):
+        return
     for algorithm in algorithms(situation.winograd, window):
-        if algorithm != node.algorithm and node.algorithm != "grouped":
+        if algorithm != node.algorithm:
             yield {"algorithm": algorithm}
     if node.algorithm != "direct" or node.depthwise:
         return

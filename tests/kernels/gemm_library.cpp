@@ -3,6 +3,7 @@
 #include "mycc/conv.h"
 #include "mycc/conv_chain.h"
 #include "mycc/conv_grouped.h"
+#include "mycc/conv_planes.h"
 #include "mycc/conv_winograd.h"
 #include "mycc/gemm.h"
 
@@ -145,6 +146,11 @@ int64_t test_conv(int threads, const mycc::ConvArgs *args, float *out, int32_t *
 int64_t test_conv_grouped(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, 1, args->frames() * args->out_h * args->out_w, args->out_c,
                 [&](const mycc_host *host, const Record &to) { mycc::conv_grouped(host, *args, to); });
+}
+
+int64_t test_conv_planes(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, 1, args->frames() * args->out_c * args->out_h, args->out_w,
+                [&](const mycc_host *host, const Record &to) { mycc::conv_planes(host, *args, to); });
 }
 
 #define MYCC_TEST_WINOGRAD(name, ...)                                                                              \

@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.ir.structured import WINOGRAD_FORMS
-from mycc.compiler.lower.constants import PANEL, ConvPanels, GroupedTaps, Layout, Taps, WinogradPanels
+from mycc.compiler.lower.constants import PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, WinogradPanels
 
 from .gemm_support import Conv, ConvChain, ConvSums, aligned, call, cpu_levels
 
@@ -20,7 +20,7 @@ SLOW = settings(
     max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 #: error allowed, in parts of the sum of absolute products
-PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6}
+PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6, "conv_planes": 2e-6}
 PRECISION |= {"conv_winograd2": 4e-6, "conv_winograd2s2": 4e-6, "conv_winograd4": 2e-5}
 PRECISION |= dict.fromkeys(("conv_winograd3", "conv_winograd3taps"), 8e-6)
 
@@ -59,6 +59,7 @@ def packed(case: Case, function: str, w: np.ndarray) -> np.ndarray:
         "conv": ConvPanels(case.groups),
         "conv_depthwise": Taps(),
         "conv_grouped": GroupedTaps(),
+        "conv_planes": PlaneTaps(),
         **{f"conv_{name}": WinogradPanels(*form) for name, form in WINOGRAD_FORMS.items()},
     }
     data = layouts[function].pack(torch.from_numpy(w)).numpy()
@@ -87,7 +88,8 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
         x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
     w = rng.standard_normal((out_c, in_c // case.groups, *case.kernel), np.float32)
     args = arguments(case, x, packed(case, function, w))
-    results = [call(isa, f"test_{function}", args, (case.batch, *case.out_size, out_c), n) for n in threads]
+    shape = (case.batch, out_c, *case.out_size) if function == "conv_planes" else (case.batch, *case.out_size, out_c)
+    results = [call(isa, f"test_{function}", args, shape, n) for n in threads]
     image = torch.from_numpy(x.astype(np.float64))
     image = (image if case.planes else image.movedim(-1, 1))[:, :in_c]
     sides = [(p, p + more) for p, more in zip(case.pad, case.behind, strict=False)][:spatial]
@@ -95,9 +97,9 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
     options = {"stride": case.stride[:spatial], "dilation": case.dilation[:spatial], "groups": case.groups}
     weight = torch.from_numpy(w.astype(np.float64))
     convolution = torch.conv2d if spatial == 2 else torch.conv3d
-    expected, bound = (
-        convolution(i, v, **options).movedim(1, -1).numpy() for i, v in ((image, weight), (image.abs(), weight.abs()))
-    )
+    expected, bound = (convolution(i, v, **options).numpy() for i, v in ((image, weight), (image.abs(), weight.abs())))
+    if function != "conv_planes":
+        expected, bound = np.moveaxis(expected, 1, -1), np.moveaxis(bound, 1, -1)
     assert (np.abs(results[0] - expected) <= PRECISION[function] * bound.max(initial=0) + 1e-30).all()
     if "winograd" not in function:
         assert (np.abs(results[0] - expected) <= PRECISION[function] * bound + 1e-30).all()
@@ -222,6 +224,38 @@ def test_conv_winograd(isa: str, form: str, case: Case) -> None:
 @given(case=grouped_cases())
 def test_conv_grouped(isa: str, case: Case) -> None:
     run(isa, case, "conv_grouped")
+
+
+@st.composite
+def plane_cases(draw: st.DrawFn) -> Case:
+    count = 2 if draw(st.booleans()) else 3
+    sizes = [(1, 40), (1, 14), (1, 5)]
+    small = [st.integers(1, 3)] * count
+    case = Case(
+        batch=draw(st.integers(1, 2)),
+        size=(
+            *(draw(st.integers(*side)) for side in reversed(sizes[1:count])),
+            draw(st.sampled_from([7, 40, 300, 2100])),
+        ),
+        channels=(draw(st.integers(1, 5)), draw(st.integers(1, 9))),
+        kernel=draw(
+            st.one_of(st.tuples(*small), st.sampled_from([(3, 3, 3)[:count], (2, 1, 9)[-count:], (1, 7, 7)[-count:]]))
+        ),
+        stride=draw(st.tuples(*small)),
+        pad=draw(st.tuples(*[st.integers(-1, 4)] * count)),
+        dilation=draw(st.tuples(*small)),
+        behind=draw(st.sampled_from([(0, 0, 0), (1, 0, 2)]))[:count],
+        planes=draw(st.booleans()),
+    )
+    assume(min(case.out_size) >= 1)
+    return case
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@SLOW
+@given(case=plane_cases())
+def test_conv_planes(isa: str, case: Case) -> None:
+    run(isa, case, "conv_planes")
 
 
 @st.composite
