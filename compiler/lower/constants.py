@@ -135,17 +135,26 @@ class GroupedTaps:
 
 @dataclass(frozen=True)
 class PlaneTaps:
-    """Weights [out, in, ..., h, w] of a convolution in planes as [ceil(out/4)][...][h][in][w][4]."""
+    """Weights [out, in, ..., h, w] of a convolution in planes as [ceil(out/4)][...][h][in][w][4].
+
+    transposed: the weights are those of a transposed convolution of stride 1, [in, out, ...]: a plain one reads their
+    taps backwards.
+    """
+
+    transposed: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        return -(-shape[0] // OUTPUTS) * OUTPUTS * math.prod(shape[1:])
+        first, second, *kernel = shape
+        outputs, inputs = (second, first) if self.transposed else (first, second)
+        return -(-outputs // OUTPUTS) * OUTPUTS * inputs * math.prod(kernel)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        w = tensor.movedim(1, -2)
-        if tensor.shape[0] % OUTPUTS:
-            w = torch.cat((w, w.new_zeros(OUTPUTS - tensor.shape[0] % OUTPUTS, *w.shape[1:])))
+        w = tensor.transpose(0, 1).flip(*range(2, tensor.ndim)) if self.transposed else tensor
+        w = w.movedim(1, -2)
+        if len(w) % OUTPUTS:
+            w = torch.cat((w, w.new_zeros(OUTPUTS - len(w) % OUTPUTS, *w.shape[1:])))
         return w.unflatten(0, (-1, OUTPUTS)).movedim(1, -1).contiguous().reshape(-1)
 
     def __str__(self) -> str:

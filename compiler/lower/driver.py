@@ -32,6 +32,7 @@ from . import (  # noqa: F401
     assertions,
     attention,
     conv,
+    conv_transpose,
     create,
     data_sizes,
     dropout,

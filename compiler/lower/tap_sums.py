@@ -19,7 +19,7 @@ from .direct_conv import within
 from .tensor import Shape, Tensor, channels_last, unsqueeze
 
 FEW = 4  # channels that a convolution of all of them sums up one by one
-LANES = 8  # channels from which on their lanes are worth a layout
+LANES = 16  # channels from which on their lanes are worth a layout: a vector of the widest registers
 TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (conv_depthwise.h)
 
 #: products that are written out: of a signal's element, of a row with all windows that have begun; and such windows
@@ -39,7 +39,7 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         if ones and not _lies_channels_last(x):
             planes = inputs <= FEW or x.strided is not None
             return (outputs <= FEW and planes) or (inputs <= FEW and outputs <= 2 * FEW)
-        return max(inputs, outputs) <= FEW and (outputs == 1 or _written_out(inputs, window))
+        return max(inputs, outputs) <= FEW and (outputs == 1 or written_out(inputs, window))
     if inputs != window.groups:
         return False
     if x.rank == 5 or outputs != inputs or inputs < LANES or ones:
@@ -47,7 +47,7 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     return x.rank == 4 and window.kernel[-1] > TILED
 
 
-def _written_out(inputs: int, window: Window) -> bool:
+def written_out(inputs: int, window: Window) -> bool:
     """Whether all products of a row are: with the windows that have begun, as schedule/rolling.py folds them; those of
     a signal lie side by side."""
     *_, width = window.kernel

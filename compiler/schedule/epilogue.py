@@ -23,7 +23,7 @@ from .invert import digits, invert
 from .loops import vector_loop
 from .remarks import Remarks
 
-MOST_WOVEN = 8  # results of which rows are woven
+LEAST_APART = 16  # elements of a row that make lanes of their own: results so far apart are stored in another order
 
 
 def fuse_epilogues(graph: NodeGraph, remarks: Remarks, family: Family = "cpu") -> None:
@@ -85,11 +85,11 @@ def _lie_apart(node: Gemm | Conv | Reduce) -> bool:
 
 def _interleaves(node: Gemm | Conv | Reduce, fused: Gemm | Conv | Reduce) -> bool:
     """Whether a reduction with the lanes along a kept loop would store element by element between those of others,
-    which a map weaves with theirs."""
+    which a map weaves with theirs or turns by tiles."""
     if not isinstance(node, Reduce) or not isinstance(fused, Reduce) or vector_loop(node) not in node.dims:
         return False
     steps = [lane_stride(s.index, node.dims[-1]) for s in fused.stores]
-    return any(step is not None and 1 < (step.constant or 0) <= MOST_WOVEN for step in steps)
+    return any(step is not None and 1 < (step.constant or 0) < LEAST_APART for step in steps)
 
 
 def _finish_parts(graph: NodeGraph, store: Store, consumer: Map, remarks: Remarks, family: Family) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.in_place import overwrites
-from ..ir.index import ZERO, Atom, Index, Var, of, product
+from ..ir.index import ZERO, Atom, Binary, Index, Var, of, product
 from ..ir.nodes import Map, Nest, Origin, Reduce, Store
 from ..ir.program import AnyNode
 from .columns import IN_TURN, PIPELINED, Stages, in_blocks
@@ -40,7 +40,23 @@ def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_B
     local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row. turns: results may lie across
     the rows.
     """
-    _fuse(graph, remarks, local_bytes, reduces_contiguous, turns)
+    _fuse(graph, remarks, local_bytes, reduces_contiguous if turns else _folds_rows, turns)
+
+
+def _folds_rows(node: Reduce) -> bool:
+    """The lanes run along the reduced dimension, and not over windows: those of neighbours overlap, and are no rows."""
+    return reduces_contiguous(node) and not any(
+        isinstance(atom, Binary) and atom.op in ("min", "max") and _meet(atom, node)
+        for e in node.expressions()
+        for load in e.loads
+        for atom in load.index.atoms()
+    )
+
+
+def _meet(place: Binary, node: Reduce) -> bool:
+    """Whether a place moves with a kept loop and with a reduced one."""
+    moving = place.a.vars() | place.b.vars()
+    return bool(moving & set(node.dims)) and bool(moving & set(node.rdims))
 
 
 def fuse_columns(graph: NodeGraph, remarks: Remarks) -> None:

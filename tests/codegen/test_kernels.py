@@ -31,7 +31,7 @@ Golden = Callable[[str], None]
 x = torch.randn(4, 6, 40)
 image = torch.randn(2, 8, 6, 6)
 wide = torch.randn(2, 32, 9, 12)
-depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+depthwise = nn.Conv2d(32, 32, 3, padding=1, groups=32)
 large = torch.randn(2, 16, 56, 56)
 inverted = nn.Sequential(
     *(nn.Conv2d(16, 48, 1), nn.ReLU6(), nn.Conv2d(48, 48, 3, 2, 1, groups=48), nn.ReLU6(), nn.Conv2d(48, 24, 1))
@@ -107,8 +107,11 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "gemm_adds": ("gemm", lambda up, a, r: F.relu(up(a) + r), (x, x[..., :24].clone()), (nn.Linear(40, 24),), True),
     "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
-    "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (image,), (depthwise,), False),
-    "conv_planes": ("conv", lambda c, a: c(a), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False),
+    "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (wide,), (depthwise,), False),
+    "conv_of_planes": ("conv", lambda c, a: c(a), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 16, 3, 2),), False),
+    "conv_planes": (
+        "conv_planes", lambda c, a: F.relu(c(a)), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False
+    ),
     "conv_chain": ("conv_chain", lambda c, a: c(a), (large,), (inverted,), True),
     "conv_grouped": ("conv_grouped", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False),
     "conv_winograd2": ("conv_winograd", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),

@@ -37,7 +37,7 @@ FAMILIES: dict[str, tuple[Function, tuple[torch.Tensor, ...], tuple[nn.Module, .
     "linear": (lambda up, a: up(a), (x,), (nn.Linear(8, 20),)),
     "matmul": (lambda a, b: a @ b.transpose(1, 2), (x, x), ()),
     "convolution": (lambda conv, a: conv(a), (image,), (nn.Conv2d(8, 20, 3, 2, 1),)),
-    "depthwise": (lambda conv, a: conv(a), (image,), (nn.Conv2d(8, 8, 3, padding=1, groups=8),)),
+    "depthwise": (lambda conv, a: conv(a), (torch.randn(2, 16, 6, 6),), (nn.Conv2d(16, 16, 3, padding=1, groups=16),)),
     "pooling": (lambda a: F.max_pool2d(a, 3, 2, 1), (image,), ()),
     "attention": (
         lambda q, m: F.scaled_dot_product_attention(q, q, q, m),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,18 @@ def checked(cases: list[tuple[nn.Module, Tensor]], folder: Path, target: str = "
     with torch.no_grad():
         near = [m(x) for m, x in cases]
         exact = [m.double()(x.double()) for m, x in cases]
+        for m in modules:
+            m.float()
     for (module, _), mine, same, eager, want in zip(cases, found, again, near, exact, strict=True):
         assert torch.equal(mine, same), module
         assert mine.shape == want.shape
         allowed = 2 * (eager - want).abs().max() + 1e-6
         assert (mine - want).abs().max() <= allowed, module
+
+
+def kernel_names(model: nn.Module, x: Tensor, folder: Path) -> list[str]:
+    """Of the kernels that a model becomes."""
+    path = mycc.compile(model, (x,), out=folder / "named.pkg", verify=False)
+    with zipfile.ZipFile(path) as package:
+        (entry,) = json.loads(package.read("manifest.json"))["entry_points"]
+    return [kernel["name"] for kernel in entry["kernels"]]

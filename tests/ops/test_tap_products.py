@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from .conv_support import KINDS, ChannelsLast, checked
+from .conv_support import KINDS, ChannelsLast, checked, kernel_names
 
 CHANNELS = ((5, 1), (16, 3), (33, 2), (24, 6))
 #: kernel, stride, pad, dilation
@@ -99,15 +97,12 @@ def test_sizes_of_the_call(tmp_path: Path) -> None:
         (32, 6, 20, True),
         (32, 7, 20, False),
         (4, 3, 20, False),
-        (8, 1, 1000, False),
+        (20, 3, 1000, False),
     ],
 )
 def test_chosen_for_few_outputs_and_little_memory(
     inputs: int, outputs: int, size: int, chosen: bool, tmp_path: Path
 ) -> None:
     model = nn.Conv2d(inputs, outputs, 3, 1, 1).eval()
-    path = mycc.compile(model, (torch.zeros(1, inputs, size, size),), out=tmp_path / "few.pkg", verify=False)
-    with zipfile.ZipFile(path) as package:
-        (entry,) = json.loads(package.read("manifest.json"))["entry_points"]
-    kernels = " ".join(kernel["name"] for kernel in entry["kernels"])
-    assert ("gemm" in kernels) == chosen, kernels
+    kernels = kernel_names(model, torch.zeros(1, inputs, size, size), tmp_path)
+    assert any("gemm" in name for name in kernels) == chosen, kernels

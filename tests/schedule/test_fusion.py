@@ -81,7 +81,7 @@ def test_convolution_takes_its_norm_activation_and_residual() -> None:
 
 
 def test_the_channels_of_a_convolution_are_moved_to_planes_by_a_kernel_of_their_own() -> None:
-    for part in (nn.Conv2d(8, 8, 3), nn.ConvTranspose2d(8, 8, 4, 2, 1)):
+    for part in (nn.Conv2d(8, 9, 3), nn.ConvTranspose2d(8, 8, 4, 2, 1)):
         s = scheduled(
             lambda conv, a: torch.relu(conv(planes(a))), image.permute(0, 2, 3, 1).contiguous(), parts=(part,)
         )

@@ -25,7 +25,7 @@ constexpr int kPlanesVectors = 8;                 /* of a tile's row, at most */
 constexpr int planes_vectors(int outputs) {
   if (outputs == 1) return kPlanesVectors;
 #if MYCC_LANES == 16 || defined(__aarch64__)
-  return 4;
+  return outputs == 4 ? 5 : outputs == 3 ? 6 : 8;
 #else
   return outputs == 2 ? 4 : outputs == 3 ? 3 : 2;
 #endif
@@ -57,6 +57,20 @@ struct PlanesPlan {
   int64_t strip_floats() const { return args.in_c * args.kernel_d * in_rows * in_row; }
 };
 
+/* Every E-th element of `from`, `count` of them. */
+template <int E> inline void planes_copy_every(const float *from, int64_t count, float *to) {
+  int64_t i = 0;
+  for (; i + W < count; i += W) store(to + i, load_every<E>(from + E * i)); /* reads what lies between, too */
+  for (; i < count; ++i) to[i] = from[E * i];
+}
+static inline void planes_copy_every(const float *from, int64_t step, int64_t count, float *to) {
+  if (step == 1) return copy_floats(to, from, count);
+  if (step == 2) return planes_copy_every<2>(from, count, to);
+  if (step == 3) return planes_copy_every<3>(from, count, to);
+  if (step == 4) return planes_copy_every<4>(from, count, to);
+  for (int64_t i = 0; i < count; ++i) to[i] = from[step * i];
+}
+
 /* Columns left, left + 1, .. of a row of the input as the parts of a row of a strip; those outside are zero. */
 static inline void planes_copy_row(const PlanesPlan &plan, const float *row, int64_t left, float *to) {
   const ConvArgs &a = plan.args;
@@ -65,11 +79,7 @@ static inline void planes_copy_row(const PlanesPlan &plan, const float *row, int
     const int64_t first = min64(ceil_div(max64(-left - p, 0), step), plan.part);
     const int64_t last = max64(min64(ceil_div(max64(end - p, 0), step), plan.part), first);
     zero_floats(to, first);
-    const float *from = row + (left + p) * a.x_w;
-    int64_t i = first;
-    if (step * a.x_w == 1) copy_floats(to + first, from + first, last - first), i = last;
-    for (; step * a.x_w == 2 && (i + W) * 2 <= end - p; i += W) store(to + i, load_every<2>(from + 2 * i));
-    for (; i < last; ++i) to[i] = from[i * step * a.x_w];
+    planes_copy_every(row + (left + p + first * step) * a.x_w, step * a.x_w, last - first, to + first);
     zero_floats(to + last, plan.part - last);
   }
 }
@@ -104,16 +114,17 @@ template <int N, int V> inline void planes_tile(const PlanesRow &row, int64_t co
       const float *const at = x + *tap++;
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) {
-        const vf32 values = load(at + v * W);
+        const vf32 values = (vf32)tile_register(at + v * W);
 #pragma GCC unroll 4
         for (int o = 0; o < N; ++o) sums[o][v] = fma(splat(w[o]), values, sums[o][v]);
       }
     }
   }
+  float *const to = row.sums;
 #pragma GCC unroll 4
   for (int o = 0; o < N; ++o)
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) store(row.sums + (o * kPlanesVectors + v) * W, sums[o][v]);
+    for (int v = 0; v < V; ++v) store(to + (o * kPlanesVectors + v) * W, sums[o][v]);
 }
 
 template <class Epilogue> struct PlanesLoop {
@@ -121,15 +132,20 @@ template <class Epilogue> struct PlanesLoop {
   const PlanesPlan &plan;
   const Epilogue &epilogue;
 
+  /* The tile of so many vectors, at most V. */
+  template <int N, int V> static void tile(const PlanesRow &row, int64_t column, int64_t vectors) {
+    if constexpr (V > 1) {
+      if (vectors < V) return tile<N, V - 1>(row, column, vectors);
+    }
+    planes_tile<N, V>(row, column);
+  }
+
   /* Outputs of one row. m: of the first of them; `apart` to the next one's. */
   template <int N> void outputs(const PlanesRow &row, int64_t m, int64_t apart, int64_t first, int64_t columns) const {
-    constexpr int V = planes_vectors(N);
-    for (int64_t at = 0; at < columns;) {
-      const int64_t left = ceil_div(columns - at, W);
-      int64_t taken = 1;
-      if (left >= V) planes_tile<N, V>(row, at), taken = V;
-      else if (left >= 2) planes_tile<N, 2>(row, at), taken = 2;
-      else planes_tile<N, 1>(row, at);
+    const int64_t vectors = ceil_div(columns, W), tiles = ceil_div(vectors, planes_vectors(N));
+    for (int64_t at = 0, i = 0; i < tiles; ++i) {
+      const int64_t taken = vectors / tiles + (i < vectors % tiles);
+      tile<N, planes_vectors(N)>(row, at, taken);
       for (int64_t o = 0; o < N; ++o)
         epilogue((int64_t)0, m + o * apart, first + at, row.sums + o * kPlanesVectors * W,
                  min64(taken * W, columns - at));

@@ -1,0 +1,127 @@
+"""Which kernel computes a convolution, and the layout of its weight: by channels, windows and sizes of maps."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ..ir.index import ONE, as_index, product
+from ..ir.structured import WINOGRAD_FORMS, Algorithm, Window
+from ..tune.keys import conv_key
+from ..tune.space import algorithms
+from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
+from .context import Context
+from .tap_products import MOST_COLUMNS
+from .tap_sums import FEW, written_out
+from .tensor import Shape, Tensor, channels_last
+
+
+class Least(NamedTuple):
+    """Channels, and pixels of the output, from which on one of Winograd's convolutions pays.
+
+    unknown: whether it is taken for maps whose size the run finds. Tiles of 3x3 outputs have weights 2.8 times as large
+    as the plain ones. They pay from 144 pixels on, but maps of so few come with many channels: their weights are stored
+    as taps, and transformed in each run.
+    """
+
+    channels: int
+    pixels: int
+    unknown: bool = True
+
+
+WINOGRAD_LEAST = {
+    "winograd2": Least(32, 36),
+    "winograd2s2": Least(64, 36),
+    "winograd3taps": Least(32, 144, unknown=False),
+    "winograd3": Least(32, 400, unknown=False),
+    "winograd4": Least(32, 144),
+}
+GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
+PLANES = 4  # channels of an input that is read as it lies
+PLANE_INPUTS, PLANE_OUTPUTS = 16, 8  # of a convolution that writes planes too, at most: half a panel of outputs
+TURNED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
+
+
+def reads_planes(ctx: Context, x: Tensor, window: Window) -> bool:
+    """Whether the kernel reads planes of channels as they are: it copies an input of few channels in any case."""
+    if x.strided is None or ctx.builder.family != "cpu" or x.strided.strides[1] == ONE:
+        return False
+    few = (x.shape[1].constant or PLANES + 1) <= PLANES
+    return few and window.groups == 1 and window.kernel[-1] > 1 and window.dilation[-1] == 1
+
+
+def _depthwise(x: Tensor, window: Window, shape: Shape) -> bool:
+    groups = as_index(window.groups)
+    return window.groups > 1 and x.rank == 4 and x.shape[1] == groups and shape[1] == groups
+
+
+def layout_of(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Algorithm) -> Layout:
+    if _depthwise(x, window, shape):
+        return Taps()
+    if ctx.builder.family == "cuda":
+        return TapsLast()
+    if algorithm == "grouped":
+        return GroupedTaps()
+    if algorithm != "direct":
+        return WinogradPanels(*WINOGRAD_FORMS[algorithm])
+    return ConvPanels(window.groups)
+
+
+def in_small_groups(ctx: Context, channels: int, outputs: int, groups: int) -> bool:
+    """Whether the groups have so few channels that a kernel of their own takes several of them in a vector."""
+    same = channels == outputs and channels % PANEL == 0
+    return ctx.builder.family == "cpu" and same and channels // groups in GROUPED
+
+
+def algorithm_for(layout: Layout) -> Algorithm:
+    """What reads a weight of this layout."""
+    return "grouped" if isinstance(layout, GroupedTaps) else "planes" if isinstance(layout, PlaneTaps) else "direct"
+
+
+def planes_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+    """Whether a convolution of x [n, c, ...] to `shape` is one in planes: a panel of its outputs would be half empty at
+    least, and neither a sum over its taps nor a product for all of them takes less time."""
+    inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
+    if ctx.builder.family != "cpu" or x.dtype != "f32" or window.groups != 1 or set(window.kernel) == {1}:
+        return False
+    if outputs > PLANE_OUTPUTS or (x.rank == 5 and inputs > FEW) or _sums_are_less(inputs, outputs, window):
+        return False
+    if inputs > 1 and x.strided is not None and x.strided.strides[1] == ONE:  # to be turned first
+        return inputs <= PLANE_INPUTS and math.prod(window.kernel) >= TURNED_TAPS and set(window.stride) == {1}
+    return inputs <= (PLANE_INPUTS if outputs <= MOST_COLUMNS else 2 * PLANE_INPUTS)
+
+
+def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:
+    """Whether windows hardly overlap, or each row is read once for all windows that have begun."""
+    if max(inputs, outputs) > FEW or set(window.dilation) != {1}:
+        return False
+    step, width = window.stride[-1], window.kernel[-1]
+    if len(window.kernel) == 1:
+        return width <= step or (outputs == 1 and width < 2 * step)
+    return written_out(inputs, window) and (outputs == 1 or step > 1)
+
+
+def algorithm_of(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
+    """Grouped ones where groups have few channels; else what was chosen, or Winograd's where its transforms pay."""
+    channels, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
+    if ctx.builder.family != "cpu":
+        return "direct"
+    if in_small_groups(ctx, channels, outputs, window.groups):
+        return "grouped"
+    order = channels_last(x.rank)
+    key = conv_key(x.dtype, [x.shape[d] for d in order], [shape[d] for d in order], window)
+    chosen = ctx.builder.choices.shared(key, "algorithm", "")
+    allowed = algorithms(ctx.builder.winograd, window)
+    for algorithm in allowed:
+        if algorithm == chosen:
+            return algorithm
+    pixels = product(shape[2:]).constant
+    for algorithm in reversed(allowed):
+        least = WINOGRAD_LEAST.get(algorithm)
+        if (
+            least
+            and min(channels, outputs) >= least.channels
+            and (least.unknown if pixels is None else pixels >= least.pixels)
+        ):
+            return algorithm
+    return "direct"
