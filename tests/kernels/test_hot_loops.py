@@ -108,6 +108,21 @@ def test_tiles_fetch_their_results(target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+def test_tiles_in_planes_stay_in_registers(target: Target, tmp_path: Path) -> None:
+    """Every vector of inputs is loaded once for all outputs of the tile."""
+    tiles = functions(disassembly(target, tmp_path), r"planes_tile<")
+    assert len(tiles) > 8
+    for name, lines in tiles.items():
+        outputs, vectors = (int(size) for size in re.findall(r"planes_tile<(\d+), (\d+)>", name)[0])
+        loop = max(innermost_loops(lines), key=multiply_adds)
+        stack = [text for text in loop if touches_stack(text)]
+        assert not stack, f"{name} for {target.isa} touches the stack: {stack}"
+        assert multiply_adds(loop) == outputs * vectors, f"{name} for {target.isa} has another loop: {loop}"
+        moved = [text for text in loop if re.match(r"v?mov[ua]ps\s+\S*\(|ld[rp]\s+q", text)]
+        assert len(moved) <= vectors + 1, f"{name} for {target.isa} loads its inputs again: {loop}"
+
+
+@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
 def test_attention_makes_weights_in_registers(target: Target, tmp_path: Path) -> None:
     """The loop that multiplies values and makes weights of the next scores: two keys of 8 rows by 1 or 2 panels."""
     tiles = functions(disassembly(target, tmp_path, HERE / "attention_library.cpp"), "weight_tile_")

@@ -105,7 +105,7 @@ struct PlanesRow {
 };
 
 /* N outputs by V vectors of neighbours from `column` on. */
-template <int N, int V> inline void planes_tile(const PlanesRow &row, int64_t column) {
+template <int N, int V> __attribute__((noinline)) void planes_tile(const PlanesRow &row, int64_t column) {
   vf32 sums[N][V] = {};
   for (int64_t d = 0; d < row.slices; ++d) {
     const int64_t *tap = row.taps + d * row.slice;
