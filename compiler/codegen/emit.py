@@ -38,6 +38,7 @@ class Emitter:
     vector_accs: frozenset[str] = frozenset()
     turned: Mapping[Load, str] = field(default_factory=dict)  # loads across the lanes -> where they lie in a block
     bounded: dict[Load, str] = field(default_factory=dict)  # loads of which some lanes lie outside of a row
+    chosen: set[Load] = field(default_factory=set)  # loads that not all lanes of a vector may take
     unchecked: bool = False  # indices that are read serve to fetch memory alone
     moves_bits: bool = False  # elements go from memory to memory as they are
     pre: list[str] = field(default_factory=list)
@@ -224,6 +225,8 @@ class Emitter:
             return self._cast(e)
         operands = []
         moving = self.moves(e)
+        if e.op == "where" and self.moves(e.args[0]):
+            self.chosen.update(load for arg in e.args[1:] for load in arg.loads)
         for arg in e.args:
             printed = self._print(arg)
             if moving and not self.moves(arg) and e.op not in ARITHMETIC:
@@ -299,7 +302,9 @@ class Emitter:
             return self._load_around(name, e.index)
         place = self._place(name, e.index)
         if stride == ONE:
-            return f"load_part({place}, count)" if self.part else f"load({place})"
+            if self.part:
+                return f"load_part({place}, count)"
+            return f"load_whole({place})" if e in self.chosen else f"load({place})"
         step = self.index(stride)
         number = stride.constant
         if number is not None and 2 <= number <= MOST_APART:

@@ -13,7 +13,7 @@ from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements, overwrites
-from ..ir.index import ONE, Binary, Index
+from ..ir.index import ONE, Binary, Index, Var
 from ..ir.lanes import lane_stride
 from ..ir.nodes import Map, Reduce, Store
 from ..ir.program import AnyNode
@@ -84,12 +84,32 @@ def _lie_apart(node: Gemm | Conv | Reduce) -> bool:
 
 
 def _interleaves(node: Gemm | Conv | Reduce, fused: Gemm | Conv | Reduce) -> bool:
-    """Whether a reduction with the lanes along a kept loop would store element by element between those of others,
-    which a map weaves with theirs or turns by tiles."""
+    """Whether a reduction with the lanes along a kept loop would store element by element, which a map weaves or turns
+    by tiles. Results that lie far apart are folded in their own order, but for windows along the lanes."""
     if not isinstance(node, Reduce) or not isinstance(fused, Reduce) or vector_loop(node) not in node.dims:
         return False
     steps = [lane_stride(s.index, node.dims[-1]) for s in fused.stores]
-    return any(step is not None and 1 < (step.constant or 0) < LEAST_APART for step in steps)
+    apart = [step.constant or 0 for step in steps if step is not None]
+    windows = _windows_along(node, node.dims[-1])
+    return any(step > 1 and (step < LEAST_APART or windows) for step in apart)
+
+
+def _windows_along(node: Reduce, lanes: Var) -> bool:
+    """Whether neighbours along a loop fold some of the same elements, or those between each other's."""
+    for load in (load for fold in node.folds for load in fold.value.loads if lanes in load.index.vars()):
+        if any(
+            isinstance(a, Binary) and lanes in (own := a.a.vars() | a.b.vars()) and own & set(node.rdims)
+            for a in load.index.atoms()
+        ):
+            return True
+        step = load.index.coefficient(lanes)
+        for tap in node.rdims:
+            near = load.index.coefficient(tap)
+            if near is None or step is None or not near.terms or not step.constant or not near.constant:
+                continue
+            if abs(near.constant) < abs(step.constant) * (lanes.extent.constant or near.constant):
+                return True
+    return False
 
 
 def _finish_parts(graph: NodeGraph, store: Store, consumer: Map, remarks: Remarks, family: Family) -> bool:

@@ -131,6 +131,12 @@ MYCC_INLINE void read(const void *p, vf64 &v) { read_pair(p, v); }
 MYCC_INLINE void read(const void *p, vi64 &v) { read_pair(p, v); }
 MYCC_INLINE void write(void *p, vf64 v) { write_pair(p, v); }
 MYCC_INLINE void write(void *p, vi64 v) { write_pair(p, v); }
+/* Has all lanes in a register, where there are masked loads. */
+template <class V> MYCC_INLINE void have_whole(V &) {}
+#if MYCC_LANES == 16
+MYCC_INLINE void have_whole(vf32 &v) { __asm__("" : "+v"(v)); }
+MYCC_INLINE void have_whole(vi32 &v) { __asm__("" : "+v"(v)); }
+#endif
 } /* namespace storage */
 
 template <class T> MYCC_INLINE typename element<T>::vector load(const T *p) {
@@ -140,6 +146,13 @@ template <class T> MYCC_INLINE typename element<T>::vector load(const T *p) {
 }
 template <class T> MYCC_INLINE typename element<T>::vector load_part(const T *p, int n) {
   return element<T>::widen(element<T>::part(p, n));
+}
+/* Of all lanes, where some alone may be taken. Compilers mask such a load, and lines of which nothing is taken are not
+ * read: a stream with gaps is not fetched ahead (docs/decisions/0067). */
+template <class T> MYCC_INLINE typename element<T>::vector load_whole(const T *p) {
+  auto v = load(p);
+  storage::have_whole(v);
+  return v;
 }
 template <class T> MYCC_INLINE void store(T *p, typename element<T>::vector v) {
   storage::write(p, element<T>::narrow(v));
