@@ -225,7 +225,7 @@ class Emitter:
             return self._cast(e)
         operands = []
         moving = self.moves(e)
-        if e.op == "where" and self.moves(e.args[0]):
+        if e.op == "where":
             self.chosen.update(load for arg in e.args[1:] for load in arg.loads)
         for arg in e.args:
             printed = self._print(arg)

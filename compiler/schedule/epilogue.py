@@ -24,6 +24,7 @@ from .loops import vector_loop
 from .remarks import Remarks
 
 LEAST_APART = 16  # elements of a row that make lanes of their own: results so far apart are stored in another order
+LEAST_LANES = 8  # of windows that stay along the lanes
 
 
 def fuse_epilogues(graph: NodeGraph, remarks: Remarks, family: Family = "cpu") -> None:
@@ -86,28 +87,33 @@ def _lie_apart(node: Gemm | Conv | Reduce) -> bool:
 def _interleaves(node: Gemm | Conv | Reduce, fused: Gemm | Conv | Reduce) -> bool:
     """Whether a reduction with the lanes along a kept loop would store element by element, which a map weaves or turns
     by tiles. Results that lie far apart are folded in their own order, but for windows along the lanes."""
-    if not isinstance(node, Reduce) or not isinstance(fused, Reduce) or vector_loop(node) not in node.dims:
+    if not isinstance(node, Reduce) or not isinstance(fused, Reduce) or not node.dims:
         return False
-    steps = [lane_stride(s.index, node.dims[-1]) for s in fused.stores]
+    lanes = node.dims[-1]
+    windows = (lanes.extent.constant or LEAST_LANES) >= LEAST_LANES and _windows_along(node, lanes)
+    if not windows and vector_loop(node) not in node.dims:
+        return False
+    steps = [lane_stride(s.index, lanes) for s in fused.stores]
     apart = [step.constant or 0 for step in steps if step is not None]
-    windows = _windows_along(node, node.dims[-1])
     return any(step > 1 and (step < LEAST_APART or windows) for step in apart)
 
 
 def _windows_along(node: Reduce, lanes: Var) -> bool:
-    """Whether neighbours along a loop fold some of the same elements, or those between each other's."""
-    for load in (load for fold in node.folds for load in fold.value.loads if lanes in load.index.vars()):
-        if any(
-            isinstance(a, Binary) and lanes in (own := a.a.vars() | a.b.vars()) and own & set(node.rdims)
-            for a in load.index.atoms()
-        ):
-            return True
-        step = load.index.coefficient(lanes)
+    """Whether neighbours along a loop fold some of the same elements, or what lies between each other's."""
+    for load in (load for fold in node.folds for load in fold.value.loads):
+        for atom in load.index.atoms():
+            moving = atom.a.vars() | atom.b.vars() if isinstance(atom, Binary) else set()
+            if lanes in moving and moving & set(node.rdims):
+                return True
+        step, extent = load.index.coefficient(lanes), lanes.extent.constant
         for tap in node.rdims:
-            near = load.index.coefficient(tap)
-            if near is None or step is None or not near.terms or not step.constant or not near.constant:
+            near, turns = load.index.coefficient(tap), tap.extent.constant
+            if not (step and near and step.constant and near.constant and turns and extent):
                 continue
-            if abs(near.constant) < abs(step.constant) * (lanes.extent.constant or near.constant):
+            if (
+                abs(step.constant) <= abs(near.constant) * (turns - 1)
+                and abs(near.constant) < abs(step.constant) * extent
+            ):
                 return True
     return False
 

@@ -250,3 +250,17 @@ def test_printed_indices_compile_as_they_read(tmp_path: Path) -> None:
     points = [(p, q) for p in range(9) for q in range(40)]
     wanted = [e.substitute({I: as_index(p), V: as_index(q)}).constant for p, q in points for e in cases]
     assert list(map(int, printed)) == wanted
+
+
+def test_what_a_choice_may_leave_out_is_loaded_whole() -> None:
+    """A masked load of a line of which nothing is taken is none: streams with gaps are not fetched ahead."""
+
+    def printed(condition: Expr, part: bool = False) -> str:
+        e = emitter(part=part)
+        chosen = call("where", condition, call("mul", x, Const(2.0, "f32")), Const(0.0, "f32"))
+        return "\n".join([e.value(chosen), *e.body, *e.pre])
+
+    places = call("lt", IndexValue(v), IndexValue(i * 2))
+    assert "load_whole(x0" in printed(places)
+    assert "load_whole(" not in printed(places, part=True)
+    assert "load_whole(x0" in printed(call("lt", IndexValue(i), IndexValue(i * i)))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import mycc
 import numpy as np
+import pytest
 import torch
 from mycc.compiler.ir.index import ONE
-from mycc.compiler.ir.nodes import Reduce
-from torch import Tensor
+from mycc.compiler.ir.nodes import Map, Reduce
+from torch import Tensor, nn
 
 from ..helpers.programs import Call1, scheduled
 
@@ -44,3 +45,21 @@ def test_rows_read_side_by_side_stay_rows() -> None:
     (node,) = scheduled(lambda a: a.sum(-1).t().contiguous(), torch.randn(8, 16, 256)).program.nodes
     assert isinstance(node, Reduce)
     assert [v.extent.constant for v in node.dims] in ([8, 16], [128])
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        nn.Conv2d(12, 24, 3, padding=1, groups=12),  # lanes of 24 outputs would read 12 inputs, and weights far apart
+        nn.Conv2d(32, 32, 9, padding=4, groups=32),
+        nn.AvgPool2d(3, 2, 1),
+    ],
+)
+def test_windows_along_rows_stay_rows(windows: nn.Module) -> None:
+    """What follows wants its channels last: another kernel turns what was folded along the rows."""
+    channels = getattr(windows, "in_channels", 32)
+    x = torch.randn(1, channels, 56, 56)
+    nodes = scheduled(lambda w, a: torch.relu(w(a)).permute(0, 2, 3, 1).contiguous(), x, parts=(windows,)).program.nodes
+    assert [type(n) for n in nodes] == [Reduce, Map]
+    lanes = nodes[0].dims[-1]
+    assert all(store.index.coefficient(lanes) == ONE for store in nodes[0].stores)
