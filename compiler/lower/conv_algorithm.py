@@ -37,8 +37,8 @@ WINOGRAD_LEAST = {
     "winograd4": Least(32, 144),
 }
 GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
-PLANES = 4  # channels of an input that is read as it lies
-PLANE_INPUTS, PLANE_OUTPUTS = 16, 8  # of a convolution that writes planes too, at most: half a panel of outputs
+PLANES = 4  # channels of an input that panels read as it lies
+PLANE_INPUTS, PLANE_OUTPUTS = 16, 8  # of a convolution in planes, at most: half a panel of outputs
 TURNED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
 
 
@@ -56,6 +56,7 @@ def _depthwise(x: Tensor, window: Window, shape: Shape) -> bool:
 
 
 def layout_of(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Algorithm) -> Layout:
+    """Of the weight that an algorithm reads."""
     if _depthwise(x, window, shape):
         return Taps()
     if ctx.builder.family == "cuda":

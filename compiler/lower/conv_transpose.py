@@ -79,13 +79,12 @@ def conv_transpose(
     widest = tuple(-(-k // s) for k, s in zip(kernel, steps, strict=True))
     whole = Window(widest, (1,) * spatial, pads, dilations, groups)
     shape = (x.shape[0], channels, *size)
+    if set(steps) == {1} and planes_pay(ctx, x, whole, shape):  # one phase, of all taps
+        flipped = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
+        return convolve(ctx, x, given, bias, replace(whole, pad=flipped), shape, layout=PlaneTaps(transposed=True))
     multiplied = products_pay(ctx, x, whole, shape)
     summed = multiplied or sums_pay(ctx, x, whole, shape)
     order = memory_order(x, whole, shape) if summed else channels_last(x.rank)
-    if set(steps) == {1} and planes_pay(ctx, x, whole, shape):  # one phase, of all taps
-        flipped = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
-        window, turned = replace(whole, pad=flipped), PlaneTaps(transposed=True)
-        return convolve(ctx, x, given, bias, window, shape, layout=turned)
     if summed:  # once for all phases
         x = ctx.builder.realize(readable(ctx, x, whole, shape))
     elif ctx.builder.unpadded(x)[0] is x:

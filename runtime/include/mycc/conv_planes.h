@@ -19,6 +19,7 @@ namespace mycc {
 constexpr int64_t kPlanesOutputs = 4;             /* outputs of a tile, and of a group of weights */
 constexpr int64_t kPlanesColumns = 1024;          /* input columns of a block, about */
 constexpr int64_t kPlanesStripBytes = 128 << 10;  /* of a block, about */
+constexpr int64_t kPlanesTaskWork = 1 << 18;      /* multiply-adds below which a task is not worth a chunk of its own */
 constexpr int kPlanesVectors = 8;                 /* of a tile's row, at most */
 
 /* Vectors of a tile of N outputs: its sums, its inputs and a product fit into the registers, and hide the latency. */
@@ -35,6 +36,7 @@ constexpr int planes_vectors(int outputs) {
 struct PlanesPlan {
   const ConvArgs &args;
   int64_t columns, rows, across, down, tasks; /* of a block; blocks of a row, of a frame, of all */
+  int64_t grain;                              /* tasks of a chunk */
   int64_t in_rows, in_columns, part, in_row;  /* of a strip: floats of a part of a row, and of a row */
 
   PlanesPlan(const ConvArgs &a, int64_t workers) : args(a) {
@@ -51,6 +53,7 @@ struct PlanesPlan {
     down = ceil_div(a.out_h, rows);
     in_rows = (rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1;
     tasks = a.frames() * across * down;
+    grain = workers > 1 ? max64(kPlanesTaskWork / max64(rows * columns * a.out_c * taps(), 1), 1) : tasks;
   }
   int64_t slice() const { return args.in_c * args.kernel_w; } /* taps of a row of the kernel, over all inputs */
   int64_t taps() const { return args.kernel_d * args.kernel_h * slice(); }
@@ -227,7 +230,7 @@ inline void conv_planes(const mycc_host *host, const ConvArgs &args, const Epilo
   if (args.frames() * args.out_h * args.out_w <= 0 || args.out_c <= 0) return;
   const PlanesPlan plan(args, host->max_workers);
   PlanesLoop<Epilogue> loop = {host, plan, epilogue};
-  host->parallel_for(host->ctx, plan.tasks, host->max_workers > 1 ? 1 : plan.tasks, PlanesLoop<Epilogue>::body, &loop);
+  host->parallel_for(host->ctx, plan.tasks, plan.grain, PlanesLoop<Epilogue>::body, &loop);
 }
 
 } // namespace mycc
