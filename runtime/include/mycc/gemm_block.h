@@ -14,6 +14,7 @@
 #ifndef MYCC_GEMM_BLOCK_H
 #define MYCC_GEMM_BLOCK_H
 
+#include "cpu.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -238,7 +239,8 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     tile.after = (const char *)(ahead ? ahead : tile.b);
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
-      tile.steps_ahead = kRowAhead / (min64(plan.group, kTilePanels[0]) * tile.next_step);
+      tile.near = kFetchesNear;
+      tile.steps_ahead = (tile.near ? kRowAheadNear : kRowAhead) / (min64(plan.group, kTilePanels[0]) * tile.next_step);
       tile.next = part.depth > tile.steps_ahead ? (const char *)(tile.b + tile.steps_ahead * kPanel) : tile.after;
     } else if (ahead) {
       tile.next = (const char *)ahead;
