@@ -23,12 +23,14 @@ class Tile:
     rows_first: the loop over k holds a broadcast of every row and takes the vectors of B one by one; else it holds B
     and takes the rows one by one.
     fetches: it fetches the places of its results, and the tallest tile the next rows of A, among its multiply-adds.
+    streams: it fetches its own panel into the first cache, a little ahead of its use, and the next one into the second.
     """
 
     rows: int
     panels: int
     rows_first: bool
     fetches: bool
+    streams: bool
 
 
 def widths(widest: int) -> tuple[int, ...]:
@@ -57,10 +59,16 @@ class TileSet:
     def tiles(self) -> tuple[Tile, ...]:
         """Every tile: a row count also has narrower tiles, for the last panels of a block."""
         sizes = ((rows, p) for rows, widest in enumerate(self.panels, 1) for p in widths(widest))
-        return tuple(Tile(rows, p, self._rows_first(rows, p), self._fetches(rows, p)) for rows, p in sizes)
+        return tuple(
+            Tile(rows, p, self._rows_first(rows, p), self._fetches(rows, p), self._streams(rows, p)) for rows, p in sizes
+        )
 
     def _fetches(self, rows: int, panels: int) -> bool:
         return rows * panels * PANEL // self.lanes >= FETCHING
+
+    def _streams(self, rows: int, panels: int) -> bool:
+        """Few sums pass over a panel once more for every few rows: so those of 8 lanes, from half their height on."""
+        return self.lanes == 8 and panels == 1 and 2 * rows > len(self.panels)
 
     def _rows_first(self, rows: int, panels: int) -> bool:
         width = panels * PANEL // self.lanes

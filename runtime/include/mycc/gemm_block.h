@@ -7,7 +7,8 @@
  *
  * How a block of `count` rows and `panels` panels is walked, innermost first:
  *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h), over one or two depth blocks: a pass
- *   group    panels whose depth block stays in L1 while all rows of the block pass over it
+ *   group    panels whose depth block stays in L1 while all rows of the block pass over it; of tiles that stream panels
+ *            (kTilesStream) and of many rows, in L2
  *   block    rows whose values of a pass stay in L2 while all groups pass over it
  * While a group is at work, its tiles fetch the next group into L2.
  */
@@ -26,6 +27,8 @@ namespace mycc {
 constexpr int64_t kPanel = 16;              /* columns of a panel */
 constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the next depth block, in L2 */
 constexpr int64_t kMaxGroup = 8;            /* panels */
+constexpr int64_t kManyTiles = 16;          /* of rows: from so many on, a group of tiles that stream is wider: */
+constexpr int64_t kStreamedGroup = 3;       /* times as many panels, so that rows come from L2 for fewer groups */
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
@@ -149,7 +152,8 @@ static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t pa
   plan.tiles = ceil_div(rows, kTileRows);
   const int64_t height = ceil_div(rows, max64(plan.tiles, 1));
   const int64_t widest = kTilePanels[height - 1];
-  const int64_t fitting = cut.tuning.group_bytes / (cut.step * kPanel * (int64_t)sizeof(float));
+  const int64_t wider = kTilesStream && plan.tiles >= kManyTiles ? kStreamedGroup : 1;
+  const int64_t fitting = wider * cut.tuning.group_bytes / (cut.step * kPanel * (int64_t)sizeof(float));
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
   plan.groups = {panels, rows == 1 ? min64(widest, plan.group) : 1, ceil_div(panels, plan.group)};
   plan.depth_outer = cut.passes() > 1 && rows * cut.depth * (int64_t)sizeof(float) > cut.tuning.block_bytes;
