@@ -11,8 +11,9 @@ from ..tune.keys import conv_key
 from ..tune.space import algorithms
 from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import Context
+from .readers import stays_elementwise
 from .tap_products import MOST_COLUMNS
-from .tap_sums import FEW, written_out
+from .tap_sums import FEW, lies_channels_last, written_out
 from .tensor import Shape, Tensor, channels_last
 
 
@@ -39,6 +40,7 @@ WINOGRAD_LEAST = {
 GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that panels read as it lies
 PLANE_INPUTS, PLANE_OUTPUTS = 16, 8  # of a convolution in planes, at most: half a panel of outputs
+MOST_STRIDE = 2  # of one with more outputs in two dimensions
 TURNED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
 
 
@@ -85,11 +87,20 @@ def planes_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     if ctx.builder.family != "cpu" or x.dtype != "f32" or window.groups != 1 or set(window.kernel) == {1}:
         return False
-    if outputs > PLANE_OUTPUTS or (x.rank == 5 and inputs > FEW) or _sums_are_less(inputs, outputs, window):
+    if outputs > PLANE_OUTPUTS:
+        return _planes_are_asked_for(ctx, x, inputs, window)
+    if (x.rank == 5 and inputs > FEW) or _sums_are_less(inputs, outputs, window):
         return False
-    if inputs > 1 and x.strided is not None and x.strided.strides[1] == ONE:  # to be turned first
+    if inputs > 1 and lies_channels_last(x):  # to be turned first
         return inputs <= PLANE_INPUTS and math.prod(window.kernel) >= TURNED_TAPS and set(window.stride) == {1}
     return inputs <= (PLANE_INPUTS if outputs <= MOST_COLUMNS else 2 * PLANE_INPUTS)
+
+
+def _planes_are_asked_for(ctx: Context, x: Tensor, inputs: int, window: Window) -> bool:
+    """Whether many outputs stay in planes: panels would write them channels last, to be turned for who reads them."""
+    if x.rank == 5 or (x.rank == 4 and window.stride[-1] > MOST_STRIDE) or inputs > FEW:
+        return False
+    return not lies_channels_last(x) and stays_elementwise(ctx.node)
 
 
 def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:

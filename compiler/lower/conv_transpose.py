@@ -19,7 +19,7 @@ from .conv_weights import Given, factor_of, narrowed, packs, weight_of, widens
 from .direct_conv import direct_convolution
 from .matmul import widened
 from .registry import row
-from .tap_products import products_of_taps, products_pay
+from .tap_products import products_of_taps, products_pay, products_side_by_side
 from .tap_sums import memory_order, readable, sum_of_taps, sums_pay
 from .tensor import Shape, Tensor, channels_last, slice_dim, squeeze, unsqueeze
 
@@ -83,6 +83,8 @@ def conv_transpose(
         flipped = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
         return convolve(ctx, x, given, bias, replace(whole, pad=flipped), shape, layout=PlaneTaps(transposed=True))
     multiplied = products_pay(ctx, x, whole, shape)
+    if multiplied and kernel == steps and set(dilations) == {1} and not any((*pads, *more)):
+        return products_side_by_side(ctx, x, factor_of(ctx, given, transposed=groups), bias, kernel, as_index(channels))
     summed = multiplied or sums_pay(ctx, x, whole, shape)
     order = memory_order(x, whole, shape) if summed else channels_last(x.rank)
     if summed:  # once for all phases

@@ -13,15 +13,19 @@ import math
 from collections.abc import Sequence
 
 from ..ir.expr import Expr, cast
-from ..ir.index import Index, as_index
+from ..ir.index import Index, as_index, product
 from ..ir.structured import Window
+from .builder import call
 from .context import Context
 from .matmul import product_of
-from .tap_sums import FEW, Weight, fold_taps
-from .tensor import Shape, Tensor, expand, split_index
+from .readers import stays_elementwise
+from .tap_sums import FEW, Weight, fold_taps, lies_channels_last
+from .tensor import Shape, Tensor, expand, permute, split_index
 
 #: outputs times the pixels of which a stride keeps one, of the 16 columns that panels multiply for it
 MOST_COLUMNS = 6
+MANY = 16  # inputs, from more on
+LEAST_PIXELS = 512  # of a 1x1 in planes: they are packed as they come
 MOST_BYTES = 32 << 20  # of products that take more memory than the operand
 
 
@@ -30,9 +34,19 @@ def products_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     if ctx.builder.family != "cpu" or x.dtype != "f32" or window.groups != 1:
         return False
     inputs, outputs, taps = ctx.integer(x.shape[1]), ctx.integer(shape[1]), math.prod(window.kernel)
-    if taps == 1 or inputs <= FEW or outputs * math.prod(window.stride) > MOST_COLUMNS:
+    if taps == 1:
+        return _stays_in_planes(ctx, x, window, shape)
+    if inputs <= FEW or outputs * math.prod(window.stride) > MOST_COLUMNS:
         return False
     return outputs * taps <= inputs or _bytes(x, outputs * taps) <= MOST_BYTES
+
+
+def _stays_in_planes(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+    """Whether a 1x1 is a product whose columns are pixels: neither what it reads nor what reads it lies channels last."""
+    inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
+    if inputs <= (FEW if outputs > FEW else MANY) or set(window.stride) != {1} or any(window.pad) or lies_channels_last(x):
+        return False
+    return (product(shape[2:]).constant or 0) >= LEAST_PIXELS and stays_elementwise(ctx.node)
 
 
 def _bytes(x: Tensor, rows: int) -> float:
@@ -51,21 +65,7 @@ def products_of_taps(
     into: Tensor | None = None,
 ) -> Tensor:
     """x [n, c, ...] -> `shape` in planes, a new tensor or `into`."""
-    outputs, inputs = shape[1], x.shape[1]
-    sizes = tuple(as_index(n) for n in window.kernel)
-    rows = outputs * math.prod(window.kernel)
-
-    def weight(i: list[Index]) -> Expr:
-        output, *taps = split_index(i[0], (outputs, *sizes))
-        return factor(output, i[1], taps)
-
-    matrix = ctx.builder.map((rows, inputs), "f32", weight)
-    pixels = as_index(1)
-    for n in x.shape[2:]:
-        pixels = pixels * n
-    flat = ctx.builder.reshape(x, (x.shape[0], inputs, pixels))
-    products = product_of(ctx, expand(matrix, (x.shape[0], rows, inputs)), flat)
-    parts = ctx.builder.reshape(products, (x.shape[0], outputs, *sizes, *x.shape[2:]))
+    parts = _products(ctx, x, factor, window.kernel, shape[1])
     spatial = len(window.kernel)
 
     def part(i: list[Index], at: Sequence[Index]) -> Expr:
@@ -73,3 +73,39 @@ def products_of_taps(
 
     order = tuple(range(x.rank))
     return fold_taps(ctx, part, x, as_index(1), bias, window, shape, order, into)
+
+
+def products_side_by_side(
+    ctx: Context, x: Tensor, factor: Weight, bias: Tensor | None, kernel: Sequence[int], outputs: Index
+) -> Tensor:
+    """A transposed convolution whose taps do not meet, as its stride is its kernel: each pixel becomes a block of them.
+
+    y[n, o, s * h + k, t * w + l] = p[n, (o, k, l), h, w]
+    """
+    spatial = len(kernel)
+    parts = _products(ctx, x, factor, kernel, outputs)
+    order = [0, 1, *(d for axis in range(spatial) for d in (2 + spatial + axis, 2 + axis))]
+    blocks = permute(parts, order)
+
+    def value(i: list[Index]) -> Expr:
+        p = cast(blocks.at(i), "f32")
+        return p if bias is None else call("add", p, cast(bias.at([i[1]]), "f32"))
+
+    woven = ctx.builder.map(blocks.shape, x.dtype, value)
+    size = [n * k for n, k in zip(x.shape[2:], kernel, strict=True)]
+    return ctx.builder.reshape(woven, (x.shape[0], outputs, *size))
+
+
+def _products(ctx: Context, x: Tensor, factor: Weight, kernel: Sequence[int], outputs: Index) -> Tensor:
+    """p [n, o, taps ..., pixels ...] of x [n, c, pixels ...]."""
+    inputs, sizes = x.shape[1], tuple(as_index(n) for n in kernel)
+    rows = outputs * math.prod(kernel)
+
+    def weight(i: list[Index]) -> Expr:
+        output, *taps = split_index(i[0], (outputs, *sizes))
+        return factor(output, i[1], taps)
+
+    matrix = ctx.builder.map((rows, inputs), "f32", weight)
+    flat = ctx.builder.reshape(x, (x.shape[0], inputs, product(x.shape[2:])))
+    products = product_of(ctx, expand(matrix, (x.shape[0], rows, inputs)), flat)
+    return ctx.builder.reshape(products, (x.shape[0], outputs, *sizes, *x.shape[2:]))

@@ -16,6 +16,7 @@ from ..ir.structured import Window
 from .builder import call, number, where
 from .context import Context
 from .direct_conv import within
+from .readers import stays_elementwise
 from .tensor import Shape, Tensor, channels_last, unsqueeze
 
 FEW = 4  # channels that a convolution of all of them sums up one by one
@@ -35,8 +36,10 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     ones = set(window.kernel) == {1}
+    if ones and inputs <= FEW * window.groups and not lies_channels_last(x) and stays_elementwise(ctx.node):
+        return True
     if window.groups == 1:
-        if ones and not _lies_channels_last(x):
+        if ones and not lies_channels_last(x):
             planes = inputs <= FEW or x.strided is not None
             return (outputs <= FEW and planes) or (inputs <= FEW and outputs <= 2 * FEW)
         return max(inputs, outputs) <= FEW and (outputs == 1 or written_out(inputs, window))
@@ -138,8 +141,8 @@ def readable(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Tensor:
 def memory_order(x: Tensor, window: Window, shape: Shape) -> tuple[int, ...]:
     """Of the result: channels-last where x is, and has as many channels as make lanes."""
     alone = shape[1] == as_index(window.groups) and (shape[1].constant or 0) >= LANES
-    return channels_last(x.rank) if alone and _lies_channels_last(x) else tuple(range(x.rank))
+    return channels_last(x.rank) if alone and lies_channels_last(x) else tuple(range(x.rank))
 
 
-def _lies_channels_last(x: Tensor) -> bool:
+def lies_channels_last(x: Tensor) -> bool:
     return x.strided is not None and x.strided.strides[1] == ONE
