@@ -59,9 +59,7 @@ class TileSet:
     def tiles(self) -> tuple[Tile, ...]:
         """Every tile: a row count also has narrower tiles, for the last panels of a block."""
         sizes = ((rows, p) for rows, widest in enumerate(self.panels, 1) for p in widths(widest))
-        return tuple(
-            Tile(rows, p, self._rows_first(rows, p), self._fetches(rows, p), self._streams(rows, p)) for rows, p in sizes
-        )
+        return tuple(Tile(*s, self._rows_first(*s), self._fetches(*s), self._streams(*s)) for s in sizes)
 
     def _fetches(self, rows: int, panels: int) -> bool:
         return rows * panels * PANEL // self.lanes >= FETCHING

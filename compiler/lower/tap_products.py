@@ -25,7 +25,7 @@ from .tensor import Shape, Tensor, expand, permute, split_index
 #: outputs times the pixels of which a stride keeps one, of the 16 columns that panels multiply for it
 MOST_COLUMNS = 6
 MANY = 16  # inputs, from more on
-LEAST_PIXELS = 512  # of a 1x1 in planes: they are packed as they come
+LEAST_PIXELS = 256  # of a 1x1 in planes: they are packed as they come
 MOST_BYTES = 32 << 20  # of products that take more memory than the operand
 
 
@@ -42,9 +42,11 @@ def products_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
 
 
 def _stays_in_planes(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
-    """Whether a 1x1 is a product whose columns are pixels: neither what it reads nor what reads it lies channels last."""
+    """Whether a 1x1 is a product whose columns are pixels: neither its operand nor its readers want channels last."""
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
-    if inputs <= (FEW if outputs > FEW else MANY) or set(window.stride) != {1} or any(window.pad) or lies_channels_last(x):
+    if inputs <= (FEW if outputs > FEW else MANY) or set(window.stride) != {1}:
+        return False
+    if any(window.pad) or lies_channels_last(x):
         return False
     return (product(shape[2:]).constant or 0) >= LEAST_PIXELS and stays_elementwise(ctx.node)
 

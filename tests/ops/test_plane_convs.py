@@ -77,7 +77,8 @@ def test_sizes_of_the_call(tmp_path: Path) -> None:
     ("model", "chosen"),
     [
         (nn.Conv2d(3, 8, 3, padding=1), "planes"),
-        (nn.Conv2d(3, 9, 3, padding=1), "p16"),
+        (nn.Conv2d(3, 9, 3, padding=1), "planes"),
+        (nn.Conv2d(5, 9, 3, padding=1), "p16"),
         (nn.Conv2d(3, 3, 3, padding=2, dilation=2), "planes"),
         (nn.Conv2d(3, 3, 3, 2, 1), "reduce"),  # each row is read once for all windows
         (nn.Conv2d(1, 1, 3, padding=1), "reduce"),
@@ -85,7 +86,8 @@ def test_sizes_of_the_call(tmp_path: Path) -> None:
         (nn.Conv2d(17, 6, 3, padding=1), "gemm"),
         (nn.Conv2d(32, 8, 3, padding=1), "planes"),
         (nn.ConvTranspose2d(3, 8, 5, padding=2), "planes"),
-        (nn.ConvTranspose2d(32, 32, 2, 2, groups=16), "groups"),
+        (nn.ConvTranspose2d(32, 32, 2, 2, groups=16), "rows"),
+        (nn.ConvTranspose2d(32, 32, 4, 2, groups=16), "groups"),
     ],
 )
 def test_chosen(model: nn.Conv2d, chosen: str, tmp_path: Path) -> None:
