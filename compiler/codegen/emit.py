@@ -24,6 +24,7 @@ from .scope import Scope
 HALVES = ("f16", "bf16")
 MAX_INLINE = 72  # longer expressions get a name
 LINE = 64  # bytes
+MANY_LINES = 16  # of a row: one more that is written twice counts for little
 ARITHMETIC = ("add", "sub", "mul", "div", "fma")
 
 
@@ -114,8 +115,8 @@ class Emitter:
         target = self._place(self._buffer(s.buffer), s.index)
         return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self.past(s)});"
 
-    def past(self, s: Store) -> str:
-        return "streams" if self._streams(s) else "false"
+    def past(self, s: Store, woven: int = 1) -> str:
+        return "streams" if self._streams(s, woven) else "false"
 
     def _rounded_by_store(self, s: Store) -> Expr:
         """What to store: without the cast to a narrow float that nobody else reads, for the store rounds too."""
@@ -132,10 +133,13 @@ class Emitter:
         if self.part:
             self.body.append(f"store_woven_part({target}, count, {values});")
         else:
-            self.body.append(f"store_woven({target}, {self.past(stores[0])}, {values});")
+            self.body.append(f"store_woven({target}, {self.past(stores[0], len(stores))}, {values});")
 
-    def _streams(self, s: Store) -> bool:
-        """Whether the result is so large that it goes past the caches; its vectors have to be aligned."""
+    def _streams(self, s: Store, woven: int = 1) -> bool:
+        """Whether the result is so large that it goes past the caches; its vectors have to be aligned.
+
+        woven: elements of each lane that lie side by side.
+        """
         if self.scope.stream_from is None or s.buffer in self.scope.locals:
             return False
         size = (s.buffer.size * DTYPES[s.buffer.dtype].size).constant
@@ -145,6 +149,9 @@ class Emitter:
         # a vector that is part of a line only is not put past the caches: its line would be written twice
         whole = max(ALIGNMENT, LINE // DTYPES[s.buffer.dtype].size)
         if any(c % whole for c in s.index.without(self.vector).terms.values()):
+            return False
+        length = (self.vector.extent * woven).constant
+        if length is not None and length % whole and length < MANY_LINES * whole:
             return False
         self.scope.streamed[s.buffer] = None
         return True

@@ -19,8 +19,9 @@ from .views.loop_kernels import LoopKernel
 from .views.loops import Loop
 from .views.scans import LaneCarry, ScanColumns
 
-#: columns of a task: what they carry stays in the first level cache
-SCAN_COLUMNS = 1024
+#: columns of a task: what they carry stays in the first level cache; steps that a vector of columns goes at a time: all
+#: that they read and write may lie in one set of it
+SCAN_COLUMNS, SCAN_STEPS = 1024, 4
 
 
 def column_scan_view(node: Scan) -> LoopKernel | None:
@@ -38,7 +39,8 @@ def column_scan_view(node: Scan) -> LoopKernel | None:
     count = text.index(product(v.extent for v in kept) * blocks)
     width = min(vector.extent.constant or SCAN_COLUMNS, SCAN_COLUMNS)
     work = text.index(node.step.extent * width)
-    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())
+    lines = "aligned_vectors"  # a vector of each step is written: those of a line do not follow each other
+    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams(), streams_if=lines)
 
 
 def _lanes(node: Scan) -> Var | None:
@@ -79,7 +81,7 @@ def _stage(node: Scan, vector: Var, scope: Scope) -> ScanColumns:
         begin,
         f"smaller({begin} + {SCAN_COLUMNS}, {extent})",
         SCAN_COLUMNS,
-        walk_view(node.step, list(_values(node)), vector, scope, written=True),
+        walk_view(node.step, list(_values(node)), vector, scope, together=SCAN_STEPS, written=True),
     )
 
 

@@ -264,3 +264,27 @@ def test_what_a_choice_may_leave_out_is_loaded_whole() -> None:
     assert "load_whole(x0" in printed(places)
     assert "load_whole(" not in printed(places, part=True)
     assert "load_whole(x0" in printed(call("lt", IndexValue(i), IndexValue(i * i)))
+
+
+@pytest.mark.parametrize(
+    ("columns", "pitch", "streams"),
+    [
+        (64, 64, True),
+        (16, 32, True),
+        (8, 16, False),
+        (24, 32, False),
+        (56, 64, False),
+        (264, 272, True),
+        (40, 40, False),
+    ],
+)
+def test_rows_of_whole_lines_go_past_the_caches(columns: int, pitch: int, streams: bool) -> None:
+    """Half a line that goes past the caches alone is read again, and written twice: 8 lanes took 86 times as long."""
+    large = Buffer("large", "f32", as_index(pitch << 20), "output", 0)
+    rows, column = Var("r", as_index(1 << 20)), Var("c", as_index(columns))
+    scope = Scope(frozenset({large}), stream_from=1 << 24)
+    scope.loop(rows, "r")
+    scope.loop(column, "c")
+    e = Emitter(scope, column)
+    e.store(Store(large, of(rows) * pitch + of(column), Const(1.0, "f32")))
+    assert (", streams" in "\n".join(e.body)) == streams

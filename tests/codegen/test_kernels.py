@@ -108,7 +108,9 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
     "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (wide,), (depthwise,), False),
-    "conv_of_planes": ("conv", lambda c, a: c(a), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 16, 3, 2),), False),
+    "conv_of_planes": (
+        "conv", lambda c, a: c(a).movedim(1, -1), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 16, 3, 2),), False
+    ),
     "conv_planes": (
         "conv_planes", lambda c, a: F.relu(c(a)), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False
     ),

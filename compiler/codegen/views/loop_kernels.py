@@ -43,6 +43,7 @@ class LoopKernel(TunedKernel):
     stages: tuple[Stage, ...]
     locals: tuple[LocalView, ...] = ()
     streams: tuple[str, ...] = ()  # results that are written past the caches
+    streams_if: str = "aligned"  # what their places have to be
     ahead: Ahead | None = None
     setup: tuple[str, ...] = ()  # statements of a task, in front of its rows
 

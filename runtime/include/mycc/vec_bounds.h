@@ -18,6 +18,27 @@ namespace bounds {
 
 MYCC_INLINE int within(int64_t x, int most) { return x < 0 ? 0 : x > most ? most : (int)x; }
 
+#if !defined(MYCC_AVX512)
+/* The n bytes at p, 1 to 16, from the lowest on, in whole words that overlap: single elements that are stored for a vector
+ * to be loaded would hold it up. */
+MYCC_INLINE unsigned __int128 words(const char *p, int n) {
+  uint64_t low, high = 0;
+  if (n >= 8) {
+    __builtin_memcpy(&low, p, 8);
+    __builtin_memcpy(&high, p + n - 8, 8);
+    high = n > 8 ? high >> 8 * (16 - n) : 0;
+  } else if (n >= 4) {
+    uint32_t first, last;
+    __builtin_memcpy(&first, p, 4);
+    __builtin_memcpy(&last, p + n - 4, 4);
+    low = first | (uint64_t)last << 8 * (n - 4);
+  } else {
+    low = (uint8_t)p[0] | (uint64_t)(uint8_t)p[n / 2] << 8 * (n / 2) | (uint64_t)(uint8_t)p[n - 1] << 8 * (n - 1);
+  }
+  return (unsigned __int128)high << 64 | low;
+}
+#endif
+
 /* Elements first .. last - 1 of a register at p in their lanes, 0 in the others. */
 template <class T> MYCC_INLINE typename weave::registers<T>::V between(const T *p, int first, int last) {
   typedef typename weave::registers<T>::V V;
@@ -31,10 +52,16 @@ template <class T> MYCC_INLINE typename weave::registers<T>::V between(const T *
 #if defined(MYCC_AVX2)
   if constexpr (sizeof(T) == 4) return (V)isa::load_mask32(p, (vi32{MYCC_ALL} >= first) & (vi32{MYCC_ALL} < last));
 #endif
-  typename weave::unit<sizeof(T)>::type lanes[weave::registers<T>::N] = {};
-  for (int i = first; i < last; ++i) __builtin_memcpy(lanes + i, p + i, sizeof(T));
-  V v;
-  __builtin_memcpy(&v, lanes, sizeof v);
+  V v = {};
+  if constexpr (sizeof v <= 16) {
+    if (first >= last) return v;
+    const auto bytes = words((const char *)(p + first), (last - first) * (int)sizeof(T)) << 8 * sizeof(T) * first;
+    __builtin_memcpy(&v, &bytes, sizeof v);
+  } else {
+    typename weave::unit<sizeof(T)>::type lanes[weave::registers<T>::N] = {};
+    for (int i = first; i < last; ++i) __builtin_memcpy(lanes + i, p + i, sizeof(T));
+    __builtin_memcpy(&v, lanes, sizeof v);
+  }
   return v;
 #endif
 }
@@ -100,7 +127,7 @@ MYCC_INLINE typename element<T>::vector load_inside(const T *p, int64_t at, int6
 }
 /* p[0], p[E], .. of the first n lanes; those from n on are 0. */
 template <int E, class T> MYCC_INLINE typename element<T>::vector load_every_part(const T *p, int n) {
-#if defined(MYCC_AVX512)
+#if defined(MYCC_AVX512) || defined(MYCC_AVX2)
   return load_inside_part<E>(p, 0, kNoEnd, n);
 #else
   return gather_part(p, E, n);
