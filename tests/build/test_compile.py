@@ -219,6 +219,20 @@ def test_a_compiler_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "--jobs 1" in str(error.value)
 
 
+def test_a_fault_of_the_compiler_is_worked_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compiles again with less; where that does not help, the error is the compiler's own."""
+    fault = "echo 'internal compiler error: in compute_live_loop_exits' >&2; exit 1"
+    whole = f'case "$*" in *-fno-tree-ch*|*-shared*) exec g++ "$@";; *) {fault};; esac'
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, whole))
+    built = build({"program": EMPTY}, {}, HOST, BuildOptions(cache_dir=tmp_path / "cache"))
+    assert any(
+        "program: the compiler failed by a fault of its own; again with -fno-tree-ch" in line for line in built.log
+    )
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, fault))
+    with pytest.raises(CompileError, match="internal compiler error"):
+        build({"program": EMPTY}, {}, HOST, BuildOptions(cache_dir=tmp_path / "other"))
+
+
 BUILD_SCRIPT = """
 import sys
 from pathlib import Path
