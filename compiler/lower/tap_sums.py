@@ -21,7 +21,7 @@ from .tensor import Shape, Tensor, channels_last, unsqueeze
 
 FEW = 4  # channels that a convolution of all of them sums up one by one
 LANES = 16  # channels from which on their lanes are worth a layout: a vector of the widest registers
-TILED = 7  # widest of the tiles for channels-last inputs (conv_depthwise.h)
+TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (conv_depthwise.h)
 
 #: products that are written out: of a signal's element, of a row with all windows that have begun; and such windows
 MOST_TURNS, MOST_PRODUCTS, MOST_BEGUN = 16, 128, 11
@@ -47,7 +47,7 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     if x.rank == 5 or outputs != inputs or inputs < LANES or ones:
         return True
-    return window.kernel[-1] > TILED
+    return x.rank == 4 and window.kernel[-1] > TILED
 
 
 def written_out(inputs: int, window: Window) -> bool:
