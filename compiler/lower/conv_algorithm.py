@@ -11,9 +11,8 @@ from ..tune.keys import conv_key
 from ..tune.space import algorithms
 from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import Context
-from .readers import stays_elementwise
 from .tap_products import MOST_COLUMNS
-from .tap_sums import FEW, lies_channels_last, written_out
+from .tap_sums import FEW, lies_channels_last, stays_in_planes, written_out
 from .tensor import Shape, Tensor, channels_last
 
 
@@ -100,7 +99,7 @@ def _planes_are_asked_for(ctx: Context, x: Tensor, inputs: int, window: Window) 
     """Whether many outputs stay in planes: panels would write them channels last, to be turned for who reads them."""
     if x.rank == 5 or (x.rank == 4 and window.stride[-1] > MOST_STRIDE) or inputs > FEW:
         return False
-    return not lies_channels_last(x) and stays_elementwise(ctx.node)
+    return stays_in_planes(ctx, x)
 
 
 def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:

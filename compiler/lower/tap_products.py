@@ -18,8 +18,7 @@ from ..ir.structured import Window
 from .builder import call
 from .context import Context
 from .matmul import product_of
-from .readers import stays_elementwise
-from .tap_sums import FEW, Weight, fold_taps, lies_channels_last
+from .tap_sums import FEW, Weight, fold_taps, stays_in_planes
 from .tensor import Shape, Tensor, expand, permute, split_index
 
 #: outputs times the pixels of which a stride keeps one, of the 16 columns that panels multiply for it
@@ -35,20 +34,18 @@ def products_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     inputs, outputs, taps = ctx.integer(x.shape[1]), ctx.integer(shape[1]), math.prod(window.kernel)
     if taps == 1:
-        return _stays_in_planes(ctx, x, window, shape)
+        return _pixels_pay(ctx, x, window, shape)
     if inputs <= FEW or outputs * math.prod(window.stride) > MOST_COLUMNS:
         return False
     return outputs * taps <= inputs or _bytes(x, outputs * taps) <= MOST_BYTES
 
 
-def _stays_in_planes(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
-    """Whether a 1x1 is a product whose columns are pixels: neither its operand nor its readers want channels last."""
+def _pixels_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+    """Whether a 1x1 is a product whose columns are pixels, in planes."""
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
-    if inputs <= (FEW if outputs > FEW else MANY) or set(window.stride) != {1}:
+    if inputs <= (FEW if outputs > FEW else MANY) or set(window.stride) != {1} or any(window.pad):
         return False
-    if any(window.pad) or lies_channels_last(x):
-        return False
-    return (product(shape[2:]).constant or 0) >= LEAST_PIXELS and stays_elementwise(ctx.node)
+    return (product(shape[2:]).constant or 0) >= LEAST_PIXELS and stays_in_planes(ctx, x)
 
 
 def _bytes(x: Tensor, rows: int) -> float:

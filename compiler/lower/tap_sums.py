@@ -36,7 +36,7 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     ones = set(window.kernel) == {1}
-    if ones and inputs <= FEW * window.groups and not lies_channels_last(x) and stays_elementwise(ctx.node):
+    if ones and inputs <= FEW * window.groups and stays_in_planes(ctx, x):
         return True
     if window.groups == 1:
         if ones and not lies_channels_last(x):
@@ -146,3 +146,8 @@ def memory_order(x: Tensor, window: Window, shape: Shape) -> tuple[int, ...]:
 
 def lies_channels_last(x: Tensor) -> bool:
     return x.strided is not None and x.strided.strides[1] == ONE
+
+
+def stays_in_planes(ctx: Context, x: Tensor) -> bool:
+    """Whether neither the operand x of the node at hand nor who reads its results wants channels last."""
+    return not lies_channels_last(x) and stays_elementwise(ctx.node)
