@@ -10,7 +10,7 @@ from ..ir.expr import Call, Const, Expr
 from ..ir.index import Atom, Index, Var, as_index, minimum, of, product
 from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
-from ..schedule.cost import work
+from ..schedule.cost import number, work
 from ..schedule.loops import SCALAR_FOLDS
 from .ahead import fetches
 from .emit import Emitter, literal
@@ -35,6 +35,8 @@ NARROW = 128
 TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
 #: rows that memory is read ahead where places are kept; blocks so small that the next one is fetched instead of rows
 PLACES_AHEAD, SMALL_BLOCK = 16, 40960
+#: streams of rows whose places are kept, their most columns, least rows, and least bytes: fewer lie in the caches
+PLACES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, 1 << 23
 #: least elements of a piece of a row, the next one of which is fetched
 LEAST_PIECE = 256
 #: elements that memory is read ahead
@@ -196,8 +198,15 @@ def column_fold_view(
     )
 
 
-def _places_walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
-    return walk_view(node.rdims[-1], [f.value for f in node.folds], vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
+def _places_walk(node: Reduce, vector: Var, scope: Scope, only_places: bool) -> Walk:
+    """How rows are walked whose places are kept. Narrow ones lie one behind the other in memory, as a stream: they come
+    one at a time, from several streams in turn."""
+    row, values = node.rdims[-1], [f.value for f in node.folds]
+    rows, columns = row.extent.constant or STREAM_ROWS, vector.extent.constant
+    large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
+    if only_places and large and columns is not None and columns <= STREAM_COLUMNS and rows >= STREAM_ROWS:
+        return Walk("", PLACES_STREAMS, rows_ahead(row, PLACES_STREAMS, values, vector, scope), streams=True)
+    return walk_view(row, values, vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
 
 
 def _column_walk(node: Reduce, vector: Var, scope: Scope) -> tuple[Walk, int]:
@@ -224,21 +233,27 @@ def rows_at_once(extent: Index, most: int = TOGETHER) -> int:
 
 
 def walk_view(
-    row: Var, values: Sequence[Expr], vector: Var, scope: Scope, together: int = TOGETHER, least_ahead: int = 0,
-    written: bool = False,
-) -> Walk:  # fmt: skip
-    """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile; written: as
-    much is written as is read."""
-    columns, rows = vector.extent.constant, rows_at_once(row.extent, together)
-    ahead = of(row) + max(rows, least_ahead, LEAST_AHEAD // (columns or LEAST_AHEAD))
+    row: Var, values: Sequence[Expr], vector: Var, scope: Scope, together: int = TOGETHER, least_ahead: int = 0
+) -> Walk:
+    """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile."""
+    rows = rows_at_once(row.extent, together)
+    fetched = rows_ahead(row, max(rows, least_ahead), values, vector, scope)
+    in_turn = work(*values) > LONG_WORK
+    return Walk("rows_in_turn" if in_turn else f"rows_together<{rows}>", rows, fetched)
+
+
+def rows_ahead(
+    row: Var, least: int, values: Sequence[Expr], vector: Var, scope: Scope, written: bool = False
+) -> tuple[str, ...]:
+    """Fetches what is read at least so many rows on, with lanes along `vector`; written: as much is written as read."""
+    columns = vector.extent.constant
+    ahead = of(row) + max(least, LEAST_AHEAD // (columns or LEAST_AHEAD))
     moved: dict[Atom, Index] = {row: ahead}
     apart = columns is None or columns > BLOCK_COLUMNS  # other columns follow, not other rows
     if apart:
         small = 0 < (row.extent.constant or 0) * BLOCK_COLUMNS <= SMALL_BLOCK
         moved = {vector: of(vector) + BLOCK_COLUMNS} if small else {row: minimum(ahead, row.extent - 1)}
-    fetched = fetches(scope, vector, values, (row,), moved, far=not (apart and written))
-    in_turn = work(*values) > LONG_WORK
-    return Walk("rows_in_turn" if in_turn else f"rows_together<{rows}>", rows, fetched)
+    return fetches(scope, vector, values, (row,), moved, far=not (apart and written))
 
 
 def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFold:
@@ -293,7 +308,8 @@ def arg_view(
     inside, inside_part = (*full.pre, *full.body), (*part.pre, *part.body)
     first, last = span or ("0", Emitter(scope, None).index(vector.extent))
     texts = (folds, places, inside, inside_part, first, last)
-    return ArgColumns(loops, row, lanes, *texts, BLOCK_COLUMNS, _places_walk(node, vector, scope))
+    walk = _places_walk(node, vector, scope, only_places=not folds)
+    return ArgColumns(loops, row, lanes, *texts, STREAM_COLUMNS if walk.streams else BLOCK_COLUMNS, walk)
 
 
 def _without_twins(

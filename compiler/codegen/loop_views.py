@@ -34,6 +34,7 @@ from .fold_views import (
 )
 from .phase_views import phase_view
 from .row_phase_views import row_phase_view
+from .row_stream_views import row_stream_view
 from .rows_ahead import ahead_view, jumping_reads, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
@@ -100,7 +101,7 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
     work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
     if isinstance(node, Reduce):
         work = work * product(v.extent for v in node.rdims)
-    return LoopKernel(
+    kernel = LoopKernel(
         "rows.cpp.j2",
         scope.params(),
         rows,
@@ -112,6 +113,7 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
         ahead=ahead,
         setup=_setup(scope),
     )
+    return row_stream_view(kernel, node, vector)
 
 
 def _without_short_rows(node: Map) -> Map:

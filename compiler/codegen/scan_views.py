@@ -12,16 +12,15 @@ from ..schedule.collapse import collapse
 from ..schedule.cost import STREAMED_BYTES
 from ..schedule.loops import LEAST_LANES
 from .emit import Emitter
-from .fold_views import SCALARS, VECTORS, loops_of, walk_view
+from .fold_views import SCALARS, VECTORS, loops_of, rows_ahead
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loop_kernels import LoopKernel
 from .views.loops import Loop
 from .views.scans import LaneCarry, ScanColumns
 
-#: columns of a task: what they carry stays in the first level cache; steps that a vector of columns goes at a time: all
-#: that they read and write may lie in one set of it
-SCAN_COLUMNS, SCAN_STEPS = 1024, 4
+#: columns of a task: what they carry stays in the first level cache
+SCAN_COLUMNS = 1024
 
 
 def column_scan_view(node: Scan) -> LoopKernel | None:
@@ -39,8 +38,7 @@ def column_scan_view(node: Scan) -> LoopKernel | None:
     count = text.index(product(v.extent for v in kept) * blocks)
     width = min(vector.extent.constant or SCAN_COLUMNS, SCAN_COLUMNS)
     work = text.index(node.step.extent * width)
-    lines = "aligned_vectors"  # a vector of each step is written: those of a line do not follow each other
-    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams(), streams_if=lines)
+    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())
 
 
 def _lanes(node: Scan) -> Var | None:
@@ -81,7 +79,7 @@ def _stage(node: Scan, vector: Var, scope: Scope) -> ScanColumns:
         begin,
         f"smaller({begin} + {SCAN_COLUMNS}, {extent})",
         SCAN_COLUMNS,
-        walk_view(node.step, list(_values(node)), vector, scope, together=SCAN_STEPS, written=True),
+        rows_ahead(node.step, 1, list(_values(node)), vector, scope, written=True),
     )
 
 

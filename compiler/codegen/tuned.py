@@ -17,6 +17,7 @@ STRUCTS = {
     "attention.cpp.j2": "AttentionTuning",
     "rows.cpp.j2": "",
     "row_phases.cpp.j2": "",
+    "row_streams.cpp.j2": "",
     "columns.cpp.j2": "",
     "map_flat.cpp.j2": "",
 }

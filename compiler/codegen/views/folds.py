@@ -101,7 +101,7 @@ class Walk:
     function: str  # of loops.h
     rows: int
     ahead: tuple[str, ...]  # fetches what a row's vector reads some rows on
-    streams: bool = False  # they lie in equal distances among a block of rows; else side by side
+    streams: bool = False  # they lie in equal distances among a block of rows, or all of them; else side by side
 
 
 @dataclass(frozen=True)

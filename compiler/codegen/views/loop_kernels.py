@@ -43,9 +43,24 @@ class LoopKernel(TunedKernel):
     stages: tuple[Stage, ...]
     locals: tuple[LocalView, ...] = ()
     streams: tuple[str, ...] = ()  # results that are written past the caches
-    streams_if: str = "aligned"  # what their places have to be
     ahead: Ahead | None = None
     setup: tuple[str, ...] = ()  # statements of a task, in front of its rows
+
+
+@dataclass(frozen=True)
+class RowStreamKernel(TunedKernel):
+    """A fold of each row, with the places of its best values or without; some rows at a time that lie far apart."""
+
+    rows: tuple[Loop, ...]  # the parallel loops, flattened to one
+    count: str
+    work: str  # elements of a row
+    best: RowFold  # the folds, and those of the positions as NAME_best; it has neither kept loops nor outer ones
+    positions: tuple[FoldView, ...]
+    finish: tuple[str, ...]
+
+    @property
+    def lanes(self) -> Lanes:
+        return self.best.lanes
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .folds import Walk
 from .loops import Lanes, Loop
 
 
@@ -61,8 +60,9 @@ class LaneCarry:
 
 @dataclass(frozen=True)
 class ScanColumns:
-    """Steps in order with the lanes across them: what a block of columns carries waits in memory between groups of
-    steps. The lanes run from `first` to `last`, `columns` at a time.
+    """Steps in order with the lanes across them: what a block of columns carries waits in memory between steps.
+
+    The lanes run from `first` to `last`, `columns` at a time.
     """
 
     pre: tuple[str, ...]  # what the start values need
@@ -76,5 +76,5 @@ class ScanColumns:
     first: str
     last: str
     columns: int
-    walk: Walk
+    ahead: tuple[str, ...]  # fetches what a later step reads
     form: str = "scan_columns"

@@ -43,11 +43,24 @@ struct Always {
   constexpr operator bool() const { return true; }
 };
 
+/* A number of rows that the compiler knows. */
+template <int N> struct Rows {
+  constexpr operator int() const { return N; }
+};
+
 /* Vectors of a row of columns that are walked down together, a line of memory or two: accumulators have registers. */
 constexpr int vectors_together(int64_t columns) {
   constexpr int line = 16 / W > 2 ? 16 / W : 2;
   const int64_t vectors = columns / W;
   return vectors % line == 0 ? line : vectors % 3 == 0 ? 3 : 1;
+}
+
+/* rows(first, apart, N) for all rows of [begin, end): four at a time that lie as far apart as they can, the last ones
+ * alone. N is a constant. */
+template <class F> MYCC_INLINE void each_stream_of_rows(int64_t begin, int64_t end, F rows) {
+  const int64_t apart = (end - begin) / 4;
+  for (int64_t first = begin; first < begin + apart; ++first) rows(first, apart, Rows<4>());
+  for (int64_t row = begin + 4 * apart; row < end; ++row) rows(row, (int64_t)0, Rows<1>());
 }
 
 /* The row, or that of [begin, end) which lies next to it. */
@@ -57,8 +70,6 @@ MYCC_INLINE int64_t nearest_row(int64_t row, int64_t begin, int64_t end) {
 
 /* Whether vectors at multiples of W elements from p are aligned, as stores past the caches need. */
 MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
-/* The same where a vector is a whole line: half of one that goes past the caches alone is read, and written twice. */
-MYCC_INLINE bool aligned_vectors(const void *p) { return W * sizeof(float) >= 64 && aligned(p); }
 
 /* A block of accumulators: whole vectors, so that it may write up to W - 1 elements behind the n-th. */
 template <class T> MYCC_INLINE void fill(T *block, int64_t n, typename element<T>::scalar value) {
@@ -98,10 +109,23 @@ template <int N, class F> MYCC_INLINE void rows_together(int64_t first, int64_t 
 }
 
 /* Each lane's best value so far and its row: a better one takes their place, NaN for good. */
-template <class V> MYCC_INLINE void take_better(V &best, vi32 &place, V value, int32_t row, bool larger) {
+template <class V> MYCC_INLINE void take_better(V &best, vi32 &place, V value, vi32 row, bool larger) {
   const vbool better = ~(larger ? le(value, best) : le(best, value)) & ~isnan(best);
   best = where(better, value, best);
-  place = where(better, splat(row), place);
+  place = where(better, row, place);
+}
+/* What STREAMS blocks of `columns` best values and their rows come to, in the first block: an earlier one's rows are
+ * earlier. */
+template <int STREAMS, int COLUMNS, class T>
+MYCC_INLINE void best_of_streams(T *best, int32_t *place, int64_t width, bool larger) {
+  for (int64_t c = 0; c < width; c += W) {
+    auto first = load(best + c);
+    vi32 row = load(place + c);
+    for (int64_t at = c + COLUMNS; at < STREAMS * COLUMNS; at += COLUMNS)
+      take_better(first, row, load(best + at), load(place + at), larger);
+    store(best + c, first);
+    store(place + c, row);
+  }
 }
 
 /* Where the best values of a row were not yet what they are now, the number of the piece that made them so. */

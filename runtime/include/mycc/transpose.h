@@ -81,7 +81,7 @@ inline void turn_tile(T *to, int64_t to_row, const T *from, int64_t from_row, in
 }
 
 namespace turning {
-constexpr int64_t AHEAD = 4096; /* bytes that short rows are fetched before they are turned */
+constexpr int64_t AHEAD = 1024; /* bytes that short rows are fetched before they are turned */
 
 /* A block of rows side by side, all of which may be read a piece beyond their ends. */
 template <int ROWS, class U> MYCC_INLINE void rows(U *to, const U *from, int64_t pitch, int64_t length) {

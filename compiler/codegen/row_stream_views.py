@@ -1,0 +1,39 @@
+"""Views of folds of rows that are read as streams: four rows at a time, a piece of each in its turn.
+
+    for i  fold x[i*C ..]      ->      for i < I/4  for piece  fold x[i*C + piece ..], x[(i + I/4)*C + piece ..], ...
+
+What the hardware fetches ahead ends at a page, and until it has found the next one its stream waits. Four rows that lie
+pages apart are four streams. The folds of a row are the same, whichever rows go with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.index import Var, product
+from ..ir.nodes import Map, Reduce
+from .fold_views import PLACES_PIECE, STREAM
+from .views.folds import ArgRow, RowFold
+from .views.loop_kernels import LoopKernel, RowStreamKernel
+
+ROWS = 4  # that go together, as each_stream_of_rows (loops.h) takes them
+LEAST_ROW = 16  # elements
+
+
+def row_stream_view(kernel: LoopKernel, node: Map | Reduce, vector: Var | None) -> LoopKernel | RowStreamKernel:
+    """The kernel with its rows as streams, where it does nothing but fold each of many."""
+    (stage,) = kernel.stages
+    if not isinstance(stage, RowFold | ArgRow) or vector is None or kernel.locals:
+        return kernel
+    best, positions = (stage.best, stage.positions) if isinstance(stage, ArgRow) else (stage, ())
+    length = vector.extent.constant or LEAST_ROW
+    if stage.loops or best.outer or not LEAST_ROW <= length < ROWS * STREAM or _few(node):
+        return kernel
+    texts = (kernel.params, kernel.rows, kernel.count, kernel.work)
+    return RowStreamKernel("row_streams.cpp.j2", *texts, replace(best, piece=PLACES_PIECE), positions, stage.finish)
+
+
+def _few(node: Map | Reduce) -> bool:
+    """Rows that are too few to go together."""
+    count = product(v.extent for v in node.dims).constant
+    return count is not None and count < ROWS

@@ -1,0 +1,98 @@
+"""Folds that read several places of memory in turn: rows that go together, rows of columns that keep their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mycc
+import numpy as np
+import pytest
+import torch
+
+
+class Call(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def folds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.sum(-1), x.amax(-1), x.prod(-1), (x > 0).any(-1), x.square().mean(-1) + x[..., 0]
+
+
+def places(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.argmax(-1), x.argmin(-1), *x.max(-1), *x.min(-1)
+
+
+#: rows that fill all streams, some, none; pieces that are whole and others; several loops over rows
+SHAPES = [(41, 300), (4, 16), (5, 17), (7, 2000), (6, 3, 555), (257, 64), (3, 5, 7, 259)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_folds_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+    """The same bits with one thread and with three; close to sums of float64."""
+    generator = torch.Generator().manual_seed(5)
+    inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(SHAPES)}
+    entries: dict[str, Any] = {name: (Call(folds), (x,)) for name, x in inputs.items()}
+    path = mycc.compile(entries, out=tmp_path / "rows.pkg", verify=False)
+    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
+    for name, x in inputs.items():
+        alone, together = (model.entry(name)(x) for model in models)
+        for got, again, want in zip(alone, together, folds(x.double()), strict=True):
+            assert torch.equal(torch.as_tensor(got), torch.as_tensor(again))
+            limit = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
+            np.testing.assert_allclose(torch.as_tensor(got).double(), want.double(), rtol=limit, atol=100 * limit)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_places_in_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+    """The first of equal values, wherever it lies; NaN before all others."""
+    generator = torch.Generator().manual_seed(6)
+    inputs = {f"case{i}": torch.randint(-9, 9, s, generator=generator).to(dtype) for i, s in enumerate(SHAPES)}
+    if dtype.is_floating_point:
+        for x in inputs.values():
+            flat = x.view(-1, x.shape[-1])
+            flat[0, 3], flat[0, 9], flat[2, -1], flat[3] = torch.nan, torch.nan, torch.nan, -torch.inf
+    entries: dict[str, Any] = {name: (Call(places), (x,)) for name, x in inputs.items()}
+    model = mycc.load(mycc.compile(entries, out=tmp_path / "places.pkg", verify=False), threads=2)
+    for name, x in inputs.items():
+        for got, want in zip(model.entry(name)(x), places(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_any_number_of_rows(tmp_path: Path) -> None:
+    x = torch.randn(9, 100)
+    batch = torch.export.Dim("batch", min=1, max=5000)
+    path = mycc.compile(Call(places), (x,), out=tmp_path / "dynamic.pkg", dynamic_shapes={"x": {0: batch}})
+    model = mycc.load(path)
+    for rows in (1, 3, 4, 6, 700, 4999):
+        x = torch.randint(-9, 9, (rows, 100)).float()
+        for got, want in zip(model(x), places(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("shape", [(2, 8003, 137), (9000, 240), (80, 66, 448)], ids=str)
+def test_places_of_columns(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """So many bytes that rows come from several places in turn: the first of equal values all the same."""
+
+    def best(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return *x.max(-2), *x.min(-2), x.argmax(-2)
+
+    x = torch.randint(-9, 9, shape, generator=torch.Generator().manual_seed(7)).float()
+    rows = x.view(-1, *shape[-2:])[0]
+    rows[:, 3], rows[:, 4], rows[shape[-2] // 2, 5], rows[shape[-2] - 1, 5] = (
+        -torch.inf,
+        torch.nan,
+        torch.nan,
+        torch.nan,
+    )
+    rows[:, 6], rows[-1, 6], rows[:, 7], rows[shape[-2] // 4 :, 7] = 0, 1, 0, 1
+    path = mycc.compile(Call(best), (x,), out=tmp_path / "columns.pkg", verify=False)
+    for threads in (1, 2):
+        for got, want in zip(mycc.load(path, threads=threads)(x), best(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)
