@@ -102,15 +102,22 @@ class Emitter:
             raise ValueError(f"store to {s.buffer} at {s.index} has no vector form")
 
     def moved_row(self, stores: Sequence[Store], widest: int) -> str:
-        """The statement that stores `count` elements of at most `widest` bytes as they lie in memory, or backwards; ""
-        where more than that is to be done."""
+        """The statement that stores `count` elements of at most `widest` bytes as they lie in memory, backwards, or
+        around the end of a row; "" where more is to be done."""
         (s, *others), load = stores, stores[0].value
         if others or not isinstance(load, Load) or load.buffer.dtype != s.buffer.dtype or self.vector is None:
             return ""
         step = ONE if load in self.turned else self._stride(load.index)
         narrow = DTYPES[s.buffer.dtype].size <= widest and not {load.buffer, s.buffer} & self.scope.locals.keys()
-        if not narrow or step not in (ONE, -ONE) or lane_stride(s.index, self.vector) != ONE:
+        turn = turning_place(load.index, self.vector) if load not in self.turned else None
+        if not narrow or lane_stride(s.index, self.vector) != ONE or (turn is None and step not in (ONE, -ONE)):
             return ""
+        if turn is not None:
+            target, row = self._place(self._buffer(s.buffer), s.index), load.index - of(turn)
+            source = self._place(self._buffer(load.buffer), row)
+            return (
+                f"put_round({target}, {source}, {self.index(of(turn))}, {self.index(turn.b)}, count, {self.past(s)});"
+            )
         source = self.turned.get(load) or self._place(self._buffer(load.buffer), load.index)
         target = self._place(self._buffer(s.buffer), s.index)
         return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self.past(s)});"

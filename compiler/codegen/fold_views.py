@@ -1,4 +1,4 @@
-"""Views of reductions: along the lanes, across them, and those that keep a position."""
+"""Views of reductions: along the lanes, across many rows of memory, and those that keep a position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Call, Const, Expr
+from ..ir.expr import Const, Expr
 from ..ir.index import Atom, Index, Var, as_index, minimum, of, product
 from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
@@ -16,8 +16,7 @@ from .ahead import fetches
 from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
-from .trim import trim
-from .views.folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, RowFold, Walk
+from .views.folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, RowFold, Walk
 from .views.loops import Loop
 
 #: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again
@@ -41,8 +40,6 @@ PLACES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, 1 << 23
 LEAST_PIECE = 256
 #: elements that memory is read ahead
 LEAST_AHEAD = 2048
-#: turns of short loops that are written out
-MOST_TURNS = 16
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
@@ -94,7 +91,7 @@ def folded_view(fold: Fold, name: str, full: Emitter, part: Emitter | None = Non
     return fold_view(fold, name, full.lanes(fold.value, needed), part.lanes(fold.value, needed) if part else "")
 
 
-def _acc_names(node: Reduce) -> dict[str, str]:
+def acc_names(node: Reduce) -> dict[str, str]:
     return {f.acc.name: f"acc{i}" for i, f in enumerate(node.folds)}
 
 
@@ -102,7 +99,7 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
     outer = loops_of([v for v in node.rdims if v is not vector], scope, Emitter(scope, None))
     scope.loop(vector)
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
-    names = _acc_names(node)
+    names = acc_names(node)
     for e in (full, part):
         e.count_uses(f.value for f in node.folds)
     folds = [folded_view(f, names[f.acc.name], full, part) for f in node.folds]
@@ -127,52 +124,11 @@ def _next_pieces(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:
     return fetches(scope, vector, (f.value for f in node.folds), (piece,), {piece: of(piece) + 1}, far=True)
 
 
-def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:
-    turns = _written_out(node.rdims)
-    node = trim(node, vector)
-    if any(isinstance(f.value, Call) and f.value.op == "where" for f in node.folds):
-        turns = (0,) * len(turns)  # a choice in each turn is long
-    inside = loops_of(node.rdims, scope, Emitter(scope, None))
-    outer = tuple(replace(loop, most=n) for loop, n in zip(inside, turns, strict=True))
-    names = _acc_names(node)
-    if vector is not None:
-        scope.loop(vector)
-    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
-    for e in (full, part):
-        e.count_uses(f.value for f in node.folds)
-    folds = [folded_view(f, names[f.acc.name], full, part) for f in node.folds]
-    moving = frozenset(f.acc.name for f in node.folds) if vector is not None else frozenset()
-    end, end_part = (Emitter(scope, vector, p, names, moving) for p in (False, True))
-    emit_stores(end, node)
-    emit_stores(end_part, node)
-    lanes = lanes_view(vector, scope, end, end_part) if vector is not None else None
-    return LaneFold(
-        loops,
-        outer,
-        lanes,
-        tuple(folds),
-        tuple(full.pre),
-        tuple(full.body),
-        tuple(part.body),
-        (*end.pre, *end.body) if vector is None else (),
-    )
-
-
-def _written_out(loops: Sequence[Var]) -> tuple[int, ...]:
-    """The turns of the loops that are written out, the innermost first; 0 for the others."""
-    turns: list[int] = []
-    total = 1
-    for v in reversed(loops):
-        total *= v.extent.constant or MOST_TURNS + 1
-        turns.insert(0, v.extent.constant or 0 if total <= MOST_TURNS else 0)
-    return tuple(turns)
-
-
 def column_fold_view(
     node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, first: str, last: str
 ) -> ColumnFold:
     *outer, row = loops_of(node.rdims, scope, Emitter(scope, None))
-    names = _acc_names(node)
+    names = acc_names(node)
     scope.loop(vector)
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
     for e in (full, part):
@@ -259,7 +215,7 @@ def rows_ahead(
 def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFold:
     emitter = Emitter(scope, None)
     outer = loops_of(node.rdims, scope, emitter)
-    names = _acc_names(node)
+    names = acc_names(node)
     emitter.count_uses(f.value for f in node.folds)
     views = [(f, folded_view(f, names[f.acc.name], emitter)) for f in node.folds]
     place = as_index(0)
@@ -286,7 +242,7 @@ def arg_view(
     if vector is None:
         return arg_fold_view(node, loops, scope)
     scope.loop(vector)
-    names = _acc_names(node)
+    names = acc_names(node)
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
     for e in (full, part):
         e.count_uses(f.value for f in node.folds)

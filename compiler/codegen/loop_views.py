@@ -28,10 +28,10 @@ from .fold_views import (
     arg_view,
     column_fold_view,
     folds_columns,
-    lane_fold_view,
     loops_of,
     row_fold_view,
 )
+from .lane_fold_views import lane_fold_view
 from .phase_views import phase_view
 from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view

@@ -12,7 +12,8 @@ from ..ir.nodes import Map, Reduce, Store
 from ..schedule.loops import SCALAR_FOLDS
 from ..schedule.turned_rows import Turn, TurnedRows
 from .emit import LINE, Emitter
-from .fold_views import arg_view, lane_fold_view, loops_of
+from .fold_views import arg_view, loops_of
+from .lane_fold_views import lane_fold_view
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loop_kernels import LoopKernel, Stage

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr
-from ..ir.index import Atom, Binary, Index, Var, as_index, exact_div, of, product
+from ..ir.index import ZERO, Atom, Binary, Index, Var, as_index, exact_div, of, product
 from ..ir.nodes import Reduce
 from ..ir.ops import Precedence
 from ..schedule.cost import STREAMED_BYTES
 from ..schedule.rolling import Rolled
-from .ahead import fetches
-from .emit import Emitter
+from .ahead import fetched_places
+from .emit import LINE, Emitter
 from .fold_views import OPERANDS, fold_view, loops_of
 from .scope import Scope
 from .statements import emit_stores
@@ -166,14 +166,23 @@ def _known(loop: Loop, most: int) -> Loop:
 
 
 def _fetched(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
-    """What the windows of the next row read and those of this one did not."""
+    """What the windows of the next row read and those of this one did not.
+
+    Each vector fetches its share of all that lies at one place, so that rows that are walked over in strips of columns
+    come in the order of memory.
+    """
     if windows.inner.rdims != (across,):
         return ()
     assert across is not None
-    following, values = outer[-1], [f.value for f in windows.inner.folds]
+    following, values, lanes = outer[-1], [f.value for f in windows.inner.folds], windows.lanes
     new = min(windows.step, across.extent.constant or 1)
     moved: list[dict[Atom, Index]] = [
-        {following: of(following) + 1, across: across.extent - turn} for turn in range(1, new + 1)
+        {following: of(following) + 1, across: across.extent - turn} for turn in range(new, 0, -1)
     ]
-    lines = [line for places in moved for line in fetches(scope, windows.lanes, values, (following,), places, far=True)]
-    return tuple(dict.fromkeys(lines))
+    whole = (lanes.extent.constant or 1) % LINE == 0
+    first: dict[Atom, Index] = {lanes: ZERO} if whole else {}
+    rows = [fetched_places(scope, lanes, values, (following,), {**places, **first}) for places in moved]
+    columns = dict.fromkeys(zip(*rows, strict=True))  # one for each operand
+    if whole:
+        return tuple(f"fetch_share<{lanes.extent.constant}>({scope.loop(lanes)}, {', '.join(c)});" for c in columns)
+    return tuple(dict.fromkeys(f"fetch_far({place});" for c in columns for place in c))

@@ -86,6 +86,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
         False,
     ),
     "short_windows": ("rows", lambda a: F.avg_pool2d(a, 2), (image,), (), False),
+    "short_rows_in_order": ("rows", lambda a: a.sum(1), (torch.randn(30, 9, 40),), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (torch.zeros(3, 400),), (), False),
     "rows_in_streams": ("row_streams", lambda a: a.mean(-1), (x,), (), False),
     "places_in_streams": ("row_streams", lambda a: a.argmax(-1), (x,), (), False),

@@ -55,6 +55,18 @@ class RowFold:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """Windows one behind the other, `each` elements to a window, as the vectors that they fill: of those at `lane`."""
+
+    each: int
+    lane: str
+    outer: tuple[Loop, ...]  # the other reduced loops
+    folds: tuple[FoldView, ...]
+    pre: tuple[str, ...]
+    full: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class LaneFold:
     """A reduction with the lanes along a kept loop (or none): accumulators are vectors (or scalars)."""
 
@@ -67,6 +79,9 @@ class LaneFold:
     part: tuple[str, ...]
     scalar: tuple[str, ...]  # the end without lanes
     part_of: int = 0  # turns of the one reduced loop that are folded by themselves, so that sums keep their digits
+    strips: bool = False  # all vectors of a row are in registers, while the reduced loops go on
+    neighbours: Neighbours | None = None  # whole vectors of windows
+    overlaps: bool = False  # the last vector ends with the row, and writes some lanes of the one before it again
     form: str = "lane_fold"
 
 

@@ -43,10 +43,23 @@ struct Always {
   constexpr operator bool() const { return true; }
 };
 
-/* A number of rows that the compiler knows. */
+/* A number of rows, or of vectors, that the compiler knows. */
 template <int N> struct Rows {
   constexpr operator int() const { return N; }
 };
+template <int N> using Vectors = Rows<N>;
+
+/* Where the vector behind that of lane i begins: the last one ends with the n lanes. */
+MYCC_INLINE int64_t next_vector(int64_t i, int64_t n) {
+  return i + 2 * W <= n ? i + W : i + W < n ? n - W : n;
+}
+
+/* strip(first, N) for strips of N vectors, at most 8, that make up `columns` columns; the last one may have fewer lanes. */
+template <int64_t columns, int64_t first = 0, class F> MYCC_INLINE void each_strip_of_lanes(F strip) {
+  constexpr int64_t left = (columns - first + W - 1) / W, vectors = left < 8 ? left : 8;
+  strip(first, Vectors<(int)vectors>());
+  if constexpr (left > vectors) each_strip_of_lanes<columns, first + vectors * W>(strip);
+}
 
 /* Vectors of a row of columns that are walked down together, a line of memory or two: accumulators have registers. */
 constexpr int vectors_together(int64_t columns) {

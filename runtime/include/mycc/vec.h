@@ -8,6 +8,7 @@
  *   vec_ops.h     comparisons, logic, selection, min/max, integers, casts
  *   vec_bounds.h  vectors of which some lanes lie outside of a row
  *   vec_reduce.h  reductions of a vector to a scalar
+ *   vec_neighbours.h  folds of neighbours, side by side
  *
  * Vector maths (exp, erf, ...) is in math.h. Every function has scalar overloads that give the bits of one lane.
  */
@@ -21,5 +22,6 @@
 #include "vec_ops.h"
 #include "vec_bounds.h"
 #include "vec_reduce.h"
+#include "vec_neighbours.h"
 
 #endif /* MYCC_VEC_H */

@@ -279,6 +279,32 @@ template <class T> MYCC_INLINE void put_reversed(T *to, const T *from, int64_t n
     for (; i < n; ++i) __builtin_memcpy((void *)(to + i), (const void *)(from - i), sizeof(T));
 }
 
+/* to[i] = row[(at + i) % n] for i < count, likewise; 0 <= at < n. */
+template <class T> MYCC_INLINE void put_round(T *to, const T *row, int64_t at, int64_t n, int64_t count, bool streams) {
+  constexpr int N = (int)sizeof(vi32) / (int)sizeof(T);
+  for (int64_t i = 0; i < count;) {
+    vi32 v;
+    for (; i + N <= count && at + N <= n; i += N, at += N) {
+      __builtin_memcpy(&v, (const void *)(row + at), sizeof v);
+      weave::put_register(to + i, v, streams);
+    }
+    const int some = count - i < N ? (int)(count - i) : N; /* around the end of the row, or the last ones */
+    T piece[N];
+    for (int k = 0; k < some;) {
+      const int part = n - at < some - k ? (int)(n - at) : some - k;
+      isa::copy_bytes<(int)sizeof(vi32), (int)sizeof(T)>(piece + k, row + at, part * (int64_t)sizeof(T));
+      k += part;
+      at = at + part == n ? 0 : at + part;
+    }
+    __builtin_memcpy(&v, (const void *)piece, sizeof v);
+    if (some == N)
+      weave::put_register(to + i, v, streams);
+    else
+      __builtin_memcpy((void *)(to + i), (const void *)piece, (size_t)some * sizeof(T));
+    i += some;
+  }
+}
+
 /* row[(at + i) % n] for the first `lanes` lanes, 0 for the others; 0 <= at < n. */
 template <class T> MYCC_INLINE typename element<T>::vector load_round_part(const T *row, int64_t at, int64_t n, int lanes) {
   typename element<T>::stored v;
@@ -322,6 +348,24 @@ template <int N, class T> MYCC_INLINE void fetch_lines(const T *p) {
   constexpr int LINES = (N * W * (int)sizeof(T) + 63) / 64;
 #pragma GCC unroll 8
   for (int i = 0; i < LINES; ++i) fetch_far((const char *)p + 64 * i);
+}
+
+/* Element `at` of rows of `columns` elements each, one behind the other. */
+template <class T> MYCC_INLINE const T *element_of(int64_t, int64_t at, const T *row) { return row + at; }
+template <class T, class... Rows> MYCC_INLINE const T *element_of(int64_t columns, int64_t at, const T *row, Rows... others) {
+  return at < columns ? row + at : element_of(columns, at - columns, others...);
+}
+/* The share that the vector at `column` has of rows of COLUMNS elements each: all vectors of a row together fetch all lines
+ * of all rows, in their order. */
+template <int64_t COLUMNS, class... Rows> MYCC_INLINE void fetch_share(int64_t column, Rows... rows) {
+  constexpr int64_t LINE = 64 / (int64_t)sizeof(*element_of(0, 0, rows...)), SHARE = W * (int64_t)sizeof...(rows);
+  if constexpr (SHARE >= LINE) {
+#pragma GCC unroll 4
+    for (int64_t at = 0; at < SHARE; at += LINE)
+      fetch_far(element_of(COLUMNS, column * (SHARE / W) + at, rows...));
+  } else if (column * (SHARE / W) % LINE < SHARE) { /* several vectors have a line */
+    fetch_far(element_of(COLUMNS, column * (SHARE / W), rows...));
+  }
 }
 
 /* A block of memory that is read later: its lines are fetched some at a time, in the order in which they lie. */
