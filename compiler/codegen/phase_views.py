@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ..ir.buffers import Buffer
+from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, Load, rewrite, substitute
 from ..ir.index import Atom, Index, Var, of, product
 from ..ir.nodes import Fold, Map, Nest, Reduce
@@ -21,6 +22,7 @@ from .views.loops import LocalView, Loop
 from .views.phase_kernels import ColumnEnd, ComingRegion, PhaseKernel, PhaseView
 
 Stage = Map | Reduce
+COLLIDE = 512  # bytes
 
 
 def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> PhaseKernel:
@@ -42,10 +44,20 @@ def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> Phas
         row_loop,
         lane,
         BLOCK_ROWS,
+        2 if _collide(node, row) else 1,
         phases,
         locals_,
         scope.streams(),
     )
+
+
+def _collide(node: Nest, row: Var) -> bool:
+    """Whether rows of memory lie a power of two apart, or a multiple of one: lines of all of them fall into few sets of
+    the caches, and into few banks of memory. Two lines of each in turn come and go in half as many visits."""
+    accesses = [(ld.buffer, ld.index) for e in node.expressions() for ld in e.loads]
+    accesses += [(s.buffer, s.index) for stage in node.stages for s in stage.stores]
+    steps = [(index.coefficient(row), DTYPES[b.dtype].size) for b, index in accesses if b not in node.locals]
+    return any(step is not None and step.constant and step.constant * size % COLLIDE == 0 for step, size in steps)
 
 
 def phase_loops(

@@ -59,6 +59,7 @@ class PhaseKernel(TunedKernel):
     row: Loop  # of a block
     lane: Loop  # the columns of a block, whole vectors
     rows: int  # rows whose folds are folded in their turn
+    lines: int  # lines of memory that are walked down together
     phases: tuple[PhaseView, ...]
     locals: tuple[LocalView, ...]
     streams: tuple[str, ...] = ()  # results that are written past the caches

@@ -61,9 +61,9 @@ template <int64_t columns, int64_t first = 0, class F> MYCC_INLINE void each_str
   if constexpr (left > vectors) each_strip_of_lanes<columns, first + vectors * W>(strip);
 }
 
-/* Vectors of a row of columns that are walked down together, a line of memory or two: accumulators have registers. */
-constexpr int vectors_together(int64_t columns) {
-  constexpr int line = 16 / W > 2 ? 16 / W : 2;
+/* Vectors of a row of columns that are walked down together, some lines of memory: accumulators have registers. */
+constexpr int vectors_together(int64_t columns, int lines) {
+  const int line = 16 * lines / W > 2 ? 16 * lines / W : 2;
   const int64_t vectors = columns / W;
   return vectors % line == 0 ? line : vectors % 3 == 0 ? 3 : 1;
 }
