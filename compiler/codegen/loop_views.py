@@ -61,6 +61,7 @@ NEW_TAPS = 2
 def loop_view(node: Map | Reduce | Nest) -> KernelView:
     """The view of a kernel made of loops."""
     scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
+    scope.whole_lines = isinstance(node, Map) and len(node.stores) > 1 and any(is_long(s.value) for s in node.stores)
     turned = turned_rows(node) if isinstance(node, Reduce | Nest) else None
     if turned is not None:
         return turned_view(turned, scope)

@@ -52,6 +52,7 @@ class Scope:
     locals: dict[Buffer, str] = field(default_factory=dict)
     stream_from: int | None = None  # bytes of a result that is written past the caches, if the template knows of that
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
+    whole_lines: bool = False  # vectors that are no whole lines are not: the parts of a line come far apart
     tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none
 
     def __post_init__(self) -> None:
@@ -68,8 +69,9 @@ class Scope:
         return self.buffers[buffer]
 
     def streams(self) -> tuple[str, ...]:
-        """The results that are written past the caches."""
-        return tuple(self.buffers[b.root] for b in self.streamed)
+        """What has to hold for results to be written past the caches; nothing where none are."""
+        condition = "aligned_lines" if self.whole_lines else "aligned"
+        return tuple(f"{condition}({self.buffers[b.root]})" for b in self.streamed)
 
     def size(self, size: Size) -> str:
         return self.sizes.setdefault(size, size.name if isinstance(size, Argument) else size_name(size.name))

@@ -42,7 +42,7 @@ class LoopKernel(TunedKernel):
     work: str  # elements of a row
     stages: tuple[Stage, ...]
     locals: tuple[LocalView, ...] = ()
-    streams: tuple[str, ...] = ()  # results that are written past the caches
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
     ahead: Ahead | None = None
     setup: tuple[str, ...] = ()  # statements of a task, in front of its rows
 
@@ -68,7 +68,7 @@ class FlatKernel(TunedKernel):
     """A map of one loop, cut into pieces of whole vectors."""
 
     lanes: Lanes
-    streams: tuple[str, ...] = ()  # results that are written past the caches
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class WindowKernel(TunedKernel):
     edge: RowOfWindows
     full: tuple[str, ...]  # the end of a window, whole vectors and the last lanes
     part: tuple[str, ...]
-    streams: tuple[str, ...] = ()  # results that are written past the caches
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
     tap: str = ""  # that a row is of a window, where it has weights of its own
 
 
@@ -135,7 +135,7 @@ class TileKernel(KernelView):
     tiles: tuple[TileView, ...]
     next: tuple[ComingBlock, ...]
     lanes: Lanes
-    streams: tuple[str, ...] = ()  # results that are written past the caches
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class PhaseKernel(TunedKernel):
     lines: int  # lines of memory that are walked down together
     phases: tuple[PhaseView, ...]
     locals: tuple[LocalView, ...]
-    streams: tuple[str, ...] = ()  # results that are written past the caches
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
 
 
 @dataclass(frozen=True)
@@ -87,4 +87,4 @@ class RowPhaseKernel(TunedKernel):
     piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
     phases: tuple[RowPhase, ...]
     locals: tuple[LocalView, ...]
-    streams: tuple[str, ...] = ()  # results that are written past the caches
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches

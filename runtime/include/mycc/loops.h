@@ -83,6 +83,8 @@ MYCC_INLINE int64_t nearest_row(int64_t row, int64_t begin, int64_t end) {
 
 /* Whether vectors at multiples of W elements from p are aligned, as stores past the caches need. */
 MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
+/* The same where a vector is a whole line. */
+MYCC_INLINE bool aligned_lines(const void *p) { return W * sizeof(float) >= 64 && aligned(p); }
 
 /* A block of accumulators: whole vectors, so that it may write up to W - 1 elements behind the n-th. */
 template <class T> MYCC_INLINE void fill(T *block, int64_t n, typename element<T>::scalar value) {
