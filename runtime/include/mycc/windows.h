@@ -46,14 +46,16 @@ template <int VECTORS, bool EDGE, int COUNT> struct Strip {
 
 namespace windows {
 
-/* Vectors of a strip: those of OPEN windows that have begun, of the one that ends and of a row stay in registers. */
-template <int OPEN> constexpr int strip_vectors() {
+/* Vectors of a strip: those of OPEN windows that have begun, of the one that ends and of a row stay in registers. Rows of
+ * whole lines may go past the caches: a line is not written by two strips. */
+template <int OPEN, int64_t LANES> constexpr int strip_vectors() {
 #if defined(MYCC_AVX512) || defined(__aarch64__)
   constexpr int most = 20 / (OPEN + 1);
 #else
   constexpr int most = 10 / (OPEN + 1);
 #endif
-  return most > 4 ? 4 : most < 1 ? 1 : most;
+  constexpr int line = LANES % 16 == 0 && 16 / W > 1 ? 16 / W : 1;
+  return most > 4 ? 4 : most < 1 ? 1 : most > line ? most / line * line : most;
 }
 
 template <int MOST, int64_t LANES, int64_t FROM, int64_t TO, int64_t AT, class F> MYCC_INLINE void strips(const F &strip) {
@@ -115,7 +117,7 @@ template <int TAPS, int STEP, int T, int D, class V, class W_> MYCC_INLINE void 
 /* strip(q, s) for strips of vectors from lane q on that make up LANES; s: a Strip. The windows of lanes in [FROM, TO) lie
  * inside; q is Known where others are among them. */
 template <int OPEN, int64_t LANES, int64_t FROM, int64_t TO, class F> MYCC_INLINE void each_strip(const F &strip) {
-  windows::strips<windows::strip_vectors<OPEN>(), LANES, FROM, TO, 0>(strip);
+  windows::strips<windows::strip_vectors<OPEN, LANES>(), LANES, FROM, TO, 0>(strip);
 }
 
 /* fold(a, b): of two vectors, `none` without effect; row(at, v): the v-th vector of the row at `at`; put(r, v, x): what
