@@ -60,6 +60,7 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
     lanes = lanes_view(vector, scope, end, end_part) if vector is not None else None
     neighbours = _neighbours(node, vector, outer, names, scope) if vector is not None and not strips else None
     aligned = any(s.buffer in scope.streamed for s in node.stores)
+    twice = {b.root for b in node.reads()}.isdisjoint(b.root for b in node.writes())  # an element may be computed so
     return LaneFold(
         loops,
         outer,
@@ -71,7 +72,7 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
         (*end.pre, *end.body) if vector is None else (),
         strips=strips,
         neighbours=neighbours,
-        overlaps=neighbours is not None and not aligned,
+        overlaps=neighbours is not None and not aligned and twice,
     )
 
 

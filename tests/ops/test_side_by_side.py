@@ -91,3 +91,25 @@ def test_rows_turned_around(tmp_path: Path) -> None:
     for name, x in inputs.items():
         for got, want in zip(model.entry(name)(x), rolled(x), strict=True):
             assert torch.equal(torch.as_tensor(got), want)
+
+
+class Total(torch.nn.Module):
+    """Adds pooled values to what it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total: torch.Tensor
+        self.register_buffer("total", torch.zeros(3, 28))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(F.max_pool1d(x, 2))
+        return self.total * 1
+
+
+def test_windows_added_in_place(tmp_path: Path) -> None:
+    """No element is added twice where the last vector of a row would overlap the one before it."""
+    x = torch.randn(3, 56, generator=torch.Generator().manual_seed(10))
+    model = mycc.load(mycc.compile(Total(), (x,), out=tmp_path / "total.pkg", verify=False))
+    want = Total()
+    for _ in range(3):
+        torch.testing.assert_close(torch.as_tensor(model(x)), want(x), rtol=0, atol=0)
