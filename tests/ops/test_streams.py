@@ -76,14 +76,21 @@ def test_any_number_of_rows(tmp_path: Path) -> None:
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("shape", [(2, 8003, 137), (9000, 240), (80, 66, 448)], ids=str)
-def test_places_of_columns(shape: tuple[int, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((2, 8003, 137), torch.float32), ((9000, 240), torch.float32), ((80, 66, 448), torch.float32),
+        ((9001, 480), torch.bfloat16), ((2, 8003, 137), torch.float64),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_places_of_columns(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
     """So many bytes that rows come from several places in turn: the first of equal values all the same."""
 
     def best(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return *x.max(-2), *x.min(-2), x.argmax(-2)
 
-    x = torch.randint(-9, 9, shape, generator=torch.Generator().manual_seed(7)).float()
+    x = torch.randint(-9, 9, shape, generator=torch.Generator().manual_seed(7)).to(dtype)
     rows = x.view(-1, *shape[-2:])[0]
     rows[:, 3], rows[:, 4], rows[shape[-2] // 2, 5], rows[shape[-2] - 1, 5] = (
         -torch.inf,
