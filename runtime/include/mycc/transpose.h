@@ -81,7 +81,12 @@ inline void turn_tile(T *to, int64_t to_row, const T *from, int64_t from_row, in
 }
 
 namespace turning {
-constexpr int64_t AHEAD = 1024; /* bytes that short rows are fetched before they are turned */
+/* Bytes that short rows are fetched before they are turned: cores with longer vectors wait longer for memory. */
+#if defined(MYCC_AVX512)
+constexpr int64_t AHEAD = 4096;
+#else
+constexpr int64_t AHEAD = 1024;
+#endif
 
 /* A block of rows side by side, all of which may be read a piece beyond their ends. */
 template <int ROWS, class U> MYCC_INLINE void rows(U *to, const U *from, int64_t pitch, int64_t length) {
