@@ -52,8 +52,8 @@ def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> Phas
 
 
 def _collide(node: Nest, row: Var) -> bool:
-    """Whether rows lie multiples of 512 bytes apart: their lines fall into few sets of the caches, and few banks of memory.
-    Two lines of each in turn come and go in half as many visits."""
+    """Whether rows lie multiples of 512 bytes apart: their lines fall into few sets of the caches, and into few banks
+    of memory. Two lines of each in turn come and go in half as many visits."""
     accesses = [(ld.buffer, ld.index) for e in node.expressions() for ld in e.loads]
     accesses += [(s.buffer, s.index) for stage in node.stages for s in stage.stores]
     steps = [(index.coefficient(row), DTYPES[b.dtype].size) for b, index in accesses if b not in node.locals]
