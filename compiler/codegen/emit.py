@@ -112,14 +112,11 @@ class Emitter:
         turn = turning_place(load.index, self.vector) if load not in self.turned else None
         if not narrow or lane_stride(s.index, self.vector) != ONE or (turn is None and step not in (ONE, -ONE)):
             return ""
-        if turn is not None:
-            target, row = self._place(self._buffer(s.buffer), s.index), load.index - of(turn)
-            source = self._place(self._buffer(load.buffer), row)
-            return (
-                f"put_round({target}, {source}, {self.index(of(turn))}, {self.index(turn.b)}, count, {self.past(s)});"
-            )
-        source = self.turned.get(load) or self._place(self._buffer(load.buffer), load.index)
         target = self._place(self._buffer(s.buffer), s.index)
+        if turn is not None:
+            row = self._place(self._buffer(load.buffer), load.index - of(turn))
+            return f"put_round({target}, {row}, {self.index(of(turn))}, {self.index(turn.b)}, count, {self.past(s)});"
+        source = self.turned.get(load) or self._place(self._buffer(load.buffer), load.index)
         return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self.past(s)});"
 
     def past(self, s: Store, woven: int = 1) -> str:

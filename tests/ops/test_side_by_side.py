@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-
-class Call(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
+from ..helpers.programs import Call1
 
 
 def pools(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -47,7 +39,7 @@ def test_windows_side_by_side(dtype: torch.dtype, target: str, tmp_path: Path) -
     generator = torch.Generator().manual_seed(8)
     inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(SHAPES)}
     inputs["case0"][0, 0, 3, 5], inputs["case1"][1, 2, 15, 55] = torch.nan, -torch.inf
-    entries: dict[str, Any] = {name: (Call(pools), (x,)) for name, x in inputs.items()}
+    entries: dict[str, Any] = {name: (Call1(pools), (x,)) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "pools.pkg", verify=False, target=target)
     limit = {torch.float32: 2e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}[dtype]
     for threads in (1, 2):
@@ -68,7 +60,7 @@ def test_short_rows_in_order(width: int, tmp_path: Path) -> None:
         return parts.sum(1), parts.amax(1), (parts * 2 + 1).prod(1), parts[:, :, : width - 1].amin(1), pool
 
     x = torch.randn(5, 24, width, generator=torch.Generator().manual_seed(9))
-    path = mycc.compile(Call(bands), (x,), out=tmp_path / "bands.pkg", verify=False)
+    path = mycc.compile(Call1(bands), (x,), out=tmp_path / "bands.pkg", verify=False)
     alone, together = (mycc.load(path, threads=threads)(x) for threads in (1, 3))
     for got, again, want in zip(alone, together, bands(x.double()), strict=True):
         assert torch.equal(torch.as_tensor(got), torch.as_tensor(again))
@@ -86,7 +78,7 @@ def test_rows_turned_around(tmp_path: Path) -> None:
         numbers = torch.arange(7 * width).reshape(7, width) % 251
         inputs[f"u8_{width}"], inputs[f"bf16_{width}"] = numbers.to(torch.uint8), numbers.to(torch.bfloat16)
         inputs[f"f16_{width}"], inputs[f"bool_{width}"] = numbers.to(torch.float16), numbers % 3 == 0
-    entries: dict[str, Any] = {name: (Call(rolled), (x,)) for name, x in inputs.items()}
+    entries: dict[str, Any] = {name: (Call1(rolled), (x,)) for name, x in inputs.items()}
     model = mycc.load(mycc.compile(entries, out=tmp_path / "rolls.pkg", verify=False))
     for name, x in inputs.items():
         for got, want in zip(model.entry(name)(x), rolled(x), strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-
-class Call(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
+from ..helpers.programs import Call1
 
 
 def folds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -38,7 +30,7 @@ def test_folds_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     """The same bits with one thread and with three; close to sums of float64."""
     generator = torch.Generator().manual_seed(5)
     inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(SHAPES)}
-    entries: dict[str, Any] = {name: (Call(folds), (x,)) for name, x in inputs.items()}
+    entries: dict[str, Any] = {name: (Call1(folds), (x,)) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "rows.pkg", verify=False)
     models = [mycc.load(path, threads=threads) for threads in (1, 3)]
     for name, x in inputs.items():
@@ -58,7 +50,7 @@ def test_places_in_rows(dtype: torch.dtype, tmp_path: Path) -> None:
         for x in inputs.values():
             flat = x.view(-1, x.shape[-1])
             flat[0, 3], flat[0, 9], flat[2, -1], flat[3] = torch.nan, torch.nan, torch.nan, -torch.inf
-    entries: dict[str, Any] = {name: (Call(places), (x,)) for name, x in inputs.items()}
+    entries: dict[str, Any] = {name: (Call1(places), (x,)) for name, x in inputs.items()}
     model = mycc.load(mycc.compile(entries, out=tmp_path / "places.pkg", verify=False), threads=2)
     for name, x in inputs.items():
         for got, want in zip(model.entry(name)(x), places(x), strict=True):
@@ -68,7 +60,7 @@ def test_places_in_rows(dtype: torch.dtype, tmp_path: Path) -> None:
 def test_any_number_of_rows(tmp_path: Path) -> None:
     x = torch.randn(9, 100)
     batch = torch.export.Dim("batch", min=1, max=5000)
-    path = mycc.compile(Call(places), (x,), out=tmp_path / "dynamic.pkg", dynamic_shapes={"x": {0: batch}})
+    path = mycc.compile(Call1(places), (x,), out=tmp_path / "dynamic.pkg", dynamic_shapes={"inputs": ({0: batch},)})
     model = mycc.load(path)
     for rows in (1, 3, 4, 6, 700, 4999):
         x = torch.randint(-9, 9, (rows, 100)).float()
@@ -99,7 +91,7 @@ def test_places_of_columns(shape: tuple[int, ...], dtype: torch.dtype, tmp_path:
         torch.nan,
     )
     rows[:, 6], rows[-1, 6], rows[:, 7], rows[shape[-2] // 4 :, 7] = 0, 1, 0, 1
-    path = mycc.compile(Call(best), (x,), out=tmp_path / "columns.pkg", verify=False)
+    path = mycc.compile(Call1(best), (x,), out=tmp_path / "columns.pkg", verify=False)
     for threads in (1, 2):
         for got, want in zip(mycc.load(path, threads=threads)(x), best(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)

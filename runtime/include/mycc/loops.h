@@ -43,11 +43,11 @@ struct Always {
   constexpr operator bool() const { return true; }
 };
 
-/* A number of rows, or of vectors, that the compiler knows. */
-template <int N> struct Rows {
-  constexpr operator int() const { return N; }
+/* A number that is known where it is used. */
+template <int64_t V> struct Known {
+  static constexpr int64_t value = V;
+  constexpr operator int64_t() const { return V; }
 };
-template <int N> using Vectors = Rows<N>;
 
 /* Where the vector behind that of lane i begins: the last one ends with the n lanes. */
 MYCC_INLINE int64_t next_vector(int64_t i, int64_t n) {
@@ -57,7 +57,7 @@ MYCC_INLINE int64_t next_vector(int64_t i, int64_t n) {
 /* strip(first, N) for strips of N vectors, at most 8, that make up `columns` columns; the last one may have fewer lanes. */
 template <int64_t columns, int64_t first = 0, class F> MYCC_INLINE void each_strip_of_lanes(F strip) {
   constexpr int64_t left = (columns - first + W - 1) / W, vectors = left < 8 ? left : 8;
-  strip(first, Vectors<(int)vectors>());
+  strip(first, Known<vectors>());
   if constexpr (left > vectors) each_strip_of_lanes<columns, first + vectors * W>(strip);
 }
 
@@ -72,8 +72,8 @@ constexpr int vectors_together(int64_t columns, int lines) {
  * alone. N is a constant. */
 template <class F> MYCC_INLINE void each_stream_of_rows(int64_t begin, int64_t end, F rows) {
   const int64_t apart = (end - begin) / 4;
-  for (int64_t first = begin; first < begin + apart; ++first) rows(first, apart, Rows<4>());
-  for (int64_t row = begin + 4 * apart; row < end; ++row) rows(row, (int64_t)0, Rows<1>());
+  for (int64_t first = begin; first < begin + apart; ++first) rows(first, apart, Known<4>());
+  for (int64_t row = begin + 4 * apart; row < end; ++row) rows(row, (int64_t)0, Known<1>());
 }
 
 /* The row, or that of [begin, end) which lies next to it. */

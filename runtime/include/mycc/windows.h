@@ -15,12 +15,6 @@
 
 namespace mycc {
 
-/* A number that is known where it is used. */
-template <int64_t V> struct Known {
-  static constexpr int64_t value = V;
-  constexpr operator int64_t() const { return V; }
-};
-
 /* f(n), n at most N: Known where it is N. */
 template <int N, class F> MYCC_INLINE void known_turns(int64_t n, const F &f) {
   if (__builtin_expect(n == N, 1))
