@@ -117,8 +117,8 @@ class Conv(Node):
 
     In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
     [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
-    [d][weights][ceil(out/16)][in][16] or [d][ceil(out/16)][in][9][16], in planes [ceil(out/4)][d][h][in][w][4], for
-    GPUs [out][taps][in/groups].
+    [d][weights][ceil(out/16)][in][16] or [d][ceil(out/16)][in][9][16], in planes
+    [groups][ceil(out/groups/4)][d][h][in/groups][w][4], for GPUs [out][taps][in/groups].
     """
 
     x: Operand
@@ -141,7 +141,7 @@ class Conv(Node):
 
     @property
     def depthwise(self) -> bool:
-        groups, flat = self.window.groups, len(self.dims) == 4
+        groups, flat = self.window.groups, len(self.dims) == 4 and self.algorithm != "planes"
         return flat and groups > 1 and self.in_shape[3] == groups == self.channel.extent
 
     def reads(self) -> tuple[Buffer, ...]:

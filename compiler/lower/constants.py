@@ -135,30 +135,38 @@ class GroupedTaps:
 
 @dataclass(frozen=True)
 class PlaneTaps:
-    """Weights [out, in, ..., h, w] of a convolution in planes as [ceil(out/4)][...][h][in][w][4].
+    """Weights [out, in/groups, ..., h, w] of a convolution in planes, each group's as [ceil(out/4)][...][h][in][w][4]; of
+    fewer outputs than 4 as many.
 
-    transposed: the weights are those of a transposed convolution of stride 1, [in, out, ...]: a plain one reads their
-    taps backwards.
+    transposed: the weights are those of a transposed convolution of stride 1, [in, out/groups, ...]: a plain one reads
+    their taps backwards.
     """
 
+    groups: int = 1
     transposed: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
         first, second, *kernel = shape
-        outputs, inputs = (second, first) if self.transposed else (first, second)
-        return -(-outputs // OUTPUTS) * OUTPUTS * inputs * math.prod(kernel)
+        outputs, inputs = (second, first // self.groups) if self.transposed else (first // self.groups, second)
+        width = min(outputs, OUTPUTS)
+        return self.groups * -(-outputs // width) * width * inputs * math.prod(kernel)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        w = tensor.transpose(0, 1).flip(*range(2, tensor.ndim)) if self.transposed else tensor
-        w = w.movedim(1, -2)
-        if len(w) % OUTPUTS:
-            w = torch.cat((w, w.new_zeros(OUTPUTS - len(w) % OUTPUTS, *w.shape[1:])))
-        return w.unflatten(0, (-1, OUTPUTS)).movedim(1, -1).contiguous().reshape(-1)
+        w = tensor.unflatten(0, (self.groups, -1))  # [group, out, in, ..., h, w]
+        if self.transposed:
+            w = w.transpose(1, 2).flip(*range(3, w.ndim))
+        w = w.movedim(2, -2)
+        outputs = w.shape[1]
+        width = min(outputs, OUTPUTS)
+        if outputs % width:
+            w = torch.cat((w, w.new_zeros(self.groups, width - outputs % width, *w.shape[2:])), 1)
+        return w.unflatten(1, (-1, width)).movedim(2, -1).contiguous().reshape(-1)
 
     def __str__(self) -> str:
-        return f"taps by inputs, {OUTPUTS} outputs"
+        groups = f", {self.groups} groups" if self.groups > 1 else ""
+        return f"taps by inputs, {OUTPUTS} outputs{groups}"
 
 
 def _values(point: float, divisor: float) -> tuple[float, ...]:

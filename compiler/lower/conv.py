@@ -112,7 +112,7 @@ def convolve(
     x, zeros = builder.unpadded(x)
     window = window.moved(zeros[2:])
     if layout is None and planes_pay(ctx, x, window, shape):
-        layout = PlaneTaps()
+        layout = PlaneTaps(window.groups)
     if layout is None and products_pay(ctx, x, window, shape):
         return products_of_taps(ctx, x, factor_of(ctx, weight), bias, window, shape)
     if layout is None and sums_pay(ctx, x, window, shape):

@@ -12,7 +12,7 @@ from ..tune.space import algorithms
 from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import Context
 from .tap_products import MOST_COLUMNS
-from .tap_sums import FEW, lies_channels_last, stays_in_planes, written_out
+from .tap_sums import FEW, LANES, TILED, lies_channels_last, stays_in_planes, written_out
 from .tensor import Shape, Tensor, channels_last
 
 
@@ -40,6 +40,8 @@ GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that panels read as it lies
 PLANE_INPUTS, PLANE_OUTPUTS = 16, 8  # of a convolution in planes, at most: half a panel of outputs
 MOST_STRIDE = 2  # of one with more outputs in two dimensions
+DEEP_TURNS = 10  # products of a row of a group, at least, in three dimensions
+LEAST_OVERLAP = 3  # strides that a window of a group of several channels is wide, at least
 TURNED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
 
 
@@ -84,8 +86,10 @@ def planes_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     """Whether a convolution of x [n, c, ...] to `shape` is one in planes: a panel of its outputs would be half empty at
     least, and neither a sum over its taps nor a product for all of them takes less time."""
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
-    if ctx.builder.family != "cpu" or x.dtype != "f32" or window.groups != 1 or set(window.kernel) == {1}:
+    if ctx.builder.family != "cpu" or x.dtype != "f32" or set(window.kernel) == {1}:
         return False
+    if window.groups != 1:
+        return _groups_pay(ctx, x, inputs, outputs, window)
     if outputs > PLANE_OUTPUTS:
         return _planes_are_asked_for(ctx, x, inputs, window)
     if (x.rank == 5 and inputs > FEW) or _sums_are_less(inputs, outputs, window):
@@ -93,6 +97,25 @@ def planes_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     if inputs > 1 and lies_channels_last(x):  # to be turned first
         return inputs <= PLANE_INPUTS and math.prod(window.kernel) >= TURNED_TAPS and set(window.stride) == {1}
     return inputs <= (PLANE_INPUTS if outputs <= MOST_COLUMNS else 2 * PLANE_INPUTS)
+
+
+def _groups_pay(ctx: Context, x: Tensor, channels: int, outputs: int, window: Window) -> bool:
+    """Whether one of so many channels, in groups of few, is in planes: else those of one channel are sums over their
+    taps, or tiles of channels last, as all other groups are."""
+    of, to = channels // window.groups, outputs // window.groups
+    if of > FEW or to > PLANE_OUTPUTS or lies_channels_last(x):
+        return False
+    width, step, dilated = window.kernel[-1], window.stride[-1], window.dilation[-1] > 1
+    summed = of == 1 and (to > 1 or channels < LANES or x.rank == 5)
+    if not (summed or stays_in_planes(ctx, x)):
+        return False
+    if x.rank == 3:
+        return of > 1 or not _sums_are_less(1, to, window)
+    if of == 1:
+        return summed and (dilated or (x.rank == 4 and channels < LANES and width >= TILED))
+    if x.rank == 5:
+        return step == 1 and of * width >= DEEP_TURNS
+    return width >= LEAST_OVERLAP * step
 
 
 def _planes_are_asked_for(ctx: Context, x: Tensor, inputs: int, window: Window) -> bool:
@@ -108,7 +131,7 @@ def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:
         return False
     step, width = window.stride[-1], window.kernel[-1]
     if len(window.kernel) == 1:
-        return width <= step or (outputs == 1 and width < 2 * step)
+        return width <= step or (outputs == 1 and width <= step + 1)
     return written_out(inputs, window) and (outputs == 1 or step > 1)
 
 

@@ -81,7 +81,7 @@ def conv_transpose(
     shape = (x.shape[0], channels, *size)
     if set(steps) == {1} and planes_pay(ctx, x, whole, shape):  # one phase, of all taps
         flipped = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
-        return convolve(ctx, x, given, bias, replace(whole, pad=flipped), shape, layout=PlaneTaps(transposed=True))
+        return convolve(ctx, x, given, bias, replace(whole, pad=flipped), shape, layout=PlaneTaps(groups, True))
     multiplied = products_pay(ctx, x, whole, shape)
     if multiplied and kernel == steps and set(dilations) == {1} and not any((*pads, *more)):
         return products_side_by_side(ctx, x, factor_of(ctx, given, transposed=groups), bias, kernel, as_index(channels))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.micro import render_micro_kernels
 
@@ -122,10 +122,12 @@ def random_mask(batch: int, queries: int, keys: int) -> torch.Tensor:
     return mask
 
 
-def check(got: torch.Tensor, expected: torch.Tensor) -> None:
+def check(got: torch.Tensor, expected: torch.Tensor, summed: torch.Tensor | None = None) -> None:
+    """summed: the result for |v|. What is left of values that cancel cannot be nearer than they are rounded."""
     torch.testing.assert_close(got.double(), expected, rtol=2e-5, atol=4e-6, equal_nan=True)
     size = expected.norm()
-    assert size == 0 or not size.isfinite() or (got - expected).norm() / size < 1e-6
+    limit = 1e-6 * size if summed is None else torch.maximum(1e-6 * size, 2**-24 * summed.norm())
+    assert size == 0 or not size.isfinite() or (got - expected).norm() < limit
 
 
 LENGTHS = st.one_of(st.integers(1, 40), st.sampled_from([47, 48, 49, 64, 100, 127, 128, 130]))
@@ -140,6 +142,10 @@ HEAD_SIZES = st.one_of(st.integers(1, 20), st.sampled_from([31, 32, 48, 64, 65, 
     head_size=HEAD_SIZES, value_size=HEAD_SIZES, heads_last=st.booleans(), masked=st.booleans(),
     causal=st.sampled_from([None, "start", "end", "early"]), seed=st.integers(0, 99),
 )  # fmt: skip
+@example(
+    batch=1, kv_heads=1, group=1, queries=1, keys=383, head_size=1, value_size=1, heads_last=False, masked=False,
+    causal=None, seed=11,
+).via("one result of 0.02, of values around 1")  # fmt: skip
 def test_attention(
     isa: str, batch: int, kv_heads: int, group: int, queries: int, keys: int, head_size: int, value_size: int,
     heads_last: bool, masked: bool, causal: str | None, seed: int,
@@ -152,7 +158,7 @@ def test_attention(
     offset = {None: 0, "start": 0, "end": keys - queries, "early": -2}[causal]
     options = {"mask": mask, "causal": causal is not None, "offset": offset}
     one, two, seven = (attend(isa, q, k, v, **options, threads=n, heads_last=heads_last) for n in (1, 2, 7))
-    check(one, reference(q, k, v, **options))
+    check(one, reference(q, k, v, **options), reference(q, k, v.abs(), **options))
     assert one.numpy().tobytes() == two.numpy().tobytes() == seven.numpy().tobytes()
 
 

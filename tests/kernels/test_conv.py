@@ -59,7 +59,7 @@ def packed(case: Case, function: str, w: np.ndarray) -> np.ndarray:
         "conv": ConvPanels(case.groups),
         "conv_depthwise": Taps(),
         "conv_grouped": GroupedTaps(),
-        "conv_planes": PlaneTaps(),
+        "conv_planes": PlaneTaps(case.groups),
         **{f"conv_{name}": WinogradPanels(*form) for name, form in WINOGRAD_FORMS.items()},
     }
     data = layouts[function].pack(torch.from_numpy(w)).numpy()
@@ -230,6 +230,7 @@ def test_conv_grouped(isa: str, case: Case) -> None:
 def plane_cases(draw: st.DrawFn) -> Case:
     count = 2 if draw(st.booleans()) else 3
     sizes = [(1, 40), (1, 14), (1, 5)]
+    groups = draw(st.sampled_from([1, 1, 2, 5]))
     small = [st.integers(1, 3)] * count
     case = Case(
         batch=draw(st.integers(1, 2)),
@@ -237,7 +238,8 @@ def plane_cases(draw: st.DrawFn) -> Case:
             *(draw(st.integers(*side)) for side in reversed(sizes[1:count])),
             draw(st.sampled_from([7, 40, 300, 2100])),
         ),
-        channels=(draw(st.integers(1, 5)), draw(st.integers(1, 9))),
+        channels=(groups * draw(st.integers(1, 5)), groups * draw(st.integers(1, 9))),
+        groups=groups,
         kernel=draw(
             st.one_of(st.tuples(*small), st.sampled_from([(3, 3, 3)[:count], (2, 1, 9)[-count:], (1, 7, 7)[-count:]]))
         ),

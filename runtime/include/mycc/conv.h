@@ -59,6 +59,8 @@ struct ConvPlan {
   ConvPlan(const ConvArgs &a, int64_t workers, const ConvTuning &tuning = ConvTuning())
       : args(a), taps(a), cut(a.kernel_d * a.kernel_h * taps.columns, taps.depth, tuning), frames(1), rows(1),
         columns(a.out_w) {
+    cut.row = taps.columns;
+    cut.rows = a.kernel_h;
     const int64_t per_group = ceil_div(a.out_c / a.groups, kPanel);
     const int64_t work = a.frames() * a.out_h * a.out_w * a.out_c * cut.segments * cut.depth;
     const int64_t wanted = workers > 1 ? min64(4 * workers, max64(work / kConvTaskWork, 1)) : 1;
@@ -87,6 +89,11 @@ struct ConvPlan {
     return {f, min64(frames, args.frames() - f), r, min64(rows, args.out_h - r), c, min64(columns, args.out_w - c)};
   }
   int64_t strip_floats() const { return taps.strips ? frames * in_frame : 0; }
+  /* Of the kernel, for a row of outputs. */
+  KernelRows rows_inside(int64_t row) const {
+    const TapsInside taps(row, args.stride_h, args.pad_h, args.dilation_h, args.kernel_h, args.in_h);
+    return taps.count() ? KernelRows{(int32_t)taps.from, (int32_t)taps.to} : KernelRows{0, (int32_t)args.kernel_h};
+  }
 
 private:
   /* Blocks of panels for so many blocks of pixels, each of 4 panels at least: as keeps all workers equally busy. */
@@ -226,7 +233,7 @@ struct ConvMemory {
       }
       for (int64_t r = 0; r < block.rows; ++r) {
         const int64_t m = (frame * a.out_h + block.row + r) * a.out_w + block.column;
-        spans.add_row(start + r * line, pixel, m, block.columns);
+        spans.add_row(start + r * line, pixel, m, block.columns, plan.rows_inside(block.row + r));
       }
     }
   }
@@ -238,9 +245,10 @@ inline ConvCut conv_cut_of(const ConvPlan &plan, const ConvBlock &block) {
   const int64_t slice = a.kernel_h * plan.taps.columns;
   int64_t from = a.kernel_d, to = 0;
   for (int64_t f = block.frame; f < block.frame + block.frames; ++f) {
-    const int64_t z = f % a.out_d * a.stride_d - a.pad_d;
-    from = min64(from, ceil_div(max64(-z, 0), a.dilation_d));
-    to = max64(to, min64(ceil_div(max64(a.in_d - z, 0), a.dilation_d), a.kernel_d));
+    const TapsInside slices(f % a.out_d, a.stride_d, a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
+    if (slices.count() == 0) continue;
+    from = min64(from, slices.from);
+    to = max64(to, slices.to);
   }
   ConvCut cut = plan.cut;
   if (from < to) cut.from = from * slice, cut.to = to * slice;

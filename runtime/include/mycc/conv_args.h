@@ -32,6 +32,18 @@ struct ConvArgs {
   }
 };
 
+/* The taps of a kernel that lie inside of the input along one dimension, for the output at `place`. */
+struct TapsInside {
+  int64_t from, to;
+
+  TapsInside(int64_t place, int64_t stride, int64_t pad, int64_t dilation, int64_t kernel, int64_t size) {
+    const int64_t start = place * stride - pad;
+    from = min64(ceil_div(max64(-start, 0), dilation), kernel);
+    to = max64(min64(ceil_div(max64(size - start, 0), dilation), kernel), from);
+  }
+  int64_t count() const { return to - from; }
+};
+
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct ConvTuning {
   int64_t depth = 384;             /* longest depth block, about */
@@ -53,10 +65,11 @@ struct ConvCut {
   int64_t segments_step, depth_step, pieces, count;
   int64_t panel_bytes;
   int64_t from = 0, to; /* segments that count: what the others read is zero */
+  int64_t row, rows = 1; /* segments of a kernel row, and the rows of a slice of the kernel */
 
   ConvCut(int64_t s, int64_t d, const ConvTuning &tuning = ConvTuning())
       : segments(s), depth(d), segments_step(1), depth_step(d), pieces(1), count(1), panel_bytes(tuning.panel_bytes),
-        to(s) {
+        to(s), row(s) {
     if (depth > tuning.depth) {
       depth_step = ceil_div(depth, ceil_div(depth, tuning.depth));
       pieces = ceil_div(depth, depth_step);
@@ -79,12 +92,34 @@ struct ConvCut {
   int64_t longest() const { return segments_step * depth_step; }
 };
 
+/* Kernel rows of a slice that count: what the others read is zero. */
+struct KernelRows {
+  int32_t from, to;
+
+  bool operator==(const KernelRows &other) const { return from == other.from && to == other.to; }
+};
+
 /* The pixels of one tile: `runs` runs of `pixels` each. */
 struct ConvSpan {
   int64_t x[2];         /* floats to the input of each run's first pixel */
   int64_t m[2];         /* output pixel that it is */
   int32_t runs, pixels;
+  KernelRows rows;
 };
+
+/* Segments from .. to - 1. */
+struct ConvRun {
+  int64_t from, to;
+};
+
+/* The first segments of at .. end - 1 that count for pixels with these kernel rows, side by side; none: from is end. */
+MYCC_INLINE ConvRun next_run(const ConvCut &cut, const KernelRows &rows, int64_t at, int64_t end) {
+  if (rows.to - rows.from == cut.rows) return {at, end};
+  const int64_t slice = cut.rows * cut.row;
+  int64_t first = at / slice * slice;
+  if (at >= first + rows.to * cut.row) first += slice;
+  return {min64(max64(at, first + rows.from * cut.row), end), min64(first + rows.to * cut.row, end)};
+}
 
 /* How many runs a row of `width` pixels has: all as long, or some one less. The longest spare most calls and broadcasts;
  * others come in pairs, better than one that is left over. */
@@ -103,21 +138,21 @@ struct ConvSpans {
     return rows * ceil_div(width, kRuns == 2 ? min64(4, kRunPixels) : kRunPixels);
   }
 
-  void add(int64_t x, int64_t m, int64_t pixels) {
+  void add(int64_t x, int64_t m, int64_t pixels, KernelRows rows) {
     for (int64_t i = count - 1; kRuns == 2 && i >= 0 && i >= count - 2; --i) {
       ConvSpan &span = spans[i];
-      if (span.runs == 2 || span.pixels != pixels) continue;
+      if (span.runs == 2 || span.pixels != pixels || !(span.rows == rows)) continue;
       span.x[1] = x, span.m[1] = m, span.runs = 2;
       return;
     }
-    spans[count++] = {{x, x}, {m, m}, 1, (int32_t)pixels};
+    spans[count++] = {{x, x}, {m, m}, 1, (int32_t)pixels, rows};
   }
   /* A row of `width` output pixels, `step` floats apart in the input. */
-  void add_row(int64_t x, int64_t step, int64_t m, int64_t width) {
+  void add_row(int64_t x, int64_t step, int64_t m, int64_t width, KernelRows rows = {0, 1}) {
     const int64_t runs = runs_of(width);
     for (int64_t i = 0, at = 0; i < runs; ++i) {
       const int64_t pixels = width / runs + (i < width % runs);
-      add(x + at * step, m + at, pixels);
+      add(x + at * step, m + at, pixels, rows);
       at += pixels;
     }
   }
@@ -201,40 +236,44 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
     const bool half = valid == width * kPanel - kPanel / 2; /* tiles finish such a panel too */
     for (int64_t d = first; d < end; ++d) {
       const ConvDepth block = cut.block(d);
-      const bool last = d == end - 1;
-      tile.taps = taps + block.segment;
-      tile.segments = block.segments;
+      const int64_t stop = block.segment + block.segments;
       tile.depth = block.depth;
-      tile.accumulate = d > first;
       const float *begin = w + panel * panel_size + block.first * kPanel;
       const char *next = (const char *)begin;
       tile.next_step = 0;
-      if (!last || panel + group < panels) { /* the weights that come next, a part with each tile */
-        next = (const char *)(last ? begin + group * panel_size - block.first * kPanel
-                                        : w + panel * panel_size + cut.block(d + 1).first * kPanel);
+      if (d < end - 1 || panel + group < panels) { /* the weights that come next, a part with each tile */
+        next = (const char *)(d == end - 1 ? begin + group * panel_size - block.first * kPanel
+                                           : w + panel * panel_size + cut.block(d + 1).first * kPanel);
         tile.next_step = ceil_div(kPanel * (int64_t)sizeof(float), spans.count);
       }
       const int64_t fetched = tile.next_step * block.segments * block.depth;
       for (int64_t i = 0; i < spans.count; ++i, next += fetched) {
         const ConvSpan &span = spans.spans[i];
-        tile.w = begin;
-        tile.next = next;
+        float *c = sums + i * kept;
         tile.x[0] = x + span.x[0] + block.offset;
         tile.x[1] = x + span.x[1] + block.offset;
-        float *c = sums + i * kept;
-        tile.c = c;
-        tile.out[0] = tile.out[1] = nullptr;
-        const bool added =
-            last && (half || valid == width * kPanel) && adds(finish, tile, span, panel * kPanel, width, 0);
-        multiply_span(tile, span, width, half, [&](int64_t p, int64_t count) {
-          const int64_t column = p * kPanel;
-          for (int64_t r = 0; r < span.runs && last; ++r)
-            for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
-              finish.fetch(m, panel * kPanel + column, min64(count * kPanel, valid - column));
-        });
-        for (int64_t r = 0; r < span.runs && last && !added; ++r)
-          for (int64_t p = 0; p < span.pixels; ++p)
-            finish(span.m[r] + p, panel * kPanel, c + (r * span.pixels + p) * stride, valid);
+        for (ConvRun run = next_run(cut, span.rows, block.segment, stop); run.from < stop;
+             run = next_run(cut, span.rows, run.to, stop)) {
+          const bool last = block.offset + block.depth == cut.depth && next_run(cut, span.rows, run.to, cut.to).from >= cut.to;
+          tile.accumulate = block.offset > 0 || run.from > next_run(cut, span.rows, cut.from, cut.to).from;
+          tile.taps = taps + run.from;
+          tile.segments = run.to - run.from;
+          tile.w = begin + (run.from - block.segment) * block.depth * kPanel;
+          tile.next = next;
+          tile.c = c;
+          tile.out[0] = tile.out[1] = nullptr;
+          const bool added =
+              last && (half || valid == width * kPanel) && adds(finish, tile, span, panel * kPanel, width, 0);
+          multiply_span(tile, span, width, half, [&](int64_t p, int64_t count) {
+            const int64_t column = p * kPanel;
+            for (int64_t r = 0; r < span.runs && last; ++r)
+              for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
+                finish.fetch(m, panel * kPanel + column, min64(count * kPanel, valid - column));
+          });
+          for (int64_t r = 0; r < span.runs && last && !added; ++r)
+            for (int64_t p = 0; p < span.pixels; ++p)
+              finish(span.m[r] + p, panel * kPanel, c + (r * span.pixels + p) * stride, valid);
+        }
       }
     }
   }

@@ -1,10 +1,10 @@
-/* Convolutions of few channels to few in planes, as images come: float32, fused epilogue.
+/* Convolutions of few channels to few in planes, as images come, or of groups of few: float32, fused epilogue.
  *
  *     y[o][h][w .. w + W - 1] = sum of x[c][h * sh + i][w * sw + j ..] * weight[o][c][i][j]
  *
- * The lanes run along the rows, so nothing is multiplied that is not needed however few outputs there are. A block's
- * rows are first copied into a strip with the zeros around them; where windows are s columns apart, column s * i + p of
- * a row becomes column i of the row's part p, for a tap's columns to be neighbours.
+ * The lanes run along the rows, so nothing is multiplied that is not needed however few outputs there are. The rows of a
+ * block, of the inputs of one group, are first copied into a strip with the zeros around them; where windows are s
+ * columns apart, column s * i + p of a row becomes column i of the row's part p, for a tap's columns to be neighbours.
  *
  * epilogue(0, m, column, sums, count): m = ((image * out_c + output) * out_d + depth) * out_h + row
  */
@@ -35,29 +35,32 @@ constexpr int planes_vectors(int outputs) {
 /* How a convolution is cut into blocks of rows and columns, and how a block's strip lies. */
 struct PlanesPlan {
   const ConvArgs &args;
-  int64_t columns, rows, across, down, tasks; /* of a block; blocks of a row, of a frame, of all */
+  int64_t in_c, out_c;                        /* of a group */
+  int64_t columns, rows, across, down, tasks; /* of a block; blocks of a row, of a group's frame, of all */
   int64_t grain;                              /* tasks of a chunk */
   int64_t in_rows, in_columns, part, in_row;  /* of a strip: floats of a part of a row, and of a row */
 
-  PlanesPlan(const ConvArgs &a, int64_t workers) : args(a) {
+  PlanesPlan(const ConvArgs &a, int64_t workers) : args(a), in_c(a.in_c / a.groups), out_c(a.out_c / a.groups) {
     across = ceil_div(a.out_w * a.stride_w, kPlanesColumns);
     columns = min64(round_up(ceil_div(a.out_w, across), 64), a.out_w); /* whole tiles, but for the last block */
     across = ceil_div(a.out_w, columns);
     in_columns = (columns - 1) * a.stride_w + (a.kernel_w - 1) * a.dilation_w + 1;
     part = round_up(ceil_div(in_columns, a.stride_w) + W, kPanel); /* a tile's last vector reads beyond the end */
     in_row = part * a.stride_w;
-    const int64_t line = a.in_c * a.kernel_d * in_row * (int64_t)sizeof(float);
+    const int64_t line = in_c * a.kernel_d * in_row * (int64_t)sizeof(float);
     const int64_t held = max64(kPlanesStripBytes / line - ((a.kernel_h - 1) * a.dilation_h + 1), 0) / a.stride_h + 1;
-    const int64_t shared = workers > 1 ? ceil_div(a.frames() * across * a.out_h, 4 * workers) : a.out_h;
+    const int64_t frames = a.frames() * a.groups;
+    const int64_t shared = workers > 1 ? ceil_div(frames * across * a.out_h, 4 * workers) : a.out_h;
     rows = max64(min64(held, min64(shared, a.out_h)), 1);
     down = ceil_div(a.out_h, rows);
     in_rows = (rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1;
-    tasks = a.frames() * across * down;
-    grain = workers > 1 ? max64(kPlanesTaskWork / max64(rows * columns * a.out_c * taps(), 1), 1) : tasks;
+    tasks = frames * across * down;
+    grain = workers > 1 ? max64(kPlanesTaskWork / max64(rows * columns * out_c * taps(), 1), 1) : tasks;
   }
-  int64_t slice() const { return args.in_c * args.kernel_w; } /* taps of a row of the kernel, over all inputs */
+  int64_t slice() const { return in_c * args.kernel_w; } /* taps of a row of the kernel, over all inputs */
   int64_t taps() const { return args.kernel_d * args.kernel_h * slice(); }
-  int64_t strip_floats() const { return args.in_c * args.kernel_d * in_rows * in_row; }
+  int64_t strip_floats() const { return in_c * args.kernel_d * in_rows * in_row; }
+  int64_t width() const { return min64(out_c, kPlanesOutputs); } /* outputs whose weights lie together */
 };
 
 /* Every E-th element of `from`, `count` of them. */
@@ -87,23 +90,12 @@ static inline void planes_copy_row(const PlanesPlan &plan, const float *row, int
   }
 }
 
-/* The taps that lie inside of the input along one dimension, for the output at `place`. */
-struct PlanesSpan {
-  int64_t from, to;
-
-  PlanesSpan(int64_t place, int64_t stride, int64_t pad, int64_t dilation, int64_t kernel, int64_t size) {
-    const int64_t start = place * stride - pad;
-    from = min64(ceil_div(max64(-start, 0), dilation), kernel);
-    to = max64(min64(ceil_div(max64(size - start, 0), dilation), kernel), from);
-  }
-};
-
 /* A row of outputs: `count` taps of each slice of the kernel from the one at `taps` on, `slice` taps apart. */
 struct PlanesRow {
   const float *x;       /* the strip, the row's first column */
   const int64_t *taps;  /* floats from there to each tap's values */
-  const float *w;       /* [taps][4] */
-  int64_t slices, slice, count;
+  const float *w;       /* [taps][width] */
+  int64_t slices, slice, count, width;
   float *sums;          /* [N][kPlanesVectors * W] */
 };
 
@@ -112,8 +104,8 @@ template <int N, int V> __attribute__((noinline)) void planes_tile(const PlanesR
   vf32 sums[N][V] = {};
   for (int64_t d = 0; d < row.slices; ++d) {
     const int64_t *tap = row.taps + d * row.slice;
-    const float *w = row.w + d * row.slice * kPlanesOutputs, *x = row.x + column;
-    for (int64_t count = row.count; count > 0; --count, w += kPlanesOutputs) {
+    const float *w = row.w + d * row.slice * row.width, *x = row.x + column;
+    for (int64_t count = row.count; count > 0; --count, w += row.width) {
       const float *const at = x + *tap++;
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) {
@@ -156,15 +148,16 @@ template <class Epilogue> struct PlanesLoop {
     }
   }
 
-  void fill(int64_t image, int64_t depth, int64_t top, int64_t left, float *strip) const {
+  /* channel: the first one of the group. */
+  void fill(int64_t image, int64_t channel, int64_t depth, int64_t top, int64_t left, float *strip) const {
     const ConvArgs &a = plan.args;
     for (int64_t tap = 0; tap < a.kernel_d; ++tap) {
       const int64_t z = depth * a.stride_d - a.pad_d + tap * a.dilation_d;
       if (z < 0 || z >= a.in_d) continue; /* never read */
-      for (int64_t c = 0; c < a.in_c; ++c)
+      for (int64_t c = 0; c < plan.in_c; ++c)
         for (int64_t r = max64(-top, 0); r < min64(plan.in_rows, a.in_h - top); ++r) {
-          const float *row = a.x + image * a.x_batch + c * a.x_c + z * a.x_d + (top + r) * a.x_h;
-          planes_copy_row(plan, row, left, strip + ((tap * a.in_c + c) * plan.in_rows + r) * plan.in_row);
+          const float *row = a.x + image * a.x_batch + (channel + c) * a.x_c + z * a.x_d + (top + r) * a.x_h;
+          planes_copy_row(plan, row, left, strip + ((tap * plan.in_c + c) * plan.in_rows + r) * plan.in_row);
         }
     }
   }
@@ -174,9 +167,9 @@ template <class Epilogue> struct PlanesLoop {
     const ConvArgs &a = plan.args;
     for (int64_t d = 0; d < a.kernel_d; ++d)
       for (int64_t i = 0; i < a.kernel_h; ++i)
-        for (int64_t c = 0; c < a.in_c; ++c)
+        for (int64_t c = 0; c < plan.in_c; ++c)
           for (int64_t j = 0; j < a.kernel_w; ++j) {
-            const int64_t row = (d * a.in_c + c) * plan.in_rows + i * a.dilation_h, column = j * a.dilation_w;
+            const int64_t row = (d * plan.in_c + c) * plan.in_rows + i * a.dilation_h, column = j * a.dilation_w;
             *taps++ = row * plan.in_row + column % a.stride_w * plan.part + column / a.stride_w;
           }
   }
@@ -197,23 +190,27 @@ template <class Epilogue> struct PlanesLoop {
     PlanesRow row;
     row.sums = sums;
     row.slice = a.kernel_h * plan.slice();
+    row.width = plan.width();
+    const int64_t group_weights = ceil_div(plan.out_c, kPlanesOutputs) * row.width * plan.taps();
     const int64_t apart = a.out_d * a.out_h;
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t frame = task / (plan.across * plan.down), image = frame / a.out_d, depth = frame % a.out_d;
+      const int64_t part = task / (plan.across * plan.down), group = part % a.groups;
+      const int64_t image = part / a.groups / a.out_d, depth = part / a.groups % a.out_d;
       const int64_t first = task % plan.across * plan.columns, top = task / plan.across % plan.down * plan.rows;
       const int64_t columns = min64(plan.columns, a.out_w - first), bottom = min64(top + plan.rows, a.out_h);
-      loop.fill(image, depth, top * a.stride_h - a.pad_h, first * a.stride_w - a.pad_w, strip);
-      const PlanesSpan slices(depth, a.stride_d, a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
-      row.slices = slices.to - slices.from;
+      loop.fill(image, group * plan.in_c, depth, top * a.stride_h - a.pad_h, first * a.stride_w - a.pad_w, strip);
+      const TapsInside slices(depth, a.stride_d, a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
+      row.slices = slices.count();
       for (int64_t h = top; h < bottom; ++h) {
-        const PlanesSpan lines(h, a.stride_h, a.pad_h, a.dilation_h, a.kernel_h, a.in_h);
+        const TapsInside lines(h, a.stride_h, a.pad_h, a.dilation_h, a.kernel_h, a.in_h);
         const int64_t skipped = slices.from * row.slice + lines.from * plan.slice();
         row.x = strip + (h - top) * a.stride_h * plan.in_row;
         row.taps = taps + skipped;
-        row.count = (lines.to - lines.from) * plan.slice();
-        for (int64_t o = 0; o < a.out_c; o += kPlanesOutputs) {
-          const int64_t m = ((image * a.out_c + o) * a.out_d + depth) * a.out_h + h, left = a.out_c - o;
-          row.w = a.w + (o * plan.taps() + skipped * kPlanesOutputs);
+        row.count = lines.count() * plan.slice();
+        for (int64_t o = 0; o < plan.out_c; o += kPlanesOutputs) {
+          const int64_t output = group * plan.out_c + o, left = plan.out_c - o;
+          const int64_t m = ((image * a.out_c + output) * a.out_d + depth) * a.out_h + h;
+          row.w = a.w + group * group_weights + o * plan.taps() + skipped * row.width;
           if (left >= 4) loop.template outputs<4>(row, m, apart, first, columns);
           else if (left == 3) loop.template outputs<3>(row, m, apart, first, columns);
           else if (left == 2) loop.template outputs<2>(row, m, apart, first, columns);
@@ -224,7 +221,8 @@ template <class Epilogue> struct PlanesLoop {
   }
 };
 
-/* args.w: [ceil(out_c / 4)][kernel_d][kernel_h][in_c][kernel_w][4], zeros behind the outputs; one group. */
+/* args.w: for each group [ceil(out_c / 4)][kernel_d][kernel_h][in_c][kernel_w][4], zeros behind the outputs; of fewer
+ * outputs than 4 as many. */
 template <class Epilogue>
 inline void conv_planes(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
   if (args.frames() * args.out_h * args.out_w <= 0 || args.out_c <= 0) return;
