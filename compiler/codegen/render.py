@@ -174,7 +174,7 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     for routine in ROUTINES.values():
         if f"{routine.function}(host, worker" in text and f"mycc/{routine.header}" not in wanted:
             wanted.append(f"mycc/{routine.header}")
-    for function in ("depthwise", "winograd", "grouped", "planes", "chain"):
+    for function in ("depthwise", "winograd", "grouped", "planes", "turned", "chain"):
         if f"conv_{function}" in text:
             wanted.append(f"mycc/conv_{function}.h")
     if "AttentionArgs args" in text:

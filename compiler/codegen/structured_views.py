@@ -78,6 +78,12 @@ def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Ep
     *rows, c = node.dims
     if node.algorithm == "planes":  # a row of pixels at a time
         return _epilogue(text, stores, [], rows, c, node.acc.name)
+    if node.algorithm == "turned":  # a block of pixels at a time, flat
+        n, c, *depth, h, w = node.dims
+        pixel = Var("pixel", h.extent * w.extent)
+        digits = _digits(pixel, (h, w))
+        flat = [Store(s.buffer, s.index.substitute(digits), substitute(s.value, digits)) for s in stores]
+        return _epilogue(text, flat, [], [n, c, *depth], pixel, node.acc.name, run=ONE)
     groups = node.window.groups
     by_group = node.algorithm == "direct" and not node.depthwise  # a run of channels ends with its group
     run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent

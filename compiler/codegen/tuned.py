@@ -14,6 +14,7 @@ STRUCTS = {
     "gemm.cpp.j2": "GemmTuning",
     "gemm_free.cpp.j2": "GemmTuning",
     "conv.cpp.j2": "ConvTuning",
+    "conv_turned.cpp.j2": "ConvTuning",
     "attention.cpp.j2": "AttentionTuning",
     "rows.cpp.j2": "",
     "row_phases.cpp.j2": "",

@@ -84,10 +84,12 @@ class Window:
         return replace(self, **changed)
 
 
-#: how a convolution is computed; grouped: for groups of few channels, planes: for few channels, in planes
+#: how a convolution is computed; grouped: for groups of few channels; in planes, planes: for few channels, turned: as a
+#: direct one, whose blocks are turned
 Algorithm: TypeAlias = Literal[
-    "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped", "planes"
+    "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped", "planes", "turned"
 ]
+IN_PLANES: tuple[Algorithm, ...] = ("planes", "turned")
 
 
 class WinogradForm(NamedTuple):
@@ -130,9 +132,13 @@ class Conv(Node):
     algorithm: Algorithm = "direct"
 
     @property
+    def in_planes(self) -> bool:
+        return self.algorithm in IN_PLANES
+
+    @property
     def channel(self) -> Var:
         """The loop over the output's channels."""
-        return self.dims[1 if self.algorithm == "planes" else -1]
+        return self.dims[1 if self.in_planes else -1]
 
     @property
     def pixels(self) -> tuple[Var, ...]:
@@ -141,7 +147,7 @@ class Conv(Node):
 
     @property
     def depthwise(self) -> bool:
-        groups, flat = self.window.groups, len(self.dims) == 4 and self.algorithm != "planes"
+        groups, flat = self.window.groups, len(self.dims) == 4 and not self.in_planes
         return flat and groups > 1 and self.in_shape[3] == groups == self.channel.extent
 
     def reads(self) -> tuple[Buffer, ...]:

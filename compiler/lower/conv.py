@@ -14,11 +14,11 @@ from ..ir.buffers import Operand
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, ZERO, Index, as_index, of
 from ..ir.nodes import Store
-from ..ir.structured import Conv, Window
+from ..ir.structured import IN_PLANES, Conv, Window
 from .builder import call
 from .constants import Layout, PlaneTaps, Taps
 from .context import ConstantRef, Context, ints
-from .conv_algorithm import algorithm_for, algorithm_of, layout_of, planes_pay, reads_planes
+from .conv_algorithm import algorithm_for, algorithm_of, layout_of, planes_pay, reads_planes, turning_pays
 from .conv_weights import Given, factor_of, kernel_of, narrowed, packed_as, packs, weight_of, widens
 from .direct_conv import direct_convolution
 from .matmul import widened
@@ -123,11 +123,14 @@ def convolve(
         shape = (*shape[:2], ONE, shape[2])
     algorithm = algorithm_of(ctx, x, window, shape) if layout is None else algorithm_for(layout)
     last = channels_last(x.rank)
-    order = tuple(range(x.rank)) if algorithm == "planes" else last
-    planes = algorithm == "planes" or reads_planes(ctx, x, window)
+    if algorithm == "direct" and place is None and turning_pays(ctx, x, window, shape):
+        algorithm = "turned"
+    in_planes = algorithm in IN_PLANES
+    order = tuple(range(x.rank)) if in_planes else last
+    planes = in_planes or reads_planes(ctx, x, window)
     x = x if planes and x.strided is not None else builder.realize(x, order)
     assert x.strided is not None
-    in_memory = tuple(range(spatial + 2)) if algorithm == "planes" else channels_last(spatial + 2)
+    in_memory = tuple(range(spatial + 2)) if in_planes else channels_last(spatial + 2)
     out = place.out if place is not None else builder.temp(out_shape, x.dtype, in_memory)
     packed = packed_as(ctx, weight, layout or layout_of(ctx, x, window, shape, algorithm), window)
     names = "nc" + "dhw"[-(x.rank - 2) :]

@@ -53,6 +53,16 @@ def reads_planes(ctx: Context, x: Tensor, window: Window) -> bool:
     return few and window.groups == 1 and window.kernel[-1] > 1 and window.dilation[-1] == 1
 
 
+def turning_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+    """Whether a direct convolution turns the blocks of its operand and results, for both stay in planes."""
+    channels = x.shape[1].constant or 0
+    if ctx.builder.family != "cpu" or x.dtype != "f32" or _depthwise(x, window, shape):
+        return False
+    if x.strided is None or x.strided.strides[-1] != ONE:
+        return False
+    return channels % PANEL == 0 and set(window.kernel) != {1} and stays_in_planes(ctx, x)
+
+
 def _depthwise(x: Tensor, window: Window, shape: Shape) -> bool:
     groups = as_index(window.groups)
     return window.groups > 1 and x.rank == 4 and x.shape[1] == groups and shape[1] == groups
@@ -66,7 +76,7 @@ def layout_of(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: 
         return TapsLast()
     if algorithm == "grouped":
         return GroupedTaps()
-    if algorithm != "direct":
+    if algorithm in WINOGRAD_FORMS:
         return WinogradPanels(*WINOGRAD_FORMS[algorithm])
     return ConvPanels(window.groups)
 

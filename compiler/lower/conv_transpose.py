@@ -84,7 +84,8 @@ def conv_transpose(
         return convolve(ctx, x, given, bias, replace(whole, pad=flipped), shape, layout=PlaneTaps(groups, True))
     multiplied = products_pay(ctx, x, whole, shape)
     if multiplied and kernel == steps and set(dilations) == {1} and not any((*pads, *more)):
-        return products_side_by_side(ctx, x, factor_of(ctx, given, transposed=groups), bias, kernel, as_index(channels))
+        factor = factor_of(ctx, given, transposed=groups)
+        return products_side_by_side(ctx, x, factor, bias, kernel, as_index(channels), groups)
     summed = multiplied or sums_pay(ctx, x, whole, shape)
     order = memory_order(x, whole, shape) if summed else channels_last(x.rank)
     if summed:  # once for all phases

@@ -30,19 +30,21 @@ MOST_BYTES = 32 << 20  # of products that take more memory than the operand
 
 def products_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     """Whether a convolution of x [n, c, ...] to `shape` is one for this module."""
-    if ctx.builder.family != "cpu" or x.dtype != "f32" or window.groups != 1:
+    if ctx.builder.family != "cpu" or x.dtype != "f32":
         return False
     inputs, outputs, taps = ctx.integer(x.shape[1]), ctx.integer(shape[1]), math.prod(window.kernel)
     if taps == 1:
         return _pixels_pay(ctx, x, window, shape)
-    if inputs <= FEW or outputs * math.prod(window.stride) > MOST_COLUMNS:
+    if window.groups != 1 or inputs <= FEW or outputs * math.prod(window.stride) > MOST_COLUMNS:
         return False
     return outputs * taps <= inputs or _bytes(x, outputs * taps) <= MOST_BYTES
 
 
 def _pixels_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     """Whether a 1x1 is a product whose columns are pixels, in planes."""
-    inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
+    inputs, outputs = (ctx.integer(n) // window.groups for n in (x.shape[1], shape[1]))
+    if window.groups > 1 and (inputs < MANY or outputs < MANY):
+        return False
     if inputs <= (FEW if outputs > FEW else MANY) or set(window.stride) != {1} or any(window.pad):
         return False
     return (product(shape[2:]).constant or 0) >= LEAST_PIXELS and stays_in_planes(ctx, x)
@@ -64,7 +66,7 @@ def products_of_taps(
     into: Tensor | None = None,
 ) -> Tensor:
     """x [n, c, ...] -> `shape` in planes, a new tensor or `into`."""
-    parts = _products(ctx, x, factor, window.kernel, shape[1])
+    parts = _products(ctx, x, factor, window.kernel, shape[1], window.groups)
     spatial = len(window.kernel)
 
     def part(i: list[Index], at: Sequence[Index]) -> Expr:
@@ -75,14 +77,20 @@ def products_of_taps(
 
 
 def products_side_by_side(
-    ctx: Context, x: Tensor, factor: Weight, bias: Tensor | None, kernel: Sequence[int], outputs: Index
+    ctx: Context,
+    x: Tensor,
+    factor: Weight,
+    bias: Tensor | None,
+    kernel: Sequence[int],
+    outputs: Index,
+    groups: int,
 ) -> Tensor:
     """A transposed convolution whose taps do not meet, as its stride is its kernel: each pixel becomes a block of them.
 
     y[n, o, s * h + k, t * w + l] = p[n, (o, k, l), h, w]
     """
     spatial = len(kernel)
-    parts = _products(ctx, x, factor, kernel, outputs)
+    parts = _products(ctx, x, factor, kernel, outputs, groups)
     order = [0, 1, *(d for axis in range(spatial) for d in (2 + spatial + axis, 2 + axis))]
     blocks = permute(parts, order)
 
@@ -95,16 +103,19 @@ def products_side_by_side(
     return ctx.builder.reshape(woven, (x.shape[0], outputs, *size))
 
 
-def _products(ctx: Context, x: Tensor, factor: Weight, kernel: Sequence[int], outputs: Index) -> Tensor:
+def _products(ctx: Context, x: Tensor, factor: Weight, kernel: Sequence[int], outputs: Index, groups: int) -> Tensor:
     """p [n, o, taps ..., pixels ...] of x [n, c, pixels ...]."""
-    inputs, sizes = x.shape[1], tuple(as_index(n) for n in kernel)
-    rows = outputs * math.prod(kernel)
+    batch, pixels = x.shape[0], product(x.shape[2:])
+    inputs, sizes = x.shape[1] // as_index(groups), tuple(as_index(n) for n in kernel)
+    rows = outputs // as_index(groups) * math.prod(kernel)
 
     def weight(i: list[Index]) -> Expr:
         output, *taps = split_index(i[0], (outputs, *sizes))
         return factor(output, i[1], taps)
 
-    matrix = ctx.builder.map((rows, inputs), "f32", weight)
-    flat = ctx.builder.reshape(x, (x.shape[0], inputs, product(x.shape[2:])))
-    products = product_of(ctx, expand(matrix, (x.shape[0], rows, inputs)), flat)
-    return ctx.builder.reshape(products, (x.shape[0], outputs, *sizes, *x.shape[2:]))
+    matrix = ctx.builder.map((rows * groups, inputs), "f32", weight)
+    parts = (as_index(groups),) if groups > 1 else ()
+    flat = ctx.builder.reshape(x, (batch, *parts, inputs, pixels))
+    factors = ctx.builder.reshape(matrix, (*parts, rows, inputs))
+    products = product_of(ctx, expand(factors, (batch, *parts, rows, inputs)), flat)
+    return ctx.builder.reshape(products, (batch, outputs, *sizes, *x.shape[2:]))

@@ -123,10 +123,11 @@ def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     window = node.window
     if node.algorithm in ("grouped", "planes"):
         return
+    own = "direct" if node.algorithm == "turned" else node.algorithm
     for algorithm in algorithms(situation.winograd, window):
-        if algorithm != node.algorithm:
+        if algorithm != own:
             yield {"algorithm": algorithm}
-    if node.algorithm != "direct" or node.depthwise:
+    if own != "direct" or node.depthwise:
         return
     taps, channels = math.prod(window.kernel), node.in_shape[-1].constant
     for depth in CONV_DEPTHS[1:]:

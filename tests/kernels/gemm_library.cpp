@@ -4,6 +4,7 @@
 #include "mycc/conv_chain.h"
 #include "mycc/conv_grouped.h"
 #include "mycc/conv_planes.h"
+#include "mycc/conv_turned.h"
 #include "mycc/conv_winograd.h"
 #include "mycc/gemm.h"
 
@@ -151,6 +152,11 @@ int64_t test_conv_grouped(int threads, const mycc::ConvArgs *args, float *out, i
 int64_t test_conv_planes(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, 1, args->frames() * args->out_c * args->out_h, args->out_w,
                 [&](const mycc_host *host, const Record &to) { mycc::conv_planes(host, *args, to); });
+}
+
+int64_t test_conv_turned(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, 1, args->frames() * args->out_c, args->out_h * args->out_w,
+                [&](const mycc_host *host, const Record &to) { mycc::conv_turned(host, *args, to); });
 }
 
 #define MYCC_TEST_WINOGRAD(name, ...)                                                                              \

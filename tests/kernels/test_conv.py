@@ -20,7 +20,7 @@ SLOW = settings(
     max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 #: error allowed, in parts of the sum of absolute products
-PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6, "conv_planes": 2e-6}
+PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6, "conv_planes": 2e-6, "conv_turned": 2e-6}
 PRECISION |= {"conv_winograd2": 4e-6, "conv_winograd2s2": 4e-6, "conv_winograd4": 2e-5}
 PRECISION |= dict.fromkeys(("conv_winograd3", "conv_winograd3taps"), 8e-6)
 
@@ -60,6 +60,7 @@ def packed(case: Case, function: str, w: np.ndarray) -> np.ndarray:
         "conv_depthwise": Taps(),
         "conv_grouped": GroupedTaps(),
         "conv_planes": PlaneTaps(case.groups),
+        "conv_turned": ConvPanels(case.groups),
         **{f"conv_{name}": WinogradPanels(*form) for name, form in WINOGRAD_FORMS.items()},
     }
     data = layouts[function].pack(torch.from_numpy(w)).numpy()
@@ -88,7 +89,8 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
         x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
     w = rng.standard_normal((out_c, in_c // case.groups, *case.kernel), np.float32)
     args = arguments(case, x, packed(case, function, w))
-    shape = (case.batch, out_c, *case.out_size) if function == "conv_planes" else (case.batch, *case.out_size, out_c)
+    in_planes = function in ("conv_planes", "conv_turned")
+    shape = (case.batch, out_c, *case.out_size) if in_planes else (case.batch, *case.out_size, out_c)
     results = [call(isa, f"test_{function}", args, shape, n) for n in threads]
     image = torch.from_numpy(x.astype(np.float64))
     image = (image if case.planes else image.movedim(-1, 1))[:, :in_c]
@@ -98,7 +100,7 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
     weight = torch.from_numpy(w.astype(np.float64))
     convolution = torch.conv2d if spatial == 2 else torch.conv3d
     expected, bound = (convolution(i, v, **options).numpy() for i, v in ((image, weight), (image.abs(), weight.abs())))
-    if function != "conv_planes":
+    if not in_planes:
         expected, bound = np.moveaxis(expected, 1, -1), np.moveaxis(bound, 1, -1)
     assert (np.abs(results[0] - expected) <= PRECISION[function] * bound.max(initial=0) + 1e-30).all()
     if "winograd" not in function:
@@ -177,7 +179,12 @@ def deep_cases(draw: st.DrawFn) -> Case:
     groups = draw(st.sampled_from([1, 1, 2]))
     case = Case(
         batch=draw(st.integers(1, 2)),
-        size=draw(st.tuples(st.integers(1, 6), st.integers(1, 8), st.integers(1, 9))),
+        size=draw(
+            st.one_of(
+                st.tuples(st.integers(1, 6), st.integers(1, 8), st.integers(1, 9)),
+                st.sampled_from([(5, 21, 26), (6, 3, 270)]),
+            )
+        ),
         channels=(groups * draw(st.integers(1, 36)), groups * draw(st.integers(1, 36))),
         kernel=draw(triple),
         stride=draw(triple),
@@ -258,6 +265,16 @@ def plane_cases(draw: st.DrawFn) -> Case:
 @given(case=plane_cases())
 def test_conv_planes(isa: str, case: Case) -> None:
     run(isa, case, "conv_planes")
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@SLOW
+@given(case=st.one_of(cases(), deep_cases()), planes=st.booleans(), channels=st.sampled_from([1, 2, 5, 9]))
+def test_conv_turned(isa: str, case: Case, planes: bool, channels: int) -> None:
+    """Inputs of whole panels, whose tiles are turned, and others; channels last too."""
+    if planes:
+        case = replace(case, planes=True, channels=(PANEL * channels * case.groups, case.channels[1]))
+    run(isa, case, "conv_turned")
 
 
 @st.composite

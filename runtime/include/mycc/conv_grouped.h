@@ -50,15 +50,15 @@ struct GroupedRun {
   const float *x;      /* first pixel, channel 0 */
   int64_t pixel, channel, channels;
   const int64_t *taps;
-  int64_t count;       /* of taps */
-  const float *w;      /* [C / 16][taps][S][16] */
+  int64_t count, panel_size; /* of taps; floats of 16 channels' weights */
+  const float *w;      /* [C / 16][taps][S][16], from the first of those taps on */
   float *sums;         /* [pixels][kGroupedChannels] */
 };
 
 template <int S, int P> inline void grouped_pixels(const GroupedRun &run) {
   for (int64_t i = 0; i < run.channels; i += W) {
     const int64_t c = run.channel + i;
-    const float *w = run.w + c / kPanel * run.count * S * kPanel + c % kPanel;
+    const float *w = run.w + c / kPanel * run.panel_size + c % kPanel;
     GroupedPixels<S, P> pixels;
     for (int64_t tap = 0; tap < run.count; ++tap, w += S * kPanel)
       pixels.template add<0>(run.x + run.taps[tap], run.pixel, w, c);
@@ -88,17 +88,22 @@ template <class Epilogue> struct GroupedLoop {
     if (!memory.take(plan, loop.host, worker)) return;
     alignas(64) float sums[kRunPixels * kGroupedChannels];
     GroupedRun run;
-    run.pixel = a.stride_w * (plan.taps.strips ? a.in_c : a.x_w);
-    run.taps = memory.taps;
-    run.count = plan.cut.segments;
-    run.w = a.w;
+    run.pixel = a.stride_w * (plan.taps.strips ? plan.taps.pitch : a.x_w);
+    run.panel_size = plan.cut.segments * plan.taps.depth * kPanel;
     run.sums = sums;
     for (int64_t task = begin; task < end; ++task) {
-      memory.hold(plan, plan.block(task / loop.channel_blocks));
+      const ConvBlock block = plan.block(task / loop.channel_blocks);
+      memory.hold(plan, block);
+      const ConvCut cut = conv_cut_of(plan, block);
       run.channel = task % loop.channel_blocks * kGroupedChannels;
       run.channels = min64(kGroupedChannels, a.out_c - run.channel);
       for (int64_t i = 0; i < memory.spans.count; ++i) {
         const ConvSpan &span = memory.spans.spans[i];
+        ConvRun taps = next_run(cut, span.rows, cut.from, cut.to);
+        if (a.kernel_d > 1) taps = {cut.from, cut.to}; /* those of a row of each slice do not lie side by side */
+        run.taps = memory.taps + taps.from;
+        run.count = taps.to - taps.from;
+        run.w = a.w + taps.from * plan.taps.depth * kPanel;
         for (int64_t r = 0; r < span.runs; ++r) {
           run.x = (plan.taps.strips ? memory.strip : a.x) + span.x[r];
           if (plan.taps.depth == 2) pixels<2>(run, span.pixels);
