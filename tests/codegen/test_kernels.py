@@ -119,7 +119,12 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
         "conv_planes", lambda c, a: F.relu(c(a)), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False
     ),
     "conv_chain": ("conv_chain", lambda c, a: c(a), (large,), (inverted,), True),
-    "conv_grouped": ("conv_grouped", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False),
+    "conv_turned": (
+        "conv_turned", lambda c, a: F.relu(c(a)), (torch.randn(2, 32, 9, 9),), (nn.Conv2d(32, 40, 5),), True
+    ),
+    "conv_grouped": (
+        "conv_grouped", lambda c, a: c(a).movedim(1, -1), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False
+    ),
     "conv_winograd2": ("conv_winograd", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
     "scatter": ("scatter", lambda a, i: torch.zeros(9, 24).index_add(0, i, a), (torch.randn(5, 24), rows), (), False),
     "routine": ("routine", lambda a: torch.sort(a, -1).values, (x,), (), True),

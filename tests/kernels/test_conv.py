@@ -233,6 +233,12 @@ def test_conv_grouped(isa: str, case: Case) -> None:
     run(isa, case, "conv_grouped")
 
 
+@pytest.mark.parametrize("isa", LEVELS)
+def test_grouped_pixels_in_one_set(isa: str) -> None:
+    """The pixels of a strip lie further apart than their channels."""
+    run(isa, Case(1, (5, 6), (1024, 1024), (3, 3), pad=(1, 1), groups=128), "conv_grouped")
+
+
 @st.composite
 def plane_cases(draw: st.DrawFn) -> Case:
     count = 2 if draw(st.booleans()) else 3

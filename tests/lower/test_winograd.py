@@ -18,11 +18,11 @@ from ..helpers.programs import scheduled
         (14, 32, 1, "winograd3taps"),
         (12, 40, 1, "winograd3taps"),
         (11, 32, 1, "winograd2"),
-        (5, 32, 1, "direct"),
+        (5, 32, 1, "turned"),
         (14, 24, 1, "direct"),
         (14, 64, 2, "winograd2s2"),
-        (10, 64, 2, "direct"),
-        (14, 48, 2, "direct"),
+        (10, 64, 2, "turned"),
+        (14, 48, 2, "turned"),
     ],
 )
 def test_the_form_depends_on_the_map(size: int, channels: int, stride: int, wanted: str) -> None:

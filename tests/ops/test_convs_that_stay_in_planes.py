@@ -1,4 +1,5 @@
-"""Convolutions that nothing reads channels last: 1x1 as products or sums, few channels to many, transposed blocks."""
+"""Convolutions that nothing reads channels last: 1x1 as products or sums, few channels to many, groups, transposed
+blocks, and panels whose blocks are turned."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+import mycc
 import pytest
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,12 @@ KINDS = {
 ONES = ((5, 7, 1), (20, 33, 1), (60, 60, 1), (17, 3, 1), (3, 40, 1), (16, 32, 4), (6, 12, 6), (34, 34, 2))
 #: inputs, outputs, kernel, stride, pad, dilation
 FEW_TO_MANY = ((1, 20, 3, 1, 1, 1), (3, 33, 3, 2, 1, 1), (4, 16, 5, 1, 2, 1), (2, 9, 3, 1, 2, 2), (3, 24, 5, 3, 0, 1))
+#: inputs, outputs, groups, kernel, stride, pad, dilation: as sums, in planes, and by panels whose blocks are turned
+GROUPS = (
+    *((16, 16, 16, 9, 1, 4, 1), (16, 16, 16, 3, 2, 1, 1), (16, 16, 16, 2, 2, 0, 1), (6, 12, 6, 3, 1, 2, 2)),
+    *((3, 3, 3, 7, 2, 3, 1), (16, 16, 16, 3, 1, 2, 2), (8, 16, 4, 3, 1, 1, 1), (32, 32, 16, 5, 1, 2, 1)),
+    *((48, 34, 2, 3, 2, 1, 1), (64, 64, 2, 3, 1, 2, 2), (32, 20, 1, 5, 1, 3, 1), (32, 40, 1, 2, 2, 0, 1)),
+)
 BLOCKS = ((20, 3, 2), (33, 9, 2), (17, 1, 3), (6, 20, 4))
 
 
@@ -40,6 +48,11 @@ def forms() -> Iterator[tuple[nn.Module, Tensor]]:
         for j, (inputs, outputs, kernel, stride, pad, dilation) in enumerate(FEW_TO_MANY, i):
             x = torch.randn(2, inputs, *size)
             yield read_by(conv(inputs, outputs, kernel, stride, pad, dilation, bias=j % 2 == 0), pool, j), x
+        for j, (inputs, outputs, groups, kernel, stride, pad, dilation) in enumerate(GROUPS, i):
+            x, bias = torch.randn(2, inputs, *size), j % 2 == 0
+            yield read_by(conv(inputs, outputs, kernel, stride, pad, dilation, groups, bias), pool, j), x
+            if dilation == 1:
+                yield read_by(transposed(inputs, outputs, kernel, stride, pad, 0, groups, bias), pool, j), x
         for j, (inputs, outputs, kernel) in enumerate(BLOCKS, i):
             x = torch.randn(2, inputs, *size)
             yield read_by(transposed(inputs, outputs, kernel, kernel, bias=j % 2 == 0), pool, j), x
@@ -62,3 +75,28 @@ def test_chosen_by_what_reads_them(tmp_path: Path) -> None:
     followed = kernel_names(nn.Sequential(first, nn.ReLU(), nn.Conv2d(16, 16, 3, 1, 1)), x, tmp_path)
     assert any("planes" in name for name in alone), alone
     assert not any("planes" in name for name in followed), followed
+
+
+def test_turned_with_what_is_fused(tmp_path: Path) -> None:
+    """Residuals in planes, factors of a row or a column, a dynamic batch: what a block of flat pixels has to find."""
+    conv = nn.Conv2d(32, 24, 5, 1, 2)
+
+    class Fused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = conv
+
+        def forward(self, x: Tensor, y: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            return torch.relu(self.conv(x) * row + y) * column[:, None]
+
+    torch.manual_seed(0)
+    x, y, row, column = torch.randn(3, 32, 21, 26), torch.randn(3, 24, 21, 26), torch.randn(26), torch.randn(21)
+    module, out = Fused().eval(), tmp_path / "fused.pkg"
+    batch = torch.export.Dim("batch", max=64)
+    mycc.compile(module, (x, y, row, column), dynamic_shapes=({0: batch}, {0: batch}, None, None), out=out)
+    model = mycc.load(out)
+    assert any("p16_planes" in name for name in kernel_names(conv, x, tmp_path))
+    for n in (1, 3):
+        expected = module.double()(x[:n].double(), y[:n].double(), row.double(), column.double())
+        got = torch.from_numpy(model(x[:n].numpy(), y[:n].numpy(), row.numpy(), column.numpy()))
+        assert (got - expected).norm() < 1e-6 * expected.norm()
