@@ -216,6 +216,26 @@ static inline int64_t span_sums(const ConvCut &cut, int64_t group, int64_t spans
   return (cut.count > 1 ? spans : 1) * kRuns * kRunPixels * group * kPanel;
 }
 
+/* Has the tile multiply the pixels of a span by `width` panels from `column` on, of which `valid` columns count. last: the
+ * sums are complete then, and are finished. */
+template <class Finish>
+inline void multiply_run(RunTile &tile, const ConvSpan &span, int64_t column, int64_t width, int64_t valid, bool last,
+                         const Finish &finish) {
+  const bool half = valid == width * kPanel - kPanel / 2; /* tiles finish such a panel too */
+  const float *c = tile.c;
+  tile.out[0] = tile.out[1] = nullptr;
+  const bool added = last && (half || valid == width * kPanel) && adds(finish, tile, span, column, width, 0);
+  multiply_span(tile, span, width, half, [&](int64_t p, int64_t count) {
+    const int64_t first = p * kPanel;
+    for (int64_t r = 0; r < span.runs && last; ++r)
+      for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
+        finish.fetch(m, column + first, min64(count * kPanel, valid - first));
+  });
+  for (int64_t r = 0; r < span.runs && last && !added; ++r)
+    for (int64_t p = 0; p < span.pixels; ++p)
+      finish(span.m[r] + p, column, c + (r * span.pixels + p) * tile.c_stride, valid);
+}
+
 /* Multiplies the pixels of `spans` by `panels` panels of weights, of which `columns` columns are valid, `group` panels
  * at a time. finish(m, column, sums, count) gets each pixel's sums of a group of panels once; finish.fetch(m, column,
  * count) is told of them, part by part, while they are made. finish.added(m, column), where there is one, says what of
@@ -233,7 +253,6 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
   const int64_t first = cut.begin(), end = cut.end();
   for (int64_t panel = 0; panel < panels; panel += group) {
     const int64_t width = min64(group, panels - panel), valid = min64(columns - panel * kPanel, width * kPanel);
-    const bool half = valid == width * kPanel - kPanel / 2; /* tiles finish such a panel too */
     for (int64_t d = first; d < end; ++d) {
       const ConvDepth block = cut.block(d);
       const int64_t stop = block.segment + block.segments;
@@ -254,25 +273,15 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
         tile.x[1] = x + span.x[1] + block.offset;
         for (ConvRun run = next_run(cut, span.rows, block.segment, stop); run.from < stop;
              run = next_run(cut, span.rows, run.to, stop)) {
-          const bool last = block.offset + block.depth == cut.depth && next_run(cut, span.rows, run.to, cut.to).from >= cut.to;
+          const bool whole = block.offset + block.depth == cut.depth; /* of its segments, with those before it */
           tile.accumulate = block.offset > 0 || run.from > next_run(cut, span.rows, cut.from, cut.to).from;
           tile.taps = taps + run.from;
           tile.segments = run.to - run.from;
           tile.w = begin + (run.from - block.segment) * block.depth * kPanel;
           tile.next = next;
           tile.c = c;
-          tile.out[0] = tile.out[1] = nullptr;
-          const bool added =
-              last && (half || valid == width * kPanel) && adds(finish, tile, span, panel * kPanel, width, 0);
-          multiply_span(tile, span, width, half, [&](int64_t p, int64_t count) {
-            const int64_t column = p * kPanel;
-            for (int64_t r = 0; r < span.runs && last; ++r)
-              for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
-                finish.fetch(m, panel * kPanel + column, min64(count * kPanel, valid - column));
-          });
-          for (int64_t r = 0; r < span.runs && last && !added; ++r)
-            for (int64_t p = 0; p < span.pixels; ++p)
-              finish(span.m[r] + p, panel * kPanel, c + (r * span.pixels + p) * stride, valid);
+          const bool last = whole && next_run(cut, span.rows, run.to, cut.to).from >= cut.to;
+          multiply_run(tile, span, panel * kPanel, width, valid, last, finish);
         }
       }
     }

@@ -155,7 +155,8 @@ private:
   /* Slices z, z + dilation, .. take places side by side, so those that the frame before it read as well stay. */
   void fill_ring(const ConvPlan &plan, const ConvBlock &block, int64_t image, int64_t depth) {
     const ConvArgs &a = plan.args;
-    const bool fresh = held.frame < 0 || held.frame / a.out_d != image || held.row != block.row || held.column != block.column;
+    const bool fresh = held.frame < 0 || held.frame / a.out_d != image || held.row != block.row ||
+                       held.column != block.column;
     for (int64_t d = 0; d < a.kernel_d && fresh; ++d) slices[d] = -1;
     const TapsInside inside(depth, a.stride_d, a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
     for (int64_t tap = 0; tap < a.kernel_d; ++tap) {
