@@ -18,7 +18,7 @@ from ..ir.structured import IN_PLANES, Conv, Window
 from .builder import call
 from .constants import Layout, PlaneTaps, Taps
 from .context import ConstantRef, Context, ints
-from .conv_algorithm import algorithm_for, algorithm_of, layout_of, planes_pay, reads_planes, turning_pays
+from .conv_algorithm import algorithm_for, algorithm_of, layout_of, planes_pay, reads_planes
 from .conv_weights import Given, factor_of, kernel_of, narrowed, packed_as, packs, weight_of, widens
 from .direct_conv import direct_convolution
 from .matmul import widened
@@ -123,8 +123,6 @@ def convolve(
         shape = (*shape[:2], ONE, shape[2])
     algorithm = algorithm_of(ctx, x, window, shape) if layout is None else algorithm_for(layout)
     last = channels_last(x.rank)
-    if algorithm == "direct" and place is None and turning_pays(ctx, x, window, shape):
-        algorithm = "turned"
     in_planes = algorithm in IN_PLANES
     order = tuple(range(x.rank)) if in_planes else last
     planes = in_planes or reads_planes(ctx, x, window)

@@ -12,7 +12,7 @@ from ..tune.space import algorithms
 from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import Context
 from .tap_products import MOST_COLUMNS
-from .tap_sums import FEW, LANES, TILED, lies_channels_last, stays_in_planes, written_out
+from .tap_sums import FEW, LANES, TILED, lacks_tiles, lies_channels_last, stays_in_planes, written_out
 from .tensor import Shape, Tensor, channels_last
 
 
@@ -40,9 +40,9 @@ GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that panels read as it lies
 PLANE_INPUTS, PLANE_OUTPUTS = 16, 8  # of a convolution in planes, at most: half a panel of outputs
 MOST_STRIDE = 2  # of one with more outputs in two dimensions
+TURNED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
 DEEP_TURNS = 10  # products of a row of a group, at least, in three dimensions
 LEAST_OVERLAP = 3  # strides that a window of a group of several channels is wide, at least
-TURNED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
 
 
 def reads_planes(ctx: Context, x: Tensor, window: Window) -> bool:
@@ -51,16 +51,6 @@ def reads_planes(ctx: Context, x: Tensor, window: Window) -> bool:
         return False
     few = (x.shape[1].constant or PLANES + 1) <= PLANES
     return few and window.groups == 1 and window.kernel[-1] > 1 and window.dilation[-1] == 1
-
-
-def turning_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
-    """Whether a direct convolution turns the blocks of its operand and results, for both stay in planes."""
-    channels = x.shape[1].constant or 0
-    if ctx.builder.family != "cpu" or x.dtype != "f32" or _depthwise(x, window, shape):
-        return False
-    if x.strided is None or x.strided.strides[-1] != ONE:
-        return False
-    return channels % PANEL == 0 and set(window.kernel) != {1} and stays_in_planes(ctx, x)
 
 
 def _depthwise(x: Tensor, window: Window, shape: Shape) -> bool:
@@ -116,7 +106,7 @@ def _groups_pay(ctx: Context, x: Tensor, channels: int, outputs: int, window: Wi
     if of > FEW or to > PLANE_OUTPUTS or lies_channels_last(x):
         return False
     width, step, dilated = window.kernel[-1], window.stride[-1], window.dilation[-1] > 1
-    summed = of == 1 and (to > 1 or channels < LANES or x.rank == 5)
+    summed = of == 1 and lacks_tiles(x, channels, outputs)
     if not (summed or stays_in_planes(ctx, x)):
         return False
     if x.rank == 3:
@@ -145,7 +135,23 @@ def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:
     return written_out(inputs, window) and (outputs == 1 or step > 1)
 
 
+def _turning_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+    """Whether a direct convolution turns the blocks of its operand and results, for both stay in planes."""
+    channels = x.shape[1].constant or 0
+    if ctx.builder.family != "cpu" or x.dtype != "f32" or _depthwise(x, window, shape):
+        return False
+    if x.strided is None or x.strided.strides[-1] != ONE:
+        return False
+    return channels % PANEL == 0 and set(window.kernel) != {1} and stays_in_planes(ctx, x)
+
+
 def algorithm_of(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
+    """What multiplies panels or taps of x [n, c, ...] to `shape`; a direct one is turned where planes stay planes."""
+    algorithm = _channels_last_algorithm(ctx, x, window, shape)
+    return "turned" if algorithm == "direct" and _turning_pays(ctx, x, window, shape) else algorithm
+
+
+def _channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
     """Grouped ones where groups have few channels; else what was chosen, or Winograd's where its transforms pay."""
     channels, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     if ctx.builder.family != "cpu":

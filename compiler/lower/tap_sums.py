@@ -45,11 +45,16 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return max(inputs, outputs) <= FEW and (outputs == 1 or written_out(inputs, window))
     if inputs != window.groups:
         return False
-    if x.rank == 5 or outputs != inputs or inputs < LANES or ones:
+    if ones or lacks_tiles(x, inputs, outputs):
         return True
     if x.rank == 3 and stays_in_planes(ctx, x):  # what is no convolution in planes: windows that hardly overlap
         return True
     return x.rank == 4 and window.kernel[-1] > TILED
+
+
+def lacks_tiles(x: Tensor, inputs: int, outputs: int) -> bool:
+    """Whether no tiles take groups of one channel: in three dimensions, of several outputs each, or too few of them."""
+    return x.rank == 5 or outputs != inputs or inputs < LANES
 
 
 def written_out(inputs: int, window: Window) -> bool:

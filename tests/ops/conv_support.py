@@ -58,7 +58,11 @@ def checked(cases: list[tuple[nn.Module, Tensor]], folder: Path, target: str = "
 
 def kernel_names(model: nn.Module, x: Tensor, folder: Path) -> list[str]:
     """Of the kernels that a model becomes."""
-    path = mycc.compile(model, (x,), out=folder / "named.pkg", verify=False)
+    return names_in(mycc.compile(model, (x,), out=folder / "named.pkg", verify=False))
+
+
+def names_in(path: Path) -> list[str]:
+    """Of a package's kernels."""
     with zipfile.ZipFile(path) as package:
         (entry,) = json.loads(package.read("manifest.json"))["entry_points"]
     return [kernel["name"] for kernel in entry["kernels"]]

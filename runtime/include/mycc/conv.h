@@ -42,7 +42,7 @@ template <class Epilogue> struct PixelResults {
   const Epilogue &epilogue;
 
   int64_t floats(const ConvPlan &) const { return 0; }
-  /* multiply(finish, first, count) multiplies so many panels of a group of panels. column: the output of the first. */
+  /* multiply(finish, first, count) multiplies `count` of the task's panels. column: the output that they begin with. */
   template <class Multiply>
   void make(const ConvPlan &, const ConvBlock &, int64_t column, int64_t panels, int64_t, float *,
             const Multiply &multiply) const {
@@ -63,8 +63,7 @@ template <class Results> struct ConvLoop {
     const int64_t n = a.out_c / a.groups, depth = a.in_c / a.groups;
     const int64_t panel_size = plan.cut.segments * plan.cut.depth * kPanel;
     ConvMemory memory;
-    float *own;
-    if (!memory.take(plan, loop.host, worker, loop.results.floats(plan), &own)) return;
+    if (!memory.take(plan, loop.host, worker, loop.results.floats(plan))) return;
     const float *x = plan.taps.strips ? memory.strip : a.x;
     const int64_t pixel = a.stride_w * (plan.taps.strips ? plan.taps.pitch : a.x_w);
     for (int64_t task = begin; task < end; ++task) {
@@ -81,17 +80,16 @@ template <class Results> struct ConvLoop {
         multiply_spans(cut, memory.spans, x + group * depth, pixel, memory.taps, w + first * panel_size, count,
                        plan.group, columns - first * kPanel, memory.sums, finish);
       };
-      loop.results.make(plan, block, group * n + panel * kPanel, panels, columns, own, multiply);
+      loop.results.make(plan, block, group * n + panel * kPanel, panels, columns, memory.results, multiply);
     }
   }
 };
 
-template <class Epilogue>
-inline void run_conv(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue, const ConvTuning &tuning) {
+template <class Results>
+inline void run_panels(const mycc_host *host, const ConvArgs &args, const Results &results, const ConvTuning &tuning) {
   const ConvPlan plan(args, host->max_workers, tuning);
-  const PixelResults<Epilogue> results = {epilogue};
-  ConvLoop<PixelResults<Epilogue>> loop = {host, plan, results};
-  host->parallel_for(host->ctx, plan.tasks, plan.grain, ConvLoop<PixelResults<Epilogue>>::body, &loop);
+  ConvLoop<Results> loop = {host, plan, results};
+  host->parallel_for(host->ctx, plan.tasks, plan.grain, ConvLoop<Results>::body, &loop);
 }
 
 /* The pixels that a 1x1 convolution reads, as rows of a product: where they lie if they are evenly apart, else copied. */
@@ -121,7 +119,7 @@ inline void conv(const mycc_host *host, const ConvArgs &args, const Epilogue &ep
   if (m <= 0 || args.out_c <= 0) return;
   const bool pointwise = args.x_c == 1 && args.groups == 1 && args.kernel_d == 1 && args.kernel_h == 1 &&
                          args.kernel_w == 1 && args.inside();
-  if (!pointwise) return run_conv(host, args, epilogue, tuning);
+  if (!pointwise) return run_panels(host, args, PixelResults<Epilogue>{epilogue}, tuning);
   const int64_t few = kProductChannels;
   if (args.in_c < few || args.out_c < few || args.in_c * args.out_c <= few * few) {
     const bool alike = args.stride_d == 1 && args.stride_h == 1 && args.stride_w == 1 && args.out_h == args.in_h &&
@@ -132,7 +130,7 @@ inline void conv(const mycc_host *host, const ConvArgs &args, const Epilogue &ep
     ConvArgs flat = args;
     flat.batch = flat.in_d = flat.out_d = flat.in_h = flat.out_h = 1;
     flat.in_w = flat.out_w = m; /* one row of pixels */
-    return run_conv(host, alike && dense ? flat : args, epilogue, tuning);
+    return run_panels(host, alike && dense ? flat : args, PixelResults<Epilogue>{epilogue}, tuning);
   }
   const GemmArgs product = {1, m, args.out_c, args.in_c, nullptr, 0, 0, args.w, 0};
   GemmTuning own;

@@ -32,16 +32,19 @@ struct ConvArgs {
   }
 };
 
-/* The taps of a kernel that lie inside of the input along one dimension, for the output at `place`. */
-struct TapsInside {
-  int64_t from, to;
+/* Taps [first, last) of a kernel of `size` taps that lie inside [0, extent) when the first one is at `start`. */
+struct TapRange {
+  int64_t first, last;
 
-  TapsInside(int64_t place, int64_t stride, int64_t pad, int64_t dilation, int64_t kernel, int64_t size) {
-    const int64_t start = place * stride - pad;
-    from = min64(ceil_div(max64(-start, 0), dilation), kernel);
-    to = max64(min64(ceil_div(max64(size - start, 0), dilation), kernel), from);
+  TapRange(int64_t start, int64_t dilation, int64_t size, int64_t extent)
+      : first(start < 0 ? min64(steps(-start, dilation), size) : 0),
+        last(start < extent ? max64(min64(steps(extent - start, dilation), size), first) : first) {}
+  int64_t count() const { return last - first; }
+
+private:
+  static int64_t steps(int64_t distance, int64_t dilation) {
+    return dilation == 1 ? distance : ceil_div(distance, dilation); /* spares a division for every row and border pixel */
   }
-  int64_t count() const { return to - from; }
 };
 
 /* What a choice of the tuner may change; the values here are the cost model's. */

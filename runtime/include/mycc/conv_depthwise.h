@@ -16,20 +16,6 @@ constexpr int64_t kDepthwiseChannels = 96;        /* channels of a block, at mos
 constexpr int64_t kDepthwiseBandBytes = 20 << 10; /* input rows of a band that one output row reads, in L1 */
 constexpr int64_t kDepthwiseWork = 1 << 15;       /* multiply-adds below which a task is not worth a chunk of its own */
 
-/* Taps [first, last) of a kernel of `size` taps that lie inside [0, extent) when the first one is at `start`. */
-struct TapRange {
-  int64_t first, last;
-
-  TapRange(int64_t start, int64_t dilation, int64_t size, int64_t extent)
-      : first(start < 0 ? min64(steps(-start, dilation), size) : 0),
-        last(start < extent ? max64(min64(steps(extent - start, dilation), size), first) : first) {}
-
-private:
-  static int64_t steps(int64_t distance, int64_t dilation) {
-    return dilation == 1 ? distance : ceil_div(distance, dilation); /* spares a division for every row and border pixel */
-  }
-};
-
 /* A row of output pixels and a block of channels. */
 struct DepthwiseRow {
   const ConvArgs &args;
@@ -39,14 +25,14 @@ struct DepthwiseRow {
   DepthwiseRow(const ConvArgs &a, int64_t line, int64_t channel, int64_t channels, float *sums) : args(a), tile() {
     const int64_t start = line % a.out_h * a.stride_h - a.pad_h;
     const TapRange taps_h(start, a.dilation_h, a.kernel_h, a.in_h);
-    const bool empty = taps_h.last == taps_h.first;
+    const bool empty = taps_h.count() == 0;
     top = empty ? 0 : start + taps_h.first * a.dilation_h;
     tile.x = a.x + (empty ? 0 : line / a.out_h * a.x_batch + top * a.x_h) + channel;
     tile.x_row = a.dilation_h * a.x_h;
     tile.w_column = a.out_c;
     tile.w_row = a.kernel_w * a.out_c;
     tile.w = a.w + taps_h.first * tile.w_row + channel;
-    tile.rows = taps_h.last - taps_h.first;
+    tile.rows = taps_h.count();
     tile.channels = channels;
     tile.sums = sums;
     tile.sums_stride = channels;
@@ -58,7 +44,7 @@ struct DepthwiseRow {
     const TapRange taps(left, args.dilation_w, args.kernel_w, args.in_w);
     DepthwiseTile one = tile;
     one.x_column = args.dilation_w * args.x_w;
-    one.columns = taps.last - taps.first;
+    one.columns = taps.count();
     if (one.columns == 0) one.rows = 0;
     else one.x += (left + taps.first * args.dilation_w) * args.x_w;
     one.w += taps.first * one.w_column;

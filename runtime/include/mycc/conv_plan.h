@@ -1,4 +1,4 @@
-/* How a convolution by panels is cut into blocks of pixels and tasks. Included by conv.h, conv_grouped.h, conv_turned.h. */
+/* How a convolution by panels is cut into blocks of pixels and tasks. */
 #ifndef MYCC_CONV_PLAN_H
 #define MYCC_CONV_PLAN_H
 
@@ -82,11 +82,11 @@ struct ConvPlan {
   ConvBlock block(int64_t i) const {
     const int64_t area = across * down, deep = blocks / area, place = ring ? i / deep : i % area;
     const int64_t c = place % across * columns, r = place / across * rows;
-    const int64_t f = ring ? next_to(i % deep) : i / area * frames;
+    const int64_t f = ring ? frame_at(i % deep) : i / area * frames;
     return {f, min64(frames, args.frames() - f), r, min64(rows, args.out_h - r), c, min64(columns, args.out_w - c)};
   }
   /* The i-th frame, in an order in which those side by side read the same slices: those that are a dilation apart. */
-  int64_t next_to(int64_t i) const {
+  int64_t frame_at(int64_t i) const {
     const int64_t n = args.out_d, step = args.stride_d == 1 ? min64(args.dilation_d, n) : 1, image = i / n * n;
     const int64_t each = n / step, longer = n % step, split = longer * (each + 1), at = i - image;
     if (at < split) return image + at % (each + 1) * step + at / (each + 1);
@@ -95,8 +95,8 @@ struct ConvPlan {
   int64_t strip_floats() const { return taps.strips ? frames * in_frame : 0; }
   /* Of the kernel, for a row of outputs. */
   KernelRows rows_inside(int64_t row) const {
-    const TapsInside taps(row, args.stride_h, args.pad_h, args.dilation_h, args.kernel_h, args.in_h);
-    return taps.count() ? KernelRows{(int32_t)taps.from, (int32_t)taps.to} : KernelRows{0, (int32_t)args.kernel_h};
+    const TapRange taps(row * args.stride_h - args.pad_h, args.dilation_h, args.kernel_h, args.in_h);
+    return taps.count() ? KernelRows{(int32_t)taps.first, (int32_t)taps.last} : KernelRows{0, (int32_t)args.kernel_h};
   }
 
 private:

@@ -199,11 +199,11 @@ template <class Epilogue> struct PlanesLoop {
       const int64_t first = task % plan.across * plan.columns, top = task / plan.across % plan.down * plan.rows;
       const int64_t columns = min64(plan.columns, a.out_w - first), bottom = min64(top + plan.rows, a.out_h);
       loop.fill(image, group * plan.in_c, depth, top * a.stride_h - a.pad_h, first * a.stride_w - a.pad_w, strip);
-      const TapsInside slices(depth, a.stride_d, a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
+      const TapRange slices(depth * a.stride_d - a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
       row.slices = slices.count();
       for (int64_t h = top; h < bottom; ++h) {
-        const TapsInside lines(h, a.stride_h, a.pad_h, a.dilation_h, a.kernel_h, a.in_h);
-        const int64_t skipped = slices.from * row.slice + lines.from * plan.slice();
+        const TapRange lines(h * a.stride_h - a.pad_h, a.dilation_h, a.kernel_h, a.in_h);
+        const int64_t skipped = slices.first * row.slice + lines.first * plan.slice();
         row.x = strip + (h - top) * a.stride_h * plan.in_row;
         row.taps = taps + skipped;
         row.count = lines.count() * plan.slice();

@@ -73,20 +73,21 @@ struct ConvMemory {
   int64_t *taps;   /* floats from a pixel's input to each segment */
   int64_t *slices; /* of a ring: the slice of the input that lies in each place */
   float *strip, *sums;
+  float *results;  /* what the caller has asked for */
   ConvSpans spans;
   ConvBlock held;
 
-  /* False: there is no memory. more: floats that the caller carves. */
-  bool take(const ConvPlan &plan, const mycc_host *host, int32_t worker, int64_t more = 0, float **own = nullptr) {
+  /* False: there is no memory. result_floats: of `results`. */
+  bool take(const ConvPlan &plan, const mycc_host *host, int32_t worker, int64_t result_floats = 0) {
     const ConvArgs &a = plan.args;
     const int64_t most = ConvSpans::most(plan.frames * plan.rows, plan.columns);
     const size_t tap_bytes = (size_t)plan.cut.segments * sizeof(int64_t), span_bytes = (size_t)most * sizeof(ConvSpan);
     const size_t slice_bytes = (size_t)a.kernel_d * sizeof(int64_t);
     const size_t strip_bytes = (size_t)plan.strip_floats() * sizeof(float);
     const size_t sums_bytes = (size_t)span_sums(plan.cut, plan.group, most) * sizeof(float);
-    const size_t own_bytes = (size_t)more * sizeof(float);
-    void *scratch = host->scratch(host->ctx, worker,
-                                  tap_bytes + slice_bytes + span_bytes + strip_bytes + sums_bytes + own_bytes + 6 * 64);
+    const size_t result_bytes = (size_t)result_floats * sizeof(float);
+    const size_t all = tap_bytes + slice_bytes + span_bytes + strip_bytes + sums_bytes + result_bytes;
+    void *scratch = host->scratch(host->ctx, worker, all + 6 * 64);
     if (!scratch) return false;
     Carver carver = {(uint8_t *)scratch};
     taps = carver.take<int64_t>(tap_bytes);
@@ -94,7 +95,7 @@ struct ConvMemory {
     spans.spans = carver.take<ConvSpan>(span_bytes);
     strip = carver.take<float>(strip_bytes);
     sums = carver.take<float>(sums_bytes);
-    if (own) *own = carver.take<float>(own_bytes);
+    results = carver.take<float>(result_bytes);
     held = {-1, 0, 0, 0, 0, 0};
     for (int64_t d = 0; d < a.kernel_d; ++d) place(plan, d, d);
     return true;
@@ -158,10 +159,11 @@ private:
     const bool fresh = held.frame < 0 || held.frame / a.out_d != image || held.row != block.row ||
                        held.column != block.column;
     for (int64_t d = 0; d < a.kernel_d && fresh; ++d) slices[d] = -1;
-    const TapsInside inside(depth, a.stride_d, a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
+    const int64_t start = depth * a.stride_d - a.pad_d;
+    const TapRange inside(start, a.dilation_d, a.kernel_d, a.in_d);
     for (int64_t tap = 0; tap < a.kernel_d; ++tap) {
-      const int64_t z = depth * a.stride_d - a.pad_d + tap * a.dilation_d;
-      const bool read = inside.from <= tap && tap < inside.to;
+      const int64_t z = start + tap * a.dilation_d;
+      const bool read = inside.first <= tap && tap < inside.last;
       const int64_t at = read ? z / a.dilation_d % a.kernel_d : tap;
       if (!read && inside.count()) continue; /* left out of the product */
       if (!read || slices[at] != z) conv_fill_slice(plan, block, image, z, strip + at * plan.in_slice);
@@ -177,10 +179,10 @@ inline ConvCut conv_cut_of(const ConvPlan &plan, const ConvBlock &block) {
   const int64_t slice = a.kernel_h * plan.taps.columns;
   int64_t from = a.kernel_d, to = 0;
   for (int64_t f = block.frame; f < block.frame + block.frames; ++f) {
-    const TapsInside slices(f % a.out_d, a.stride_d, a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
+    const TapRange slices(f % a.out_d * a.stride_d - a.pad_d, a.dilation_d, a.kernel_d, a.in_d);
     if (slices.count() == 0) continue;
-    from = min64(from, slices.from);
-    to = max64(to, slices.to);
+    from = min64(from, slices.first);
+    to = max64(to, slices.last);
   }
   ConvCut cut = plan.cut;
   if (from < to) cut.from = from * slice, cut.to = to * slice;

@@ -1,7 +1,7 @@
 /* Convolutions by panels whose operand and results lie in planes: both are turned block by block, while they are near.
  *
- * What conv.h does, but for where its operand comes from and its sums go to: a block's strip is made of tiles of planes, and
- * the sums of its pixels are turned a panel at a time.
+ * What conv.h does, but for where its operand comes from and its sums go to: a block's strip is made of tiles of planes,
+ * and the sums of its pixels are turned a panel at a time.
  *
  * epilogue(0, m, n, acc, count): m = (image * out_c + output) * out_d + depth, n = row * out_w + column
  */
@@ -70,10 +70,7 @@ template <class Epilogue>
 inline void conv_turned(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue,
                         const ConvTuning &tuning = ConvTuning()) {
   if (args.frames() * args.out_h * args.out_w <= 0 || args.out_c <= 0) return;
-  const ConvPlan plan(args, host->max_workers, tuning);
-  const PlaneResults<Epilogue> results = {epilogue};
-  ConvLoop<PlaneResults<Epilogue>> loop = {host, plan, results};
-  host->parallel_for(host->ctx, plan.tasks, plan.grain, ConvLoop<PlaneResults<Epilogue>>::body, &loop);
+  run_panels(host, args, PlaneResults<Epilogue>{epilogue}, tuning);
 }
 
 } // namespace mycc
