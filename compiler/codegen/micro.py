@@ -13,6 +13,7 @@ PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
 FETCHING = 16  # multiply-adds that leave instructions time to fetch; beside 12, two a cycle, it takes longer
+LONG_TURN = 4  # values of k: moving places takes ports that multiply-adds need (Intel)
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 
@@ -24,6 +25,7 @@ class Tile:
     and takes the rows one by one.
     fetches: it fetches the places of its results, and the tallest tile the next rows of A, among its multiply-adds.
     streams: it fetches its own panel into the first cache, a little ahead of its use, and the next one into the second.
+    turn: values of k of a turn of its loop; what is left takes turns of one.
     """
 
     rows: int
@@ -31,6 +33,7 @@ class Tile:
     rows_first: bool
     fetches: bool
     streams: bool
+    turn: int
 
 
 def widths(widest: int) -> tuple[int, ...]:
@@ -59,7 +62,9 @@ class TileSet:
     def tiles(self) -> tuple[Tile, ...]:
         """Every tile: a row count also has narrower tiles, for the last panels of a block."""
         sizes = ((rows, p) for rows, widest in enumerate(self.panels, 1) for p in widths(widest))
-        return tuple(Tile(*s, self._rows_first(*s), self._fetches(*s), self._streams(*s)) for s in sizes)
+        return tuple(
+            Tile(*s, self._rows_first(*s), self._fetches(*s), self._streams(*s), self._turn(*s)) for s in sizes
+        )
 
     def _fetches(self, rows: int, panels: int) -> bool:
         return rows * panels * PANEL // self.lanes >= FETCHING
@@ -67,6 +72,13 @@ class TileSet:
     def _streams(self, rows: int, panels: int) -> bool:
         """Few sums pass over a panel once more for every few rows: so those of 8 lanes, from half their height on."""
         return self.lanes == 8 and panels == 1 and 2 * rows > len(self.panels)
+
+    def _turn(self, rows: int, panels: int) -> int:
+        """Long ones for large tiles of 16 lanes that have room for two sets of B, as the next k's is read early. With 8
+        lanes they stream in slower."""
+        width = panels * PANEL // self.lanes
+        room = rows * width + 2 * width + 1 <= self.registers
+        return LONG_TURN if self.lanes == PANEL and self._fetches(rows, panels) and room else 1
 
     def _rows_first(self, rows: int, panels: int) -> bool:
         width = panels * PANEL // self.lanes
