@@ -14,17 +14,16 @@ from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load, uses
 from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var, as_index, exact_div, of
-from ..ir.lanes import ALIGNMENT, depends, lane_stride, turning_place
+from ..ir.lanes import depends, lane_stride, turning_place
 from ..ir.nodes import Store
 from ..ir.ops import OPS, Precedence, Printed, spell
 from .bounds import DIVISIONS, MOST_APART, Inside, inside
 from .fused import fused_factors
+from .past import goes_past
 from .scope import Scope
 
 HALVES = ("f16", "bf16")
 MAX_INLINE = 72  # longer expressions get a name
-LINE = 64  # bytes
-MANY_LINES = 16  # of a row: one more that is written twice counts for little
 ARITHMETIC = ("add", "sub", "mul", "div", "fma")
 
 
@@ -80,7 +79,7 @@ class Emitter:
             self.body.append(f"{self.scope.locals[s.buffer]} = {self._print(s.value).text};")
             return
         value = self._print(self._rounded_by_store(s))
-        target = self._place(self._buffer(s.buffer), s.index)
+        target = self._target(s)
         stride = lane_stride(s.index, self.vector) if self.vector is not None else None
         if self.vector is None:
             self.body.append(self._scalar_store(s, value))
@@ -112,7 +111,7 @@ class Emitter:
         turn = turning_place(load.index, self.vector) if load not in self.turned else None
         if not narrow or lane_stride(s.index, self.vector) != ONE or (turn is None and step not in (ONE, -ONE)):
             return ""
-        target = self._place(self._buffer(s.buffer), s.index)
+        target = self._target(s)
         if turn is not None:
             row = self._place(self._buffer(load.buffer), load.index - of(turn))
             return f"put_round({target}, {row}, {self.index(of(turn))}, {self.index(turn.b)}, count, {self.past(s)});"
@@ -133,7 +132,7 @@ class Emitter:
     def store_in_turn(self, stores: Sequence[Store]) -> None:
         """Adds the statement of stores side by side whose lanes lie as far apart as there are stores."""
         values = ", ".join(self.lanes(s.value) for s in stores)
-        target = self._place(self._buffer(stores[0].buffer), stores[0].index)
+        target = self._target(stores[0])
         if self.part:
             self.body.append(f"store_woven_part({target}, count, {values});")
         else:
@@ -144,27 +143,17 @@ class Emitter:
 
         woven: elements of each lane that lie side by side.
         """
-        if self.scope.stream_from is None or s.buffer in self.scope.locals:
-            return False
-        size = (s.buffer.size * DTYPES[s.buffer.dtype].size).constant
-        if size is None or size < self.scope.stream_from:
-            return False
         assert self.vector is not None
-        # a vector that is part of a line only is not put past the caches: its line would be written twice
-        whole = max(ALIGNMENT, LINE // DTYPES[s.buffer.dtype].size)
-        if any(c % whole for c in s.index.without(self.vector).terms.values()):
-            return False
-        length = (self.vector.extent * woven).constant
-        if length is not None and length % whole and length < MANY_LINES * whole:
+        if s.buffer in self.scope.gathered or not goes_past(s, self.vector, woven, self.scope):
             return False
         self.scope.streamed[s.buffer] = None
         return True
 
     def _scalar_store(self, s: Store, value: Printed) -> str:
-        name = self._buffer(s.buffer)
         if DTYPES[s.buffer.dtype].compute == s.buffer.dtype:
-            return f"{name}[{self.index(s.index)}] = {value.text};"
-        return f"store_scalar({self._place(name, s.index)}, {value.text});"
+            name, index = self._written(s)
+            return f"{name}[{self.index(index)}] = {value.text};"
+        return f"store_scalar({self._target(s)}, {value.text});"
 
     def _temp(self, stem: str) -> str:
         """A name within this emitter; the full and the partial form of a loop name alike."""
@@ -387,9 +376,22 @@ class Emitter:
 
     def _buffer(self, buffer: Buffer) -> str:
         """The name of a buffer, as integers where its elements are moved and nothing else."""
-        name = self.scope.buffer(buffer)
+        return self._as_moved(self.scope.buffer(buffer), buffer)
+
+    def _as_moved(self, name: str, buffer: Buffer) -> str:
         moved = self.moves_bits and buffer.dtype in HALVES and buffer not in self.scope.locals
         return f"as_bits({name})" if moved else name
+
+    def _written(self, s: Store) -> tuple[str, Index]:
+        """What a store writes to: the result, or the row of it that is gathered, and the index there."""
+        within = self.scope.gathered.get(s.buffer)
+        if within is None:
+            return self._buffer(s.buffer), s.index
+        index = Index({m: c for m, c in s.index.terms.items() if within.issuperset(m)})
+        return self._as_moved(self.scope.row(s.buffer), s.buffer), index
+
+    def _target(self, s: Store) -> str:
+        return self._place(*self._written(s))
 
     def _place(self, name: str, index: Index) -> str:
         text = self.index(index)

@@ -10,7 +10,7 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, substitute
 from ..ir.index import ONE, Var, as_index, of, product
 from ..ir.nodes import Map, Nest, Reduce
-from ..schedule.collapse import collapse
+from ..schedule.collapse import collapse, collapse_rows
 from ..schedule.cost import STREAMED_BYTES, is_long
 from ..schedule.cost import work as cost
 from ..schedule.graph import map_expressions
@@ -31,11 +31,13 @@ from .fold_views import (
     loops_of,
     row_fold_view,
 )
+from .gathered import Stage as Written
+from .gathered import gather, memory_of
 from .lane_fold_views import lane_fold_view
 from .phase_views import phase_view
 from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view
-from .rows_ahead import ahead_view, jumping_reads, with_fetches
+from .rows_ahead import ahead_view, jumping_reads, row_reads, short_ahead, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import tile_view
@@ -66,6 +68,7 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
     if turned is not None:
         return turned_view(turned, scope)
     if isinstance(node, Nest):
+        node = collapse_rows(node)
         locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
         if not node.phases:
             return _nest(node, locals_, scope)
@@ -90,6 +93,10 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
     reads = jumping_reads(node, vector, kept) if isinstance(node, Map) and vector is not None else ()
     if reads:
         parallel, inner = kept, []
+    written = Written(node, vector)
+    gathered = gather([written], parallel, scope)
+    if gathered and not reads and isinstance(node, Map):
+        reads = row_reads([written], parallel)
     rows = loops_of(parallel, scope, Emitter(scope, None))
     scope.tables = {} if rows else None
     stage = _stage(node, vector, inner, scope)
@@ -99,6 +106,8 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
     if reads and isinstance(stage, MapStage) and vector is not None:
         ahead = ahead_view(reads, emitter.index(product(v.extent for v in parallel) - 1), scope)
         stage = with_fetches(stage, ahead, reads, vector)
+    elif gathered and isinstance(node, Reduce):
+        ahead = short_ahead([written], parallel, scope)
     work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
     if isinstance(node, Reduce):
         work = work * product(v.extent for v in node.rdims)
@@ -109,10 +118,11 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
         count,
         emitter.index(work),
         (stage,),
-        _tables(scope),
+        (*_tables(scope), *memory_of(gathered)),
         scope.streams(),
         ahead=ahead,
         setup=_setup(scope),
+        gathered=gathered,
     )
     return row_stream_view(kernel, node, vector)
 
@@ -220,19 +230,19 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
     scope.tables = {} if rows else None
     stages: list[Stage] = []
     work = as_index(0)
-    for stage in node.stages:
-        collapsed = collapse(stage, keep=len(node.dims))
-        vector = _lanes(collapsed, len(node.dims))
-        if vector in node.dims:  # the stage is for one row
-            vector = None
-        inner = [v for v in collapsed.dims[len(node.dims) :] if v is not vector]
-        view = _stage(collapsed, vector, inner, scope)
+    collapsed = [collapse(stage, keep=len(node.dims)) for stage in node.stages]
+    lanes = [_row_lanes(stage, node.dims) for stage in collapsed]
+    written = [Written(*pair) for pair in zip(collapsed, lanes, strict=True)]
+    gathered = gather(written, node.dims, scope)
+    for stage, vector in zip(collapsed, lanes, strict=True):
+        inner = [v for v in stage.dims[len(node.dims) :] if v is not vector]
+        view = _stage(stage, vector, inner, scope)
         if not stages and isinstance(view, LaneFold):
-            stages.append(_fetching_next_windows(view, collapsed, vector, node.dims, scope))
+            stages.append(_fetching_next_windows(view, stage, vector, node.dims, scope))
         else:
-            stages.append(_fetching_next_row(view, collapsed, vector, node.dims, scope, again=bool(stages)))
-        extents = [v.extent for v in collapsed.dims[len(node.dims) :]]
-        extents += [v.extent for v in collapsed.rdims] if isinstance(collapsed, Reduce) else []
+            stages.append(_fetching_next_row(view, stage, vector, node.dims, scope, again=bool(stages)))
+        extents = [v.extent for v in stage.dims[len(node.dims) :]]
+        extents += [v.extent for v in stage.rdims] if isinstance(stage, Reduce) else []
         work = work + product(extents)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in node.dims))
@@ -243,10 +253,18 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
         count,
         emitter.index(work),
         tuple(stages),
-        (*locals_, *_tables(scope)),
+        (*locals_, *_tables(scope), *memory_of(gathered)),
         scope.streams(),
+        ahead=short_ahead(written, node.dims, scope) if gathered else None,
         setup=_setup(scope),
+        gathered=gathered,
     )
+
+
+def _row_lanes(stage: Map | Reduce, rows: Sequence[Var]) -> Var | None:
+    """The loop of a stage's lanes; None where it is a loop over rows, for the stage is for one row then."""
+    vector = _lanes(stage, len(rows))
+    return None if vector in rows else vector
 
 
 def _tables(scope: Scope) -> tuple[LocalView, ...]:

@@ -167,6 +167,8 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
         wanted.append("mycc/transpose.h")
     if "each_strip<" in text:
         wanted.append("mycc/windows.h")
+    if "WholeLines<" in text:
+        wanted.append("mycc/whole_lines.h")
     if "mycc_number numbers[" in text:
         wanted.append("mycc/custom.h")
     if "special_" in text:

@@ -13,6 +13,8 @@ from ..ir.nodes import Map, Nest, Reduce
 from .ahead import fetches
 from .emit import Emitter
 from .fold_views import PIECE, folded_view
+from .gathered import Stage as Written
+from .gathered import gather, memory_of
 from .phase_views import Stage, moved, phase_loops, values_at_hand
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -30,6 +32,9 @@ def row_phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> 
     lane = first.rdims[0]
     text = Emitter(scope, None)
     loop = Loop(scope.loop(lane, "j"), text.index(lane.extent))
+    stages = zip(node.stages, node.phases, strict=True)
+    written = [Written(s, lane if lane in s.dims else None, phase) for s, phase in stages]
+    gathered = gather(written, node.dims, scope)
     builder = _Builder(scope, lane, frozenset(node.writes()))
     phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
     extent = lane.extent.constant
@@ -42,8 +47,9 @@ def row_phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> 
         phases[0].lanes.whole,
         PIECE if extent is None or extent > PIECE else 0,
         phases,
-        locals_,
+        (*locals_, *memory_of(gathered)),
         scope.streams(),
+        gathered,
     )
 
 

@@ -19,6 +19,8 @@ from ..schedule.cost import STREAMED_BYTES
 from ..schedule.loops import LEAST_LANES
 from .emit import Emitter
 from .fold_views import VECTORS, loops_of
+from .gathered import Stage, gather, memory_of
+from .rows_ahead import short_ahead
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loop_kernels import LoopKernel
@@ -33,9 +35,13 @@ def row_scan_view(node: Scan) -> LoopKernel | None:
     scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
     text = Emitter(scope, None)
     rows = loops_of(node.dims, scope, text)
+    written = Stage(node, node.step)
+    gathered = gather([written], node.dims, scope)
     stage = _stage(node, value, scope)
     count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
-    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())
+    ahead = short_ahead([written], node.dims, scope) if gathered else None
+    texts = (rows, count, work, (stage,), memory_of(gathered), scope.streams())
+    return LoopKernel("rows.cpp.j2", scope.params(), *texts, ahead=ahead, gathered=gathered)
 
 
 #: functions of vec_reduce.h

@@ -7,16 +7,18 @@ The hardware finds streams; rows that are looked up, rolled or picked from are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Load
-from ..ir.index import ZERO, Atom, Binary, Index, Indirect, Var
+from ..ir.expr import Call, Expr, Load
+from ..ir.index import ZERO, Atom, Binary, Index, Indirect, Var, product
 from ..ir.lanes import depends, lane_stride, turning_place
 from ..ir.nodes import Map
 from ..schedule.cost import number
+from .bounds import inside
 from .emit import Emitter
+from .gathered import Stage
 from .scope import Scope
 from .views.loop_kernels import Ahead, NextRow
 from .views.loops import Lanes, MapStage
@@ -33,11 +35,12 @@ DENSEST = 8  # elements of a row that is fetched for one that is looked up in it
 
 @dataclass(frozen=True)
 class _Read:
-    """What a load reads in one row of the kernel: `length` elements from `start` on."""
+    """What a load reads in one row of the kernel: `length` elements from `start` on; apart: backwards, or looked up."""
 
     load: Load
     start: Index
     length: int
+    apart: bool
 
     @property
     def bytes(self) -> int:
@@ -49,12 +52,59 @@ def jumping_reads(node: Map, vector: Var, rows: Sequence[Var]) -> tuple[_Read, .
     if not rows:
         return ()
     loads = dict.fromkeys(ld for s in node.stores for ld in s.value.loads)
-    return tuple(read for load in loads for read in _read(load, vector, rows))
+    return tuple(r for r in _reads(loads, vector, rows) if r.apart or _jumps(r.start) or _strided(r, rows[-1]))
 
 
-def _read(load: Load, vector: Var, rows: Sequence[Var]) -> Iterator[_Read]:
+def row_reads(stages: Iterable[Stage], rows: Sequence[Var]) -> tuple[_Read, ...]:
+    """All rows of memory, for a kernel that gathers its results: it reads nothing while it writes them."""
+    found = [
+        (load, stage.loops(rows))
+        for stage in stages
+        for load in dict.fromkeys(ld for e in stage.node.expressions() for ld in _loads(e, stage.lanes))
+    ]
+    return tuple(_distinct(read for load, loops in found if (read := _dense(load, loops, rows)) is not None))
+
+
+def _distinct(reads: Iterable[_Read]) -> Iterator[_Read]:
+    """Those that start elsewhere."""
+    return iter({(r.load.buffer, r.start): r for r in reads}.values())
+
+
+def _dense(load: Load, loops: Sequence[Var], rows: Sequence[Var]) -> _Read | None:
+    """What a load reads in a row of the kernel, where it leaves out little of what lies between."""
+    start, last, count = load.index, 0, 1
+    for v in loops:
+        step, extent = start.coefficient(v), v.extent.constant
+        if step is None or step.constant is None or extent is None:
+            return None
+        start = start.without(v) + min(step.constant * (extent - 1), 0)
+        last += abs(step.constant) * (extent - 1)
+        count *= extent if step.constant else 1
+    large = number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= LEAST_BYTES
+    if not large or last + 1 > DENSEST * count or not any(depends(start, v) for v in rows):
+        return None
+    read = _Read(load, start, last + 1, False)
+    return read if read.bytes <= MOST_BYTES else None
+
+
+def _loads(e: Expr, vector: Var | None) -> Iterator[Load]:
+    """What is read, where lanes that lie outside of a dimension read nothing."""
+    if isinstance(e, Load):
+        yield e
+    elif isinstance(e, Call):
+        choice = inside(e, vector) if e.op == "where" and vector is not None else None
+        for x in e.args if choice is None else (choice.value,):
+            yield from _loads(x, vector)
+
+
+def _reads(loads: Iterable[Load], vector: Var, rows: Sequence[Var]) -> Iterator[_Read]:
+    reads = (_read(load, vector, rows) for load in loads)
+    return (read for read in reads if read is not None and read.bytes <= MOST_BYTES)
+
+
+def _read(load: Load, vector: Var, rows: Sequence[Var]) -> _Read | None:
     if number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size < LEAST_BYTES:
-        return
+        return None
     within: list[Atom] = [a for m in load.index.terms for a in m if isinstance(a, Indirect) and vector in _vars(a)]
     turn = turning_place(load.index, vector)
     if turn is not None:
@@ -62,15 +112,13 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> Iterator[_Read]:
     start = load.index.substitute(dict.fromkeys([*within, vector], ZERO))
     length = _length(load.index, within, vector)
     if length is None or not any(depends(start, v) for v in rows):
-        return
+        return None
     backwards = length < 0
     if backwards:
         start, length = start + (length + 1), -length
-    read = _Read(load, start, length)
-    few = read.length > (vector.extent.constant or read.length)
-    looked_up = any(isinstance(a, Indirect) for a in within) and (few or read.bytes > PAGE)
-    if read.bytes <= MOST_BYTES and (looked_up or backwards or _jumps(start) or _strided(read, rows[-1])):
-        yield read
+    few = length > (vector.extent.constant or length)
+    far = few or length * DTYPES[load.buffer.dtype].size > PAGE
+    return _Read(load, start, length, backwards or (far and any(isinstance(a, Indirect) for a in within)))
 
 
 def _vars(atom: Indirect) -> set[Var]:
@@ -111,6 +159,13 @@ def ahead_view(reads: Sequence[_Read], last: str, scope: Scope) -> Ahead:
         whole = str(read.length) if read.bytes <= SHORT else ""
         found.append(NextRow(f"next{i}", (*emitter.pre, *emitter.body), start, whole))
     return Ahead(rows, last, tuple(found))
+
+
+def short_ahead(stages: Iterable[Stage], rows: Sequence[Var], scope: Scope) -> Ahead | None:
+    """The rows that are fetched at once, for a kernel that gathers its results."""
+    reads = [read for read in row_reads(stages, rows) if read.bytes <= SHORT]
+    last = Emitter(scope, None).index(product(v.extent for v in rows) - 1)
+    return ahead_view(reads, last, scope) if reads else None
 
 
 def with_fetches(stage: MapStage, ahead: Ahead, reads: Sequence[_Read], vector: Var) -> MapStage:

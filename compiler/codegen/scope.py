@@ -52,6 +52,7 @@ class Scope:
     locals: dict[Buffer, str] = field(default_factory=dict)
     stream_from: int | None = None  # bytes of a result that is written past the caches, if the template knows of that
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
+    gathered: dict[Buffer, frozenset[Var]] = field(default_factory=dict)  # row by row; -> the loops within a row
     whole_lines: bool = False  # vectors that are no whole lines are not: the parts of a line come far apart
     tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none
 
@@ -67,6 +68,10 @@ class Scope:
             number = sum(n.startswith(stem) for n in self.buffers.values())
             self.buffers[buffer] = f"{stem}{number}"
         return self.buffers[buffer]
+
+    def row(self, buffer: Buffer) -> str:
+        """Where the row of a result that is gathered is written."""
+        return f"{self.buffer(buffer)}_row"
 
     def streams(self) -> tuple[str, ...]:
         """What has to hold for results to be written past the caches; nothing where none are."""

@@ -13,7 +13,8 @@ from ..ir.index import ONE, ZERO, Var, product
 from ..ir.nodes import Map
 from ..schedule.cost import number
 from ..schedule.loops import across
-from .emit import HALVES, LINE, Emitter
+from .emit import HALVES, Emitter
+from .past import LINE
 from .rows_ahead import LEAST_BYTES
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves

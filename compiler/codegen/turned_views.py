@@ -11,9 +11,10 @@ from ..ir.index import Var, as_index, of, product
 from ..ir.nodes import Map, Reduce, Store
 from ..schedule.loops import SCALAR_FOLDS
 from ..schedule.turned_rows import Turn, TurnedRows
-from .emit import LINE, Emitter
+from .emit import Emitter
 from .fold_views import arg_view, loops_of
 from .lane_fold_views import lane_fold_view
+from .past import LINE
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loop_kernels import LoopKernel, Stage

@@ -14,8 +14,10 @@ from ..ir.ops import Precedence
 from ..schedule.cost import STREAMED_BYTES
 from ..schedule.rolling import Rolled
 from .ahead import fetched_places
-from .emit import LINE, Emitter
+from .emit import Emitter
 from .fold_views import OPERANDS, fold_view, loops_of
+from .gathered import Stage, gather, memory_of
+from .past import LINE
 from .scope import Scope
 from .statements import emit_stores
 from .trim import trim
@@ -45,8 +47,10 @@ def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
     for block in blocks:
         first = f"{scope.loop(block)} * {size}"
         span = first, f"smaller({first} + {size}, {span[1]})"
+    gathered = gather([Stage(node, lanes)], walks, scope) if walks == outer else ()
     place, at, lane = (scope.loop(v) for v in (row, windows.at, lanes))
-    inner, edge = (_row(n, windows, across, outer, scope) for n in (windows.inner, windows.edge))
+    fetched = _next_walk(windows, outer, scope) if gathered else _fetched(windows, across, outer, scope)
+    inner, edge = (_row(n, windows, fetched, scope) for n in (windows.inner, windows.edge))
     names = {fold.acc.name: "acc0"}
     end, end_part = (Emitter(scope, lanes, part, names, frozenset(names)) for part in (False, True))
     for emitter in (end, end_part):
@@ -72,6 +76,8 @@ def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
         (*end_part.pre, *end_part.body),
         scope.streams(),
         "" if windows.weighted is None else scope.loop(windows.weighted),
+        memory_of(gathered),
+        gathered,
     )
 
 
@@ -112,7 +118,7 @@ def _streams(node: Reduce) -> bool:
     return min(sizes) >= STREAMED_BYTES
 
 
-def _row(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[Var], scope: Scope) -> RowOfWindows:
+def _row(node: Reduce, windows: Rolled, fetched: tuple[str, ...], scope: Scope) -> RowOfWindows:
     """The fold of one row's place, in whole vectors and in the last lanes."""
     turns = tuple(v.extent.constant or 0 for v in node.rdims)
     node = trim(node, windows.lanes)
@@ -127,7 +133,6 @@ def _row(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[Var]
         e.count_uses([fold.value])
     needed = OPERANDS.get(fold.op, Precedence.LOWEST)
     view = fold_view(fold, "acc0", full.lanes(fold.value, needed), part.lanes(fold.value, needed))
-    fetched = _fetched(node, windows, across, outer, scope)
     return RowOfWindows(
         tuple(_known(loop, n) for loop, n in zip(loops, turns, strict=True)),
         tuple(replace(loop, most=n) for loop, n in zip(loops, turns, strict=True) if not loop.extent.isdigit()),
@@ -160,12 +165,20 @@ def _weights(factor: Expr, windows: Rolled, scope: Scope) -> Weights:
     return Weights((*full.pre, *full.body), (*part.pre, *part.body), *values)
 
 
+def _next_walk(windows: Rolled, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
+    """What the next walk reads, at the same place: this one's results go to memory all at once."""
+    first: dict[Atom, Index] = dict.fromkeys(windows.inner.rdims, ZERO)
+    values = [f.value for f in windows.inner.folds]
+    places = fetched_places(scope, windows.lanes, values, outer[-1:], {**first, outer[-1]: of(outer[-1]) + 1})
+    return tuple(dict.fromkeys(f"fetch_far({place});" for place in places))
+
+
 def _known(loop: Loop, most: int) -> Loop:
     """A loop over taps, whose number is asked for in front of a walk where it is not the same everywhere."""
     return Loop(loop.name, loop.extent if loop.extent.isdigit() else f"{loop.name}_turns", most)
 
 
-def _fetched(node: Reduce, windows: Rolled, across: Var | None, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
+def _fetched(windows: Rolled, across: Var | None, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
     """What the windows of the next row read and those of this one did not.
 
     Each vector fetches its share of all that lies at one place, so that rows that are walked over in strips of columns

@@ -10,10 +10,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..ir.expr import IndexValue, Load, substitute
-from ..ir.index import ZERO, Atom, Index, Var, of
+from ..ir.index import ZERO, Atom, Index, Var, of, product
 from ..ir.lanes import direct
-from ..ir.nodes import Map, Reduce, Scan
+from ..ir.nodes import Map, Nest, Reduce, Scan
 from .graph import map_expressions
+
+#: elements of a row that is worth a loop of its own; rows that threads can share
+LONG_ROW, LEAST_ROWS = 1024, 64
 
 N = TypeVar("N", bound=Map | Reduce | Scan)
 
@@ -25,6 +28,37 @@ def collapse(node: N, keep: int = 0, spare: int = 0) -> N:
     if isinstance(node, Reduce) and not any(f.op.startswith("arg") for f in node.folds):
         node = _collapse_field(node, "rdims", 0, 0)
     return node
+
+
+def collapse_rows(nest: Nest) -> Nest:
+    """Merges short rows of a nest of maps with the loop behind them, while many rows are left.
+
+    for i:83  for c:64  { for l:56  y[i*7168 + c*56 + l] = a[i*3584 + c*56 + l],  for l:56  y[.. + 3584] = b[..] }
+        ->      for i:83  { for l:3584  y[i*7168 + l] = a[i*3584 + l],  for l:3584  y[.. + 3584] = b[..] }
+    """
+    while nest.dims and (changed := _without_last_row(nest)) is not None:
+        nest = changed
+    return nest
+
+
+def _without_last_row(nest: Nest) -> Nest | None:
+    (*rows, row), rank = nest.dims, len(nest.dims)
+    left = product(v.extent for v in rows).constant
+    plain = not nest.locals and not nest.phases and all(isinstance(s, Map) for s in nest.stages)
+    if not plain or (left is not None and left < LEAST_ROWS) or any(len(s.dims) == rank for s in nest.stages):
+        return None
+    stages = []
+    for stage in nest.stages:
+        inner = stage.dims[rank]
+        if (inner.extent.constant or LONG_ROW) >= LONG_ROW:
+            return None
+        if not all(like_one(index, row, inner) for index in indices_of(stage)):
+            return None
+        merged = Var(inner.name, row.extent * inner.extent)
+        stages.append(
+            replace(_substituted(stage, {row: ZERO, inner: of(merged)}), dims=(*rows, merged, *stage.dims[rank + 1 :]))
+        )
+    return replace(nest, dims=tuple(rows), stages=tuple(stages))
 
 
 def _collapse_field(node: N, name: str, keep: int, spare: int) -> N:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, RowFold, RowOfWindows
 from .kernel import KernelView, TunedKernel
-from .loops import Lanes, LocalView, Loop, MapStage, RowsView
+from .loops import GatheredRow, Lanes, LocalView, Loop, MapStage, RowsView
 from .scans import ScanColumns, ScanRow, ScanStage
 from .turns import TurnBack, TurnRows
 
@@ -45,6 +45,7 @@ class LoopKernel(TunedKernel):
     streams: tuple[str, ...] = ()  # conditions for results to go past the caches
     ahead: Ahead | None = None
     setup: tuple[str, ...] = ()  # statements of a task, in front of its rows
+    gathered: tuple[GatheredRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class WindowKernel(TunedKernel):
     part: tuple[str, ...]
     streams: tuple[str, ...] = ()  # conditions for results to go past the caches
     tap: str = ""  # that a row is of a window, where it has weights of its own
+    locals: tuple[LocalView, ...] = ()
+    gathered: tuple[GatheredRow, ...] = ()
 
 
 @dataclass(frozen=True)

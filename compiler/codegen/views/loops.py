@@ -63,3 +63,30 @@ class RowsView:
     work: str
     stage: MapStage
     columns: Loop | None = None
+
+
+@dataclass(frozen=True)
+class GatheredRow:
+    """Rows of a result that are gathered in a cache and written past it in whole lines.
+
+    result: the parameter of the kernel; length: elements of a row; phase: that writes them, where rows have phases.
+    """
+
+    result: str
+    type: str
+    length: str
+    phase: int = 0
+
+    @property
+    def name(self) -> str:
+        """Where a row is written."""
+        return f"{self.result}_row"
+
+    @property
+    def lines(self) -> str:
+        """The object that gathers them."""
+        return f"{self.result}_lines"
+
+    @property
+    def memory(self) -> str:
+        return f"{self.result}_gathered"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .folds import FoldView
 from .kernel import TunedKernel
-from .loops import Lanes, LocalView, Loop
+from .loops import GatheredRow, Lanes, LocalView, Loop
 
 
 @dataclass(frozen=True)
@@ -88,3 +88,4 @@ class RowPhaseKernel(TunedKernel):
     phases: tuple[RowPhase, ...]
     locals: tuple[LocalView, ...]
     streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    gathered: tuple[GatheredRow, ...] = ()

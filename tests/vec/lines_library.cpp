@@ -1,0 +1,21 @@
+/* lines_library.cpp: rows of a result written by tasks, as whole_lines.h gathers them, for the tests. */
+#include "mycc/whole_lines.h"
+
+using namespace mycc;
+
+/* Rows [begin, end) of `length` elements each; element i of the result is i. */
+#define TYPE(NAME, T)                                                                             \
+  extern "C" void rows_##NAME(T *to, int64_t begin, int64_t end, int64_t length, T *gathered) {   \
+    WholeLines<T> lines(to + begin * length, gathered);                                           \
+    for (int64_t row = begin; row < end; ++row) {                                                 \
+      T *at = lines.row();                                                                        \
+      for (int64_t i = 0; i < length; ++i) at[i] = (T)(row * length + i);                         \
+      lines.next(length);                                                                         \
+    }                                                                                             \
+    lines.finish();                                                                               \
+  }                                                                                               \
+  extern "C" int64_t gathered_##NAME() { return kGathered<T>; }
+TYPE(f64, double)
+TYPE(f32, float)
+TYPE(u16, uint16_t)
+TYPE(u8, uint8_t)
