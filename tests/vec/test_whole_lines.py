@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .harness import GuardedMemory, builds, library, pointer
+from .harness import GuardedMemory, builds, library
 
 SOURCE = (Path(__file__).parent / "lines_library.cpp").read_text()
 TYPES = {"f64": np.float64, "f32": np.float32, "u16": np.uint16, "u8": np.uint8}
 LINE = 64
-#: rows of a result and their elements: less than a line in all, no whole lines, whole ones, longer than what is gathered
+#: rows of a result and their elements: less than a line in all, no whole lines, whole ones, more than is gathered
 SHAPES = [(1, 3), (5, 1), (200, 7), (97, 58), (64, 64), (9, 1025), (3, 9000)]
 
 
@@ -42,4 +42,5 @@ def test_rows_are_put_together(lib: ctypes.CDLL, name: str) -> None:
                 sizes = (ctypes.c_int64(n) for n in (begin, end, length))
                 getattr(lib, f"rows_{name}")(result, *sizes, ctypes.c_void_p(room.base))
             assert np.array_equal(whole[first : first + count], np.arange(count).astype(dtype))
-            assert np.all(whole[:first] == 77) and np.all(whole[first + count :] == 77)
+            assert np.all(whole[:first] == 77)
+            assert np.all(whole[first + count :] == 77)
