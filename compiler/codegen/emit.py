@@ -79,7 +79,7 @@ class Emitter:
             self.body.append(f"{self.scope.locals[s.buffer]} = {self._print(s.value).text};")
             return
         value = self._print(self._rounded_by_store(s))
-        target = self._target(s)
+        target = self.target(s)
         stride = lane_stride(s.index, self.vector) if self.vector is not None else None
         if self.vector is None:
             self.body.append(self._scalar_store(s, value))
@@ -111,7 +111,7 @@ class Emitter:
         turn = turning_place(load.index, self.vector) if load not in self.turned else None
         if not narrow or lane_stride(s.index, self.vector) != ONE or (turn is None and step not in (ONE, -ONE)):
             return ""
-        target = self._target(s)
+        target = self.target(s)
         if turn is not None:
             row = self._place(self._buffer(load.buffer), load.index - of(turn))
             return f"put_round({target}, {row}, {self.index(of(turn))}, {self.index(turn.b)}, count, {self.past(s)});"
@@ -132,7 +132,7 @@ class Emitter:
     def store_in_turn(self, stores: Sequence[Store]) -> None:
         """Adds the statement of stores side by side whose lanes lie as far apart as there are stores."""
         values = ", ".join(self.lanes(s.value) for s in stores)
-        target = self._target(stores[0])
+        target = self.target(stores[0])
         if self.part:
             self.body.append(f"store_woven_part({target}, count, {values});")
         else:
@@ -144,7 +144,9 @@ class Emitter:
         woven: elements of each lane that lie side by side.
         """
         assert self.vector is not None
-        if s.buffer in self.scope.gathered or not goes_past(s, self.vector, woven, self.scope):
+        if s.buffer in self.scope.gathered:
+            return False
+        if s.buffer not in self.scope.led and not goes_past(s, self.vector, woven, self.scope):
             return False
         self.scope.streamed[s.buffer] = None
         return True
@@ -153,7 +155,7 @@ class Emitter:
         if DTYPES[s.buffer.dtype].compute == s.buffer.dtype:
             name, index = self._written(s)
             return f"{name}[{self.index(index)}] = {value.text};"
-        return f"store_scalar({self._target(s)}, {value.text});"
+        return f"store_scalar({self.target(s)}, {value.text});"
 
     def _temp(self, stem: str) -> str:
         """A name within this emitter; the full and the partial form of a loop name alike."""
@@ -390,7 +392,8 @@ class Emitter:
         index = Index({m: c for m, c in s.index.terms.items() if within.issuperset(m)})
         return self._as_moved(self.scope.row(s.buffer), s.buffer), index
 
-    def _target(self, s: Store) -> str:
+    def target(self, s: Store) -> str:
+        """Where a store writes."""
         return self._place(*self._written(s))
 
     def _place(self, name: str, index: Index) -> str:

@@ -34,6 +34,7 @@ from .fold_views import (
 from .gathered import Stage as Written
 from .gathered import gather, memory_of
 from .lane_fold_views import lane_fold_view
+from .past import is_led
 from .phase_views import phase_view
 from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view
@@ -219,9 +220,14 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
     scope.loop(vector)
     bits = only_moves(node) and not any(b in scope.locals for b in (*node.reads(), *node.writes()))
     full, part = (Emitter(scope, vector, part=p, moves_bits=bits) for p in (False, True))
+    moved = full.moved_row(node.stores, NARROW) if bits else ""
+    lead = ""
+    if not moved and is_led(node, vector, scope):
+        scope.led.add(node.stores[0].buffer)
+        lead = full.target(node.stores[0])
     emit_stores(full, node)
     emit_stores(part, node)
-    return lanes_view(vector, scope, full, part, moved=full.moved_row(node.stores, NARROW) if bits else "")
+    return lanes_view(vector, scope, full, part, moved=moved, lead=lead)
 
 
 # nests ---------------------------------------------------------------------------------------------------------------

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from ..ir.dtypes import DTYPES
+from ..ir.expr import IndexValue, Load
 from ..ir.index import ONE, Var
 from ..ir.lanes import ALIGNMENT, lane_stride
-from ..ir.nodes import Store
+from ..ir.nodes import Map, Store
 from .scope import Scope
 
 LINE = 64  # bytes
 MANY_LINES = 16  # of a row: one more that is written twice counts for little
+
+
+def is_led(node: Map, lanes: Var, scope: Scope) -> bool:
+    """Whether the one store of a map goes past the caches from where its vectors are aligned: of rows that are long and
+    begin anywhere. What it reads has to be found from any lane on."""
+    if len(node.stores) != 1 or scope.stream_from is None or scope.whole_lines:
+        return False
+    (store,) = node.stores
+    size, buffer = DTYPES[store.buffer.dtype].size, store.buffer
+    if buffer in (*scope.locals, *scope.gathered) or goes_past(store, lanes, 1, scope):
+        return False
+    large, length = buffer.size.constant, lanes.extent.constant
+    if large is None or large * size < scope.stream_from or length is None or length * size < MANY_LINES * LINE:
+        return False
+    indices = [x.index for x in store.value.walk() if isinstance(x, Load | IndexValue)]
+    return store.index.coefficient(lanes) == ONE and all(i.coefficient(lanes) is not None for i in indices)
 
 
 def goes_past(store: Store, lanes: Var, woven: int, scope: Scope) -> bool:

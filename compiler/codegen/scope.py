@@ -53,6 +53,7 @@ class Scope:
     stream_from: int | None = None  # bytes of a result that is written past the caches, if the template knows of that
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
     gathered: dict[Buffer, frozenset[Var]] = field(default_factory=dict)  # row by row; -> the loops within a row
+    led: set[Buffer] = field(default_factory=set)  # written in parts up to where vectors are aligned
     whole_lines: bool = False  # vectors that are no whole lines are not: the parts of a line come far apart
     tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none
 
@@ -76,7 +77,8 @@ class Scope:
     def streams(self) -> tuple[str, ...]:
         """What has to hold for results to be written past the caches; nothing where none are."""
         condition = "aligned_lines" if self.whole_lines else "aligned"
-        return tuple(f"{condition}({self.buffers[b.root]})" for b in self.streamed)
+        found = tuple(f"{condition}({self.buffers[b.root]})" for b in self.streamed if b not in self.led)
+        return found or ("true",) * bool(self.led)
 
     def size(self, size: Size) -> str:
         return self.sizes.setdefault(size, size.name if isinstance(size, Argument) else size_name(size.name))

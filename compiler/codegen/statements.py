@@ -29,11 +29,11 @@ def only_moves(node: Node) -> bool:
 
 
 def lanes_view(
-    vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None, moved: str = ""
+    vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None, moved: str = "", lead: str = ""
 ) -> Lanes:
-    """What two emitters made of the same stores, as the vector loop over `vector`; moved: as in Lanes."""
+    """What two emitters made of the same stores, as the vector loop over `vector`; moved, lead: as in Lanes."""
     extent = vector.extent
-    whole = extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
+    whole = not lead and extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
     return Lanes(
         name or scope.loop(vector),
         full.index(extent),
@@ -42,4 +42,5 @@ def lanes_view(
         tuple(part.body),
         whole,
         moved,
+        lead,
     )

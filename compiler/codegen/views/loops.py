@@ -25,11 +25,12 @@ class Lanes:
     part: tuple[str, ...]
     whole: bool  # the extent is a multiple of the longest vector: there is no last part
     moved: str = ""  # the one statement instead of all of them that moves `count` elements as they are
+    lead: str = ""  # where the result begins whose vectors have to be aligned
 
     @property
     def fixed(self) -> bool:
-        """The extent is a number."""
-        return self.extent.isdigit()
+        """The last part has as many lanes as the extent, a number, says."""
+        return self.extent.isdigit() and not self.lead
 
 
 @dataclass(frozen=True)

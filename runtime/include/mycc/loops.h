@@ -86,6 +86,13 @@ MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
 /* The same where a vector is a whole line. */
 MYCC_INLINE bool aligned_lines(const void *p) { return W * sizeof(float) >= 64 && aligned(p); }
 
+/* Elements from p on before vectors are aligned, of n at most: less than a vector. */
+template <class T> MYCC_INLINE int lead(const T *p, int64_t n) {
+  constexpr int VECTOR = W * (int)sizeof(T) < 64 ? W * (int)sizeof(T) : 64;
+  const int64_t front = (int64_t)(-(uintptr_t)p & (uintptr_t)(VECTOR - 1)) / (int64_t)sizeof(T);
+  return (int)(front < n ? front : n);
+}
+
 /* A block of accumulators: whole vectors, so that it may write up to W - 1 elements behind the n-th. */
 template <class T> MYCC_INLINE void fill(T *block, int64_t n, typename element<T>::scalar value) {
   for (int64_t i = 0; i < n; i += W) store(block + i, splat(value));
