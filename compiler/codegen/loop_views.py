@@ -220,13 +220,13 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
     scope.loop(vector)
     bits = only_moves(node) and not any(b in scope.locals for b in (*node.reads(), *node.writes()))
     full, part = (Emitter(scope, vector, part=p, moves_bits=bits) for p in (False, True))
-    moved = full.moved_row(node.stores, NARROW) if bits else ""
-    lead = ""
-    if not moved and is_led(node, vector, scope):
-        scope.led.add(node.stores[0].buffer)
-        lead = full.target(node.stores[0])
+    narrow = bits and all(DTYPES[s.buffer.dtype].size <= NARROW for s in node.stores)
+    led = node.stores[0] if not narrow and is_led(node, vector, scope) else None
+    if led is not None:
+        scope.led.add(led.buffer)
     emit_stores(full, node)
     emit_stores(part, node)
+    moved, lead = full.moved_row(node.stores, NARROW) if bits else "", full.target(led) if led is not None else ""
     return lanes_view(vector, scope, full, part, moved=moved, lead=lead)
 
 

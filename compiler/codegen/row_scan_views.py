@@ -2,9 +2,10 @@
 
     for s:  acc = acc + x[s], y[s] = acc      ->      for s by W:  y[s..] = acc + running sums of x[s..], acc = the last
 
-Only where the sums are wider than what is summed: they are exact or nearly so, in whatever order, and overflow where
-those of single steps do. Products only in float64 of float32, which has the exponents for those of a vector; a product
-that leaves float64's range and comes back may be right where steps one by one would stay at 0 or infinity.
+Only of integers, which wrap in whatever order, and where the sums are wider than what is summed: they are exact or
+nearly so, in whatever order, and overflow where those of single steps do. Products only in float64 of float32, which has
+the exponents for those of a vector; a product that leaves float64's range and comes back may be right where steps one by
+one would stay at 0 or infinity.
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ RUNNING = {"add": "running_sum", "mul": "running_product"}
 
 
 def _folded(node: Scan) -> Expr | None:
-    """What is added or multiplied in each step: one narrower number."""
+    """What is added or multiplied in each step: one narrower number, or an integer."""
     if len(node.carries) != 1:
         return None
     (carry,) = node.carries
     match carry.next:
+        case Call("add", (Acc() as acc, value)) if acc == carry.acc and value.dtype == "i64":
+            return value
         case Call(("add" | "mul") as op, (Acc() as acc, Call("cast", (narrow,)) as value)) if acc == carry.acc:
             if op == "mul" and (value.dtype, narrow.dtype) != ("f64", "f32"):
                 return None
@@ -61,6 +64,13 @@ def _folded(node: Scan) -> Expr | None:
             floats = DTYPES[narrow.dtype].kind == DTYPES[value.dtype].kind == "f"
             return value if wider and floats else None
     return None
+
+
+def _carried(dtype: str, first: str) -> tuple[str, str]:
+    """The type of what goes from vector to vector, and the first of it."""
+    if dtype == "i64":
+        return "hi64", first
+    return "hf64", f"(double){first}"
 
 
 def _along(node: Scan, value: Expr) -> bool:
@@ -87,7 +97,7 @@ def _stage(node: Scan, value: Expr, scope: Scope) -> ScanRow:
         RUNNING[carry.next.op],
         "acc0",
         VECTORS[DTYPES[carry.acc.dtype].compute],
-        first,
+        *_carried(carry.acc.dtype, first),
         lanes_view(node.step, scope, full, part),
         (*advance.pre, *advance.body),
         (*advance_part.pre, *advance_part.body),

@@ -28,6 +28,7 @@ MOST_BYTES = 1 << 16  # of a row
 ON_THE_WAY = 4096  # bytes that are fetched and not read yet
 MOST_ROWS = 32
 PAGE = 4096  # the hardware finds what is read of one, in any order
+LEAST_LOOKED_UP = 256  # bytes of a row whose elements are read in any order
 SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
 MOST_AT_ONCE = 8192  # bytes of a row that is moved at once
 DENSEST = 8  # elements of a row that is fetched for one that is looked up in it
@@ -117,7 +118,7 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> _Read | None:
     if backwards:
         start, length = start + (length + 1), -length
     few = length > (vector.extent.constant or length)
-    far = few or length * DTYPES[load.buffer.dtype].size > PAGE
+    far = few or length * DTYPES[load.buffer.dtype].size >= LEAST_LOOKED_UP
     return _Read(load, start, length, backwards or (far and any(isinstance(a, Indirect) for a in within)))
 
 

@@ -71,6 +71,34 @@ def test_moved_rows(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     check(MAPS[name], whole, tmp_path, "cpu", same)
 
 
+LONG = {
+    "log_softmax": (lambda x: x.log_softmax(-1), (84, 50257)),
+    "padded": (lambda x: F.pad(x, (5, 3), mode="reflect"), (2, 2100000)),
+    "centred": (lambda x: x - x.mean(-1, keepdim=True), (84, 50257)),
+    "scaled": (lambda x: F.pad(x * 2, (1, 0)), (84, 50257)),
+}
+
+
+@pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v2"])
+@pytest.mark.parametrize("name", LONG)
+def test_long_rows_that_begin_anywhere(name: str, target: str, tmp_path: Path) -> None:
+    def near(got: torch.Tensor, want: torch.Tensor) -> None:
+        torch.testing.assert_close(got.double(), want.double(), rtol=3e-6, atol=3e-6)
+
+    function, shape = LONG[name]
+    check(function, torch.randn(shape, generator=torch.Generator().manual_seed(5)), tmp_path, target, near)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int64], ids=str)
+def test_selected_elements(dtype: torch.dtype, tmp_path: Path) -> None:
+    """More of them than the caches hold, and few."""
+    x = (torch.arange(BYTES * 3 // dtype.itemsize) % 101).to(dtype)
+    for least in (-1, 30, 100):
+        mask = torch.arange(len(x)) * 7919 % 101 > least
+        path = mycc.compile(Call1(torch.masked_select), (x, mask), out=tmp_path / "selected.pkg", verify=False)
+        assert torch.equal(torch.as_tensor(mycc.load(path)(x, mask)), x[mask])
+
+
 @pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v2"])
 @pytest.mark.parametrize("name", FOLDS)
 def test_folded_rows(name: str, target: str, tmp_path: Path) -> None:

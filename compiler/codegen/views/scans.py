@@ -37,6 +37,7 @@ class ScanRow:
     running: str  # the function
     name: str
     vector: str
+    carry: str  # the type of what goes from vector to vector: half a vector
     start: str
     lanes: Lanes
     advance: tuple[str, ...]  # what the values need

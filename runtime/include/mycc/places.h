@@ -7,6 +7,7 @@
 
 #include "loops.h"
 #include "vec_compress.h"
+#include "whole_lines.h"
 
 namespace mycc {
 
@@ -37,10 +38,25 @@ inline void true_count(const mycc_host *, int32_t, int64_t *count, const bool *m
 /* Elements of x where the mask is true, one behind the other: the first `count` of them. */
 template <class T>
 inline void true_elements(
-    const mycc_host *, int32_t, T *to, const T *x, const bool *mask, int64_t n, int64_t count) {
+    const mycc_host *host, int32_t worker, T *to, const T *x, const bool *mask, int64_t n, int64_t count) {
   int64_t found = 0, i = 0;
-  for (; i + W <= n && found + W <= count; i += W)
-    found += store_set_of(to + found, x + i, lane_mask(load(mask + i)));
+  if (count * (int64_t)sizeof(T) >= kStreamedBytes) {
+    T *gathered = row_scratch<T>(host, worker, W + kGathered<T>);
+    if (!gathered) return;
+    WholeLines<T> lines(to, gathered);
+    for (; i + W <= n && found + W <= count; i += W) {
+      fetch_near(x + i + 1024 / sizeof(T));
+      const int64_t some = store_set_of(lines.row(), x + i, lane_mask(load(mask + i)));
+      found += some;
+      lines.next(some);
+    }
+    lines.finish();
+  } else {
+    for (; i + W <= n && found + W <= count; i += W) {
+      fetch_near(x + i + 1024 / sizeof(T));
+      found += store_set_of(to + found, x + i, lane_mask(load(mask + i)));
+    }
+  }
   for (; i < n && found < count; ++i)
     if (mask[i]) to[found++] = x[i];
 }

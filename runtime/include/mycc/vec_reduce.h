@@ -93,30 +93,30 @@ MYCC_INLINE double reduce_top(double v) { return v; }
 namespace running {
 /* v with its lanes K places further up, behind the last K of `front`. */
 #if defined(__clang__)
-template <int K, int... I> MYCC_INLINE hf64 moved_up(hf64 front, hf64 v, lane_list<I...>) {
+template <int K, class H, int... I> MYCC_INLINE H moved_up(H front, H v, lane_list<I...>) {
   return __builtin_shufflevector(front, v, (I < K ? I : int(sizeof...(I)) + I - K)...);
 }
-template <int... I> MYCC_INLINE hf64 last(hf64 v, lane_list<I...>) {
+template <class H, int... I> MYCC_INLINE H last(H v, lane_list<I...>) {
   return __builtin_shufflevector(v, v, (I - I + int(sizeof...(I)) - 1)...);
 }
 #else
-template <int K, int... I> MYCC_INLINE hf64 moved_up(hf64 front, hf64 v, lane_list<I...>) {
+template <int K, class H, int... I> MYCC_INLINE H moved_up(H front, H v, lane_list<I...>) {
   return __builtin_shuffle(front, v, hi64{(I < K ? I : int(sizeof...(I)) + I - K)...});
 }
-template <int... I> MYCC_INLINE hf64 last(hf64 v, lane_list<I...>) {
+template <class H, int... I> MYCC_INLINE H last(H v, lane_list<I...>) {
   return __builtin_shuffle(v, hi64{(I - I + int(sizeof...(I)) - 1)...});
 }
 #endif
-MYCC_INLINE hf64 last(hf64 v) { return last(v, lower_lanes()); }
-template <class F> MYCC_INLINE hf64 fold(hf64 v, hf64 neutral, F f) {
-  constexpr int n = sizeof(hf64) / sizeof(double);
+template <class H> MYCC_INLINE H last(H v) { return last(v, lower_lanes()); }
+template <class H, class F> MYCC_INLINE H fold(H v, H neutral, F f) {
+  constexpr int n = sizeof(H) / sizeof(double);
   v = f(v, moved_up<1>(neutral, v, lower_lanes()));
   if constexpr (n > 2) v = f(v, moved_up<2>(neutral, v, lower_lanes()));
   if constexpr (n > 4) v = f(v, moved_up<4>(neutral, v, lower_lanes()));
   return v;
 }
-MYCC_INLINE hf64 sum(hf64 v) {
-  return fold(v, hf64{}, [](hf64 a, hf64 b) MYCC_INLINED { return a + b; });
+template <class H> MYCC_INLINE H sum(H v) {
+  return fold(v, H{}, [](H a, H b) MYCC_INLINED { return a + b; });
 }
 MYCC_INLINE hf64 product(hf64 v) {
   return fold(v, hf64{} + 1.0, [](hf64 a, hf64 b) MYCC_INLINED { return a * b; });
@@ -124,11 +124,13 @@ MYCC_INLINE hf64 product(hf64 v) {
 } /* namespace running */
 
 /* The sums behind those of the vectors before, which `carry` holds in every lane. float32 is summed in float64. */
-MYCC_INLINE vf64 running_sum(vf64 v, hf64 &carry) {
-  const hf64 lo = running::sum(v.lo), hi = running::sum(v.hi) + running::last(lo), before = carry;
+template <class V, class H> MYCC_INLINE V running_sum_of(V v, H &carry) {
+  const H lo = running::sum(v.lo), hi = running::sum(v.hi) + running::last(lo), before = carry;
   carry += running::last(hi);
   return {lo + before, hi + before};
 }
+MYCC_INLINE vf64 running_sum(vf64 v, hf64 &carry) { return running_sum_of(v, carry); }
+MYCC_INLINE vi64 running_sum(vi64 v, hi64 &carry) { return running_sum_of(v, carry); }
 MYCC_INLINE vf32 running_sum(vf32 v, hf64 &carry) { return to_f32(running_sum(to_f64(v), carry)); }
 /* Products of what was float32: those of half a vector cannot overflow. */
 MYCC_INLINE vf64 running_product(vf64 v, hf64 &carry) {
