@@ -144,9 +144,9 @@ class Emitter:
         woven: elements of each lane that lie side by side.
         """
         assert self.vector is not None
-        if s.buffer in self.scope.gathered:
-            return False
-        if s.buffer not in self.scope.led and not goes_past(s, self.vector, woven, self.scope):
+        if s in self.scope.led:
+            return True
+        if s.buffer in self.scope.gathered or not goes_past(s, self.vector, woven, self.scope):
             return False
         self.scope.streamed[s.buffer] = None
         return True

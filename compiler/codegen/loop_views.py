@@ -223,7 +223,7 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
     narrow = bits and all(DTYPES[s.buffer.dtype].size <= NARROW for s in node.stores)
     led = node.stores[0] if not narrow and is_led(node, vector, scope) else None
     if led is not None:
-        scope.led.add(led.buffer)
+        scope.led.add(led)
     emit_stores(full, node)
     emit_stores(part, node)
     moved, lead = full.moved_row(node.stores, NARROW) if bits else "", full.target(led) if led is not None else ""

@@ -3,9 +3,9 @@
     for s:  acc = acc + x[s], y[s] = acc      ->      for s by W:  y[s..] = acc + running sums of x[s..], acc = the last
 
 Only of integers, which wrap in whatever order, and where the sums are wider than what is summed: they are exact or
-nearly so, in whatever order, and overflow where those of single steps do. Products only in float64 of float32, which has
-the exponents for those of a vector; a product that leaves float64's range and comes back may be right where steps one by
-one would stay at 0 or infinity.
+nearly so, in whatever order, and overflow where those of single steps do. Products only in float64 of float32, which
+has the exponents for those of a vector; a product that leaves float64's range and comes back may be right where steps
+one by one would stay at 0 or infinity.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from itertools import chain, count
 from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.index import Size, Var
+from ..ir.nodes import Store
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Scope:
     stream_from: int | None = None  # bytes of a result that is written past the caches, if the template knows of that
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
     gathered: dict[Buffer, frozenset[Var]] = field(default_factory=dict)  # row by row; -> the loops within a row
-    led: set[Buffer] = field(default_factory=set)  # written in parts up to where vectors are aligned
+    led: set[Store] = field(default_factory=set)  # whose first vector is a part that ends where vectors are aligned
     whole_lines: bool = False  # vectors that are no whole lines are not: the parts of a line come far apart
     tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none
 
@@ -77,7 +78,7 @@ class Scope:
     def streams(self) -> tuple[str, ...]:
         """What has to hold for results to be written past the caches; nothing where none are."""
         condition = "aligned_lines" if self.whole_lines else "aligned"
-        found = tuple(f"{condition}({self.buffers[b.root]})" for b in self.streamed if b not in self.led)
+        found = tuple(f"{condition}({self.buffers[b.root]})" for b in self.streamed)
         return found or ("true",) * bool(self.led)
 
     def size(self, size: Size) -> str:

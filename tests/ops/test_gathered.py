@@ -75,6 +75,7 @@ LONG = {
     "log_softmax": (lambda x: x.log_softmax(-1), (84, 50257)),
     "padded": (lambda x: F.pad(x, (5, 3), mode="reflect"), (2, 2100000)),
     "centred": (lambda x: x - x.mean(-1, keepdim=True), (84, 50257)),
+    "and_a_tail": (lambda x: torch.cat([x * 2, x[..., :3] + 1], -1), (84, 50257)),
     "scaled": (lambda x: F.pad(x * 2, (1, 0)), (84, 50257)),
 }
 
