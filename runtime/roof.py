@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ROOF_LIBRARY", "MemoryReader", "Roof", "machine_facts", "measure_roof"]
+__all__ = ["ROOF_LIBRARY", "MemoryReader", "Roof", "machine_facts", "measure_gflops", "measure_roof"]
 
 ROOF_LIBRARY = "libmycc_roof.so"
 #: bytes of all threads together: within the second cache, within the last one, in memory
@@ -82,12 +82,21 @@ def measure_roof(threads: int = 1, seconds: float = 0.1) -> Roof | None:
     library = _library()
     if library is None:
         return None
-    gflops = _together(threads, lambda team: library.mycc_roof_fma(*team, seconds))
+    gflops = measure_gflops(threads, seconds) or 0.0
     memory = [_buffers(threads, size) for size in WORKING_SETS]
     read = [_together(threads, partial(_read, library, seconds, buffers)) for buffers in memory]
     copy = [_together(threads, partial(_copy, library, seconds, buffers)) for buffers in memory]
     sizes = WORKING_SETS
     return Roof(threads, gflops, tuple(zip(sizes, read, strict=True)), tuple(zip(sizes, copy, strict=True)))
+
+
+def measure_gflops(threads: int = 1, seconds: float = 0.05) -> float | None:
+    """Multiply-adds alone, as in Roof.gflops: beside what is timed, for the clock of a core changes with its load.
+
+    None without the measuring library.
+    """
+    library = _library()
+    return None if library is None else _together(threads, lambda team: library.mycc_roof_fma(*team, seconds))
 
 
 class MemoryReader:

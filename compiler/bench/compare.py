@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import InputError
-from ...runtime.roof import Roof, machine_facts, measure_roof
+from ...runtime.roof import machine_facts, measure_gflops
 from .peers import Peer, find_peers, missing_module
 from .process import PeerFailed, Worker
 
@@ -71,7 +71,7 @@ class PeerResult:
         status: "ok"; "disagrees" (its outputs are wrong: timed, but no peer); "failed" and "missing", with the reason.
         median, best: of all turns; turns: the median of each.
         error: relative, against float64; build: seconds until it was ready.
-        percent: of the measured roof of multiply-adds.
+        percent: of the roof of multiply-adds, measured before and after each turn: the median of the turns.
     """
 
     name: str
@@ -93,7 +93,7 @@ class CaseResult:
     batch: int | None
     threads: int
     gflop: float
-    roof: float | None  # GFLOP/s
+    roof: float | None  # GFLOP/s of multiply-adds, the median of what was measured beside the turns
     eager_error: float
     tolerance: float
     results: tuple[PeerResult, ...]
@@ -185,18 +185,15 @@ def measure_cases(
     """
     from .prepare import prepare
 
-    roofs = {threads: measure_roof(threads) for threads in request.threads}
     for batch in request.batches or (None,):
         place = folder / f"batch-{batch}"
         place.mkdir(parents=True, exist_ok=True)
         prepared = prepare(request.source, request.inputs, batch, place, options, observers, package)
         for threads in request.threads:
-            yield _measure(request, prepared, batch, threads, roofs[threads])
+            yield _measure(request, prepared, batch, threads)
 
 
-def _measure(
-    request: BenchRequest, prepared: Prepared, batch: int | None, threads: int, roof: Roof | None
-) -> CaseResult:
+def _measure(request: BenchRequest, prepared: Prepared, batch: int | None, threads: int) -> CaseResult:
     """Builds all peers, one after another, and then lets them take turns."""
     tolerance = request.tolerance or AGREE_FACTOR * prepared.eager + AGREE_FLOOR
     peers = (Peer("mycc", "mycc", (), _never), *find_peers(request.against))
@@ -210,11 +207,12 @@ def _measure(
             except PeerFailed as failure:
                 status = "missing" if missing_module(peer) else "failed"
                 results[peer.name] = PeerResult(peer.name, peer.title, status, str(failure))
-        times = _turns(workers, request, results)
-    for name, (medians, best) in times.items():
+        times = _turns(workers, request, results, threads)
+    for name, turns in times.items():
         if results[name].status in ("ok", "disagrees"):
-            results[name] = _timed(results[name], medians, best, prepared.flops, roof)
-    gflops = roof.gflops if roof else None
+            results[name] = _timed(results[name], turns, prepared.flops)
+    roofs = [turn.roof for turns in times.values() for turn in turns if turn.roof is not None]
+    gflops = median(roofs) if roofs else None
     return CaseResult(prepared.batch, threads, prepared.flops / 1e9, gflops, prepared.eager, tolerance,
                       tuple(results[peer.name] for peer in peers))  # fmt: skip
 
@@ -253,32 +251,44 @@ def _build(
     ), worker
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What a peer reached in one of its turns: seconds of a run, and the roof beside it in GFLOP/s."""
+
+    median: float
+    best: float
+    roof: float | None
+
+
 def _turns(
-    workers: dict[str, Worker], request: BenchRequest, results: dict[str, PeerResult]
-) -> dict[str, tuple[list[float], float]]:
-    """Medians of every turn, and the best run, by peer. Each turn starts with another peer."""
-    times: dict[str, tuple[list[float], float]] = {name: ([], math.inf) for name in workers}
+    workers: dict[str, Worker], request: BenchRequest, results: dict[str, PeerResult], threads: int
+) -> dict[str, list[Turn]]:
+    """The turns of every peer; each round starts with another one."""
+    times: dict[str, list[Turn]] = {name: [] for name in workers}
     names = list(workers)
     for turn in range(request.turns):
         first = turn % len(names) if names else 0
         for name in names[first:] + names[:first]:
             if results[name].status == "failed":
                 continue
+            before = measure_gflops(threads)
             try:
                 timing = workers[name].turn(request.seconds)
             except PeerFailed as failure:
                 results[name] = replace(results[name], status="failed", reason=str(failure))
                 continue
-            medians, best = times[name]
-            medians.append(timing["median"])
-            times[name] = medians, min(best, timing["best"])
+            after = measure_gflops(threads)
+            roof = (before + after) / 2 if before and after else None
+            times[name].append(Turn(timing["median"], timing["best"], roof))
     return times
 
 
-def _timed(result: PeerResult, medians: Sequence[float], best: float, flops: int, roof: Roof | None) -> PeerResult:
-    middle = median(medians)
-    percent = 100 * flops / middle / 1e9 / roof.gflops if roof and flops else None
-    return replace(result, median=middle, best=best, turns=tuple(medians), percent=percent)
+def _timed(result: PeerResult, turns: Sequence[Turn], flops: int) -> PeerResult:
+    medians = tuple(turn.median for turn in turns)
+    percents = [100 * flops / turn.median / 1e9 / turn.roof for turn in turns if turn.roof]
+    percent = median(percents) if percents and flops else None
+    best = min((turn.best for turn in turns), default=math.inf)
+    return replace(result, median=median(medians), best=best, turns=medians, percent=percent)
 
 
 def _finite(value: float | None) -> float | None:
