@@ -15,9 +15,9 @@ from ..schedule import Schedule
 from ..tune.choices import COST_MODEL, NO_CHOICES, Choice, Choices
 from ..tune.keys import kernel_key
 from ..weights import Weights
-from .micro import render_micro_kernels
+from .micro import render_micro_kernels, render_tile_units
 from .program import EntrySource, Sources, entry_view, render_sources
-from .render import Kernel, KernelPool, calls_of
+from .render import Kernel, KernelPool, calls_of, tiles_of
 
 if TYPE_CHECKING:
     from .triton.generate import DeviceCode
@@ -61,9 +61,9 @@ def generate(
     for target in targets:
         own = rendered[target.name]
         views = [entry_view(entry, i, weights.offsets) for i, entry in enumerate(own.entries)]
-        micro, units = render_micro_kernels(target.isa), unit_count(own.kernels)
-        n_state = len(state_of(graphs))
-        sources[target.name] = render_sources(views, own.kernels, target.name, micro, units, n_state)
+        micro, units = render_micro_kernels(target.isa, bodies=False), unit_count(own.kernels)
+        tiles, n_state = render_tile_units(target.isa, *tiles_of(own.kernels)), len(state_of(graphs))
+        sources[target.name] = render_sources(views, own.kernels, target.name, micro, units, tiles, n_state)
     first = rendered[targets[0].name]
     return Generated(sources, first.kernels, tuple(tuple(c.kernel.symbol for c in e.calls) for e in first.entries))
 

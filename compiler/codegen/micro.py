@@ -1,9 +1,11 @@
-"""Register tiles of the GEMM family: which ones an instruction set has, and the header that holds them."""
+"""Register tiles of the GEMM family: which ones an instruction set has, and the header and units that hold them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -109,34 +111,61 @@ TILE_SETS: dict[str, TileSet] = {
 }
 
 
-def render_micro_kernels(isa: str) -> str:
+def render_micro_kernels(isa: str, bodies: bool = True) -> str:
     """The text of micro_kernels.h (included by mycc/gemm.h) for an instruction set level.
 
-    isa: one of TILE_SETS. Raises ValueError for another.
+    isa: one of TILE_SETS; bodies: with the tiles, else render_tile_units has them. Raises ValueError for another level.
     """
     if isa not in TILE_SETS:
         raise ValueError(f"no GEMM tiles for {isa!r}; there are tiles for {', '.join(TILE_SETS)}")
-    return render_tile_set(isa, TILE_SETS[isa], RUN_TILE_SETS[isa])
+    return render_tile_set(isa, TILE_SETS[isa], RUN_TILE_SETS[isa], bodies)
 
 
-def render_tile_set(isa: str, tile_set: TileSet, runs: RunTileSet) -> str:
+def render_tile_units(isa: str, elements: Sequence[str], convolutions: bool) -> dict[str, str]:
+    """Translation units of the register tiles, by name: they are compiled once, however many units call them, and their
+    texts are the same for every model.
+
+    elements: C++ types that panels of products are stored in; convolutions: whether there are any.
+    """
+    found: dict[str, tuple[str, tuple[str, ...]]]
+    found = {f"tiles_{e}.cpp": ("gemm_tiles.cpp.j2", (e,)) for e in elements}
+    if convolutions:
+        found["tiles_conv.cpp"] = ("conv_tiles.cpp.j2", ())
+    facts = _facts(isa, TILE_SETS[isa], RUN_TILE_SETS[isa])
+    template = _environment().get_template("tiles.cpp.j2")
+    return {
+        name: template.render(**facts, tiles_template=tiles, elements=types, linkage="")
+        for name, (tiles, types) in found.items()
+    }
+
+
+def render_tile_set(isa: str, tile_set: TileSet, runs: RunTileSet, bodies: bool = True) -> str:
     """The header for tile sets of one's own (tests and benchmarks try others than those of the tables)."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
-    return environment.get_template("micro_kernel.h.j2").render(
-        isa=isa,
-        lanes=tile_set.lanes,
-        constraint=tile_set.constraint,
-        max_rows=len(tile_set.panels),
-        tiles=tile_set.tiles,
-        best=tile_set.panels,
-        widths=[widths(p) for p in tile_set.panels],
-        value_rows=len(tile_set.panels) if tile_set.value_panels else 0,
-        value_panels=tile_set.value_panels,
-        taps=DEPTHWISE_TAPS,
-        pixels=DEPTHWISE_PIXELS,
-        run_tiles=runs.tiles,
-        max_runs=runs.runs,
-        run_panels=runs.panels,
-    )
+    template = _environment().get_template("micro_kernel.h.j2")
+    return template.render(**_facts(isa, tile_set, runs), bodies=bodies, elements=(), linkage="inline ")
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    return jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+
+
+def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:
+    """What the templates of tiles are told."""
+    return {
+        "isa": isa,
+        "lanes": tile_set.lanes,
+        "constraint": tile_set.constraint,
+        "max_rows": len(tile_set.panels),
+        "tiles": tile_set.tiles,
+        "best": tile_set.panels,
+        "widths": [widths(p) for p in tile_set.panels],
+        "vectors": PANEL // tile_set.lanes,
+        "value_rows": len(tile_set.panels) if tile_set.value_panels else 0,
+        "value_panels": tile_set.value_panels,
+        "taps": DEPTHWISE_TAPS,
+        "pixels": DEPTHWISE_PIXELS,
+        "run_tiles": runs.tiles,
+        "max_runs": runs.runs,
+        "run_panels": runs.panels,
+    }

@@ -154,12 +154,19 @@ class Sources:
 
 
 def render_sources(
-    entries: Sequence[EntryView], kernels: Sequence[Kernel], target: str, micro: str, units: int, n_state: int = 0
+    entries: Sequence[EntryView],
+    kernels: Sequence[Kernel],
+    target: str,
+    micro: str,
+    units: int,
+    tiles: Mapping[str, str],
+    n_state: int = 0,
 ) -> Sources:
-    """All sources of one target; `micro` is the micro-kernel header of its instruction set."""
+    """All sources of one target. micro: the micro-kernel header of its instruction set; tiles: units of its tiles."""
     env = environment("host")
     texts = {name: render_unit(group, unit_headers(group)) for name, group in split_units(kernels, units).items()}
     texts["program.cpp"] = env.get_template("program.cpp.j2").render(entries=entries, target=target, n_state=n_state)
+    texts.update(tiles)
     for kernel in kernels:
         texts.update(kernel.units)
     declarations = env.get_template("kernels.h.j2").render(kernels=kernels)

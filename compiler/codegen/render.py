@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,6 +30,7 @@ from .views.kernel import KernelView
 from .views.routines import CustomKernel
 
 PLACEHOLDER = "KERNEL"
+NARROW_PANELS = ("half", "bfloat")
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,15 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     if "AttentionArgs args" in text:
         wanted.append("mycc/attention.h")
     return tuple(wanted)
+
+
+def tiles_of(kernels: Sequence[Kernel]) -> tuple[tuple[str, ...], bool]:
+    """The register tiles that kernels call: C++ types of the panels of products, and whether those of convolutions."""
+    calling = [k for k in kernels if "micro_kernels.h" in unit_headers([k])]
+    if not calling:
+        return (), False
+    narrow = (t for t in NARROW_PANELS if any(re.search(rf"\b{t}\b", k.source) for k in calling))
+    return ("float", *narrow), any(h.startswith("mycc/conv") for h in unit_headers(calling))
 
 
 def calls_of(

@@ -14,8 +14,8 @@ from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.capture import capture
 from mycc.compiler.codegen.conv_tiles import RUN_TILE_SETS
 from mycc.compiler.codegen.generate import Generated, generate
-from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels, render_tile_set
-from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, view_of
+from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels, render_tile_set, render_tile_units
+from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, tiles_of, view_of
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
 from mycc.compiler.lower import lower
@@ -177,7 +177,8 @@ def test_rendering_is_the_same_twice() -> None:
 
 def test_every_template_is_used_by_a_golden() -> None:
     shown = {f"{template}.cpp.j2" for template, *_ in KERNELS.values()} | set(MACROS)
-    tiles = {p.name for p in (TEMPLATES / "cpu").glob("*.h.j2")}  # see the register tiles below
+    tiles = {p.name for kind in ("*.h.j2", "*tiles.cpp.j2") for p in (TEMPLATES / "cpu").glob(kind)}
+    tiles -= {"map_tiles.cpp.j2"}  # the others are register tiles, see below
     assert {p.name for p in (TEMPLATES / "cpu").glob("*.j2")} == shown | tiles
     # see test_host_program, and test_cuda_program.py
     hosts = {"program", "helpers", "entry", "table", "kernels", "cuda_program", "steps", "computed"}
@@ -258,22 +259,23 @@ def test_host_program(batch: bool, golden: Golden) -> None:
 
 
 def _units(units: dict[str, str]) -> list[str]:
-    """The frames of the other units, without the kernels."""
-    return [text[: text.index("namespace mycc_model")] for name, text in sorted(units.items()) if name != "program.cpp"]
+    """The frames of the other units, without the kernels and tiles."""
+    return [text[: text.index("namespace mycc")] for name, text in sorted(units.items()) if name != "program.cpp"]
 
 
 # register tiles ------------------------------------------------------------------------------------------------------
 def test_micro_kernels(golden: Golden) -> None:
     runs = replace(RUN_TILE_SETS["x86-64-v3"], panels=(1,))
     text = render_tile_set("example", replace(TILE_SETS["x86-64-v3"], panels=(2, 1)), runs)
-    golden(text[: text.index("inline void tile_2x16")])  # two tiles show them all
+    bodies = text[text.index("/* A tile holds its") : text.index("void tile_2x16(const TileOf<B> &given)")]
+    golden(text[: text.index("/* Rows of weights times values")] + bodies)  # two tiles show them all
 
 
 @pytest.mark.parametrize("isa", TILE_SETS)
 def test_micro_kernels_of_every_level(isa: str) -> None:
     text = render_micro_kernels(isa)
     for tile in TILE_SETS[isa].tiles:
-        assert f"inline void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &given) {{" in text
+        assert f"void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &given) {{" in text
     for panels in TILE_SETS[isa].value_panels:
         assert f"void weight_tile_8x{panels * 16}(const ValueTile &given, const Weight &make) {{" in text
     for t in RUN_TILE_SETS[isa].tiles:
@@ -294,7 +296,38 @@ def test_tiles_that_make_weights_need_registers() -> None:
 def test_run_tiles(golden: Golden) -> None:
     runs = replace(RUN_TILE_SETS["x86-64-v3"], panels=(1, 1), runs=2)
     text = render_tile_set("example", replace(TILE_SETS["x86-64-v3"], panels=(1,)), runs)
-    golden(text[text.index("/* Tiles of convolutions") : text.index("inline void runs_1x2x16")])
+    bodies = text[text.index("inline void runs_1x1x16") : text.index("inline void runs_1x2x16")]
+    golden(text[text.index("/* Tiles of convolutions") : text.index("static const int8_t kRunPanels")] + bodies)
+
+
+@pytest.mark.parametrize("isa", TILE_SETS)
+def test_units_of_tiles(isa: str) -> None:
+    """The header for them has no tile, and they are the same for every model that needs them."""
+    header = render_micro_kernels(isa, bodies=False)
+    units = render_tile_units(isa, ("float", "bfloat"), True)
+    assert list(units) == ["tiles_float.cpp", "tiles_bfloat.cpp", "tiles_conv.cpp"]
+    for tile in TILE_SETS[isa].tiles:
+        name = f"tile_{tile.rows}x{tile.panels * 16}"
+        assert f"void {name}(const TileOf<B> &given)" not in header
+        for element in ("float", "bfloat"):
+            assert f"template void {name}<{element}>(const TileOf<{element}> &);" in units[f"tiles_{element}.cpp"]
+    for t in RUN_TILE_SETS[isa].tiles:
+        assert f"void {t.name}(const RunTile &given)" not in header
+        assert f"\nvoid {t.name}(const RunTile &given)" in units["tiles_conv.cpp"]
+    assert render_tile_units(isa, (), False) == {}
+
+
+def test_tiles_of_what_kernels_call() -> None:
+    def tiles(*names: str) -> tuple[tuple[str, ...], bool]:
+        pool = KernelPool()
+        for name in names:
+            _, function, inputs, parts, dynamic = KERNELS[name]
+            calls_of(scheduled(function, *inputs, parts=parts, dynamic=dynamic), pool)
+        return tiles_of(pool.kernels())
+
+    assert tiles("map_flat", "softmax") == ((), False)
+    assert tiles("gemm") == (("float",), False)
+    assert tiles("map_flat", "conv", "gemm") == (("float",), True)
 
 
 def test_no_tiles_of_an_unknown_level() -> None:

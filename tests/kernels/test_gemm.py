@@ -227,7 +227,7 @@ def test_every_isa_has_tiles_of_all_row_counts() -> None:
         text = render_micro_kernels(isa)
         assert f"kTileRows = {len(tile_set.panels)};" in text
         for rows in range(1, len(tile_set.panels) + 1):
-            assert f"template <class B> inline void tile_{rows}x16(" in text
+            assert f"template <class B> void tile_{rows}x16(const TileOf<B> &given) {{" in text
 
 
 def test_an_unknown_isa_is_refused_with_the_known_ones() -> None:
