@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,6 +9,7 @@ from functools import cache
 import jinja2
 
 from ...templates import TEMPLATES
+from ..ir.dtypes import DTYPES
 from ..ir.nodes import Scan, Scatter
 from ..ir.program import AnyNode, Assert, Choose, Repeat
 from ..ir.routines import Custom, Routine
@@ -30,7 +30,6 @@ from .views.kernel import KernelView
 from .views.routines import CustomKernel
 
 PLACEHOLDER = "KERNEL"
-NARROW_PANELS = ("half", "bfloat")
 
 
 @dataclass(frozen=True)
@@ -188,11 +187,10 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
 
 def tiles_of(kernels: Sequence[Kernel]) -> tuple[tuple[str, ...], bool]:
     """The register tiles that kernels call: C++ types of the panels of products, and whether those of convolutions."""
-    calling = [k for k in kernels if "micro_kernels.h" in unit_headers([k])]
-    if not calling:
-        return (), False
-    narrow = (t for t in NARROW_PANELS if any(re.search(rf"\b{t}\b", k.source) for k in calling))
-    return ("float", *narrow), any(h.startswith("mycc/conv") for h in unit_headers(calling))
+    text, headers = "".join(k.source for k in kernels), unit_headers(kernels)
+    narrow = {DTYPES[dtype].cpp: f"{args} args" in text for dtype, args in GEMM_ARGUMENTS.items()}
+    called = {**narrow, "float": "micro_kernels.h" in headers}
+    return tuple(t for t, c in called.items() if c), any(h.startswith("mycc/conv") for h in headers)
 
 
 def calls_of(

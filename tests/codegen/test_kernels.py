@@ -325,6 +325,13 @@ def test_tiles_of_what_kernels_call() -> None:
             calls_of(scheduled(function, *inputs, parts=parts, dynamic=dynamic), pool)
         return tiles_of(pool.kernels())
 
+    def halved(up: nn.Module, a: torch.Tensor) -> torch.Tensor:
+        return up(a)
+
+    half = scheduled(halved, x.bfloat16(), parts=(nn.Linear(40, 24).bfloat16(),))
+    pool = KernelPool()
+    calls_of(half, pool)
+    assert tiles_of(pool.kernels()) == (("bfloat",), False)
     assert tiles("map_flat", "softmax") == ((), False)
     assert tiles("gemm") == (("float",), False)
     assert tiles("map_flat", "conv", "gemm") == (("float",), True)
