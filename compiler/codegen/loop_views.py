@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, substitute
-from ..ir.index import ONE, Var, as_index, of, product
+from ..ir.index import ONE, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Map, Nest, Reduce
 from ..schedule.collapse import collapse, collapse_rows
 from ..schedule.cost import STREAMED_BYTES, is_long
@@ -53,6 +53,7 @@ from .window_views import window_view
 #: elements of a row that are worth fetching while the row before it is computed upon for long, or read again; rows that
 #: the first cache does not hold beside it only while a stage computes for long
 LEAST_FETCHED, MOST_FETCHED = 512, 8192
+FETCHED_AHEAD = 4096  # bytes
 NARROW = 2  # bytes of elements of which a vector of lanes fills no register
 SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
 #: elements of a window that are folded one by one, the windows side by side
@@ -83,7 +84,7 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
         node = _without_short_rows(node)
     node, vector = woven or (node, _lanes(node))
     if isinstance(node, Map) and vector is not None and node.dims == (vector,):
-        lanes = _map_lanes(node, vector, scope)
+        lanes = _fetching_ahead(_map_lanes(node, vector, scope), node, vector, scope)
         return FlatKernel("map_flat.cpp.j2", scope.params(), lanes, scope.streams())
     if isinstance(node, Map) and vector is not None and not woven and (cross := cross_loop(node, vector)) is not None:
         return tile_view(node, vector, cross)
@@ -228,6 +229,17 @@ def _map_lanes(node: Map, vector: Var, scope: Scope) -> Lanes:
     emit_stores(part, node)
     moved, lead = full.moved_row(node.stores, NARROW) if bits else "", full.target(led) if led is not None else ""
     return lanes_view(vector, scope, full, part, moved=moved, lead=lead)
+
+
+def _fetching_ahead(lanes: Lanes, node: Map, vector: Var, scope: Scope) -> Lanes:
+    """Memory is fetched while a large map computes for long: few of its loads are on their way at a time, and the
+    hardware goes ahead of them to the end of a page alone."""
+    values = [s.value for s in node.stores]
+    if lanes.moved or not scope.streams() or not any(map(is_long, values)):
+        return lanes
+    widest = max((DTYPES[ld.buffer.dtype].size for value in values for ld in value.loads), default=1)
+    later: dict[Atom, Index] = {vector: of(vector) + FETCHED_AHEAD // widest}
+    return replace(lanes, full=(*fetches(scope, vector, values, (vector,), later), *lanes.full))
 
 
 # nests ---------------------------------------------------------------------------------------------------------------

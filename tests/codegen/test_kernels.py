@@ -89,6 +89,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "gathered_phases": ("row_phases", lambda a: a.softmax(-1), (torch.zeros(22000, 197),), (), False),
     "gathered_windows": ("windows", lambda a: F.avg_pool2d(a, 3, 1, 1), (torch.zeros(1400, 1, 56, 56),), (), False),
     "gathered_scan": ("rows", lambda a: a.cumsum(-1), (torch.zeros(22000, 197),), (), False),
+    "long_map": ("map_flat", torch.tanh, (torch.zeros(5 << 20),), (), False),
     "long_rows": ("rows", lambda a: a - a.mean(-1, keepdim=True), (torch.zeros(84, 50257),), (), False),
     "joined_planes": ("rows", lambda a, b: torch.cat([a, b], 1), (torch.zeros(3, 70, 30, 30),) * 2, (), False),
     "short_windows": ("rows", lambda a: F.avg_pool2d(a, 2), (image,), (), False),

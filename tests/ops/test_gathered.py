@@ -72,6 +72,7 @@ def test_moved_rows(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
 
 
 LONG = {
+    "tanh": (torch.tanh, (5 << 20,)),
     "log_softmax": (lambda x: x.log_softmax(-1), (84, 50257)),
     "padded": (lambda x: F.pad(x, (5, 3), mode="reflect"), (2, 2100000)),
     "centred": (lambda x: x - x.mean(-1, keepdim=True), (84, 50257)),
