@@ -59,6 +59,8 @@ def gather(stages: Sequence[Stage], rows: Sequence[Var], scope: Scope) -> tuple[
         alone = len({stage.phase for stage, _ in own}) == 1 and not any(buffer in s.node.reads() for s in stages)
         if rows and wanted and alone and _in_order(own, rows, length):
             scope.gathered[buffer] = within
+            for read in (b for stage in stages for b in stage.node.reads() if b not in scope.locals):
+                scope.buffer(read)  # parameters come in the order of the statements
             gathered.append(GatheredRow(scope.buffer(buffer), DTYPES[buffer.dtype].cpp, str(length), own[0][0].phase))
     return tuple(gathered)
 
