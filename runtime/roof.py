@@ -82,7 +82,7 @@ def measure_roof(threads: int = 1, seconds: float = 0.1) -> Roof | None:
     library = _library()
     if library is None:
         return None
-    gflops = measure_gflops(threads, seconds) or 0.0
+    gflops = _multiply_adds(library, threads, seconds)
     memory = [_buffers(threads, size) for size in WORKING_SETS]
     read = [_together(threads, partial(_read, library, seconds, buffers)) for buffers in memory]
     copy = [_together(threads, partial(_copy, library, seconds, buffers)) for buffers in memory]
@@ -96,7 +96,7 @@ def measure_gflops(threads: int = 1, seconds: float = 0.05) -> float | None:
     None without the measuring library.
     """
     library = _library()
-    return None if library is None else _together(threads, lambda team: library.mycc_roof_fma(*team, seconds))
+    return None if library is None else _multiply_adds(library, threads, seconds)
 
 
 class MemoryReader:
@@ -128,6 +128,10 @@ def _cpu_name() -> str:
 
 def _buffers(threads: int, size: int) -> list[Any]:
     return [np.ones(size // 4 // threads, np.float32) for _ in range(threads)]
+
+
+def _multiply_adds(library: Any, threads: int, seconds: float) -> float:
+    return _together(threads, lambda team: library.mycc_roof_fma(*team, seconds))
 
 
 def _read(library: Any, seconds: float, buffers: list[Any], team: Team) -> float:

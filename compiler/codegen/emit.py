@@ -386,11 +386,11 @@ class Emitter:
 
     def _written(self, s: Store) -> tuple[str, Index]:
         """What a store writes to: the result, or the row of it that is gathered, and the index there."""
-        within = self.scope.gathered.get(s.buffer)
-        if within is None:
+        if s.buffer not in self.scope.gathered:
             return self._buffer(s.buffer), s.index
+        row, within = self.scope.gathered[s.buffer]
         index = Index({m: c for m, c in s.index.terms.items() if within.issuperset(m)})
-        return self._as_moved(self.scope.row(s.buffer), s.buffer), index
+        return self._as_moved(row, s.buffer), index
 
     def target(self, s: Store) -> str:
         """Where a store writes."""

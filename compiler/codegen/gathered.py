@@ -18,7 +18,7 @@ from ..ir.buffers import IN_PLACE, Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.index import ZERO, Index, Var
 from ..ir.nodes import Map, Reduce, Scan
-from .past import goes_past
+from .past import goes_past, is_large
 from .scope import Scope
 from .views.loops import GatheredRow, LocalView
 from .weave import groups
@@ -58,10 +58,11 @@ def gather(stages: Sequence[Stage], rows: Sequence[Var], scope: Scope) -> tuple[
         wanted = _large(buffer, length, scope) and not all(_goes_past(stage, buffer, scope) for stage, _ in own)
         alone = len({stage.phase for stage, _ in own}) == 1 and not any(buffer in s.node.reads() for s in stages)
         if rows and wanted and alone and _in_order(own, rows, length):
-            scope.gathered[buffer] = within
             for read in (b for stage in stages for b in stage.node.reads() if b not in scope.locals):
                 scope.buffer(read)  # parameters come in the order of the statements
-            gathered.append(GatheredRow(scope.buffer(buffer), DTYPES[buffer.dtype].cpp, str(length), own[0][0].phase))
+            row = GatheredRow(scope.buffer(buffer), DTYPES[buffer.dtype].cpp, str(length), own[0][0].phase)
+            scope.gathered[buffer] = (row.name, within)
+            gathered.append(row)
     return tuple(gathered)
 
 
@@ -77,13 +78,8 @@ def _elements(stage: Stage, rows: Sequence[Var]) -> int:
 
 def _large(buffer: Buffer, length: int, scope: Scope) -> bool:
     """Whether the result is one that goes past the caches, its rows of a length that is gathered."""
-    size = DTYPES[buffer.dtype].size
-    elements = buffer.size.constant
-    if scope.stream_from is None or elements is None or elements * size < scope.stream_from:
-        return False
-    if buffer in scope.locals or buffer.of is not None or buffer.kind in IN_PLACE:
-        return False
-    return LEAST_BYTES <= length * size <= MOST_BYTES
+    new = buffer.of is None and buffer.kind not in IN_PLACE
+    return new and is_large(buffer, scope) and LEAST_BYTES <= length * DTYPES[buffer.dtype].size <= MOST_BYTES
 
 
 def _goes_past(stage: Stage, buffer: Buffer, scope: Scope) -> bool:

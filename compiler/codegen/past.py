@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import IndexValue, Load
 from ..ir.index import ONE, Var
@@ -13,17 +14,24 @@ LINE = 64  # bytes
 MANY_LINES = 16  # of a row: one more that is written twice counts for little
 
 
+def is_large(buffer: Buffer, scope: Scope) -> bool:
+    """Whether the result is far larger than the caches."""
+    elements = buffer.size.constant
+    if scope.stream_from is None or elements is None or buffer in scope.locals:
+        return False
+    return elements * DTYPES[buffer.dtype].size >= scope.stream_from
+
+
 def is_led(node: Map, lanes: Var, scope: Scope) -> bool:
     """Whether the one store of a map goes past the caches from where its vectors are aligned: of rows that are long and
     begin anywhere. What it reads has to be found from any lane on."""
-    if len(node.stores) != 1 or scope.stream_from is None or scope.whole_lines:
+    if len(node.stores) != 1 or scope.whole_lines:
         return False
     (store,) = node.stores
-    size, buffer = DTYPES[store.buffer.dtype].size, store.buffer
-    if buffer in (*scope.locals, *scope.gathered) or goes_past(store, lanes, 1, scope):
+    if not is_large(store.buffer, scope) or store.buffer in scope.gathered or goes_past(store, lanes, 1, scope):
         return False
-    large, length = buffer.size.constant, lanes.extent.constant
-    if large is None or large * size < scope.stream_from or length is None or length * size < MANY_LINES * LINE:
+    length = lanes.extent.constant
+    if length is None or length * DTYPES[store.buffer.dtype].size < MANY_LINES * LINE:
         return False
     indices = [x.index for x in store.value.walk() if isinstance(x, Load | IndexValue)]
     return store.index.coefficient(lanes) == ONE and all(i.coefficient(lanes) is not None for i in indices)
@@ -34,12 +42,7 @@ def goes_past(store: Store, lanes: Var, woven: int, scope: Scope) -> bool:
 
     woven: elements of each lane that lie side by side.
     """
-    if scope.stream_from is None or store.buffer in scope.locals:
-        return False
-    if woven == 1 and lane_stride(store.index, lanes) != ONE:
-        return False
-    size = (store.buffer.size * DTYPES[store.buffer.dtype].size).constant
-    if size is None or size < scope.stream_from:
+    if not is_large(store.buffer, scope) or (woven == 1 and lane_stride(store.index, lanes) != ONE):
         return False
     # a vector that is part of a line only is not put past the caches: its line would be written twice
     whole = max(ALIGNMENT, LINE // DTYPES[store.buffer.dtype].size)

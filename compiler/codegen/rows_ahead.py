@@ -27,7 +27,7 @@ LEAST_BYTES = 1 << 20  # of a buffer: smaller ones are in the caches
 MOST_BYTES = 1 << 16  # of a row
 ON_THE_WAY = 4096  # bytes that are fetched and not read yet
 MOST_ROWS = 32
-PAGE = 4096  # the hardware finds what is read of one, in any order
+PAGE = 4096  # the hardware finds longer rows that lie apart
 LEAST_LOOKED_UP = 256  # bytes of a row whose elements are read in any order
 SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
 MOST_AT_ONCE = 8192  # bytes of a row that is moved at once
@@ -58,17 +58,13 @@ def jumping_reads(node: Map, vector: Var, rows: Sequence[Var]) -> tuple[_Read, .
 
 def row_reads(stages: Iterable[Stage], rows: Sequence[Var]) -> tuple[_Read, ...]:
     """All rows of memory, for a kernel that gathers its results: it reads nothing while it writes them."""
-    found = [
-        (load, stage.loops(rows))
+    reads = (
+        _dense(load, stage.loops(rows), rows)
         for stage in stages
-        for load in dict.fromkeys(ld for e in stage.node.expressions() for ld in _loads(e, stage.lanes))
-    ]
-    return tuple(_distinct(read for load, loops in found if (read := _dense(load, loops, rows)) is not None))
-
-
-def _distinct(reads: Iterable[_Read]) -> Iterator[_Read]:
-    """Those that start elsewhere."""
-    return iter({(r.load.buffer, r.start): r for r in reads}.values())
+        for e in stage.node.expressions()
+        for load in _loads(e, stage.lanes)
+    )
+    return tuple({(r.load.buffer, r.start): r for r in reads if r is not None}.values())
 
 
 def _dense(load: Load, loops: Sequence[Var], rows: Sequence[Var]) -> _Read | None:
@@ -81,11 +77,14 @@ def _dense(load: Load, loops: Sequence[Var], rows: Sequence[Var]) -> _Read | Non
         start = start.without(v) + min(step.constant * (extent - 1), 0)
         last += abs(step.constant) * (extent - 1)
         count *= extent if step.constant else 1
-    large = number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= LEAST_BYTES
-    if not large or last + 1 > DENSEST * count or not any(depends(start, v) for v in rows):
+    if not _in_memory(load) or last + 1 > DENSEST * count or not any(depends(start, v) for v in rows):
         return None
     read = _Read(load, start, last + 1, False)
     return read if read.bytes <= MOST_BYTES else None
+
+
+def _in_memory(load: Load) -> bool:
+    return number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= LEAST_BYTES
 
 
 def _loads(e: Expr, vector: Var | None) -> Iterator[Load]:
@@ -104,7 +103,7 @@ def _reads(loads: Iterable[Load], vector: Var, rows: Sequence[Var]) -> Iterator[
 
 
 def _read(load: Load, vector: Var, rows: Sequence[Var]) -> _Read | None:
-    if number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size < LEAST_BYTES:
+    if not _in_memory(load):
         return None
     within: list[Atom] = [a for m in load.index.terms for a in m if isinstance(a, Indirect) and vector in _vars(a)]
     turn = turning_place(load.index, vector)

@@ -53,7 +53,8 @@ class Scope:
     locals: dict[Buffer, str] = field(default_factory=dict)
     stream_from: int | None = None  # bytes of a result that is written past the caches, if the template knows of that
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
-    gathered: dict[Buffer, frozenset[Var]] = field(default_factory=dict)  # row by row; -> the loops within a row
+    #: results that are gathered row by row -> where a row is written, the loops within one
+    gathered: dict[Buffer, tuple[str, frozenset[Var]]] = field(default_factory=dict)
     led: set[Store] = field(default_factory=set)  # whose first vector is a part that ends where vectors are aligned
     whole_lines: bool = False  # vectors that are no whole lines are not: the parts of a line come far apart
     tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none
@@ -70,10 +71,6 @@ class Scope:
             number = sum(n.startswith(stem) for n in self.buffers.values())
             self.buffers[buffer] = f"{stem}{number}"
         return self.buffers[buffer]
-
-    def row(self, buffer: Buffer) -> str:
-        """Where the row of a result that is gathered is written."""
-        return f"{self.buffer(buffer)}_row"
 
     def streams(self) -> tuple[str, ...]:
         """What has to hold for results to be written past the caches; nothing where none are."""

@@ -11,13 +11,12 @@ from ..ir.expr import Call, Expr
 from ..ir.index import ZERO, Atom, Binary, Index, Var, as_index, exact_div, of, product
 from ..ir.nodes import Reduce
 from ..ir.ops import Precedence
-from ..schedule.cost import STREAMED_BYTES
 from ..schedule.rolling import Rolled
 from .ahead import fetched_places
 from .emit import Emitter
 from .fold_views import OPERANDS, fold_view, loops_of
 from .gathered import Stage, gather, memory_of
-from .past import LINE
+from .past import LINE, is_large
 from .scope import Scope
 from .statements import emit_stores
 from .trim import trim
@@ -36,7 +35,7 @@ def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
     row, lanes = windows.row, windows.lanes
     outer = [v for v in node.dims if v not in (row, lanes)]
     across = _across(windows, outer)
-    size = _block(node, windows, outer, across)
+    size = _block(node, windows, outer, across, scope)
     text = Emitter(scope, None)
     blocks = [Var(f"{row.name}_block", (row.extent + (size - 1)) // as_index(size))]
     span = ("0", text.index(row.extent))
@@ -101,21 +100,16 @@ def _lie_along(node: Reduce, row: Var, tap: Var) -> bool:
     return False
 
 
-def _block(node: Reduce, windows: Rolled, outer: Sequence[Var], across: Var | None) -> int:
+def _block(node: Reduce, windows: Rolled, outer: Sequence[Var], across: Var | None, scope: Scope) -> int:
     """Windows that are walked over at once: all, but where threads would have too few walks or the rows of a strip of
     columns would leave the first level cache."""
     count = windows.row.extent.constant or MOST_WINDOWS
-    if across is not None and _streams(node):
+    if across is not None and all(is_large(s.buffer, scope) for s in node.stores):
         taps = math.prod(v.extent.constant or 1 for v in windows.inner.rdims) + 1
         column = taps * (windows.lanes.extent.constant or 1) * DTYPES[node.folds[0].value.dtype].size
         return min(count, max(LEAST_WINDOWS, STRIP_BYTES // (column * windows.step)))
     walks = math.prod(v.extent.constant or 1 for v in outer)
     return min(count, max(LEAST_WINDOWS, -(-count * walks // LEAST_WALKS)))
-
-
-def _streams(node: Reduce) -> bool:
-    sizes = [(s.buffer.size * DTYPES[s.buffer.dtype].size).constant or 0 for s in node.stores]
-    return min(sizes) >= STREAMED_BYTES
 
 
 def _row(node: Reduce, windows: Rolled, fetched: tuple[str, ...], scope: Scope) -> RowOfWindows:

@@ -42,35 +42,32 @@ def collapse_rows(nest: Nest) -> Nest:
 
 
 def _without_last_row(nest: Nest) -> Nest | None:
-    (*rows, row), rank = nest.dims, len(nest.dims)
+    (*rows, _), rank = nest.dims, len(nest.dims)
     left = product(v.extent for v in rows).constant
     plain = not nest.locals and not nest.phases and all(isinstance(s, Map) for s in nest.stages)
     if not plain or (left is not None and left < LEAST_ROWS) or any(len(s.dims) == rank for s in nest.stages):
         return None
-    stages = []
-    for stage in nest.stages:
-        inner = stage.dims[rank]
-        if (inner.extent.constant or LONG_ROW) >= LONG_ROW:
-            return None
-        if not all(like_one(index, row, inner) for index in indices_of(stage)):
-            return None
-        merged = Var(inner.name, row.extent * inner.extent)
-        stages.append(
-            replace(_substituted(stage, {row: ZERO, inner: of(merged)}), dims=(*rows, merged, *stage.dims[rank + 1 :]))
-        )
-    return replace(nest, dims=tuple(rows), stages=tuple(stages))
+    if any((s.dims[rank].extent.constant or LONG_ROW) >= LONG_ROW for s in nest.stages):
+        return None
+    stages = [s for s in (_merged(stage, "dims", rank - 1) for stage in nest.stages) if s is not None]
+    return replace(nest, dims=tuple(rows), stages=tuple(stages)) if len(stages) == len(nest.stages) else None
 
 
 def _collapse_field(node: N, name: str, keep: int, spare: int) -> N:
     for position in range(len(getattr(node, name)) - 2 - spare, keep - 1, -1):
-        loops: tuple[Var, ...] = getattr(node, name)
-        outer, inner = loops[position], loops[position + 1]
-        if all(like_one(index, outer, inner) for index in indices_of(node)):
-            merged = Var(inner.name, outer.extent * inner.extent)
-            node = _substituted(node, {outer: ZERO, inner: of(merged)})
-            merged_loops: dict[str, Any] = {name: (*loops[:position], merged, *loops[position + 2 :])}
-            node = replace(node, **merged_loops)
+        node = _merged(node, name, position) or node
     return node
+
+
+def _merged(node: N, name: str, position: int) -> N | None:
+    """The node with a loop and the one behind it as one; None where an access does not walk through them so."""
+    loops: tuple[Var, ...] = getattr(node, name)
+    outer, inner = loops[position], loops[position + 1]
+    if not all(like_one(index, outer, inner) for index in indices_of(node)):
+        return None
+    merged = Var(inner.name, outer.extent * inner.extent)
+    merged_loops: dict[str, Any] = {name: (*loops[:position], merged, *loops[position + 2 :])}
+    return replace(_substituted(node, {outer: ZERO, inner: of(merged)}), **merged_loops)
 
 
 def _substituted(node: N, values: dict[Atom, Index]) -> N:

@@ -276,7 +276,7 @@ def test_micro_kernels(golden: Golden) -> None:
 def test_micro_kernels_of_every_level(isa: str) -> None:
     text = render_micro_kernels(isa)
     for tile in TILE_SETS[isa].tiles:
-        assert f"void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &given) {{" in text
+        assert f"template <class B> void tile_{tile.rows}x{tile.panels * 16}(const TileOf<B> &given) {{" in text
     for panels in TILE_SETS[isa].value_panels:
         assert f"void weight_tile_8x{panels * 16}(const ValueTile &given, const Weight &make) {{" in text
     for t in RUN_TILE_SETS[isa].tiles:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,8 @@ import mycc
 import numpy as np
 import pytest
 import torch
+
+from ..helpers.sources import kernel_sources
 
 #: classes of an image; more rows than are folded at a time; few of them; a deep column, kept in a larger cache
 SHAPES = [(3, 21, 24, 32), (2, 150, 8, 64), (4, 3, 1024), (1, 1100, 1024)]
@@ -56,8 +57,7 @@ def test_phases(dtype: torch.dtype, dim: int, tmp_path: Path) -> None:
     inputs = {f"case{i}": tuple(t.to(dtype) for t in given(s, i)) for i, s in enumerate(shapes)}
     entries: dict[str, Any] = {name: (Folded(dim), x) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "folded.pkg", verify=False, target="cpu")
-    with zipfile.ZipFile(path) as package:
-        sources = [package.read(n).decode() for n in package.namelist() if "/kernels_" in n and n.endswith(".cpp")]
+    sources = kernel_sources(path)
     assert sum(s.count("const bool turn_2") for s in sources) >= 4
     models = [mycc.load(path, threads=threads) for threads in (1, 3)]
     for name, x in inputs.items():

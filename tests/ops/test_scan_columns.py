@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,8 @@ import mycc
 import pytest
 import torch
 from torch.export import Dim
+
+from ..helpers.sources import kernel_sources
 
 SHAPES = [(3, 21, 37), (1, 67, 1085), (2, 8, 3, 16)]  # steps beside a group; columns beside a block; inner dimensions
 
@@ -70,8 +71,7 @@ def test_running_sums_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     model = Sums()
     entries: dict[str, Any] = {f"case{i}": (model, (x,)) for i, x in enumerate([*inputs, special])}
     path = mycc.compile(entries, out=tmp_path / "sums.pkg", verify=False, target="cpu")
-    with zipfile.ZipFile(path) as package:
-        sources = [package.read(n).decode() for n in package.namelist() if "/kernels_" in n and n.endswith(".cpp")]
+    sources = kernel_sources(path)
     assert sum("running_sum" in s for s in sources)
     models = [mycc.load(path, threads=threads) for threads in (1, 2)]
     for name, (_, (x,)) in entries.items():
@@ -94,8 +94,7 @@ def test_running_sums_of_integers(target: str, tmp_path: Path) -> None:
     inputs += [(numbers % 1000).to(torch.int32)[:, :29]]
     entries: dict[str, Any] = {f"case{i}": (Sums(), (x,)) for i, x in enumerate(inputs)}
     path = mycc.compile(entries, out=tmp_path / "sums.pkg", verify=False, target=target)
-    with zipfile.ZipFile(path) as package:
-        sources = [package.read(n).decode() for n in package.namelist() if "/kernels_" in n and n.endswith(".cpp")]
+    sources = kernel_sources(path)
     assert sum(s.count("running_sum") for s in sources) >= len(inputs)
     model = mycc.load(path)
     for name, (_, (x,)) in entries.items():
@@ -121,8 +120,7 @@ def test_running_products_of_rows(tmp_path: Path) -> None:
     special[3, ::40], special[4] = -0.0, torch.finfo(torch.float32).max
     entries: dict[str, Any] = {f"case{i}": (Products(), (x,)) for i, x in enumerate([*inputs, special])}
     path = mycc.compile(entries, out=tmp_path / "products.pkg", verify=False, target="cpu")
-    with zipfile.ZipFile(path) as package:
-        sources = [package.read(n).decode() for n in package.namelist() if "/kernels_" in n and n.endswith(".cpp")]
+    sources = kernel_sources(path)
     assert sum("running_product" in s for s in sources)
     model = mycc.load(path)
     for name, (_, (x,)) in entries.items():
