@@ -69,14 +69,13 @@ class AttentionArgs(ctypes.Structure):
             (name, ctypes.c_int64)
             for name in ("batch", "heads", "kv_heads", "queries", "keys", "head_size", "value_size")
         ),
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out")),
         *((f"{name}_{dim}", ctypes.c_int64) for name in ("q", "k", "v", "out") for dim in ("batch", "head", "row")),
         ("scale", ctypes.c_float),
         ("causal", ctypes.c_bool),
         ("causal_offset", ctypes.c_int64),
         *((name, ctypes.c_int64) for name in ("k_first", "v_first")),
-        *((name, ctypes.c_void_p) for name in ("k_rest", "v_rest")),
         *((f"{name}_rest_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "head", "row")),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "k_rest", "v_rest")),
     )
 
 
@@ -95,8 +94,8 @@ def measure(case: Case, libraries: Libraries, threads: int, seconds: float, layo
     strides = [stride for t in (q, k, v, out) for stride in t.stride()[:3]]
     args = AttentionArgs(
         case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.size, case.size,
-        *(t.data_ptr() for t in (q, k, v, out)), *strides, case.size**-0.5, case.causal, 0,
-        case.keys, case.keys,
+        *strides, case.size**-0.5, case.causal, 0, case.keys, case.keys, *(0,) * 6,
+        *(t.data_ptr() for t in (q, k, v, out)),
     )  # fmt: skip
 
     def eager(_: int) -> torch.Tensor:

@@ -34,8 +34,8 @@ def link_command(
 
 def undefined_symbols(output: str) -> list[str]:
     """The symbols that a failed link missed, in the words of GNU ld and of LLVM's lld."""
-    found = re.findall(r"undefined (?:reference to|symbol:?)(?: symbol)? [`']?([^\s'`]+)", output)
-    return sorted({name.split("@")[0] for name in found})
+    found = re.findall(r"undefined (?:reference to|symbol:?)(?: symbol)? (?:[`']([^'`]+)|(.+))", output)
+    return sorted({(quoted or plain).split("@")[0] for quoted, plain in found})
 
 
 def check_library(library: bytes) -> None:

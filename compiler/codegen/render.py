@@ -24,7 +24,7 @@ from .loop_views import loop_view
 from .ordered_views import assert_view, custom_view, routine_view, scan_view, scatter_view
 from .scope import Param
 from .starts import with_starts
-from .structured_views import GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
+from .structured_views import ATTENTION_ARGUMENTS, GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
 from .tuned import with_choice
 from .views.kernel import KernelView
 from .views.routines import CustomKernel
@@ -158,7 +158,8 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     """The headers that the kernels of a unit need; kernels of loops alone compile without the GEMM family."""
     text = "".join(k.source for k in kernels)
     wanted = ["mycc/math.h", "mycc/loops.h"]
-    if "Args args" in text:
+    attends = any(f"{args} args" in text for args in ATTENTION_ARGUMENTS.values())
+    if "Args args" in text or attends:
         wanted.append("micro_kernels.h")
     products = ((args, "gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmFreeArgs"))
     for args, header in (*products, ("ConvArgs", "conv.h")):
@@ -180,7 +181,7 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     for function in ("depthwise", "winograd", "grouped", "planes", "turned", "chain"):
         if f"conv_{function}" in text:
             wanted.append(f"mycc/conv_{function}.h")
-    if "AttentionArgs args" in text:
+    if attends:
         wanted.append("mycc/attention.h")
     return tuple(wanted)
 

@@ -24,6 +24,8 @@ GEOMETRY = (*(f"{name}_{a}" for name in ("kernel", "stride", "pad", "dilation") 
 
 #: argument struct of a product by the type of its packed weights
 GEMM_ARGUMENTS = {"f32": "GemmArgs", "bf16": "GemmArgsBf16", "f16": "GemmArgsF16"}
+#: argument struct of an attention by the type of its operands
+ATTENTION_ARGUMENTS = {"f32": "AttentionArgs", "bf16": "AttentionArgsBf16", "f16": "AttentionArgsF16"}
 
 
 def gemm_view(node: Gemm) -> GemmKernel:
@@ -127,7 +129,8 @@ def attention_view(node: Attention) -> AttentionKernel:
     for name, o in operands.items():
         fields += text.sizes(dict(zip((f"{name}_batch", f"{name}_head", f"{name}_row"), o.strides, strict=True)))
     fields += (("scale", f"{node.scale!r}f"), ("causal", "true" if node.causal else "false"), ("causal_offset", "0"))
-    return AttentionKernel("attention.cpp.j2", text.params(), fields, score)
+    arguments = ATTENTION_ARGUMENTS[node.q.buffer.dtype]
+    return AttentionKernel("attention.cpp.j2", text.params(), fields, arguments, score)
 
 
 class FieldPrinter:

@@ -11,7 +11,7 @@ from ..ir.index import ONE, Index, exact_div, of
 from ..ir.structured import Attention
 from .builder import call, number, where
 from .context import Context
-from .matmul import HALVES, widened
+from .matmul import HALVES
 from .registry import row
 from .tensor import Tensor, squeeze, unsqueeze
 
@@ -75,8 +75,7 @@ def attention_4d(
     ctx: Context, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
 ) -> Tensor:
     builder = ctx.builder
-    dtype = q.dtype
-    q, k, v = (_dense_rows(ctx, widened(ctx, t)) for t in (q, k, v))
+    q, k, v = (_dense_rows(ctx, t) for t in (q, k, v))
     b, h, m, d = q.shape
     groups, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
     if exact_div(h, groups) is None:
@@ -104,7 +103,7 @@ def attention_4d(
         score,
     )
     builder.add(node)
-    return out if dtype == q.dtype else builder.map(out.shape, dtype, out.at, order=(0, 2, 1, 3))
+    return out
 
 
 def _score(mask: Tensor | None, at: list[Index]) -> Expr | None:

@@ -54,3 +54,8 @@ def test_a_cut_library_is_refused() -> None:
 )
 def test_missing_symbols_in_the_linkers_words(line: str) -> None:
     assert undefined_symbols(f"some text\n{line}\n{line}\n") == ["printf"]
+
+
+def test_the_linker_names_a_template_whole() -> None:
+    line = "program.cpp:(.text+0x5): undefined reference to `void mycc::tile_1x16<float>(mycc::TileOf<float> const&)'"
+    assert undefined_symbols(line) == ["void mycc::tile_1x16<float>(mycc::TileOf<float> const&)"]

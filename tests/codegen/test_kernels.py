@@ -141,6 +141,9 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "attention_with_mask": (
         "attention", lambda a, m: F.scaled_dot_product_attention(a, a, a, m), (q, mask), (), False
     ),
+    "attention_of_bfloats": (
+        "attention", lambda a: F.scaled_dot_product_attention(a, a, a), (q.bfloat16(),), (), False
+    ),
 }  # fmt: skip
 MACROS = ("loops.j2", "columns.j2", "epilogue.j2")  # seen in the kernels
 

@@ -8,7 +8,7 @@ namespace {
 struct Mask {
   const float *mask;
   int64_t batch_stride, head_stride, row_stride;
-  const mycc::AttentionArgs *args;
+  const mycc::AttentionSizes *args;
   std::atomic<int64_t> *misplaced;
 
   void operator()(int64_t b, int64_t h, int64_t m, int64_t n0, float *s, int64_t count) const {
@@ -26,7 +26,8 @@ struct Mask {
 
 /* mask: NULL, or addressed by mask_strides (batch, head, row). threads < 0: a host without scratch memory. Returns the
  * number of calls of the score functor outside the scores. */
-extern "C" int64_t test_attention(const mycc::AttentionArgs *args, const float *mask, const int64_t *mask_strides, int threads) {
+template <class Element>
+int64_t attend(const mycc::AttentionArgsOf<Element> *args, const float *mask, const int64_t *mask_strides, int threads) {
   TestHost host(threads < 0 ? -threads : threads, threads < 0);
   std::atomic<int64_t> misplaced{0};
   if (mask) {
@@ -37,6 +38,13 @@ extern "C" int64_t test_attention(const mycc::AttentionArgs *args, const float *
   }
   return misplaced;
 }
+#define MYCC_TEST_ATTENTION(name, Args)                                                                       \
+  extern "C" int64_t name(const mycc::Args *args, const float *mask, const int64_t *mask_strides, int threads) { \
+    return attend(args, mask, mask_strides, threads);                                                         \
+  }
+MYCC_TEST_ATTENTION(test_attention_f32, AttentionArgs)
+MYCC_TEST_ATTENTION(test_attention_f16, AttentionArgsF16)
+MYCC_TEST_ATTENTION(test_attention_bf16, AttentionArgsBf16)
 
 /* exp2_negative of values x[0..n-1]; n is a multiple of the lanes. */
 extern "C" void test_exp2_negative(const float *x, float *y, int64_t n) {

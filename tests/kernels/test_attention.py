@@ -19,23 +19,23 @@ from .gemm_support import FLAGS, HERE, INCLUDE, WARNINGS, cpu_levels
 
 LEVELS = cpu_levels()
 INF = float("inf")
+NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 SIZES = ["batch", "heads", "kv_heads", "queries", "keys", "head_size", "value_size"]
 STRIDES = [f"{tensor}_{dim}" for tensor in ("q", "k", "v", "out") for dim in ("batch", "head", "row")]
 
 
 class AttentionArgs(ctypes.Structure):
-    """The C++ struct of the same name."""
+    """The C++ struct of the same name, or that of another element type."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out")),
         *((name, ctypes.c_int64) for name in STRIDES),
         ("scale", ctypes.c_float),
         ("causal", ctypes.c_bool),
         ("causal_offset", ctypes.c_int64),
         *((name, ctypes.c_int64) for name in ("k_first", "v_first")),
-        *((name, ctypes.c_void_p) for name in ("k_rest", "v_rest")),
         *((f"{name}_rest_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "head", "row")),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "k_rest", "v_rest")),
     )
 
 
@@ -52,7 +52,8 @@ def build(isa: str, folder: Path) -> ctypes.CDLL:
     out = folder / "attention.so"
     subprocess.run([str(c) for c in [*command, HERE / "attention_library.cpp", "-o", out, "-pthread"]], check=True)
     loaded = ctypes.CDLL(str(out))
-    loaded.test_attention.restype = ctypes.c_int64
+    for name in NAMES.values():
+        getattr(loaded, f"test_attention_{name}").restype = ctypes.c_int64
     return loaded
 
 
@@ -67,7 +68,7 @@ def attend(
     """
     batch, heads, queries, _ = q.shape
     shape = (batch, queries, heads, v.shape[3]) if heads_last else (batch, heads, queries, v.shape[3])
-    memory = torch.full((*shape[:3], shape[3] + 1), 7.0)  # a column that has to stay as it is
+    memory = torch.full((*shape[:3], shape[3] + 1), 7.0, dtype=q.dtype)  # a column that has to stay as it is
     out = memory[..., :-1].transpose(1, 2) if heads_last else memory[..., :-1]
     keys, (k, k_rest), (v, v_rest) = (
         k.shape[2],
@@ -81,14 +82,15 @@ def attend(
     strides = [stride for tensor in (q, k, v, out) for stride in tensor.stride()[:3]]
     args = AttentionArgs(
         batch, heads, k.shape[1], queries, keys, q.shape[3], v.shape[3],
-        *(tensor.data_ptr() for tensor in (q, k, v, out)), *strides,
-        q.shape[3] ** -0.5 if scale is None else scale, causal, offset,
-        k.shape[2], v.shape[2], k_rest.data_ptr(), v_rest.data_ptr(), *k_rest.stride()[:3], *v_rest.stride()[:3],
+        *strides, q.shape[3] ** -0.5 if scale is None else scale, causal, offset,
+        k.shape[2], v.shape[2], *k_rest.stride()[:3], *v_rest.stride()[:3],
+        *(tensor.data_ptr() for tensor in (q, k, v, out, k_rest, v_rest)),
     )  # fmt: skip
     wide = None if mask is None else mask.expand(batch, heads, queries, keys)
     pointer = None if wide is None else ctypes.c_void_p(wide.data_ptr())
     mask_strides = None if wide is None else (ctypes.c_int64 * 3)(*wide.stride()[:3])
-    misplaced = library(isa).test_attention(ctypes.byref(args), pointer, mask_strides, ctypes.c_int(threads))
+    call = getattr(library(isa), f"test_attention_{NAMES[q.dtype]}")
+    misplaced = call(ctypes.byref(args), pointer, mask_strides, ctypes.c_int(threads))
     assert misplaced == 0, f"the score functor was called {misplaced} times outside the scores"
     assert (memory[..., -1] == 7.0).all(), "written behind a row of the output"
     return out
@@ -177,6 +179,29 @@ def test_keys_that_lie_in_two_places(isa: str, queries: int, keys: int, causal: 
     for parts in rests:
         for threads in (1, 2):
             assert attend(isa, q, k, v, **how, rest=parts, threads=threads).numpy().tobytes() == whole.numpy().tobytes()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("queries", [1, 3, 50])
+@pytest.mark.parametrize(("keys", "head_size", "value_size"), [(1, 64, 64), (129, 40, 24), (500, 65, 33), (800, 7, 96)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_elements_of_16_bits(
+    isa: str, dtype: torch.dtype, queries: int, keys: int, head_size: int, value_size: int, causal: bool
+) -> None:
+    """The bits are those of the same numbers in float32, rounded; keys may lie in two places."""
+    torch.manual_seed(6)
+    q, k = tensor(2, 6, queries, head_size).to(dtype), tensor(2, 3, keys, head_size, heads_last=True).to(dtype)
+    v = tensor(2, 3, keys, value_size).to(dtype)
+    for mask in (None, random_mask(2, queries, keys)):
+        how = {"mask": mask, "causal": causal, "offset": keys - queries}
+        wide = attend(isa, q.float(), k.float(), v.float(), **how)
+        check(wide, reference(q, k, v, **how))
+        for rest in (None, (1, keys // 2)):
+            for threads in (1, 3):
+                narrow = attend(isa, q, k, v, **how, rest=rest, threads=threads, heads_last=True)
+                assert narrow.dtype == dtype
+                assert torch.equal(narrow, wide.to(dtype))
 
 
 MODELS = {

@@ -67,6 +67,13 @@ def test_read_from_the_parts(name: str) -> None:
     assert done == {"read where it lies, one part after the other"}
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_cache_of_16_bits_is_read_as_it_is(dtype: torch.dtype) -> None:
+    s = scheduled(step, *(t.to(dtype) for t in (q, k, v, past)))
+    assert rests(s) == [(True, True)]
+    assert [type(n) for n in s.program.nodes] == [type(n) for n in scheduled(step, q, k, v, past).program.nodes]
+
+
 def both_computed(q: Any, k: Any, v: Any, past: Any) -> torch.Tensor:
     return attend(q, appended(past[0].exp(), k.exp()), appended(past[1], v))
 

@@ -62,7 +62,8 @@ class ChainKernel(KernelView):
 
 @dataclass(frozen=True)
 class AttentionKernel(TunedKernel):
-    """Attention; score: how a scaled score is changed."""
+    """Attention; score: how a scaled score is changed, arguments: the struct of the fields."""
 
     fields: tuple[tuple[str, str], ...]
+    arguments: str
     score: Epilogue | None

@@ -1,4 +1,4 @@
-/* attention.h: softmax(scale * Q K^T + score) V on the CPU in float32, without ever writing the score matrix.
+/* attention.h: softmax(scale * Q K^T + score) V on the CPU, worked out in float32, without ever writing the score matrix.
  *
  * Two ways, chosen by the shape alone:
  *   packed   for many query rows. A task owns a run of query rows of a (batch, key head) and walks over blocks of keys.
@@ -30,22 +30,22 @@
 namespace mycc {
 namespace attention_detail {
 
-template <class Score> struct Job {
+template <class Element, class Score> struct Job {
   const mycc_host *host;
-  const AttentionArgs *args;
+  const AttentionArgsOf<Element> *args;
   const Score *score;
   int64_t chunk, chunks; /* rows of a task; tasks of a (batch, key head) */
 
   /* Task i: all products of the last chunk, then of the one before: causal gives late rows more work. */
-  Rows rows(int64_t i) const {
+  RowsOf<Element> rows(int64_t i) const {
     const int64_t products = args->batch * args->kv_heads, product = i % products;
     const int64_t first = (chunks - 1 - i / products) * chunk, all = args->heads / args->kv_heads * args->queries;
-    return {args, product / args->kv_heads, product % args->kv_heads, first, min64(chunk, all - first)};
+    return {*args, product / args->kv_heads, product % args->kv_heads, first, min64(chunk, all - first)};
   }
   void start(mycc_body body) { host->parallel_for(host->ctx, args->batch * args->kv_heads * chunks, 1, body, this); }
 };
 
-template <class Score> struct PackedJob : Job<Score> {
+template <class Element, class Score> struct PackedJob : Job<Element, Score> {
   PackedPlan plan;
 
   static void run(void *arg, int64_t begin, int64_t end, int32_t worker) {
@@ -59,7 +59,7 @@ template <class Score> struct PackedJob : Job<Score> {
   }
 };
 
-template <class Score> struct DirectJob : Job<Score> {
+template <class Element, class Score> struct DirectJob : Job<Element, Score> {
   static void run(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const DirectJob &job = *(const DirectJob *)arg;
     DirectScratch scratch;
@@ -74,8 +74,8 @@ template <class Score> struct DirectJob : Job<Score> {
 
 /* Computes args.out, which must not overlap the inputs. Where the host has no scratch memory it has recorded the
  * failure, and what `out` holds is undefined. */
-template <class Score>
-void attention(const mycc_host *host, const AttentionArgs &args, const Score &score,
+template <class Element, class Score>
+void attention(const mycc_host *host, const AttentionArgsOf<Element> &args, const Score &score,
                const AttentionTuning &tuning = AttentionTuning()) {
   using namespace attention_detail;
   const int64_t products = args.batch * args.kv_heads;
@@ -83,15 +83,15 @@ void attention(const mycc_host *host, const AttentionArgs &args, const Score &sc
   const int64_t rows = args.heads / args.kv_heads * args.queries;
   if (rows > kDirectRows) {
     const PackedPlan plan(args, host->max_workers, tuning);
-    PackedJob<Score> job = {{host, &args, &score, plan.chunk, plan.chunks}, plan};
-    job.start(&PackedJob<Score>::run);
+    PackedJob<Element, Score> job = {{host, &args, &score, plan.chunk, plan.chunks}, plan};
+    job.start(&PackedJob<Element, Score>::run);
     return;
   }
   /* Rows of a task share the reading of K and V, unless workers would have nothing to do. */
   const int64_t parts = min64(rows, ceil_div(host->max_workers, products));
-  DirectJob<Score> job = {{host, &args, &score, ceil_div(rows, parts), 0}};
+  DirectJob<Element, Score> job = {{host, &args, &score, ceil_div(rows, parts), 0}};
   job.chunks = ceil_div(rows, job.chunk);
-  job.start(&DirectJob<Score>::run);
+  job.start(&DirectJob<Element, Score>::run);
 }
 
 } // namespace mycc

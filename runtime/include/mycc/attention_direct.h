@@ -19,7 +19,8 @@ constexpr int64_t kScoreKeys = 4;     /* keys whose dot products with a row are 
 constexpr int64_t kValueKeys = 8;     /* keys whose values are added to a row together */
 
 /* s[0..3] = q . k0 .. q . k3. */
-inline void dot_4(const float *q, const float *const k[kScoreKeys], int64_t size, float *s) {
+template <class Element>
+inline void dot_4(const float *q, const Element *const k[kScoreKeys], int64_t size, float *s) {
   vf32 s0 = splat(0.0f), s1 = s0, s2 = s0, s3 = s0;
   int64_t i = 0;
   for (; i + W <= size; i += W) {
@@ -44,12 +45,13 @@ inline void dot_4(const float *q, const float *const k[kScoreKeys], int64_t size
 }
 
 /* o[0..size-1] += sum over j < count of p[j] v_j; o has room for whole vectors. */
-inline void add_values(const float *p, const float *v, int64_t stride, int64_t count, int64_t size, float *o) {
+template <class Element>
+inline void add_values(const float *p, const Element *v, int64_t stride, int64_t count, int64_t size, float *o) {
   int64_t i = 0;
   for (; i + 4 * W <= size; i += 4 * W) {
     vf32 a = load(o + i), b = load(o + i + W), c = load(o + i + 2 * W), d = load(o + i + 3 * W);
     for (int64_t j = 0; j < count; ++j) {
-      const float *row = v + j * stride + i;
+      const Element *row = v + j * stride + i;
       a = fma(p[j], load(row), a);
       b = fma(p[j], load(row + W), b);
       c = fma(p[j], load(row + 2 * W), c);
@@ -76,7 +78,7 @@ struct DirectScratch {
   float *q, *scores;
   float *sums, *o; /* P V of a block of keys, and of all before: long sums stay exact when they are summed in parts */
 
-  size_t place(const AttentionArgs &args, void *memory) {
+  size_t place(const AttentionSizes &args, void *memory) {
     Carver carver = {(uint8_t *)memory};
     q = carver.take<float>(size_t(kDirectRows * args.head_size) * sizeof(float));
     sums = carver.take<float>(size_t(kDirectRows * round_up(args.value_size, W)) * sizeof(float));
@@ -87,8 +89,9 @@ struct DirectScratch {
 };
 
 /* A few rows against all keys that they see; every key and value comes from memory once for all rows. */
-template <class Score> void attend_direct(const Rows &rows, const Score &score, const DirectScratch &scratch) {
-  const AttentionArgs &args = *rows.args;
+template <class Element, class Score>
+void attend_direct(const RowsOf<Element> &rows, const Score &score, const DirectScratch &scratch) {
+  const AttentionSizes &args = *rows.args;
   const int64_t values = round_up(args.value_size, W), end = rows.visible(0, rows.count);
   int64_t seen[kDirectRows];
   float factor[kDirectRows + W], high[kDirectRows + W], maximum[kDirectRows + W];
@@ -100,7 +103,7 @@ template <class Score> void attend_direct(const Rows &rows, const Score &score, 
   for (int64_t n0 = 0; n0 < end; n0 += kDirectBlock) {
     const int64_t keys = min64(kDirectBlock, end - n0);
     for (int64_t j = 0; j < keys; j += kScoreKeys) {
-      const float *k[kScoreKeys];
+      const Element *k[kScoreKeys];
       for (int64_t i = 0; i < kScoreKeys; ++i) {
         k[i] = rows.k(n0 + min64(j + i, keys - 1));
         fetch(k[i] + kAhead * args.k_row, args.head_size);

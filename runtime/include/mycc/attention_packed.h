@@ -45,15 +45,27 @@ inline void transpose_4x4(const float *row0, const float *row1, const float *row
   *(UnalignedQuad *)(to + 3 * kPanel) = MYCC_SHUFFLE(Quad, ab_high, cd_high, 2, 3, 6, 7);
 }
 
-/* K^T of the keys n0 .. n0 + count - 1 in panels [key panel][head_size][16]; columns behind the last key repeat it. */
-inline void pack_keys(const Rows &rows, int64_t n0, int64_t count, float *panels) {
+/* A row as floats, in `room` where it has another type. */
+inline const float *floats_of(const float *row, int64_t, float *) { return row; }
+template <class Element> inline const float *floats_of(const Element *row, int64_t size, float *room) {
+  int64_t i = 0;
+  for (; i + W <= size; i += W) store(room + i, load(row + i));
+  if (i < size) store(room + i, load_part(row + i, int(size - i)));
+  return room;
+}
+
+/* K^T of the keys n0 .. n0 + count - 1 in panels [key panel][head_size][16]; columns behind the last key repeat it.
+ * room: for four rows in whole vectors. */
+template <class Element>
+inline void pack_keys(const RowsOf<Element> &rows, int64_t n0, int64_t count, float *room, float *panels) {
   const int64_t size = rows.args->head_size, last = count - 1;
   for (int64_t n = 0; n < round_up(count, kPanel); n += 4) {
     float *to = panels + n / kPanel * size * kPanel + n % kPanel;
     const float *from[4];
     for (int64_t j = 0; j < 4; ++j) {
-      from[j] = rows.k(n0 + min64(n + j, last));
-      fetch(from[j] + kAhead * rows.args->k_row, size);
+      const Element *row = rows.k(n0 + min64(n + j, last));
+      fetch(row + kAhead * rows.args->k_row, size);
+      from[j] = floats_of(row, size, room + j * round_up(size, W));
     }
     int64_t i = 0;
     for (; i + 4 <= size; i += 4) {
@@ -96,10 +108,11 @@ inline float longest_query(const float *q, int64_t size, int64_t count) {
 }
 
 /* V of the keys n0 .. n0 + count - 1 in panels [value panel][count][16]; columns behind value_size are zero. */
-inline void pack_values(const Rows &rows, int64_t n0, int64_t count, float *panels) {
+template <class Element>
+inline void pack_values(const RowsOf<Element> &rows, int64_t n0, int64_t count, float *panels) {
   const int64_t size = rows.args->value_size, whole = size / kPanel * kPanel;
   for (int64_t n = 0; n < count; ++n) {
-    const float *from = rows.v(n0 + n);
+    const Element *from = rows.v(n0 + n);
     fetch(from + kAhead * rows.args->v_row, size);
     float *to = panels + n * kPanel;
     for (int64_t i = 0; i < whole; i += kPanel, to += count * kPanel)
@@ -116,7 +129,7 @@ struct PackedPlan {
   int64_t values;        /* value_size in whole panels */
   int64_t score_stride;
 
-  PackedPlan(const AttentionArgs &args, int64_t workers, const AttentionTuning &tuning = AttentionTuning()) {
+  PackedPlan(const AttentionSizes &args, int64_t workers, const AttentionTuning &tuning = AttentionTuning()) {
     const int64_t rows = args.heads / args.kv_heads * args.queries, products = args.batch * args.kv_heads;
     chunk = max64(tuning.chunk_floats / max64(args.head_size, args.value_size) / kRowBlock, 1) * kRowBlock;
     /* Smaller ones only where workers would have nothing to do. */
@@ -132,11 +145,12 @@ struct PackedPlan {
 
 struct PackedScratch {
   float *k_panels, *v_panels, *q, *o, *scores;
+  float *key_rows; /* four, on their way into panels */
   float *lengths; /* of the longest query of kRowBlock rows, squared */
   RowStates state;
 
   /* Places the arrays from `memory` on; returns the bytes that they take. */
-  size_t place(const AttentionArgs &args, const PackedPlan &plan, void *memory) {
+  size_t place(const AttentionSizes &args, const PackedPlan &plan, void *memory) {
     Carver carver = {(uint8_t *)memory};
     const size_t size = sizeof(float);
     k_panels = carver.take<float>(size_t(plan.key_block * args.head_size) * size);
@@ -144,6 +158,7 @@ struct PackedScratch {
     q = carver.take<float>(size_t(plan.chunk * args.head_size) * size);
     o = carver.take<float>(size_t(plan.chunk * plan.values) * size);
     scores = carver.take<float>(size_t(kRowBlock * plan.score_stride) * size);
+    key_rows = carver.take<float>(size_t(4 * round_up(args.head_size, W)) * size);
     lengths = carver.take<float>(size_t(ceil_div(plan.chunk, kRowBlock)) * size);
     state.maximum = carver.take<float>(size_t(plan.chunk + W) * size);
     state.sums = carver.take<float>(size_t(plan.chunk * W) * size);
@@ -288,8 +303,9 @@ void attend_block(const Rows &rows, const Block &block, const Score &score, cons
 
 /* All rows of a task against all keys that they see. Scores are no larger than the product of the lengths of query and
  * key (Cauchy and Schwarz): where that is small, no maximum is looked for. */
-template <class Score>
-void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan, const PackedScratch &scratch) {
+template <class Element, class Score>
+void attend_packed(const RowsOf<Element> &rows, const Score &score, const PackedPlan &plan,
+                   const PackedScratch &scratch) {
   const int64_t size = rows.args->head_size, end = rows.visible(0, rows.count);
   /* Which keys a task of a causal attention packs depends on the number of threads. */
   const bool measured = std::is_same<Score, NoScore>::value && !rows.args->causal;
@@ -302,7 +318,7 @@ void attend_packed(const Rows &rows, const Score &score, const PackedPlan &plan,
   float longest = 0; /* of the keys so far */
   for (int64_t n0 = 0; n0 < end; n0 += plan.key_block) {
     const int64_t keys = min64(plan.key_block, end - n0);
-    pack_keys(rows, n0, keys, scratch.k_panels);
+    pack_keys(rows, n0, keys, scratch.key_rows, scratch.k_panels);
     pack_values(rows, n0, keys, scratch.v_panels);
     if (measured) longest = maximum(longest, longest_key(scratch.k_panels, size, keys));
     for (int64_t r0 = 0; r0 < rows.count; r0 += kRowBlock) {

@@ -11,20 +11,27 @@
 
 namespace mycc {
 
-/* Sizes, addresses and strides (in elements; the last dimension is dense) of one attention. */
-struct AttentionArgs {
+/* Sizes and strides (in elements; the last dimension is dense) of one attention. */
+struct AttentionSizes {
   int64_t batch, heads, kv_heads, queries, keys, head_size, value_size; /* heads % kv_heads == 0: grouped queries */
-  const float *q, *k, *v;
-  float *out;
   int64_t q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, out_batch, out_head, out_row;
   float scale;
   bool causal; /* query i sees the keys j <= i + causal_offset */
   int64_t causal_offset;
   /* Keys from k_first on lie at k_rest, values from v_first on at v_rest: a cache, and what this call adds to it. */
   int64_t k_first = INT64_MAX, v_first = INT64_MAX;
-  const float *k_rest = nullptr, *v_rest = nullptr;
   int64_t k_rest_batch = 0, k_rest_head = 0, k_rest_row = 0, v_rest_batch = 0, v_rest_head = 0, v_rest_row = 0;
 };
+
+/* The same with addresses. Elements of 16 bits become float32 where they are read. */
+template <class Element> struct AttentionArgsOf : AttentionSizes {
+  const Element *q, *k, *v;
+  Element *out;
+  const Element *k_rest = nullptr, *v_rest = nullptr;
+};
+typedef AttentionArgsOf<float> AttentionArgs;
+typedef AttentionArgsOf<half> AttentionArgsF16;
+typedef AttentionArgsOf<bfloat> AttentionArgsBf16;
 
 /* score(b, h, m, n0, s, count) changes the scaled scores s[0..count-1] of query m of head h for the keys n0, n0 + 1, ..
  * n0 + count - 1: adds a bias, writes -inf where masked. It is not asked for keys that `causal` hides. */
@@ -37,34 +44,18 @@ namespace attention_detail {
 constexpr float kInfinity = __builtin_inff();
 constexpr int64_t kAhead = 16; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
 
-inline void fetch(const float *row, int64_t size) {
-  for (int64_t i = 0; i < size; i += 16) fetch_near(row + i);
+template <class Element> inline void fetch(const Element *row, int64_t size) {
+  for (int64_t i = 0; i < size; i += int64_t(64 / sizeof(Element))) fetch_near(row + i);
 }
 
 /* Rows first .. first + count - 1 of the query rows of a (batch, key head). Row r of them all is query r % queries of
  * the (r / queries)-th head of the group. */
 struct Rows {
-  const AttentionArgs *args;
+  const AttentionSizes *args;
   int64_t batch, kv_head, first, count;
 
   int64_t head(int64_t r) const { return kv_head * (args->heads / args->kv_heads) + (first + r) / args->queries; }
   int64_t query(int64_t r) const { return (first + r) % args->queries; }
-  const float *q(int64_t r) const {
-    return args->q + batch * args->q_batch + head(r) * args->q_head + query(r) * args->q_row;
-  }
-  float *out(int64_t r) const {
-    return args->out + batch * args->out_batch + head(r) * args->out_head + query(r) * args->out_row;
-  }
-  const float *k(int64_t n) const {
-    const int64_t i = n - args->k_first;
-    if (i < 0) return args->k + batch * args->k_batch + kv_head * args->k_head + n * args->k_row;
-    return args->k_rest + batch * args->k_rest_batch + kv_head * args->k_rest_head + i * args->k_rest_row;
-  }
-  const float *v(int64_t n) const {
-    const int64_t i = n - args->v_first;
-    if (i < 0) return args->v + batch * args->v_batch + kv_head * args->v_head + n * args->v_row;
-    return args->v_rest + batch * args->v_rest_batch + kv_head * args->v_rest_head + i * args->v_rest_row;
-  }
   /* Values n .. n + count - 1, as many of them as lie `stride` apart from v(n) on. */
   int64_t v_run(int64_t n, int64_t count, int64_t *stride) const {
     *stride = n < args->v_first ? args->v_row : args->v_rest_row;
@@ -84,11 +75,34 @@ struct Rows {
   }
 };
 
+/* The same with where the rows lie. */
+template <class Element> struct RowsOf : Rows {
+  const AttentionArgsOf<Element> *at;
+
+  RowsOf(const AttentionArgsOf<Element> &from, int64_t b, int64_t h, int64_t r, int64_t n)
+      : Rows{&from, b, h, r, n}, at(&from) {}
+
+  const Element *q(int64_t r) const { return at->q + batch * at->q_batch + head(r) * at->q_head + query(r) * at->q_row; }
+  Element *out(int64_t r) const {
+    return at->out + batch * at->out_batch + head(r) * at->out_head + query(r) * at->out_row;
+  }
+  const Element *k(int64_t n) const {
+    const int64_t i = n - at->k_first;
+    if (i < 0) return at->k + batch * at->k_batch + kv_head * at->k_head + n * at->k_row;
+    return at->k_rest + batch * at->k_rest_batch + kv_head * at->k_rest_head + i * at->k_rest_row;
+  }
+  const Element *v(int64_t n) const {
+    const int64_t i = n - at->v_first;
+    if (i < 0) return at->v + batch * at->v_batch + kv_head * at->v_head + n * at->v_row;
+    return at->v_rest + batch * at->v_rest_batch + kv_head * at->v_rest_head + i * at->v_rest_row;
+  }
+};
+
 /* scale * Q of the rows, dense: the rows of a strided Q share few cache sets. */
-inline void copy_queries(const Rows &rows, float scale, float *q) {
+template <class Element> inline void copy_queries(const RowsOf<Element> &rows, float scale, float *q) {
   const int64_t size = rows.args->head_size;
   for (int64_t r = 0; r < rows.count; ++r, q += size) {
-    const float *from = rows.q(r);
+    const Element *from = rows.q(r);
     fetch(from + kAhead * rows.args->q_row, size);
     int64_t i = 0;
     for (; i + W <= size; i += W) store(q + i, load(from + i) * scale);
@@ -101,7 +115,7 @@ inline void scale_row(float *o, float factor, int64_t size) {
 }
 
 /* out = o / sum; zeros where nothing was summed. */
-inline void write_row(const float *o, float sum, float *out, int64_t size) {
+template <class Element> inline void write_row(const float *o, float sum, Element *out, int64_t size) {
   const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
   int64_t i = 0;
   for (; i + W <= size; i += W) store(out + i, load(o + i) * inverse);
