@@ -38,7 +38,7 @@ from .past import is_led
 from .phase_views import phase_view
 from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view
-from .rows_ahead import ahead_view, jumping_reads, row_reads, short_ahead, with_fetches
+from .rows_ahead import ahead_view, jumping_reads, reads_on, row_reads, short_ahead, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import tile_view
@@ -46,7 +46,7 @@ from .turned_views import turned_view
 from .views.folds import ColumnFold, LaneFold, RowFold
 from .views.kernel import KernelView
 from .views.loop_kernels import FlatKernel, LoopKernel, Stage
-from .views.loops import Lanes, LocalView, Loop, MapStage
+from .views.loops import GatheredRow, Lanes, LocalView, Loop, MapStage
 from .weave import weave
 from .window_views import window_view
 
@@ -56,6 +56,7 @@ LEAST_FETCHED, MOST_FETCHED = 512, 8192
 FETCHED_AHEAD = 4096  # bytes
 NARROW = 2  # bytes of elements of which a vector of lanes fills no register
 SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
+SHORT_BYTES = 512  # of rows that are gathered several at a time
 #: elements of a window that are folded one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
 #: turns of a window that those of the row before have not read, where they lie at most so many rows apart
@@ -96,9 +97,15 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
     if reads:
         parallel, inner = kept, []
     written = Written(node, vector)
-    gathered = gather([written], parallel, scope)
-    if gathered and not reads and isinstance(node, Map):
-        reads = row_reads([written], parallel)
+    gathered: tuple[GatheredRow, ...] = ()
+    if isinstance(node, Map) and (block := _block_of_rows(written, kept)) is not None:
+        gathered = gather([written], block, scope)
+        if gathered:
+            parallel, inner, reads = block, kept[-1:], ()
+    if not gathered:
+        gathered = gather([written], parallel, scope)
+        if gathered and not reads and isinstance(node, Map):
+            reads = row_reads([written], parallel)
     rows = loops_of(parallel, scope, Emitter(scope, None))
     scope.tables = {} if rows else None
     stage = _stage(node, vector, inner, scope)
@@ -192,6 +199,15 @@ def _split_rows(kept: Sequence[Var], vectorised: bool) -> tuple[list[Var], list[
     if len(kept) >= 3 and vectorised:
         return list(kept[:-1]), [kept[-1]]
     return list(kept), []
+
+
+def _block_of_rows(stage: Written, kept: Sequence[Var]) -> list[Var] | None:
+    """The parallel loops where short rows are taken together, the last loop around them inside: what a row costs beside
+    its elements counts. None: they are long, or the hardware does not find what is read for them."""
+    if len(kept) < 2 or stage.lanes is None:
+        return None
+    row = (stage.lanes.extent.constant or SHORT_BYTES) * max(DTYPES[s.buffer.dtype].size for s in stage.node.stores)
+    return list(kept[:-1]) if row < SHORT_BYTES and reads_on(stage, kept[:-1], kept[-1]) else None
 
 
 # stages --------------------------------------------------------------------------------------------------------------

@@ -67,6 +67,13 @@ def row_reads(stages: Iterable[Stage], rows: Sequence[Var]) -> tuple[_Read, ...]
     return tuple({(r.load.buffer, r.start): r for r in reads if r is not None}.values())
 
 
+def reads_on(stage: Stage, rows: Sequence[Var], within: Var) -> bool:
+    """Whether all that is read from memory in a row is read in its order, turn by turn of a loop `within` the row."""
+    loads = [ld for e in stage.node.expressions() for ld in _loads(e, stage.lanes) if _in_memory(ld)]
+    forward = all((c := ld.index.coefficient(within)) is not None and (c.constant or 0) > 0 for ld in loads)
+    return forward and all(_dense(ld, stage.loops(rows), rows) is not None for ld in loads)
+
+
 def _dense(load: Load, loops: Sequence[Var], rows: Sequence[Var]) -> _Read | None:
     """What a load reads in a row of the kernel, where it leaves out little of what lies between."""
     start, last, count = load.index, 0, 1
