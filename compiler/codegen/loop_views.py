@@ -115,7 +115,7 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
     if reads and isinstance(stage, MapStage) and vector is not None:
         ahead = ahead_view(reads, emitter.index(product(v.extent for v in parallel) - 1), scope)
         stage = with_fetches(stage, ahead, reads, vector)
-    elif gathered and isinstance(node, Reduce):
+    elif isinstance(node, Reduce) and (gathered or isinstance(stage, LaneFold)):
         ahead = short_ahead([written], parallel, scope)
     work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
     if isinstance(node, Reduce):
