@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 PANEL = 16
 LEAST_HALVED = 4  # pixels of a run
+TURN = 4
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class RunTile:
     pixels_first: the loop over k holds a broadcast of every pixel and takes the vectors of weights one by one; else it
     holds the weights and takes the pixels one by one.
     halved: the last panel, one vector, has 8 columns twice, and a pixel of either run has a half of its sums.
+    turn: values of k that a turn of its loop takes, as there are (docs/decisions/0077).
     """
 
     runs: int
@@ -22,6 +24,7 @@ class RunTile:
     panels: int
     pixels_first: bool = False
     halved: bool = False
+    turn: int = 1
 
     @property
     def name(self) -> str:
@@ -45,7 +48,7 @@ class RunTileSet:
     @property
     def tiles(self) -> tuple[RunTile, ...]:
         return tuple(
-            RunTile(runs, pixels, p, not half and self._pixels_first(runs * pixels, p), half)
+            RunTile(runs, pixels, p, not half and self._pixels_first(runs * pixels, p), half, self._turn(runs, p, half))
             for runs in range(1, self.runs + 1)
             for pixels, widest in enumerate(self.panels, 1)
             for p in range(1, widest + 1)
@@ -56,6 +59,10 @@ class RunTileSet:
     def _halves(self, runs: int, pixels: int, panels: int) -> bool:
         """Whether there is such a tile for a last panel of 8 columns: not of few pixels, which are few of all."""
         return self.lanes == PANEL and panels == 2 and runs == self.runs and pixels >= LEAST_HALVED
+
+    def _turn(self, runs: int, panels: int, halved: bool) -> int:
+        """Those that most of the work is done by; every one that is written out takes time to compile."""
+        return TURN if self.lanes == PANEL and runs == self.runs and panels == 2 and not halved else 1
 
     def _pixels_first(self, pixels: int, panels: int) -> bool:
         width = panels * PANEL // self.lanes

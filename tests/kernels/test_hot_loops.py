@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from mycc.compiler.build.compile import COMPILE_FLAGS
 from mycc.compiler.build.targets import TARGETS, Target
+from mycc.compiler.codegen.conv_tiles import RUN_TILE_SETS
 from mycc.compiler.codegen.micro import FETCHING, PANEL, TILE_SETS, render_micro_kernels
 
 from .gemm_support import HERE, INCLUDE
@@ -79,7 +80,11 @@ def touches_stack(text: str) -> bool:
 def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
     assembly = disassembly(target, tmp_path)
     lanes, checked = TILE_SETS[target.isa].lanes, 0
-    turns = {(tile.rows, tile.panels * PANEL): tile.turn for tile in TILE_SETS[target.isa].tiles}
+    runs = RUN_TILE_SETS[target.isa].tiles
+    turns = (
+        {(t.runs, t.pixels, t.panels * PANEL): t.turn for t in runs if not t.halved},
+        {(tile.rows, tile.panels * PANEL): tile.turn for tile in TILE_SETS[target.isa].tiles},
+    )
     for name, lines in functions(assembly, r"(?:tile|runs)_\d+x").items():
         if re.search("half|bfloat", name) and target.isa in FULL and re.search(FULL[target.isa], name):
             continue
@@ -90,7 +95,7 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
         loop = max(innermost_loops(lines), key=multiply_adds)
         stack = [text for text in loop if touches_stack(text)]
         assert not stack, f"{name} for {target.isa} touches the stack: {stack}"
-        turn = turns.get(tuple(sizes), 1) if "tile_" in name else 1
+        turn = turns["tile_" in name].get(tuple(sizes), 1)
         assert multiply_adds(loop) == turn * products // lanes, f"{name} for {target.isa} has another loop: {loop}"
         checked += 1
     assert checked > len(TILE_SETS[target.isa].tiles), "the tiles of products in float32 and 16 bits, of convolutions"

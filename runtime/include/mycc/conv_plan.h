@@ -15,18 +15,20 @@ constexpr int64_t kSpilt = 4;                 /* pixels that may be written behi
 
 /* How the taps of a kernel are seen by the product. */
 struct ConvTaps {
-  bool merged;             /* a kernel row is one segment of kernel_w * in_c values */
+  bool merged;             /* few channels: the input is copied so that a kernel row can be one segment */
   bool strips;             /* the input is copied into padded strips */
   int64_t columns, depth;  /* segments of a kernel row; values of a segment */
   int64_t pitch;           /* floats to the next pixel of a strip: those of a tile lie in several cache sets */
 
   explicit ConvTaps(const ConvArgs &a) {
-    merged = a.groups == 1 && a.kernel_w > 1 && a.dilation_w == 1 && a.in_c < kMergedChannels;
+    const bool neighbours = a.groups == 1 && a.kernel_w > 1 && a.dilation_w == 1;
+    merged = neighbours && a.in_c < kMergedChannels;
     strips = !a.inside() || (merged && a.x_w != a.in_c) || a.x_c != 1;
-    columns = merged ? 1 : a.kernel_w;
-    depth = merged ? a.kernel_w * a.in_c : a.in_c / a.groups;
     pitch = a.in_c;
     if (!merged && a.stride_w * a.in_c % kSetFloats == 0) pitch += kPanel;
+    const bool one = neighbours && (strips ? pitch : a.x_w) == a.in_c; /* a kernel row lies densely: one segment */
+    columns = one ? 1 : a.kernel_w;
+    depth = one ? a.kernel_w * a.in_c : a.in_c / a.groups;
   }
 };
 
@@ -56,7 +58,8 @@ struct ConvPlan {
     const int64_t per_group = ceil_div(a.out_c / a.groups, kPanel);
     const int64_t work = a.frames() * a.out_h * a.out_w * a.out_c * cut.segments * cut.depth;
     const int64_t wanted = workers > 1 ? min64(4 * workers, max64(work / kConvTaskWork, 1)) : 1;
-    fit(taps.merged ? 4 * tuning.pixels : tuning.pixels); /* with few channels the strip is small */
+    /* With few channels the strip is small; that of several slices is filled once for all the frames behind it. */
+    fit(taps.merged ? 4 * tuning.pixels : a.kernel_d > 1 ? 2 * tuning.pixels : tuning.pixels);
     const int64_t pixels = a.frames() * a.out_h * a.out_w;
     if (blocks >= wanted && blocks % workers != 0 && blocks < 8 * workers)
       fit(ceil_div(pixels, round_up(blocks, workers)));
