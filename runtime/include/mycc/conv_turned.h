@@ -20,6 +20,10 @@ struct KeepPixel {
   void operator()(int64_t m, int64_t column, const float *sums, int64_t count) const {
     copy_floats(to + (m - first) * stride + column, sums, count);
   }
+  Added added(int64_t m, int64_t column) const {
+    return {to + (m - first) * stride + column, nullptr, nullptr, stride, 0};
+  }
+  static constexpr bool far() { return false; }
   void fetch(int64_t, int64_t, int64_t) const {}
 };
 
