@@ -7,6 +7,7 @@ Operands lie in memory by strides (buffers.py); weights are packed as each node 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -93,7 +94,7 @@ IN_PLANES: tuple[Algorithm, ...] = ("planes", "turned")
 
 
 class WinogradForm(NamedTuple):
-    """One of Winograd's convolutions of 3x3 or d x 3x3: outputs of a tile along each dimension, and the stride.
+    """One of Winograd's convolutions of 3x3 taps or more: outputs of a tile along each dimension, and the stride.
 
     taps: the weights are stored as they are, and transformed in each run.
     """
@@ -101,6 +102,13 @@ class WinogradForm(NamedTuple):
     outputs: int
     stride: int = 1
     taps: bool = False
+
+    def saved(self, kernel: Sequence[int]) -> float:
+        """How many times fewer products than a plain convolution a kernel [h, w] takes, three taps of it at a time. Those
+        of one or two taps have a point less, as the third is zero."""
+        points = (self.outputs - 1) * self.stride + 3
+        products = math.prod(points * -(-taps // 3) - (taps % 3 > 0) for taps in kernel)
+        return math.prod(kernel) * self.outputs ** len(kernel) / products
 
 
 WINOGRAD_FORMS: Mapping[str, WinogradForm] = {

@@ -191,10 +191,11 @@ WINOGRAD: dict[tuple[int, int], tuple[tuple[float, ...], ...]] = {
 
 @dataclass(frozen=True)
 class WinogradPanels:
-    """Weights [out, in, 3, 3] or [out, in, d, 3, 3] for tiles of `edge` x `edge` outputs, as
+    """Weights [out, in, h, w] or [out, in, d, h, w] for tiles of `edge` x `edge` outputs, as
     [d][matrices][ceil(out/16)][in][16]: transformed in float64 and rounded once.
 
-    taps: as they are, [d][ceil(out/16)][in][9][16]; the run transforms them.
+    Larger kernels than 3x3 are parts of 3x3 taps, row by row; the last ones may lack a third tap, and have no matrices of
+    it. taps: those of 3x3 as they are, [d][ceil(out/16)][in][9][16]; the run transforms them.
     """
 
     edge: int
@@ -202,21 +203,39 @@ class WinogradPanels:
     taps: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        slices, matrices = math.prod(shape[2:-2]), len(WINOGRAD[self.edge, self.stride]) ** 2
+        slices, matrices = math.prod(shape[2:-2]), math.prod(sum(map(len, self._sides(n))) for n in shape[-2:])
         return slices * (9 if self.taps else matrices) * -(-shape[0] // PANEL) * PANEL * shape[1]
+
+    def _sides(self, taps: int) -> list[tuple[tuple[float, ...], ...]]:
+        """G of each three taps along a side of the kernel."""
+        whole = WINOGRAD[self.edge, self.stride]
+        short = tuple(row for row in whole if row != (0, 0, 1))
+        return [whole if 3 * i + 3 <= taps else short for i in range(-(-taps // 3))]
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        slices = tensor.reshape(*tensor.shape[:2], -1, 3, 3)
-        if not self.taps:
-            matrix = torch.tensor(WINOGRAD[self.edge, self.stride], dtype=torch.float64)
-            slices = (matrix @ slices.double() @ matrix.t()).to(tensor.dtype)
-        points = slices.flatten(3).permute(2, 3, 0, 1)
+        slices = tensor.reshape(*tensor.shape[:2], -1, *tensor.shape[-2:])
+        points = (slices.flatten(3) if self.taps else self._transformed(slices)).permute(2, 3, 0, 1)
         if tensor.shape[0] % PANEL:
             points = torch.nn.functional.pad(points, (0, 0, 0, PANEL - tensor.shape[0] % PANEL))
         panels = points.unflatten(2, (-1, PANEL))  # [d][matrix][panel][16][in]
         return panels.permute((0, 2, 4, 1, 3) if self.taps else (0, 1, 2, 4, 3)).contiguous().reshape(-1)
+
+    def _transformed(self, slices: torch.Tensor) -> torch.Tensor:
+        """[out, in, d, h, w] -> [out, in, d, matrices]"""
+        import torch
+
+        *_, height, width = slices.shape
+        whole = torch.nn.functional.pad(slices.double(), (0, -width % 3, 0, -height % 3))
+        parts = whole.unflatten(4, (-1, 3)).unflatten(3, (-1, 3)).movedim(5, 4)  # [out, in, d, i, j, 3, 3]
+        rows, columns = (
+            [torch.tensor(g, dtype=torch.float64) for g in self._sides(taps)] for taps in (height, width)
+        )
+        made = [
+            (r @ parts[:, :, :, i, j] @ c.t()).flatten(3) for i, r in enumerate(rows) for j, c in enumerate(columns)
+        ]
+        return torch.cat(made, 3).to(slices.dtype)
 
     def __str__(self) -> str:
         stride, taps = f", stride {self.stride}" if self.stride > 1 else "", ", taps" if self.taps else ""

@@ -14,7 +14,7 @@ from typing import Literal
 from ..ir.index import product
 from ..ir.nodes import Map, Nest, Reduce
 from ..ir.program import AnyNode
-from ..ir.structured import WINOGRAD_FORMS, Algorithm, Attention, Conv, Gemm, Window
+from ..ir.structured import WINOGRAD_FORMS, Algorithm, Attention, Conv, Gemm, Window, WinogradForm
 from .choices import Choice, Value
 
 __all__ = [
@@ -97,7 +97,7 @@ def _pieces(k: int | None, depth: int) -> int:
 
 # -- convolutions -----------------------------------------------------------------------------------------------------
 
-#: what may be chosen for a 3x3 convolution, by the option codegen.winograd
+#: what may be chosen for a convolution of 3x3 taps or more, by the option codegen.winograd
 ALGORITHMS: dict[str, tuple[Algorithm, ...]] = {
     "off": ("direct",),
     "f23": ("direct", "winograd2", "winograd2s2"),
@@ -106,11 +106,19 @@ ALGORITHMS: dict[str, tuple[Algorithm, ...]] = {
 }
 
 
+LEAST_SAVED = 1.4  # times fewer products: the transforms take time too
+
+
 def algorithms(option: str, window: Window) -> tuple[Algorithm, ...]:
     """Those of ALGORITHMS[option] that can compute a window."""
-    square = window.kernel[-2:] == (3, 3) and window.dilation[-2:] == (1, 1) and window.groups == 1
-    strides = {a: (form.stride,) * 2 for a, form in WINOGRAD_FORMS.items() if square}
-    return tuple(a for a in ALGORITHMS[option] if a == "direct" or strides.get(a) == window.stride[-2:])
+    return tuple(a for a in ALGORITHMS[option] if a == "direct" or _fits(WINOGRAD_FORMS[a], window))
+
+
+def _fits(form: WinogradForm, window: Window) -> bool:
+    kernel = window.kernel[-2:]
+    dense = min(kernel) >= 3 and window.dilation[-2:] == (1, 1) and window.groups == 1
+    whole = kernel == (3, 3) or not form.taps
+    return dense and whole and window.stride[-2:] == (form.stride,) * 2 and form.saved(kernel) >= LEAST_SAVED
 
 
 CONV_DEPTHS = (384, 128, 256, 512)
@@ -177,7 +185,7 @@ FAMILIES = (
         Parameter("block_bytes", "codegen", GEMM_BLOCKS, "rows of a block, which stay in the second cache"),
     ), _gemm),
     Family("conv", (Conv,), (
-        Parameter("algorithm", "lower", ALGORITHMS["f43"], "how a 3x3 convolution is computed"),
+        Parameter("algorithm", "lower", ALGORITHMS["f43"], "how a convolution of 3x3 taps or more is computed"),
         Parameter("depth", "codegen", CONV_DEPTHS, "longest block of taps x channels; sums of blocks are added up"),
         Parameter("panel_bytes", "codegen", CONV_PANELS, "weights of a group, which stay in the second cache"),
         Parameter("pixels", "codegen", CONV_PIXELS, "output pixels of a block"),

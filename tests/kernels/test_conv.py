@@ -109,7 +109,8 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
 
 
 def run_winograd(isa: str, form: str, case: Case, threads: tuple[int, ...] = (1, 2)) -> None:
-    run(isa, replace(case, stride=(WINOGRAD_FORMS[form].stride,) * 3), f"conv_{form}", threads)
+    kernel = (3, 3) if WINOGRAD_FORMS[form].taps else case.kernel
+    run(isa, replace(case, kernel=kernel, stride=(WINOGRAD_FORMS[form].stride,) * 3), f"conv_{form}", threads)
 
 
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -146,7 +147,7 @@ def winograd_cases(draw: st.DrawFn) -> Case:
         batch=draw(st.integers(1, 3)),
         size=draw(st.one_of(SIZE, st.sampled_from([(20, 31), (33, 8)]))),
         channels=(draw(channels), draw(channels)),
-        kernel=(3, 3),
+        kernel=draw(st.one_of(st.just((3, 3)), st.tuples(st.integers(3, 9), st.integers(3, 9)))),
         pad=draw(PAD),
         gap=draw(st.sampled_from([0, 0, 3])),
         behind=draw(st.sampled_from([(0, 0), (1, 0), (0, 2)])),
@@ -428,6 +429,9 @@ def test_conv_winograd_of_3_dimensions(isa: str, form: str, stride: int, pad: in
     case = Case(2, (5, 9, 10), (33, 40), (3, 3, 3), pad=(pad, 1, 1), dilation=(dilation, 1, 1), gap=3)
     step = WINOGRAD_FORMS[form].stride
     run(isa, replace(case, stride=(stride, step, step)), f"conv_{form}", threads=(1, 2, 5))
+    if not WINOGRAD_FORMS[form].taps:
+        larger = replace(case, kernel=(3, 5, 4), pad=(pad, 2, 2), stride=(stride, step, step))
+        run(isa, larger, f"conv_{form}", threads=(1, 2, 5))
 
 
 @pytest.mark.parametrize("outputs", [8, 24])

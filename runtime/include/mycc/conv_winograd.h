@@ -1,13 +1,14 @@
-/* Winograd's convolutions of 3 x 3 or d x 3 x 3: stride 1 or 2 of rows and columns, which are not dilated, one group,
- * channels-last, float32, fused epilogue.
+/* Winograd's convolutions of 3 x 3 taps or more, in 2 or 3 dimensions: stride 1 or 2 of rows and columns, which are not
+ * dilated, one group, channels-last, float32, fused epilogue.
  *
  * The forms (winograd_forms.h) make points of a tile of inputs, and outputs of sums. Each product of points and weights
  * is a matrix product, tiles x input channels x output channels.
  *
  *   tiles of the input -> points [point][tile][in_c] -> sums [sum][tile][out_c] -> tiles of the output -> epilogue
  *
- * In 3 dimensions the sums are those of all slices of the kernel, one after the other. Points and sums that only
- * outputs beyond the border would need are left out.
+ * Larger kernels are taken 3 x 3 taps at a time, in 3 dimensions slice by slice: the sums are those of all such parts,
+ * one after the other. Points and sums that only outputs beyond the border would need are left out, and so are products
+ * with the weights of taps that are not there.
  *
  * The weights are transformed when the package is made; or, with Taps, while the convolution runs, for some panels and
  * a part of the depth at a time: then a package has no more than the taps, and no more is read from memory.
@@ -25,12 +26,54 @@ constexpr int64_t kWinogradWeights = 512 << 10;   /* bytes of weights that stay 
 constexpr int64_t kMadePanels = 2;                /* panels whose weights are made at a time */
 constexpr int64_t kWinogradTaps = 9;
 
+/* 3 x 3 taps of a kernel. lacks_row, lacks_column: it has less than three of them, the others count as zeros. */
+struct WinogradPart {
+  int64_t slice, row, column;
+  bool lacks_row, lacks_column;
+};
+
+/* A kernel as parts, slice by slice and row by row; which weights a part has, and where. */
+template <class Form> struct WinogradParts {
+  int64_t down, across, count;
+  int64_t rows, columns;       /* matrices of weights of a slice */
+  bool short_down, short_across; /* the last parts lack taps */
+
+  explicit WinogradParts(const ConvArgs &a)
+      : down(ceil_div(a.kernel_h, 3)), across(ceil_div(a.kernel_w, 3)), count(a.kernel_d * down * across),
+        short_down(a.kernel_h % 3 != 0), short_across(a.kernel_w % 3 != 0) {
+    rows = down * Form::weights - short_down;
+    columns = across * Form::weights - short_across;
+  }
+  WinogradPart part(int64_t i) const {
+    const int64_t row = i / across % down, column = i % across;
+    return {i / (down * across), row, column, short_down && row == down - 1, short_across && column == across - 1};
+  }
+  /* Whether a part has the weights of a product; products are numbered row by row of the points. */
+  static bool has(const WinogradPart &part, int64_t product) {
+    return !(part.lacks_row && row_of(product) == Form::third) && !(part.lacks_column && column_of(product) == Form::third);
+  }
+  /* Their matrix. */
+  int64_t matrix(const WinogradPart &part, int64_t product) const {
+    const int64_t row = row_of(product) - (part.lacks_row && row_of(product) > Form::third);
+    const int64_t column = column_of(product) - (part.lacks_column && column_of(product) > Form::third);
+    const int64_t own_rows = Form::weights - part.lacks_row, own_columns = Form::weights - part.lacks_column;
+    const int64_t before = (part.slice * rows + part.row * Form::weights) * columns +
+                           own_rows * part.column * Form::weights;
+    return before + row * own_columns + column;
+  }
+
+private:
+  static int64_t row_of(int64_t product) { return Form::weights_of((int)(product / Form::edge)); }
+  static int64_t column_of(int64_t product) { return Form::weights_of((int)(product % Form::edge)); }
+};
+
 /* How the tiles of all frames are cut into tasks: blocks of tiles x blocks of panels. */
 template <int E, int S> struct WinogradPlan {
   typedef Winograd<E, S> Form;
   static constexpr int64_t points = Form::edge * Form::edge, sums = Form::sums * Form::sums;
 
   const ConvArgs &args;
+  WinogradParts<Form> parts;
   ConvCut cut;
   int64_t down, across;                   /* tiles of a frame */
   Spread tiles, panels;                   /* tiles of all frames */
@@ -38,12 +81,12 @@ template <int E, int S> struct WinogradPlan {
   int64_t stride, point_step, sum_step;   /* floats of a tile's sums, between points, between sums */
 
   WinogradPlan(const ConvArgs &a, int64_t workers)
-      : args(a), cut(cut_of(a.in_c)), down(ceil_div(a.out_h, E)), across(ceil_div(a.out_w, E)),
+      : args(a), parts(a), cut(cut_of(a.in_c)), down(ceil_div(a.out_h, E)), across(ceil_div(a.out_w, E)),
         tiles{a.frames() * down * across, 1, 1}, panels{ceil_div(a.out_c, kPanel), 1, 1} {
     const int64_t matrix = a.in_c * panels.size * kPanel * (int64_t)sizeof(float);
     const int64_t weights = Form::weights * Form::weights * matrix;
     const int64_t most = weights <= kWinogradWeights ? kWinogradTiles : kWinogradTiles * 5 / 4;
-    const int64_t work = tiles.size * a.kernel_d * points * a.in_c * a.out_c;
+    const int64_t work = tiles.size * parts.count * points * a.in_c * a.out_c;
     const int64_t sharers = max64(min64(workers, work / kConvTaskWork), 1);
     tiles.blocks = ceil_div(tiles.size, most);
     /* Every block of panels transforms the input again, few tiles multiply slowly. */
@@ -142,14 +185,28 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
       }
   }
 
-  /* What the tiles read by a slice of the kernel. */
-  void transform_input(int64_t first, int64_t tiles, int64_t slice, Memory &memory) const {
+  /* The depth of the input that a frame reads by a slice of the kernel. */
+  int64_t depth_of(int64_t frame, int64_t slice) const {
+    const ConvArgs &a = plan.args;
+    return frame % a.out_d * a.stride_d - a.pad_d + slice * a.dilation_d;
+  }
+  /* Whether all that the tiles read by a slice lies in front of the input or behind it. */
+  bool outside(int64_t first, int64_t tiles, int64_t slice) const {
+    for (int64_t frame = tile(first).frame; frame <= tile(first + tiles - 1).frame; ++frame) {
+      const int64_t z = depth_of(frame, slice);
+      if (z >= 0 && z < plan.args.in_d) return false;
+    }
+    return true;
+  }
+
+  /* What the tiles read by a part of the kernel. */
+  void transform_input(int64_t first, int64_t tiles, const WinogradPart &part, Memory &memory) const {
     const ConvArgs &a = plan.args;
     Counts counts;
     for (int64_t t = 0; t < tiles; ++t) {
       const WinogradTile at = tile(first + t);
-      const int64_t top = at.row * S - a.pad_h, left = at.column * S - a.pad_w;
-      const int64_t z = at.frame % a.out_d * a.stride_d - a.pad_d + slice * a.dilation_d;
+      const int64_t top = at.row * S - a.pad_h + 3 * part.row, left = at.column * S - a.pad_w + 3 * part.column;
+      const int64_t z = depth_of(at.frame, part.slice);
       const float *map = a.x + at.frame / a.out_d * a.x_batch + z * a.x_d, *x = map + top * a.x_h + left * a.x_w;
       const bool outside = z < 0 || z >= a.in_d;
       int64_t below = a.x_h, right = a.x_w;
@@ -171,11 +228,15 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
     memory.held = first;
   }
 
-  /* The weights of a slice's product, from panel `first_panel` on; products are numbered row by row of the points. */
-  const float *weights(int64_t slice, int64_t product, int64_t first_panel) const {
-    const int row = Form::weights_of((int)(product / edge)), column = Form::weights_of((int)(product % edge));
-    const int64_t at = (slice * Form::weights + row) * Form::weights + column;
+  /* The weights of a part's product, from panel `first_panel` on. */
+  const float *weights(const WinogradPart &part, int64_t product, int64_t first_panel) const {
+    const int64_t at = plan.parts.matrix(part, product);
     return plan.args.w + (at * plan.panels.size + first_panel) * plan.args.in_c * kPanel;
+  }
+  /* The first product from `number` on that a part has. */
+  static int64_t next_product(const WinogradPart &part, int64_t number) {
+    while (number < Plan::points && !WinogradParts<Form>::has(part, number)) ++number;
+    return number;
   }
 
   /* A product of points and weights: its point, the sum that it is added to, and whether that has begun before. */
@@ -225,22 +286,24 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
     return ceil_div(kPanel * (int64_t)sizeof(float), max64(spans.count, 1));
   }
 
-  /* sums[sum][tile][panels] = points[point][tile][in_c] x weights, added up over the points of a sum. */
-  void multiply(int64_t slice, int64_t first_panel, int64_t panels, const Memory &memory) const {
+  /* sums[sum][tile][panels] = points[point][tile][in_c] x weights, added up over the points of a sum. begun: they have
+   * the sums of other parts. */
+  void multiply(const WinogradPart &part, bool begun, int64_t first_panel, int64_t panels, const Memory &memory) const {
     const int64_t panel_size = plan.args.in_c * kPanel, group = group_panels(plan.cut, panels);
     RunTile tile = tile_of(panel_size);
-    for (int64_t number = 0; number < Plan::points; ++number) {
+    for (int64_t number = next_product(part, 0), following; number < Plan::points; number = following) {
+      following = next_product(part, number + 1);
       const Product product(number);
       const ConvSpans &spans = product.spans(memory);
-      const float *x = memory.points + number * plan.point_step, *own = weights(slice, number, first_panel);
-      const float *after = number + 1 < Plan::points ? weights(slice, number + 1, first_panel) : own;
+      const float *x = memory.points + number * plan.point_step, *own = weights(part, number, first_panel);
+      const float *after = following < Plan::points ? weights(part, following, first_panel) : own;
       tile.next_step = fetch_step(spans);
       for (int64_t panel = 0; panel < panels; panel += group) {
         const float *next = panel + group < panels ? own + (panel + group) * panel_size : after;
         for (int64_t d = 0; d < plan.cut.count; ++d) {
           const ConvDepth depth = plan.cut.block(d);
           tile.depth = depth.depth;
-          tile.accumulate = slice > 0 || product.begun || d > 0;
+          tile.accumulate = begun || product.begun || d > 0;
           const float *w = own + panel * panel_size + depth.first * kPanel;
           const float *fetched = d + 1 < plan.cut.count ? w + depth.depth * kPanel : next;
           multiply_tiles(tile, spans, x + depth.offset, w, fetched, product.sums(plan, memory) + panel * kPanel,
@@ -251,7 +314,7 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
   }
 
   /* The same with weights [slice][panel][in_c][taps][16]. */
-  void multiply_taps(int64_t slice, int64_t first_panel, int64_t panels, const Memory &memory) const {
+  void multiply_taps(int64_t slice, bool begun, int64_t first_panel, int64_t panels, const Memory &memory) const {
     const int64_t own_panel = plan.args.in_c * kWinogradTaps * kPanel; /* floats */
     for (int64_t panel = 0; panel < panels; panel += kMadePanels) {
       const int64_t width = min64(kMadePanels, panels - panel);
@@ -266,7 +329,7 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
         for (int64_t number = 0; number < Plan::points; ++number) {
           const Product product(number);
           const ConvSpans &spans = product.spans(memory);
-          tile.accumulate = slice > 0 || product.begun || d > 0;
+          tile.accumulate = begun || product.begun || d > 0;
           /* A product fetches as much as its own weights are: two lines for each value of the depth. */
           const int64_t part = number % kFetching, fetches = number / kFetching;
           tile.next_step = fetches < width ? fetch_step(spans) : 0;
@@ -315,10 +378,15 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
       const int64_t part = task % plan.panels.blocks, block = task / plan.panels.blocks;
       const int64_t panel = plan.panels.begin(part), panels = plan.panels.count(part);
       const int64_t first = plan.tiles.begin(block), tiles = plan.tiles.count(block);
-      for (int64_t slice = 0; slice < plan.args.kernel_d; ++slice) {
-        if (first != memory.held || plan.args.kernel_d > 1) loop.transform_input(first, tiles, slice, memory);
-        if constexpr (Taps) loop.multiply_taps(slice, panel, panels, memory);
-        else loop.multiply(slice, panel, panels, memory);
+      bool begun = false;
+      for (int64_t i = 0; i < plan.parts.count; ++i) {
+        const WinogradPart part = plan.parts.part(i);
+        const bool last = part.slice == plan.args.kernel_d - 1;
+        if ((begun || !last) && loop.outside(first, tiles, part.slice)) continue; /* but some part makes the sums */
+        if (first != memory.held || plan.parts.count > 1) loop.transform_input(first, tiles, part, memory);
+        if constexpr (Taps) loop.multiply_taps(part.slice, begun, panel, panels, memory);
+        else loop.multiply(part, begun, panel, panels, memory);
+        begun = true;
       }
       const int64_t column = panel * kPanel;
       loop.transform_output(first, tiles, column, min64(panels * kPanel, plan.args.out_c - column), memory);
@@ -326,8 +394,9 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
   }
 };
 
-/* args.w: [kernel_d][weights][ceil(out_c / 16)][in_c][16], with Taps [kernel_d][ceil(out_c / 16)][in_c][9][16];
- * kernel_h and _w 3, stride S, dilation 1; groups 1. */
+/* args.w: [kernel_d][matrices][ceil(out_c / 16)][in_c][16], the matrices part by part, each without those of taps that it
+ * lacks; with Taps [kernel_d][ceil(out_c / 16)][in_c][9][16]. kernel_h and _w 3 at least, with Taps 3; stride S, dilation
+ * 1; groups 1. */
 template <int E, int S = 1, bool Taps = false, class Epilogue>
 inline void conv_winograd(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
   if (args.frames() <= 0 || args.out_h <= 0 || args.out_w <= 0 || args.out_c <= 0) return;

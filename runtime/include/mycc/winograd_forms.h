@@ -75,10 +75,11 @@ template <class T> struct TilePlaces {
 };
 
 /* What a form has, along one dimension: `edge` inputs and points; `sums`, to which products of points with one of
- * `weights` matrices are added. Only the last sum counts for the last output alone. longest: channels that are summed
- * up one after the other; forms that magnify what is rounded take fewer. */
+ * `weights` matrices are added. Only the last sum counts for the last output alone. third: the weights that the third
+ * tap makes alone. longest: channels that are summed up one after the other; forms that magnify what is rounded take
+ * fewer. */
 template <int Edge, int Longest> struct WinogradPoints {
-  static constexpr int edge = Edge, sums = Edge, weights = Edge, longest = Longest;
+  static constexpr int edge = Edge, sums = Edge, weights = Edge, third = Edge - 1, longest = Longest;
   static constexpr int sum_of(int point) { return point; }
   static constexpr int weights_of(int point) { return point; }
 };
@@ -262,7 +263,7 @@ template <> struct Winograd<4> : WinogradPoints<6, 64> {
 /* Points x0 - x2, x1, x2, x3, x4 - x2; sums of the first two, of the third, of the last two; weights g0, g1, g2 and
  * g0 + g2. */
 template <> struct Winograd<2, 2> {
-  static constexpr int edge = 5, sums = 3, weights = 4, longest = 128;
+  static constexpr int edge = 5, sums = 3, weights = 4, third = 2, longest = 128;
   static constexpr int sum_of(int point) { return point / 2 + (point == 3); }
   static constexpr int weights_of(int point) { return point == 2 ? 3 : point == 3 ? 1 : point == 4 ? 2 : point; }
 
