@@ -87,7 +87,8 @@ def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Ep
         flat = [Store(s.buffer, s.index.substitute(digits), substitute(s.value, digits)) for s in stores]
         return _epilogue(text, flat, [], [n, c, *depth], pixel, node.acc.name, run=ONE)
     groups = node.window.groups
-    by_group = node.algorithm == "direct" and not node.depthwise  # a run of channels ends with its group
+    in_groups = node.algorithm == "direct" or node.algorithm in WINOGRAD_FORMS
+    by_group = in_groups and not node.depthwise  # a run of channels ends with its group
     run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent
     return _epilogue(text, stores, [], rows, c, node.acc.name, run, tiled=node.algorithm == "direct")
 

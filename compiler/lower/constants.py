@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..ir.index import Index, as_index
 
@@ -189,22 +189,35 @@ WINOGRAD: dict[tuple[int, int], tuple[tuple[float, ...], ...]] = {
 }
 
 
+class Phase(NamedTuple):
+    """Taps of a transposed convolution [in, out/groups, ...] in this order, as a window of this kernel."""
+
+    taps: tuple[int, ...]
+    kernel: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class WinogradPanels:
-    """Weights [out, in, h, w] or [out, in, d, h, w] for tiles of `edge` x `edge` outputs, as
-    [d][matrices][ceil(out/16)][in][16]: transformed in float64 and rounded once.
+    """Weights [out, in/groups, h, w] or [out, in/groups, d, h, w] for tiles of `edge` x `edge` outputs, as
+    [groups][d][matrices][ceil(out/groups/16)][in/groups][16]: transformed in float64 and rounded once.
 
     Larger kernels than 3x3 are parts of 3x3 taps, row by row; the last ones may lack a third tap, and have no matrices of
-    it. taps: those of 3x3 as they are, [d][ceil(out/16)][in][9][16]; the run transforms them.
+    it. taps: those of 3x3 as they are, [groups][d][ceil(out/groups/16)][in/groups][9][16]; the run transforms them.
+    phase: of a transposed convolution's weight; None: of a plain one's.
     """
 
     edge: int
     stride: int = 1
     taps: bool = False
+    groups: int = 1
+    phase: Phase | None = None
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        slices, matrices = math.prod(shape[2:-2]), math.prod(sum(map(len, self._sides(n))) for n in shape[-2:])
-        return slices * (9 if self.taps else matrices) * -(-shape[0] // PANEL) * PANEL * shape[1]
+        first, second, *kernel = shape
+        outputs, inputs = (first // self.groups, second) if self.phase is None else (second, first // self.groups)
+        sides = kernel if self.phase is None else self.phase.kernel
+        matrices = 9 if self.taps else math.prod(sum(map(len, self._sides(n))) for n in sides[-2:])
+        return self.groups * math.prod(sides[:-2]) * matrices * -(-outputs // PANEL) * PANEL * inputs
 
     def _sides(self, taps: int) -> list[tuple[tuple[float, ...], ...]]:
         """G of each three taps along a side of the kernel."""
@@ -215,31 +228,34 @@ class WinogradPanels:
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        slices = tensor.reshape(*tensor.shape[:2], -1, *tensor.shape[-2:])
-        points = (slices.flatten(3) if self.taps else self._transformed(slices)).permute(2, 3, 0, 1)
-        if tensor.shape[0] % PANEL:
-            points = torch.nn.functional.pad(points, (0, 0, 0, PANEL - tensor.shape[0] % PANEL))
-        panels = points.unflatten(2, (-1, PANEL))  # [d][matrix][panel][16][in]
-        return panels.permute((0, 2, 4, 1, 3) if self.taps else (0, 1, 2, 4, 3)).contiguous().reshape(-1)
+        w = tensor.unflatten(0, (self.groups, -1))  # [group, out, in, ...]
+        if self.phase is not None:
+            w = w.transpose(1, 2).flatten(3)[..., list(self.phase.taps)].unflatten(3, self.phase.kernel)
+        slices = w.reshape(*w.shape[:3], -1, *w.shape[-2:])
+        points = (slices.flatten(4) if self.taps else self._transformed(slices)).permute(0, 3, 4, 1, 2)
+        points = torch.nn.functional.pad(points, (0, 0, 0, -w.shape[1] % PANEL))
+        panels = points.unflatten(3, (-1, PANEL))  # [group][d][matrix][panel][16][in]
+        return panels.permute((0, 1, 3, 5, 2, 4) if self.taps else (0, 1, 2, 3, 5, 4)).contiguous().reshape(-1)
 
     def _transformed(self, slices: torch.Tensor) -> torch.Tensor:
-        """[out, in, d, h, w] -> [out, in, d, matrices]"""
+        """[group, out, in, d, h, w] -> [group, out, in, d, matrices]"""
         import torch
 
         *_, height, width = slices.shape
         whole = torch.nn.functional.pad(slices.double(), (0, -width % 3, 0, -height % 3))
-        parts = whole.unflatten(4, (-1, 3)).unflatten(3, (-1, 3)).movedim(5, 4)  # [out, in, d, i, j, 3, 3]
+        parts = whole.unflatten(5, (-1, 3)).unflatten(4, (-1, 3)).movedim(6, 5)  # [.., d, i, j, 3, 3]
         rows, columns = (
             [torch.tensor(g, dtype=torch.float64) for g in self._sides(taps)] for taps in (height, width)
         )
         made = [
-            (r @ parts[:, :, :, i, j] @ c.t()).flatten(3) for i, r in enumerate(rows) for j, c in enumerate(columns)
+            (r @ parts[..., i, j, :, :] @ c.t()).flatten(4) for i, r in enumerate(rows) for j, c in enumerate(columns)
         ]
-        return torch.cat(made, 3).to(slices.dtype)
+        return torch.cat(made, 4).to(slices.dtype)
 
     def __str__(self) -> str:
         stride, taps = f", stride {self.stride}" if self.stride > 1 else "", ", taps" if self.taps else ""
-        return f"Winograd F({self.edge}x{self.edge}, 3x3){stride}{taps}, panels of {PANEL}"
+        groups = f", {self.groups} groups" if self.groups > 1 else ""
+        return f"Winograd F({self.edge}x{self.edge}, 3x3){stride}{taps}{groups}, panels of {PANEL}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ..ir.index import ONE, as_index, product
 from ..ir.structured import WINOGRAD_FORMS, Algorithm, Window
 from ..tune.keys import conv_key
 from ..tune.space import algorithms
-from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
+from .constants import PANEL, ConvPanels, GroupedTaps, Layout, Phase, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import Context
 from .tap_products import MOST_COLUMNS
 from .tap_sums import FEW, LANES, TILED, lacks_tiles, lies_channels_last, stays_in_planes, written_out
@@ -67,8 +67,18 @@ def layout_of(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: 
     if algorithm == "grouped":
         return GroupedTaps()
     if algorithm in WINOGRAD_FORMS:
-        return WinogradPanels(*WINOGRAD_FORMS[algorithm])
+        return WinogradPanels(*WINOGRAD_FORMS[algorithm], window.groups)
     return ConvPanels(window.groups)
+
+
+def phase_layout_of(ctx: Context, x: Tensor, window: Window, shape: Shape, taps: tuple[int, ...]) -> Layout:
+    """Of the weight of a transposed convolution of which `window` is a phase: its taps in this order."""
+    if ctx.builder.family == "cuda":
+        return TapsLast(window.groups, taps, transposed=True)
+    algorithm = _channels_last_algorithm(ctx, x, window, shape)
+    if algorithm in WINOGRAD_FORMS:
+        return WinogradPanels(*WINOGRAD_FORMS[algorithm], window.groups, Phase(taps, window.kernel))
+    return ConvPanels(window.groups, taps, transposed=True)
 
 
 def in_small_groups(ctx: Context, channels: int, outputs: int, groups: int) -> bool:
@@ -79,6 +89,8 @@ def in_small_groups(ctx: Context, channels: int, outputs: int, groups: int) -> b
 
 def algorithm_for(layout: Layout) -> Algorithm:
     """What reads a weight of this layout."""
+    if isinstance(layout, WinogradPanels):
+        return next(a for a, form in WINOGRAD_FORMS.items() if form == (layout.edge, layout.stride, layout.taps))
     return "grouped" if isinstance(layout, GroupedTaps) else "planes" if isinstance(layout, PlaneTaps) else "direct"
 
 
@@ -161,7 +173,8 @@ def _channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Sha
     order = channels_last(x.rank)
     key = conv_key(x.dtype, [x.shape[d] for d in order], [shape[d] for d in order], window)
     chosen = ctx.builder.choices.shared(key, "algorithm", "")
-    allowed = algorithms(ctx.builder.winograd, window)
+    least_channels = min(channels, outputs) // window.groups
+    allowed = algorithms(ctx.builder.winograd, window, least_channels)
     for algorithm in allowed:
         if algorithm == chosen:
             return algorithm
@@ -170,7 +183,7 @@ def _channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Sha
         least = WINOGRAD_LEAST.get(algorithm)
         if (
             least
-            and min(channels, outputs) >= least.channels
+            and least_channels >= least.channels
             and (least.unknown if pixels is None else pixels >= least.pixels)
         ):
             return algorithm

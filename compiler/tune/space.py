@@ -109,14 +109,19 @@ ALGORITHMS: dict[str, tuple[Algorithm, ...]] = {
 LEAST_SAVED = 1.4  # times fewer products: the transforms take time too
 
 
-def algorithms(option: str, window: Window) -> tuple[Algorithm, ...]:
-    """Those of ALGORITHMS[option] that can compute a window."""
+LEAST_IN_GROUP = 16  # channels of one of several groups
+
+
+def algorithms(option: str, window: Window, channels: int) -> tuple[Algorithm, ...]:
+    """Those of ALGORITHMS[option] that can compute a window; channels: inputs or outputs of a group, what is less."""
+    if window.groups > 1 and channels < LEAST_IN_GROUP:
+        return ("direct",)
     return tuple(a for a in ALGORITHMS[option] if a == "direct" or _fits(WINOGRAD_FORMS[a], window))
 
 
 def _fits(form: WinogradForm, window: Window) -> bool:
     kernel = window.kernel[-2:]
-    dense = min(kernel) >= 3 and window.dilation[-2:] == (1, 1) and window.groups == 1
+    dense = min(kernel) >= 3 and window.dilation[-2:] == (1, 1)
     whole = kernel == (3, 3) or not form.taps
     return dense and whole and window.stride[-2:] == (form.stride,) * 2 and form.saved(kernel) >= LEAST_SAVED
 
@@ -132,7 +137,8 @@ def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     if node.algorithm in ("grouped", "planes"):
         return
     own = "direct" if node.algorithm == "turned" else node.algorithm
-    for algorithm in algorithms(situation.winograd, window):
+    least = min(node.in_shape[-1].constant or 0, node.channel.extent.constant or 0) // window.groups
+    for algorithm in algorithms(situation.winograd, window, least):
         if algorithm != own:
             yield {"algorithm": algorithm}
     if own != "direct" or node.depthwise:

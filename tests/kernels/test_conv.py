@@ -61,7 +61,7 @@ def packed(case: Case, function: str, w: np.ndarray) -> np.ndarray:
         "conv_grouped": GroupedTaps(),
         "conv_planes": PlaneTaps(case.groups),
         "conv_turned": ConvPanels(case.groups),
-        **{f"conv_{name}": WinogradPanels(*form) for name, form in WINOGRAD_FORMS.items()},
+        **{f"conv_{name}": WinogradPanels(*form, case.groups) for name, form in WINOGRAD_FORMS.items()},
     }
     data = layouts[function].pack(torch.from_numpy(w)).numpy()
     assert data.size == layouts[function].elements(w.shape)
@@ -143,10 +143,12 @@ def cases(draw: st.DrawFn, depthwise: bool = False) -> Case:
 @st.composite
 def winograd_cases(draw: st.DrawFn) -> Case:
     channels = st.one_of(st.integers(1, 40), st.sampled_from([64, 300, 528]))
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
     case = Case(
         batch=draw(st.integers(1, 3)),
         size=draw(st.one_of(SIZE, st.sampled_from([(20, 31), (33, 8)]))),
-        channels=(draw(channels), draw(channels)),
+        channels=(groups * draw(channels), groups * draw(channels)),
+        groups=groups,
         kernel=draw(st.one_of(st.just((3, 3)), st.tuples(st.integers(3, 9), st.integers(3, 9)))),
         pad=draw(PAD),
         gap=draw(st.sampled_from([0, 0, 3])),

@@ -1,5 +1,5 @@
 /* Winograd's convolutions of 3 x 3 taps or more, in 2 or 3 dimensions: stride 1 or 2 of rows and columns, which are not
- * dilated, one group, channels-last, float32, fused epilogue.
+ * dilated, channels-last, float32, fused epilogue.
  *
  * The forms (winograd_forms.h) make points of a tile of inputs, and outputs of sums. Each product of points and weights
  * is a matrix product, tiles x input channels x output channels.
@@ -122,6 +122,7 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
   const mycc_host *host;
   const Plan &plan;
   const Epilogue &epilogue;
+  int64_t first_output; /* of the group */
 
   /* Floats from one point's weights to the next, where they are made; not a multiple of the L1 cache's sets. */
   static int64_t made_step(int64_t depth) { return (kMadePanels * depth + 1) * kPanel; }
@@ -363,7 +364,7 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
       for (int64_t i = 0; i < at.rows; ++i)
         for (int64_t j = 0; j < at.columns; ++j) {
           const int64_t m = (at.frame * a.out_h + at.row + i) * a.out_w + at.column + j;
-          epilogue((int64_t)0, m, column, memory.done + (i * E + j) * plan.stride, columns);
+          epilogue((int64_t)0, m, first_output + column, memory.done + (i * E + j) * plan.stride, columns);
         }
       counts.add(at);
     }
@@ -394,15 +395,31 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
   }
 };
 
-/* args.w: [kernel_d][matrices][ceil(out_c / 16)][in_c][16], the matrices part by part, each without those of taps that it
- * lacks; with Taps [kernel_d][ceil(out_c / 16)][in_c][9][16]. kernel_h and _w 3 at least, with Taps 3; stride S, dilation
- * 1; groups 1. */
+/* args: of one group, whose outputs begin at `first`. */
+template <int E, int S, bool Taps, class Epilogue>
+inline void winograd_of_group(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue, int64_t first) {
+  const WinogradPlan<E, S> plan(args, host->max_workers);
+  WinogradLoop<E, S, Taps, Epilogue> loop = {host, plan, epilogue, first};
+  host->parallel_for(host->ctx, plan.tasks, plan.grain, WinogradLoop<E, S, Taps, Epilogue>::body, &loop);
+}
+
+/* The groups one after the other. args.w: [group][kernel_d][matrices][ceil(out_c / 16)][in_c][16], in_c and out_c those of
+ * a group, the matrices part by part, each without those of taps that it lacks; with Taps
+ * [group][kernel_d][ceil(out_c / 16)][in_c][9][16]. kernel_h and _w 3 at least, with Taps 3; stride S, dilation 1. */
 template <int E, int S = 1, bool Taps = false, class Epilogue>
 inline void conv_winograd(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
   if (args.frames() <= 0 || args.out_h <= 0 || args.out_w <= 0 || args.out_c <= 0) return;
-  const WinogradPlan<E, S> plan(args, host->max_workers);
-  WinogradLoop<E, S, Taps, Epilogue> loop = {host, plan, epilogue};
-  host->parallel_for(host->ctx, plan.tasks, plan.grain, WinogradLoop<E, S, Taps, Epilogue>::body, &loop);
+  const WinogradParts<Winograd<E, S>> parts(args);
+  ConvArgs own = args;
+  own.groups = 1;
+  own.in_c = args.in_c / args.groups;
+  own.out_c = args.out_c / args.groups;
+  const int64_t matrices = args.kernel_d * (Taps ? kWinogradTaps : parts.rows * parts.columns);
+  for (int64_t group = 0; group < args.groups; ++group) {
+    winograd_of_group<E, S, Taps>(host, own, epilogue, group * own.out_c);
+    own.x += own.in_c;
+    own.w += matrices * round_up(own.out_c, kPanel) * own.in_c;
+  }
 }
 
 } // namespace mycc
