@@ -62,7 +62,7 @@ class RunTileSet:
 
     def _turn(self, runs: int, panels: int, halved: bool) -> int:
         """Those that most of the work is done by; every one that is written out takes time to compile."""
-        return TURN if self.lanes == PANEL and runs == self.runs and panels == 2 and not halved else 1
+        return TURN if self.lanes == PANEL and runs == self.runs and not halved else 1
 
     def _pixels_first(self, pixels: int, panels: int) -> bool:
         width = panels * PANEL // self.lanes
