@@ -68,7 +68,7 @@ class CodegenOptions:
     """The generated sources."""
 
     sources: bool = True  # keep them in the package
-    #: 3x3 convolutions by tiles of 2x2 or 3x3 outputs; f43: also of 4x4, error allowed up to 4 x eager's
+    #: convolutions of 3x3 taps or more by tiles of 2x2 or 3x3 outputs; f43: also of 4x4, error up to 4 x eager's
     winograd: Literal["f23", "f33", "f43", "off"] = "f33"
     tf32: bool = False  # on a GPU: let products of float32 round their operands to 10 bits of mantissa
 

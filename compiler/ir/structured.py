@@ -104,14 +104,14 @@ class WinogradForm(NamedTuple):
     taps: bool = False
 
     def saved(self, kernel: Sequence[int]) -> float:
-        """How many times fewer products than a plain convolution a kernel [h, w] takes, three taps of it at a time. Those
-        of one or two taps have a point less, as the third is zero."""
+        """How many times fewer products than a plain convolution a kernel [h, w] takes, three taps of it at a time.
+        Those of one or two taps have a point less, as the third is zero."""
         points = (self.outputs - 1) * self.stride + 3
         products = math.prod(points * -(-taps // 3) - (taps % 3 > 0) for taps in kernel)
         return math.prod(kernel) * self.outputs ** len(kernel) / products
 
 
-WINOGRAD_FORMS: Mapping[str, WinogradForm] = {
+WINOGRAD_FORMS: Mapping[Algorithm, WinogradForm] = {
     "winograd2": WinogradForm(2),
     "winograd3": WinogradForm(3),
     "winograd3taps": WinogradForm(3, taps=True),
@@ -127,7 +127,8 @@ class Conv(Node):
 
     In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
     [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
-    [groups][d][weights][ceil(out/groups/16)][in/groups][16] or [groups][d][ceil(out/groups/16)][in/groups][9][16], in planes
+    [groups][d][weights][ceil(out/groups/16)][in/groups][16] or, as taps,
+    [groups][d][ceil(out/groups/16)][in/groups][9][16], in planes
     [groups][ceil(out/groups/4)][d][h][in/groups][w][4], for GPUs [out][taps][in/groups].
     """
 

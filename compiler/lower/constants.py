@@ -201,8 +201,8 @@ class WinogradPanels:
     """Weights [out, in/groups, h, w] or [out, in/groups, d, h, w] for tiles of `edge` x `edge` outputs, as
     [groups][d][matrices][ceil(out/groups/16)][in/groups][16]: transformed in float64 and rounded once.
 
-    Larger kernels than 3x3 are parts of 3x3 taps, row by row; the last ones may lack a third tap, and have no matrices of
-    it. taps: those of 3x3 as they are, [groups][d][ceil(out/groups/16)][in/groups][9][16]; the run transforms them.
+    Larger kernels than 3x3 are parts of 3x3 taps, row by row; the last ones may lack a third tap, and have no matrices
+    of it. taps: those of 3x3 as they are, [groups][d][ceil(out/groups/16)][in/groups][9][16]; the run transforms them.
     phase: of a transposed convolution's weight; None: of a plain one's.
     """
 
@@ -244,9 +244,7 @@ class WinogradPanels:
         *_, height, width = slices.shape
         whole = torch.nn.functional.pad(slices.double(), (0, -width % 3, 0, -height % 3))
         parts = whole.unflatten(5, (-1, 3)).unflatten(4, (-1, 3)).movedim(6, 5)  # [.., d, i, j, 3, 3]
-        rows, columns = (
-            [torch.tensor(g, dtype=torch.float64) for g in self._sides(taps)] for taps in (height, width)
-        )
+        rows, columns = ([torch.tensor(g, dtype=torch.float64) for g in self._sides(taps)] for taps in (height, width))
         made = [
             (r @ parts[..., i, j, :, :] @ c.t()).flatten(4) for i, r in enumerate(rows) for j, c in enumerate(columns)
         ]

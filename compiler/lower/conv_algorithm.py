@@ -181,10 +181,6 @@ def _channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Sha
     pixels = product(shape[2:]).constant
     for algorithm in reversed(allowed):
         least = WINOGRAD_LEAST.get(algorithm)
-        if (
-            least
-            and least_channels >= least.channels
-            and (least.unknown if pixels is None else pixels >= least.pixels)
-        ):
+        if least and least_channels >= least.channels and (least.unknown if pixels is None else pixels >= least.pixels):
             return algorithm
     return "direct"

@@ -35,7 +35,7 @@ struct WinogradPart {
 /* A kernel as parts, slice by slice and row by row; which weights a part has, and where. */
 template <class Form> struct WinogradParts {
   int64_t down, across, count;
-  int64_t rows, columns;       /* matrices of weights of a slice */
+  int64_t rows, columns;         /* matrices of weights of a slice */
   bool short_down, short_across; /* the last parts lack taps */
 
   explicit WinogradParts(const ConvArgs &a)
@@ -50,7 +50,8 @@ template <class Form> struct WinogradParts {
   }
   /* Whether a part has the weights of a product; products are numbered row by row of the points. */
   static bool has(const WinogradPart &part, int64_t product) {
-    return !(part.lacks_row && row_of(product) == Form::third) && !(part.lacks_column && column_of(product) == Form::third);
+    return !(part.lacks_row && row_of(product) == Form::third) &&
+           !(part.lacks_column && column_of(product) == Form::third);
   }
   /* Their matrix. */
   int64_t matrix(const WinogradPart &part, int64_t product) const {
@@ -403,8 +404,8 @@ inline void winograd_of_group(const mycc_host *host, const ConvArgs &args, const
   host->parallel_for(host->ctx, plan.tasks, plan.grain, WinogradLoop<E, S, Taps, Epilogue>::body, &loop);
 }
 
-/* The groups one after the other. args.w: [group][kernel_d][matrices][ceil(out_c / 16)][in_c][16], in_c and out_c those of
- * a group, the matrices part by part, each without those of taps that it lacks; with Taps
+/* The groups one after the other. args.w: [group][kernel_d][matrices][ceil(out_c / 16)][in_c][16], in_c and out_c those
+ * of a group, the matrices part by part, each without those of taps that it lacks; with Taps
  * [group][kernel_d][ceil(out_c / 16)][in_c][9][16]. kernel_h and _w 3 at least, with Taps 3; stride S, dilation 1. */
 template <int E, int S = 1, bool Taps = false, class Epilogue>
 inline void conv_winograd(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
