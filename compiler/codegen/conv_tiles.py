@@ -48,7 +48,7 @@ class RunTileSet:
     @property
     def tiles(self) -> tuple[RunTile, ...]:
         return tuple(
-            RunTile(runs, pixels, p, not half and self._pixels_first(runs * pixels, p), half, self._turn(runs, p, half))
+            RunTile(runs, pixels, p, not half and self._pixels_first(runs * pixels, p), half, self._turn(runs, half))
             for runs in range(1, self.runs + 1)
             for pixels, widest in enumerate(self.panels, 1)
             for p in range(1, widest + 1)
@@ -60,8 +60,8 @@ class RunTileSet:
         """Whether there is such a tile for a last panel of 8 columns: not of few pixels, which are few of all."""
         return self.lanes == PANEL and panels == 2 and runs == self.runs and pixels >= LEAST_HALVED
 
-    def _turn(self, runs: int, panels: int, halved: bool) -> int:
-        """Those that most of the work is done by; every one that is written out takes time to compile."""
+    def _turn(self, runs: int, halved: bool) -> int:
+        """Several values of k for the tiles that do most of the work: all that are written out take time to compile."""
         return TURN if self.lanes == PANEL and runs == self.runs and not halved else 1
 
     def _pixels_first(self, pixels: int, panels: int) -> bool:

@@ -189,7 +189,7 @@ WINOGRAD: dict[tuple[int, int], tuple[tuple[float, ...], ...]] = {
 }
 
 
-class Phase(NamedTuple):
+class PhaseTaps(NamedTuple):
     """Taps of a transposed convolution [in, out/groups, ...] in this order, as a window of this kernel."""
 
     taps: tuple[int, ...]
@@ -210,7 +210,7 @@ class WinogradPanels:
     stride: int = 1
     taps: bool = False
     groups: int = 1
-    phase: Phase | None = None
+    phase: PhaseTaps | None = None
 
     def elements(self, shape: tuple[int, ...]) -> int:
         first, second, *kernel = shape

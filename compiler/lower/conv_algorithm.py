@@ -9,7 +9,7 @@ from ..ir.index import ONE, as_index, product
 from ..ir.structured import WINOGRAD_FORMS, Algorithm, Window
 from ..tune.keys import conv_key
 from ..tune.space import algorithms
-from .constants import PANEL, ConvPanels, GroupedTaps, Layout, Phase, PlaneTaps, Taps, TapsLast, WinogradPanels
+from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PhaseTaps, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import Context
 from .tap_products import MOST_COLUMNS
 from .tap_sums import FEW, LANES, TILED, lacks_tiles, lies_channels_last, stays_in_planes, written_out
@@ -77,7 +77,7 @@ def phase_layout_of(ctx: Context, x: Tensor, window: Window, shape: Shape, taps:
         return TapsLast(window.groups, taps, transposed=True)
     algorithm = _channels_last_algorithm(ctx, x, window, shape)
     if algorithm in WINOGRAD_FORMS:
-        return WinogradPanels(*WINOGRAD_FORMS[algorithm], window.groups, Phase(taps, window.kernel))
+        return WinogradPanels(*WINOGRAD_FORMS[algorithm], window.groups, PhaseTaps(taps, window.kernel))
     return ConvPanels(window.groups, taps, transposed=True)
 
 

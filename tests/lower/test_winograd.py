@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
-from mycc.compiler.lower.constants import PANEL, Phase, WinogradPanels
+from mycc.compiler.lower.constants import PANEL, PhaseTaps, WinogradPanels
 from torch import nn
 
 from ..helpers.programs import scheduled
@@ -87,7 +87,7 @@ def test_transposed_ones(kernel: int, stride: int, wanted: list[str]) -> None:
 def test_weights_of_a_transposed_convolution_are_those_of_a_plain_one(taps: bool) -> None:
     plain = torch.randn(2 * 20, 6, 3, 3)
     turned = plain.reshape(2, 20, 6, 9).transpose(1, 2).flip(-1).reshape(2 * 6, 20, 3, 3)
-    phase = Phase(tuple(range(8, -1, -1)), (3, 3))
+    phase = PhaseTaps(tuple(range(8, -1, -1)), (3, 3))
     layouts = WinogradPanels(3, 1, taps, 2), WinogradPanels(3, 1, taps, 2, phase)
     packed = [layout.pack(w) for layout, w in zip(layouts, (plain, turned), strict=True)]
     assert packed[0].equal(packed[1])
