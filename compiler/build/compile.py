@@ -13,7 +13,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +43,8 @@ COMPILE_FLAGS = (
 )  # fmt: skip
 SUPPORT = Path(__file__).with_name("support.cpp")
 _SUPPORT_UNIT = "mycc_support"
+#: seconds of a wait: an interrupt that comes between Python's look at signals and the wait itself is seen at its end
+_INTERRUPTIBLE = 1.0
 _SUPPORT_FLAGS = ("-fno-builtin", "-ffreestanding")
 _FAMILY_FLAGS = {"gcc": (), "clang": (), "zig": ("-fno-sanitize=all",)}
 _SUPPORT_FAMILY_FLAGS = {"gcc": ("-fno-tree-loop-distribute-patterns",), "clang": (), "zig": ()}
@@ -275,9 +277,11 @@ class _Build:
         missing.sort(key=lambda pair: -len(pair[0].text))
         with ThreadPoolExecutor(max(1, min(self.jobs, len(missing)))) as pool:
             try:
-                # In order, so that of several failures always the same one is reported.
-                for lines in pool.map(lambda pair: self._compile(pair[0], pair[1], folder, processes), missing):
-                    self.log += lines
+                compiled = [pool.submit(self._compile, unit, key, folder, processes) for unit, key in missing]
+                for future in compiled:  # in order, so that of several failures always the same one is reported
+                    while not wait([future], _INTERRUPTIBLE).done:
+                        pass
+                    self.log += future.result()
             except BaseException:
                 processes.stop()
                 raise
