@@ -55,30 +55,25 @@ def reads_planes(ctx: Context, x: Tensor, window: Window) -> bool:
 
 def _depthwise(x: Tensor, window: Window, shape: Shape) -> bool:
     groups = as_index(window.groups)
-    return window.groups > 1 and x.rank == 4 and x.shape[1] == groups and shape[1] == groups
+    return window.groups > 1 and x.rank < 5 and x.shape[1] == groups and shape[1] == groups
 
 
-def layout_of(ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Algorithm) -> Layout:
-    """Of the weight that an algorithm reads."""
+def layout_of(
+    ctx: Context, x: Tensor, window: Window, shape: Shape, algorithm: Algorithm, taps: tuple[int, ...] | None = None
+) -> Layout:
+    """Of the weight that an algorithm reads. taps: those of a phase of a transposed convolution, in the order of its
+    window; None: of a plain convolution."""
+    plain = taps is None
     if _depthwise(x, window, shape):
-        return Taps()
+        return Taps(taps)
     if ctx.builder.family == "cuda":
-        return TapsLast()
+        return TapsLast() if plain else TapsLast(window.groups, taps, transposed=True)
     if algorithm == "grouped":
-        return GroupedTaps()
+        return GroupedTaps(taps, transposed=0 if plain else window.groups)
     if algorithm in WINOGRAD_FORMS:
-        return WinogradPanels(*WINOGRAD_FORMS[algorithm], window.groups)
-    return ConvPanels(window.groups)
-
-
-def phase_layout_of(ctx: Context, x: Tensor, window: Window, shape: Shape, taps: tuple[int, ...]) -> Layout:
-    """Of the weight of a transposed convolution of which `window` is a phase: its taps in this order."""
-    if ctx.builder.family == "cuda":
-        return TapsLast(window.groups, taps, transposed=True)
-    algorithm = _channels_last_algorithm(ctx, x, window, shape)
-    if algorithm in WINOGRAD_FORMS:
-        return WinogradPanels(*WINOGRAD_FORMS[algorithm], window.groups, PhaseTaps(taps, window.kernel))
-    return ConvPanels(window.groups, taps, transposed=True)
+        phase = None if taps is None else PhaseTaps(taps, window.kernel)
+        return WinogradPanels(*WINOGRAD_FORMS[algorithm], window.groups, phase)
+    return ConvPanels(window.groups, taps, transposed=not plain)
 
 
 def in_small_groups(ctx: Context, channels: int, outputs: int, groups: int) -> bool:
@@ -159,11 +154,11 @@ def _turning_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool
 
 def algorithm_of(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
     """What multiplies panels or taps of x [n, c, ...] to `shape`; a direct one is turned where planes stay planes."""
-    algorithm = _channels_last_algorithm(ctx, x, window, shape)
+    algorithm = channels_last_algorithm(ctx, x, window, shape)
     return "turned" if algorithm == "direct" and _turning_pays(ctx, x, window, shape) else algorithm
 
 
-def _channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
+def channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
     """Grouped ones where groups have few channels; else what was chosen, or Winograd's where its transforms pay."""
     channels, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     if ctx.builder.family != "cpu":

@@ -11,10 +11,10 @@ from typing import Any
 from ..ir.index import ZERO, as_index
 from ..ir.structured import Window
 from .builder import number
-from .constants import GroupedTaps, Layout, PlaneTaps, Taps
+from .constants import PlaneTaps, Taps
 from .context import Context, ints
 from .conv import Place, conv, convolve
-from .conv_algorithm import in_small_groups, phase_layout_of, planes_pay
+from .conv_algorithm import channels_last_algorithm, layout_of, planes_pay
 from .conv_weights import Given, factor_of, narrowed, packs, weight_of, widens
 from .direct_conv import direct_convolution
 from .matmul import widened
@@ -118,23 +118,11 @@ def conv_transpose(
             else:
                 sum_of_taps(ctx, x, factors, bias, window, shape, place.part(shape))
             continue
-        layout = _phase_layout(ctx, x, weight, window, shape, taps)
+        layout = layout_of(ctx, x, window, shape, channels_last_algorithm(ctx, x, window, shape), taps)
         if isinstance(given, Given):
             given = replace(given, taps=tuple((p.taps[0], p.step) for p in rows), transposed=True)
         convolve(ctx, x, given, bias, window, shape, place, layout)
     return slice_dim(out, x.rank - 1, ZERO, columns)
-
-
-def _phase_layout(
-    ctx: Context, x: Tensor, weight: Tensor, window: Window, shape: Shape, taps: tuple[int, ...]
-) -> Layout:
-    """Of the weight of a transposed convolution for the outputs that these taps make."""
-    channels, outputs, groups = ctx.integer(x.shape[1]), ctx.integer(shape[1]), window.groups
-    if groups > 1 and weight.rank < 5 and channels == outputs == groups:
-        return Taps(taps)
-    if in_small_groups(ctx, channels, outputs, groups):
-        return GroupedTaps(taps, transposed=groups)
-    return phase_layout_of(ctx, x, window, shape, taps)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,11 @@ from torch import nn
 from ..helpers.programs import scheduled
 
 
+def algorithms(part: nn.Module, channels: int, size: int) -> list[str]:
+    program = scheduled(lambda conv, a: conv(a), torch.randn(1, channels, size, size), parts=(part,)).program
+    return [node.algorithm for node in program.nodes if isinstance(node, Conv)]
+
+
 @pytest.mark.parametrize(
     ("size", "channels", "stride", "wanted"),
     [
@@ -26,10 +31,7 @@ from ..helpers.programs import scheduled
     ],
 )
 def test_the_form_depends_on_the_map(size: int, channels: int, stride: int, wanted: str) -> None:
-    image = torch.randn(1, channels, size, size)
-    part = nn.Conv2d(channels, channels, 3, stride, 1)
-    program = scheduled(lambda conv, a: conv(a), image, parts=(part,)).program
-    assert [node.algorithm for node in program.nodes if isinstance(node, Conv)] == [wanted]
+    assert algorithms(nn.Conv2d(channels, channels, 3, stride, 1), channels, size) == [wanted]
 
 
 @pytest.mark.parametrize("shape", [(40, 5, 3, 3), (16, 3, 2, 3, 3)])
@@ -45,11 +47,6 @@ def test_taps_are_stored_side_by_side(shape: tuple[int, ...]) -> None:
         found = panels[slice, out // PANEL, channel, :, out % PANEL]
         assert found.equal(slices[out, channel, slice])
     assert not panels[:, -1, :, :, (outputs - 1) % PANEL + 1 :].any()
-
-
-def algorithms(part: nn.Module, channels: int, size: int) -> list[str]:
-    program = scheduled(lambda conv, a: conv(a), torch.randn(1, channels, size, size), parts=(part,)).program
-    return [node.algorithm for node in program.nodes if isinstance(node, Conv)]
 
 
 @pytest.mark.parametrize(
