@@ -129,7 +129,8 @@ private:
     rows = ceil_div(a.out_h, ceil_div(a.out_h, rows));
     across = ceil_div(a.out_w, columns);
     down = ceil_div(a.out_h, rows);
-    if (across * down == 1) frames = max64(min64(pixels / max64(a.out_h * a.out_w, 1), a.frames()), 1);
+    if (across * down == 1 && !(taps.strips && a.kernel_d > 1)) /* slices that are kept serve the frame behind */
+      frames = max64(min64(pixels / max64(a.out_h * a.out_w, 1), a.frames()), 1);
     frames = ceil_div(a.frames(), ceil_div(a.frames(), frames));
     blocks = across * down * ceil_div(a.frames(), frames);
   }

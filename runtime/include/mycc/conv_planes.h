@@ -22,11 +22,14 @@ constexpr int64_t kPlanesStripBytes = 128 << 10;  /* of a block, about */
 constexpr int64_t kPlanesTaskWork = 1 << 18;      /* multiply-adds below which a task is not worth a chunk of its own */
 constexpr int kPlanesVectors = 8;                 /* of a tile's row, at most */
 
-/* Vectors of a tile of N outputs: its sums, its inputs and a product fit into the registers, and hide the latency. */
+/* Vectors of a tile of N outputs: its sums, its inputs and a weight fit into the registers (without multiply-adds a
+ * product too), and hide the latency. */
 constexpr int planes_vectors(int outputs) {
   if (outputs == 1) return kPlanesVectors;
 #if MYCC_LANES == 16 || defined(__aarch64__)
   return outputs == 4 ? 5 : outputs == 3 ? 6 : 8;
+#elif defined(__FMA__)
+  return outputs == 2 ? 5 : 3;
 #else
   return outputs == 2 ? 4 : outputs == 3 ? 3 : 2;
 #endif
@@ -107,11 +110,14 @@ template <int N, int V> __attribute__((noinline)) void planes_tile(const PlanesR
     const float *w = row.w + d * row.slice * row.width, *x = row.x + column;
     for (int64_t count = row.count; count > 0; --count, w += row.width) {
       const float *const at = x + *tap++;
+      vf32 values[V];
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) {
-        const vf32 values = (vf32)tile_register(at + v * W);
+      for (int v = 0; v < V; ++v) values[v] = N == 1 ? load(at + v * W) : (vf32)tile_register(at + v * W);
 #pragma GCC unroll 4
-        for (int o = 0; o < N; ++o) sums[o][v] = fma(splat(w[o]), values, sums[o][v]);
+      for (int o = 0; o < N; ++o) {
+        const vf32 weight = splat(w[o]);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) sums[o][v] = fma(weight, values[v], sums[o][v]);
       }
     }
   }
