@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.dtypes import DTYPES
 from ..ir.index import Var, product
 from ..ir.nodes import Map, Reduce
-from .fold_views import PLACES_PIECE, STREAM
+from .fold_views import STREAM
 from .views.folds import ArgRow, RowFold
 from .views.loop_kernels import LoopKernel, RowStreamKernel
 
 ROWS = 4  # that go together, as each_stream_of_rows (loops.h) takes them
 LEAST_ROW = 16  # elements
+#: of a stream in turn: twice as many let the other streams wait too long
+STREAM_PIECE, STREAM_PIECE_BYTES = 128, 256
 
 
 def row_stream_view(kernel: LoopKernel, node: Map | Reduce, vector: Var | None) -> LoopKernel | RowStreamKernel:
@@ -30,7 +33,12 @@ def row_stream_view(kernel: LoopKernel, node: Map | Reduce, vector: Var | None) 
     if stage.loops or best.outer or not LEAST_ROW <= length < ROWS * STREAM or _few(node):
         return kernel
     texts = (kernel.params, kernel.rows, kernel.count, kernel.work)
-    return RowStreamKernel("row_streams.cpp.j2", *texts, replace(best, piece=PLACES_PIECE), positions, stage.finish)
+    return RowStreamKernel("row_streams.cpp.j2", *texts, replace(best, piece=_piece(node)), positions, stage.finish)
+
+
+def _piece(node: Map | Reduce) -> int:
+    """Elements that a stream gives before the next one's turn."""
+    return max(STREAM_PIECE, STREAM_PIECE_BYTES // max(DTYPES[b.dtype].size for b in node.reads()))
 
 
 def _few(node: Map | Reduce) -> bool:
