@@ -13,14 +13,11 @@ from dataclasses import replace
 from ..ir.dtypes import DTYPES
 from ..ir.index import Var, product
 from ..ir.nodes import Map, Reduce
-from .fold_views import STREAM
+from .fold_views import STREAM, STREAM_PIECE, STREAM_PIECE_BYTES, STREAMS
 from .views.folds import ArgRow, RowFold
 from .views.loop_kernels import LoopKernel, RowStreamKernel
 
-ROWS = 4  # that go together, as each_stream_of_rows (loops.h) takes them
 LEAST_ROW = 16  # elements
-#: of a stream in turn: twice as many let the other streams wait too long
-STREAM_PIECE, STREAM_PIECE_BYTES = 128, 256
 
 
 def row_stream_view(kernel: LoopKernel, node: Map | Reduce, vector: Var | None) -> LoopKernel | RowStreamKernel:
@@ -30,7 +27,7 @@ def row_stream_view(kernel: LoopKernel, node: Map | Reduce, vector: Var | None) 
         return kernel
     best, positions = (stage.best, stage.positions) if isinstance(stage, ArgRow) else (stage, ())
     length = vector.extent.constant or LEAST_ROW
-    if stage.loops or best.outer or not LEAST_ROW <= length < ROWS * STREAM or _few(node):
+    if stage.loops or best.outer or not LEAST_ROW <= length < STREAMS * STREAM or _few(node):
         return kernel
     texts = (kernel.params, kernel.rows, kernel.count, kernel.work)
     return RowStreamKernel("row_streams.cpp.j2", *texts, replace(best, piece=_piece(node)), positions, stage.finish)
@@ -44,4 +41,4 @@ def _piece(node: Map | Reduce) -> int:
 def _few(node: Map | Reduce) -> bool:
     """Rows that are too few to go together."""
     count = product(v.extent for v in node.dims).constant
-    return count is not None and count < ROWS
+    return count is not None and count < STREAMS

@@ -99,6 +99,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "places_in_streams": ("row_streams", lambda a: a.argmax(-1), (x,), (), False),
     "row_fold_of_streams": ("rows", lambda a: a.amax(-1), (torch.zeros(64, 70000),), (), False),
     "row_fold_of_pieces": ("rows", lambda a: a.sum((0, 2)), (torch.zeros(64, 40, 512),), (), False),
+    "row_fold_of_runs": ("rows", lambda a: a.sum((0, 2)), (torch.zeros(64, 4, 3136),), (), False),
     "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),
     "column_fold": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),
     "arg_row": ("rows", lambda a: a.argmax(-1), (torch.zeros(3, 400),), (), False),

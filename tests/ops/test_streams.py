@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ..helpers.programs import Call1
+from ..helpers.sources import kernel_sources
 
 
 def folds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -55,6 +56,32 @@ def test_places_in_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     for name, x in inputs.items():
         for got, want in zip(model.entry(name)(x), places(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)
+
+
+#: runs of memory that go together: whole pieces and others, all places of a group and some, one loop around and two
+RUNS = {(5, 3, 1030): (0, 2), (8, 2, 4096): (0, 2), (3, 2, 1024): (0, 2), (3, 2, 5, 2, 1290): (0, 2, 4)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_folds_of_runs(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Statistics of channels: the same bits with one thread and with three; close to those of float64."""
+    generator = torch.Generator().manual_seed(7)
+    inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(RUNS)}
+
+    def statistics(dims: tuple[int, ...]) -> Any:
+        return lambda x: (x.sum(dims), x.amax(dims), x.var(dims), (x > 2).any(-1).any(0))
+
+    functions = dict(zip(inputs, map(statistics, RUNS.values()), strict=True))
+    entries: dict[str, Any] = {name: (Call1(functions[name]), (x,)) for name, x in inputs.items()}
+    path = mycc.compile(entries, out=tmp_path / "runs.pkg", verify=False)
+    assert any("j_first" in text for text in kernel_sources(path))
+    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
+    for name, x in inputs.items():
+        alone, together = (model.entry(name)(x) for model in models)
+        for got, again, want in zip(alone, together, functions[name](x.double()), strict=True):
+            assert torch.equal(torch.as_tensor(got), torch.as_tensor(again))
+            limit = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
+            np.testing.assert_allclose(torch.as_tensor(got).double(), want.double(), rtol=limit, atol=100 * limit)
 
 
 def test_any_number_of_rows(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ class RowFold:
     streams: int = 0  # elements at the beginning of the row that are read as four streams of memory at a time
     stream: int = 0  # elements of a stream
     rest: bool = True  # whether more elements follow them
+    together: int = 0  # turns of the last outer loop that are streams of memory, a piece of each in its turn
     form: str = "row_fold"
 
 
