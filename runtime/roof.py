@@ -91,12 +91,12 @@ def measure_roof(threads: int = 1, seconds: float = 0.1) -> Roof | None:
 
 
 def measure_gflops(threads: int = 1, seconds: float = 0.05) -> float | None:
-    """Multiply-adds alone, as in Roof.gflops: beside what is timed, for the clock of a core changes with its load.
+    """Multiply-adds that the cores give just now, in GFLOP/s over all of `seconds`: beside what is timed.
 
-    None without the measuring library.
+    Less than Roof.gflops where the clock is lower, or others use the cores too. None without the measuring library.
     """
     library = _library()
-    return None if library is None else _multiply_adds(library, threads, seconds)
+    return None if library is None else _together(threads, lambda team: library.mycc_roof_fma_now(*team, seconds))
 
 
 class MemoryReader:
@@ -184,6 +184,7 @@ def _open() -> Any:
     team = (pointer, ctypes.c_int32, ctypes.c_int32)
     for name, arguments in (
         ("mycc_roof_fma", (*team, seconds)),
+        ("mycc_roof_fma_now", (*team, seconds)),
         ("mycc_roof_read", (*team, pointer, count, seconds)),
         ("mycc_roof_copy", (*team, pointer, pointer, count, seconds)),
     ):

@@ -26,6 +26,8 @@ __all__ = ["BenchRequest", "CaseResult", "Comparison", "PeerResult", "compare", 
 
 #: a peer agrees when its error is at most AGREE_FACTOR * eager's + AGREE_FLOOR
 AGREE_FACTOR, AGREE_FLOOR = 20.0, 1e-5
+#: of the cores' best multiply-adds, beside a turn that is not disturbed; rounds at most, times those asked for
+QUIET, MOST_ROUNDS = 0.9, 4
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class BenchRequest:
         source: the model (capture/source.py); inputs: examples that replace its own (x=f32[1,3,224,224]).
         against: names of peers.
         threads, batches: every pair of them is a case; no batches: the examples as they are.
-        seconds, turns: of timed runs a turn, and how often the peers take turns.
+        seconds, turns: of timed runs a turn, and how often the peers take turns (more often where turns are disturbed).
         tolerance: the largest relative error of a peer that agrees; None: from eager torch's own.
     """
 
@@ -253,20 +255,34 @@ def _build(
 
 @dataclass(frozen=True)
 class Turn:
-    """What a peer reached in one of its turns: seconds of a run, and the roof beside it in GFLOP/s."""
+    """What a peer reached in one of its turns: seconds of a run, and GFLOP/s of multiply-adds before and after it."""
 
     median: float
     best: float
-    roof: float | None
+    around: tuple[float, ...] = ()
+
+    @property
+    def roof(self) -> float | None:
+        return sum(self.around) / len(self.around) if self.around else None
+
+    @property
+    def least(self) -> float:
+        return min(self.around, default=0.0)
 
 
 def _turns(
     workers: dict[str, Worker], request: BenchRequest, results: dict[str, PeerResult], threads: int
 ) -> dict[str, list[Turn]]:
-    """The turns of every peer; each round starts with another one."""
+    """The turns of every peer that count; each round starts with another one.
+
+    A turn is disturbed when the cores gave less than QUIET of their best beside it, as where others use them too. There
+    are more rounds until all have undisturbed turns enough, at most MOST_ROUNDS times as many.
+    """
     times: dict[str, list[Turn]] = {name: [] for name in workers}
     names = list(workers)
-    for turn in range(request.turns):
+    for turn in range(request.turns * MOST_ROUNDS):
+        if turn >= request.turns and all(_enough(found, times, request.turns) for found in times.values()):
+            break
         first = turn % len(names) if names else 0
         for name in names[first:] + names[:first]:
             if results[name].status == "failed":
@@ -276,11 +292,24 @@ def _turns(
                 timing = workers[name].turn(request.seconds)
             except PeerFailed as failure:
                 results[name] = replace(results[name], status="failed", reason=str(failure))
+                times[name].clear()
                 continue
             after = measure_gflops(threads)
-            roof = (before + after) / 2 if before and after else None
-            times[name].append(Turn(timing["median"], timing["best"], roof))
-    return times
+            around = (before, after) if before and after else ()
+            times[name].append(Turn(timing["median"], timing["best"], around))
+    return {name: _quietest(found, request.turns) for name, found in times.items()}
+
+
+def _enough(turns: Sequence[Turn], all_turns: dict[str, list[Turn]], wanted: int) -> bool:
+    """Whether a peer has as many undisturbed turns as wanted; one that failed has none and wants none."""
+    best = max((turn.least for found in all_turns.values() for turn in found), default=0.0)
+    return not turns or sum(turn.least >= QUIET * best for turn in turns) >= wanted
+
+
+def _quietest(turns: Sequence[Turn], wanted: int) -> list[Turn]:
+    """So many turns, those beside which the cores gave most: it is not their own times that choose them."""
+    chosen = sorted(range(len(turns)), key=lambda i: -turns[i].least)[:wanted]
+    return [turns[i] for i in sorted(chosen)]
 
 
 def _timed(result: PeerResult, turns: Sequence[Turn], flops: int) -> PeerResult:

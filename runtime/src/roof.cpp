@@ -3,7 +3,8 @@
 //
 // Each function works in the calling thread, with the widest vectors of this CPU. The threads of a team work at the same
 // time and count what they have done; the first one looks at all counts now and then. What counts is the best window of
-// time of all together: threads whose best moments are not the same ones never reach their sum.
+// time of all together: threads whose best moments are not the same ones never reach their sum. What cores give just now,
+// which may be less where others use them too, is what is done in all of the time.
 #include <stdint.h>
 #include <time.h>
 
@@ -42,14 +43,19 @@ struct Team {
   }
 };
 
-// Calls round(), which returns how much it did, until `seconds` have passed. In thread 0, the most that the team did in a
-// second, of all windows of at least `rounds`; in the others 0, when thread 0 has ended.
-template <class Round> double most(const Team &team, double seconds, int64_t rounds, const Round &round) {
+struct Rates {
+  double best, mean;  // of all windows, and of the whole time
+};
+
+// Calls round(), which returns how much it did, until `seconds` have passed. In thread 0, what the team did in a second, in
+// windows of at least `rounds`; in the others 0, when thread 0 has ended.
+template <class Round> Rates rates(const Team &team, double seconds, int64_t rounds, const Round &round) {
   Line &own = team.lines[team.self];
   const double start = now(), window = team.threads > 1 ? seconds / kWindows : 0;
   if (rounds < kRounds) rounds = kRounds;
   double best = 0, begin = start;
-  int64_t before = team.done();
+  const int64_t first = team.done();
+  int64_t before = first;
   while (begin - start < seconds && !team.lines[0].ended.load(std::memory_order_relaxed)) {
     for (int64_t i = 0; i < (team.self == 0 ? rounds : 1); ++i)
       own.done.store(own.done.load(std::memory_order_relaxed) + round(), std::memory_order_relaxed);
@@ -60,8 +66,9 @@ template <class Round> double most(const Team &team, double seconds, int64_t rou
     if (rate > best) best = rate;
     before = done, begin = end;
   }
-  if (team.self == 0) team.lines[0].ended.store(1, std::memory_order_relaxed);
-  return best;
+  if (team.self != 0) return {0, 0};
+  team.lines[0].ended.store(1, std::memory_order_relaxed);
+  return {best, double(before - first) / (begin - start)};
 }
 
 struct Loops {
@@ -135,6 +142,14 @@ struct Pieces {
   }
 };
 
+Rates multiply_adds(const Team &team, double seconds) {
+  const Loops &loops = best_loops();
+  return rates(team, seconds, kRounds, [&] {
+    loops.multiply_add();
+    return int64_t(2) * loops.lanes * kChains * kSteps;
+  });
+}
+
 }  // namespace
 
 #define MYCC_EXPORT extern "C" __attribute__((visibility("default")))
@@ -144,11 +159,12 @@ struct Pieces {
 
 /* GFLOP/s of multiply-adds (two operations each), measured for about `seconds`. */
 MYCC_EXPORT double mycc_roof_fma(void *lines, int32_t threads, int32_t self, double seconds) {
-  const Loops &loops = best_loops();
-  return 1e-9 * most({(Line *)lines, threads, self}, seconds, kRounds, [&] {
-    loops.multiply_add();
-    return int64_t(2) * loops.lanes * kChains * kSteps;
-  });
+  return 1e-9 * multiply_adds({(Line *)lines, threads, self}, seconds).best;
+}
+
+/* The same over all of the time: what the cores give just now. */
+MYCC_EXPORT double mycc_roof_fma_now(void *lines, int32_t threads, int32_t self, double seconds) {
+  return 1e-9 * multiply_adds({(Line *)lines, threads, self}, seconds).mean;
 }
 
 /* GB/s of reading n floats over and over; a window is all of them at least. */
@@ -156,11 +172,11 @@ MYCC_EXPORT double mycc_roof_read(void *lines, int32_t threads, int32_t self, co
                                   double seconds) {
   const Loops &loops = best_loops();
   Pieces pieces = {n};
-  return 1e-9 * most({(Line *)lines, threads, self}, seconds, pieces.count(), [&] {
+  return 1e-9 * rates({(Line *)lines, threads, self}, seconds, pieces.count(), [&] {
     const int64_t first = pieces.take();
     loops.read(from + first, pieces.next - first);
     return 4 * (pieces.next - first);
-  });
+  }).best;
 }
 
 /* GB/s of copying n floats over and over; a byte read and a byte written are two. */
@@ -168,9 +184,9 @@ MYCC_EXPORT double mycc_roof_copy(void *lines, int32_t threads, int32_t self, fl
                                   double seconds) {
   const Loops &loops = best_loops();
   Pieces pieces = {n};
-  return 1e-9 * most({(Line *)lines, threads, self}, seconds, pieces.count(), [&] {
+  return 1e-9 * rates({(Line *)lines, threads, self}, seconds, pieces.count(), [&] {
     const int64_t first = pieces.take();
     loops.copy(to + first, from + first, pieces.next - first);
     return 8 * (pieces.next - first);
-  });
+  }).best;
 }
