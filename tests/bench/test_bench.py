@@ -187,6 +187,57 @@ def test_a_peer_that_fails_says_why(tmp_path: Path, text: str, reason: str) -> N
         worker.ready()
 
 
+class Turns:
+    """A worker whose turns take what the list says, the last of which goes on."""
+
+    def __init__(self, *medians: float) -> None:
+        self.medians, self.taken = list(medians), 0
+
+    def turn(self, seconds: float) -> dict[str, float]:
+        del seconds
+        self.taken += 1
+        median = self.medians[min(self.taken, len(self.medians)) - 1]
+        return {"median": median, "best": median}
+
+
+def taken(monkeypatch: pytest.MonkeyPatch, gflops: Iterator[float], *workers: Turns) -> dict[str, list[Any]]:
+    """What counts of two turns of each worker; gflops: the multiply-adds before and after each turn."""
+    monkeypatch.setattr(comparing, "measure_gflops", lambda threads: next(gflops))
+    named = {f"peer{i}": worker for i, worker in enumerate(workers)}
+    results = {name: PeerResult(name, name, "ok") for name in named}
+    request = BenchRequest("model.py", (), (1,), turns=2)
+    return comparing._turns(named, request, results, 1)  # type: ignore[arg-type]
+
+
+def test_disturbed_turns_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others used the cores after the first turn of one peer, and before its second one."""
+    gflops = iter([100.0, 60, 100, 99] + [98, 97, 55, 100] + [100.0] * 40)
+    one, other = Turns(9, 5), Turns(3, 7, 3)
+    found = taken(monkeypatch, gflops, one, other)
+    assert one.taken == other.taken == 4
+    assert [turn.median for turn in found["peer0"]] == [5, 5]
+    assert [turn.median for turn in found["peer1"]] == [3, 3]
+    assert all(turn.roof > 97 for turns in found.values() for turn in turns)
+
+
+def test_turns_end_where_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Always disturbed: so many rounds, and the least disturbed turns count."""
+    levels = iter([100.0, 100.0] + [50.0, 50, 50, 50] * 6 + [60.0] * 40)
+    one, other = Turns(1), Turns(2)
+    found = taken(monkeypatch, levels, one, other)
+    assert one.taken == other.taken == 2 * comparing.MOST_ROUNDS
+    assert [len(turns) for turns in found.values()] == [2, 2]
+    assert [turn.least for turn in found["peer1"]] == [60, 60]
+
+
+def test_turns_without_a_roof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the measuring library there are as many turns as asked for."""
+    one = Turns(4, 6, 8)
+    found = taken(monkeypatch, iter([None] * 40), one)  # type: ignore[list-item]
+    assert [turn.median for turn in found["peer0"]] == [4, 6]
+    assert [turn.roof for turn in found["peer0"]] == [None, None]
+
+
 def test_a_worker_is_stopped_between_its_turns(tmp_path: Path) -> None:
     with Worker(job(tmp_path, MODEL)) as worker:
         assert worker.ready() > 0

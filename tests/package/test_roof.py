@@ -97,3 +97,11 @@ def test_what_others_count_is_part_of_the_rate() -> None:
         ended.set()
         other.join()
     assert together > 1e5
+
+
+def test_what_cores_give_just_now() -> None:
+    """The rate over all of the time is at most that of its best window, and no small part of it."""
+    best, now = roofs.measure_roof(1, 0.05), roofs.measure_gflops(1, 0.2)
+    assert best is not None
+    assert now is not None
+    assert 0.05 * best.gflops < now < 1.5 * best.gflops
