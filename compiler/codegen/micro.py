@@ -15,7 +15,7 @@ PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
 FETCHING = 16  # multiply-adds that leave instructions time to fetch; beside 12, two a cycle, it takes longer
-LONG_TURN, SHORT_TURN = 4, 2  # values of k: moving places takes ports that multiply-adds need (Intel), and time of others
+LONG_TURN, SHORT_TURN = 4, 2  # values of k: moving places takes ports that multiply-adds need (Intel)
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 
@@ -76,8 +76,10 @@ class TileSet:
         return self.lanes == 8 and panels == 1 and 2 * rows > len(self.panels)
 
     def _turn(self, rows: int, panels: int) -> int:
-        """Long ones for large tiles of 16 lanes that have room for two sets of B, as the next k's is read early. Short ones
-        for tiles that stream: where another thread shares the core, what is not a multiply-add counts."""
+        """Long ones for large tiles of 16 lanes that have room for two sets of B, as the next k's is read early.
+
+        Short ones for tiles that stream: where another thread shares the core, what is not a multiply-add counts.
+        """
         width = panels * PANEL // self.lanes
         room = rows * width + 2 * width + 1 <= self.registers
         if self._streams(rows, panels):
