@@ -23,7 +23,8 @@ from .views.loops import Loop
 PIECE, PLACES_PIECE = 1024, 256
 #: elements of each of four streams of memory that are folded at a time: several pages, for fetches end at a page
 STREAM = 16384
-#: streams of rows or of runs, elements (and least bytes) of one before the next one's turn, and of a run at least
+#: streams of rows (as each_stream_of_rows in loops.h takes them) or of runs, elements (and least bytes) of one before
+#: the next one's turn, and of a run at least
 STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES, STREAM_RUN = 4, 128, 256, 1024
 #: a reduction of fewer rows than this keeps its accumulators in registers
 LEAST_ROWS = 16
@@ -113,7 +114,7 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
         return RowFold(loops, outer, lanes, tuple(folds), ends, STREAM_PIECE, together=STREAMS)
     lanes = replace(lanes, full=(*_next_pieces(node, vector, scope), *lanes.full))
     piece = PIECE if extent is None or extent > PIECE else 0
-    streams = (extent or 0) // (4 * STREAM) * (4 * STREAM)
+    streams = (extent or 0) // (STREAMS * STREAM) * (STREAMS * STREAM)
     return RowFold(loops, outer, lanes, tuple(folds), ends, piece, streams, STREAM, streams != extent)
 
 

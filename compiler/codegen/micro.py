@@ -80,10 +80,10 @@ class TileSet:
 
         Short ones for tiles that stream: where another thread shares the core, what is not a multiply-add counts.
         """
-        width = panels * PANEL // self.lanes
-        room = rows * width + 2 * width + 1 <= self.registers
         if self._streams(rows, panels):
             return SHORT_TURN
+        width = panels * PANEL // self.lanes
+        room = rows * width + 2 * width + 1 <= self.registers
         return LONG_TURN if self.lanes == PANEL and self._fetches(rows, panels) and room else 1
 
     def _rows_first(self, rows: int, panels: int) -> bool:

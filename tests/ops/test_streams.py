@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ def places(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 SHAPES = [(41, 300), (4, 16), (5, 17), (7, 2000), (6, 3, 555), (257, 64), (3, 5, 7, 259)]
 
 
+def check(
+    path: Path, inputs: dict[str, torch.Tensor], functions: dict[str, Callable[..., Any]], dtype: torch.dtype
+) -> None:
+    """The same bits with one thread and with three; close to what float64 gives."""
+    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
+    for name, x in inputs.items():
+        alone, together = (model.entry(name)(x) for model in models)
+        for got, again, want in zip(alone, together, functions[name](x.double()), strict=True):
+            assert torch.equal(torch.as_tensor(got), torch.as_tensor(again))
+            limit = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
+            np.testing.assert_allclose(torch.as_tensor(got).double(), want.double(), rtol=limit, atol=100 * limit)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_folds_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     """The same bits with one thread and with three; close to sums of float64."""
@@ -33,13 +47,7 @@ def test_folds_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(SHAPES)}
     entries: dict[str, Any] = {name: (Call1(folds), (x,)) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "rows.pkg", verify=False)
-    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
-    for name, x in inputs.items():
-        alone, together = (model.entry(name)(x) for model in models)
-        for got, again, want in zip(alone, together, folds(x.double()), strict=True):
-            assert torch.equal(torch.as_tensor(got), torch.as_tensor(again))
-            limit = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
-            np.testing.assert_allclose(torch.as_tensor(got).double(), want.double(), rtol=limit, atol=100 * limit)
+    check(path, inputs, dict.fromkeys(inputs, folds), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
@@ -75,13 +83,7 @@ def test_folds_of_runs(dtype: torch.dtype, tmp_path: Path) -> None:
     entries: dict[str, Any] = {name: (Call1(functions[name]), (x,)) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "runs.pkg", verify=False)
     assert any("j_first" in text for text in kernel_sources(path))
-    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
-    for name, x in inputs.items():
-        alone, together = (model.entry(name)(x) for model in models)
-        for got, again, want in zip(alone, together, functions[name](x.double()), strict=True):
-            assert torch.equal(torch.as_tensor(got), torch.as_tensor(again))
-            limit = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
-            np.testing.assert_allclose(torch.as_tensor(got).double(), want.double(), rtol=limit, atol=100 * limit)
+    check(path, inputs, functions, dtype)
 
 
 def test_any_number_of_rows(tmp_path: Path) -> None:

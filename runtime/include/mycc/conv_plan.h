@@ -52,7 +52,7 @@ struct ConvPlan {
 
   ConvPlan(const ConvArgs &a, int64_t workers, const ConvTuning &tuning = ConvTuning())
       : args(a), taps(a), cut(a.kernel_d * a.kernel_h * taps.columns, taps.depth, tuning), frames(1), rows(1),
-        columns(a.out_w) {
+        columns(a.out_w), ring(taps.strips && a.kernel_d > 1) {
     cut.row = taps.columns;
     cut.rows = a.kernel_h;
     const int64_t per_group = ceil_div(a.out_c / a.groups, kPanel);
@@ -71,7 +71,6 @@ struct ConvPlan {
       fit(max64(pixels / ceil_div(wanted, panel_blocks * a.groups), 2 * kRuns * kRunPixels));
     }
     tasks = blocks * panel_blocks * a.groups;
-    ring = taps.strips && a.kernel_d > 1 && frames == 1;
     const int64_t each = work / max64(tasks, 1), along = ring ? a.out_d * panel_blocks * a.groups : 1;
     grain = max64(min64(kConvTaskWork / max64(each, 1), tasks / workers), min64(along, tasks / (4 * workers)));
     grain = workers > 1 ? max64(grain, 1) : max64(tasks, 1);
@@ -129,7 +128,7 @@ private:
     rows = ceil_div(a.out_h, ceil_div(a.out_h, rows));
     across = ceil_div(a.out_w, columns);
     down = ceil_div(a.out_h, rows);
-    if (across * down == 1 && !(taps.strips && a.kernel_d > 1)) /* slices that are kept serve the frame behind */
+    if (across * down == 1 && !ring)
       frames = max64(min64(pixels / max64(a.out_h * a.out_w, 1), a.frames()), 1);
     frames = ceil_div(a.frames(), ceil_div(a.frames(), frames));
     blocks = across * down * ceil_div(a.frames(), frames);
