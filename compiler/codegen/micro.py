@@ -16,6 +16,7 @@ DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
 FETCHING = 16  # multiply-adds that leave instructions time to fetch; beside 12, two a cycle, it takes longer
 LONG_TURN, SHORT_TURN = 4, 2  # values of k: moving places takes ports that multiply-adds need (Intel)
+LINE = 64  # bytes of a line of a cache
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
 
 
@@ -28,6 +29,8 @@ class Tile:
     fetches: it fetches the places of its results, and the tallest tile the next rows of A, among its multiply-adds.
     streams: it fetches its own panel into the first cache, a little ahead of its use, and the next one into the second.
     turn: values of k of a turn of its loop; what is left takes turns of one.
+    fetch_every: values of k for which it fetches a line of each panel that comes next, the most first. Fetching what is
+    on its way already takes as long as a multiply-add (Intel), so the loop is chosen by how much is to be fetched.
     """
 
     rows: int
@@ -36,6 +39,7 @@ class Tile:
     fetches: bool
     streams: bool
     turn: int
+    fetch_every: tuple[int, ...]
 
 
 def widths(widest: int) -> tuple[int, ...]:
@@ -64,9 +68,13 @@ class TileSet:
     def tiles(self) -> tuple[Tile, ...]:
         """Every tile: a row count also has narrower tiles, for the last panels of a block."""
         sizes = ((rows, p) for rows, widest in enumerate(self.panels, 1) for p in widths(widest))
-        return tuple(
-            Tile(*s, self._rows_first(*s), self._fetches(*s), self._streams(*s), self._turn(*s)) for s in sizes
-        )
+        return tuple(self._tile(*s) for s in sizes)
+
+    def _tile(self, rows: int, panels: int) -> Tile:
+        turn = self._turn(rows, panels)
+        every = (4, 2, 1) if turn == LONG_TURN else (1,)
+        flags = self._rows_first(rows, panels), self._fetches(rows, panels), self._streams(rows, panels)
+        return Tile(rows, panels, *flags, turn, every)
 
     def _fetches(self, rows: int, panels: int) -> bool:
         return rows * panels * PANEL // self.lanes >= FETCHING
@@ -162,6 +170,9 @@ def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:
         "constraint": tile_set.constraint,
         "max_rows": len(tile_set.panels),
         "tiles": tile_set.tiles,
+        "in_place": any(t.turn == LONG_TURN for t in tile_set.tiles) or any(t.turn > 1 for t in runs.tiles),
+        "long_turn": LONG_TURN,
+        "line": LINE,
         "best": tile_set.panels,
         "widths": [widths(p) for p in tile_set.panels],
         "vectors": PANEL // tile_set.lanes,
