@@ -15,9 +15,37 @@ PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
 FETCHING = 16  # multiply-adds that leave instructions time to fetch; beside 12, two a cycle, it takes longer
-LONG_TURN, SHORT_TURN = 4, 2  # values of k: moving places takes ports that multiply-adds need (Intel)
 LINE = 64  # bytes of a line of a cache
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "cpu"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A loop of a tile over k that takes several values in a turn.
+
+    length: values of k of a turn. leaves: how many it leaves to the loop behind it, beside those that fill no turn.
+    fetch_every: values of k for which it fetches a line of each panel that comes next; bounded: it is for products
+    alone that need no more.
+    results: it fetches the places of the results.
+    """
+
+    length: int
+    leaves: int = 0
+    fetch_every: int = 1
+    bounded: bool = False
+    results: bool = False
+
+
+#: Fetching what is on its way already, and reckoning what to fetch, takes as long as multiply-adds do (Intel, and where
+#: another thread shares the core): so the loop is chosen by how much there is to fetch, and the results, at most 8 rows
+#: of 4 lines, are fetched in the last turns alone.
+LONG_TURNS = (
+    Turn(4, leaves=64, fetch_every=4, bounded=True),
+    Turn(4, leaves=64, fetch_every=2, bounded=True),
+    Turn(4, leaves=64),
+    Turn(4, results=True),
+)
+SHORT_TURNS = (Turn(2),)
 
 
 @dataclass(frozen=True)
@@ -26,11 +54,10 @@ class Tile:
 
     rows_first: the loop over k holds a broadcast of every row and takes the vectors of B one by one; else it holds B
     and takes the rows one by one.
-    fetches: it fetches the places of its results, and the tallest tile the next rows of A, among its multiply-adds.
+    fetches: it fetches the places of its results among its multiply-adds; where it is the tallest and has no turns, the
+    next rows of A too.
     streams: it fetches its own panel into the first cache, a little ahead of its use, and the next one into the second.
-    turn: values of k of a turn of its loop; what is left takes turns of one.
-    fetch_every: values of k for which it fetches a line of each panel that comes next, the most first. Fetching what is
-    on its way already takes as long as a multiply-add (Intel), so the loop is chosen by how much is to be fetched.
+    turns: its loops over several values of k; what is left is taken one by one.
     """
 
     rows: int
@@ -38,8 +65,12 @@ class Tile:
     rows_first: bool
     fetches: bool
     streams: bool
-    turn: int
-    fetch_every: tuple[int, ...]
+    turns: tuple[Turn, ...]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it needs every register, so that sums must stay where they are."""
+        return self.turns == LONG_TURNS
 
 
 def widths(widest: int) -> tuple[int, ...]:
@@ -71,10 +102,8 @@ class TileSet:
         return tuple(self._tile(*s) for s in sizes)
 
     def _tile(self, rows: int, panels: int) -> Tile:
-        turn = self._turn(rows, panels)
-        every = (4, 2, 1) if turn == LONG_TURN else (1,)
         flags = self._rows_first(rows, panels), self._fetches(rows, panels), self._streams(rows, panels)
-        return Tile(rows, panels, *flags, turn, every)
+        return Tile(rows, panels, *flags, self._turns(rows, panels))
 
     def _fetches(self, rows: int, panels: int) -> bool:
         return rows * panels * PANEL // self.lanes >= FETCHING
@@ -83,16 +112,14 @@ class TileSet:
         """Few sums pass over a panel once more for every few rows: so those of 8 lanes, from half their height on."""
         return self.lanes == 8 and panels == 1 and 2 * rows > len(self.panels)
 
-    def _turn(self, rows: int, panels: int) -> int:
-        """Long ones for large tiles of 16 lanes that have room for two sets of B, as the next k's is read early.
+    def _turns(self, rows: int, panels: int) -> tuple[Turn, ...]:
+        """Long ones for large tiles of 16 lanes.
 
         Short ones for tiles that stream: where another thread shares the core, what is not a multiply-add counts.
         """
         if self._streams(rows, panels):
-            return SHORT_TURN
-        width = panels * PANEL // self.lanes
-        room = rows * width + 2 * width + 1 <= self.registers
-        return LONG_TURN if self.lanes == PANEL and self._fetches(rows, panels) and room else 1
+            return SHORT_TURNS
+        return LONG_TURNS if self.lanes == PANEL and self._fetches(rows, panels) else ()
 
     def _rows_first(self, rows: int, panels: int) -> bool:
         width = panels * PANEL // self.lanes
@@ -170,8 +197,7 @@ def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:
         "constraint": tile_set.constraint,
         "max_rows": len(tile_set.panels),
         "tiles": tile_set.tiles,
-        "in_place": any(t.turn == LONG_TURN for t in tile_set.tiles) or any(t.turn > 1 for t in runs.tiles),
-        "long_turn": LONG_TURN,
+        "in_place": any(t.in_place for t in tile_set.tiles) or any(t.turn > 1 for t in runs.tiles),
         "line": LINE,
         "best": tile_set.panels,
         "widths": [widths(p) for p in tile_set.panels],
