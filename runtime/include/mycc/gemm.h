@@ -211,16 +211,14 @@ template <class Epilogue> struct GemmFewLoop {
   static void body(void *arg, int64_t begin, int64_t end, int32_t) {
     const GemmFewLoop &loop = *(const GemmFewLoop *)arg;
     const GemmFreeArgs &args = loop.args;
-    alignas(64) float sums[kFewColumns];
+    alignas(64) float sums[kFewRows * kFewColumns];
     for (int64_t task = begin; task < end; ++task) {
       const int64_t z = task / loop.blocks, n = task % loop.blocks * kFewColumns;
       const int64_t z0 = z / args.batch1, z1 = z % args.batch1, columns = min64(kFewColumns, args.n - n);
       const float *a = args.a + z0 * args.a_batch0 + z1 * args.a_batch1;
       const float *b = args.b + z0 * args.b_batch0 + z1 * args.b_batch1 + n * args.b_n;
-      for (int64_t m = 0; m < args.m; ++m) {
-        few_columns(loop.cut, a + m * args.a_row, b, args.b_k, args.b_n, columns, sums);
-        loop.epilogue(z, m, n, sums, columns);
-      }
+      few_columns(loop.cut, a, args.a_row, args.m, b, args.b_k, args.b_n, columns, sums);
+      for (int64_t m = 0; m < args.m; ++m) loop.epilogue(z, m, n, sums + m * kFewColumns, columns);
     }
   }
 };
@@ -234,7 +232,7 @@ inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epi
   own.block_bytes *= 2; /* every block of rows packs B again */
   own.together = 1;     /* a group's depth block stays in L1 */
   const DepthCut cut = cut_depth(args.k, own);
-  if (args.m <= kFewRows && (args.b_n == 1 || args.b_k == 1)) {
+  if ((args.m <= kFewRows && args.b_n == 1) || (args.m <= kFewDots && args.b_k == 1)) {
     GemmFewLoop<Epilogue> loop = {host, args, epilogue, cut, ceil_div(args.n, kFewColumns)};
     const int64_t tasks = batch * loop.blocks, work = args.m * min64(args.n, kFewColumns) * args.k;
     const int64_t grain = min64(max64(kTaskWork / 4 / max64(work, 1), 1), tasks);
