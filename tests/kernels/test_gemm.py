@@ -13,7 +13,7 @@ from .gemm_support import Gemm, GemmFree, Sums, busiest_share, call, cpu_levels,
 
 LEVELS = cpu_levels()
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
-DEPTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 383, 384, 385, 768, 769, 1024, 1100]))
+DEPTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 255, 256, 257, 385, 513, 768, 769, 1024, 1100]))
 
 
 def check(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
@@ -128,7 +128,7 @@ def test_halves_that_are_not_finite_or_tiny(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS)
-@pytest.mark.parametrize("shape", [(1, 48, 40), (5, 770, 130), (17, 385, 96), (64, 768, 257), (130, 1000, 100)])
+@pytest.mark.parametrize("shape", [(1, 48, 40), (5, 770, 130), (17, 257, 96), (64, 768, 257), (130, 1000, 100)])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_tiles_add_with_the_bits_of_the_epilogue(isa: str, shape: tuple[int, int, int], in_place: bool) -> None:
     m, k, n = shape

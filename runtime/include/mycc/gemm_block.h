@@ -6,7 +6,7 @@
  * whatever the number of rows, columns, tasks or threads.
  *
  * How a block of `count` rows and `panels` panels is walked, innermost first:
- *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h), over one or two depth blocks: a pass
+ *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h), over one depth block or a few: a pass
  *   group    panels whose depth block stays in L1 while all rows of the block pass over it; of tiles that stream panels
  *            (kTilesStream) and of many rows, in L2
  *   block    rows whose values of a pass stay in L2 while all groups pass over it
@@ -35,8 +35,8 @@ constexpr int64_t kStreamedGroup = 3;       /* times as many panels, so that row
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
-  int64_t depth = 384;             /* longest depth block: a panel's is 24 KB */
-  int64_t together = 2;            /* depth blocks of a pass, where there are two: else sums wait in L2 between them */
+  int64_t depth = 256;             /* longest depth block: a panel's is 16 KB */
+  int64_t together = 3;            /* depth blocks of a pass, where there are no more: else sums wait in L2 between them */
   int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
   int64_t block_bytes = 192 << 10; /* a depth block of a block's rows, in L2 */
 };
@@ -103,12 +103,12 @@ template <class B, class Finish> MYCC_INLINE bool adds(const Finish &, TileOf<B>
   return false;
 }
 
-/* A part of K: one depth block or two. */
+/* A part of K: one depth block or a few. */
 struct DepthPart {
   int64_t first, depth;
 };
 
-/* K cut into depth blocks. A pass is what a tile multiplies at once: all of K where that is two blocks, else one. */
+/* K cut into depth blocks. A pass is what a tile multiplies at once: all of K where that is a few blocks, else one. */
 struct DepthCut {
   int64_t depth;           /* K */
   int64_t step, count;     /* values of a block, of which the last one may have fewer; blocks */
@@ -122,9 +122,10 @@ struct DepthCut {
 };
 
 static inline DepthCut cut_depth(int64_t depth, const GemmTuning &tuning = GemmTuning()) {
-  const int64_t step = max64(ceil_div(depth, max64(ceil_div(depth, tuning.depth), 1)), 1);
+  const int64_t blocks = max64(ceil_div(depth, tuning.depth), 1);
+  const int64_t step = max64(blocks > 1 ? round_up(ceil_div(depth, blocks), kPanel) : depth, 1); /* of whole lines */
   const int64_t count = max64(ceil_div(depth, step), 1);
-  return {depth, step, count, count == 2 ? tuning.together : 1, tuning};
+  return {depth, step, count, count <= tuning.together ? count : 1, tuning};
 }
 
 /* `size` things, in whole units, spread evenly over blocks: no more blocks than units. */
@@ -250,8 +251,9 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const DepthPart part = cut.pass(step.pass);
     const int64_t panel = plan.groups.begin(step.group), width = plan.groups.count(step.group);
     tile.a = rows.first + part.first;
-    tile.before = part.depth > cut.step ? cut.step : 0;
-    tile.depth = part.depth - tile.before;
+    tile.block = cut.step;
+    tile.blocks = max64(part.depth - 1, 0) / cut.step;
+    tile.depth = part.depth - tile.blocks * cut.step;
     tile.b = panels.get(part, panel, width, step.side);
     tile.accumulate = step.pass > 0;
     tile.next = (const char *)tile.b;
