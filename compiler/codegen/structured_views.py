@@ -32,7 +32,8 @@ def gemm_view(node: Gemm) -> GemmKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     *batch, m, n = node.dims
-    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=True)
+    others = tuple(acc.name for _, acc in node.also)
+    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=True, others=others)
     lead = [v.extent for v in batch]
     strides = node.a.strides
     sizes = {"m": m.extent, "n": n.extent, "k": node.k}
@@ -41,7 +42,8 @@ def gemm_view(node: Gemm) -> GemmKernel:
         fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
         fields += (*text.address("b", node.b), ("b_batch", "0"))
         arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]
-        return GemmKernel("gemm.cpp.j2", text.params(), fields, epilogue, arguments=arguments)
+        function = "gemm_pairs" if others else "gemm"
+        return GemmKernel("gemm.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
     pad = [ONE] * (2 - len(lead)) + lead
     zeros = [ZERO] * (2 - len(lead))
     a = [*zeros, *strides[: len(lead)]]
@@ -177,11 +179,13 @@ def _epilogue(
     acc: str,
     run: Index | None = None,
     tiled: bool = False,
+    others: Sequence[str] = (),
 ) -> Epilogue:
     """The stores in terms of z (all batch loops), m (all row loops) and the vector loop n.
 
     run: columns that a call of the epilogue finishes are a multiple of what this is a multiple of; None: of all.
     tiled: register tiles multiply, which may add themselves.
+    others: sums of columns that are finished together with those of `acc`.
     """
     z, m = Var("z", product(v.extent for v in batch)), Var("m", product(v.extent for v in rows))
     values: dict[Atom, Index] = {**_digits(z, batch), **_digits(m, rows)}
@@ -194,10 +198,12 @@ def _epilogue(
     moved = [text.lifted.store(s) for s in moved]
     for var, name in ((z, "z"), (m, "m"), (column, "column")):
         scope.loop(var, name)
-    lanes = _segment(scope, moved, column, {acc: "acc"}, run or n.extent)
-    only_added = added(scope, moved, m, column) if tiled else ()
+    sums = {acc: "acc"} | {name: f"other{i or ''}" for i, name in enumerate(others)}
+    lanes = _segment(scope, moved, column, sums, run or n.extent)
+    only_added = added(scope, moved, m, column) if tiled and not others else ()
     places = results(scope, moved, m, column) if tiled and not only_added else None
-    return Epilogue((), lanes, fetches(scope, column, [s.value for s in moved], (z, m)), only_added, places)
+    ahead = fetches(scope, column, [s.value for s in moved], (z, m))
+    return Epilogue((), lanes, ahead, only_added, places, tuple(sums.values()))
 
 
 def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:

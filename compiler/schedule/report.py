@@ -43,7 +43,7 @@ def flops(node: Node) -> Index:
     """Multiplications and additions of a matrix kernel's product; of other kernels its operators, at estimated cost."""
     match node:
         case Gemm():
-            return node.extent * node.k * 2
+            return node.extent * node.k * (2 * (1 + len(node.also)))
         case Conv():
             taps = math.prod(node.window.kernel)
             inner = node.in_shape[-1] // as_index(node.window.groups)

@@ -113,6 +113,8 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
         inline_maps(graph, remarks, recompute=True)  # what is cheap is computed again rather than stored
         if options.epilogues:
             fuse_epilogues(graph, remarks, family)
+            if family == "cpu":
+                fuse_pairs(graph, remarks, family)
         if family == "cpu":
             split_at_pieces(graph, remarks)
             cut_groups(graph)  # so that they are rows
@@ -125,7 +127,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             inline_maps(graph, remarks, recompute=True)  # chains that grew in the pass before
             inline_lookups(graph, remarks)
             if options.epilogues:
-                fuse_pairs(graph, remarks)
+                fuse_pairs(graph, remarks, family)
         # needs the epilogues: what is left are rows
         fuse_rows(graph, remarks, MAX_LOCAL_BYTES if family == "cpu" else MAX_ROW * 8, turns=family == "cuda")
         if family == "cpu":

@@ -49,10 +49,11 @@ def _reads(node: Node) -> Iterator[Access]:
         case Gemm():
             *batch, m, n = (v.extent for v in node.dims)
             yield _operand(node.a, [*batch, m, node.k])
-            if node.packed:
-                yield node.b.buffer, str(node.b.offset), n * node.k
-            else:
-                yield _operand(node.b, [*batch, node.k, n])
+            for right in (node.b, *(other for other, _ in node.also)):
+                if node.packed:
+                    yield right.buffer, str(right.offset), n * node.k
+                else:
+                    yield _operand(right, [*batch, node.k, n])
         case Conv():
             yield _operand(Operand(node.x.buffer, node.x.offset, (*node.x.strides, ONE)), node.in_shape)
             yield node.w, str(node.w_offset), node.w.size

@@ -24,7 +24,7 @@ def kernel_key(node: AnyNode) -> str | None:
     match node:
         case Gemm():
             *outer, m, n = (v.extent for v in node.dims)
-            kind = "gemm" if node.packed else "gemm-free"
+            kind = ("gemm-pairs" if node.also else "gemm") if node.packed else "gemm-free"
             lead = f"batch={product(outer)} " if outer else ""
             computed = " computed" if node.prologue is not None else ""
             return f"{kind} {_dtype(node)} {lead}m={m} n={n} k={node.k}{computed}"

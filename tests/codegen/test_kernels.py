@@ -117,6 +117,9 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "assert": ("assert", asserted, (x,), (), True),
     "gemm": ("gemm", lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(40, 24),), True),
     "gemm_adds": ("gemm", lambda up, a, r: F.relu(up(a) + r), (x, x[..., :24].clone()), (nn.Linear(40, 24),), True),
+    "gemm_pairs": (
+        "gemm", lambda u, g, a: F.silu(g(a)) * u(a), (x,), (nn.Linear(40, 48), nn.Linear(40, 48)), True
+    ),
     "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
     "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (wide,), (depthwise,), False),

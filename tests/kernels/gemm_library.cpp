@@ -51,6 +51,17 @@ struct AddInTiles : AddOutside {
   }
 };
 
+/* Records the sums of columns and, `partners` columns behind them, those of their partners. */
+struct RecordPairs {
+  Record to;
+  int64_t partners;
+
+  void operator()(int64_t z, int64_t m, int64_t n, const float *acc, const float *other, int64_t count) const {
+    to(z, m, n, acc, count);
+    to(z, m, n + partners, other, count);
+  }
+};
+
 /* A convolution with a bias and a residual, bounded as Sums. */
 struct ConvSums {
   mycc::ConvArgs args;
@@ -132,6 +143,15 @@ int64_t test_gemm_rows(int threads, const mycc::GemmArgs *args, float *out, int3
   };
   return record(threads, out, seen, args->batch, args->m, args->n,
                 [&](const mycc_host *host, const Record &to) { mycc::gemm_rows(host, *args, rows, to); });
+}
+
+/* args->n: columns of both sides. */
+int64_t test_gemm_pairs(int threads, const mycc::GemmArgs *args, float *out, int32_t *seen) {
+  return record(threads, out, seen, args->batch, args->m, args->n, [&](const mycc_host *host, const Record &to) {
+    mycc::GemmArgs halves = *args;
+    halves.n /= 2;
+    mycc::gemm_pairs(host, halves, RecordPairs{to, halves.n});
+  });
 }
 
 int64_t test_gemm_free(int threads, const mycc::GemmFreeArgs *args, float *out, int32_t *seen) {

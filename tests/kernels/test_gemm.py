@@ -13,7 +13,7 @@ from .gemm_support import Gemm, GemmFree, Sums, busiest_share, call, cpu_levels,
 
 LEVELS = cpu_levels()
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
-DEPTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 383, 384, 385, 768, 769, 1024, 1100]))
+DEPTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 255, 256, 257, 385, 513, 768, 769, 1024, 1100]))
 
 
 def check(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
@@ -63,6 +63,25 @@ def test_gemm_of_models(isa: str, shape: tuple[int, int, int]) -> None:
     assert len({r.tobytes() for r in results}) == 1
 
 
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 768, 32), (1, 1539, 1056), (3, 385, 64), (8, 64, 96), (16, 3072, 224), (49, 1100, 32), (128, 768, 320),
+        (130, 2048, 64), (300, 64, 160),
+    ],
+)  # fmt: skip
+def test_pairs_of_columns_have_the_bits_of_a_plain_product(isa: str, shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    rng = np.random.default_rng(k)
+    a, b = random(rng, 1, m, k), random(rng, 1, k, n)
+    args = Gemm(1, m, n, k, a, 0, k, pack_panels(b), 0)
+    results = [call(isa, "test_gemm_pairs", args, (1, m, n), threads) for threads in (1, 2, 3)]
+    check(results[0], a, b)
+    assert len({r.tobytes() for r in (*results, call(isa, "test_gemm", args, (1, m, n)))}) == 1
+    call(isa, "test_gemm_pairs", args, (1, m, n), threads=-1)
+
+
 def halves(b: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
     """b rounded to a 16-bit type: as float32, and as the bits of its panels."""
     rounded = torch.from_numpy(b).to(getattr(torch, dtype))
@@ -109,7 +128,7 @@ def test_halves_that_are_not_finite_or_tiny(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS)
-@pytest.mark.parametrize("shape", [(1, 48, 40), (5, 770, 130), (17, 385, 96), (64, 768, 257), (130, 1000, 100)])
+@pytest.mark.parametrize("shape", [(1, 48, 40), (5, 770, 130), (17, 257, 96), (64, 768, 257), (130, 1000, 100)])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_tiles_add_with_the_bits_of_the_epilogue(isa: str, shape: tuple[int, int, int], in_place: bool) -> None:
     m, k, n = shape

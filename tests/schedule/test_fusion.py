@@ -53,7 +53,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Mo
     "layer_norm_with_residual": (lambda norm, a, b: norm(a + b), (x, x), (nn.LayerNorm(32),), [Nest]),
     "gemm_bias_gelu": (lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(32, 48),), [Gemm]),
     "gemm_residual": (lambda up, a: a + up(a), (x,), (nn.Linear(32, 32),), [Gemm]),
-    "gemm_silu_gate": (lambda u, g, a: F.silu(g(a)) * u(a), (x,), (nn.Linear(32, 48), nn.Linear(32, 48)), []),
+    "gemm_silu_gate": (lambda u, g, a: F.silu(g(a)) * u(a), (x,), (nn.Linear(32, 48), nn.Linear(32, 48)), [Gemm]),
     "conv_bn_relu_residual": (
         lambda conv, norm, a: torch.relu(norm(conv(planes(a))) + planes(a)).permute(0, 2, 3, 1),
         (image.permute(0, 2, 3, 1).contiguous(),),

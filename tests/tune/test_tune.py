@@ -90,7 +90,7 @@ def test_candidates_leave_out_what_changes_nothing() -> None:
     assert candidates(softmax, Situation(threads=1)) == ()
     (deep,) = scheduled(lambda up, a: up(a), torch.randn(8, 768), parts=(nn.Linear(768, 48),)).program.nodes
     depths = [choice.get("depth", 0) for choice in candidates(deep, BOTH) if choice.get("depth", 0)]
-    assert depths == [256, 192, 768]  # 512 cuts 768 into two blocks, as 384 does
+    assert depths == [384, 192, 768]  # 512 cuts 768 into two blocks, as 384 does
 
 
 def test_winograd_is_a_candidate_where_the_options_allow_it() -> None:

@@ -16,6 +16,7 @@ class Epilogue:
     ahead: fetches what 16 of them need from memory, for the elements from `column` on.
     added: the fields of mycc::Added for them, when only a bias and a residual are added.
     results: otherwise where they go, and the step to the next row.
+    sums: what is finished: one sum of each element, or more where columns are finished together.
     """
 
     decode: tuple[str, ...]
@@ -23,6 +24,7 @@ class Epilogue:
     ahead: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     results: tuple[str, str] | None = None
+    sums: tuple[str, ...] = ("acc",)
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class GemmKernel(TunedKernel):
 
     fields: tuple[tuple[str, str], ...]  # of the argument struct, in its order
     epilogue: Epilogue
+    function: str = "gemm"  # of a product with packed weights
     arguments: str = "GemmArgs"  # the argument struct of a product with packed weights
     form: str = ""  # template arguments of one of Winograd's convolutions
 

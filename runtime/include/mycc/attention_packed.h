@@ -176,7 +176,7 @@ inline Tile product(const float *a, int64_t a_row, int64_t depth, const float *b
   Tile tile;
   tile.a = a;
   tile.a_row = a_row;
-  tile.before = 0;
+  tile.blocks = tile.block = 0;
   tile.depth = depth;
   tile.b = b;
   tile.panel_size = 0;

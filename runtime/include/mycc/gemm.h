@@ -7,12 +7,16 @@
  *
  *   gemm        B packed at compile time
  *   gemm_rows   the same; rows of A come from a functor (fused prologue)
+ *   gemm_pairs  columns n and n + N / 2 of B packed at compile time, finished together: epilogue(z, m, n, acc, other,
+ *               count) gets both sums
  *   gemm_free   B as it lies in memory, packed on the fly
  *
  * When the host has no scratch memory a task ends without touching memory; the host knows (mycc_host.scratch).
  */
 #ifndef MYCC_GEMM_H
 #define MYCC_GEMM_H
+
+#include <type_traits>
 
 #include "gemm_block.h"
 #include "gemm_few.h"
@@ -59,6 +63,9 @@ template <class Epilogue> struct FinishRows {
   const Epilogue &epilogue;
   int64_t z, m, n; /* of the block */
 
+  FinishRows(const Epilogue &own, const TaskPlace &place, const BlockPlan &)
+      : epilogue(own), z(place.z), m(place.row), n(place.panel * kPanel) {}
+
   void operator()(int64_t row, int64_t column, const float *sums, int64_t stride, int64_t rows, int64_t columns) const {
     for (int64_t r = 0; r < rows; ++r) epilogue(z, m + row + r, n + column, sums + r * stride, columns);
   }
@@ -72,6 +79,19 @@ template <class Epilogue> struct FinishRows {
   }
   void fetch(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
     for (int64_t r = 0; r < rows; ++r) fetch_ahead(epilogue, z, m + row + r, n + column, columns, 0);
+  }
+};
+
+/* The same with the sums of columns and of their partners, which lie `apart` floats behind them. */
+template <class Epilogue> struct FinishPairs : FinishRows<Epilogue> {
+  int64_t apart;
+
+  FinishPairs(const Epilogue &own, const TaskPlace &place, const BlockPlan &plan)
+      : FinishRows<Epilogue>(own, place, plan), apart(plan.side_floats()) {}
+
+  void operator()(int64_t row, int64_t column, const float *sums, int64_t stride, int64_t rows, int64_t columns) const {
+    for (int64_t r = 0; r < rows; ++r, sums += stride)
+      this->epilogue(this->z, this->m + row + r, this->n + column, sums - apart, sums, columns);
   }
 };
 
@@ -101,7 +121,10 @@ template <class RowSource> struct ComputedRows {
   void fill(int64_t z, int64_t m, float *to) const { rows(z, m, (int64_t)0, k, to); }
 };
 
-template <class B, class Rows, class Epilogue> struct GemmLoop {
+/* Pairs: std::true_type where columns have partners; args.n is the number of pairs then. */
+template <class B, class Rows, class Epilogue, class Pairs> struct GemmLoop {
+  typedef std::conditional_t<Pairs::value, FinishPairs<Epilogue>, FinishRows<Epilogue>> Finish;
+  static constexpr int64_t sides = Pairs::value ? 2 : 1;
   const mycc_host *host;
   const GemmArgsOf<B> &args;
   const Rows &rows;
@@ -114,7 +137,7 @@ template <class B, class Rows, class Epilogue> struct GemmLoop {
     const GemmArgsOf<B> &args = loop.args;
     const bool fills = loop.rows.fills();
     const int64_t stride = loop.rows.stride();
-    const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most());
+    const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most(), sides);
     const size_t copy_bytes = fills ? (size_t)(loop.plan.rows.most() * stride) * sizeof(float) : 0;
     void *scratch = loop.host->scratch(loop.host->ctx, worker, copy_bytes + largest.bytes() + 2 * 64);
     if (!scratch) return;
@@ -129,38 +152,53 @@ template <class B, class Rows, class Epilogue> struct GemmLoop {
       const BlockRows rows = {fills ? copies : loop.rows.at(place.z, place.row), stride, place.rows};
       filled_z = place.z;
       filled_row = place.row;
-      const BlockPlan plan = plan_block(loop.cut, place.rows, ceil_div(place.columns, kPanel));
-      const int64_t panel_size = args.k * kPanel;
+      const int64_t panel_size = args.k * kPanel, width = ceil_div(place.columns, kPanel);
+      const BlockPlan plan = plan_block(loop.cut, place.rows, width, sides);
+      const int64_t partners = Pairs::value ? args.n / kPanel : 0;
       /* The next task has the next rows and the same panels, or else the next panels. Past the end of B nothing is
        * read: what lies there is fetched, often the weights of the next product. */
-      const int64_t after = place.row + place.rows < args.m ? 0 : ceil_div(place.columns, kPanel);
-      PackedPanels<B> panels = {args.b + place.z * args.b_batch + place.panel * panel_size, panel_size, after};
-      const FinishRows<Epilogue> finish = {loop.epilogue, place.z, place.row, place.panel * kPanel};
+      const bool ends = place.panel + width == ceil_div(args.n, kPanel);
+      const int64_t after = place.row + place.rows < args.m ? 0 : width + (ends ? partners : 0);
+      const B *b = args.b + place.z * args.b_batch + place.panel * panel_size;
+      PackedPanels<B> panels = {b, panel_size, after, partners};
+      const Finish finish(loop.epilogue, place, plan);
       multiply_block(loop.cut, plan, rows, panels, place.columns, sums, finish);
     }
   }
 };
 
-template <class B, class Rows, class Epilogue>
+template <class Pairs = std::false_type, class B, class Rows, class Epilogue>
 inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Rows &rows, const Epilogue &epilogue,
                      const GemmTuning &tuning) {
+  typedef GemmLoop<B, Rows, Epilogue, Pairs> Loop;
+  const int64_t columns = args.n * Loop::sides;
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
   GemmTuning own = tuning;
   if (args.m == 1) own.together = 1; /* sums of a row are few */
   const DepthCut cut = cut_depth(args.k, own);
   TaskLimits limits;
-  if (rows.fills()) limits = {1024, 16, 8 * kTileRows};
-  else if (args.k * args.n * (int64_t)sizeof(B) <= 2 * tuning.block_bytes) /* B stays in L2: the results do, too */
+  limits.sides = Loop::sides;
+  if (rows.fills()) {
+    limits.min_panels = 16;
+    limits.min_rows = 8 * kTileRows;
+  } else if (args.k * columns * (int64_t)sizeof(B) <= 2 * tuning.block_bytes) /* B stays in L2: the results do, too */
     limits.max_rows = max64(tuning.block_bytes / (2 * args.n * (int64_t)sizeof(float)), 8 * kTileRows);
   const TaskPlan plan = plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, limits);
-  GemmLoop<B, Rows, Epilogue> loop = {host, args, rows, epilogue, cut, plan};
-  host->parallel_for(host->ctx, plan.count, plan.grain, GemmLoop<B, Rows, Epilogue>::body, &loop);
+  Loop loop = {host, args, rows, epilogue, cut, plan};
+  host->parallel_for(host->ctx, plan.count, plan.grain, Loop::body, &loop);
 }
 
 template <class B, class Epilogue>
 inline void gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue,
                  const GemmTuning &tuning = GemmTuning()) {
   run_gemm(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue, tuning);
+}
+
+/* args.n: pairs of columns, whole panels of them; B has the first ones and then, as many panels, their partners. */
+template <class B, class Epilogue>
+inline void gemm_pairs(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue,
+                       const GemmTuning &tuning = GemmTuning()) {
+  run_gemm<std::true_type>(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue, tuning);
 }
 
 /* args.a, a_batch and a_row are not used. rows(z, m, 0, k, to) may be called more than once for a row. */
@@ -194,7 +232,7 @@ template <class Epilogue> struct GemmFreeLoop {
       const BlockPlan plan = plan_block(loop.cut, place.rows, ceil_div(place.columns, kPanel));
       const float *b = args.b + z0 * args.b_batch0 + z1 * args.b_batch1 + place.panel * kPanel * args.b_n;
       PackingPanels panels = {b, args.b_k, args.b_n, place.columns, packed, loop.cut.step * kPanel};
-      const FinishRows<Epilogue> finish = {loop.epilogue, place.z, place.row, place.panel * kPanel};
+      const FinishRows<Epilogue> finish(loop.epilogue, place, plan);
       multiply_block(loop.cut, plan, rows, panels, place.columns, sums, finish);
     }
   }

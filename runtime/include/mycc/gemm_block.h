@@ -6,11 +6,14 @@
  * whatever the number of rows, columns, tasks or threads.
  *
  * How a block of `count` rows and `panels` panels is walked, innermost first:
- *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h), over one or two depth blocks: a pass
+ *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h), over one depth block or a few: a pass
  *   group    panels whose depth block stays in L1 while all rows of the block pass over it; of tiles that stream panels
  *            (kTilesStream) and of many rows, in L2
  *   block    rows whose values of a pass stay in L2 while all groups pass over it
  * While a group is at work, its tiles fetch the next group into L2.
+ *
+ * Columns may have partners, whose panels lie elsewhere in B: the second half of a gated layer. A group's partners are
+ * its second side, which is multiplied when the sums of the first one are there; both are finished together.
  */
 #ifndef MYCC_GEMM_BLOCK_H
 #define MYCC_GEMM_BLOCK_H
@@ -32,8 +35,8 @@ constexpr int64_t kStreamedGroup = 3;       /* times as many panels, so that row
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
-  int64_t depth = 384;             /* longest depth block: a panel's is 24 KB */
-  int64_t together = 2;            /* depth blocks of a pass, where there are two: else sums wait in L2 between them */
+  int64_t depth = 256;             /* longest depth block: a panel's is 16 KB */
+  int64_t together = 4;            /* depth blocks of a pass, where there are no more: else sums wait in L2 between them */
   int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
   int64_t block_bytes = 192 << 10; /* a depth block of a block's rows, in L2 */
 };
@@ -100,12 +103,12 @@ template <class B, class Finish> MYCC_INLINE bool adds(const Finish &, TileOf<B>
   return false;
 }
 
-/* A part of K: one depth block or two. */
+/* A part of K: one depth block or a few. */
 struct DepthPart {
   int64_t first, depth;
 };
 
-/* K cut into depth blocks. A pass is what a tile multiplies at once: all of K where that is two blocks, else one. */
+/* K cut into depth blocks. A pass is what a tile multiplies at once: all of K where that is a few blocks, else one. */
 struct DepthCut {
   int64_t depth;           /* K */
   int64_t step, count;     /* values of a block, of which the last one may have fewer; blocks */
@@ -119,9 +122,10 @@ struct DepthCut {
 };
 
 static inline DepthCut cut_depth(int64_t depth, const GemmTuning &tuning = GemmTuning()) {
-  const int64_t step = max64(ceil_div(depth, max64(ceil_div(depth, tuning.depth), 1)), 1);
+  const int64_t blocks = max64(ceil_div(depth, tuning.depth), 1);
+  const int64_t step = max64(blocks > 1 ? round_up(ceil_div(depth, blocks), kPanel) : depth, 1); /* of whole lines */
   const int64_t count = max64(ceil_div(depth, step), 1);
-  return {depth, step, count, count == 2 ? tuning.together : 1, tuning};
+  return {depth, step, count, count <= tuning.together ? count : 1, tuning};
 }
 
 /* `size` things, in whole units, spread evenly over blocks: no more blocks than units. */
@@ -140,15 +144,30 @@ struct BlockPlan {
   int64_t group;       /* panels of a group, at most */
   Spread groups;       /* of panels; of one row in units of the widest tile, as others are slow there */
   bool depth_outer;    /* all groups for one pass, then the next; else all passes of a group in turn */
+  int64_t sides;       /* 2: columns have partners */
   int64_t kept_tiles;  /* tiles of sums that are kept at a time */
 
   int64_t tile_floats() const { return kTileRows * group * kPanel; }
+  int64_t side_floats() const { return tiles * tile_floats(); } /* from a tile's sums to those of its partners */
   /* Enough for a block of fewer rows too, whose groups may be wider. */
   size_t bytes() const { return (size_t)(kept_tiles * kTileRows * kMaxGroup * kPanel) * sizeof(float); }
 };
 
-static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t panels) {
+/* What is multiplied at once: a pass of a side of a group. */
+struct BlockStep {
+  int64_t pass, group, side;
+};
+
+/* The i-th one: a side's passes in turn, or all sides of all groups for one pass. */
+static inline BlockStep place_step(const BlockPlan &plan, int64_t passes, int64_t i) {
+  const int64_t sides = plan.groups.blocks * plan.sides;
+  const int64_t pass = plan.depth_outer ? i / sides : i % passes, side = plan.depth_outer ? i % sides : i / passes;
+  return {pass, side / plan.sides, side % plan.sides};
+}
+
+static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t panels, int64_t sides = 1) {
   BlockPlan plan;
+  plan.sides = sides;
   plan.tiles = ceil_div(rows, kTileRows);
   const int64_t height = ceil_div(rows, max64(plan.tiles, 1));
   const int64_t widest = kTilePanels[height - 1];
@@ -157,7 +176,8 @@ static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t pa
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
   plan.groups = {panels, rows == 1 ? min64(widest, plan.group) : 1, ceil_div(panels, plan.group)};
   plan.depth_outer = cut.passes() > 1 && rows * cut.depth * (int64_t)sizeof(float) > cut.tuning.block_bytes;
-  plan.kept_tiles = cut.passes() == 1 ? 1 : plan.depth_outer ? plan.tiles * plan.groups.blocks : plan.tiles;
+  const bool kept = cut.passes() > 1 || sides > 1; /* till the next pass, or for the second side */
+  plan.kept_tiles = !kept ? 1 : plan.tiles * sides * (plan.depth_outer ? plan.groups.blocks : 1);
   return plan;
 }
 
@@ -167,18 +187,19 @@ struct BlockRows {
   int64_t stride, count;
 };
 
-/* Panels packed at compile time. A source of panels gives the first value of a part of K of a group of panels, and says
- * what to fetch ahead of its use (NULL: nothing). */
+/* Panels packed at compile time. A source of panels gives the first value of a part of K of a side of a group of panels,
+ * and says what to fetch ahead of its use (NULL: nothing). */
 template <class B> struct PackedPanels {
   typedef B Element;
   const B *b;
   int64_t panel_size;
-  int64_t after; /* the panel where the next block of this worker is likely to begin */
+  int64_t after;    /* the panel where the next block of this worker is likely to begin */
+  int64_t partners; /* panels from a column to its partner */
 
-  const B *get(const DepthPart &part, int64_t panel, int64_t) const {
-    return b + panel * panel_size + part.first * kPanel;
+  const B *get(const DepthPart &part, int64_t panel, int64_t, int64_t side) const {
+    return b + (panel + side * partners) * panel_size + part.first * kPanel;
   }
-  const B *ahead(const DepthPart &part, int64_t panel) const { return get(part, panel, 0); }
+  const B *ahead(const DepthPart &part, int64_t panel, int64_t side) const { return get(part, panel, 0, side); }
 };
 
 /* The tile of the same rows, so many panels on. */
@@ -210,14 +231,15 @@ template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t row
 }
 
 /* Multiplies a block. finish(row, column, sums, stride, rows, columns) gets every tile of finished sums once: its first
- * row and column within the block, the sums [rows][stride] of which `columns` are valid. `columns` in all are valid.
+ * row and column within the block, the sums [rows][stride] of which `columns` are valid; where there are two sides, the
+ * sums of the second, side_floats() behind those of the first. `columns` in all are valid.
  * finish.fetch(row, column, rows, columns) is told which tile comes next, and finish.results(row, column), where there is
  * one, says where its results go. finish.added(row, column), where there is one, says what of whole panels the tiles may
  * do themselves. */
 template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
-  const int64_t stride = plan.group * kPanel, passes = cut.passes(), steps = plan.groups.blocks * passes;
+  const int64_t stride = plan.group * kPanel, passes = cut.passes(), steps = plan.groups.blocks * plan.sides * passes;
   typedef typename Panels::Element B;
   TileOf<B> tile;
   tile.a_row = rows.stride;
@@ -225,21 +247,19 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
   tile.panel_size = panels.panel_size;
   const int64_t low = rows.count / plan.tiles, high = rows.count % plan.tiles; /* `high` tiles have one row more */
   for (int64_t i = 0; i < steps; ++i) {
-    const int64_t pass = plan.depth_outer ? i / plan.groups.blocks : i % passes;
-    const int64_t group_index = plan.depth_outer ? i % plan.groups.blocks : i / passes;
-    const DepthPart part = cut.pass(pass);
-    const int64_t panel = plan.groups.begin(group_index), width = plan.groups.count(group_index);
+    const BlockStep step = place_step(plan, passes, i), next = place_step(plan, passes, i + 1 < steps ? i + 1 : 0);
+    const DepthPart part = cut.pass(step.pass);
+    const int64_t panel = plan.groups.begin(step.group), width = plan.groups.count(step.group);
     tile.a = rows.first + part.first;
-    tile.before = part.depth > cut.step ? cut.step : 0;
-    tile.depth = part.depth - tile.before;
-    tile.b = panels.get(part, panel, width);
-    tile.accumulate = pass > 0;
+    tile.block = cut.step;
+    tile.blocks = max64(part.depth - 1, 0) / cut.step;
+    tile.depth = part.depth - tile.blocks * cut.step;
+    tile.b = panels.get(part, panel, width, step.side);
+    tile.accumulate = step.pass > 0;
     tile.next = (const char *)tile.b;
     tile.next_step = 0;
-    const int64_t next = i + 1 < steps ? i + 1 : 0;
-    const int64_t next_pass = plan.depth_outer ? next / plan.groups.blocks : next % passes;
-    const int64_t next_group = plan.depth_outer ? next % plan.groups.blocks : next / passes;
-    const B *ahead = panels.ahead(cut.pass(next_pass), next > 0 ? plan.groups.begin(next_group) : panels.after);
+    const int64_t next_panel = i + 1 < steps ? plan.groups.begin(next.group) : panels.after;
+    const B *ahead = panels.ahead(cut.pass(next.pass), next_panel, next.side);
     tile.after = (const char *)(ahead ? ahead : tile.b);
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
@@ -251,13 +271,13 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
       tile.next_step = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles);
     }
     const int64_t fetched = tile.next_step * part.depth;
-    const int64_t first_tile = plan.depth_outer ? group_index * plan.tiles : 0;
+    const bool last = step.pass == passes - 1 && step.side == plan.sides - 1;
+    const int64_t kept = (plan.depth_outer ? step.group * plan.sides : 0) + step.side;
     int64_t row = 0;
     for (int64_t t = 0; t < plan.tiles; ++t) {
       const int64_t tile_rows = low + (t < high);
-      tile.c = sums + (passes > 1 ? (first_tile + t) * plan.tile_floats() : 0);
+      tile.c = sums + (plan.kept_tiles > 1 ? (kept * plan.tiles + t) * plan.tile_floats() : 0);
       const int64_t column = panel * kPanel, valid = min64(columns - column, width * kPanel);
-      const bool last = pass == passes - 1;
       if (last) finish.fetch(row, column, tile_rows, valid);
       tile.results = {(const char *)tile.b, 0, 0};
       if (last) fetch_results(finish, tile, row, column, 0);
@@ -301,6 +321,7 @@ constexpr int64_t kMoreBlocks = 3;     /* of rows and of panels, to make shares 
 
 /* What a kind of product asks of its tasks. */
 struct TaskLimits {
+  int64_t sides = 1; /* 2: columns have partners */
   int64_t max_rows = 1024;
   int64_t min_panels = 4;
   int64_t min_rows = 0; /* > 0: filling a row costs, so row blocks of at least so many rows come before panel blocks */
@@ -338,12 +359,12 @@ static inline TaskPlan share_tasks(int64_t batch, int64_t m, int64_t panels, int
 static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
                                   const TaskLimits &limits) {
   const int64_t k = cut.depth, panels = ceil_div(n, kPanel);
-  const int64_t work = max64(max64(m, kReadRows) * n * k, 1);
+  const int64_t work = max64(max64(m, kReadRows) * n * k * limits.sides, 1);
   const int64_t fitting = cut.tuning.block_bytes / (cut.step * (int64_t)sizeof(float));
   const int64_t max_rows = min64(max64(fitting, 8 * kTileRows), limits.max_rows);
   int64_t row_blocks = max64(ceil_div(m, max_rows), 1), panel_blocks = 1;
   if (cut.passes() > 1) {
-    const int64_t kept = kSumsBytes / (ceil_div(m, row_blocks) * kPanel * (int64_t)sizeof(float));
+    const int64_t kept = kSumsBytes / (ceil_div(m, row_blocks) * limits.sides * kPanel * (int64_t)sizeof(float));
     panel_blocks = ceil_div(panels, max64(kept, 4));
   }
   if (workers == 1) {

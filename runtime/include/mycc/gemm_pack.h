@@ -70,7 +70,7 @@ struct PackingPanels {
   int64_t panel_size;
   static constexpr int64_t after = 0;
 
-  const float *get(const DepthPart &part, int64_t panel, int64_t width) const {
+  const float *get(const DepthPart &part, int64_t panel, int64_t width, int64_t) const {
     for (int64_t p = 0; p < width; ++p) {
       const int64_t column = (panel + p) * kPanel;
       pack_panel(b + part.first * b_k + column * b_n, b_k, b_n, part.depth, min64(kPanel, columns - column),
@@ -78,7 +78,7 @@ struct PackingPanels {
     }
     return packed;
   }
-  const float *ahead(const DepthPart &, int64_t) const { return nullptr; }
+  const float *ahead(const DepthPart &, int64_t, int64_t) const { return nullptr; }
 };
 
 } // namespace mycc
