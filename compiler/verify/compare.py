@@ -50,3 +50,14 @@ def errors(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> lis
 def eager_error(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> list[float]:
     """The errors of eager torch's outputs (`reference.eager`) from the reference: the measure for a package's own."""
     return errors(found, wanted)
+
+
+def difference(first: torch.Tensor, second: torch.Tensor) -> str | None:
+    """`37 of 4096000 elements, the first at [0, 3, 17]` of two runs that should agree to the bit; None: they do."""
+    if first.shape != second.shape:
+        return f"sizes {list(first.shape)} and {list(second.shape)}"
+    same = (first == second) | ((first != first) & (second != second))
+    places = torch.nonzero(~same)
+    if not len(places):
+        return None
+    return f"{len(places)} of {same.numel()} elements, the first at {places[0].tolist()}"

@@ -22,6 +22,8 @@ __all__ = ["Buffers", "run_entry"]
 
 ALIGNMENT = 64
 
+Memory = Callable[[int], np.ndarray]
+
 _Body = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int32)
 _ParallelFor = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_void_p, c_void_p)
 _Scratch = CFUNCTYPE(c_void_p, c_void_p, c_int32, c_size_t)
@@ -130,6 +132,8 @@ def run_entry(
     symbols: Sequence[int],
     output_bytes: Sequence[int],
     before: Collection[tuple[int, int]] = (),
+    workers: int = 1,
+    memory: Memory | None = None,
 ) -> Buffers:
     """Runs entry point `index` with the code of the target in `row` (of the manifest).
 
@@ -138,6 +142,9 @@ def run_entry(
         symbols: values of the entry point's size symbols, in their order.
         output_bytes: of each output.
         before: kernels and buffers of the arena: copies the buffer as it is before the kernel runs.
+        workers: as many as the code divides its work for; they take turns.
+        memory: gives so many bytes, at a multiple of 64, for a buffer, input or output, and for each use of scratch
+            memory; by default filled with ones.
 
     Raises:
         RunError: the run failed, as it says itself.
@@ -154,20 +161,20 @@ def run_entry(
     if program.n_state or (program.computed and program.computed[index].n_sizes):
         raise CompileError("looking into a run is not possible for models with state or with sizes that the run finds")
     weights = archive.read(archive.manifest["weights"]["member"])
-    run = _Run(program.entries[index], _address(weights) + parse_header(weights)[2])
+    run = _Run(program.entries[index], _address(weights) + parse_header(weights)[2], workers, memory or _aligned)
     return run.run(inputs, symbols, output_bytes, before)
 
 
 class _Run:
     """One run, with the callbacks that the compiled code needs."""
 
-    def __init__(self, entry: _Entry, weights: int) -> None:
-        self.entry, self.weights = entry, weights
+    def __init__(self, entry: _Entry, weights: int, workers: int, memory: Memory) -> None:
+        self.entry, self.weights, self.workers, self.memory = entry, weights, workers, memory
         self.failures: list[str] = []
         self.scratch: dict[int, np.ndarray] = {}
         self.tell: Callable[[int], None] = lambda kernel: None  # of every kernel before it runs
         callbacks = (_ParallelFor(self._parallel_for), _Scratch(self._scratch), _Fail(self._fail))
-        self.host = _Host(None, *callbacks, _Trace(self._trace), 1, None, None, None, None)
+        self.host = _Host(None, *callbacks, _Trace(self._trace), workers, None, None, None, None)
 
     def run(
         self,
@@ -178,12 +185,12 @@ class _Run:
     ) -> Buffers:
         entry = self.entry
         values = (c_int64 * max(1, len(symbols)))(*symbols)
-        arena = [_aligned(size) for size in self._sizes(entry.buffer_sizes, entry.n_buffers, values)]
+        arena = [self.memory(size) for size in self._sizes(entry.buffer_sizes, entry.n_buffers, values)]
         # every buffer at a place of its own: offsets from the first
         base = min((a.ctypes.data for a in arena), default=0)
         offsets = (c_int64 * max(1, len(arena)))(*(a.ctypes.data - base for a in arena))
-        dense = [_aligned_copy(t) for t in inputs]
-        outputs = [_aligned(size) for size in output_bytes]
+        dense = [self._copy(t) for t in inputs]
+        outputs = [self.memory(size) for size in output_bytes]
         call = _Call(
             ctypes.pointer(self.host), self.weights, base, offsets, _pointers(dense), _pointers(outputs), values,
             None, None, None, 0, None,
@@ -207,13 +214,19 @@ class _Run:
 
     def _parallel_for(self, _: Any, n: int, grain: int, body: int, argument: int) -> None:
         run = _Body(body)
-        for begin in range(0, n, grain):
-            run(argument, begin, min(n, begin + grain), 0)
+        for turn, begin in enumerate(range(0, n, grain)):
+            run(argument, begin, min(n, begin + grain), turn % self.workers)
 
     def _scratch(self, _: Any, worker: int, size: int) -> int:
-        if worker not in self.scratch or self.scratch[worker].nbytes < size:
-            self.scratch[worker] = _aligned(size)
+        self.scratch[worker] = self.memory(size)  # another one each time: nothing may count on what it held
         return int(self.scratch[worker].ctypes.data)
+
+    def _copy(self, tensor: torch.Tensor) -> np.ndarray:
+        flat = tensor.detach().contiguous().reshape(-1)
+        data = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
+        copy = self.memory(data.size)
+        copy[:] = data
+        return copy
 
     def _trace(self, _: Any, kernel: int) -> None:
         self.tell(kernel)
@@ -227,14 +240,6 @@ def _aligned(size: int) -> np.ndarray:
     memory = np.full(size + ALIGNMENT, 0xFF, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]
-
-
-def _aligned_copy(tensor: torch.Tensor) -> np.ndarray:
-    flat = tensor.detach().contiguous().reshape(-1)
-    data = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
-    copy = _aligned(data.size)
-    copy[:] = data
-    return copy
 
 
 def _pointers(arrays: Sequence[np.ndarray]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from ...runtime.errors import CompileError, RunError
 from ..capture.draws import draws_random_numbers
 from ..capture.graph import ModelGraph
 from .check_inputs import example_sizes, input_checks, make_input, other_sizes
-from .compare import eager_error, error, errors
+from .compare import difference, eager_error, error, errors
 from .reference import eager, reference
 
 Run = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -50,6 +50,7 @@ class CaseResult:
         errors, eager, sampled: relative errors of the package, of eager, and of eager at the certificate's samples.
         from_examples: the inputs are the examples themselves, of which no certificate can tell.
         single: errors of the package at `inputs` alone, where `errors` and `eager` are averages over more inputs.
+        found: what the package computed, where an output fails.
     """
 
     sizes: dict[str, int]
@@ -62,6 +63,7 @@ class CaseResult:
     tolerance: Tolerance = Tolerance()
     single: tuple[float, ...] = ()
     from_examples: bool = False
+    found: tuple[torch.Tensor, ...] = ()
 
     @property
     def failures(self) -> tuple[int, ...]:
@@ -154,10 +156,12 @@ def verify(
     cases = tuple(trial.settled(s, i + 1000 * seed) for i, s in enumerate(sizes))
     details = [case.describe(i) for case in cases for i in case.failures]
     if details:
+        unsteady = [line for case in cases for line in trial.unsteady(case)]
+        fault = "threads or memory, of the compiler or of this machine" if unsteady else "the compiler"
         raise CompileError(
             f"entry point '{graph.name}': the compiled code is not as accurate as eager torch",
-            details=details,
-            hint="This is a fault of the compiler; nothing was written. `--no-verify` writes the package all the same.",
+            details=details + unsteady,
+            hint=f"This is a fault of {fault}; nothing was written. `--no-verify` writes the package all the same.",
         )
     return VerifyResult(graph.name, cases)
 
@@ -230,7 +234,7 @@ class _Trial:
         if len(found) != len(wanted):
             raise CompileError(f"entry point '{graph.name}': {len(found)} outputs, the model has {len(wanted)}")
         outputs = [r if r.is_floating_point() else y for y, r in zip(found, wanted, strict=True)]
-        return CaseResult(
+        result = CaseResult(
             sizes,
             checks,
             tuple(spec.name for spec in graph.outputs),
@@ -241,6 +245,16 @@ class _Trial:
             tolerance,
             from_examples=bool(graph.inputs) and not checks,
         )
+        return replace(result, found=tuple(found)) if result.failures else result
+
+    def unsteady(self, case: CaseResult) -> Iterator[str]:
+        """Which outputs that fail come out otherwise when the package runs again; state makes them differ anyway."""
+        if not case.failures or not case.found or self.graph.in_place:
+            return
+        again = self.found([make_input(check) for check in case.inputs] or list(self.graph.examples))
+        for i in case.failures:
+            if what := difference(case.found[i], again[i]):
+                yield f"{case.names[i]}: a second run of the package differs in {what}"
 
 
 def _averages(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:

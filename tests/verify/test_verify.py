@@ -103,6 +103,22 @@ def test_refusal_names_the_output_and_how_far(graph: ModelGraph) -> None:
     assert "--no-verify" in str(refusal.value)
 
 
+def test_refusal_says_when_runs_differ(graph: ModelGraph) -> None:
+    """Threads or memory are at fault then, not the arithmetic: what looks into it needs to know."""
+    runs = 0
+
+    def unsteady(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        nonlocal runs
+        runs += 1
+        logits, best = eager(graph, inputs)
+        logits[1, 2] += 1.0 / runs
+        return [logits, best]
+
+    with pytest.raises(CompileError, match="threads or memory") as refusal:
+        verify(graph, unsteady, shapes=[{"batch": 4}])
+    assert "logits: a second run of the package differs in 1 of 32 elements, the first at [1, 2]" in str(refusal.value)
+
+
 def test_a_small_output_is_judged_by_several_inputs(graph: ModelGraph) -> None:
     calls = []
 
