@@ -39,8 +39,12 @@ def _largest(dtype: torch.dtype) -> float:
 
 
 def _same_odd(y: torch.Tensor, r: torch.Tensor) -> bool:
-    """NaN beside NaN, each infinity beside its own."""
-    return bool(((y == r) | (torch.isnan(y) & torch.isnan(r))).all())
+    return bool(_same(y, r).all())
+
+
+def _same(y: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    """Of each element; NaN beside NaN, each infinity beside its own."""
+    return (y == r) | (torch.isnan(y) & torch.isnan(r))
 
 
 def errors(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> list[float]:
@@ -56,8 +60,7 @@ def difference(first: torch.Tensor, second: torch.Tensor) -> str | None:
     """`37 of 4096000 elements, the first at [0, 3, 17]` of two runs that should agree to the bit; None: they do."""
     if first.shape != second.shape:
         return f"sizes {list(first.shape)} and {list(second.shape)}"
-    same = (first == second) | ((first != first) & (second != second))
-    places = torch.nonzero(~same)
+    places = torch.nonzero(~_same(first, second))
     if not len(places):
         return None
-    return f"{len(places)} of {same.numel()} elements, the first at {places[0].tolist()}"
+    return f"{len(places)} of {first.numel()} elements, the first at {places[0].tolist()}"

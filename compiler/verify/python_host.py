@@ -124,6 +124,13 @@ class Buffers:
     before: Mapping[tuple[int, int], np.ndarray]
 
 
+def _aligned(size: int) -> np.ndarray:
+    """Bytes at an aligned address, filled with ones: no kernel may count on zeros."""
+    memory = np.full(size + ALIGNMENT, 0xFF, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+
 def run_entry(
     archive: Archive,
     row: Mapping[str, Any],
@@ -133,7 +140,7 @@ def run_entry(
     output_bytes: Sequence[int],
     before: Collection[tuple[int, int]] = (),
     workers: int = 1,
-    memory: Memory | None = None,
+    memory: Memory = _aligned,
 ) -> Buffers:
     """Runs entry point `index` with the code of the target in `row` (of the manifest).
 
@@ -161,7 +168,7 @@ def run_entry(
     if program.n_state or (program.computed and program.computed[index].n_sizes):
         raise CompileError("looking into a run is not possible for models with state or with sizes that the run finds")
     weights = archive.read(archive.manifest["weights"]["member"])
-    run = _Run(program.entries[index], _address(weights) + parse_header(weights)[2], workers, memory or _aligned)
+    run = _Run(program.entries[index], _address(weights) + parse_header(weights)[2], workers, memory)
     return run.run(inputs, symbols, output_bytes, before)
 
 
@@ -233,13 +240,6 @@ class _Run:
 
     def _fail(self, _: Any, code: int, text: bytes | None) -> None:
         self.failures.append((text or b"the run failed").decode("utf-8", "replace"))
-
-
-def _aligned(size: int) -> np.ndarray:
-    """Bytes at an aligned address, filled with ones: no kernel may count on zeros."""
-    memory = np.full(size + ALIGNMENT, 0xFF, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size]
 
 
 def _pointers(arrays: Sequence[np.ndarray]) -> Any:

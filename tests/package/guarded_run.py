@@ -20,22 +20,19 @@ from mycc.runtime.archive import Archive
 
 PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
-_regions: dict[int, tuple[mmap.mmap, np.ndarray]] = {}
 
 
 def guarded(size: int) -> np.ndarray:
     """So many bytes of NaN, which end, but for the alignment of 64, at a page that cannot be read or written."""
     used = -(-size // 64) * 64
     pages = -(-used // PAGE) * PAGE
-    region = mmap.mmap(-1, pages + 2 * PAGE)
-    whole = np.frombuffer(region, np.uint8)
+    whole = np.frombuffer(mmap.mmap(-1, pages + 2 * PAGE), np.uint8)  # which the result keeps alive
     for guard in (whole.ctypes.data, whole.ctypes.data + PAGE + pages):
         if _libc.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(PAGE), 0):
             raise OSError(ctypes.get_errno(), "mprotect")
     begin = PAGE + pages - used
     memory = whole[begin : begin + size]
     memory[:] = 0xFF
-    _regions[memory.ctypes.data] = (region, whole)
     return memory
 
 
@@ -48,8 +45,8 @@ def main() -> int:
     loaded = mycc.load(path)(*inputs)
     wanted = [np.asarray(y) for y in (loaded if isinstance(loaded, (tuple, list)) else [loaded])]
     sizes = [y.nbytes for y in wanted]
+    target = archive.manifest["targets"][0]
     for count in map(int, workers):
-        target = archive.manifest["targets"][0]
         found = run_entry(archive, target, 0, inputs, [], sizes, workers=count, memory=guarded).outputs
         for y, bits in zip(wanted, found, strict=True):
             if y.tobytes() != bits.tobytes():

@@ -104,7 +104,7 @@ def test_refusal_names_the_output_and_how_far(graph: ModelGraph) -> None:
 
 
 def test_refusal_says_when_runs_differ(graph: ModelGraph) -> None:
-    """Threads or memory are at fault then, not the arithmetic: what looks into it needs to know."""
+    """Threads or memory are at fault then: whoever looks into it needs to know."""
     runs = 0
 
     def unsteady(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
