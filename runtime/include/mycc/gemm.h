@@ -174,7 +174,8 @@ inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Row
   const int64_t columns = args.n * Loop::sides;
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
   GemmTuning own = tuning;
-  if (args.m == 1) own.together = 1; /* sums of a row are few */
+  /* A row of floats streams on through all of its depth; 16-bit values are fetched ahead pass by pass. */
+  if (args.m == 1) own.together = sizeof(B) == sizeof(float) ? args.k : 1;
   const DepthCut cut = cut_depth(args.k, own);
   TaskLimits limits;
   limits.sides = Loop::sides;
