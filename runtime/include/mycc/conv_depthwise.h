@@ -160,11 +160,14 @@ template <class Epilogue> struct DepthwiseLoop {
       } else {
         DepthwiseTile tile = row.pixels(begin + start * step);
         added = adds(epilogue, tile, m + begin + start * step, channel, 0);
-        if (added) tile.sums_stride *= step;
+        if (added) { /* all of the row's */
+          tile.sums_stride *= step;
+          tile.count = (last - start) / size;
+        }
         plan.kernels[size == kDepthwisePixels[0] ? 0 : 1](tile);
+        if (added) i = start + tile.count * size;
       }
-      if (added) i = start + size;
-      for (; i < start + size; ++i)
+      for (; i < start + size && !added; ++i)
         epilogue((int64_t)0, m + begin + i * step, channel, sums + (i - start) * count, count);
     }
   }
