@@ -112,6 +112,17 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
     assert checked > len(TILE_SETS[target.isa].tiles), "the tiles of products in float32 and 16 bits, of convolutions"
 
 
+@pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].lanes == PANEL], ids=lambda target: target.isa)
+def test_one_panel_multiplies_from_memory(target: Target, tmp_path: Path) -> None:
+    """A broadcast that one multiply-add uses is its operand: into a register it takes a multiply-add's place (0084)."""
+    tiles = functions(disassembly(target, tmp_path), r"runs_\d+x[4-9]x16\b")
+    assert len(tiles) == sum(tile.panels == 1 and tile.pixels >= 4 for tile in RUN_TILE_SETS[target.isa].tiles)
+    for name, lines in tiles.items():
+        for loop in longest_loops(lines):
+            apart = [text for text in loop if text.startswith("vbroadcastss")]
+            assert not apart, f"{name} for {target.isa} broadcasts apart from its products: {apart}"
+
+
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
 def test_tiles_fetch_their_results(target: Target, tmp_path: Path) -> None:
     """Places of results that no general register is left for would be moved out of a vector's for every k."""
