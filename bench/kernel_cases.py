@@ -11,10 +11,12 @@ import ctypes
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
+import torch
 from mycc.compiler.codegen.micro import render_micro_kernels
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +24,14 @@ FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-
 ROUNDS = 4
 
 Libraries = dict[str, ctypes.CDLL]
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Case = TypeVar("Case", bound=Named)
 #: library, its host (NULL where it has none), repeats -> the least seconds of a run
 Run = Callable[[ctypes.CDLL, ctypes.c_void_p, int], float]
 
@@ -114,3 +124,16 @@ def row(name: str, flops: float, times: Times, threads: int) -> str:
 
 def header(libraries: Libraries) -> str:
     return f"{'':28}" + " |".join(f"{isa:>12} GFLOP/s  roof  vs torch" for isa in libraries)
+
+
+def print_table(
+    options: argparse.Namespace, source: Path, cases: Iterable[Case], measure: Callable[[Case, Libraries], str]
+) -> None:
+    """Builds `source` for the ISA levels that `options` asks for, and prints a line for each case that it asks for."""
+    torch.set_num_threads(options.threads)
+    libraries = {isa: build(isa, source) for isa in options.isa.split(",")}
+    print(header(libraries))
+    with torch.inference_mode():
+        for case in cases:
+            if wanted(case.name, options.only):
+                print(measure(case, libraries), flush=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from kernel_cases import Libraries, arguments, build, header, repeats_for, row, take_turns, wanted
+from kernel_cases import Libraries, arguments, print_table, repeats_for, row, take_turns
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 
@@ -104,6 +104,7 @@ def measure(case: Case, libraries: Libraries, threads: int, seconds: float, layo
         )
 
     def run(library: ctypes.CDLL, _: ctypes.c_void_p, repeats: int) -> float:
+        library.bench_attention.restype = ctypes.c_double
         return float(library.bench_attention(ctypes.byref(args), threads, repeats))
 
     times = take_turns(libraries, threads, run, eager, repeats_for(case.flops, threads, seconds, least=4))
@@ -119,15 +120,8 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--layout", choices=["bshd", "bhsd"], default="bshd")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    libraries = {isa: build(isa, SOURCE) for isa in options.isa.split(",")}
-    for library in libraries.values():
-        library.bench_attention.restype = ctypes.c_double
-    print(header(libraries))
-    with torch.inference_mode():
-        for case in CASES:
-            if wanted(case.name, options.only):
-                print(measure(case, libraries, options.threads, options.seconds, options.layout), flush=True)
+    rest = options.threads, options.seconds, options.layout
+    print_table(options, SOURCE, CASES, lambda case, own: measure(case, own, *rest))
 
 
 if __name__ == "__main__":

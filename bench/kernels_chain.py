@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from kernel_cases import Libraries, arguments, build, header, repeats_for, row, take_turns, wanted
+from kernel_cases import Libraries, arguments, print_table, repeats_for, row, take_turns
 from kernels_gemm import PANEL, floats, structure
+from mycc.compiler.lower.constants import ConvPanels
 from torch.nn.functional import conv2d
 
 SOURCE = Path(__file__).with_suffix(".cpp")
-HALF = PANEL // 2
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,9 @@ CASES = [
 
 
 def panels(weight: torch.Tensor) -> np.ndarray:
-    """[out, in, h, w] -> [panels][h * w * in][16]; a last panel of 8 columns or fewer has them twice."""
-    out_c = weight.shape[0]
-    columns = weight.permute(2, 3, 1, 0).reshape(-1, out_c)
-    packed = torch.zeros(len(columns), -(-out_c // PANEL) * PANEL)
-    packed[:, :out_c] = columns
-    if 0 < out_c % PANEL <= HALF:
-        packed[:, -HALF:] = packed[:, -PANEL:-HALF]
-    values = floats(packed.numel())
-    values[:] = packed.view(len(columns), -1, PANEL).transpose(0, 1).reshape(-1).numpy()
+    """As a package has the weights of a convolution."""
+    values = floats(ConvPanels(1).elements(tuple(weight.shape)))
+    values[:] = ConvPanels(1).pack(weight).numpy()
     return values
 
 
@@ -119,12 +113,12 @@ class Prepared:
         """A ConvArgs; the padding in front is what torch's is for these sizes, behind it follows."""
         size, in_c = sizes[0], channels[0]
         planes = self.case.image and kernel == 3 and not depthwise
-        x = ctypes.c_void_p(self.image.data_ptr()).value or 0
         x_w = 1 if planes else in_c
         return structure(
             1, size, size, in_c, sizes[1], sizes[1], channels[1], kernel, kernel, stride, stride,
             kernel // 2, kernel // 2, 1, 1, in_c if depthwise else 1,
-            x, size * size * in_c, size * x_w, x_w, weight, 1, 1, 1, 1, 0, 1, 0, size * size if planes else 1,
+            self.image.data_ptr(), size * size * in_c, size * x_w, x_w, weight, 1, 1, 1, 1, 0, 1, 0,
+            size * size if planes else 1,
         )  # fmt: skip
 
     def run(self, library: ctypes.CDLL, host: ctypes.c_void_p, repeats: int) -> float:
@@ -154,13 +148,7 @@ def measure(case: Case, libraries: Libraries, threads: int, seconds: float) -> s
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
-    torch.set_num_threads(options.threads)
-    libraries = {isa: build(isa, SOURCE) for isa in options.isa.split(",")}
-    print(header(libraries))
-    with torch.inference_mode():
-        for case in CASES:
-            if wanted(case.name, options.only):
-                print(measure(case, libraries, options.threads, options.seconds), flush=True)
+    print_table(options, SOURCE, CASES, lambda case, own: measure(case, own, options.threads, options.seconds))
 
 
 if __name__ == "__main__":

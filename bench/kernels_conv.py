@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from kernel_cases import Libraries, arguments, build, header, repeats_for, row, take_turns, wanted
+from kernel_cases import Libraries, arguments, print_table, repeats_for, row, take_turns
 from kernels_gemm import COLD_BYTES, PANEL, floats, structure
 
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -143,13 +143,8 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--torch", action=argparse.BooleanOptionalAction, default=True, help="torch eager beside it")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    libraries = {isa: build(isa, SOURCE) for isa in options.isa.split(",")}
-    print(header(libraries))
-    with torch.inference_mode():
-        for case in cases():
-            if wanted(case.name, options.only):
-                print(measure(case, libraries, options.threads, options.seconds, options.torch), flush=True)
+    rest = options.threads, options.seconds, options.torch
+    print_table(options, SOURCE, cases(), lambda case, own: measure(case, own, *rest))
 
 
 if __name__ == "__main__":

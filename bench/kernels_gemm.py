@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from kernel_cases import Libraries, arguments, build, header, repeats_for, row, take_turns, wanted
+from kernel_cases import Libraries, arguments, print_table, repeats_for, row, take_turns
 
 PANEL = 16
 COLD_BYTES = 96 << 20
@@ -131,13 +131,7 @@ def measure(case: Product, libraries: Libraries, threads: int, seconds: float) -
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
-    torch.set_num_threads(options.threads)
-    libraries = {isa: build(isa, SOURCE) for isa in options.isa.split(",")}
-    print(header(libraries))
-    with torch.inference_mode():
-        for case in CASES:
-            if wanted(case.name, options.only):
-                print(measure(case, libraries, options.threads, options.seconds), flush=True)
+    print_table(options, SOURCE, CASES, lambda case, own: measure(case, own, options.threads, options.seconds))
 
 
 if __name__ == "__main__":

@@ -154,20 +154,22 @@ template <class Epilogue> struct DepthwiseLoop {
             if (last - first >= kDepthwisePixels[k]) size = kDepthwisePixels[k];
         start = min64(i, last - size);
       }
-      bool added = false;
       if (size == 1) {
         row.pixel(begin + i * step);
       } else {
         DepthwiseTile tile = row.pixels(begin + start * step);
-        added = adds(epilogue, tile, m + begin + start * step, channel, 0);
+        const bool added = adds(epilogue, tile, m + begin + start * step, channel, 0);
         if (added) { /* all of the row's */
           tile.sums_stride *= step;
           tile.count = (last - start) / size;
         }
         plan.kernels[size == kDepthwisePixels[0] ? 0 : 1](tile);
-        if (added) i = start + tile.count * size;
+        if (added) {
+          i = start + tile.count * size;
+          continue;
+        }
       }
-      for (; i < start + size && !added; ++i)
+      for (; i < start + size; ++i)
         epilogue((int64_t)0, m + begin + i * step, channel, sums + (i - start) * count, count);
     }
   }
