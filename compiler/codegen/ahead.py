@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, Load
 from ..ir.index import ONE, Atom, Index, Indirect, Var
 from ..ir.lanes import depends, lane_stride
+from ..schedule.cost import number
 from .emit import Emitter
 from .scope import Scope
 
+AHEAD_BYTES = 2048  # that a stream is fetched ahead into the first cache: lines of the same page mostly
+MOST_STRIDE = 4  # elements from lane to lane of a stream
+LEAST_BYTES = 1 << 20  # of a buffer that is a stream: smaller ones are in the caches
 NOWHERE: Mapping[Atom, Index] = {}
 
 
@@ -37,3 +42,30 @@ def fetched_places(
         if buffer not in scope.locals and lane_stride(index, column) == ONE and any(depends(index, v) for v in rows)
         if not any(isinstance(a, Indirect) for a in index.atoms())
     )
+
+
+def stream_ahead(
+    scope: Scope, lanes: Var, expressions: Iterable[Expr], row: Var, outer: Sequence[Var], first: Mapping[Atom, Index]
+) -> tuple[str, ...]:
+    """Statements that fetch what follows in memory on the rows of `lanes` that lie one behind the other along `row`.
+
+    outer: loops around them, one of which a stream depends on; first: where loops within a vector begin.
+    """
+    text, found = Emitter(scope, lanes), dict[str, None]()
+    for load in dict.fromkeys(load for e in expressions for load in e.loads):
+        stride, size = _stride_of_stream(load.index, lanes, row), DTYPES[load.buffer.dtype].size
+        if not stride or load.buffer in scope.locals or not any(depends(load.index, v) for v in outer):
+            continue
+        if number(load.buffer.root.size) * size >= LEAST_BYTES:
+            ahead = load.index.substitute(dict(first)) + AHEAD_BYTES // size
+            place = f"{scope.buffer(load.buffer)} + {text.index(ahead)}"
+            found |= {f"fetch_near({place}{f' + {i} * W' if i else ''});": None for i in range(stride)}
+    return tuple(found)
+
+
+def _stride_of_stream(index: Index, lanes: Var, row: Var) -> int:
+    """Elements from lane to lane, where the next row of lanes lies behind this one or near; 0: it does not."""
+    step, apart = lane_stride(index, lanes), index.coefficient(row)
+    stride = (step.constant if step is not None else 0) or 0
+    near = apart is not None and 0 < (apart.constant or 0) <= 2 * stride * (lanes.extent.constant or 0)
+    return stride if near and stride <= MOST_STRIDE else 0

@@ -12,7 +12,7 @@ from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
 from ..schedule.cost import number, work
 from ..schedule.loops import SCALAR_FOLDS
-from .ahead import fetches
+from .ahead import AHEAD_BYTES, fetches
 from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -23,9 +23,9 @@ from .views.loops import Loop
 PIECE, PLACES_PIECE = 1024, 256
 #: elements of each of four streams of memory that are folded at a time: several pages, for fetches end at a page
 STREAM = 16384
-#: streams of rows (as each_stream_of_rows in loops.h takes them) or of runs, elements (and least bytes) of one before
-#: the next one's turn, and of a run at least
-STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES, STREAM_RUN = 4, 128, 256, 1024
+#: streams of rows (as each_stream_of_rows in loops.h takes them), elements (and least bytes) of one before the next
+#: one's turn
+STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES = 4, 128, 256
 #: a reduction of fewer rows than this keeps its accumulators in registers
 LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
@@ -39,8 +39,8 @@ TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
 PLACES_AHEAD, SMALL_BLOCK = 16, 40960
 #: streams of rows whose places are kept, their most columns, least rows, and least bytes: fewer lie in the caches
 PLACES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, 1 << 23
-#: least elements of a piece of a row, the next one of which is fetched
-LEAST_PIECE = 256
+#: least elements of a piece of a row of which anything is fetched, and of one that is a stream itself
+LEAST_PIECE, LONG_PIECE = 256, 1024
 #: elements that memory is read ahead
 LEAST_AHEAD = 2048
 
@@ -110,22 +110,23 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
     emit_stores(finish, node)
     lanes, ends = lanes_view(vector, scope, full, part), (*finish.pre, *finish.body)
     extent = vector.extent.constant
-    if outer and STREAM_RUN <= (extent or 0) <= STREAM:
-        return RowFold(loops, outer, lanes, tuple(folds), ends, STREAM_PIECE, together=STREAMS)
     lanes = replace(lanes, full=(*_next_pieces(node, vector, scope), *lanes.full))
     piece = PIECE if extent is None or extent > PIECE else 0
     streams = (extent or 0) // (STREAMS * STREAM) * (STREAMS * STREAM)
-    return RowFold(loops, outer, lanes, tuple(folds), ends, piece, streams, STREAM, streams != extent)
+    return RowFold(loops, outer, lanes, tuple(folds), ends, piece, streams, STREAM)
 
 
 def _next_pieces(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:
-    """Fetches the next piece of rows that lie in pieces: the hardware finds the first lines of each too late."""
+    """Fetches what follows on rows that lie in pieces: the hardware finds the first lines of each too late. Of long
+    pieces it is the piece itself mostly, of short ones the next."""
     others = [v for v in node.rdims if v is not vector]
-    extent = vector.extent.constant or 0
+    extent, values = vector.extent.constant or 0, [f.value for f in node.folds]
     if not others or not LEAST_PIECE <= extent <= STREAM:
         return ()
-    piece = others[-1]
-    return fetches(scope, vector, (f.value for f in node.folds), (piece,), {piece: of(piece) + 1}, far=True)
+    if extent < LONG_PIECE:
+        return fetches(scope, vector, values, others[-1:], {others[-1]: of(others[-1]) + 1}, far=True)
+    ahead = AHEAD_BYTES // max(DTYPES[b.dtype].size for b in node.reads())
+    return fetches(scope, vector, values, others[-1:], {vector: of(vector) + ahead})
 
 
 def column_fold_view(
@@ -155,6 +156,7 @@ def column_fold_view(
         BLOCK_COLUMNS,
         rows,
         walk,
+        pairs=not walk.ahead,
     )
 
 
@@ -172,12 +174,13 @@ def _places_walk(node: Reduce, vector: Var, scope: Scope, only_places: bool) -> 
 def _column_walk(node: Reduce, vector: Var, scope: Scope) -> tuple[Walk, int]:
     """How rows are folded, and how many of them at a time into the result.
 
-    Narrow rows that are walked together lie apart: fetches end at a page, and streams in several pages go on meanwhile.
+    Narrow rows that are walked together lie apart: what the hardware fetches ends at a page, and streams in several
+    pages go on meanwhile. Wide ones lie pages apart anyhow, and need no fetches beside those unless they come in turn.
     """
     values, row, columns = [f.value for f in node.folds], node.rdims[-1], vector.extent.constant
     walk = walk_view(row, values, vector, scope)
     if columns is None or columns > BLOCK_COLUMNS:
-        return walk, BLOCK_ROWS
+        return (walk if work(*values) > LONG_WORK else replace(walk, ahead=())), BLOCK_ROWS
     block = BLOCK_ROWS if columns >= NARROW else 2 * BLOCK_ROWS
     next_block: dict[Atom, Index] = {row: of(row) + min(block, row.extent.constant or block)}
     return replace(walk, streams=True, ahead=fetches(scope, vector, values, (row,), next_block, far=True)), block

@@ -17,9 +17,10 @@ from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, IndexValue, Load, rewrite
-from ..ir.index import ONE, Var, of, product
+from ..ir.index import ONE, ZERO, Var, of, product
 from ..ir.lanes import depends
 from ..ir.nodes import Fold, Reduce
+from .ahead import stream_ahead
 from .emit import Emitter
 from .fold_views import acc_names, folded_view, loops_of
 from .scope import Scope
@@ -32,6 +33,8 @@ from .views.loops import Loop
 MOST_TURNS = 16
 #: elements of rows that are folded in their order, and turns that are worth it
 LEAST_STRIP, MOST_STRIP, STRIP_TURNS = 16, 64, 4
+#: elements of a row that is a stream of windows
+LONG_ROW = 4096
 #: rows of memory that lie further apart than so many of their length are no stream
 APART = 2
 #: elements of windows that are read as whole vectors
@@ -61,19 +64,30 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
     neighbours = _neighbours(node, vector, outer, names, scope) if vector is not None and not strips else None
     aligned = any(s.buffer in scope.streamed for s in node.stores)
     twice = {b.root for b in node.reads()}.isdisjoint(b.root for b in node.writes())  # an element may be computed so
+    ahead = _ahead(node, vector, strips, scope) if vector is not None else ()
     return LaneFold(
         loops,
         outer,
         lanes,
         tuple(folds),
         tuple(full.pre),
-        tuple(full.body),
-        tuple(part.body),
+        (*ahead, *full.body),
+        (*ahead, *part.body) if strips else tuple(part.body),
         (*end.pre, *end.body) if vector is None else (),
         strips=strips,
         neighbours=neighbours,
         overlaps=neighbours is not None and not aligned and twice,
     )
+
+
+def _ahead(node: Reduce, vector: Var, strips: bool, scope: Scope) -> tuple[str, ...]:
+    """Fetches of what follows in memory on rows that are read in order, or on windows of a long row."""
+    values = [f.value for f in node.folds]
+    if strips:
+        return stream_ahead(scope, vector, values, node.rdims[-1], node.dims, {})
+    if (vector.extent.constant or 0) < LONG_ROW or len(node.rdims) != 1:
+        return ()
+    return stream_ahead(scope, vector, values, vector, (vector,), {node.rdims[0]: ZERO})
 
 
 def written_out(loops: Sequence[Var]) -> tuple[int, ...]:

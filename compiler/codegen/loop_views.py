@@ -18,7 +18,7 @@ from ..schedule.loops import SCALAR_FOLDS, arg_loop, cross_loop, vector_loop
 from ..schedule.rolling import rolled
 from ..schedule.row_form import flattened
 from ..schedule.turned_rows import turned_rows
-from .ahead import fetches
+from .ahead import fetches, stream_ahead
 from .bounds import MOST_APART, inside
 from .emit import Emitter
 from .fold_views import (
@@ -117,6 +117,8 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
         stage = with_fetches(stage, ahead, reads, vector)
     elif isinstance(node, Reduce) and (gathered or isinstance(stage, LaneFold)):
         ahead = short_ahead([written], parallel, scope)
+    elif gathered and inner and isinstance(node, Map) and isinstance(stage, MapStage) and vector is not None:
+        stage = _leaving(stage, gathered, node, vector, inner[0], parallel, scope)
     work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
     if isinstance(node, Reduce):
         work = work * product(v.extent for v in node.rdims)
@@ -208,6 +210,18 @@ def _block_of_rows(stage: Written, kept: Sequence[Var]) -> list[Var] | None:
         return None
     row = (stage.lanes.extent.constant or SHORT_BYTES) * max(DTYPES[s.buffer.dtype].size for s in stage.node.stores)
     return list(kept[:-1]) if row < SHORT_BYTES and reads_on(stage, kept[:-1], kept[-1]) else None
+
+
+def _leaving(
+    stage: MapStage, gathered: Sequence[GatheredRow], node: Map, vector: Var, row: Var, outer: Sequence[Var],
+    scope: Scope,
+) -> MapStage:  # fmt: skip
+    """A block of rows whose lines leave row by row, while what follows in memory is fetched."""
+    assert stage.lanes is not None
+    fetched = () if stage.lanes.moved else stream_ahead(scope, vector, [s.value for s in node.stores], row, outer, {})
+    length = stage.lanes.extent if stage.lanes.extent.isdigit() else f"({stage.lanes.extent})"
+    have = tuple(f"{g.lines}.have(({stage.loops[-1].name} + 1) * {length});" for g in gathered)
+    return replace(stage, lanes=replace(stage.lanes, full=(*fetched, *stage.lanes.full)), after=have)
 
 
 # stages --------------------------------------------------------------------------------------------------------------

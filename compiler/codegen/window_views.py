@@ -12,7 +12,7 @@ from ..ir.index import ZERO, Atom, Binary, Index, Var, as_index, exact_div, of, 
 from ..ir.nodes import Reduce
 from ..ir.ops import Precedence
 from ..schedule.rolling import Rolled
-from .ahead import fetched_places
+from .ahead import fetched_places, stream_ahead
 from .emit import Emitter
 from .fold_views import OPERANDS, fold_view, loops_of
 from .gathered import Stage, gather, memory_of
@@ -48,7 +48,8 @@ def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
         span = first, f"smaller({first} + {size}, {span[1]})"
     gathered = gather([Stage(node, lanes)], walks, scope) if walks == outer else ()
     place, at, lane = (scope.loop(v) for v in (row, windows.at, lanes))
-    fetched = _next_walk(windows, outer, scope) if gathered else _fetched(windows, across, outer, scope)
+    planes = walks == outer and across is None and bool(outer)
+    fetched = _stream(windows, outer, scope) if planes else _fetched(windows, across, outer, scope)
     inner, edge = (_row(n, windows, fetched, scope) for n in (windows.inner, windows.edge))
     names = {fold.acc.name: "acc0"}
     end, end_part = (Emitter(scope, lanes, part, names, frozenset(names)) for part in (False, True))
@@ -159,12 +160,10 @@ def _weights(factor: Expr, windows: Rolled, scope: Scope) -> Weights:
     return Weights((*full.pre, *full.body), (*part.pre, *part.body), *values)
 
 
-def _next_walk(windows: Rolled, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
-    """What the next walk reads, at the same place: this one's results go to memory all at once."""
+def _stream(windows: Rolled, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
+    """What follows in memory on what a place of a walk reads."""
     first: dict[Atom, Index] = dict.fromkeys(windows.inner.rdims, ZERO)
-    values = [f.value for f in windows.inner.folds]
-    places = fetched_places(scope, windows.lanes, values, outer[-1:], {**first, outer[-1]: of(outer[-1]) + 1})
-    return tuple(dict.fromkeys(f"fetch_far({place});" for place in places))
+    return stream_ahead(scope, windows.lanes, (f.value for f in windows.inner.folds), windows.at, outer, first)
 
 
 def _known(loop: Loop, most: int) -> Loop:
@@ -192,4 +191,4 @@ def _fetched(windows: Rolled, across: Var | None, outer: Sequence[Var], scope: S
     columns = dict.fromkeys(zip(*rows, strict=True))  # one for each operand
     if whole:
         return tuple(f"fetch_share<{lanes.extent.constant}>({scope.loop(lanes)}, {', '.join(c)});" for c in columns)
-    return tuple(dict.fromkeys(f"fetch_far({place});" for c in columns for place in c))
+    return tuple(dict.fromkeys(f"fetch_near({place});" for c in columns for place in c))

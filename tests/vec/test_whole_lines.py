@@ -23,8 +23,9 @@ def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return library(SOURCE, request.param)
 
 
+@pytest.mark.parametrize("part", [1 << 20, 58, 7], ids=["whole", "by_rows", "by_odd_parts"])
 @pytest.mark.parametrize("name", TYPES)
-def test_rows_are_put_together(lib: ctypes.CDLL, name: str) -> None:
+def test_rows_are_put_together(lib: ctypes.CDLL, name: str, part: int) -> None:
     """Tasks one after the other, from results that begin at a line, in one, and that end where memory does."""
     dtype = np.dtype(TYPES[name])
     getattr(lib, f"gathered_{name}").restype = ctypes.c_int64
@@ -39,7 +40,7 @@ def test_rows_are_put_together(lib: ctypes.CDLL, name: str) -> None:
             first = whole.size - behind - count
             result = ctypes.c_void_p(memory.base + first * dtype.itemsize)
             for begin, end in ((0, rows // 3), (rows // 3, rows // 2), (rows // 2, rows)):
-                sizes = (ctypes.c_int64(n) for n in (begin, end, length))
+                sizes = (ctypes.c_int64(n) for n in (begin, end, length, part))
                 getattr(lib, f"rows_{name}")(result, *sizes, ctypes.c_void_p(room.base))
             assert np.array_equal(whole[first : first + count], np.arange(count).astype(dtype))
             assert np.all(whole[:first] == 77)

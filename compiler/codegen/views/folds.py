@@ -50,9 +50,32 @@ class RowFold:
     piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
     streams: int = 0  # elements at the beginning of the row that are read as four streams of memory at a time
     stream: int = 0  # elements of a stream
-    rest: bool = True  # whether more elements follow them
-    together: int = 0  # turns of the last outer loop that are streams of memory, a piece of each in its turn
     form: str = "row_fold"
+
+    @property
+    def elements(self) -> int | str:
+        """Of a row: a number, or its text."""
+        return int(self.lanes.extent) if self.lanes.extent.isdigit() else self.lanes.extent
+
+    @property
+    def rest(self) -> bool:
+        """Whether elements follow the streams."""
+        return self.elements != self.streams
+
+    @property
+    def pieces_end(self) -> str:
+        """Where the whole pieces behind the streams end; nothing where there are none."""
+        if isinstance(self.elements, str):
+            return f"({self.elements}) / {self.piece} * {self.piece}"
+        end = self.streams + (self.elements - self.streams) // self.piece * self.piece
+        return str(end) if end > self.streams else ""
+
+    @property
+    def last_piece(self) -> int | str:
+        """Elements behind the whole pieces; 0 where there are none."""
+        if isinstance(self.elements, str):
+            return f"({self.elements} - piece)"
+        return (self.elements - self.streams) % self.piece
 
 
 @dataclass(frozen=True)
@@ -140,6 +163,7 @@ class ColumnFold:
     columns: int
     rows: int
     walk: Walk
+    pairs: bool  # two vectors of columns go together: lines of memory come in twos
     form: str = "column_fold"
 
 

@@ -40,6 +40,7 @@ class MapStage:
     loops: tuple[Loop, ...]
     lanes: Lanes | None
     scalar: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()  # each turn of the innermost loop around the lanes
     form: str = "map"
 
 

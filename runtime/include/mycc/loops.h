@@ -34,7 +34,7 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
  * ones run alone. By the shape alone; a choice of the tuner may say how many elements. */
 MYCC_INLINE int64_t rows_apart_per_task(int64_t rows, int64_t elements_of_row, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements_of_row, task);
-  const int64_t least = rows_per_task(elements_of_row), most = rows_per_task(elements_of_row, 8 * kTaskElements);
+  const int64_t least = rows_per_task(elements_of_row), most = rows_per_task(elements_of_row, 64 * kTaskElements);
   return rows / 32 < least ? least : rows / 32 < most ? rows / 32 : most;
 }
 
@@ -183,7 +183,7 @@ MYCC_INLINE int64_t groups_per_task(const mycc_host *host, int64_t rows, int64_t
  * may say how many elements. */
 MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int64_t elements, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements, task);
-  const int64_t least = rows_per_task(elements), eight = rows_per_task(elements, 8 * kTaskElements);
+  const int64_t least = rows_per_task(elements), eight = rows_per_task(elements, 64 * kTaskElements);
   const int64_t some = eight > 8 ? eight : 8, even = regions / (4 * host->max_workers);
   return even < least ? least : even < some ? even : some;
 }

@@ -25,6 +25,7 @@ template <class T> constexpr int64_t kGathered = (kGatheredBytes + 128) / (int64
 template <class T> struct WholeLines {
   char *memory, *line; /* what lies in `memory` goes to `line`, the start of one */
   int64_t end, begin;  /* bytes in memory; those in front are of another task */
+  int64_t gone = 0;    /* of them, those that have been written as lines */
 
   MYCC_INLINE WholeLines(T *first, T *gathered) : memory((char *)gathered) {
     begin = end = (int64_t)((uintptr_t)first & 63);
@@ -32,7 +33,12 @@ template <class T> struct WholeLines {
   }
   /* Where the next row is to be written. */
   MYCC_INLINE T *row() const { return (T *)(void *)(memory + end); }
-  /* It is, with `elements`. */
+  /* Its first `elements` are; lines of them may leave while others are computed. */
+  MYCC_INLINE void have(int64_t elements) {
+    const int64_t bytes = end + elements * (int64_t)sizeof(T);
+    if (bytes - gone >= kGatheredBytes) leave(bytes & ~(int64_t)63);
+  }
+  /* All of it is, with `elements`. */
   MYCC_INLINE void next(int64_t elements) {
     end += elements * (int64_t)sizeof(T);
     if (end >= kGatheredBytes) put();
@@ -48,8 +54,15 @@ private:
   MYCC_INLINE void put() {
     const int64_t whole = end & ~(int64_t)63;
     if (!whole) return;
+    leave(whole);
+    __builtin_memcpy(memory, memory + whole, 64);
+    line += whole;
+    end -= whole;
+    gone = 0;
+  }
+  MYCC_INLINE void leave(int64_t whole) {
     if (begin) __builtin_memcpy(line + begin, memory + begin, (size_t)(64 - begin));
-    for (int64_t i = begin ? 64 : 0; i < whole; i += 64) {
+    for (int64_t i = begin ? 64 : gone; i < whole; i += 64) {
 #pragma GCC unroll 4
       for (int part = 0; part < 64; part += (int)sizeof(vi32)) {
         vi32 v;
@@ -57,10 +70,8 @@ private:
         isa::stream(line + i + part, v);
       }
     }
-    __builtin_memcpy(memory, memory + whole, 64);
-    line += whole;
-    end -= whole;
     begin = 0;
+    gone = whole;
   }
 };
 #else
@@ -70,6 +81,7 @@ template <class T> struct WholeLines {
 
   MYCC_INLINE WholeLines(T *first, T *) : at(first) {}
   MYCC_INLINE T *row() const { return at; }
+  MYCC_INLINE void have(int64_t) {}
   MYCC_INLINE void next(int64_t elements) { at += elements; }
   MYCC_INLINE void finish() {}
 };

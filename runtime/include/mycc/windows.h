@@ -34,6 +34,7 @@ template <int N, class V, class Fold, class F> MYCC_INLINE V fold_turns(int64_t 
 /* VECTORS side by side, the last of COUNT lanes. EDGE: some lanes have windows that lie partly outside of the row. */
 template <int VECTORS, bool EDGE, int COUNT> struct Strip {
   static constexpr int vectors = VECTORS;
+  static constexpr int64_t lanes = (int64_t)(VECTORS - 1) * W + COUNT;
   static constexpr bool edge = EDGE;
   static constexpr int count(int v) { return v + 1 < VECTORS ? W : COUNT; }
 };
