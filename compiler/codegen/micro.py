@@ -143,8 +143,8 @@ TILE_SETS: dict[str, TileSet] = {
     # 16 registers of 8: 6 x 16 has 12 accumulators, 2 of B, a broadcast.
     "x86-64-v3": TileSet(lanes=8, registers=16, constraint="x", fused=True, panels=(4, 2, 2, 1, 1, 1)),
     # 32 registers of 16: 8 x 48 has 24 accumulators, 3 of B; more rows would need more pointers than there are
-    # general registers.
-    "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(6, 4, 4, 4, 4, 4, 3, 3)),
+    # general registers. A single row takes as many panels as hide the multiply-add's latency: each is a stream.
+    "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(4, 4, 4, 4, 4, 4, 3, 3)),
     # 32 registers of 4: 6 x 16 has 24 accumulators, 4 of B.
     "aarch64": TileSet(lanes=4, registers=32, constraint="w", fused=True, panels=(2, 2, 2, 1, 1, 1)),
 }
