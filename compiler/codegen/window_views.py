@@ -191,4 +191,4 @@ def _fetched(windows: Rolled, across: Var | None, outer: Sequence[Var], scope: S
     columns = dict.fromkeys(zip(*rows, strict=True))  # one for each operand
     if whole:
         return tuple(f"fetch_share<{lanes.extent.constant}>({scope.loop(lanes)}, {', '.join(c)});" for c in columns)
-    return tuple(dict.fromkeys(f"fetch_near({place});" for c in columns for place in c))
+    return tuple(dict.fromkeys(f"fetch_far({place});" for c in columns for place in c))

@@ -183,7 +183,7 @@ MYCC_INLINE int64_t groups_per_task(const mycc_host *host, int64_t rows, int64_t
  * may say how many elements. */
 MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int64_t elements, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements, task);
-  const int64_t least = rows_per_task(elements), eight = rows_per_task(elements, 64 * kTaskElements);
+  const int64_t least = rows_per_task(elements), eight = rows_per_task(elements, 8 * kTaskElements);
   const int64_t some = eight > 8 ? eight : 8, even = regions / (4 * host->max_workers);
   return even < least ? least : even < some ? even : some;
 }
