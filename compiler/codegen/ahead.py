@@ -14,7 +14,7 @@ from .scope import Scope
 
 AHEAD_BYTES = 2048  # that a stream is fetched ahead into the first cache: lines of the same page mostly
 MOST_STRIDE = 4  # elements from lane to lane of a stream
-LEAST_BYTES = 1 << 20  # of a buffer that is a stream: smaller ones are in the caches
+LEAST_BYTES = 1 << 20  # of a buffer: smaller ones are in the caches
 NOWHERE: Mapping[Atom, Index] = {}
 
 
@@ -45,22 +45,28 @@ def fetched_places(
 
 
 def stream_ahead(
-    scope: Scope, lanes: Var, expressions: Iterable[Expr], row: Var, outer: Sequence[Var], first: Mapping[Atom, Index]
-) -> tuple[str, ...]:
+    scope: Scope, lanes: Var, expressions: Iterable[Expr], row: Var, outer: Sequence[Var],
+    first: Mapping[Atom, Index] = NOWHERE,
+) -> tuple[str, ...]:  # fmt: skip
     """Statements that fetch what follows in memory on the rows of `lanes` that lie one behind the other along `row`.
 
     outer: loops around them, one of which a stream depends on; first: where loops within a vector begin.
     """
     text, found = Emitter(scope, lanes), dict[str, None]()
     for load in dict.fromkeys(load for e in expressions for load in e.loads):
-        stride, size = _stride_of_stream(load.index, lanes, row), DTYPES[load.buffer.dtype].size
+        stride = _stride_of_stream(load.index, lanes, row)
         if not stride or load.buffer in scope.locals or not any(depends(load.index, v) for v in outer):
             continue
-        if number(load.buffer.root.size) * size >= LEAST_BYTES:
-            ahead = load.index.substitute(dict(first)) + AHEAD_BYTES // size
+        if in_memory(load):
+            ahead = load.index.substitute(dict(first)) + AHEAD_BYTES // DTYPES[load.buffer.dtype].size
             place = f"{scope.buffer(load.buffer)} + {text.index(ahead)}"
             found |= {f"fetch_near({place}{f' + {i} * W' if i else ''});": None for i in range(stride)}
     return tuple(found)
+
+
+def in_memory(load: Load) -> bool:
+    """Whether it reads a buffer that the caches have no room for."""
+    return number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= LEAST_BYTES
 
 
 def _stride_of_stream(index: Index, lanes: Var, row: Var) -> int:

@@ -19,7 +19,8 @@ from .statements import emit_stores, lanes_view
 from .views.folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, RowFold, Walk
 from .views.loops import Loop
 
-#: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again
+#: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again.
+#: All pieces are whole turns of four of the longest vectors
 PIECE, PLACES_PIECE = 1024, 256
 #: elements of each of four streams of memory that are folded at a time: several pages, for fetches end at a page
 STREAM = 16384
@@ -156,7 +157,6 @@ def column_fold_view(
         BLOCK_COLUMNS,
         rows,
         walk,
-        pairs=not walk.ahead,
     )
 
 

@@ -84,7 +84,7 @@ def _ahead(node: Reduce, vector: Var, strips: bool, scope: Scope) -> tuple[str, 
     """Fetches of what follows in memory on rows that are read in order, or on windows of a long row."""
     values = [f.value for f in node.folds]
     if strips:
-        return stream_ahead(scope, vector, values, node.rdims[-1], node.dims, {})
+        return stream_ahead(scope, vector, values, node.rdims[-1], node.dims)
     if (vector.extent.constant or 0) < LONG_ROW or len(node.rdims) != 1:
         return ()
     return stream_ahead(scope, vector, values, vector, (vector,), {node.rdims[0]: ZERO})

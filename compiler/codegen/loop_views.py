@@ -218,7 +218,7 @@ def _leaving(
 ) -> MapStage:  # fmt: skip
     """A block of rows whose lines leave row by row, while what follows in memory is fetched."""
     assert stage.lanes is not None
-    fetched = () if stage.lanes.moved else stream_ahead(scope, vector, [s.value for s in node.stores], row, outer, {})
+    fetched = () if stage.lanes.moved else stream_ahead(scope, vector, [s.value for s in node.stores], row, outer)
     length = stage.lanes.extent if stage.lanes.extent.isdigit() else f"({stage.lanes.extent})"
     have = tuple(f"{g.lines}.have(({stage.loops[-1].name} + 1) * {length});" for g in gathered)
     return replace(stage, lanes=replace(stage.lanes, full=(*fetched, *stage.lanes.full)), after=have)

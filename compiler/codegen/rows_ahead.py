@@ -15,7 +15,7 @@ from ..ir.expr import Call, Expr, Load
 from ..ir.index import ZERO, Atom, Binary, Index, Indirect, Var, product
 from ..ir.lanes import depends, lane_stride, turning_place
 from ..ir.nodes import Map
-from ..schedule.cost import number
+from .ahead import in_memory
 from .bounds import inside
 from .emit import Emitter
 from .gathered import Stage
@@ -23,7 +23,6 @@ from .scope import Scope
 from .views.loop_kernels import Ahead, NextRow
 from .views.loops import Lanes, MapStage
 
-LEAST_BYTES = 1 << 20  # of a buffer: smaller ones are in the caches
 MOST_BYTES = 1 << 16  # of a row
 ON_THE_WAY = 4096  # bytes that are fetched and not read yet
 MOST_ROWS = 32
@@ -69,7 +68,7 @@ def row_reads(stages: Iterable[Stage], rows: Sequence[Var]) -> tuple[_Read, ...]
 
 def reads_on(stage: Stage, rows: Sequence[Var], within: Var) -> bool:
     """Whether all that is read from memory in a row is read in its order, turn by turn of a loop `within` the row."""
-    loads = [ld for e in stage.node.expressions() for ld in _loads(e, stage.lanes) if _in_memory(ld)]
+    loads = [ld for e in stage.node.expressions() for ld in _loads(e, stage.lanes) if in_memory(ld)]
     forward = all((c := ld.index.coefficient(within)) is not None and (c.constant or 0) > 0 for ld in loads)
     return forward and all(_dense(ld, stage.loops(rows), rows) is not None for ld in loads)
 
@@ -84,14 +83,10 @@ def _dense(load: Load, loops: Sequence[Var], rows: Sequence[Var]) -> _Read | Non
         start = start.without(v) + min(step.constant * (extent - 1), 0)
         last += abs(step.constant) * (extent - 1)
         count *= extent if step.constant else 1
-    if not _in_memory(load) or last + 1 > DENSEST * count or not any(depends(start, v) for v in rows):
+    if not in_memory(load) or last + 1 > DENSEST * count or not any(depends(start, v) for v in rows):
         return None
     read = _Read(load, start, last + 1, False)
     return read if read.bytes <= MOST_BYTES else None
-
-
-def _in_memory(load: Load) -> bool:
-    return number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= LEAST_BYTES
 
 
 def _loads(e: Expr, vector: Var | None) -> Iterator[Load]:
@@ -110,7 +105,7 @@ def _reads(loads: Iterable[Load], vector: Var, rows: Sequence[Var]) -> Iterator[
 
 
 def _read(load: Load, vector: Var, rows: Sequence[Var]) -> _Read | None:
-    if not _in_memory(load):
+    if not in_memory(load):
         return None
     within: list[Atom] = [a for m in load.index.terms for a in m if isinstance(a, Indirect) and vector in _vars(a)]
     turn = turning_place(load.index, vector)

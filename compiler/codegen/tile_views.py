@@ -11,11 +11,10 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Load
 from ..ir.index import ONE, ZERO, Var, product
 from ..ir.nodes import Map
-from ..schedule.cost import number
 from ..schedule.loops import across
+from .ahead import in_memory
 from .emit import HALVES, Emitter
 from .past import LINE
-from .rows_ahead import LEAST_BYTES
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .views.loop_kernels import ComingBlock, TileKernel, TileView
@@ -84,7 +83,7 @@ def _coming(node: Map, vector: Var, cross: Var, columns: int, scope: Scope) -> t
     for load in dict.fromkeys(ld for s in node.stores for ld in s.value.loads):
         steps = {v: load.index.coefficient(v) or ZERO for v in (cross, vector)}
         size = DTYPES[load.buffer.dtype].size
-        if number(load.buffer.root.size) * size < LEAST_BYTES or not all(step.terms for step in steps.values()):
+        if not in_memory(load) or not all(step.terms for step in steps.values()):
             continue
         name, lines = f"next{len(found)}", max(columns * size // LINE, 1)
         if steps[cross] == ONE:

@@ -163,8 +163,12 @@ class ColumnFold:
     columns: int
     rows: int
     walk: Walk
-    pairs: bool  # two vectors of columns go together: lines of memory come in twos
     form: str = "column_fold"
+
+    @property
+    def pairs(self) -> bool:
+        """Two vectors of columns go together where nothing is fetched: lines of memory come in twos."""
+        return not self.walk.ahead
 
 
 @dataclass(frozen=True)

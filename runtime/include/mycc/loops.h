@@ -30,8 +30,9 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
   return rows > 1 ? rows : 1;
 }
 
-/* Rows per task of a kernel whose phases run a row apart: more of them where there are many, for the first and the last
- * ones run alone. By the shape alone; a choice of the tuner may say how many elements. */
+/* Rows per task of a kernel whose phases run a row apart, or whose rows are streams: more of them where there are many, for
+ * the first and the last ones run alone, and streams shall lie far apart. By the shape alone; a choice of the tuner may say
+ * how many elements. */
 MYCC_INLINE int64_t rows_apart_per_task(int64_t rows, int64_t elements_of_row, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements_of_row, task);
   const int64_t least = rows_per_task(elements_of_row), most = rows_per_task(elements_of_row, 64 * kTaskElements);
