@@ -58,6 +58,7 @@ class Tile:
     next rows of A too.
     streams: it fetches its own panel into the first cache, a little ahead of its use, and the next one into the second.
     turns: its loops over several values of k; what is left is taken one by one.
+    sums: of an element, each over every so-manieth value of k, which a loop of so many takes in a turn.
     """
 
     rows: int
@@ -66,6 +67,7 @@ class Tile:
     fetches: bool
     streams: bool
     turns: tuple[Turn, ...]
+    sums: int
 
     @property
     def in_place(self) -> bool:
@@ -103,7 +105,16 @@ class TileSet:
 
     def _tile(self, rows: int, panels: int) -> Tile:
         flags = self._rows_first(rows, panels), self._fetches(rows, panels), self._streams(rows, panels)
-        return Tile(rows, panels, *flags, self._turns(rows, panels))
+        return Tile(rows, panels, *flags, self._turns(rows, panels), self.row_sums if rows == 1 else 1)
+
+    @property
+    def row_sums(self) -> int:
+        """Sums of an element of a single row.
+
+        A panel of one vector has to hide the latency of multiply-adds by itself, as panels that are read together are
+        streams of memory of their own. As many sums of four panels fit the registers, too.
+        """
+        return 4 if self.lanes == PANEL else 1
 
     def _fetches(self, rows: int, panels: int) -> bool:
         return rows * panels * PANEL // self.lanes >= FETCHING
@@ -143,7 +154,7 @@ TILE_SETS: dict[str, TileSet] = {
     # 16 registers of 8: 6 x 16 has 12 accumulators, 2 of B, a broadcast.
     "x86-64-v3": TileSet(lanes=8, registers=16, constraint="x", fused=True, panels=(4, 2, 2, 1, 1, 1)),
     # 32 registers of 16: 8 x 48 has 24 accumulators, 3 of B; more rows would need more pointers than there are
-    # general registers. A single row takes as many panels as hide the multiply-add's latency: each is a stream.
+    # general registers. A single row takes four panels, each a stream of memory, or one where one is as fast (0087).
     "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(4, 4, 4, 4, 4, 4, 3, 3)),
     # 32 registers of 4: 6 x 16 has 24 accumulators, 4 of B.
     "aarch64": TileSet(lanes=4, registers=32, constraint="w", fused=True, panels=(2, 2, 2, 1, 1, 1)),
@@ -201,6 +212,7 @@ def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:
         "row_widths": sorted({t.panels * PANEL // tile_set.lanes for t in tile_set.tiles if t.in_place}),
         "line": LINE,
         "best": tile_set.panels,
+        "row_sums": tile_set.row_sums,
         "widths": [widths(p) for p in tile_set.panels],
         "vectors": PANEL // tile_set.lanes,
         "value_rows": len(tile_set.panels) if tile_set.value_panels else 0,

@@ -3,7 +3,8 @@
  * B (K x N) lies in panels of 16 columns, [ceil(N / 16)][K][16], zero padded in N. K is walked in depth blocks of at
  * most GemmTuning::depth values; the sums of a depth block start from zero and are added to those of the blocks before
  * it, which keeps rounding errors small. That order depends on K (and the tuning) alone: an element's bits are the same
- * whatever the number of rows, columns, tasks or threads.
+ * whatever the number of rows, columns, tasks or threads; but a product of a single row has several sums of an element
+ * where there are registers for them (kRowSums).
  *
  * How a block of `count` rows and `panels` panels is walked, innermost first:
  *   tile     kTileRows x 16..64 sums in registers (micro_kernels.h), over one depth block or a few: a pass
@@ -32,6 +33,8 @@ constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the
 constexpr int64_t kMaxGroup = 8;            /* panels */
 constexpr int64_t kManyTiles = 16;          /* of rows: from so many on, a group of tiles that stream is wider: */
 constexpr int64_t kStreamedGroup = 3;       /* times as many panels, so that rows come from L2 for fewer groups */
+/* Whether a single row takes panel after panel, one stream of memory, as its sums suffice; else several at a time. */
+static inline bool row_is_one_stream() { return kRowSums > 1 && kFetchesNear; }
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
@@ -219,7 +222,7 @@ template <class B> MYCC_INLINE void advance(TileOf<B> &tile, int64_t panels) {
  * that was just stored has reached the cache. */
 template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t rows, int64_t panels) {
   const TileKernel<B> *kernels = tile_kernels<B>(rows);
-  const int64_t widest = kTilePanels[rows - 1];
+  const int64_t widest = rows == 1 && row_is_one_stream() ? 1 : kTilePanels[rows - 1];
   for (int64_t done = 0, width;; done += width) {
     const int64_t left = panels - done;
     const bool whole = left >= widest && !(widest == 3 && left == 4);
