@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const, Expr
-from ..ir.index import Atom, Index, Var, as_index, minimum, of, product
+from ..ir.index import ONE, Atom, Index, Var, as_index, minimum, of, product
+from ..ir.lanes import lane_stride
 from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
 from ..schedule.cost import number, work
 from ..schedule.loops import SCALAR_FOLDS
-from .ahead import AHEAD_BYTES, fetches
+from .ahead import AHEAD_BYTES, FAR_AHEAD_BYTES, fetches, in_memory, stream_ahead
 from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -33,6 +34,9 @@ LEAST_ROWS = 16
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
 #: columns of rows so narrow that twice as many are folded into the result together
 NARROW = 128
+#: most columns of rows that are folded in the order of memory (their accumulators stay in the first cache), of whole
+#: vectors of any length
+IN_ORDER, LANES = 4096, 16
 #: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
 #: it), and the work on an element above which each has its turn
 TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
@@ -144,6 +148,7 @@ def column_fold_view(
     emit_stores(end, node)
     emit_stores(end_part, node)
     walk, rows = _column_walk(node, vector, scope)
+    columns = block_columns(node, vector)
     return ColumnFold(
         loops,
         tuple(outer),
@@ -154,18 +159,37 @@ def column_fold_view(
         (*part.pre, *part.body),
         first,
         last,
-        BLOCK_COLUMNS,
+        columns,
         rows,
         walk,
     )
 
 
+def block_columns(node: Reduce, vector: Var) -> int:
+    """Columns of a block of accumulators."""
+    return vector.extent.constant or 0 if _in_order(node, vector) else BLOCK_COLUMNS
+
+
+def _in_order(node: Reduce, vector: Var) -> bool:
+    """Whether rows are folded one after the other: they lie so in memory, which is read as one stream."""
+    columns, row = vector.extent.constant or 0, node.rdims[-1]
+    if columns % LANES or not 0 < columns <= IN_ORDER:
+        return False
+    values = [f.value for f in node.folds]
+    streams = [load for v in values for load in v.loads if load.index.coefficient(row) == vector.extent]
+    if work(*values) > LONG_WORK or any(DTYPES[s.buffer.dtype].size == 1 for s in streams):
+        return False  # instructions take the time
+    return any(in_memory(s) and lane_stride(s.index, vector) == ONE for s in streams)
+
+
 def _places_walk(node: Reduce, vector: Var, scope: Scope, only_places: bool) -> Walk:
-    """How rows are walked whose places are kept. Narrow ones lie one behind the other in memory, as a stream: they come
-    one at a time, from several streams in turn."""
+    """How rows are walked whose places are kept: in the order of memory, from several places of it in turn where they
+    are narrow and no whole vectors."""
     row, values = node.rdims[-1], [f.value for f in node.folds]
     rows, columns = row.extent.constant or STREAM_ROWS, vector.extent.constant
     large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
+    if _in_order(node, vector):
+        return Walk("", 1, stream_ahead(scope, vector, values, row, (row,), distance=FAR_AHEAD_BYTES), in_order=True)
     if only_places and large and columns is not None and columns <= STREAM_COLUMNS and rows >= STREAM_ROWS:
         return Walk("", PLACES_STREAMS, rows_ahead(row, PLACES_STREAMS, values, vector, scope), streams=True)
     return walk_view(row, values, vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
@@ -178,6 +202,10 @@ def _column_walk(node: Reduce, vector: Var, scope: Scope) -> tuple[Walk, int]:
     pages go on meanwhile. Wide ones lie pages apart anyhow, and need no fetches beside those unless they come in turn.
     """
     values, row, columns = [f.value for f in node.folds], node.rdims[-1], vector.extent.constant
+    if _in_order(node, vector):
+        ahead = stream_ahead(scope, vector, values, row, (row,), distance=FAR_AHEAD_BYTES)
+        size = max(DTYPES[load.buffer.dtype].size for v in values for load in v.loads)
+        return Walk(f"rows_in_order<{columns}, {size}>", 1, ahead, in_order=True), BLOCK_ROWS
     walk = walk_view(row, values, vector, scope)
     if columns is None or columns > BLOCK_COLUMNS:
         return (walk if work(*values) > LONG_WORK else replace(walk, ahead=())), BLOCK_ROWS
@@ -272,7 +300,8 @@ def arg_view(
     first, last = span or ("0", Emitter(scope, None).index(vector.extent))
     texts = (folds, places, inside, inside_part, first, last)
     walk = _places_walk(node, vector, scope, only_places=not folds)
-    return ArgColumns(loops, row, lanes, *texts, STREAM_COLUMNS if walk.streams else BLOCK_COLUMNS, walk)
+    block = STREAM_COLUMNS if walk.streams else block_columns(node, vector)
+    return ArgColumns(loops, row, lanes, *texts, block, walk)
 
 
 def _without_twins(

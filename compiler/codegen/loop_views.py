@@ -22,10 +22,10 @@ from .ahead import fetches, stream_ahead
 from .bounds import MOST_APART, inside
 from .emit import Emitter
 from .fold_views import (
-    BLOCK_COLUMNS,
     LONG_WORK,
     SCALARS,
     arg_view,
+    block_columns,
     column_fold_view,
     folds_columns,
     loops_of,
@@ -181,15 +181,15 @@ def _near(value: Expr, last: Var) -> bool:
 
 def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope) -> LoopKernel:
     """A kernel over blocks of columns."""
-    blocks = (vector.extent + (BLOCK_COLUMNS - 1)) // as_index(BLOCK_COLUMNS)
+    columns = block_columns(node, vector)
+    blocks = (vector.extent + (columns - 1)) // as_index(columns)
     emitter = Emitter(scope, None)
     rows = (*loops_of(kept, scope, emitter), Loop("block", emitter.index(blocks)))
-    extent, start = emitter.index(vector.extent), f"block * {BLOCK_COLUMNS}"
-    span = (start, f"smaller({start} + {BLOCK_COLUMNS}, {extent})")
+    extent, start = emitter.index(vector.extent), f"block * {columns}"
+    span = (start, f"smaller({start} + {columns}, {extent})")
     places = any(f.op in SCALAR_FOLDS for f in node.folds)
     stage = arg_view(node, vector, (), scope, span) if places else column_fold_view(node, vector, (), scope, *span)
-    width = vector.extent if vector.extent.constant else as_index(BLOCK_COLUMNS)
-    width = as_index(min(width.constant or BLOCK_COLUMNS, BLOCK_COLUMNS))
+    width = as_index(min(vector.extent.constant or columns, columns))
     work = width * product(v.extent for v in node.rdims)
     count = emitter.index(product(v.extent for v in kept) * blocks)
     texts = (rows, count, emitter.index(work), (stage,), (), scope.streams())

@@ -97,16 +97,46 @@ def test_any_number_of_rows(tmp_path: Path) -> None:
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0)
 
 
+#: a few large rows and many small ones, whose accumulators are in registers or in a cache; images, channels last
+COLUMNS = {
+    (9001, 64): (0,), (40, 257, 256): (1,), (700, 4096): (0,), (3, 901, 1008): (1,), (21000, 16): (0,),
+    (5, 80, 80, 96): (1, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_folds_of_columns_in_order(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Rows of so many bytes are read as one stream: the same bits with one thread and with three; close to float64."""
+    generator = torch.Generator().manual_seed(8)
+    inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(COLUMNS)}
+
+    def statistics(dims: tuple[int, ...]) -> Any:
+        return lambda x: (x.mean(dims), x.amax(dims), (x * x).sum(dims), x.var(dims), x.count_nonzero(dims))
+
+    functions = dict(zip(inputs, map(statistics, COLUMNS.values()), strict=True))
+    entries: dict[str, Any] = {name: (Call1(functions[name]), (x,)) for name, x in inputs.items()}
+    path = mycc.compile(entries, out=tmp_path / "columns.pkg", verify=False)
+    assert any("rows_in_order<" in text for text in kernel_sources(path))
+    check(path, inputs, functions, dtype)
+    x = inputs["case0"]
+    x[5, 7], x[8999, 9], x[0, 11] = torch.nan, torch.nan, torch.inf
+    for got, want in zip(mycc.load(path).entry("case0")(x), functions["case0"](x.double()), strict=True):
+        limit = 2e-2 if dtype is torch.bfloat16 else 1e-5
+        torch.testing.assert_close(torch.as_tensor(got).double(), want.double(), rtol=limit, atol=1e-3, equal_nan=True)
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [
         ((2, 8003, 137), torch.float32), ((9000, 240), torch.float32), ((80, 66, 448), torch.float32),
+        ((700, 4096), torch.float32), ((9000, 244), torch.float32),
         ((9001, 480), torch.bfloat16), ((2, 8003, 137), torch.float64),
     ],
     ids=str,
 )  # fmt: skip
 def test_places_of_columns(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
-    """So many bytes that rows come from several places in turn: the first of equal values all the same."""
+    """So many bytes that rows are one stream, or come from several places in turn: the first of equal values all the
+    same."""
 
     def best(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return *x.max(-2), *x.min(-2), x.argmax(-2)

@@ -141,6 +141,7 @@ class Walk:
     rows: int
     ahead: tuple[str, ...]  # fetches what a row's vector reads some rows on
     streams: bool = False  # they lie in equal distances among a block of rows, or all of them; else side by side
+    in_order: bool = False  # one row after the other, each as a whole
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 #ifndef MYCC_LOOPS_H
 #define MYCC_LOOPS_H
 
+#include <type_traits>
+#include <utility>
+
 #include "abi.h"
 #include "lookup.h"
 #include "vec.h"
@@ -129,6 +132,63 @@ template <int N, class F> MYCC_INLINE void rows_together(int64_t first, int64_t 
     rows_without_loop<N>(first, f, apart);
   else
     rows_in_turn(first, last, f, apart);
+}
+
+/* A block of accumulators of V vectors, in registers. */
+template <class T, int V> struct Held {
+  decltype(load((const T *)nullptr)) v[V];
+};
+/* Most vectors of accumulators that are held: there are as many registers again. */
+constexpr int64_t kHeldVectors = W == 16 ? 16 : 8;
+
+template <int LINE, int I, class Fold, class Ahead, class... Block>
+MYCC_INLINE void fold_vector(int64_t row, const Fold &fold, const Ahead &ahead, Block &...block) {
+  if constexpr (I % LINE == 0) ahead(row, I * W);
+  fold(row, I * W, block.v[I]...);
+}
+template <int LINE, int... I, class Fold, class Ahead, class... T>
+MYCC_INLINE void rows_in_registers(int64_t first, int64_t last, Fold fold, Ahead ahead, std::integer_sequence<int, I...>,
+                                   T *...acc) {
+  const auto all = [&](auto... block) MYCC_INLINED {
+    for (int64_t row = first; row < last; ++row) (fold_vector<LINE, I>(row, fold, ahead, block...), ...);
+    const auto put = [](auto *to, auto &from) MYCC_INLINED { (store(to + I * W, from.v[I]), ...); };
+    (put(acc, block), ...);
+  };
+  const auto held = [](auto *from) MYCC_INLINED {
+    return Held<std::remove_pointer_t<decltype(from)>, sizeof...(I)>{{load(from + I * W)...}};
+  };
+  all(held(acc)...);
+}
+
+/* Rows from first to last, in the order of memory, are folded into blocks of accumulators [columns]: fold(row, column,
+ * accumulators) a vector. ahead(row, column) fetches a line of it, of elements of `size` bytes. */
+template <int64_t columns, int size, class Fold, class Ahead, class... T>
+MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Fold fold, Ahead ahead, T *...acc) {
+  constexpr int64_t vectors = columns / W;
+  constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
+  if constexpr (vectors * sizeof...(T) <= kHeldVectors) {
+    rows_in_registers<line>(first, last, fold, ahead, std::make_integer_sequence<int, vectors>(), acc...);
+  } else {
+    constexpr int64_t turn = vectors % line == 0 && line > 2 ? line : 2;
+    const auto fold_next = [&](int64_t row, int64_t column) MYCC_INLINED {
+      const auto each = [&](auto... sum) MYCC_INLINED {
+        fold(row, column, sum...);
+        (store(acc + column, sum), ...);
+      };
+      each(load(acc + column)...);
+    };
+    for (int64_t row = first; row < last; ++row) {
+      int64_t column = 0;
+      for (; column + turn * W <= columns; column += turn * W) {
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < turn; ++i) {
+          if (i % line == 0) ahead(row, column + i * W);
+          fold_next(row, column + i * W);
+        }
+      }
+      for (; column < columns; column += W) fold_next(row, column);
+    }
+  }
 }
 
 /* Each lane's best value so far and its row: a better one takes their place, NaN for good. */
