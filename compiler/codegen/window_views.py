@@ -26,6 +26,7 @@ from .views.loops import Loop
 
 LEAST_WALKS = 64  # of a kernel that threads share
 LEAST_WINDOWS, MOST_WINDOWS = 8, 64  # of a walk: the first rows of one are folded by that before it as well
+LEAST_OVERLAPS = 6  # of a walk: times as many windows as are open where it begins
 STRIP_BYTES = 12288  # of the rows of a strip of columns, which the next rows of the result read again
 
 
@@ -110,7 +111,9 @@ def _block(node: Reduce, windows: Rolled, outer: Sequence[Var], across: Var | No
         column = taps * (windows.lanes.extent.constant or 1) * DTYPES[node.folds[0].value.dtype].size
         return min(count, max(LEAST_WINDOWS, STRIP_BYTES // (column * windows.step)))
     walks = math.prod(v.extent.constant or 1 for v in outer)
-    return min(count, max(LEAST_WINDOWS, -(-count * walks // LEAST_WALKS)))
+    size = max(LEAST_WINDOWS, -(-count * walks // LEAST_WALKS))
+    pieces = max(1, min(-(-count // size), count // (LEAST_OVERLAPS * windows.open)))
+    return -(-count // pieces)
 
 
 def _row(node: Reduce, windows: Rolled, fetched: tuple[str, ...], scope: Scope) -> RowOfWindows:
