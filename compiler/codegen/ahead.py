@@ -12,8 +12,7 @@ from ..schedule.cost import number
 from .emit import Emitter
 from .scope import Scope
 
-AHEAD_BYTES = 2048  # that a stream is fetched ahead into the first cache: lines of the same page mostly
-FAR_AHEAD_BYTES = 8192  # of one that is a stream by itself, from the first row to the last
+AHEAD_BYTES = 6144  # that a stream is fetched ahead into the first cache; a page is worse than its neighbours
 MOST_STRIDE = 4  # elements from lane to lane of a stream
 LEAST_BYTES = 1 << 20  # of a buffer: smaller ones are in the caches
 NOWHERE: Mapping[Atom, Index] = {}
@@ -47,12 +46,11 @@ def fetched_places(
 
 def stream_ahead(
     scope: Scope, lanes: Var, expressions: Iterable[Expr], row: Var, outer: Sequence[Var],
-    first: Mapping[Atom, Index] = NOWHERE, distance: int = AHEAD_BYTES,
+    first: Mapping[Atom, Index] = NOWHERE,
 ) -> tuple[str, ...]:  # fmt: skip
     """Statements that fetch what follows in memory on the rows of `lanes` that lie one behind the other along `row`.
 
-    outer: loops around them, one of which a stream depends on; first: where loops within a vector begin; distance: in
-    bytes.
+    outer: loops around them, one of which a stream depends on; first: where loops within a vector begin.
     """
     text, found = Emitter(scope, lanes), dict[str, None]()
     for load in dict.fromkeys(load for e in expressions for load in e.loads):
@@ -60,7 +58,7 @@ def stream_ahead(
         if not stride or load.buffer in scope.locals or not any(depends(load.index, v) for v in outer):
             continue
         if in_memory(load):
-            ahead = load.index.substitute(dict(first)) + distance // DTYPES[load.buffer.dtype].size
+            ahead = load.index.substitute(dict(first)) + AHEAD_BYTES // DTYPES[load.buffer.dtype].size
             place = f"{scope.buffer(load.buffer)} + {text.index(ahead)}"
             found |= {f"fetch_near({place}{f' + {i} * W' if i else ''});": None for i in range(stride)}
     return tuple(found)

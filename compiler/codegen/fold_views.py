@@ -13,7 +13,7 @@ from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
 from ..schedule.cost import number, work
 from ..schedule.loops import SCALAR_FOLDS
-from .ahead import AHEAD_BYTES, FAR_AHEAD_BYTES, fetches, in_memory, stream_ahead
+from .ahead import AHEAD_BYTES, fetches, in_memory, stream_ahead
 from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -37,6 +37,8 @@ NARROW = 128
 #: most columns of rows that are folded in the order of memory (their accumulators stay in the first cache), of whole
 #: vectors of any length
 IN_ORDER, LANES = 4096, 16
+#: from so many tasks on there need not be several of a row's columns
+ENOUGH_TASKS = 16
 #: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
 #: it), and the work on an element above which each has its turn
 TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
@@ -173,7 +175,8 @@ def block_columns(node: Reduce, vector: Var) -> int:
 def _in_order(node: Reduce, vector: Var) -> bool:
     """Whether rows are folded one after the other: they lie so in memory, which is read as one stream."""
     columns, row = vector.extent.constant or 0, node.rdims[-1]
-    if columns % LANES or not 0 < columns <= IN_ORDER:
+    tasks = product(v.extent for v in node.dims if v is not vector).constant or 0
+    if columns % LANES or not 0 < columns <= (IN_ORDER if tasks >= ENOUGH_TASKS else BLOCK_COLUMNS):
         return False
     values = [f.value for f in node.folds]
     streams = [load for v in values for load in v.loads if load.index.coefficient(row) == vector.extent]
@@ -189,7 +192,7 @@ def _places_walk(node: Reduce, vector: Var, scope: Scope, only_places: bool) -> 
     rows, columns = row.extent.constant or STREAM_ROWS, vector.extent.constant
     large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
     if _in_order(node, vector):
-        return Walk("", 1, stream_ahead(scope, vector, values, row, (row,), distance=FAR_AHEAD_BYTES), in_order=True)
+        return Walk("", 1, stream_ahead(scope, vector, values, row, (row,)), in_order=True)
     if only_places and large and columns is not None and columns <= STREAM_COLUMNS and rows >= STREAM_ROWS:
         return Walk("", PLACES_STREAMS, rows_ahead(row, PLACES_STREAMS, values, vector, scope), streams=True)
     return walk_view(row, values, vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
@@ -203,7 +206,7 @@ def _column_walk(node: Reduce, vector: Var, scope: Scope) -> tuple[Walk, int]:
     """
     values, row, columns = [f.value for f in node.folds], node.rdims[-1], vector.extent.constant
     if _in_order(node, vector):
-        ahead = stream_ahead(scope, vector, values, row, (row,), distance=FAR_AHEAD_BYTES)
+        ahead = stream_ahead(scope, vector, values, row, (row,))
         size = max(DTYPES[load.buffer.dtype].size for v in values for load in v.loads)
         return Walk(f"rows_in_order<{columns}, {size}>", 1, ahead, in_order=True), BLOCK_ROWS
     walk = walk_view(row, values, vector, scope)
