@@ -111,7 +111,14 @@ def test_folds_of_columns_in_order(dtype: torch.dtype, tmp_path: Path) -> None:
     inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(COLUMNS)}
 
     def statistics(dims: tuple[int, ...]) -> Any:
-        return lambda x: (x.mean(dims), x.amax(dims), (x * x).sum(dims), x.var(dims), x.count_nonzero(dims))
+        return lambda x: (
+            x.mean(dims),
+            x.amax(dims),
+            (x * x).sum(dims),
+            x.var(dims),
+            x.count_nonzero(dims),
+            (x > 2).any(dims),
+        )
 
     functions = dict(zip(inputs, map(statistics, COLUMNS.values()), strict=True))
     entries: dict[str, Any] = {name: (Call1(functions[name]), (x,)) for name, x in inputs.items()}
