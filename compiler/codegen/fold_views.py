@@ -8,11 +8,12 @@ from dataclasses import replace
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const, Expr
 from ..ir.index import ONE, Atom, Index, Var, as_index, minimum, of, product
-from ..ir.lanes import lane_stride
+from ..ir.lanes import ALIGNMENT, lane_stride
 from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
 from ..schedule.cost import number, work
 from ..schedule.loops import SCALAR_FOLDS
+from ..schedule.partial import ENOUGH_TASKS
 from .ahead import AHEAD_BYTES, fetches, in_memory, stream_ahead
 from .emit import Emitter, literal
 from .scope import Scope
@@ -34,11 +35,8 @@ LEAST_ROWS = 16
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
 #: columns of rows so narrow that twice as many are folded into the result together
 NARROW = 128
-#: most columns of rows that are folded in the order of memory (their accumulators stay in the first cache), of whole
-#: vectors of any length
-IN_ORDER, LANES = 4096, 16
-#: from so many tasks on there need not be several of a row's columns
-ENOUGH_TASKS = 16
+#: most columns of rows that are folded in the order of memory: their accumulators stay in the first cache
+IN_ORDER = 4096
 #: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
 #: it), and the work on an element above which each has its turn
 TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
@@ -176,7 +174,8 @@ def _in_order(node: Reduce, vector: Var) -> bool:
     """Whether rows are folded one after the other: they lie so in memory, which is read as one stream."""
     columns, row = vector.extent.constant or 0, node.rdims[-1]
     tasks = product(v.extent for v in node.dims if v is not vector).constant or 0
-    if columns % LANES or not 0 < columns <= (IN_ORDER if tasks >= ENOUGH_TASKS else BLOCK_COLUMNS):
+    most = IN_ORDER if tasks >= ENOUGH_TASKS else BLOCK_COLUMNS  # else a row's columns are tasks, too
+    if columns % ALIGNMENT or not 0 < columns <= most:
         return False
     values = [f.value for f in node.folds]
     streams = [load for v in values for load in v.loads if load.index.coefficient(row) == vector.extent]
@@ -189,10 +188,10 @@ def _places_walk(node: Reduce, vector: Var, scope: Scope, only_places: bool) -> 
     """How rows are walked whose places are kept: in the order of memory, from several places of it in turn where they
     are narrow and no whole vectors."""
     row, values = node.rdims[-1], [f.value for f in node.folds]
-    rows, columns = row.extent.constant or STREAM_ROWS, vector.extent.constant
-    large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
     if _in_order(node, vector):
         return Walk("", 1, stream_ahead(scope, vector, values, row, (row,)), in_order=True)
+    rows, columns = row.extent.constant or STREAM_ROWS, vector.extent.constant
+    large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
     if only_places and large and columns is not None and columns <= STREAM_COLUMNS and rows >= STREAM_ROWS:
         return Walk("", PLACES_STREAMS, rows_ahead(row, PLACES_STREAMS, values, vector, scope), streams=True)
     return walk_view(row, values, vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
