@@ -78,6 +78,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "window_in_rows": ("rows", lambda a: F.max_pool2d(a, 3, 2, 1, 2), (torch.randn(2, 9, 39),), (), False),
     "window_in_two_folds": ("rows", lambda a: F.max_pool2d(a, 9, 1, 4), (torch.randn(300, 1, 9, 40),), (), False),
     "windows_down_rows": ("windows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 30, 39),), (), False),
+    "windows_in_pairs": ("windows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 30, 40),), (), False),
     "windows_along_rows": (
         "windows",
         lambda a: F.avg_pool2d(a.permute(0, 3, 1, 2), 3, 1, 1).permute(0, 2, 3, 1),

@@ -1,0 +1,57 @@
+/* vec_taps.h: taps of windows whose neighbours lie two elements apart. Included by vec.h.
+ *
+ *     load_tap(p, o):   p[o] p[o + 2] p[o + 4] ..
+ *
+ * Taps of one pair come out of the same whole vectors, which are loaded once, and a tap in front of the first pair is the
+ * second one of it, moved up by a lane:
+ *
+ *     x0 x1 | x2 x3 | x4 x5 | ..     tap 0: x0 x2 x4 ..     tap 1: x1 x3 x5 ..     tap -1: p[-1] x1 x3 ..
+ *
+ * Every tap by itself would load vectors that lie across two lines of a cache, each line some six times.
+ */
+#ifndef MYCC_VEC_TAPS_H
+#define MYCC_VEC_TAPS_H
+
+#include "vec_bounds.h"
+#include "vec_neighbours.h"
+
+namespace mycc {
+namespace taps {
+
+/* The first lane of one vector, then those of another. */
+struct behind {
+  static constexpr int lane(int l) { return l == 0 ? 0 : W + l - 1; }
+};
+template <class Scalar> constexpr bool is_float = false;
+template <> constexpr bool is_float<float> = true;
+
+/* Whether tap o comes out of pairs: the compiler knows it where a window's loop is unrolled. */
+#define MYCC_IN_PAIRS(T, o) (is_float<typename element<T>::scalar> && __builtin_constant_p(o) && (o) >= -1)
+
+/* Tap o, -1 or more, of pairs that may all be read; `front` stands before the first of them. */
+template <class T> MYCC_INLINE typename element<T>::vector of_pairs(const T *p, int64_t o, typename element<T>::scalar front) {
+  if constexpr (is_float<typename element<T>::scalar>) {
+    if (o < 0) return neighbours::pick<behind>(splat(front), load_turn<2, 1>(p));
+  }
+  return o & 1 ? load_turn<2, 1>(p + o - 1) : load_turn<2, 0>(p + o);
+}
+
+} /* namespace taps */
+
+/* p[o], p[o + 2], .. of W windows; the pairs at p from o on, and tap 0 where o is -1, may be read. */
+template <class T> MYCC_INLINE typename element<T>::vector load_tap(const T *p, int64_t o) {
+  using namespace taps;
+  if (!MYCC_IN_PAIRS(T, o)) return load_every<2>(p + o);
+  return of_pairs(p, o, o < 0 ? load_scalar(p - 1) : typename element<T>::scalar());
+}
+/* As load_inside<2>(p + o, at + o, n, other): p belongs to place `at` of a row of n. */
+template <class T>
+MYCC_INLINE typename element<T>::vector load_tap_inside(
+    const T *p, int64_t at, int64_t o, int64_t n, typename element<T>::scalar other = {}) {
+  using namespace taps;
+  if (!MYCC_IN_PAIRS(T, o) || !bounds::all_inside<2>(at + (o < 0 ? 0 : o), n)) return load_inside<2>(p + o, at + o, n, other);
+  return of_pairs(p, o, o < 0 && at > 0 ? load_scalar(p - 1) : other);
+}
+
+} /* namespace mycc */
+#endif /* MYCC_VEC_TAPS_H */
