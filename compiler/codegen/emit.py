@@ -21,7 +21,7 @@ from .bounds import DIVISIONS, MOST_APART, Inside, inside
 from .fused import fused_factors
 from .past import goes_past
 from .scope import Scope
-from .taps import APART, tap_of
+from .taps import PAIR, tap_of
 
 HALVES = ("f16", "bf16")
 MAX_INLINE = 72  # longer expressions get a name
@@ -248,9 +248,10 @@ class Emitter:
         row, other = f"{self.index(e.place)}, {end}", literal(e.other).text
         added = "" if e.other.value == 0 and not other.startswith("-") else f", {other}"
         for load in e.loads:
-            tap = tap_of(load) if e.step == APART and not self.part else None
+            tap = tap_of(load, PAIR) if e.step == PAIR and not self.part else None
             if tap is not None and not (e.place - tap).vars() & tap.vars():
-                text = f"load_tap_inside({self._pair(load, tap)}, {self.index(e.place - tap)}, {self.index(tap)}, {end}"
+                at = self.index(e.place - tap)
+                text = f"load_tap_inside({self._group(load, tap)}, {at}, {self.index(tap)}, {end}"
             else:
                 place = self._place(self._buffer(load.buffer), load.index)
                 text = f"load_inside{form}<{e.step}>({place}, {row}"
@@ -331,14 +332,14 @@ class Emitter:
         first = e.index.terms.get((), 0) % step
         rest = (c for monomial, c in e.index.terms.items() if monomial)
         if exact_div(e.buffer.root.size, as_index(step)) is None or any(c % step for c in rest):
-            tap = tap_of(e) if step == APART and e not in self.chosen else None
+            tap = tap_of(e, step) if e not in self.chosen else None
             if tap is not None:
-                return f"load_tap({self._pair(e, tap)}, {self.index(tap)})"
+                return f"load_tap<{step}>({self._group(e, tap)}, {self.index(tap)})"
             return f"load_every<{step}>({place})"
         return f"load_turn<{step}, {first}>({self._place(name, e.index - first)})"
 
-    def _pair(self, load: Load, tap: Index) -> str:
-        """Where the pairs of a tap lie."""
+    def _group(self, load: Load, tap: Index) -> str:
+        """Where the groups of a tap lie."""
         return self._place(self._buffer(load.buffer), load.index - tap)
 
     def _load_around(self, name: str, index: Index) -> str:

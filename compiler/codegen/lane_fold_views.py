@@ -71,12 +71,13 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
         lanes,
         tuple(folds),
         tuple(full.pre),
-        (*ahead, *full.body),
+        (*ahead, *full.body) if strips else tuple(full.body),
         (*ahead, *part.body) if strips else tuple(part.body),
         (*end.pre, *end.body) if vector is None else (),
         strips=strips,
         neighbours=neighbours,
         overlaps=neighbours is not None and not aligned and twice,
+        fetched=() if strips else ahead,
     )
 
 

@@ -15,6 +15,7 @@ from ..ir.routines import Blocks, CppSource, Custom, Routine
 from ..lower.routines import ROUTINES
 from ..schedule.collapse import collapse
 from ..schedule.loops import vector_loop
+from .ahead import stream_ahead
 from .emit import Emitter, literal
 from .loop_views import map_stage
 from .row_scan_views import row_scan_view
@@ -81,6 +82,8 @@ def _updates(node: Scatter, scope: Scope) -> RowsView:
     inner = tuple(loops[v] for v in rest)
     if columns is not None and all(place.coefficient(columns) == ONE for place in places):
         full, part = (_updated(node, Emitter(scope, columns, part=p)) for p in (False, True))
+        values = [u.value for u in node.updates]
+        full.body[:0] = stream_ahead(scope, columns, values, rest[-1], rest) if rest else ()
         stage = MapStage(inner, lanes_view(columns, scope, full, part))
     else:
         stage = MapStage(inner, None, _statements(_updated(node, text)))

@@ -9,7 +9,7 @@
  *   vec_bounds.h  vectors of which some lanes lie outside of a row
  *   vec_reduce.h  reductions of a vector to a scalar
  *   vec_neighbours.h  folds of neighbours, side by side
- *   vec_taps.h    taps of windows two elements apart
+ *   vec_taps.h    taps of windows that lie two or more elements apart
  *
  * Vector maths (exp, erf, ...) is in math.h. Every function has scalar overloads that give the bits of one lane.
  */

@@ -1,6 +1,6 @@
-/* vec_taps.h: taps of windows whose neighbours lie two elements apart. Included by vec.h.
+/* vec_taps.h: taps of windows that lie two or more elements apart. Included by vec.h.
  *
- *     load_tap(p, o):   p[o] p[o + 2] p[o + 4] ..
+ *     load_tap<2>(p, o):   p[o] p[o + 2] p[o + 4] ..
  *
  * Taps of one pair come out of the same whole vectors, which are loaded once, and a tap in front of the first pair is the
  * second one of it, moved up by a lane:
@@ -25,32 +25,39 @@ struct behind {
 template <class Scalar> constexpr bool is_float = false;
 template <> constexpr bool is_float<float> = true;
 
-/* Whether tap o comes out of pairs: the compiler knows it where a window's loop is unrolled. */
-#define MYCC_IN_PAIRS(T, o) (is_float<typename element<T>::scalar> && __builtin_constant_p(o) && (o) >= -1)
+/* Whether tap o comes out of groups of E: the compiler knows it where a window's loop is unrolled. */
+#define MYCC_IN_GROUPS(T, E, o) (is_float<typename element<T>::scalar> && __builtin_constant_p(o) && (o) >= ((E) == 2 ? -1 : 0))
 
-/* Tap o, -1 or more, of pairs that may all be read; `front` stands before the first of them. */
-template <class T> MYCC_INLINE typename element<T>::vector of_pairs(const T *p, int64_t o, typename element<T>::scalar front) {
-  if constexpr (is_float<typename element<T>::scalar>) {
-    if (o < 0) return neighbours::pick<behind>(splat(front), load_turn<2, 1>(p));
-  }
-  return o & 1 ? load_turn<2, 1>(p + o - 1) : load_turn<2, 0>(p + o);
+/* Tap o of groups of E, all of which may be read. */
+template <int E, int e, class T> MYCC_INLINE typename element<T>::vector of_groups(const T *p, int64_t o) {
+  if constexpr (e + 1 < E)
+    if (o % E != e) return of_groups<E, e + 1>(p, o);
+  return load_turn<E, e>(p + o - e);
+}
+/* Tap -1 of pairs; `front` stands before the first of them. */
+template <class T> MYCC_INLINE typename element<T>::vector before_pairs(const T *p, typename element<T>::scalar front) {
+  if constexpr (is_float<typename element<T>::scalar>)
+    return neighbours::pick<behind>(splat(front), load_turn<2, 1>(p));
+  else
+    return load_every<2>(p - 1);
 }
 
 } /* namespace taps */
 
-/* p[o], p[o + 2], .. of W windows; the pairs at p from o on, and tap 0 where o is -1, may be read. */
-template <class T> MYCC_INLINE typename element<T>::vector load_tap(const T *p, int64_t o) {
+/* p[o], p[o + E], .. of W windows; the groups of E at p from o on, and tap 0 where o is -1, may be read. */
+template <int E, class T> MYCC_INLINE typename element<T>::vector load_tap(const T *p, int64_t o) {
   using namespace taps;
-  if (!MYCC_IN_PAIRS(T, o)) return load_every<2>(p + o);
-  return of_pairs(p, o, o < 0 ? load_scalar(p - 1) : typename element<T>::scalar());
+  if (!MYCC_IN_GROUPS(T, E, o)) return load_every<E>(p + o);
+  return o < 0 ? before_pairs(p, load_scalar(p - 1)) : of_groups<E, 0>(p, o);
 }
 /* As load_inside<2>(p + o, at + o, n, other): p belongs to place `at` of a row of n. */
 template <class T>
 MYCC_INLINE typename element<T>::vector load_tap_inside(
     const T *p, int64_t at, int64_t o, int64_t n, typename element<T>::scalar other = {}) {
   using namespace taps;
-  if (!MYCC_IN_PAIRS(T, o) || !bounds::all_inside<2>(at + (o < 0 ? 0 : o), n)) return load_inside<2>(p + o, at + o, n, other);
-  return of_pairs(p, o, o < 0 && at > 0 ? load_scalar(p - 1) : other);
+  if (!MYCC_IN_GROUPS(T, 2, o) || !bounds::all_inside<2>(at + (o < 0 ? 0 : o), n))
+    return load_inside<2>(p + o, at + o, n, other);
+  return o < 0 ? before_pairs(p, at > 0 ? load_scalar(p - 1) : other) : of_groups<2, 0>(p, o);
 }
 
 } /* namespace mycc */
