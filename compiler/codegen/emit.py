@@ -329,12 +329,12 @@ class Emitter:
         place = self._place(name, e.index)
         if self.part:
             return f"load_every_part<{step}>({place}, count)"
+        tap = None if e in self.chosen else tap_of(e, step)
+        if tap is not None:
+            return f"load_tap<{step}>({self._group(e, tap)}, {self.index(tap)})"
         first = e.index.terms.get((), 0) % step
         rest = (c for monomial, c in e.index.terms.items() if monomial)
         if exact_div(e.buffer.root.size, as_index(step)) is None or any(c % step for c in rest):
-            tap = tap_of(e, step) if e not in self.chosen else None
-            if tap is not None:
-                return f"load_tap<{step}>({self._group(e, tap)}, {self.index(tap)})"
             return f"load_every<{step}>({place})"
         return f"load_turn<{step}, {first}>({self._place(name, e.index - first)})"
 

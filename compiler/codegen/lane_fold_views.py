@@ -64,20 +64,19 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
     neighbours = _neighbours(node, vector, outer, names, scope) if vector is not None and not strips else None
     aligned = any(s.buffer in scope.streamed for s in node.stores)
     twice = {b.root for b in node.reads()}.isdisjoint(b.root for b in node.writes())  # an element may be computed so
-    ahead = _ahead(node, vector, strips, scope) if vector is not None else ()
     return LaneFold(
         loops,
         outer,
         lanes,
         tuple(folds),
         tuple(full.pre),
-        (*ahead, *full.body) if strips else tuple(full.body),
-        (*ahead, *part.body) if strips else tuple(part.body),
+        tuple(full.body),
+        tuple(part.body),
         (*end.pre, *end.body) if vector is None else (),
         strips=strips,
         neighbours=neighbours,
         overlaps=neighbours is not None and not aligned and twice,
-        fetched=() if strips else ahead,
+        fetched=_ahead(node, vector, strips, scope) if vector is not None else (),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from ..ir.buffers import Layout
 from ..ir.dtypes import DTYPES
@@ -82,9 +83,9 @@ def _updates(node: Scatter, scope: Scope) -> RowsView:
     inner = tuple(loops[v] for v in rest)
     if columns is not None and all(place.coefficient(columns) == ONE for place in places):
         full, part = (_updated(node, Emitter(scope, columns, part=p)) for p in (False, True))
-        values = [u.value for u in node.updates]
-        full.body[:0] = stream_ahead(scope, columns, values, rest[-1], rest) if rest else ()
-        stage = MapStage(inner, lanes_view(columns, scope, full, part))
+        lanes = lanes_view(columns, scope, full, part)
+        fetched = stream_ahead(scope, columns, [u.value for u in node.updates], rest[-1], rest) if rest else ()
+        stage = MapStage(inner, replace(lanes, full=(*fetched, *lanes.full)))
     else:
         stage = MapStage(inner, None, _statements(_updated(node, text)))
     count, work = text.factor(product(v.extent for v in rows)), text.index(product(v.extent for v in rest))

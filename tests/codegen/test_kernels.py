@@ -95,6 +95,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "joined_planes": ("rows", lambda a, b: torch.cat([a, b], 1), (torch.zeros(3, 70, 30, 30),) * 2, (), False),
     "short_windows": ("rows", lambda a: F.avg_pool2d(a, 2), (image,), (), False),
     "short_rows_in_order": ("rows", lambda a: a.sum(1), (torch.randn(30, 9, 40),), (), False),
+    "windows_of_three": ("rows", lambda a: a.sum(-1), (torch.zeros(100000, 3),), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (torch.zeros(3, 400),), (), False),
     "rows_in_streams": ("row_streams", lambda a: a.mean(-1), (x,), (), False),
     "places_in_streams": ("row_streams", lambda a: a.argmax(-1), (x,), (), False),
@@ -141,6 +142,13 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
         "conv_grouped", lambda c, a: c(a).movedim(1, -1), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False
     ),
     "conv_winograd2": ("conv_winograd", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
+    "updates_ahead": (
+        "scatter",
+        lambda a, i: torch.zeros(9, 64).index_add(0, i, a),
+        (torch.zeros(5000, 64), torch.zeros(5000, dtype=torch.int64)),
+        (),
+        False,
+    ),
     "scatter": ("scatter", lambda a, i: torch.zeros(9, 24).index_add(0, i, a), (torch.randn(5, 24), rows), (), False),
     "routine": ("routine", lambda a: torch.sort(a, -1).values, (x,), (), True),
     "custom": ("custom", lambda a: scaled(a, 0.5, 3), (x,), (), True),

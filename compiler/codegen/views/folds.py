@@ -106,7 +106,7 @@ class LaneFold:
     strips: bool = False  # all vectors of a row are in registers, while the reduced loops go on
     neighbours: Neighbours | None = None  # whole vectors of windows
     overlaps: bool = False  # the last vector ends with the row, and writes some lanes of the one before it again
-    fetched: tuple[str, ...] = ()  # fetches of what follows on a vector's windows
+    fetched: tuple[str, ...] = ()  # fetches of what follows: once a vector of a row in a strip, else once a vector
     form: str = "lane_fold"
 
 
