@@ -20,10 +20,16 @@ from .statements import emit_stores, lanes_view, only_moves
 from .views.loop_kernels import ComingBlock, TileKernel, TileView
 from .views.loops import Loop
 
+TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are turned together
 #: bytes of a block of lanes, and of the rows of memory that they are taken from, and as many elements at most
 LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTurnedRows
 ROW_BYTES, MOST_ROWS = 1024, 256
-TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are turned together
+#: fewer lanes, whole vectors of them, whose rows lie in more of a cache's sets: they are taken whole where that fits
+STREAM_BYTES, MOST_STREAMS, LEAST_STREAMS = (2 * LINE, LINE), 64, 16
+#: bytes of blocks of whole rows: this one and the next have to fit a second level cache
+WHOLE_BYTES = 200 << 10
+#: rows this far apart, or a multiple of it, share the sets of a cache
+SET_BYTES = 4096
 #: results from here on are written past the caches: half of other kernels', for their rows lie apart
 STREAMED_APART = 1 << 23
 WIDEST = 8  # bytes of elements whose rows are moved as they are
@@ -42,7 +48,7 @@ def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
     turned = [ld for ld in across(node, vector) if ld.index.coefficient(cross) == ONE][:MAX_TILES]
     size = max(DTYPES[ld.buffer.dtype].size for ld in turned)
     turned = [ld for ld in turned if DTYPES[ld.buffer.dtype].size >= size // MOST_NARROWER]
-    columns = min(LANE_BYTES // size, MOST_LANES)
+    rows, columns = _block_shape(turned, vector, cross, size)
     tiles, places, bits = [], {}, only_moves(node)
     for i, load in enumerate(turned):
         tiles.append(TileView(f"tile{i}", DTYPES[load.buffer.dtype].cpp, *_block(load, vector, scope)))
@@ -59,7 +65,7 @@ def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
         loops,
         plain.factor(product(v.extent for v in outer)),
         Loop(row, plain.index(cross.extent)),
-        min(ROW_BYTES // size, MOST_ROWS),
+        rows,
         columns,
         TILE_BYTES // size,
         tuple(tiles),
@@ -67,6 +73,18 @@ def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
         lanes_view(vector, scope, full, part, moved=moved),
         scope.streams(),
     )
+
+
+def _block_shape(turned: list[Load], vector: Var, cross: Var, size: int) -> tuple[int, int]:
+    """Rows and lanes of a block, of elements of `size` bytes: whole rows of memory where they fit, for those are one stream."""
+    extent, pitches = cross.extent.constant, [load.index.coefficient(vector) for load in turned]
+    if any(pitch is None or (pitch.constant or 0) * size % SET_BYTES == 0 for pitch in pitches):
+        return min(ROW_BYTES // size, MOST_ROWS), min(LANE_BYTES // size, MOST_LANES)
+    lanes = [max(min(of // size, MOST_STREAMS), LEAST_STREAMS) for of in STREAM_BYTES]
+    for columns in lanes:
+        if extent and extent * size * columns * len(turned) <= WHOLE_BYTES:
+            return extent, columns
+    return ROW_BYTES // size, lanes[0]
 
 
 def _block(load: Load, along: Var, scope: Scope) -> tuple[str, str]:

@@ -16,6 +16,8 @@ FORMS: dict[str, tuple[Callable[..., torch.Tensor], tuple[tuple[int, ...], ...]]
     "transposed": (lambda a: a.t().contiguous(), ((700, 300),)),
     "transposed_batches": (lambda a: a.transpose(1, 2).contiguous(), ((3, 65, 129),)),
     "transposed_rows_that_share_sets": (lambda a: a.t().contiguous(), ((130, 1024),)),
+    "transposed_long_rows": (lambda a: a.t().contiguous(), ((40, 3001),)),
+    "of_long_rows": (lambda a: torch.where(a.t() == 1, a.t(), ~(a.t() == 2)), ((36, 1600),)),
     "transposed_to_few": (lambda a: a.permute(0, 2, 3, 1).contiguous(), ((2, 7, 9, 11),)),
     "reversed": (lambda a: a.permute(2, 1, 0).contiguous(), ((70, 5, 260),)),
     "met_by_another": (lambda a, b: torch.where(a == b.t(), a, b.t()), ((130, 270), (270, 130))),
