@@ -24,7 +24,7 @@ TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are turned together
 #: bytes of a block of lanes, and of the rows of memory that they are taken from, and as many elements at most
 LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTurnedRows
 ROW_BYTES, MOST_ROWS = 1024, 256
-#: fewer lanes, whole vectors of them, whose rows lie in more of a cache's sets: they are taken whole where that fits
+#: fewer lanes, whole vectors of any turned operand, in more of a cache's sets: rows are taken whole where they fit
 STREAM_BYTES, MOST_STREAMS, LEAST_STREAMS = (2 * LINE, LINE), 64, 16
 #: bytes of blocks of whole rows: this one and the next have to fit a second level cache
 WHOLE_BYTES = 200 << 10
@@ -76,11 +76,12 @@ def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
 
 
 def _block_shape(turned: list[Load], vector: Var, cross: Var, size: int) -> tuple[int, int]:
-    """Rows and lanes of a block, of elements of `size` bytes: whole rows of memory where they fit, for those are one stream."""
+    """Rows and lanes of a block, of elements of `size` bytes: whole rows of memory where these fit: one stream."""
     extent, pitches = cross.extent.constant, [load.index.coefficient(vector) for load in turned]
     if any(pitch is None or (pitch.constant or 0) * size % SET_BYTES == 0 for pitch in pitches):
         return min(ROW_BYTES // size, MOST_ROWS), min(LANE_BYTES // size, MOST_LANES)
-    lanes = [max(min(of // size, MOST_STREAMS), LEAST_STREAMS) for of in STREAM_BYTES]
+    least = max(LEAST_STREAMS, LINE // min(DTYPES[load.buffer.dtype].size for load in turned))
+    lanes = [max(min(of // size, MOST_STREAMS), least) for of in STREAM_BYTES]
     for columns in lanes:
         if extent and extent * size * columns * len(turned) <= WHOLE_BYTES:
             return extent, columns
