@@ -127,7 +127,7 @@ MYCC_INLINE typename element<T>::vector load_near(Lookup table, const T *row, in
 }
 
 /* Indices that are fetched before they are read: they are eight bytes each, mostly more than what they pick. */
-constexpr int64_t kIndicesAhead = 192;
+constexpr int64_t kIndicesAhead = 1024;
 
 /* p[i] for W indices i in memory, or the first n of them, each checked. */
 template <class T> MYCC_INLINE typename element<T>::vector gather_checked(
