@@ -485,6 +485,14 @@ class Emitter:
             return f"(int64_t)({text})"
         return text if self._moves_with(side) else f"splat((int64_t)({text}))"
 
+    def _fetch_indices(self, value: Expr) -> None:
+        """Fetches indices ahead: lanes wait for what they pick, and the hardware fetches too little meanwhile."""
+        for load in value.loads:
+            wide = load.dtype == "i64" and load.buffer not in self.scope.locals
+            if wide and not self.part and self.moves(load) and self._stride(load.index) == ONE:
+                at = self._place(self.scope.buffer(load.buffer), load.index)
+                self._before(value).append(f"fetch_indices({at});")
+
     def _checked(self, atom: Indirect, moving: bool) -> str:
         if atom not in self._indirect:
             value = atom.value
@@ -493,6 +501,7 @@ class Emitter:
             source = self.value(value)
             if self.unchecked:
                 return f"(int64_t)({source})"
+            self._fetch_indices(value)
             # of their own kind: the partial form has them where the full one looks up in memory
             name, check = self._temp("places" if vector else "at"), self._check(atom)
             lanes = ", count" if vector and self.part else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, Load
-from ..ir.index import ZERO, Atom, Binary, Index, Indirect, Var, product
+from ..ir.index import ZERO, Atom, Binary, Index, Indirect, Var, of, product
 from ..ir.lanes import depends, lane_stride, turning_place
 from ..ir.nodes import Map
 from .ahead import in_memory
@@ -26,6 +26,7 @@ from .views.loops import Lanes, MapStage
 MOST_BYTES = 1 << 16  # of a row
 ON_THE_WAY = 4096  # bytes that are fetched and not read yet
 MOST_ROWS = 32
+MOST_PLANE = 1 << 19  # bytes of rows that are looked up across: they have to fit the second level cache
 PAGE = 4096  # the hardware finds longer rows that lie apart
 LEAST_LOOKED_UP = 256  # bytes of a row whose elements are read in any order
 SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
@@ -35,12 +36,16 @@ DENSEST = 8  # elements of a row that is fetched for one that is looked up in it
 
 @dataclass(frozen=True)
 class _Read:
-    """What a load reads in one row of the kernel: `length` elements from `start` on; apart: backwards, or looked up."""
+    """What a load reads in one row of the kernel: `length` elements from `start` on; apart: backwards, or looked up.
+
+    turns: rows that read no more than the first of them does, each of which fetches its share.
+    """
 
     load: Load
     start: Index
     length: int
     apart: bool
+    turns: int = 1
 
     @property
     def bytes(self) -> int:
@@ -112,6 +117,8 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> _Read | None:
     if turn is not None:
         within.append(turn)
     start = load.index.substitute(dict.fromkeys([*within, vector], ZERO))
+    if len(within) == 1 and load.index.terms.get((within[0],), 1) != 1:
+        return _share(load, start, within[0], vector, rows[-1])
     length = _length(load.index, within, vector)
     if length is None or not any(depends(start, v) for v in rows):
         return None
@@ -121,6 +128,17 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> _Read | None:
     few = length > (vector.extent.constant or length)
     far = few or length * DTYPES[load.buffer.dtype].size >= LEAST_LOOKED_UP
     return _Read(load, start, length, backwards or (far and any(isinstance(a, Indirect) for a in within)))
+
+
+def _share(load: Load, start: Index, within: Atom, vector: Var, row: Var) -> _Read | None:
+    """A row of the plane that is looked up in across its rows: every lane may read any of them."""
+    extent, step, length = row.extent.constant, load.index.terms[(within,)], vector.extent.constant
+    alike = isinstance(within, Indirect) and within.extent == row.extent and load.index.terms.get((vector,)) == 1
+    if not alike or depends(start, row) or extent is None or length is None:
+        return None
+    if extent * step * DTYPES[load.buffer.dtype].size > MOST_PLANE:
+        return None
+    return _Read(load, start + of(row) * step, length, True, extent)
 
 
 def _vars(atom: Indirect) -> set[Var]:
@@ -153,7 +171,7 @@ def _jumps(start: Index) -> bool:
 
 def ahead_view(reads: Sequence[_Read], last: str, scope: Scope) -> Ahead:
     """How many rows before their turn the reads are fetched, and where they start."""
-    rows = max(2, min(MOST_ROWS, ON_THE_WAY // max(r.bytes for r in reads)))
+    rows = max(2, min(MOST_ROWS, ON_THE_WAY // max(r.bytes for r in reads)), *(r.turns for r in reads))
     found = []
     for i, read in enumerate(reads):
         emitter = Emitter(scope, None, unchecked=True)
