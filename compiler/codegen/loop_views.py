@@ -282,10 +282,13 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
     lanes = [_row_lanes(stage, node.dims) for stage in collapsed]
     written = [Written(*pair) for pair in zip(collapsed, lanes, strict=True)]
     gathered = gather(written, node.dims, scope)
+    joins = len(collapsed) > 1 and all(isinstance(stage, Map) for stage in collapsed) and not node.locals
     for stage, vector in zip(collapsed, lanes, strict=True):
         inner = [v for v in stage.dims[len(node.dims) :] if v is not vector]
         view = _stage(stage, vector, inner, scope)
-        if not stages and isinstance(view, LaneFold):
+        if joins:
+            stages.append(_fetching_on(view, stage, vector, node.dims, scope))
+        elif not stages and isinstance(view, LaneFold):
             stages.append(_fetching_next_windows(view, stage, vector, node.dims, scope))
         else:
             stages.append(_fetching_next_row(view, stage, vector, node.dims, scope, again=bool(stages)))
@@ -345,6 +348,17 @@ def _fetching_next_row(
     if isinstance(stage, MapStage | RowFold) and stage.lanes is not None:
         return replace(stage, lanes=replace(stage.lanes, full=(*lines, *stage.lanes.full)))
     return stage
+
+
+def _fetching_on(stage: Stage, node: Map | Reduce, vector: Var | None, rows: Sequence[Var], scope: Scope) -> Stage:
+    """Pieces of rows that others lie between are joined: the hardware finds the first lines of each too late."""
+    if not isinstance(stage, MapStage) or stage.lanes is None or stage.lanes.moved or vector is None or not rows:
+        return stage
+    values = [s.value for s in node.stores]
+    if all(load.index.coefficient(rows[-1]) == vector.extent for value in values for load in value.loads):
+        return stage
+    lines = stream_ahead(scope, vector, values, rows[-1], rows)
+    return replace(stage, lanes=replace(stage.lanes, full=(*lines, *stage.lanes.full)))
 
 
 def _fetching_next_windows(
