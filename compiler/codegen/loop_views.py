@@ -38,7 +38,15 @@ from .past import is_led
 from .phase_views import phase_view
 from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view
-from .rows_ahead import ahead_view, jumping_reads, reads_on, row_reads, short_ahead, with_fetches
+from .rows_ahead import (
+    ahead_view,
+    jumping_reads,
+    looked_up_ahead,
+    reads_on,
+    row_reads,
+    short_ahead,
+    with_fetches,
+)
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import tile_view
@@ -295,6 +303,13 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
         extents = [v.extent for v in stage.dims[len(node.dims) :]]
         extents += [v.extent for v in stage.rdims] if isinstance(stage, Reduce) else []
         work = work + product(extents)
+    ahead = short_ahead(written, node.dims, scope) if gathered else None
+    looked_up = looked_up_ahead(written, node.dims, scope) if ahead is None and node.dims else None
+    if looked_up is not None:
+        ahead, turned, lines = looked_up
+        view = stages[turned]
+        assert isinstance(view, MapStage)
+        stages[turned] = replace(view, after=(*view.after, *lines))
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in node.dims))
     return LoopKernel(
@@ -306,7 +321,7 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
         tuple(stages),
         (*locals_, *_tables(scope), *memory_of(gathered)),
         scope.streams(),
-        ahead=short_ahead(written, node.dims, scope) if gathered else None,
+        ahead=ahead,
         setup=_setup(scope),
         gathered=gathered,
     )

@@ -188,6 +188,28 @@ def short_ahead(stages: Iterable[Stage], rows: Sequence[Var], scope: Scope) -> A
     return ahead_view(reads, last, scope) if reads else None
 
 
+def looked_up_ahead(
+    stages: Sequence[Stage], rows: Sequence[Var], scope: Scope
+) -> tuple[Ahead, int, tuple[str, ...]] | None:
+    """Rows that a first map looks up, fetched by a later one, of many turns, that reads nothing from memory: which map,
+    and the statements of a turn."""
+    first, *others = stages
+    if not isinstance(first.node, Map) or first.lanes is None:
+        return None
+    reads = [r for r in jumping_reads(first.node, first.lanes, rows) if r.bytes > SHORT and _jumps(r.start)]
+    for i, stage in enumerate(others, 1):
+        turns = [v for v in stage.loops(rows) if v is not stage.lanes]
+        idle = not any(in_memory(ld) for e in stage.node.expressions() for ld in e.loads)
+        if not reads or not idle or not isinstance(stage.node, Map) or stage.lanes is None or len(turns) != 1:
+            continue
+        count, turn = turns[0].extent.constant, scope.loop(turns[0])
+        if count and all(r.length % count == 0 for r in reads):
+            ahead = ahead_view(reads, Emitter(scope, None).index(product(v.extent for v in rows) - 1), scope)
+            shares = zip(ahead.rows, (r.length // count for r in reads), strict=True)
+            return ahead, i, tuple(f"fetch_row({row.name} + {turn} * {n}, {n});" for row, n in shares)
+    return None
+
+
 def with_fetches(stage: MapStage, ahead: Ahead, reads: Sequence[_Read], vector: Var) -> MapStage:
     """The stage with the lines of long rows fetched vector by vector."""
     lines = []
