@@ -143,7 +143,7 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
         setup=_setup(scope),
         gathered=gathered,
     )
-    return row_stream_view(kernel, node, vector)
+    return row_stream_view(kernel, node, vector, scope)
 
 
 def _without_short_rows(node: Map) -> Map:

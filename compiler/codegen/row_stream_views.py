@@ -11,26 +11,45 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.index import Var, product
+from ..ir.index import Atom, Index, Var, of, product
 from ..ir.nodes import Map, Reduce
+from .ahead import fetches
 from .fold_views import STREAM, STREAM_PIECE, STREAM_PIECE_BYTES, STREAMS
+from .past import LINE
+from .scope import Scope
 from .views.folds import ArgRow, RowFold
 from .views.loop_kernels import LoopKernel, RowStreamKernel
 
 LEAST_ROW = 16  # elements
+STREAM_AHEAD = 2048  # bytes
 
 
-def row_stream_view(kernel: LoopKernel, node: Map | Reduce, vector: Var | None) -> LoopKernel | RowStreamKernel:
+def row_stream_view(
+    kernel: LoopKernel, node: Map | Reduce, vector: Var | None, scope: Scope
+) -> LoopKernel | RowStreamKernel:
     """The kernel with its rows as streams, where it does nothing but fold each of many."""
     (stage,) = kernel.stages
-    if not isinstance(stage, RowFold | ArgRow) or vector is None or kernel.locals:
+    if not isinstance(node, Reduce) or not isinstance(stage, RowFold | ArgRow) or vector is None or kernel.locals:
         return kernel
     best, positions = (stage.best, stage.positions) if isinstance(stage, ArgRow) else (stage, ())
     length = vector.extent.constant or LEAST_ROW
     if stage.loops or best.outer or not LEAST_ROW <= length < STREAMS * STREAM or _few(node):
         return kernel
     texts = (kernel.params, kernel.rows, kernel.count, kernel.work)
-    return RowStreamKernel("row_streams.cpp.j2", *texts, replace(best, piece=_piece(node)), positions, stage.finish)
+    lanes = replace(best.lanes, full=(*_fetched(node, vector, bool(positions), scope), *best.lanes.full))
+    best = replace(best, lanes=lanes, piece=_piece(node))
+    return RowStreamKernel("row_streams.cpp.j2", *texts, best, positions, stage.finish)
+
+
+def _fetched(node: Reduce, vector: Var, places: bool, scope: Scope) -> tuple[str, ...]:
+    """What follows on a row, where its vectors lie across lines: such a line is asked for twice while it is on its way.
+    Places take long enough for the hardware to fall behind."""
+    size = max(DTYPES[b.dtype].size for b in node.reads())
+    length = (vector.extent.constant or 0) * size
+    if length < STREAM_AHEAD or (not places and length % LINE == 0):
+        return ()
+    ahead: dict[Atom, Index] = {vector: of(vector) + STREAM_AHEAD // size}
+    return fetches(scope, vector, [f.value for f in node.folds], node.dims, ahead)
 
 
 def _piece(node: Map | Reduce) -> int:
