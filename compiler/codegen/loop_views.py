@@ -18,7 +18,7 @@ from ..schedule.loops import SCALAR_FOLDS, arg_loop, cross_loop, vector_loop
 from ..schedule.rolling import rolled
 from ..schedule.row_form import flattened
 from ..schedule.turned_rows import turned_rows
-from .ahead import fetches, stream_ahead
+from .ahead import AHEAD_BYTES, fetches, stream_ahead
 from .bounds import MOST_APART, inside
 from .emit import Emitter
 from .fold_views import (
@@ -357,7 +357,9 @@ def _fetching_next_row(
     if vector is None or not rows or not idle or size < LEAST_FETCHED:  # without rows the whole nest is one
         return stage
     far = not isinstance(stage, RowFold)
-    lines = fetches(scope, vector, values, rows[-1:], {rows[-1]: of(rows[-1]) + 1}, far)
+    widest = max((DTYPES[ld.buffer.dtype].size for value in values for ld in value.loads), default=1)
+    ahead = -(-AHEAD_BYTES // (size * widest))  # rows: the next one, but for those that are shorter than a stream's
+    lines = fetches(scope, vector, values, rows[-1:], {rows[-1]: of(rows[-1]) + ahead}, far)
     if isinstance(stage, ColumnFold):
         return replace(stage, walk=replace(stage.walk, ahead=lines))
     if isinstance(stage, MapStage | RowFold) and stage.lanes is not None:
