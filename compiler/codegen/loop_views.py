@@ -12,17 +12,15 @@ from ..ir.index import ONE, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Map, Nest, Reduce
 from ..schedule.collapse import collapse, collapse_rows
 from ..schedule.cost import STREAMED_BYTES, is_long
-from ..schedule.cost import work as cost
 from ..schedule.graph import map_expressions
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, cross_loop, vector_loop
 from ..schedule.rolling import rolled
 from ..schedule.row_form import flattened
 from ..schedule.turned_rows import turned_rows
-from .ahead import AHEAD_BYTES, fetches, stream_ahead
+from .ahead import fetches, stream_ahead
 from .bounds import MOST_APART, inside
 from .emit import Emitter
 from .fold_views import (
-    LONG_WORK,
     SCALARS,
     arg_view,
     block_columns,
@@ -34,41 +32,29 @@ from .fold_views import (
 from .gathered import Stage as Written
 from .gathered import gather, memory_of
 from .lane_fold_views import lane_fold_view
+from .nest_ahead import with_looked_up, with_stage_fetches
 from .past import is_led
 from .phase_views import phase_view
 from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view
-from .rows_ahead import (
-    ahead_view,
-    jumping_reads,
-    looked_up_ahead,
-    reads_on,
-    row_reads,
-    short_ahead,
-    with_fetches,
-)
+from .rows_ahead import ahead_view, jumping_reads, reads_on, row_reads, short_ahead, with_fetches
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import tile_view
 from .turned_views import turned_view
-from .views.folds import ColumnFold, LaneFold, RowFold
+from .views.folds import LaneFold
 from .views.kernel import KernelView
 from .views.loop_kernels import FlatKernel, LoopKernel, Stage
 from .views.loops import GatheredRow, Lanes, LocalView, Loop, MapStage
 from .weave import weave
 from .window_views import window_view
 
-#: elements of a row that are worth fetching while the row before it is computed upon for long, or read again; rows that
-#: the first cache does not hold beside it only while a stage computes for long
-LEAST_FETCHED, MOST_FETCHED = 512, 8192
 FETCHED_AHEAD = 4096  # bytes
 NARROW = 2  # bytes of elements of which a vector of lanes fills no register
 SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
 SHORT_BYTES = 512  # of rows that are gathered several at a time
 #: elements of a window that are folded one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
-#: turns of a window that those of the row before have not read, where they lie at most so many rows apart
-NEW_TAPS = 2
 
 
 def loop_view(node: Map | Reduce | Nest) -> KernelView:
@@ -290,26 +276,13 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
     lanes = [_row_lanes(stage, node.dims) for stage in collapsed]
     written = [Written(*pair) for pair in zip(collapsed, lanes, strict=True)]
     gathered = gather(written, node.dims, scope)
-    joins = len(collapsed) > 1 and all(isinstance(stage, Map) for stage in collapsed) and not node.locals
-    for stage, vector in zip(collapsed, lanes, strict=True):
+    for i, (stage, vector) in enumerate(zip(collapsed, lanes, strict=True)):
         inner = [v for v in stage.dims[len(node.dims) :] if v is not vector]
-        view = _stage(stage, vector, inner, scope)
-        if joins:
-            stages.append(_fetching_on(view, stage, vector, node.dims, scope))
-        elif not stages and isinstance(view, LaneFold):
-            stages.append(_fetching_next_windows(view, stage, vector, node.dims, scope))
-        else:
-            stages.append(_fetching_next_row(view, stage, vector, node.dims, scope, again=bool(stages)))
+        stages.append(with_stage_fetches(_stage(stage, vector, inner, scope), written, i, node.dims, scope))
         extents = [v.extent for v in stage.dims[len(node.dims) :]]
         extents += [v.extent for v in stage.rdims] if isinstance(stage, Reduce) else []
         work = work + product(extents)
-    ahead = short_ahead(written, node.dims, scope) if gathered else None
-    looked_up = looked_up_ahead(written, node.dims, scope) if ahead is None and node.dims else None
-    if looked_up is not None:
-        ahead, turned, lines = looked_up
-        view = stages[turned]
-        assert isinstance(view, MapStage)
-        stages[turned] = replace(view, after=(*view.after, *lines))
+    ahead = short_ahead(written, node.dims, scope) if gathered else with_looked_up(stages, written, node.dims, scope)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in node.dims))
     return LoopKernel(
@@ -343,64 +316,6 @@ def _setup(scope: Scope) -> tuple[str, ...]:
     """Statements in front of the rows of a task."""
     rows = (scope.tables or {}).items()
     return tuple(f"const Lookup {name} = lookup_table({name}_lanes, {', '.join(table)});" for table, name in rows)
-
-
-def _fetching_next_row(
-    stage: Stage, node: Map | Reduce, vector: Var | None, rows: Sequence[Var], scope: Scope, again: bool
-) -> Stage:
-    """What the next row reads is fetched while memory has nothing to do: a stage computes for long, or the row is read
-    `again`."""
-    values = [f.value for f in node.folds] if isinstance(node, Reduce) else [s.value for s in node.stores]
-    inner = (*node.dims[len(rows) :], *(node.rdims if isinstance(node, Reduce) else ()))
-    size = product(v.extent for v in inner).constant or 0
-    idle = sum(map(cost, values)) >= LONG_WORK or (again and size <= MOST_FETCHED and not isinstance(stage, ColumnFold))
-    if vector is None or not rows or not idle or size < LEAST_FETCHED:  # without rows the whole nest is one
-        return stage
-    far = not isinstance(stage, RowFold)
-    widest = max((DTYPES[ld.buffer.dtype].size for value in values for ld in value.loads), default=1)
-    ahead = -(-AHEAD_BYTES // (size * widest))  # rows: the next one, but for those that are shorter than a stream's
-    lines = fetches(scope, vector, values, rows[-1:], {rows[-1]: of(rows[-1]) + ahead}, far)
-    if isinstance(stage, ColumnFold):
-        return replace(stage, walk=replace(stage.walk, ahead=lines))
-    if isinstance(stage, MapStage | RowFold) and stage.lanes is not None:
-        return replace(stage, lanes=replace(stage.lanes, full=(*lines, *stage.lanes.full)))
-    return stage
-
-
-def _fetching_on(stage: Stage, node: Map | Reduce, vector: Var | None, rows: Sequence[Var], scope: Scope) -> Stage:
-    """Pieces of rows that others lie between are joined: the hardware finds the first lines of each too late."""
-    if not isinstance(stage, MapStage) or stage.lanes is None or stage.lanes.moved or vector is None or not rows:
-        return stage
-    values = [s.value for s in node.stores]
-    if all(load.index.coefficient(rows[-1]) == vector.extent for value in values for load in value.loads):
-        return stage
-    lines = stream_ahead(scope, vector, values, rows[-1], rows)
-    return replace(stage, lanes=replace(stage.lanes, full=(*lines, *stage.lanes.full)))
-
-
-def _fetching_next_windows(
-    stage: LaneFold, node: Map | Reduce, vector: Var | None, rows: Sequence[Var], scope: Scope
-) -> LaneFold:
-    """What the windows of the next row read last is fetched: the following stages leave memory nothing to do."""
-    if not isinstance(node, Reduce) or stage.lanes is None or vector is None or not rows or len(node.rdims) != 1:
-        return stage
-    (tap,) = node.rdims
-    inner = product(v.extent for v in node.dims[len(rows) :]).constant or 0
-    if inner < LEAST_FETCHED or (tap.extent.constant or 0) < NEW_TAPS:
-        return stage
-    following = rows[-1]
-    lines = [
-        line
-        for turn in range(1, NEW_TAPS + 1)
-        for line in fetches(
-            scope,
-            vector,
-            [f.value for f in node.folds],
-            (following,),
-            {following: of(following) + 1, tap: tap.extent - turn},
-        )
-    ]
-    return replace(stage, lanes=replace(stage.lanes, full=(*dict.fromkeys(lines), *stage.lanes.full)))
 
 
 def _local(buffer: Buffer, i: int, scope: Scope) -> LocalView:

@@ -55,6 +55,11 @@ def _(x: torch.Tensor, factor: float, times: int) -> torch.Tensor:
 mycc.cpp_kernel("mycctest::scaled", "void scaled();")
 
 
+def larger(a: torch.Tensor) -> torch.Tensor:
+    """Images whose channels lie last, twice as large."""
+    return F.interpolate(a.permute(0, 3, 1, 2), scale_factor=2.0, mode="bilinear").permute(0, 2, 3, 1)
+
+
 def asserted(a: torch.Tensor) -> torch.Tensor:
     torch._assert_async((a > 0).all(), 'not "positive"')
     return a + 1
@@ -69,6 +74,11 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "columns_ahead": (
         "rows", lambda a, i: a[:, i], (torch.randn(160, 2000), torch.ones(1200, dtype=torch.long)), (), False
     ),
+    "planes_ahead": (
+        "rows", lambda a, i: a.gather(1, i), (torch.zeros(4, 256, 256), torch.zeros(4, 256, 256).long()), (), False
+    ),
+    "looked_up_ahead": ("rows", larger, (torch.zeros(2, 56, 56, 64),), (), False),
+    "odd_rows_ahead": ("row_streams", lambda a: a.sum(-1), (torch.zeros(4000, 1021),), (), False),
     "stores_in_turn": ("rows", lambda a: F.pixel_shuffle(a, 2), (image,), (), True),
     "loads_in_turn": ("rows", lambda a: a.transpose(1, 2).contiguous(), (torch.randn(4, 40, 3),), (), False),
     "around_the_end": ("rows", lambda a: torch.roll(a, 3, -1), (x,), (), True),
