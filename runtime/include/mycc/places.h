@@ -35,6 +35,9 @@ inline void true_count(const mycc_host *, int32_t, int64_t *count, const bool *m
   *count = found;
 }
 
+/* Bytes that elements are fetched before they are picked: a store waits for the number of those in front of it. */
+constexpr int64_t kPickedAhead = 4096;
+
 /* Elements of x where the mask is true, one behind the other: the first `count` of them. */
 template <class T>
 inline void true_elements(
@@ -45,7 +48,7 @@ inline void true_elements(
     if (!gathered) return;
     WholeLines<T> lines(to, gathered);
     for (; i + W <= n && found + W <= count; i += W) {
-      fetch_near(x + i + 1024 / sizeof(T));
+      fetch_near(x + i + kPickedAhead / sizeof(T));
       const int64_t some = store_set_of(lines.row(), x + i, lane_mask(load(mask + i)));
       found += some;
       lines.next(some);
@@ -53,7 +56,7 @@ inline void true_elements(
     lines.finish();
   } else {
     for (; i + W <= n && found + W <= count; i += W) {
-      fetch_near(x + i + 1024 / sizeof(T));
+      fetch_near(x + i + kPickedAhead / sizeof(T));
       found += store_set_of(to + found, x + i, lane_mask(load(mask + i)));
     }
   }
