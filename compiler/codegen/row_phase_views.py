@@ -9,6 +9,7 @@ from itertools import count
 from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load
 from ..ir.index import Atom, Index, Var, product
+from ..ir.lanes import depends
 from ..ir.nodes import Map, Nest, Reduce
 from .ahead import fetches
 from .emit import Emitter
@@ -22,8 +23,8 @@ from .views.folds import FoldView
 from .views.loops import LocalView, Loop
 from .views.phase_kernels import RowPhase, RowPhaseKernel
 
-#: elements that memory is read ahead
-AHEAD = 1024
+#: elements that memory is read ahead, of all streams together
+AHEAD = 1536
 
 
 def row_phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> RowPhaseKernel:
@@ -107,6 +108,7 @@ class _Builder:
         loads = [e for v in values for e in v.walk() if isinstance(e, Load)]
         new = [ld for ld in loads if ld not in self.fetched and ld.buffer not in self.made]
         self.fetched.update(new)
-        extent = self.lane.extent.constant or AHEAD
-        later = {**own, row: own[row] + max(AHEAD // max(extent, 1), 1)}
+        streams = {ld.buffer for ld in new if depends(ld.index, row)}
+        ahead, extent = AHEAD // max(len(streams), 1), self.lane.extent.constant or AHEAD
+        later = {**own, row: own[row] + -(-ahead // max(extent, 1))}
         return fetches(self.scope, self.lane, new, (row,), later)
