@@ -3,17 +3,19 @@
     for i  fold x[i*C ..]      ->      for i < I/4  for piece  fold x[i*C + piece ..], x[(i + I/4)*C + piece ..], ...
 
 What the hardware fetches ahead ends at a page, and until it has found the next one its stream waits. Four rows that lie
-pages apart are four streams. The folds of a row are the same, whichever rows go with it.
+pages apart are four streams. The folds of a row are the same, whichever rows go with it. Short rows are read one after
+the other, and what follows is fetched.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import Atom, Index, Var, of, product
 from ..ir.nodes import Map, Reduce
-from .ahead import fetches
+from .ahead import fetches, stream_ahead
 from .fold_views import STREAM, STREAM_PIECE, STREAM_PIECE_BYTES, STREAMS
 from .past import LINE
 from .scope import Scope
@@ -36,9 +38,19 @@ def row_stream_view(
     if stage.loops or best.outer or not LEAST_ROW <= length < STREAMS * STREAM or _few(node):
         return kernel
     texts = (kernel.params, kernel.rows, kernel.count, kernel.work)
-    lanes = replace(best.lanes, full=(*_fetched(node, vector, bool(positions), scope), *best.lanes.full))
-    best = replace(best, lanes=lanes, piece=_piece(node))
-    return RowStreamKernel("row_streams.cpp.j2", *texts, best, positions, stage.finish)
+    in_order = () if positions else _one_stream(node, vector, scope)
+    fetched = in_order or _fetched(node, vector, bool(positions), scope)
+    best = replace(best, lanes=replace(best.lanes, full=(*fetched, *best.lanes.full)), piece=_piece(node))
+    kernel_of = partial(RowStreamKernel, "row_streams.cpp.j2", *texts, best, positions, stage.finish)
+    return kernel_of("each_row_in_order") if in_order else kernel_of()
+
+
+def _one_stream(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:
+    """What follows on short rows that lie one behind the other: pieces of four streams would be as short."""
+    size = max(DTYPES[b.dtype].size for b in node.reads())
+    if not node.dims or not 0 < (vector.extent.constant or 0) * size < STREAM_AHEAD:
+        return ()
+    return stream_ahead(scope, vector, [f.value for f in node.folds], node.dims[-1], node.dims)
 
 
 def _fetched(node: Reduce, vector: Var, places: bool, scope: Scope) -> tuple[str, ...]:

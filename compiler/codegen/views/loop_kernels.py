@@ -50,7 +50,8 @@ class LoopKernel(TunedKernel):
 
 @dataclass(frozen=True)
 class RowStreamKernel(TunedKernel):
-    """A fold of each row, with the places of its best values or without; some rows at a time that lie far apart."""
+    """A fold of each row, with the places of its best values or without; some rows at a time that lie far apart, or
+    one after the other."""
 
     rows: tuple[Loop, ...]  # the parallel loops, flattened to one
     count: str
@@ -58,6 +59,7 @@ class RowStreamKernel(TunedKernel):
     best: RowFold  # the folds, and those of the positions as NAME_best; it has neither kept loops nor outer ones
     positions: tuple[FoldView, ...]
     finish: tuple[str, ...]
+    walk: str = "each_stream_of_rows"  # of loops.h
 
     @property
     def lanes(self) -> Lanes:

@@ -80,6 +80,11 @@ template <class F> MYCC_INLINE void each_stream_of_rows(int64_t begin, int64_t e
   for (int64_t row = begin + 4 * apart; row < end; ++row) rows(row, (int64_t)0, Known<1>());
 }
 
+/* The same, one at a time in their order. */
+template <class F> MYCC_INLINE void each_row_in_order(int64_t begin, int64_t end, F rows) {
+  for (int64_t row = begin; row < end; ++row) rows(row, (int64_t)0, Known<1>());
+}
+
 /* The row, or that of [begin, end) which lies next to it. */
 MYCC_INLINE int64_t nearest_row(int64_t row, int64_t begin, int64_t end) {
   return row < begin ? begin : row < end ? row : end - 1;
