@@ -64,6 +64,11 @@ def stream_ahead(
     return tuple(found)
 
 
+def widest(values: Iterable[Expr]) -> int:
+    """Bytes of the widest elements that are read."""
+    return max((DTYPES[load.buffer.dtype].size for value in values for load in value.loads), default=1)
+
+
 def in_memory(load: Load) -> bool:
     """Whether it reads a buffer that the caches have no room for."""
     return number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= LEAST_BYTES

@@ -14,7 +14,7 @@ from ..ir.ops import OPS, Precedence
 from ..schedule.cost import number, work
 from ..schedule.loops import SCALAR_FOLDS
 from ..schedule.partial import ENOUGH_TASKS
-from .ahead import AHEAD_BYTES, fetches, in_memory, stream_ahead
+from .ahead import AHEAD_BYTES, fetches, in_memory, stream_ahead, widest
 from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -206,7 +206,7 @@ def _column_walk(node: Reduce, vector: Var, scope: Scope) -> tuple[Walk, int]:
     values, row, columns = [f.value for f in node.folds], node.rdims[-1], vector.extent.constant
     if _in_order(node, vector):
         ahead = stream_ahead(scope, vector, values, row, (row,))
-        size = max(DTYPES[load.buffer.dtype].size for v in values for load in v.loads)
+        size = widest(values)
         return Walk(f"rows_in_order<{columns}, {size}>", 1, ahead, in_order=True), BLOCK_ROWS
     walk = walk_view(row, values, vector, scope)
     if columns is None or columns > BLOCK_COLUMNS:

@@ -17,7 +17,7 @@ from ..schedule.loops import SCALAR_FOLDS, arg_loop, cross_loop, vector_loop
 from ..schedule.rolling import rolled
 from ..schedule.row_form import flattened
 from ..schedule.turned_rows import turned_rows
-from .ahead import fetches, stream_ahead
+from .ahead import fetches, stream_ahead, widest
 from .bounds import MOST_APART, inside
 from .emit import Emitter
 from .fold_views import (
@@ -261,8 +261,7 @@ def _fetching_ahead(lanes: Lanes, node: Map, vector: Var, scope: Scope) -> Lanes
     values = [s.value for s in node.stores]
     if lanes.moved or not scope.streams() or not any(map(is_long, values)):
         return lanes
-    widest = max((DTYPES[ld.buffer.dtype].size for value in values for ld in value.loads), default=1)
-    later: dict[Atom, Index] = {vector: of(vector) + FETCHED_AHEAD // widest}
+    later: dict[Atom, Index] = {vector: of(vector) + FETCHED_AHEAD // widest(values)}
     return replace(lanes, full=(*fetches(scope, vector, values, (vector,), later), *lanes.full))
 
 
@@ -282,7 +281,10 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
         extents = [v.extent for v in stage.dims[len(node.dims) :]]
         extents += [v.extent for v in stage.rdims] if isinstance(stage, Reduce) else []
         work = work + product(extents)
-    ahead = short_ahead(written, node.dims, scope) if gathered else with_looked_up(stages, written, node.dims, scope)
+    if gathered:
+        ahead = short_ahead(written, node.dims, scope)
+    else:
+        stages, ahead = with_looked_up(stages, written, node.dims, scope)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in node.dims))
     return LoopKernel(

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir.dtypes import DTYPES
 from ..ir.index import Var, of, product
 from ..ir.nodes import Map, Reduce
 from ..schedule.cost import work as cost
-from .ahead import AHEAD_BYTES, fetches, stream_ahead
+from .ahead import AHEAD_BYTES, fetches, stream_ahead, widest
 from .fold_views import LONG_WORK
 from .gathered import Stage as Written
 from .rows_ahead import looked_up_ahead
@@ -42,16 +41,17 @@ def with_stage_fetches(view: Stage, stages: Sequence[Written], i: int, rows: Seq
     return _next_row(view, node, vector, rows, scope, again=i > 0)
 
 
-def with_looked_up(views: list[Stage], stages: Sequence[Written], rows: Sequence[Var], scope: Scope) -> Ahead | None:
-    """Has a later stage fetch the rows that the first one looks up; how far ahead these lie."""
+def with_looked_up(
+    views: Sequence[Stage], stages: Sequence[Written], rows: Sequence[Var], scope: Scope
+) -> tuple[list[Stage], Ahead | None]:
+    """The views, a later one of which fetches the rows that the first one looks up; and how far ahead these lie."""
     found = looked_up_ahead(stages, rows, scope) if rows else None
     if found is None:
-        return None
+        return list(views), None
     ahead, i, lines = found
     view = views[i]
     assert isinstance(view, MapStage)
-    views[i] = replace(view, after=(*view.after, *lines))
-    return ahead
+    return [*views[:i], replace(view, after=(*view.after, *lines)), *views[i + 1 :]], ahead
 
 
 def _next_row(
@@ -66,8 +66,7 @@ def _next_row(
     if vector is None or not rows or not idle or size < LEAST_FETCHED:  # without rows the whole nest is one
         return stage
     far = not isinstance(stage, RowFold)
-    widest = max((DTYPES[ld.buffer.dtype].size for value in values for ld in value.loads), default=1)
-    ahead = -(-AHEAD_BYTES // (size * widest))  # rows: the next one, but for those that are shorter than a stream's
+    ahead = -(-AHEAD_BYTES // (size * widest(values)))  # rows: the next one, or more short ones
     lines = fetches(scope, vector, values, rows[-1:], {rows[-1]: of(rows[-1]) + ahead}, far)
     if isinstance(stage, ColumnFold):
         return replace(stage, walk=replace(stage.walk, ahead=lines))

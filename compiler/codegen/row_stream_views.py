@@ -10,7 +10,6 @@ the other, and what follows is fetched.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from ..ir.dtypes import DTYPES
 from ..ir.index import Atom, Index, Var, of, product
@@ -41,8 +40,8 @@ def row_stream_view(
     in_order = () if positions else _one_stream(node, vector, scope)
     fetched = in_order or _fetched(node, vector, bool(positions), scope)
     best = replace(best, lanes=replace(best.lanes, full=(*fetched, *best.lanes.full)), piece=_piece(node))
-    kernel_of = partial(RowStreamKernel, "row_streams.cpp.j2", *texts, best, positions, stage.finish)
-    return kernel_of("each_row_in_order") if in_order else kernel_of()
+    walk = "each_row_in_order" if in_order else "each_stream_of_rows"
+    return RowStreamKernel("row_streams.cpp.j2", *texts, best, positions, stage.finish, walk)
 
 
 def _one_stream(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:

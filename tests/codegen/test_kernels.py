@@ -79,6 +79,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     ),
     "looked_up_ahead": ("rows", larger, (torch.zeros(2, 56, 56, 64),), (), False),
     "odd_rows_ahead": ("row_streams", lambda a: a.sum(-1), (torch.zeros(4000, 1021),), (), False),
+    "short_rows_ahead": ("row_streams", lambda a: a.sum(-1), (torch.zeros(5000, 64),), (), False),
     "stores_in_turn": ("rows", lambda a: F.pixel_shuffle(a, 2), (image,), (), True),
     "loads_in_turn": ("rows", lambda a: a.transpose(1, 2).contiguous(), (torch.randn(4, 40, 3),), (), False),
     "around_the_end": ("rows", lambda a: torch.roll(a, 3, -1), (x,), (), True),

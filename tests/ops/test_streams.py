@@ -23,8 +23,9 @@ def places(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.argmax(-1), x.argmin(-1), *x.max(-1), *x.min(-1)
 
 
-#: rows that fill all streams, some, none; pieces that are whole and others; several loops over rows
-SHAPES = [(41, 300), (4, 16), (5, 17), (7, 2000), (6, 3, 555), (257, 64), (3, 5, 7, 259)]
+#: rows that fill all streams, some, none; pieces that are whole and others; several loops over rows; short rows of more
+#: memory than lies in the caches, which are read one after the other
+SHAPES = [(41, 300), (4, 16), (5, 17), (7, 2000), (6, 3, 555), (257, 64), (3, 5, 7, 259), (18001, 31), (3, 2000, 101)]
 
 
 def check(

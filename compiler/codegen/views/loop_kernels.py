@@ -59,7 +59,7 @@ class RowStreamKernel(TunedKernel):
     best: RowFold  # the folds, and those of the positions as NAME_best; it has neither kept loops nor outer ones
     positions: tuple[FoldView, ...]
     finish: tuple[str, ...]
-    walk: str = "each_stream_of_rows"  # of loops.h
+    walk: str  # each_stream_of_rows or each_row_in_order of loops.h
 
     @property
     def lanes(self) -> Lanes:
