@@ -33,7 +33,7 @@ from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
-ROUNDS = 5
+ROUNDS = 9
 FLAGS = [
     *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-fwrapv"),
     *("-ffp-contract=off", "-Wno-psabi", "-shared", "-fPIC", "-pthread", "-I", str(ROOT / "runtime" / "include")),

@@ -19,6 +19,7 @@ from ..ir.nodes import Store
 from ..ir.ops import OPS, Precedence, Printed, spell
 from .bounds import DIVISIONS, MOST_APART, Inside, inside
 from .fused import fused_factors
+from .lane_limits import LaneLimit, lane_limit
 from .past import goes_past
 from .scope import Scope
 from .taps import PAIR, tap_of
@@ -226,6 +227,9 @@ class Emitter:
     def _call(self, e: Call) -> Printed:
         if e.op == "cast":
             return self._cast(e)
+        limit = None if self.vector is None else lane_limit(e, lambda p: self._stride(p.index) == ONE, self.moves)
+        if limit is not None:
+            return self._lanes_up_to(limit)
         operands = []
         moving = self.moves(e)
         if e.op == "where":
@@ -238,6 +242,10 @@ class Emitter:
         if e.op in DIVISIONS and DTYPES[e.dtype].kind == "i":
             self._check_divisor(e.args[1], operands[1])
         return spell(OPS[e.op], "cpp", operands)
+
+    def _lanes_up_to(self, e: LaneLimit) -> Printed:
+        text = f"{e.inverted}{e.function}({self.index(e.place.index)}, {self._print(e.limit).text})"
+        return Printed(text, Precedence.UNARY if e.inverted else Precedence.ATOM)
 
     def _inside_row(self, e: Inside) -> Printed:
         """A choice by place: lanes outside of the row are not read."""

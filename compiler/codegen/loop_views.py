@@ -11,7 +11,7 @@ from ..ir.expr import Call, Expr, substitute
 from ..ir.index import ONE, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Map, Nest, Reduce
 from ..schedule.collapse import collapse, collapse_rows
-from ..schedule.cost import STREAMED_BYTES, is_long
+from ..schedule.cost import is_long
 from ..schedule.graph import map_expressions
 from ..schedule.loops import SCALAR_FOLDS, arg_loop, cross_loop, vector_loop
 from ..schedule.rolling import rolled
@@ -33,7 +33,7 @@ from .gathered import Stage as Written
 from .gathered import gather, memory_of
 from .lane_fold_views import lane_fold_view
 from .nest_ahead import with_looked_up, with_stage_fetches
-from .past import is_led
+from .past import is_led, streamed_from
 from .phase_views import phase_view
 from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view
@@ -59,7 +59,7 @@ SHORT_WINDOW, LEAST = 16, 2
 
 def loop_view(node: Map | Reduce | Nest) -> KernelView:
     """The view of a kernel made of loops."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=streamed_from(node))
     scope.whole_lines = isinstance(node, Map) and len(node.stores) > 1 and any(is_long(s.value) for s in node.stores)
     turned = turned_rows(node) if isinstance(node, Reduce | Nest) else None
     if turned is not None:

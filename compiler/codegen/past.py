@@ -7,11 +7,21 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import IndexValue, Load
 from ..ir.index import ONE, Var
 from ..ir.lanes import ALIGNMENT, lane_stride
-from ..ir.nodes import Map, Store
+from ..ir.nodes import Map, Nest, Reduce, Store
+from ..schedule.cost import STREAMED_BYTES
 from .scope import Scope
 
 LINE = 64  # bytes
+#: bytes of a result beneath STREAMED_BYTES that goes past the caches too, and of the operands that leave nothing of it there
+STREAMED_BESIDE, MANY_READ = 1 << 23, 1 << 25
 MANY_LINES = 16  # of a row: one more that is written twice counts for little
+
+
+def streamed_from(node: Map | Reduce | Nest) -> int:
+    """Bytes from which on a result is written past the caches."""
+    sizes = [buffer.size.constant for buffer in node.reads()]
+    read = sum((size or 0) * DTYPES[buffer.dtype].size for size, buffer in zip(sizes, node.reads(), strict=True))
+    return STREAMED_BESIDE if read >= MANY_READ else STREAMED_BYTES
 
 
 def is_large(buffer: Buffer, scope: Scope) -> bool:

@@ -45,6 +45,15 @@ MYCC_COMPARE(ge, >=)
 
 /* The first n lanes. */
 MYCC_INLINE vbool first_lanes(int n) { return {lane_numbers() < n}; }
+/* The lanes i with first + i < limit, and those with first + i <= limit. */
+MYCC_INLINE vbool lanes_below(int64_t first, int64_t limit) {
+  const uint64_t lanes = (uint64_t)limit - (uint64_t)first;
+  return first_lanes(limit <= first ? 0 : lanes < W ? (int)lanes : W);
+}
+MYCC_INLINE vbool lanes_up_to(int64_t first, int64_t limit) {
+  const uint64_t lanes = (uint64_t)limit - (uint64_t)first;
+  return first_lanes(limit < first ? 0 : lanes < W ? (int)lanes + 1 : W);
+}
 MYCC_INLINE bool any(vbool c) { return isa::any(c.m); }
 MYCC_INLINE bool all(vbool c) { return isa::all(c.m); }
 MYCC_INLINE bool any(bool c) { return c; }
