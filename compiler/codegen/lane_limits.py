@@ -1,6 +1,6 @@
 """A place that grows by 1 from lane to lane, compared with what all lanes share: the lanes up to a number.
 
-    lt(iota(j), splat(n))      ->      lanes_below(j, n)
+lt(iota(j), splat(n))      ->      lanes_below(j, n)
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from ..schedule.cost import STREAMED_BYTES
 from .scope import Scope
 
 LINE = 64  # bytes
-#: bytes of a result beneath STREAMED_BYTES that goes past the caches too, and of the operands that leave nothing of it there
+#: bytes of a result that goes past the caches too, where its kernel reads so many that nothing of it would stay there
 STREAMED_BESIDE, MANY_READ = 1 << 23, 1 << 25
 MANY_LINES = 16  # of a row: one more that is written twice counts for little
 

@@ -12,7 +12,7 @@ from ..ir.index import ZERO, Atom, Binary, Index, Var, as_index, exact_div, of, 
 from ..ir.nodes import Reduce
 from ..ir.ops import Precedence
 from ..schedule.rolling import Rolled
-from .ahead import fetched_places, stream_ahead
+from .ahead import AHEAD_BYTES, fetched_places, stream_ahead, widest
 from .emit import Emitter
 from .fold_views import OPERANDS, fold_view, loops_of
 from .gathered import Stage, gather, memory_of
@@ -27,6 +27,7 @@ from .views.loops import Loop
 LEAST_WALKS = 64  # of a kernel that threads share
 LEAST_WINDOWS, MOST_WINDOWS = 8, 64  # of a walk: the first rows of one are folded by that before it as well
 LEAST_OVERLAPS = 6  # of a walk: times as many windows as are open where it begins
+NEAR_PLACE = 256  # bytes of a place whose lines are fetched in the order of memory
 STRIP_BYTES = 12288  # of the rows of a strip of columns, which the next rows of the result read again
 
 
@@ -106,7 +107,7 @@ def _block(node: Reduce, windows: Rolled, outer: Sequence[Var], across: Var | No
     """Windows that are walked over at once: all, but where threads would have too few walks or the rows of a strip of
     columns would leave the first level cache."""
     count = windows.row.extent.constant or MOST_WINDOWS
-    if across is not None and all(is_large(s.buffer, scope) for s in node.stores):
+    if across is not None and _read_anew(windows, across) == 1 and all(is_large(s.buffer, scope) for s in node.stores):
         taps = math.prod(v.extent.constant or 1 for v in windows.inner.rdims) + 1
         column = taps * (windows.lanes.extent.constant or 1) * DTYPES[node.folds[0].value.dtype].size
         return min(count, max(LEAST_WINDOWS, STRIP_BYTES // (column * windows.step)))
@@ -178,20 +179,32 @@ def _fetched(windows: Rolled, across: Var | None, outer: Sequence[Var], scope: S
     """What the windows of the next row read and those of this one did not.
 
     Each vector fetches its share of all that lies at one place, so that rows that are walked over in strips of columns
-    come in the order of memory.
+    come in the order of memory. Several rows of places of few lines come in that order as well, at the pace of the walk
+    and a little ahead of its last row; else they would be as many streams.
     """
     if windows.inner.rdims != (across,):
         return ()
     assert across is not None
     following, values, lanes = outer[-1], [f.value for f in windows.inner.folds], windows.lanes
-    new = min(windows.step, across.extent.constant or 1)
+    new, place = _read_anew(windows, across), (lanes.extent.constant or 1) * widest(values)
     moved: list[dict[Atom, Index]] = [
         {following: of(following) + 1, across: across.extent - turn} for turn in range(new, 0, -1)
     ]
+    ordered = new > 1 and place <= NEAR_PLACE
+    if ordered:
+        at = of(windows.at) * new + AHEAD_BYTES // place
+        moved = [{windows.at: at + turn, across: across.extent - 1} for turn in range(new)]
     whole = (lanes.extent.constant or 1) % LINE == 0
     first: dict[Atom, Index] = {lanes: ZERO} if whole else {}
     rows = [fetched_places(scope, lanes, values, (following,), {**places, **first}) for places in moved]
     columns = dict.fromkeys(zip(*rows, strict=True))  # one for each operand
     if whole:
-        return tuple(f"fetch_share<{lanes.extent.constant}>({scope.loop(lanes)}, {', '.join(c)});" for c in columns)
-    return tuple(dict.fromkeys(f"fetch_far({place});" for c in columns for place in c))
+        share = f"fetch_share{'_near' if ordered else ''}<{lanes.extent.constant}>"
+        return tuple(f"{share}({scope.loop(lanes)}, {', '.join(c)});" for c in columns)
+    fetch = "fetch_near" if ordered else "fetch_far"
+    return tuple(dict.fromkeys(f"{fetch}({place});" for c in columns for place in c))
+
+
+def _read_anew(windows: Rolled, across: Var) -> int:
+    """Rows that a row of windows reads and the one before did not."""
+    return min(windows.step, across.extent.constant or 1)

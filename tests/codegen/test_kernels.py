@@ -97,6 +97,16 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
         (),
         False,
     ),
+    "windows_along_large_rows": (
+        "windows",
+        lambda a: F.max_pool2d(a.permute(0, 3, 1, 2), 3, 2, 1).permute(0, 2, 3, 1),
+        (torch.zeros(60, 56, 56, 64),),
+        (),
+        False,
+    ),
+    "lanes_up_to_a_limit": (
+        "rows", lambda a, n: torch.where(torch.arange(40) < n[:, None], a[:, 0], -1.0), (x, rows[:4]), (), False
+    ),
     "gathered_rows": ("rows", lambda a: F.pad(a, (1, 1, 1, 1)), (torch.zeros(1400, 54, 54),), (), False),
     "gathered_phases": ("row_phases", lambda a: a.softmax(-1), (torch.zeros(22000, 197),), (), False),
     "gathered_windows": ("windows", lambda a: F.avg_pool2d(a, 3, 1, 1), (torch.zeros(1400, 1, 56, 56),), (), False),

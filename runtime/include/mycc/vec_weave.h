@@ -357,15 +357,21 @@ template <class T, class... Rows> MYCC_INLINE const T *element_of(int64_t column
 }
 /* The share that the vector at `column` has of rows of COLUMNS elements each: all vectors of a row together fetch all lines
  * of all rows, in their order. */
-template <int64_t COLUMNS, class... Rows> MYCC_INLINE void fetch_share(int64_t column, Rows... rows) {
+template <int64_t COLUMNS, class Fetch, class... Rows>
+MYCC_INLINE void each_line_of_share(const Fetch &fetch, int64_t column, Rows... rows) {
   constexpr int64_t LINE = 64 / (int64_t)sizeof(*element_of(0, 0, rows...)), SHARE = W * (int64_t)sizeof...(rows);
   if constexpr (SHARE >= LINE) {
 #pragma GCC unroll 4
-    for (int64_t at = 0; at < SHARE; at += LINE)
-      fetch_far(element_of(COLUMNS, column * (SHARE / W) + at, rows...));
+    for (int64_t at = 0; at < SHARE; at += LINE) fetch(element_of(COLUMNS, column * (SHARE / W) + at, rows...));
   } else if (column * (SHARE / W) % LINE < SHARE) { /* several vectors have a line */
-    fetch_far(element_of(COLUMNS, column * (SHARE / W), rows...));
+    fetch(element_of(COLUMNS, column * (SHARE / W), rows...));
   }
+}
+template <int64_t COLUMNS, class... Rows> MYCC_INLINE void fetch_share(int64_t column, Rows... rows) {
+  each_line_of_share<COLUMNS>([](const void *p) MYCC_INLINED { fetch_far(p); }, column, rows...);
+}
+template <int64_t COLUMNS, class... Rows> MYCC_INLINE void fetch_share_near(int64_t column, Rows... rows) {
+  each_line_of_share<COLUMNS>([](const void *p) MYCC_INLINED { fetch_near(p); }, column, rows...);
 }
 
 /* A block of memory that is read later: its lines are fetched some at a time, in the order in which they lie. */
