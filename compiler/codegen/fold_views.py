@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Const, Expr
-from ..ir.index import ONE, Atom, Index, Var, as_index, minimum, of, product
-from ..ir.lanes import ALIGNMENT, lane_stride
+from ..ir.expr import Const, Expr, Load
+from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, minimum, of, product
+from ..ir.lanes import ALIGNMENT, depends, lane_stride
 from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
 from ..schedule.cost import number, work
@@ -33,6 +33,9 @@ STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES = 4, 128, 256
 LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
+#: bytes of a row of memory that are folded before the next one's turn, where rows are pages apart, and that they are
+#: fetched ahead: the more, the longer the pieces that memory is read in
+WIDE_BYTES, WIDE_AHEAD = 32768, 1024
 #: columns of rows so narrow that twice as many are folded into the result together
 NARROW = 128
 #: most columns of rows that are folded in the order of memory: their accumulators stay in the first cache
@@ -167,7 +170,40 @@ def column_fold_view(
 
 def block_columns(node: Reduce, vector: Var) -> int:
     """Columns of a block of accumulators."""
-    return vector.extent.constant or 0 if _in_order(node, vector) else BLOCK_COLUMNS
+    if _in_order(node, vector):
+        return vector.extent.constant or 0
+    return _wide_columns(node, vector) or BLOCK_COLUMNS
+
+
+def _wide_columns(node: Reduce, vector: Var) -> int:
+    """Columns of a block where rows of memory lie far apart; 0: they do not, or there are too few for all tasks, or
+    instructions take the time."""
+    values, row = [f.value for f in node.folds], node.rdims[-1]
+    columns = WIDE_BYTES // widest(values)
+    wide = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.folds)
+    if wide or work(*values) > LONG_WORK or any(f.op in SCALAR_FOLDS for f in node.folds):
+        return 0
+    loads = [load for v in values for load in v.loads if depends(load.index, row)]
+    apart = [(load.index.coefficient(row) or ZERO).constant or 0 for load in loads]
+    streams = all(in_memory(load) and lane_stride(load.index, vector) == ONE for load in loads)
+    if not streams or min(apart, default=0) < columns:
+        return 0
+    elements = product(v.extent for v in node.dims).constant or 0
+    while columns > BLOCK_COLUMNS and elements // columns < ENOUGH_TASKS:
+        columns //= 2
+    return columns if columns > BLOCK_COLUMNS and (vector.extent.constant or 0) >= columns else 0
+
+
+def _wide_walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
+    """How rows are walked that lie far apart: several in turn, which the hardware fetches where all that is done with
+    them is an addition."""
+    row, values = node.rdims[-1], [f.value for f in node.folds]
+    rows = rows_at_once(row.extent)
+    walk = Walk(f"rows_together<{rows}>", rows, ())
+    if all(f.op == "sum" and isinstance(f.value, Load) for f in node.folds):
+        return walk
+    moved: dict[Atom, Index] = {vector: of(vector) + WIDE_AHEAD // widest(values)}
+    return replace(walk, ahead=fetches(scope, vector, values, (row,), moved))
 
 
 def _in_order(node: Reduce, vector: Var) -> bool:
@@ -208,6 +244,8 @@ def _column_walk(node: Reduce, vector: Var, scope: Scope) -> tuple[Walk, int]:
         ahead = stream_ahead(scope, vector, values, row, (row,))
         size = widest(values)
         return Walk(f"rows_in_order<{columns}, {size}>", 1, ahead, in_order=True), BLOCK_ROWS
+    if _wide_columns(node, vector):
+        return _wide_walk(node, vector, scope), BLOCK_ROWS
     walk = walk_view(row, values, vector, scope)
     if columns is None or columns > BLOCK_COLUMNS:
         return (walk if work(*values) > LONG_WORK else replace(walk, ahead=())), BLOCK_ROWS

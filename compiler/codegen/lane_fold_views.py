@@ -20,7 +20,7 @@ from ..ir.expr import Call, Expr, IndexValue, Load, rewrite
 from ..ir.index import ONE, ZERO, Var, of, product
 from ..ir.lanes import depends
 from ..ir.nodes import Fold, Reduce
-from .ahead import stream_ahead
+from .ahead import fetches, in_memory, stream_ahead, widest
 from .emit import Emitter
 from .fold_views import acc_names, folded_view, loops_of
 from .scope import Scope
@@ -35,6 +35,8 @@ MOST_TURNS = 16
 LEAST_STRIP, MOST_STRIP, STRIP_TURNS = 16, 64, 4
 #: elements of a row that is a stream of windows
 LONG_ROW = 4096
+#: long rows that are many, and bytes that each of them is fetched ahead
+LEAST_PLANES, PLANES_AHEAD = 6, 1024
 #: rows of memory that lie further apart than so many of their length are no stream
 APART = 2
 #: elements of windows that are read as whole vectors
@@ -61,6 +63,7 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
     emit_stores(end, node)
     emit_stores(end_part, node)
     lanes = lanes_view(vector, scope, end, end_part) if vector is not None else None
+    planes = _planes_ahead(node, vector, scope) if vector is not None and not strips else ()
     neighbours = _neighbours(node, vector, outer, names, scope) if vector is not None and not strips else None
     aligned = any(s.buffer in scope.streamed for s in node.stores)
     twice = {b.root for b in node.reads()}.isdisjoint(b.root for b in node.writes())  # an element may be computed so
@@ -70,13 +73,13 @@ def lane_fold_view(node: Reduce, vector: Var | None, loops: tuple[Loop, ...], sc
         lanes,
         tuple(folds),
         tuple(full.pre),
-        tuple(full.body),
+        (*planes, *full.body),
         tuple(part.body),
         (*end.pre, *end.body) if vector is None else (),
         strips=strips,
         neighbours=neighbours,
         overlaps=neighbours is not None and not aligned and twice,
-        fetched=_ahead(node, vector, strips, scope) if vector is not None else (),
+        fetched=_ahead(node, vector, strips, scope) if vector is not None and not planes else (),
     )
 
 
@@ -88,6 +91,20 @@ def _ahead(node: Reduce, vector: Var, strips: bool, scope: Scope) -> tuple[str, 
     if (vector.extent.constant or 0) < LONG_ROW or len(node.rdims) != 1:
         return ()
     return stream_ahead(scope, vector, values, vector, (vector,), {node.rdims[0]: ZERO})
+
+
+def _planes_ahead(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:
+    """Fetches of what follows on each of many long rows that are folded together; of sums the hardware does."""
+    values = [f.value for f in node.folds]
+    if len(node.rdims) != 1 or all(f.op == "sum" for f in node.folds) or (vector.extent.constant or 0) < LONG_ROW:
+        return ()
+    (row,) = node.rdims
+    loads = [load for v in values for load in v.loads]
+    steps = [load.index.coefficient(row) or ZERO for load in loads]
+    apart = min((step.constant or 0 for step in steps), default=0)
+    if (row.extent.constant or 0) < LEAST_PLANES or apart < LONG_ROW or not all(map(in_memory, loads)):
+        return ()
+    return fetches(scope, vector, values, (row,), {vector: of(vector) + PLANES_AHEAD // widest(values)})
 
 
 def written_out(loops: Sequence[Var]) -> tuple[int, ...]:

@@ -127,6 +127,8 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "column_fold": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),
     "column_fold_in_order": ("rows", lambda a: a.amax(1), (torch.zeros(17, 65, 256),), (), False),
     "column_fold_of_16_bits": ("rows", lambda a: a.float().sum(1), (torch.zeros(2, 300, 1024).bfloat16(),), (), False),
+    "column_fold_of_wide_rows": ("rows", lambda a: a.amax(1), (torch.zeros(2, 21, 70000),), (), False),
+    "lane_fold_of_long_rows": ("rows", lambda a: a.amax(1), (torch.zeros(2, 8, 70000),), (), False),
     "arg_row": ("rows", lambda a: a.argmax(-1), (torch.zeros(3, 400),), (), False),
     "arg_columns": ("rows", lambda a: a.argmin(1), (x,), (), False),
     "arg_columns_in_order": ("rows", lambda a: a.argmin(1), (torch.zeros(32, 257, 256),), (), False),
