@@ -39,6 +39,7 @@ from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view
 from .rows_ahead import ahead_view, jumping_reads, reads_on, row_reads, short_ahead, with_fetches
 from .scope import Scope
+from .shared_rows import in_shared_pieces
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import tile_view
 from .turned_views import turned_view
@@ -74,6 +75,8 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
     node = collapse(node)
     if isinstance(node, Reduce) and (windows := rolled(node)) is not None:
         return window_view(node, windows, scope)
+    if isinstance(node, Reduce):
+        node = in_shared_pieces(node, _lanes(node))
     woven = weave(node) if isinstance(node, Map) else None
     if isinstance(node, Map) and not woven:
         node = _without_short_rows(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import mycc
@@ -13,7 +14,7 @@ from ..helpers.sources import kernel_sources
 
 
 def folds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return x.amax(1), x.amin(1), x.sum(1), x.square().mean(1), (x > 2).any(1), x.amax(1) - x.amin(1)
+    return x.amax(1), x.amin(1), x.sum(1), x.square().mean(1), (x > 2).any(1), x.amax(1) - x.amin(1), x.argmax(1)
 
 
 #: rows that go together evenly and not, one block of columns that is not whole, few rows
@@ -46,3 +47,11 @@ def test_blocks_of_wide_rows_are_long(tmp_path: Path) -> None:
     x = torch.randn(2, 20, 70001)
     path = mycc.compile(Call1(lambda a: a.amax(1)), (x,), out=tmp_path / "wide.pkg", verify=False)
     assert "acc0_rows[8192]" in "".join(kernel_sources(path))
+
+
+@pytest.mark.parametrize("fold", [lambda a: a.amax(1), lambda a: a.sum(1), lambda a: a.argmin(1)])
+def test_threads_share_a_long_row(fold: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path) -> None:
+    x = torch.randn(1, 3, 16384 * 9)
+    path = mycc.compile(Call1(fold), (x,), out=tmp_path / "wide.pkg", verify=False)
+    assert "parallel(host, 6, " in "".join(kernel_sources(path))
+    assert torch.allclose(torch.as_tensor(mycc.load(path)(x)), fold(x), atol=1e-5)
