@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ..ir.bounds import largest
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Call, Expr, Load
-from ..ir.index import ZERO, Atom, Binary, Index, Indirect, Var, of, product
+from ..ir.index import ZERO, Atom, Binary, Index, Indirect, Var, as_index, of, product
 from ..ir.lanes import depends, lane_stride, turning_place
 from ..ir.nodes import Map
 from .ahead import in_memory
@@ -27,6 +28,7 @@ MOST_BYTES = 1 << 16  # of a row
 ON_THE_WAY = 4096  # bytes that are fetched and not read yet
 MOST_ROWS = 32
 MOST_PLANE = 1 << 19  # bytes of rows that are looked up across: they have to fit the second level cache
+MOST_BLOCK = 1 << 16  # bytes of a block of rows that is fetched in the order of memory while the one before it is read
 PAGE = 4096  # the hardware finds longer rows that lie apart
 LEAST_LOOKED_UP = 256  # bytes of a row whose elements are read in any order
 SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
@@ -48,8 +50,13 @@ class _Read:
     turns: int = 1
 
     @property
+    def element(self) -> int:
+        """Bytes of an element."""
+        return DTYPES[self.load.buffer.dtype].size
+
+    @property
     def bytes(self) -> int:
-        return self.length * DTYPES[self.load.buffer.dtype].size
+        return self.length * self.element
 
 
 def jumping_reads(node: Map, vector: Var, rows: Sequence[Var]) -> tuple[_Read, ...]:
@@ -57,7 +64,8 @@ def jumping_reads(node: Map, vector: Var, rows: Sequence[Var]) -> tuple[_Read, .
     if not rows:
         return ()
     loads = dict.fromkeys(ld for s in node.stores for ld in s.value.loads)
-    return tuple(r for r in _reads(loads, vector, rows) if r.apart or _jumps(r.start) or _strided(r, rows[-1]))
+    found = (r for r in _reads(loads, vector, rows) if r.apart or _jumps(r.start) or _strided(r, rows[-1]))
+    return _in_order(tuple(found), rows)
 
 
 def row_reads(stages: Iterable[Stage], rows: Sequence[Var]) -> tuple[_Read, ...]:
@@ -68,7 +76,42 @@ def row_reads(stages: Iterable[Stage], rows: Sequence[Var]) -> tuple[_Read, ...]
         for e in stage.node.expressions()
         for load in _loads(e, stage.lanes)
     )
-    return tuple({(r.load.buffer, r.start): r for r in reads if r is not None}.values())
+    found = {(r.load.buffer, r.start): r for r in reads if r is not None}
+    return _in_order(tuple(found.values()), rows)
+
+
+def _in_order(reads: tuple[_Read, ...], rows: Sequence[Var]) -> tuple[_Read, ...]:
+    """The reads; as one that follows the order of memory, a block ahead, where the rows of a block read all of it in
+    another order.
+
+    for i  for j  for k  y[..] = x[i*B + k*R + j*4 .. 4], x[i*B + k*R + j*4 + R/2 .. 4]
+                                                  ->      fetch x[(i + 1)*B + (j*K + k)*8 .. 8]
+    """
+    length = sum(r.length for r in reads)
+    mixed = any(r.apart or r.turns > 1 or r.load.buffer is not reads[0].load.buffer for r in reads)
+    if not reads or mixed or reads[0].start.coefficient(rows[-1]) == as_index(length):
+        return reads
+    flat, inside = ZERO, 1
+    for at in range(len(rows) - 1, 0, -1):
+        flat, inside = flat + of(rows[at]) * inside, inside * (rows[at].extent.constant or 0)
+        block = inside * length
+        if not 0 < block * reads[0].element <= MOST_BLOCK:
+            return reads
+        if inside > 1 and all(_lies_within(read, rows[:at], rows[at - 1], block) for read in reads):
+            outer = Index({m: c for m, c in reads[0].start.terms.items() if set(rows[:at]).intersection(m)})
+            return (replace(reads[0], start=outer + flat * length, length=length, turns=inside),)
+    return reads
+
+
+def _lies_within(read: _Read, outer: Sequence[Var], last: Var, block: int) -> bool:
+    """Whether a read stays in blocks of so many elements, one for each turn of the `last` of the outer loops."""
+    start = read.start
+    if start.coefficient(last) != as_index(block) or any(start.coefficient(v) is None for v in outer):
+        return False
+    for v in outer:
+        start = start.without(v)
+    top = None if any(isinstance(a, Indirect) for a in start.atoms()) or not start.nonnegative() else largest(start)
+    return top is not None and top + read.length <= block
 
 
 def reads_on(stage: Stage, rows: Sequence[Var], within: Var) -> bool:

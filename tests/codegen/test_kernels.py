@@ -77,6 +77,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "planes_ahead": (
         "rows", lambda a, i: a.gather(1, i), (torch.zeros(4, 256, 256), torch.zeros(4, 256, 256).long()), (), False
     ),
+    "rows_of_blocks_ahead": ("rows", lambda a: F.pixel_shuffle(a, 2) + 1, (torch.zeros(64, 64, 56, 56),), (), False),
     "looked_up_ahead": ("rows", larger, (torch.zeros(2, 56, 56, 64),), (), False),
     "odd_rows_ahead": ("row_streams", lambda a: a.sum(-1), (torch.zeros(4000, 1021),), (), False),
     "short_rows_ahead": ("row_streams", lambda a: a.sum(-1), (torch.zeros(5000, 64),), (), False),
