@@ -30,6 +30,11 @@ def collapse(node: N, keep: int = 0, spare: int = 0) -> N:
     return node
 
 
+def collapse_reduced(node: Reduce) -> Reduce:
+    """The reduction with its reduced loops merged, and its kept loops as they are."""
+    return _collapse_field(node, "rdims", 0, 0)
+
+
 def collapse_rows(nest: Nest) -> Nest:
     """Merges short rows of a nest of maps with the loop behind them, while many rows are left.
 

@@ -21,6 +21,7 @@ from ..ir.buffers import Buffer
 from ..ir.expr import Acc, Call, Const, Expr, Load, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Fold, Origin, Reduce, Store
+from .collapse import collapse_reduced
 from .graph import NodeGraph
 from .loops import reduces_contiguous
 
@@ -41,16 +42,27 @@ class _Pair:
     value: Expr
     names: dict[Atom, Index]  # the loops of the squares
 
+    def with_one_loop(self) -> _Pair:
+        """The same with its reduced loops as one, where memory is walked through like that."""
+        mean, squares = collapse_reduced(self.mean), collapse_reduced(self.squares)
+        loops = zip((*squares.dims, *squares.rdims), (*mean.dims, *mean.rdims), strict=True)
+        return _Pair(mean, squares, mean.folds[0].value, {v: of(u) for v, u in loops})
+
 
 def split_moments(graph: NodeGraph) -> None:
     """Cuts the means and squares of more elements than a cache holds."""
     for node in list(graph.nodes):
         pair = _pair(graph, node) if isinstance(node, Reduce) else None
-        pieces = pieces_of(pair.mean, read_again(graph, pair.mean, pair.squares)) if pair is not None else 1
-        if pair is not None and pieces > 1:
-            first, second = _split(pair, pieces)
-            graph.replace_by(pair.squares, second)
-            graph.replace_by(pair.mean, first)
+        if pair is None:
+            continue
+        again = read_again(graph, pair.mean, pair.squares)
+        for loops in (pair, pair.with_one_loop()):  # of maps so wide that a row is too much for a piece
+            pieces = pieces_of(loops.mean, again)
+            if pieces > 1:
+                first, second = _split(loops, pieces)
+                graph.replace_by(pair.squares, second)
+                graph.replace_by(pair.mean, first)
+                break
 
 
 def _pair(graph: NodeGraph, squares: Reduce) -> _Pair | None:

@@ -147,6 +147,8 @@ def test_norms_of_groups_channels_last(tmp_path: Path) -> None:
     levels = torch.arange(80) * 0.5  # channels of a group that lie apart
     inputs = {"small": torch.randn(2, 7, 7, 80) + levels, "large": torch.randn(2, 64, 48, 80) + levels}
     inputs["equal"] = torch.full((1, 64, 64, 80), 0.1)
+    for name, shape in {"wide": (2, 96, 128, 128), "odd": (1, 80, 80, 72), "many": (1, 64, 64, 320)}.items():
+        inputs[name] = torch.randn(shape) + torch.arange(shape[-1]) * 0.5
     entries = {name: (Call1(norm), (x,)) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "groups.pkg", verify=False)
     models = [mycc.load(path, threads=threads) for threads in (1, 3)]

@@ -165,6 +165,17 @@ MYCC_INLINE void rows_in_registers(int64_t first, int64_t last, Fold fold, Ahead
   all(held(acc)...);
 }
 
+/* Vectors of a strip of columns whose accumulators, N of each vector, are held: all strips are as wide. Of several
+ * accumulators more are held, for a vector that is read serves all of them. */
+constexpr int64_t kStripVectors = W == 16 ? 24 : 12;
+template <int64_t vectors, int N> constexpr int64_t held_strip() {
+  for (int64_t n = kStripVectors / N; n > 1; --n)
+    if (vectors % n == 0) return n;
+  return 1;
+}
+/* Bytes of a row whose strips are folded one after the other, so that the rows stay in the first level cache. */
+constexpr int64_t kStripsRow = 2048;
+
 /* Rows from first to last, in the order of memory, are folded into blocks of accumulators [columns]: fold(row, column,
  * accumulators) a vector. ahead(row, column) fetches a line of it, of elements of `size` bytes. */
 template <int64_t columns, int size, class Fold, class Ahead, class... T>
@@ -173,6 +184,21 @@ MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Fold fold, Ahead ahe
   constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
   if constexpr (vectors * sizeof...(T) <= kHeldVectors) {
     rows_in_registers<line>(first, last, fold, ahead, std::make_integer_sequence<int, vectors>(), acc...);
+  } else if constexpr (sizeof...(T) > 1 && columns * size <= kStripsRow) {
+    constexpr int64_t strip = held_strip<vectors, (int)sizeof...(T)>(), strips = vectors / strip;
+    for (int64_t s = 0; s < strips; ++s) {
+      const int64_t at = s * strip * W;
+      const auto fold_strip = [&](int64_t row, int64_t column, auto &...sum) MYCC_INLINED {
+        fold(row, at + column, sum...);
+      };
+      /* what is fetched lies in the order of memory all the same */
+      const auto ahead_in_order = [&](int64_t row, int64_t column) MYCC_INLINED {
+        const int64_t turn = s * (last - first) + row - first;
+        ahead(first + turn / strips, turn % strips * strip * W + column);
+      };
+      rows_in_registers<(line < strip ? line : strip)>(first, last, fold_strip, ahead_in_order,
+                                                       std::make_integer_sequence<int, strip>(), (acc + at)...);
+    }
   } else {
     constexpr int64_t turn = vectors % line == 0 && line > 2 ? line : 2;
     const auto fold_next = [&](int64_t row, int64_t column) MYCC_INLINED {
