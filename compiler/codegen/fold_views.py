@@ -180,8 +180,8 @@ def _wide_columns(node: Reduce, vector: Var) -> int:
     instructions take the time."""
     values, row = [f.value for f in node.folds], node.rdims[-1]
     columns = WIDE_BYTES // widest(values)
-    wide = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.folds)
-    if wide or work(*values) > LONG_WORK or any(f.op in SCALAR_FOLDS for f in node.folds):
+    long = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.folds)
+    if long or work(*values) > LONG_WORK or any(f.op in SCALAR_FOLDS for f in node.folds):
         return 0
     loads = [load for v in values for load in v.loads if depends(load.index, row)]
     apart = [(load.index.coefficient(row) or ZERO).constant or 0 for load in loads]

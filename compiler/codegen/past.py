@@ -19,8 +19,7 @@ MANY_LINES = 16  # of a row: one more that is written twice counts for little
 
 def streamed_from(node: Map | Reduce | Nest) -> int:
     """Bytes from which on a result is written past the caches."""
-    sizes = [buffer.size.constant for buffer in node.reads()]
-    read = sum((size or 0) * DTYPES[buffer.dtype].size for size, buffer in zip(sizes, node.reads(), strict=True))
+    read = sum((buffer.size.constant or 0) * DTYPES[buffer.dtype].size for buffer in node.reads())
     return STREAMED_BESIDE if read >= MANY_READ else STREAMED_BYTES
 
 

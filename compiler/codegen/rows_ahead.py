@@ -261,7 +261,7 @@ def with_fetches(stage: MapStage, ahead: Ahead, reads: Sequence[_Read], vector: 
         if not row.whole:
             assert lanes is not None
             if lanes.moved:  # of a longer row, the hardware finds the rest
-                fetched = min(read.bytes, MOST_AT_ONCE) // DTYPES[read.load.buffer.dtype].size
+                fetched = min(read.bytes, MOST_AT_ONCE) // read.element
                 lines.append(f"fetch_row({row.name}, {fetched});")
                 continue
             per_vector = -(-read.length // max(vector.extent.constant or read.length, 1))

@@ -186,13 +186,13 @@ def _fetched(windows: Rolled, across: Var | None, outer: Sequence[Var], scope: S
         return ()
     assert across is not None
     following, values, lanes = outer[-1], [f.value for f in windows.inner.folds], windows.lanes
-    new, place = _read_anew(windows, across), (lanes.extent.constant or 1) * widest(values)
+    new, width = _read_anew(windows, across), (lanes.extent.constant or 1) * widest(values)
     moved: list[dict[Atom, Index]] = [
         {following: of(following) + 1, across: across.extent - turn} for turn in range(new, 0, -1)
     ]
-    ordered = new > 1 and place <= NEAR_PLACE
+    ordered = new > 1 and width <= NEAR_PLACE
     if ordered:
-        at = of(windows.at) * new + AHEAD_BYTES // place
+        at = of(windows.at) * new + AHEAD_BYTES // width
         moved = [{windows.at: at + turn, across: across.extent - 1} for turn in range(new)]
     whole = (lanes.extent.constant or 1) % LINE == 0
     first: dict[Atom, Index] = {lanes: ZERO} if whole else {}

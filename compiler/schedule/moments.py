@@ -39,14 +39,15 @@ class _Pair:
 
     mean: Reduce
     squares: Reduce
-    value: Expr
-    names: dict[Atom, Index]  # the loops of the squares
+
+    @property
+    def value(self) -> Expr:
+        """What the mean is of."""
+        return self.mean.folds[0].value
 
     def with_one_loop(self) -> _Pair:
         """The same with its reduced loops as one, where memory is walked through like that."""
-        mean, squares = collapse_reduced(self.mean), collapse_reduced(self.squares)
-        loops = zip((*squares.dims, *squares.rdims), (*mean.dims, *mean.rdims), strict=True)
-        return _Pair(mean, squares, mean.folds[0].value, {v: of(u) for v, u in loops})
+        return _Pair(collapse_reduced(self.mean), collapse_reduced(self.squares))
 
 
 def split_moments(graph: NodeGraph) -> None:
@@ -85,7 +86,7 @@ def _pair(graph: NodeGraph, squares: Reduce) -> _Pair | None:
     names: dict[Atom, Index] = {v: of(u) for v, u in zip(*loops, strict=True)}
     same = substitute(element, names) == mean.folds[0].value and load.index.substitute(names) == mean.stores[0].index
     adjacent = not graph.crosses(mean.reads(), mean, squares)
-    return _Pair(mean, squares, mean.folds[0].value, names) if same and adjacent else None
+    return _Pair(mean, squares) if same and adjacent else None
 
 
 def _is_mean(node: Reduce) -> bool:
