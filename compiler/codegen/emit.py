@@ -244,8 +244,8 @@ class Emitter:
         return spell(OPS[e.op], "cpp", operands)
 
     def _lanes_up_to(self, e: LaneLimit) -> Printed:
-        text = f"{e.inverted}{e.function}({self.index(e.place.index)}, {self._print(e.limit).text})"
-        return Printed(text, Precedence.UNARY if e.inverted else Precedence.ATOM)
+        text = f"{e.function}({self.index(e.place.index)}, {self._print(e.limit).text})"
+        return Printed(f"~{text}", Precedence.UNARY) if e.inverted else Printed(text)
 
     def _inside_row(self, e: Inside) -> Printed:
         """A choice by place: lanes outside of the row are not read."""

@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from ..ir.expr import Call, Expr, IndexValue
 
 #: the function of lanes up to a limit, and whether it is the others that are asked for
-FORMS = {"lt": ("lanes_below", ""), "le": ("lanes_up_to", ""), "gt": ("lanes_up_to", "~"), "ge": ("lanes_below", "~")}
+FORMS = {
+    "lt": ("lanes_below", False),
+    "le": ("lanes_up_to", False),
+    "gt": ("lanes_up_to", True),
+    "ge": ("lanes_below", True),
+}
 MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 @dataclass(frozen=True)
 class LaneLimit:
-    """Lanes whose place is below a limit, or not above it; inverted: `~`, the others."""
+    """Lanes whose place is below a limit, or not above it; inverted: the others."""
 
     function: str
-    inverted: str
+    inverted: bool
     place: IndexValue
     limit: Expr
 
