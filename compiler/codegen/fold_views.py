@@ -165,6 +165,7 @@ def column_fold_view(
         columns,
         rows,
         walk,
+        apart=_wide_columns(node, vector) > 0 and not walk.in_order,
     )
 
 

@@ -38,6 +38,7 @@ from .phase_views import phase_view
 from .row_phase_views import row_phase_view
 from .row_stream_views import row_stream_view
 from .rows_ahead import ahead_view, jumping_reads, reads_on, row_reads, short_ahead, with_fetches
+from .sample_views import sample_view
 from .scope import Scope
 from .shared_rows import in_shared_pieces
 from .statements import emit_stores, lanes_view, only_moves
@@ -68,6 +69,8 @@ def loop_view(node: Map | Reduce | Nest) -> KernelView:
     if isinstance(node, Nest):
         node = collapse_rows(node)
         locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
+        if node.walk is not None:
+            return sample_view(node, locals_, scope, _lanes, _stage)
         if not node.phases:
             return _nest(node, locals_, scope)
         along = all(s.dims == node.dims for s in node.stages if isinstance(s, Reduce))

@@ -112,12 +112,14 @@ class Nest(Node):
 
     dims are the rows; `stages` have dims = rows + inner loops; `locals` are buffers that only live within a row.
     phases: one for each stage, in order, where the rows are pipelined: a stage of phase p runs p rows behind (see
-    schedule/pipelined.py); empty where each row is done before the next.
+    schedule/pipelined.py); empty where each row is done before the next. walk: the loop behind the rows that stages of
+    the first phase and those of the last one go through together (see schedule/samples.py).
     """
 
     stages: tuple[Map | Reduce, ...]
     locals: tuple[Buffer, ...] = ()
     phases: tuple[int, ...] = ()
+    walk: Var | None = None
 
     def expressions(self) -> Iterator[Expr]:
         for stage in self.stages:

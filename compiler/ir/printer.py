@@ -100,5 +100,6 @@ def _body(node: AnyNode, indent: str) -> str:
             inner = "\n".join(print_node(s, indent + "  ") for s in node.stages)
             names = ", ".join(b.name for b in node.locals)
             phases = f" phases {' '.join(map(str, node.phases))}" if node.phases else ""
+            phases += f" along {node.walk.name}" if node.walk is not None else ""
             return f"nest[{_loops(node.dims)}]{phases}" + (f" locals {names}" if names else "") + "\n" + inner
     raise TypeError(type(node).__name__)

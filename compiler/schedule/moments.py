@@ -24,6 +24,7 @@ from ..ir.nodes import Fold, Origin, Reduce, Store
 from .collapse import collapse_reduced
 from .graph import NodeGraph
 from .loops import reduces_contiguous
+from .samples import walks_beside
 
 #: elements that stay in the second level cache from one reading to the next; columns that are walked through together
 CACHED, COLUMNS = 1 << 16, 64
@@ -57,8 +58,10 @@ def split_moments(graph: NodeGraph) -> None:
         if pair is None:
             continue
         again = read_again(graph, pair.mean, pair.squares)
-        for loops in (pair, pair.with_one_loop()):  # of maps so wide that a row is too much for a piece
-            pieces = pieces_of(loops.mean, again)
+        samples = again and _many_samples(pair.mean)
+        forms = (pair, pair.with_one_loop())  # of maps so wide that a row is too much for a piece
+        for loops in reversed(forms) if samples else forms:
+            pieces = pieces_of(loops.mean, again, samples)
             if pieces > 1:
                 first, second = _split(loops, pieces)
                 graph.replace_by(pair.squares, second)
@@ -108,8 +111,14 @@ def read_again(graph: NodeGraph, first: Reduce, second: Reduce) -> bool:
     return any(buffers & set(n.reads()) for n in graph.nodes if n is not first and n is not second)
 
 
-def pieces_of(node: Reduce, again: bool) -> int:
-    """How many pieces of the outermost reduced loop; 1: leave it whole. again: the elements are read by others too."""
+def _many_samples(mean: Reduce) -> bool:
+    """Whether these are means of samples whose pieces are to be folded beside another sample (samples.py)."""
+    return not reduces_contiguous(mean) and all(walks_beside(load, mean.dims[0]) for load in mean.folds[0].value.loads)
+
+
+def pieces_of(node: Reduce, again: bool, samples: bool = False) -> int:
+    """How many pieces of the outermost reduced loop; 1: leave it whole. again: the elements are read by others too,
+    samples: which come by with the same pieces of another sample."""
     if not node.rdims:
         return 1
     count, first, kept = _count(node), node.rdims[0].extent.constant, node.extent.constant
@@ -117,7 +126,7 @@ def pieces_of(node: Reduce, again: bool) -> int:
         return 1
     along = reduces_contiguous(node)
     columns = 1 if along else min(COLUMNS, kept)
-    if count * columns <= CACHED and (along or again or count * columns <= READ_ONCE):
+    if not samples and count * columns <= CACHED and (along or again or count * columns <= READ_ONCE):
         return 1
     most = ROW_PIECE if along else COLUMN_PIECE
     return next((d for d in range(2, first + 1) if first % d == 0 and LEAST <= count // d <= most), 1)

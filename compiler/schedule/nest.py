@@ -96,7 +96,7 @@ def _grow(
         stages, rows = blocks
     for node in ordered[1:]:
         remarks.fused(label(ordered[0]), label(node), "one kernel over the rows")
-    _merge(graph, list(zip(ordered, stages, strict=True)), rows, local_bytes)
+    merge_rows(graph, list(zip(ordered, stages, strict=True)), rows, local_bytes)
 
 
 def _blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
@@ -214,7 +214,7 @@ def as_prologue(
         return None, "no reader in the rows"
     if any(r not in members and graph.position(r) < _last(graph, members) for r in readers):
         return None, "another kernel reads it in between"
-    if not _stays_in_place(graph, {*members, maker}):
+    if not stays_in_place(graph, {*members, maker}):
         return None, "what it reads is written over in place"
     return _rename(maker, names, rows), ""
 
@@ -239,7 +239,7 @@ def _order_allows(graph: NodeGraph, members: dict[AnyNode, Map | Reduce], node: 
     """The nest runs where its last member stands: nothing outside it may need a member's result before that."""
     last = max(_last(graph, members), graph.position(node))
     inside = {*members, node}
-    if not _stays_in_place(graph, inside):
+    if not stays_in_place(graph, inside):
         return False
     for member in inside:
         for buffer in member.writes():
@@ -249,7 +249,7 @@ def _order_allows(graph: NodeGraph, members: dict[AnyNode, Map | Reduce], node: 
     return True
 
 
-def _stays_in_place(graph: NodeGraph, inside: set[AnyNode]) -> bool:
+def stays_in_place(graph: NodeGraph, inside: set[AnyNode]) -> bool:
     """Members may run where the last one stands: nobody writes over what they read, nor do they themselves."""
     last = max(inside, key=graph.position)
     return not any(overwrites(m) or graph.crosses(m.reads(), m, last) for m in inside)
@@ -262,9 +262,9 @@ def _rename(node: Map | Reduce, names: dict[Var, Var], rows: tuple[Var, ...]) ->
     return replace(changed, dims=(*rows, *inner))
 
 
-def _merge(
+def merge_rows(
     graph: NodeGraph, members: list[tuple[AnyNode, Map | Reduce]], rows: tuple[Var, ...], local_bytes: int
-) -> None:
+) -> Nest:
     """Replaces the members by one nest at the place of the last; results that only it reads become local to a row."""
     last = members[-1][0]
     outside = {b for n in graph.nodes if n not in dict(members) for b in n.reads()}
@@ -275,16 +275,18 @@ def _merge(
     names: dict[Buffer, Buffer] = {}
     for stage in stages:
         for store in stage.stores:
-            local = _local(store, stage, rows, local_bytes)
+            local = _row_buffer(store, stage, rows, local_bytes)
             if store.buffer.kind == "temp" and store.buffer not in outside and local is not None:
                 names[store.buffer] = local
-    stages = tuple(_localise(s, names, rows) for s in stages)
+    stages = tuple(_localised(s, names, rows) for s in stages)
     for node, _ in members[:-1]:
         graph.remove(node)
-    graph.replace(last, Nest(rows, (), origin, stages, tuple(names.values())))
+    nest = Nest(rows, (), origin, stages, tuple(names.values()))
+    graph.replace(last, nest)
+    return nest
 
 
-def _local(store: Store, stage: Map | Reduce, rows: tuple[Var, ...], local_bytes: int) -> Buffer | None:
+def _row_buffer(store: Store, stage: Map | Reduce, rows: tuple[Var, ...], local_bytes: int) -> Buffer | None:
     """A buffer for one row of a result, when the rows are its slow digits and a row is small."""
     order = digits(store, stage.dims)
     if order is None or {v for v, _ in order[: len(rows)]} != set(rows):
@@ -295,7 +297,7 @@ def _local(store: Store, stage: Map | Reduce, rows: tuple[Var, ...], local_bytes
     return Buffer(store.buffer.name, store.buffer.dtype, size, "local")
 
 
-def _localise(stage: Map | Reduce, names: dict[Buffer, Buffer], rows: tuple[Var, ...]) -> Map | Reduce:
+def _localised(stage: Map | Reduce, names: dict[Buffer, Buffer], rows: tuple[Var, ...]) -> Map | Reduce:
     zeros: dict[Atom, Index] = dict.fromkeys(rows, ZERO)
 
     def leaf(e: Expr) -> Expr | None:

@@ -44,7 +44,7 @@ class Part:
 def pipeline_columns(graph: NodeGraph) -> None:
     """Gives the nests over blocks of columns their phases, where there is more than one."""
     for nest in list(graph.nodes):
-        if isinstance(nest, Nest):
+        if isinstance(nest, Nest) and not nest.phases:
             found = _pipelined(nest)
             if found is not None:
                 graph.replace(nest, found)

@@ -60,6 +60,11 @@ def larger(a: torch.Tensor) -> torch.Tensor:
     return F.interpolate(a.permute(0, 3, 1, 2), scale_factor=2.0, mode="bilinear").permute(0, 2, 3, 1)
 
 
+def norm_of_last(a: torch.Tensor) -> torch.Tensor:
+    """A group norm of images whose channels lie last."""
+    return F.group_norm(a.permute(0, 3, 1, 2), 8).permute(0, 2, 3, 1)
+
+
 def asserted(a: torch.Tensor) -> torch.Tensor:
     torch._assert_async((a > 0).all(), 'not "positive"')
     return a + 1
@@ -140,6 +145,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "scan_row": ("rows", lambda a: a.cumsum(-1), (x,), (), False),
     "arg_fold": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
     "softmax": ("row_phases", lambda a: torch.softmax(a, -1), (x,), (), True),
+    "norm_of_samples": ("samples", norm_of_last, (torch.zeros(48, 56, 56, 64),), (), False),
     "softmax_of_columns": ("columns", lambda a: torch.softmax(a, 1), (torch.ones(16, 64, 64),), (), False),
     "layer_norm": ("row_phases", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),
     "embedding": ("rows", lambda e, a: e(a), (torch.ones(4, 5, dtype=torch.long),), (nn.Embedding(9, 24),), False),
@@ -185,7 +191,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
         "attention", lambda a: F.scaled_dot_product_attention(a, a, a), (q.bfloat16(),), (), False
     ),
 }  # fmt: skip
-MACROS = ("loops.j2", "columns.j2", "epilogue.j2")  # seen in the kernels
+MACROS = ("loops.j2", "columns.j2", "stages.j2", "epilogue.j2")  # seen in the kernels
 
 
 def kernels(name: str) -> str:

@@ -49,6 +49,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Mo
     "cosine_similarity": (lambda a, b: F.cosine_similarity(a, b, -1), (x, x), (), [Nest]),
     "sums_of_other_rows": (lambda a, b: a.softmax(-1) * b.sum(-1, True), (x, torch.ones(4, 6, 40)), (), [Reduce, Nest]),
     "group_norm": (lambda a: F.silu(F.group_norm(a, 4)), (torch.ones(2, 8, 5, 16),), (), [Nest]),
+    "group_norm_of_many_samples": (
+        lambda a: F.silu(F.group_norm(planes(a), 8)).permute(0, 2, 3, 1),
+        (torch.zeros(48, 56, 56, 64),),
+        (),
+        [Nest],
+    ),
     "norm_of_channels": (lambda a: a - a.mean(1, keepdim=True), (torch.ones(4, 20, 24, 32),), (), [Nest]),
     "layer_norm_with_residual": (lambda norm, a, b: norm(a + b), (x, x), (nn.LayerNorm(32),), [Nest]),
     "gemm_bias_gelu": (lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(32, 48),), [Gemm]),

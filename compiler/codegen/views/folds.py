@@ -165,12 +165,23 @@ class ColumnFold:
     columns: int
     rows: int
     walk: Walk
+    apart: bool = False  # rows lie far apart in memory: few groups of them are walked together
     form: str = "column_fold"
+
+    @property
+    def direct(self) -> bool:
+        """Whether the first group of rows begins the accumulators and the last one finishes them, in registers."""
+        return self.once and self.apart
 
     @property
     def pairs(self) -> bool:
         """Two vectors of columns go together where nothing is fetched: lines of memory come in twos."""
         return not self.walk.ahead
+
+    @property
+    def once(self) -> bool:
+        """Whether all rows are one block of rows, whose accumulators are the result."""
+        return not self.outer and self.row.extent.isdigit() and int(self.row.extent) <= self.rows
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,20 @@ class LoopKernel(TunedKernel):
 
 
 @dataclass(frozen=True)
+class SampleKernel(TunedKernel):
+    """A parallel loop over samples in two phases, the later one a sample behind, that take turns along a walk."""
+
+    sample: Loop
+    walk: Loop
+    work: str  # elements of a sample
+    folds: tuple[Stage, ...]  # of a turn of the walk
+    ends: tuple[Stage, ...]  # of a sample, behind its walk
+    last: Stage  # of a turn of the walk, of the sample before
+    locals: tuple[LocalView, ...] = ()
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+
+
+@dataclass(frozen=True)
 class RowStreamKernel(TunedKernel):
     """A fold of each row, with the places of its best values or without; some rows at a time that lie far apart, or
     one after the other."""

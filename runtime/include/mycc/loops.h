@@ -280,6 +280,14 @@ MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int
   return even < least ? least : even < some ? even : some;
 }
 
+/* Samples of a task whose phases run a sample apart, for the first one and the last one run alone: as many as leave each
+ * thread some tasks. Samples are independent: how they are cut changes no result. */
+MYCC_INLINE int64_t samples_per_task(const mycc_host *host, int64_t samples, int64_t elements, int64_t task = 0) {
+  if (task > 0) return rows_per_task(elements, task);
+  const int64_t least = rows_per_task(elements), even = samples / (4 * host->max_workers);
+  return even < least ? least : even;
+}
+
 /* The parts [first, last) of rows of columns that the groups [begin, end) of all rows make up, one after the other. */
 struct ColumnRange {
   int64_t begin, end, groups, columns, row, first, last;

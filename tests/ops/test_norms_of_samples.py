@@ -1,0 +1,56 @@
+"""Group norms of many images whose channels lie last: one kernel, in which two samples come by piece by piece."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mycc
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from ..helpers.programs import Call1
+
+#: images, height, width, channels, groups: rows that are pieces, several rows of one, none; odd channels
+SHAPES = [(48, 56, 56, 64, 32), (60, 28, 28, 192, 8), (42, 57, 55, 66, 3), (16, 100, 100, 64, 4)]
+
+
+def norm(groups: int) -> Any:
+    def function(a: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.silu(F.group_norm(a.permute(0, 3, 1, 2), groups, w, b)).permute(0, 2, 3, 1)
+
+    return function
+
+
+def given(n: int, h: int, w: int, c: int) -> tuple[torch.Tensor, ...]:
+    """Images whose channels have means far apart, the weights and the biases of their channels."""
+    generator = torch.Generator().manual_seed(c)
+    images = 3 * torch.randn(n, h, w, c, generator=generator) + torch.linspace(-40, 40, c)
+    return images, torch.randn(c, generator=generator), torch.randn(c, generator=generator)
+
+
+@pytest.mark.parametrize(("n", "h", "w", "c", "groups"), SHAPES)
+def test_norms(n: int, h: int, w: int, c: int, groups: int, tmp_path: Path) -> None:
+    function, inputs = norm(groups), given(n, h, w, c)
+    path = mycc.compile(Call1(function), inputs, out=tmp_path / "norm.pkg", verify=False, target="cpu")
+    one, *others = (np.asarray(mycc.load(path, threads=threads)(*inputs)) for threads in (1, 2, 3))
+    for other in others:
+        np.testing.assert_array_equal(one, other)
+    want = function(*(x.double() for x in inputs)).numpy()
+    error, eager = (np.abs(got - want).max() for got in (one, function(*inputs).double().numpy()))
+    assert error <= 2 * eager + 2e-7 * np.abs(want).max()
+    model = mycc.load(path, threads=1)
+    assert len(model.profile([*inputs], 1)) == 1, "it is not one kernel"
+
+
+def test_a_sample_without_numbers_leaves_its_neighbours_alone(tmp_path: Path) -> None:
+    n, h, w, c, groups = SHAPES[0]
+    images, weight, bias = given(n, h, w, c)
+    images[5, 3, 7, 0] = float("nan")
+    images[9, 0, 0, c - 1] = float("inf")
+    path = mycc.compile(Call1(norm(groups)), (images, weight, bias), out=tmp_path / "norm.pkg", verify=False)
+    got, want = torch.as_tensor(mycc.load(path)(images, weight, bias)), norm(groups)(images, weight, bias)
+    assert torch.equal(got.isnan(), want.isnan())
+    assert 0 < int(got.isnan().sum()) < got.numel() // n
