@@ -37,6 +37,8 @@ class RunTileSet:
 
     lanes, registers: of a vector, and how many there are; fused: there is a fused multiply-add.
     runs: of a tile, at most. panels: for 1, 2, ... pixels of a run the panels of its widest tile.
+    long_run: pixels of a run of one panel, where rows are whole such runs; 0: there are none. A vector of weights then
+    multiplies twice as many pixels.
     """
 
     lanes: int
@@ -44,9 +46,16 @@ class RunTileSet:
     fused: bool
     runs: int
     panels: tuple[int, ...]
+    long_run: int = 0
 
     @property
     def tiles(self) -> tuple[RunTile, ...]:
+        of_long_runs = (
+            RunTile(runs, self.long_run, 1, turn=self._turn(runs, False)) for runs in range(1, self.runs + 1)
+        )
+        return (*self._tiles(), *(of_long_runs if self.long_run else ()))
+
+    def _tiles(self) -> tuple[RunTile, ...]:
         return tuple(
             RunTile(runs, pixels, p, not half and self._pixels_first(runs * pixels, p), half, self._turn(runs, half))
             for runs in range(1, self.runs + 1)
@@ -75,8 +84,9 @@ RUN_TILE_SETS: dict[str, RunTileSet] = {
     "x86-64-v2": RunTileSet(lanes=4, registers=16, fused=False, runs=1, panels=(2, 1, 1)),
     # 12 accumulators, 2 of weights, a broadcast.
     "x86-64-v3": RunTileSet(lanes=8, registers=16, fused=True, runs=1, panels=(2, 2, 2, 1, 1, 1)),
-    # Two runs of 7 are 28 accumulators, 2 of weights, a broadcast: whole rows of maps that are 7, 14, 28, 56 wide.
-    "x86-64-v4": RunTileSet(lanes=16, registers=32, fused=True, runs=2, panels=(2, 2, 2, 2, 2, 2, 2)),
+    # Two runs of 7 are 28 accumulators, 2 of weights, a broadcast: whole rows of maps that are 7, 14, 28, 56 wide. So
+    # are two runs of 14 by one panel.
+    "x86-64-v4": RunTileSet(lanes=16, registers=32, fused=True, runs=2, panels=(2, 2, 2, 2, 2, 2, 2), long_run=14),
     # 24 accumulators, 4 of weights, a broadcast.
     "aarch64": RunTileSet(lanes=4, registers=32, fused=True, runs=1, panels=(2, 2, 2, 1, 1, 1)),
 }

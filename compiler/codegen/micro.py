@@ -222,4 +222,5 @@ def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:
         "run_tiles": runs.tiles,
         "max_runs": runs.runs,
         "run_panels": runs.panels,
+        "long_run": runs.long_run,
     }

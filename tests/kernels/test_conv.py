@@ -455,6 +455,18 @@ def test_panels_of_8_channels(isa: str, outputs: int, width: int) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("width", [28, 42, 43, 280])
+def test_long_runs_of_one_panel(isa: str, width: int) -> None:
+    """Rows that are whole runs of 14 and not, in one block and several, of weights in one depth block and several."""
+    for outputs, channels, kernel in ((16, 16, 3), (11, 48, 5), (8, 3, 3), (16, 20, 1)):
+        case = Case(2, (5, width), (channels, outputs), (kernel,) * 2, pad=(kernel // 2,) * 2, behind=(1, 0))
+        run(isa, case, threads=(1, 3))
+        run(isa, replace(case, planes=True), "conv_turned", threads=(1, 3))
+    run(isa, Case(1, (4, 6, width), (16, 16), (5, 5, 5), pad=(2, 2, 2)))
+    run(isa, Case(1, (5, width), (64, 32), (3, 3), pad=(1, 1), groups=2))
+
+
+@pytest.mark.parametrize("isa", LEVELS)
 @pytest.mark.parametrize("form", WINOGRAD_FORMS)
 @pytest.mark.parametrize(("size", "channels"), [((14, 14), (256, 256)), ((56, 40), (64, 64)), ((7, 7), (512, 96))])
 def test_conv_winograd_of_models(isa: str, form: str, size: tuple[int, int], channels: tuple[int, int]) -> None:

@@ -115,7 +115,7 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].lanes == PANEL], ids=lambda target: target.isa)
 def test_one_panel_multiplies_from_memory(target: Target, tmp_path: Path) -> None:
     """A broadcast that one multiply-add uses is its operand: into a register it takes a multiply-add's place (0084)."""
-    tiles = functions(disassembly(target, tmp_path), r"runs_\d+x[4-9]x16\b")
+    tiles = functions(disassembly(target, tmp_path), r"runs_\d+x(?:[4-9]|\d\d)x16\b")
     assert len(tiles) == sum(tile.panels == 1 and tile.pixels >= 4 for tile in RUN_TILE_SETS[target.isa].tiles)
     for name, lines in tiles.items():
         for loop in longest_loops(lines):

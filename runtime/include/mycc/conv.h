@@ -87,7 +87,8 @@ template <class Results> struct ConvLoop {
 
 template <class Results>
 inline void run_panels(const mycc_host *host, const ConvArgs &args, const Results &results, const ConvTuning &tuning) {
-  const ConvPlan plan(args, host->max_workers, tuning);
+  ConvPlan plan(args, host->max_workers, tuning);
+  plan.take_long_runs();
   ConvLoop<Results> loop = {host, plan, results};
   host->parallel_for(host->ctx, plan.tasks, plan.grain, ConvLoop<Results>::body, &loop);
 }

@@ -125,8 +125,9 @@ MYCC_INLINE ConvRun next_run(const ConvCut &cut, const KernelRows &rows, int64_t
 }
 
 /* How many runs a row of `width` pixels has: all as long, or some one less. The longest spare most calls and broadcasts;
- * others come in pairs, better than one that is left over. */
-static inline int64_t runs_of(int64_t width) {
+ * others come in pairs, better than one that is left over. long_runs: it is whole long runs. */
+static inline int64_t runs_of(int64_t width, bool long_runs) {
+  if (kLongRun && long_runs) return width / max64(kLongRun, 1);
   const int64_t runs = ceil_div(width, kRunPixels);
   return kRuns == 2 && runs > 1 && width % kRunPixels != 0 ? round_up(runs, 2) : runs;
 }
@@ -135,6 +136,7 @@ static inline int64_t runs_of(int64_t width) {
 struct ConvSpans {
   ConvSpan *spans;
   int64_t count = 0;
+  bool long_runs = false; /* of one panel */
 
   /* Spans of rows of at most so many pixels: narrower ones may have shorter runs, and more of them. */
   static int64_t most(int64_t rows, int64_t width) {
@@ -152,7 +154,7 @@ struct ConvSpans {
   }
   /* A row of `width` output pixels, `step` floats apart in the input. */
   void add_row(int64_t x, int64_t step, int64_t m, int64_t width, KernelRows rows = {0, 1}) {
-    const int64_t runs = runs_of(width);
+    const int64_t runs = runs_of(width, long_runs);
     for (int64_t i = 0, at = 0; i < runs; ++i) {
       const int64_t pixels = width / runs + (i < width % runs);
       add(x + at * step, m + at, pixels, rows);
@@ -165,8 +167,9 @@ struct ConvSpans {
  * 8 columns, twice. before(panel, width): these panels come next. */
 template <class Before>
 inline void multiply_span(RunTile &tile, const ConvSpan &span, int64_t panels, bool half, const Before &before) {
-  const RunKernel *kernels = kRunKernels[span.runs - 1][span.pixels - 1];
-  const int64_t widest = kRunPanels[span.pixels - 1];
+  const bool is_long = kLongRun && span.pixels == kLongRun;
+  const RunKernel *kernels = is_long ? &kLongRunKernels[span.runs - 1] : kRunKernels[span.runs - 1][span.pixels - 1];
+  const int64_t widest = is_long ? 1 : kRunPanels[span.pixels - 1];
   for (int64_t panel = 0;;) {
     const int64_t width = min64(widest, panels - panel);
     before(panel, width);
@@ -216,7 +219,7 @@ static inline int64_t group_panels(const ConvCut &cut, int64_t panels) {
 
 /* Floats of scratch memory that multiply_spans needs, for groups of at most so many panels. */
 static inline int64_t span_sums(const ConvCut &cut, int64_t group, int64_t spans) {
-  return (cut.count > 1 ? spans : 1) * kRuns * kRunPixels * group * kPanel;
+  return (cut.count > 1 ? spans : 1) * kRuns * kMostRun * group * kPanel;
 }
 
 /* Has the tile multiply the pixels of a span by `width` panels from `column` on, of which `valid` columns count. last: the
@@ -248,7 +251,7 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
                            const int64_t *taps, const float *w, int64_t panels, int64_t group, int64_t columns,
                            float *sums, const Finish &finish) {
   const int64_t panel_size = cut.segments * cut.depth * kPanel;
-  const int64_t stride = group * kPanel, kept = cut.count > 1 ? kRuns * kRunPixels * stride : 0;
+  const int64_t stride = group * kPanel, kept = cut.count > 1 ? kRuns * kMostRun * stride : 0;
   RunTile tile;
   tile.pixel = pixel;
   tile.panel_size = panel_size;

@@ -49,6 +49,7 @@ struct ConvPlan {
   int64_t in_rows, in_columns;             /* of a strip: rows and pixels of a slice */
   int64_t in_row, in_slice, in_frame;      /* floats of a row, of a slice, of those that a frame reads */
   bool ring;                               /* the slices of a strip are kept for the frame behind it, which comes next */
+  bool long_runs = false;                  /* the rows of blocks are long runs, by one panel */
 
   ConvPlan(const ConvArgs &a, int64_t workers, const ConvTuning &tuning = ConvTuning())
       : args(a), taps(a), cut(a.kernel_d * a.kernel_h * taps.columns, taps.depth, tuning), frames(1), rows(1),
@@ -93,6 +94,10 @@ struct ConvPlan {
     const int64_t each = n / step, longer = n % step, split = longer * (each + 1), at = i - image;
     if (at < split) return image + at % (each + 1) * step + at / (each + 1);
     return image + (at - split) % each * step + longer + (at - split) / each;
+  }
+  /* Where one panel is all there is. */
+  void take_long_runs() {
+    long_runs = kLongRun && panels == 1 && columns % max64(kLongRun, 1) == 0 && args.out_w % columns == 0;
   }
   int64_t strip_floats() const { return taps.strips ? frames * in_frame : 0; }
   /* Of the kernel, for a row of outputs. */

@@ -93,6 +93,7 @@ struct ConvMemory {
     taps = carver.take<int64_t>(tap_bytes);
     slices = carver.take<int64_t>(slice_bytes);
     spans.spans = carver.take<ConvSpan>(span_bytes);
+    spans.long_runs = plan.long_runs;
     strip = carver.take<float>(strip_bytes);
     sums = carver.take<float>(sums_bytes);
     results = carver.take<float>(result_bytes);
