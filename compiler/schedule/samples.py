@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Load, substitute
 from ..ir.index import Atom, Index, Var, as_index, of, product
@@ -76,8 +77,9 @@ def _norm_of(graph: NodeGraph, last: Map) -> _Norm | None:
     walkers = tuple(m for m in makers if isinstance(m, Reduce) and large & set(m.reads()))
     others = tuple(m for m in makers if m not in walkers)
     inside = {*makers, last}
-    read_elsewhere = any(r not in inside for m in makers for b in m.writes() for r in graph.readers(b))
-    if not walkers or read_elsewhere or not stays_in_place(graph, set[AnyNode](inside)):
+    made = [b for m in makers for b in m.writes()]
+    inside_alone = all(r in inside and _by_sample(r, b) for b in made for r in graph.readers(b))
+    if not walkers or not inside_alone or not stays_in_place(graph, set[AnyNode](inside)):
         return None
     return _Norm(walkers, others, last) if _in_step(walkers, others, last) else None
 
@@ -119,10 +121,16 @@ def _makes_statistics(maker: Stage, reader: Stage, sample: Var) -> bool:
     return all(_by_sample(reader, b) for b in maker.writes())
 
 
-def _by_sample(node: Stage, buffer: object) -> bool:
-    """Whether the node reads of the buffer what belongs to the sample that its first loop is at."""
+def _by_sample(node: AnyNode, buffer: Buffer) -> bool:
+    """Whether the node reads of the buffer what belongs to the sample that its first loop is at, and nothing else."""
     loads = [load for e in node.expressions() for load in e.loads if load.buffer is buffer]
-    return all(_of_sample(load, node.dims[0]) for load in loads)
+    return all(_of_sample(load, node.dims[0]) and _within(load, node.dims[0]) for load in loads)
+
+
+def _within(load: Load, sample: Var) -> bool:
+    """Whether an index stays inside of its sample, even where a choice leaves its value out."""
+    place, each = load.index.without(sample), load.index.coefficient(sample)
+    return each is not None and place.nonnegative() and (each - place - 1).nonnegative()
 
 
 def _of_sample(load: Load, sample: Var) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from ..helpers.programs import Call1
+from ..helpers.sources import kernel_sources
 
 #: images, height, width, channels, groups: rows that are pieces, several rows of one, none; odd channels
 SHAPES = [(48, 56, 56, 64, 32), (60, 28, 28, 192, 8), (42, 57, 55, 66, 3), (16, 100, 100, 64, 4)]
@@ -54,3 +55,28 @@ def test_a_sample_without_numbers_leaves_its_neighbours_alone(tmp_path: Path) ->
     got, want = torch.as_tensor(mycc.load(path)(images, weight, bias)), norm(groups)(images, weight, bias)
     assert torch.equal(got.isnan(), want.isnan())
     assert 0 < int(got.isnan().sum()) < got.numel() // n
+
+
+def by_rows(a: torch.Tensor) -> torch.Tensor:
+    """Statistics that are folded row by row of an image as they are."""
+    return a - a.amax(2).mean(1)[:, None, None]
+
+
+def by_the_one_before(a: torch.Tensor) -> torch.Tensor:
+    """The statistics of another sample."""
+    return a - F.pad(a.amax(2).mean(1), (0, 0, 1, 0))[:-1, None, None]
+
+
+def with_statistics(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    means = a.amax(2).mean(1)
+    return a - means[:, None, None], means
+
+
+@pytest.mark.parametrize(("function", "alone"), [(by_rows, True), (by_the_one_before, False), (with_statistics, False)])
+def test_statistics_that_are_no_norm(function: Any, alone: bool, tmp_path: Path) -> None:
+    (images, *_) = given(*SHAPES[0][:4])
+    path = mycc.compile(Call1(function), (images,), out=tmp_path / "norm.pkg", verify=False)
+    assert any("samples_per_task" in text for text in kernel_sources(path)) == alone
+    got, want = mycc.load(path, threads=2)(images), function(images.double())
+    for g, w in zip(*((r if isinstance(r, tuple) else (r,)) for r in (got, want)), strict=True):
+        torch.testing.assert_close(torch.as_tensor(g).double(), w, rtol=1e-5, atol=1e-4)
