@@ -72,16 +72,21 @@ def _norm_of(graph: NodeGraph, last: Map) -> _Norm | None:
     """The norm that ends in this map; None: it is something else, or one kernel of it costs more than it saves."""
     if len(last.dims) < 3:
         return None
-    makers = _makers(graph, last)
+    makers = makers_of(graph, last)
     large = {ld.buffer for e in last.expressions() for ld in e.loads if walks_beside(ld, last.dims[0])}
     walkers = tuple(m for m in makers if isinstance(m, Reduce) and large & set(m.reads()))
     others = tuple(m for m in makers if m not in walkers)
-    inside = {*makers, last}
-    made = [b for m in makers for b in m.writes()]
-    inside_alone = all(r in inside and _by_sample(r, b) for b in made for r in graph.readers(b))
-    if not walkers or not inside_alone or not stays_in_place(graph, set[AnyNode](inside)):
+    if not walkers or not stand_alone(graph, makers, last):
         return None
     return _Norm(walkers, others, last) if _in_step(walkers, others, last) else None
+
+
+def stand_alone(graph: NodeGraph, makers: Sequence[Stage], last: Map) -> bool:
+    """Whether nobody but these nodes reads what the makers make, each for its own sample, and all may run at the end."""
+    inside: set[AnyNode] = {*makers, last}
+    made = [b for m in makers for b in m.writes()]
+    alone = all(r in inside and _by_sample(r, b) for b in made for r in graph.readers(b))
+    return alone and stays_in_place(graph, inside)
 
 
 def _in_step(walkers: Sequence[Reduce], others: Sequence[Stage], last: Map) -> bool:
@@ -95,7 +100,7 @@ def _in_step(walkers: Sequence[Reduce], others: Sequence[Stage], last: Map) -> b
     return alike and own and made.keys().isdisjoint(last.reads())
 
 
-def _makers(graph: NodeGraph, last: Map) -> list[Stage]:
+def makers_of(graph: NodeGraph, last: Map) -> list[Stage]:
     """The nodes that make statistics of each sample for the map, in their order."""
     found: set[Stage] = set()
     asking: list[Stage] = [last]

@@ -37,6 +37,7 @@ from .read_order import order_moves
 from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
+from .sample_folds import split_sample_folds
 from .samples import walk_samples
 from .steps import ChooseStep, RepeatStep, Step, steps_of
 from .stored_order import order_loops
@@ -120,6 +121,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             split_at_pieces(graph, remarks)
             cut_groups(graph)  # so that they are rows
             split_moments(graph)
+            split_sample_folds(graph)
             walk_samples(graph, remarks)
             split_exponentials(graph)
             fuse_columns(graph, remarks)

@@ -72,7 +72,20 @@ def with_statistics(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return a - means[:, None, None], means
 
 
-@pytest.mark.parametrize(("function", "alone"), [(by_rows, True), (by_the_one_before, False), (with_statistics, False)])
+def response(a: torch.Tensor) -> torch.Tensor:
+    """Maps by their length, beside the mean of all channels: one statistic of each sample is a number alone."""
+    length = a.norm(p=2, dim=(1, 2), keepdim=True)
+    return a * (length / (length.mean(-1, keepdim=True) + 1e-6))
+
+
+def without_largest(a: torch.Tensor) -> torch.Tensor:
+    return a - a.amax((1, 2), keepdim=True)
+
+
+FUNCTIONS = {by_rows: True, response: True, without_largest: True, by_the_one_before: False, with_statistics: False}
+
+
+@pytest.mark.parametrize(("function", "alone"), FUNCTIONS.items())
 def test_statistics_that_are_no_norm(function: Any, alone: bool, tmp_path: Path) -> None:
     (images, *_) = given(*SHAPES[0][:4])
     path = mycc.compile(Call1(function), (images,), out=tmp_path / "norm.pkg", verify=False)

@@ -1,0 +1,68 @@
+"""Folds of whole samples in pieces, where a map of the same samples reads what they come to (see samples.py).
+
+s[i, c] = sum over p:P of x[i, p, c]              t[i, q, c] = sum over p:P/Q of x[i, q*P/Q + p, c]      q:Q
+y[i, p, c] = f(x[i, p, c], s[i, c])      ->       s[i, c] = sum over q of t[i, q, c]
+                                                  y[i, p, c] = f(x[i, p, c], s[i, c])
+
+So the folds go piece by piece, which the map of the sample before them does, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.buffers import Buffer
+from ..ir.expr import Load, substitute
+from ..ir.index import product
+from ..ir.nodes import Fold, Map, Reduce, Store
+from .collapse import collapse, collapse_reduced
+from .graph import NodeGraph
+from .loops import SCALAR_FOLDS, reduces_contiguous
+from .moments import Cut, pieces_of
+from .samples import makers_of, stand_alone, walks_beside
+
+
+def split_sample_folds(graph: NodeGraph) -> None:
+    """Cuts the fold of many samples that a map of them asks for, where it is one fold alone."""
+    for node in list(graph.nodes):
+        fold = _fold_for(graph, node) if isinstance(node, Map) else None
+        pieces = pieces_of(fold, again=True, samples=True) if fold is not None else 1
+        if fold is not None and pieces > 1:
+            graph.replace_by(_original(graph, fold), _split(fold, pieces))
+
+
+def _original(graph: NodeGraph, fold: Reduce) -> Reduce:
+    node = graph.producer(fold.stores[0].buffer)
+    assert isinstance(node, Reduce)
+    return node
+
+
+def _fold_for(graph: NodeGraph, last: Map) -> Reduce | None:
+    """The fold that a map of samples asks for, its loops as one; None: there are others, or it is of something else."""
+    if len(last.dims) < 3:
+        return None
+    large = {ld.buffer for e in last.expressions() for ld in e.loads if walks_beside(ld, last.dims[0])}
+    makers = makers_of(graph, last)
+    folds = [m for m in makers if large & set(m.reads())]
+    if len(folds) != 1 or not isinstance(folds[0], Reduce) or not stand_alone(graph, makers, last):
+        return None
+    fold, places = collapse_reduced(folds[0]), collapse(last, keep=1, spare=1)
+    if len(fold.dims) != 2 or len(fold.rdims) != 1 or len(places.dims) != 3 or reduces_contiguous(fold):
+        return None
+    alike = fold.rdims[0].extent == places.dims[1].extent and fold.dims[1].extent == places.dims[2].extent
+    return fold if alike and not any(f.op in SCALAR_FOLDS for f in fold.folds) else None
+
+
+def _split(node: Reduce, pieces: int) -> list[Reduce]:
+    """The folds of the pieces, and those of all of them."""
+    cut, name = Cut.into(node, pieces), node.stores[0].buffer.name
+    partial = [
+        Load(Buffer(f"{name}_pieces{i or ''}", f.acc.dtype, cut.results, "temp"), cut.at)
+        for i, f in enumerate(node.folds)
+    ]
+    folds = tuple(replace(f, value=substitute(f.value, cut.moved)) for f in node.folds)
+    stores = tuple(Store(load.buffer, load.index, f.acc) for load, f in zip(partial, node.folds, strict=True))
+    again = tuple(Fold(f.acc, f.op, load) for load, f in zip(partial, node.folds, strict=True))
+    assert product(v.extent for v in cut.loops).constant == cut.size
+    first = Reduce(cut.dims, stores, node.origin, cut.loops, folds)
+    return [first, replace(node, rdims=(cut.piece,), folds=again)]
