@@ -82,7 +82,7 @@ def _norm_of(graph: NodeGraph, last: Map) -> _Norm | None:
 
 
 def stand_alone(graph: NodeGraph, makers: Sequence[Stage], last: Map) -> bool:
-    """Whether nobody but these nodes reads what the makers make, each for its own sample, and all may run at the end."""
+    """Whether nobody else reads what the makers make, all for their own sample alone, and all may run at the end."""
     inside: set[AnyNode] = {*makers, last}
     made = [b for m in makers for b in m.writes()]
     alone = all(r in inside and _by_sample(r, b) for b in made for r in graph.readers(b))
