@@ -58,7 +58,7 @@ def split_moments(graph: NodeGraph) -> None:
         if pair is None:
             continue
         again = read_again(graph, pair.mean, pair.squares)
-        samples = again and _many_samples(pair.mean)
+        samples = again and _many_samples(graph, pair)
         forms = (pair, pair.with_one_loop())  # of maps so wide that a row is too much for a piece
         for loops in reversed(forms) if samples else forms:
             pieces = pieces_of(loops.mean, again, samples)
@@ -111,9 +111,14 @@ def read_again(graph: NodeGraph, first: Reduce, second: Reduce) -> bool:
     return any(buffers & set(n.reads()) for n in graph.nodes if n is not first and n is not second)
 
 
-def _many_samples(mean: Reduce) -> bool:
-    """Whether these are means of samples whose pieces are to be folded beside another sample (samples.py)."""
-    return not reduces_contiguous(mean) and all(walks_beside(load, mean.dims[0]) for load in mean.folds[0].value.loads)
+def _many_samples(graph: NodeGraph, pair: _Pair) -> bool:
+    """Whether these are means of the channels of samples, which are merged before they are asked for, and whose pieces
+    are to be folded beside another sample (samples.py)."""
+    mean = pair.mean
+    merged = all(isinstance(r, Reduce) for b in mean.writes() for r in graph.readers(b))
+    if not merged or reduces_contiguous(mean) or (_count(mean) or 0) < 2 * COLUMN_PIECE:
+        return False
+    return all(walks_beside(load, mean.dims[0]) for load in mean.folds[0].value.loads)
 
 
 def pieces_of(node: Reduce, again: bool, samples: bool = False) -> int:

@@ -21,6 +21,9 @@ from .loops import SCALAR_FOLDS, reduces_contiguous
 from .moments import Cut, pieces_of
 from .samples import makers_of, stand_alone, walks_beside
 
+#: places that a fold is of, at least, and channels, at most: a piece of them is not much more than a first cache
+PLACES, CHANNELS = 512, 512
+
 
 def split_sample_folds(graph: NodeGraph) -> None:
     """Cuts the fold of many samples that a map of them asks for, where it is one fold alone."""
@@ -48,6 +51,8 @@ def _fold_for(graph: NodeGraph, last: Map) -> Reduce | None:
         return None
     fold, places = collapse_reduced(folds[0]), collapse(last, keep=1, spare=1)
     if len(fold.dims) != 2 or len(fold.rdims) != 1 or len(places.dims) != 3 or reduces_contiguous(fold):
+        return None
+    if (fold.rdims[0].extent.constant or 0) < PLACES or (fold.dims[1].extent.constant or CHANNELS + 1) > CHANNELS:
         return None
     alike = fold.rdims[0].extent == places.dims[1].extent and fold.dims[1].extent == places.dims[2].extent
     return fold if alike and not any(f.op in SCALAR_FOLDS for f in fold.folds) else None

@@ -55,6 +55,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Mo
         (),
         [Nest],
     ),
+    "norm_of_channels_of_many_samples": (
+        lambda a: F.layer_norm(a.permute(0, 2, 3, 1), (64,)).permute(0, 3, 1, 2),
+        (torch.zeros(48, 64, 56, 56),),
+        (),
+        [Nest],
+    ),
     "norm_of_channels": (lambda a: a - a.mean(1, keepdim=True), (torch.ones(4, 20, 24, 32),), (), [Nest]),
     "layer_norm_with_residual": (lambda norm, a, b: norm(a + b), (x, x), (nn.LayerNorm(32),), [Nest]),
     "gemm_bias_gelu": (lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(32, 48),), [Gemm]),
