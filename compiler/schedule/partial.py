@@ -9,6 +9,7 @@ of their digits. Sizes that are not known yet, or have no fitting divisor, are l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..ir.buffers import Buffer
@@ -60,12 +61,20 @@ def _split(graph: NodeGraph, node: Reduce, pieces: int) -> list[Reduce | Map]:
     for v in reversed(node.dims):
         place, stride = place + of(v) * stride, stride * v.extent
     at: Index = of(piece) * stride + place
-    folds = tuple(replace(f, value=substitute(f.value, moved)) for f in node.folds)
+    first, again = fold_pieces(node, (piece, *node.dims), (inner, *rest), moved, at, stride * pieces)
+    return [first, Reduce(node.dims, node.stores, Origin(node.origin.ops, node.origin.lines), (piece,), again)]
+
+
+def fold_pieces(
+    node: Reduce, dims: tuple[Var, ...], loops: tuple[Var, ...], moved: Mapping[Atom, Index], at: Index, size: Index
+) -> tuple[Reduce, tuple[Fold, ...]]:
+    """The folds of pieces, and those of what they come to. dims, loops: kept ones with the pieces, those of a piece;
+    moved: the loop that is cut; at, size: where a piece's result lies, and of how many."""
+    folds = tuple(replace(f, value=substitute(f.value, dict(moved))) for f in node.folds)
     partial = [
-        Buffer(f"{node.stores[0].buffer.name}_pieces{i or ''}", f.acc.dtype, stride * pieces, "temp")
+        Buffer(f"{node.stores[0].buffer.name}_pieces{i or ''}", f.acc.dtype, size, "temp")
         for i, f in enumerate(node.folds)
     ]
     stores = tuple(Store(b, at, f.acc) for b, f in zip(partial, node.folds, strict=True))
-    first = Reduce((piece, *node.dims), stores, node.origin, (inner, *rest), folds)
     again = tuple(Fold(f.acc, f.op, Load(b, at)) for b, f in zip(partial, node.folds, strict=True))
-    return [first, Reduce(node.dims, node.stores, Origin(node.origin.ops, node.origin.lines), (piece,), again)]
+    return Reduce(dims, stores, node.origin, loops, folds), again

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.buffers import Buffer
-from ..ir.expr import Load, substitute
 from ..ir.index import product
-from ..ir.nodes import Fold, Map, Reduce, Store
+from ..ir.nodes import Map, Reduce
 from .collapse import collapse, collapse_reduced
 from .graph import NodeGraph
 from .loops import SCALAR_FOLDS, reduces_contiguous
 from .moments import Cut, pieces_of
-from .samples import makers_of, stand_alone, walks_beside
+from .partial import fold_pieces
+from .samples import statistics_for
 
 #: places that a fold is of, at least, and channels, at most: a piece of them is not much more than a first cache
 PLACES, CHANNELS = 512, 512
@@ -42,12 +41,8 @@ def _original(graph: NodeGraph, fold: Reduce) -> Reduce:
 
 def _fold_for(graph: NodeGraph, last: Map) -> Reduce | None:
     """The fold that a map of samples asks for, its loops as one; None: there are others, or it is of something else."""
-    if len(last.dims) < 3:
-        return None
-    large = {ld.buffer for e in last.expressions() for ld in e.loads if walks_beside(ld, last.dims[0])}
-    makers = makers_of(graph, last)
-    folds = [m for m in makers if large & set(m.reads())]
-    if len(folds) != 1 or not isinstance(folds[0], Reduce) or not stand_alone(graph, makers, last):
+    _, folds = statistics_for(graph, last)
+    if len(folds) != 1 or not isinstance(folds[0], Reduce):
         return None
     fold, places = collapse_reduced(folds[0]), collapse(last, keep=1, spare=1)
     if len(fold.dims) != 2 or len(fold.rdims) != 1 or len(places.dims) != 3 or reduces_contiguous(fold):
@@ -60,14 +55,7 @@ def _fold_for(graph: NodeGraph, last: Map) -> Reduce | None:
 
 def _split(node: Reduce, pieces: int) -> list[Reduce]:
     """The folds of the pieces, and those of all of them."""
-    cut, name = Cut.into(node, pieces), node.stores[0].buffer.name
-    partial = [
-        Load(Buffer(f"{name}_pieces{i or ''}", f.acc.dtype, cut.results, "temp"), cut.at)
-        for i, f in enumerate(node.folds)
-    ]
-    folds = tuple(replace(f, value=substitute(f.value, cut.moved)) for f in node.folds)
-    stores = tuple(Store(load.buffer, load.index, f.acc) for load, f in zip(partial, node.folds, strict=True))
-    again = tuple(Fold(f.acc, f.op, load) for load, f in zip(partial, node.folds, strict=True))
+    cut = Cut.into(node, pieces)
     assert product(v.extent for v in cut.loops).constant == cut.size
-    first = Reduce(cut.dims, stores, node.origin, cut.loops, folds)
+    first, again = fold_pieces(node, cut.dims, cut.loops, cut.moved, cut.at, cut.results)
     return [first, replace(node, rdims=(cut.piece,), folds=again)]

@@ -70,18 +70,25 @@ def walks_beside(load: Load, sample: Var) -> bool:
 
 def _norm_of(graph: NodeGraph, last: Map) -> _Norm | None:
     """The norm that ends in this map; None: it is something else, or one kernel of it costs more than it saves."""
-    if len(last.dims) < 3:
-        return None
-    makers = makers_of(graph, last)
-    large = {ld.buffer for e in last.expressions() for ld in e.loads if walks_beside(ld, last.dims[0])}
-    walkers = tuple(m for m in makers if isinstance(m, Reduce) and large & set(m.reads()))
+    makers, folds = statistics_for(graph, last)
+    walkers = tuple(m for m in folds if isinstance(m, Reduce))
     others = tuple(m for m in makers if m not in walkers)
-    if not walkers or not stand_alone(graph, makers, last):
+    if not walkers:
         return None
     return _Norm(walkers, others, last) if _in_step(walkers, others, last) else None
 
 
-def stand_alone(graph: NodeGraph, makers: Sequence[Stage], last: Map) -> bool:
+def statistics_for(graph: NodeGraph, last: Map) -> tuple[list[Stage], list[Stage]]:
+    """What makes statistics of the many samples that a map goes through, and which of that reads them as the map does;
+    nothing where it is asked for by others."""
+    large = {ld.buffer for e in last.expressions() for ld in e.loads if last.dims and walks_beside(ld, last.dims[0])}
+    makers = _makers(graph, last) if large and len(last.dims) >= 3 else []
+    if not makers or not _stand_alone(graph, makers, last):
+        return [], []
+    return makers, [m for m in makers if large & set(m.reads())]
+
+
+def _stand_alone(graph: NodeGraph, makers: Sequence[Stage], last: Map) -> bool:
     """Whether nobody else reads what the makers make, all for their own sample alone, and all may run at the end."""
     inside: set[AnyNode] = {*makers, last}
     made = [b for m in makers for b in m.writes()]
@@ -100,7 +107,7 @@ def _in_step(walkers: Sequence[Reduce], others: Sequence[Stage], last: Map) -> b
     return alike and own and made.keys().isdisjoint(last.reads())
 
 
-def makers_of(graph: NodeGraph, last: Map) -> list[Stage]:
+def _makers(graph: NodeGraph, last: Map) -> list[Stage]:
     """The nodes that make statistics of each sample for the map, in their order."""
     found: set[Stage] = set()
     asking: list[Stage] = [last]
