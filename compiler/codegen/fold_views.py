@@ -18,7 +18,7 @@ from .ahead import AHEAD_BYTES, fetches, in_memory, stream_ahead, widest
 from .emit import Emitter, literal
 from .scope import Scope
 from .statements import emit_stores, lanes_view
-from .views.folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, RowFold, Walk
+from .views.folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, RowFold, SpreadColumns, Walk
 from .views.loops import Loop
 
 #: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again.
@@ -137,7 +137,37 @@ def _next_pieces(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:
     return fetches(scope, vector, values, others[-1:], {vector: of(vector) + ahead})
 
 
-def column_fold_view(
+def columns_view(
+    node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, first: str, last: str
+) -> ColumnFold | SpreadColumns:
+    """A fold of rows of memory that lie across the lanes, of its columns from `first` to `last`."""
+    if node.folds[0].op == "spread":
+        return _spread_view(node, vector, loops, scope)
+    return _column_fold_view(node, vector, loops, scope, first, last)
+
+
+def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) -> SpreadColumns:
+    (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
+    (fold,), names = node.folds, acc_names(node)
+    scope.loop(vector)
+    full = Emitter(scope, vector)
+    full.count_uses([fold.value])
+    view = fold_view(replace(fold, op="sum"), names[fold.acc.name], full.lanes(fold.value), "")
+    end = Emitter(scope, vector, False, names, frozenset(names))
+    emit_stores(end, node)
+    return SpreadColumns(
+        loops,
+        row,
+        lanes_view(vector, scope, end, end),
+        view,
+        (*full.pre, *full.body),
+        vector.extent.constant or 0,
+        widest([fold.value]),
+        stream_ahead(scope, vector, [fold.value], node.rdims[-1], node.rdims),
+    )
+
+
+def _column_fold_view(
     node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, first: str, last: str
 ) -> ColumnFold:
     *outer, row = loops_of(node.rdims, scope, Emitter(scope, None))

@@ -24,7 +24,7 @@ from .fold_views import (
     SCALARS,
     arg_view,
     block_columns,
-    column_fold_view,
+    columns_view,
     folds_columns,
     loops_of,
     row_fold_view,
@@ -184,11 +184,13 @@ def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope) -> Lo
     columns = block_columns(node, vector)
     blocks = (vector.extent + (columns - 1)) // as_index(columns)
     emitter = Emitter(scope, None)
-    rows = (*loops_of(kept, scope, emitter), Loop("block", emitter.index(blocks)))
+    rows = loops_of(kept, scope, emitter)
     extent, start = emitter.index(vector.extent), f"block * {columns}"
-    span = (start, f"smaller({start} + {columns}, {extent})")
+    span = ("0", extent)
+    if blocks != ONE:
+        rows, span = (*rows, Loop("block", emitter.index(blocks))), (start, f"smaller({start} + {columns}, {extent})")
     places = any(f.op in SCALAR_FOLDS for f in node.folds)
-    stage = arg_view(node, vector, (), scope, span) if places else column_fold_view(node, vector, (), scope, *span)
+    stage = arg_view(node, vector, (), scope, span) if places else columns_view(node, vector, (), scope, *span)
     width = as_index(min(vector.extent.constant or columns, columns))
     work = width * product(v.extent for v in node.rdims)
     count = emitter.index(product(v.extent for v in kept) * blocks)
@@ -234,7 +236,7 @@ def _stage(node: Map | Reduce, vector: Var | None, inner: Sequence[Var], scope: 
     if vector in node.rdims:
         return row_fold_view(node, vector, loops, scope)
     if vector is not None and folds_columns(node, vector):
-        return column_fold_view(node, vector, loops, scope, "0", Emitter(scope, None).index(vector.extent))
+        return columns_view(node, vector, loops, scope, "0", Emitter(scope, None).index(vector.extent))
     return lane_fold_view(node, vector, loops, scope)
 
 

@@ -86,7 +86,8 @@ class Map(Node):
 @dataclass(frozen=True)
 class Fold:
     """acc = fold(op, value) over the reduced loops. op: sum, prod, max, min, any, all, argmax, argmin; top: the
-    largest number, or NaN where there is one, as the target likes; its reader finds NaN by other means."""
+    largest number, or NaN where there is one, as the target likes; its reader finds NaN by other means; spread: the sum
+    of squared deviations from the mean of all values (see schedule/spreads.py)."""
 
     acc: Acc
     op: str

@@ -19,7 +19,8 @@ from ..ir.index import Atom, Index, Var, of
 from ..ir.nodes import Fold, Reduce, Store
 from .graph import NodeGraph
 from .loops import reduces_contiguous
-from .moments import Cut, pieces_of, read_again
+from .moment_pairs import read_again
+from .moments import Cut, pieces_of
 
 LARGEST = ("top", "max")
 

@@ -12,6 +12,8 @@ from ..ir.nodes import Map, Reduce
 
 #: folds that keep a position: one lane at a time
 SCALAR_FOLDS = ("argmax", "argmin")
+#: folds of which those of pieces make no whole; nor are they taken to pieces by lanes or phases
+WHOLE_FOLDS = (*SCALAR_FOLDS, "spread")
 LEAST_LANES = 8
 FEW_APART = 2  # elements from lane to lane: vectors are made of whole ones
 #: elements along either of two loops that are taken in blocks: a shorter one is not worth a block

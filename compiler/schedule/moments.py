@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 from ..ir.buffers import Buffer
 from ..ir.expr import Acc, Call, Const, Expr, Load, substitute
-from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
+from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of
 from ..ir.nodes import Fold, Origin, Reduce, Store
-from .collapse import collapse_reduced
 from .graph import NodeGraph
 from .loops import reduces_contiguous
+from .moment_pairs import Pair, count_of, pair_of, read_again
 from .samples import walks_beside
 
 #: elements that stay in the second level cache from one reading to the next; columns that are walked through together
@@ -34,27 +34,10 @@ READ_ONCE = 1 << 15
 ROW_PIECE, COLUMN_PIECE, LEAST = 1 << 13, 64, 16
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A mean, and the sum of squared deviations from it, over the same loops: those of the mean."""
-
-    mean: Reduce
-    squares: Reduce
-
-    @property
-    def value(self) -> Expr:
-        """What the mean is of."""
-        return self.mean.folds[0].value
-
-    def with_one_loop(self) -> _Pair:
-        """The same with its reduced loops as one, where memory is walked through like that."""
-        return _Pair(collapse_reduced(self.mean), collapse_reduced(self.squares))
-
-
 def split_moments(graph: NodeGraph) -> None:
     """Cuts the means and squares of more elements than a cache holds."""
     for node in list(graph.nodes):
-        pair = _pair(graph, node) if isinstance(node, Reduce) else None
+        pair = pair_of(graph, node) if isinstance(node, Reduce) else None
         if pair is None:
             continue
         again = read_again(graph, pair.mean, pair.squares)
@@ -69,54 +52,12 @@ def split_moments(graph: NodeGraph) -> None:
                 break
 
 
-def _pair(graph: NodeGraph, squares: Reduce) -> _Pair | None:
-    """The squares with the mean that they read; None where they are something else."""
-    if len(squares.folds) != 1 or squares.folds[0].op != "sum":
-        return None
-    value = squares.folds[0].value
-    if not isinstance(value, Call) or value.op != "mul" or value.args[0] != value.args[1]:
-        return None
-    deviation = value.args[0]
-    if not isinstance(deviation, Call) or deviation.op != "sub" or not isinstance(deviation.args[1], Load):
-        return None
-    element, load = deviation.args[0], deviation.args[1]
-    mean = graph.producer(load.buffer)
-    if not isinstance(mean, Reduce) or not _is_mean(mean):
-        return None
-    loops = ((*squares.dims, *squares.rdims), (*mean.dims, *mean.rdims))
-    if [v.extent for v in loops[0]] != [v.extent for v in loops[1]] or len(squares.dims) != len(mean.dims):
-        return None
-    names: dict[Atom, Index] = {v: of(u) for v, u in zip(*loops, strict=True)}
-    same = substitute(element, names) == mean.folds[0].value and load.index.substitute(names) == mean.stores[0].index
-    adjacent = not graph.crosses(mean.reads(), mean, squares)
-    return _Pair(mean, squares) if same and adjacent else None
-
-
-def _is_mean(node: Reduce) -> bool:
-    if len(node.folds) != 1 or len(node.stores) != 1 or node.folds[0].op != "sum":
-        return False
-    value = node.stores[0].value
-    if not isinstance(value, Call) or value.op != "div" or not isinstance(value.args[0], Acc):
-        return False
-    return isinstance(value.args[1], Const) and value.args[1].value == _count(node)
-
-
-def _count(node: Reduce) -> int | None:
-    return product(v.extent for v in node.rdims).constant
-
-
-def read_again(graph: NodeGraph, first: Reduce, second: Reduce) -> bool:
-    """Whether other nodes read what two reductions are of, and may have it from the cache."""
-    buffers = {ld.buffer for ld in first.folds[0].value.loads}
-    return any(buffers & set(n.reads()) for n in graph.nodes if n is not first and n is not second)
-
-
-def _many_samples(graph: NodeGraph, pair: _Pair) -> bool:
+def _many_samples(graph: NodeGraph, pair: Pair) -> bool:
     """Whether these are means of the channels of samples, which are merged before they are asked for, and whose pieces
     are to be folded beside another sample (samples.py)."""
     mean = pair.mean
     merged = all(isinstance(r, Reduce) for b in mean.writes() for r in graph.readers(b))
-    if not merged or reduces_contiguous(mean) or (_count(mean) or 0) < 2 * COLUMN_PIECE:
+    if not merged or reduces_contiguous(mean) or (count_of(mean) or 0) < 2 * COLUMN_PIECE:
         return False
     return all(walks_beside(load, mean.dims[0]) for load in mean.folds[0].value.loads)
 
@@ -126,7 +67,7 @@ def pieces_of(node: Reduce, again: bool, samples: bool = False) -> int:
     samples: which come by with the same pieces of another sample."""
     if not node.rdims:
         return 1
-    count, first, kept = _count(node), node.rdims[0].extent.constant, node.extent.constant
+    count, first, kept = count_of(node), node.rdims[0].extent.constant, node.extent.constant
     if count is None or first is None or kept is None:
         return 1
     along = reduces_contiguous(node)
@@ -166,7 +107,7 @@ class Cut:
             loops,
             {outer: of(piece) * inner.extent + (of(inner) if whole else ZERO)},
             place,
-            (_count(node) or 0) // pieces,
+            (count_of(node) or 0) // pieces,
             stride,
         )
 
@@ -182,7 +123,7 @@ def _in_front(node: Reduce) -> int:
     return next((i for i, v in enumerate(node.dims) if step(v) <= step(node.rdims[0])), len(node.dims))
 
 
-def _split(pair: _Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
+def _split(pair: Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
     """The mean and the squares of the pieces, and the same of all of them."""
     mean, squares, cut = pair.mean, pair.squares, Cut.into(pair.mean, pieces)
     acc, dtype = squares.folds[0].acc, mean.folds[0].acc.dtype

@@ -39,6 +39,7 @@ from .remarks import Remark, Remarks
 from .row_form import MAX_ROW, separate_rows
 from .sample_folds import split_sample_folds
 from .samples import walk_samples
+from .spreads import fold_spreads
 from .steps import ChooseStep, RepeatStep, Step, steps_of
 from .stored_order import order_loops
 from .terms import keep_terms
@@ -120,6 +121,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
         if family == "cpu":
             split_at_pieces(graph, remarks)
             cut_groups(graph)  # so that they are rows
+            fold_spreads(graph)
             split_moments(graph)
             split_sample_folds(graph)
             walk_samples(graph, remarks)

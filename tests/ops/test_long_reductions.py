@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ..helpers.programs import Call1
+from ..helpers.sources import kernel_sources
 
 
 class Sums(torch.nn.Module):
@@ -135,6 +136,36 @@ def test_variances_in_pieces(tmp_path: Path) -> None:
             errors = (torch.as_tensor(got).double() / want - 1).abs()
             assert errors.max() < 6e-7, name
             assert errors.mean() < 1.5e-7, name
+
+
+#: what a column holds: far from 0, on its way up, one outlier in front
+LEVELS = {
+    "far": lambda x: x + 300,
+    "rising": lambda x: x * 0.1 + torch.arange(x.shape[1])[:, None],
+    "first": lambda x: torch.cat([x[:, :1] + 1e4, x[:, 1:]], 1),
+}
+#: rows that are not even, one more than the last sum of them, wide ones; 16-bit elements
+SPREADS = {(17, 101, 208): torch.float32, (16, 65, 1024): torch.float32, (40, 300, 128): torch.bfloat16}
+
+
+@pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v3", "cpu:x86-64-v2"])
+def test_variances_in_one_reading(target: str, tmp_path: Path) -> None:
+    """As exact as two readings, NaN where an element is none or infinite; the same bits at any number of threads."""
+    forms = {"variance": lambda x: x.var(1), "deviation": lambda x: (1 - x).std(1, correction=0)}
+    inputs = {}
+    for i, (shape, dtype) in enumerate(SPREADS.items()):
+        x = torch.randn(shape)
+        x[3, 7, 5], x[4, 8, 6] = torch.inf, torch.nan
+        inputs |= {f"{name}_{i}": change(x).to(dtype) for name, change in LEVELS.items()}
+    calls = {f"{form}_{name}": (f, x) for form, f in forms.items() for name, x in inputs.items()}
+    entries = {name: (Call1(lambda x, f=f: f(x.float())), (x,)) for name, (f, x) in calls.items()}
+    path = mycc.compile(entries, out=tmp_path / "spreads.pkg", verify=False, target=target)
+    assert sum(text.count("spreads_in_order") for text in kernel_sources(path)) >= len(forms) * len(SPREADS)
+    models = [mycc.load(path, threads=threads) for threads in (1, 3)]
+    for name, (f, x) in calls.items():
+        got, other = (torch.as_tensor(model.entry(name)(x)) for model in models)
+        torch.testing.assert_close(got, other, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(got.double(), f(x.double()), rtol=5e-6, atol=0, equal_nan=True)
 
 
 def test_norms_of_groups_channels_last(tmp_path: Path) -> None:

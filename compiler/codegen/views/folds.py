@@ -185,6 +185,21 @@ class ColumnFold:
 
 
 @dataclass(frozen=True)
+class SpreadColumns:
+    """Squared deviations from the means of columns: rows of memory are taken in its order, all columns of each."""
+
+    loops: tuple[Loop, ...]
+    row: Loop
+    lanes: Lanes  # the kept vector loop: full finishes the elements
+    fold: FoldView
+    full: tuple[str, ...]  # statements of a row's vector
+    columns: int
+    size: int  # bytes of an element that is fetched
+    ahead: tuple[str, ...]
+    form: str = "spread_columns"
+
+
+@dataclass(frozen=True)
 class ArgFold:
     """argmax or argmin: one lane at a time, the first of equal values, NaN before all."""
 

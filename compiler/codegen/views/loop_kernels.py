@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, RowFold, RowOfWindows
+from .folds import ArgColumns, ArgFold, ArgRow, ColumnFold, FoldView, LaneFold, RowFold, RowOfWindows, SpreadColumns
 from .kernel import KernelView, TunedKernel
 from .loops import GatheredRow, Lanes, LocalView, Loop, MapStage, RowsView
 from .scans import ScanColumns, ScanRow, ScanStage
 from .turns import TurnBack, TurnRows
 
-Fold = RowFold | LaneFold | ColumnFold | ArgFold | ArgRow | ArgColumns
+Fold = RowFold | LaneFold | ColumnFold | SpreadColumns | ArgFold | ArgRow | ArgColumns
 Stage = MapStage | Fold | ScanStage | ScanRow | ScanColumns | TurnRows | TurnBack
 
 

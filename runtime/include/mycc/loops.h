@@ -258,6 +258,59 @@ MYCC_INLINE void take_place(vi32 &place, vbool found, int32_t first) {
 
 MYCC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* What is known of columns: means, less what the first row holds, so that they keep their digits, and squared deviations
+ * from them. */
+template <class T, int64_t columns> struct Moments {
+  alignas(64) T first[columns], mean[columns], squares[columns];
+
+  /* Two rows, or the last one alone, join those before: `weight` is their part of all rows, `between` what the squared
+   * distance of their mean counts. */
+  template <int rows, class V>
+  MYCC_INLINE void join(int64_t column, const V (&value)[rows], float weight, float between) {
+    const V known = load(mean + column), apart = value[rows - 1] - value[0], half = apart * 0.5f;
+    const V distance = value[0] - load(first + column) + half - known;
+    store(mean + column, fma(distance, splat(weight), known));
+    store(squares + column, fma(distance * between, distance, fma(half, apart, load(squares + column))));
+  }
+};
+
+/* Squared deviations from the means of columns [columns]: value(row, column) is a vector of the rows, which lie in the
+ * order of memory. ahead(row, column) fetches a line of it, of elements of `size` bytes. Two rows at a time join those
+ * before (Chan, Golub, LeVeque 1979); the squares of kSpreadRows are a sum of their own. */
+constexpr int64_t kSpreadRows = 64;
+template <int64_t columns, int size, class Value, class Ahead, class T>
+MYCC_INLINE void spreads_in_order(int64_t rows, Value value, Ahead ahead, T *spread) {
+  constexpr int64_t vectors = columns / W, strip = vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1;
+  constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
+  Moments<T, columns> known;
+  const auto join = [&](auto together, int64_t row) MYCC_INLINED {
+    constexpr int N = decltype(together)::value;
+    const float all = (float)(row + N), weight = N / all, between = N * (float)row / all;
+    for (int64_t column = 0; column < columns; column += strip * W) {
+      decltype(value(row, column)) values[strip][N];
+#pragma GCC unroll 8
+      for (int i = 0; i < strip * N; ++i) {
+        const int64_t place = column * N + i * W; /* of both rows, one behind the other */
+        if (i % line == 0) ahead(row + place / columns, place % columns);
+        values[i % strip][i / strip] = value(row + i / strip, column + i % strip * W);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < strip; ++i) known.join(column + i * W, values[i], weight, between);
+    }
+  };
+  for (int64_t column = 0; column < columns; column += W) store(known.first + column, value(0, column));
+  fill(known.mean, columns, 0.0f);
+  fill(spread, columns, 0.0f);
+  for (int64_t begin = 0; begin < rows; begin += kSpreadRows) {
+    const int64_t end = smaller(begin + kSpreadRows, rows);
+    fill(known.squares, columns, 0.0f);
+    int64_t row = begin;
+    for (; row + 2 <= end; row += 2) join(std::integral_constant<int, 2>(), row);
+    if (row < end) join(std::integral_constant<int, 1>(), row);
+    for (int64_t c = 0; c < columns; c += W) store(spread + c, load(spread + c) + load(known.squares + c));
+  }
+}
+
 /* Columns that tasks share out by the group: those of a line of floats, and of a vector. */
 constexpr int64_t kGroup = 16;
 MYCC_INLINE int64_t column_groups(int64_t columns) { return (columns + kGroup - 1) / kGroup; }
