@@ -20,7 +20,7 @@ from ..ir.nodes import Fold, Reduce, Store
 from .graph import NodeGraph
 from .loops import reduces_contiguous
 from .moment_pairs import read_again
-from .moments import Cut, pieces_of
+from .moments import Cut, many_rows, pieces_of
 
 LARGEST = ("top", "max")
 
@@ -40,9 +40,13 @@ def split_exponentials(graph: NodeGraph) -> None:
     """Cuts sums of exponentials of columns that are more than a cache holds, where nobody else reads the elements."""
     for node in list(graph.nodes):
         pair = _pair(graph, node) if isinstance(node, Reduce) else None
-        if pair is None or reduces_contiguous(pair.largest) or read_again(graph, pair.largest, pair.sums):
+        if pair is None:
             continue
-        pieces = pieces_of(pair.largest, again=False)
+        again = read_again(graph, pair.largest, pair.sums)
+        rows = again and many_rows(graph, pair.largest)
+        if not rows and (again or reduces_contiguous(pair.largest)):
+            continue
+        pieces = pieces_of(pair.largest, again, rows)
         if pieces > 1:
             first, second = _split(pair, pieces)
             graph.replace_by(pair.sums, second)

@@ -20,18 +20,19 @@ from dataclasses import dataclass, replace
 from ..ir.buffers import Buffer
 from ..ir.expr import Acc, Call, Const, Expr, Load, substitute
 from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of
-from ..ir.nodes import Fold, Origin, Reduce, Store
+from ..ir.nodes import Fold, Map, Origin, Reduce, Store
 from .graph import NodeGraph
 from .loops import reduces_contiguous
 from .moment_pairs import Pair, count_of, pair_of, read_again
-from .samples import walks_beside
+from .samples import statistics_for, walks_beside
 
 #: elements that stay in the second level cache from one reading to the next; columns that are walked through together
 CACHED, COLUMNS = 1 << 16, 64
 #: elements of columns that are read twice, where nobody else reads them
 READ_ONCE = 1 << 15
-#: most elements of a piece: of a row in the first level cache, of a column beside 1024 others in the second; and fewest
-ROW_PIECE, COLUMN_PIECE, LEAST = 1 << 13, 64, 16
+#: most elements of a piece: of a row in the first level cache, of one beside another row's, of a column beside 1024
+#: others in the second level cache; and fewest
+ROW_PIECE, WALKED_PIECE, COLUMN_PIECE, LEAST = 1 << 13, 1 << 10, 64, 16
 
 
 def split_moments(graph: NodeGraph) -> None:
@@ -53,13 +54,24 @@ def split_moments(graph: NodeGraph) -> None:
 
 
 def _many_samples(graph: NodeGraph, pair: Pair) -> bool:
-    """Whether these are means of the channels of samples, which are merged before they are asked for, and whose pieces
-    are to be folded beside another sample (samples.py)."""
+    """Whether these are means of samples, whose pieces are to be folded beside another sample (samples.py): of long
+    rows, or of channels which are merged before they are asked for."""
     mean = pair.mean
+    if reduces_contiguous(mean):
+        return many_rows(graph, mean)
     merged = all(isinstance(r, Reduce) for b in mean.writes() for r in graph.readers(b))
-    if not merged or reduces_contiguous(mean) or (count_of(mean) or 0) < 2 * COLUMN_PIECE:
+    if not merged or (count_of(mean) or 0) < 2 * COLUMN_PIECE:
         return False
     return all(walks_beside(load, mean.dims[0]) for load in mean.folds[0].value.loads)
+
+
+def many_rows(graph: NodeGraph, node: Reduce) -> bool:
+    """Whether a fold is of many rows that a second level cache has no room for, and a map asks for what they come to
+    that goes through the same rows."""
+    if len(node.dims) != 1 or (count_of(node) or 0) <= CACHED or not reduces_contiguous(node):
+        return False
+    readers = {n for load in node.folds[0].value.loads for n in graph.readers(load.buffer)}
+    return any(isinstance(n, Map) and node in statistics_for(graph, n)[1] for n in readers)
 
 
 def pieces_of(node: Reduce, again: bool, samples: bool = False) -> int:
@@ -74,7 +86,7 @@ def pieces_of(node: Reduce, again: bool, samples: bool = False) -> int:
     columns = 1 if along else min(COLUMNS, kept)
     if not samples and count * columns <= CACHED and (along or again or count * columns <= READ_ONCE):
         return 1
-    most = ROW_PIECE if along else COLUMN_PIECE
+    most = COLUMN_PIECE if not along else WALKED_PIECE if samples else ROW_PIECE
     return next((d for d in range(2, first + 1) if first % d == 0 and LEAST <= count // d <= most), 1)
 
 

@@ -82,7 +82,7 @@ def statistics_for(graph: NodeGraph, last: Map) -> tuple[list[Stage], list[Stage
     """What makes statistics of the many samples that a map goes through, and which of that reads them as the map does;
     nothing where it is asked for by others."""
     large = {ld.buffer for e in last.expressions() for ld in e.loads if last.dims and walks_beside(ld, last.dims[0])}
-    makers = _makers(graph, last) if large and len(last.dims) >= 3 else []
+    makers = _makers(graph, last) if large and len(last.dims) >= 2 else []
     if not makers or not _stand_alone(graph, makers, last):
         return [], []
     return makers, [m for m in makers if large & set(m.reads())]
@@ -101,7 +101,7 @@ def _in_step(walkers: Sequence[Reduce], others: Sequence[Stage], last: Map) -> b
     else's, and the map for those of whole samples."""
     made = {s.buffer: s.index for w in walkers for s in w.stores}
     ends = {b for m in others for b in m.writes()}
-    alike = all(len(w.dims) > 2 and w.dims[:2] == walkers[0].dims[:2] for w in walkers)
+    alike = all(len(w.dims) >= 2 and w.dims[:2] == walkers[0].dims[:2] for w in walkers)
     loads = [load for w in walkers for e in w.expressions() for load in e.loads]
     own = all(load.index == made.get(load.buffer, load.index) and load.buffer not in ends for load in loads)
     return alike and own and made.keys().isdisjoint(last.reads())
@@ -154,12 +154,12 @@ def _stages(norm: _Norm) -> list[Stage] | None:
     """The nodes under one name for the sample, the map with the loops of the pieces; None: it has no such loops."""
     sample, piece = norm.walkers[0].dims[:2]
     (*_, all_of_piece) = norm.walkers
-    size = product(v.extent for v in all_of_piece.rdims)
-    last = collapse(norm.last, keep=1, spare=1)
-    if len(last.dims) != 3 or last.dims[1].extent != piece.extent * size:
+    size, channels = product(v.extent for v in all_of_piece.rdims), len(all_of_piece.dims) > 2
+    last = collapse(norm.last, keep=1, spare=1 if channels else 0)
+    if len(last.dims) != (3 if channels else 2) or last.dims[1].extent != piece.extent * size:
         return None
     place = Var(f"{last.dims[1].name}_in", as_index(size))
-    cut = _with(last, {last.dims[1]: of(piece) * size + of(place)}, (last.dims[0], piece, place, last.dims[2]))
+    cut = _with(last, {last.dims[1]: of(piece) * size + of(place)}, (last.dims[0], piece, place, *last.dims[2:]))
     nodes: Sequence[Stage] = (*norm.walkers, *norm.between, cut)
     return [_with(n, {n.dims[0]: of(sample)}, (sample, *n.dims[1:])) for n in nodes]
 

@@ -16,6 +16,7 @@ from .barriers import in_pieces
 from .chains import fuse_chains
 from .device import device_rewrites
 from .epilogue import fuse_epilogues
+from .equal_folds import join_equal_folds
 from .exponentials import split_exponentials
 from .graph import NodeGraph
 from .groups import cut_groups
@@ -103,6 +104,7 @@ def schedule(program: Program, options: ScheduleOptions = DEFAULTS, family: Fami
 def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, family: Family) -> tuple[AnyNode, ...]:
     graph = NodeGraph(program)
     remove_dead(graph)
+    join_equal_folds(graph)
     if family == "cuda":
         device_rewrites(graph)
     if options.fuse:
@@ -123,9 +125,9 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
             cut_groups(graph)  # so that they are rows
             fold_spreads(graph)
             split_moments(graph)
+            split_exponentials(graph)
             split_sample_folds(graph)
             walk_samples(graph, remarks)
-            split_exponentials(graph)
             fuse_columns(graph, remarks)
             fold_as_read(graph)
             split_reductions(graph)  # those that are alone

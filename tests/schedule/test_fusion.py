@@ -46,6 +46,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Mo
     "softmax_of_large_slabs": (lambda a: torch.softmax(a, 1), (torch.randn(16, 128, 1024),), (), [Nest]),
     "softmax_of_deep_columns": (lambda a: torch.softmax(a, 1), (torch.ones(16, 4096, 64),), (), [Nest]),
     "variance_of_long_columns": (lambda a: a.var(0), (torch.ones(4096, 512),), (), [Nest, Nest]),
+    "mean_and_deviation_by_hand": (
+        lambda a: (a - a.mean(1, keepdim=True)) / a.std(1, keepdim=True),
+        (torch.ones(20, 300),),
+        (),
+        [Nest],
+    ),
+    "softmax_of_many_long_rows": (lambda a: a.softmax(-1), (torch.ones(84, 100352),), (), [Nest]),
     "variance_of_rows_in_order": (lambda a: a.var(1).sqrt(), (torch.ones(40, 127, 128),), (), [Reduce]),
     "variance_beside_its_mean": (lambda a: torch.var_mean(a, 1), (torch.ones(40, 127, 128),), (), [Nest]),
     "cosine_similarity": (lambda a, b: F.cosine_similarity(a, b, -1), (x, x), (), [Nest]),
