@@ -8,6 +8,7 @@ y[i, j] = (x[i, j] - m[i]) * g(n[i])                y[i, j] = (x[i, j] - m[i]) *
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from ..ir.buffers import Buffer
 from ..ir.expr import Acc, Expr, Load, rewrite
@@ -20,10 +21,11 @@ def join_equal_folds(graph: NodeGraph) -> None:
     """Lets the readers of a reduction read an equal one before it, and takes it out."""
     while (pair := _equal(graph)) is not None:
         first, second = pair
-        old, new = (n.stores[0].buffer for n in (second, first))
+        old = second.stores[0].buffer
+        renamed = partial(_with_buffer, old=old, new=first.stores[0].buffer)
         for reader in list(graph.readers(old)):
             assert isinstance(reader, Map | Reduce)
-            graph.replace(reader, map_expressions(reader, lambda e, old=old, new=new: _with_buffer(e, old, new)))
+            graph.replace(reader, map_expressions(reader, renamed))
         graph.remove(second)
         graph.replace(first, replace(first, origin=first.origin + second.origin))
 
