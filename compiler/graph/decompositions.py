@@ -76,9 +76,9 @@ def instance_norm(
 def cosine_similarity(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     dtype = torch.promote_types(a.dtype, b.dtype)
     a, b = widened(a, b)
-    size_a = (a * a).sum(dim, keepdim=True).sqrt().clamp_min(eps)
-    size_b = (b * b).sum(dim, keepdim=True).sqrt().clamp_min(eps)
-    return ((a / size_a) * (b / size_b)).sum(dim).to(dtype)
+    """Sums of products by the lengths: one reading of both, where torch divides their elements."""
+    size_a, size_b = ((x * x).sum(dim).sqrt().clamp_min(eps) for x in (a, b))
+    return ((a * b).sum(dim) / size_a / size_b).to(dtype)
 
 
 @definition("aten.linalg_vector_norm")

@@ -21,6 +21,7 @@ from .exponentials import split_exponentials
 from .graph import NodeGraph
 from .groups import cut_groups
 from .inline import inline_lookups, inline_maps
+from .joined_folds import join_folds
 from .joined_keys import join_keys
 from .lookups import fuse_lookups
 from .memory import MemoryPlan, plan_memory
@@ -141,6 +142,7 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
         if family == "cpu":
             fuse_lookups(graph, remarks)
             keep_terms(graph)
+            join_folds(graph)
             pipeline_columns(graph)
             pipeline_rows(graph)
             if options.epilogues:
