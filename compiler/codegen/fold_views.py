@@ -34,8 +34,8 @@ LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
 #: bytes of a row of memory that are folded before the next one's turn, where rows are pages apart, and that they are
-#: fetched ahead: the more, the longer the pieces that memory is read in
-WIDE_BYTES, WIDE_AHEAD = 32768, 1024
+#: fetched ahead (and where places are kept): the more, the longer the pieces that memory is read in
+WIDE_BYTES, WIDE_AHEAD, WIDE_PLACES_AHEAD = 32768, 1024, 2048
 #: columns of rows so narrow that twice as many are folded into the result together
 NARROW = 128
 #: most columns of rows that are folded in the order of memory: their accumulators stay in the first cache
@@ -206,13 +206,18 @@ def block_columns(node: Reduce, vector: Var) -> int:
     return _wide_columns(node, vector) or BLOCK_COLUMNS
 
 
+def _keeps_places(node: Reduce) -> bool:
+    return any(f.op in SCALAR_FOLDS for f in node.folds)
+
+
 def _wide_columns(node: Reduce, vector: Var) -> int:
     """Columns of a block where rows of memory lie far apart; 0: they do not, or there are too few for all tasks, or
     instructions take the time."""
     values, row = [f.value for f in node.folds], node.rdims[-1]
     columns = WIDE_BYTES // widest(values)
     long = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.folds)
-    if long or work(*values) > LONG_WORK or any(f.op in SCALAR_FOLDS for f in node.folds):
+    few = (row.extent.constant or LEAST_ROWS) < LEAST_ROWS
+    if work(*values) > LONG_WORK or (few if _keeps_places(node) else long):
         return 0
     loads = [load for v in values for load in v.loads if depends(load.index, row)]
     apart = [(load.index.coefficient(row) or ZERO).constant or 0 for load in loads]
@@ -233,7 +238,8 @@ def _wide_walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
     walk = Walk(f"rows_together<{rows}>", rows, ())
     if all(f.op == "sum" and isinstance(f.value, Load) for f in node.folds):
         return walk
-    moved: dict[Atom, Index] = {vector: of(vector) + WIDE_AHEAD // widest(values)}
+    ahead = WIDE_PLACES_AHEAD if _keeps_places(node) else WIDE_AHEAD
+    moved: dict[Atom, Index] = {vector: of(vector) + ahead // widest(values)}
     return replace(walk, ahead=fetches(scope, vector, values, (row,), moved))
 
 
@@ -257,6 +263,8 @@ def _places_walk(node: Reduce, vector: Var, scope: Scope, only_places: bool) -> 
     row, values = node.rdims[-1], [f.value for f in node.folds]
     if _in_order(node, vector):
         return Walk("", 1, stream_ahead(scope, vector, values, row, (row,)), in_order=True)
+    if _wide_columns(node, vector):
+        return _wide_walk(node, vector, scope)
     rows, columns = row.extent.constant or STREAM_ROWS, vector.extent.constant
     large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
     if only_places and large and columns is not None and columns <= STREAM_COLUMNS and rows >= STREAM_ROWS:

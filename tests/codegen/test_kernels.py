@@ -138,6 +138,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "lane_fold_of_long_rows": ("rows", lambda a: a.amax(1), (torch.zeros(2, 8, 70000),), (), False),
     "arg_row": ("rows", lambda a: a.argmax(-1), (torch.zeros(3, 400),), (), False),
     "arg_columns": ("rows", lambda a: a.argmin(1), (x,), (), False),
+    "arg_columns_of_wide_rows": ("rows", lambda a: a.argmax(1), (torch.zeros(2, 21, 70000),), (), False),
     "arg_columns_in_order": ("rows", lambda a: a.argmin(1), (torch.zeros(32, 257, 256),), (), False),
     "arg_columns_in_streams": ("rows", lambda a: a.argmin(1), (torch.zeros(32, 257, 260),), (), False),
     "turned_rows": ("rows", lambda a: a.softmax(-1), (torch.randn(300, 10),), (), False),

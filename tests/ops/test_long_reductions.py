@@ -98,6 +98,27 @@ def test_places_in_long_rows(dtype: torch.dtype, tmp_path: Path) -> None:
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_places_among_planes(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Planes that lie far apart: the first of equal best values, NaN before all others."""
+    x = torch.randn(2, 21, 150003).round()
+    x[0, 4, :9], x[0, 20, 70000], x[1, :, 8192], x[1, 3, -1], x[1, 0, 8191:8194] = (
+        torch.nan,
+        9,
+        -torch.inf,
+        9,
+        torch.inf,
+    )
+    x = x.to(dtype)
+
+    def best(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.argmax(1), x.argmin(1), *x.max(1)
+
+    path = mycc.compile(Call1(best), (x,), out=tmp_path / "planes.pkg", verify=False, target="cpu")
+    for got, want in zip(mycc.load(path, threads=2)(x), best(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)
+
+
 def test_norms_of_one_element(tmp_path: Path) -> None:
     """There is no loop to reduce over."""
     entries = {}
