@@ -32,13 +32,42 @@ class RunTile:
 
 
 @dataclass(frozen=True)
+class TapTile:
+    """A run of `pixels` by one panel, whose taps of a kernel row are held: a pixel of the input is broadcast once for
+    all that it counts for. front, back: pixels of zeros that the input begins and ends with, which are left out.
+
+    Both halves of a run take turns, so that no sum waits for its last product.
+    """
+
+    taps: int
+    pixels: int
+    front: int
+    back: int
+
+    @property
+    def name(self) -> str:
+        return f"taps_{self.taps}_{self.front}_{self.back}"
+
+    @property
+    def products(self) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+        """A pixel of the input for each turn, and the pairs of a sum and a tap that it counts for."""
+        half = self.pixels // 2
+        return tuple(
+            (at, tuple((at - t, t) for t in range(self.taps) if 0 <= turn - t < half))
+            for turn in range(half + self.taps - 1)
+            for at in (turn, half + turn)
+            if self.front <= at < self.pixels + self.taps - 1 - self.back
+        )
+
+
+@dataclass(frozen=True)
 class RunTileSet:
     """The tiles of an instruction set.
 
     lanes, registers: of a vector, and how many there are; fused: there is a fused multiply-add.
     runs: of a tile, at most. panels: for 1, 2, ... pixels of a run the panels of its widest tile.
     long_run: pixels of a run of one panel, where rows are whole such runs; 0: there are none. A vector of weights then
-    multiplies twice as many pixels.
+    multiplies twice as many pixels. taps: of kernel rows that tiles hold, of such runs.
     """
 
     lanes: int
@@ -47,6 +76,7 @@ class RunTileSet:
     runs: int
     panels: tuple[int, ...]
     long_run: int = 0
+    taps: tuple[int, ...] = ()
 
     @property
     def tiles(self) -> tuple[RunTile, ...]:
@@ -54,6 +84,12 @@ class RunTileSet:
             RunTile(runs, self.long_run, 1, turn=self._turn(runs, False)) for runs in range(1, self.runs + 1)
         )
         return (*self._tiles(), *(of_long_runs if self.long_run else ()))
+
+    @property
+    def tap_tiles(self) -> tuple[TapTile, ...]:
+        """For each number of taps: within a row, at its beginning, and at its end."""
+        ends = ((taps, zeros) for taps in self.taps for zeros in ((0, 0), (taps // 2, 0), (0, taps // 2)))
+        return tuple(TapTile(taps, self.long_run, *zeros) for taps, zeros in ends)
 
     def _tiles(self) -> tuple[RunTile, ...]:
         return tuple(
@@ -86,7 +122,8 @@ RUN_TILE_SETS: dict[str, RunTileSet] = {
     "x86-64-v3": RunTileSet(lanes=8, registers=16, fused=True, runs=1, panels=(2, 2, 2, 1, 1, 1)),
     # Two runs of 7 are 28 accumulators, 2 of weights, a broadcast: whole rows of maps that are 7, 14, 28, 56 wide. So
     # are two runs of 14 by one panel.
-    "x86-64-v4": RunTileSet(lanes=16, registers=32, fused=True, runs=2, panels=(2, 2, 2, 2, 2, 2, 2), long_run=14),
+    # 14 accumulators, 7 taps of weights at most, two broadcasts.
+    "x86-64-v4": RunTileSet(16, 32, fused=True, runs=2, panels=(2, 2, 2, 2, 2, 2, 2), long_run=14, taps=(3, 5, 7)),
     # 24 accumulators, 4 of weights, a broadcast.
     "aarch64": RunTileSet(lanes=4, registers=32, fused=True, runs=1, panels=(2, 2, 2, 1, 1, 1)),
 }

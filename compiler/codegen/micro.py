@@ -223,4 +223,6 @@ def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:
         "max_runs": runs.runs,
         "run_panels": runs.panels,
         "long_run": runs.long_run,
+        "tap_tiles": runs.tap_tiles,
+        "tap_rows": runs.taps,
     }

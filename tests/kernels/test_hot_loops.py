@@ -112,6 +112,23 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
     assert checked > len(TILE_SETS[target.isa].tiles), "the tiles of products in float32 and 16 bits, of convolutions"
 
 
+@pytest.mark.parametrize("target", [t for t in CPU if RUN_TILE_SETS[t.isa].taps], ids=lambda target: target.isa)
+def test_taps_stay_in_registers(target: Target, tmp_path: Path) -> None:
+    """A pixel is broadcast for all its products, and those with zeros at the ends of a row are left out."""
+    table = {tile.name: tile for tile in RUN_TILE_SETS[target.isa].tap_tiles}
+    tiles = functions(disassembly(target, tmp_path), r"taps_\d+_")
+    assert len(tiles) == len(table)
+    for signature, lines in tiles.items():
+        tile = table[re.findall(r"taps_\w+", signature)[0]]
+        zeros = sum(range(tile.front + 1)) + sum(range(tile.back + 1))
+        for loop in longest_loops(lines):
+            stack = [text for text in loop if touches_stack(text)]
+            assert not stack, f"{signature} for {target.isa} touches the stack: {stack}"
+            assert multiply_adds(loop) == tile.taps * tile.pixels - zeros
+            broadcasts = sum(text.startswith("vbroadcastss") or "{1to16}" in text for text in loop)
+            assert 0 < broadcasts <= len(tile.products)
+
+
 @pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].lanes == PANEL], ids=lambda target: target.isa)
 def test_one_panel_multiplies_from_memory(target: Target, tmp_path: Path) -> None:
     """A broadcast that one multiply-add uses is its operand: into a register it takes a multiply-add's place (0084)."""

@@ -132,11 +132,32 @@ static inline int64_t runs_of(int64_t width, bool long_runs) {
   return kRuns == 2 && runs > 1 && width % kRunPixels != 0 ? round_up(runs, 2) : runs;
 }
 
+/* Tiles that hold the taps of kernel rows, for the runs of rows of `width` pixels. */
+struct TapRuns {
+  const TapRows *rows = nullptr;
+  int64_t width = 0;
+  bool zeros = false; /* half as many pixels of zeros as a kernel row has taps lie left and right of rows */
+
+  explicit operator bool() const { return rows; }
+  /* Multiplies run `i` of a span, c and out those of its tile. */
+  void multiply(const RunTile &tile, const ConvSpan &span, int64_t i) const {
+    RunTile run = tile;
+    run.x[0] = tile.x[i];
+    run.c = tile.c + i * kLongRun * tile.c_stride;
+    run.out[0] = tile.out[i];
+    run.residual[0] = tile.residual[i];
+    const int64_t column = span.m[i] % width;
+    const RunKernel last = column + kLongRun == width ? rows->last : rows->within;
+    (!zeros ? rows->within : column == 0 ? rows->first : last)(run);
+  }
+};
+
 /* Collects runs into tiles: a run waits for the next one of its length. */
 struct ConvSpans {
   ConvSpan *spans;
   int64_t count = 0;
   bool long_runs = false; /* of one panel */
+  TapRuns tap_runs;       /* of them, if any */
 
   /* Spans of rows of at most so many pixels: narrower ones may have shorter runs, and more of them. */
   static int64_t most(int64_t rows, int64_t width) {
@@ -225,18 +246,24 @@ static inline int64_t span_sums(const ConvCut &cut, int64_t group, int64_t spans
 /* Has the tile multiply the pixels of a span by `width` panels from `column` on, of which `valid` columns count. last: the
  * sums are complete then, and are finished. */
 template <class Finish>
-inline void multiply_run(RunTile &tile, const ConvSpan &span, int64_t column, int64_t width, int64_t valid, bool last,
-                         const Finish &finish) {
+inline void multiply_run(RunTile &tile, const ConvSpan &span, const TapRuns &taps, int64_t column, int64_t width,
+                         int64_t valid, bool last, const Finish &finish) {
   const bool half = valid == width * kPanel - kPanel / 2; /* tiles finish such a panel too */
   const float *c = tile.c;
   tile.out[0] = tile.out[1] = nullptr;
   const bool added = last && (half || valid == width * kPanel) && adds(finish, tile, span, column, width, 0);
-  multiply_span(tile, span, width, half, [&](int64_t p, int64_t count) {
+  const auto before = [&](int64_t p, int64_t count) {
     const int64_t first = p * kPanel;
     for (int64_t r = 0; r < span.runs && last; ++r)
       for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
         finish.fetch(m, column + first, min64(count * kPanel, valid - first));
-  });
+  };
+  if (taps) {
+    before(0, 1);
+    for (int64_t r = 0; r < span.runs; ++r) taps.multiply(tile, span, r);
+  } else {
+    multiply_span(tile, span, width, half, before);
+  }
   for (int64_t r = 0; r < span.runs && last && !added; ++r)
     for (int64_t p = 0; p < span.pixels; ++p)
       finish(span.m[r] + p, column, c + (r * span.pixels + p) * tile.c_stride, valid);
@@ -287,7 +314,7 @@ inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const flo
           tile.next = next;
           tile.c = c;
           const bool last = whole && next_run(cut, span.rows, run.to, cut.to).from >= cut.to;
-          multiply_run(tile, span, panel * kPanel, width, valid, last, finish);
+          multiply_run(tile, span, spans.tap_runs, panel * kPanel, width, valid, last, finish);
         }
       }
     }

@@ -50,6 +50,7 @@ struct ConvPlan {
   int64_t in_row, in_slice, in_frame;      /* floats of a row, of a slice, of those that a frame reads */
   bool ring;                               /* the slices of a strip are kept for the frame behind it, which comes next */
   bool long_runs = false;                  /* the rows of blocks are long runs, by one panel */
+  TapRuns tap_runs;                        /* those hold the taps of kernel rows */
 
   ConvPlan(const ConvArgs &a, int64_t workers, const ConvTuning &tuning = ConvTuning())
       : args(a), taps(a), cut(a.kernel_d * a.kernel_h * taps.columns, taps.depth, tuning), frames(1), rows(1),
@@ -97,7 +98,10 @@ struct ConvPlan {
   }
   /* Where one panel is all there is. */
   void take_long_runs() {
-    long_runs = kLongRun && panels == 1 && columns % max64(kLongRun, 1) == 0 && args.out_w % columns == 0;
+    long_runs = kLongRun && panels == 1 && columns % max64(kLongRun, 1) == 0 && (args.out_w % columns == 0 || tap_rows());
+    tap_runs.rows = tap_rows();
+    tap_runs.width = args.out_w;
+    tap_runs.zeros = taps.strips && args.pad_w == args.kernel_w / 2 && args.in_w == args.out_w;
   }
   int64_t strip_floats() const { return taps.strips ? frames * in_frame : 0; }
   /* Of the kernel, for a row of outputs. */
@@ -107,6 +111,14 @@ struct ConvPlan {
   }
 
 private:
+  /* The tiles that hold the taps of kernel rows, where sizes alone say so: sums have another order in them. */
+  const TapRows *tap_rows() const {
+    const bool merged = taps.columns == 1 && args.kernel_w > 1 && args.stride_w == 1 && cut.pieces == 1;
+    if (!merged || args.out_c > kPanel || args.out_c <= kPanel / 2 || args.out_w % max64(kLongRun, 1) != 0) return nullptr;
+    for (const TapRows *rows = kTapRowKernels; rows->taps; ++rows)
+      if (rows->taps == args.kernel_w) return rows;
+    return nullptr;
+  }
   /* Blocks of panels for so many blocks of pixels, each of 4 panels at least: as keeps all workers equally busy. */
   static int64_t even_blocks(int64_t panels, int64_t others, int64_t wanted, int64_t workers) {
     if (others >= wanted) return 1;
@@ -130,6 +142,7 @@ private:
     if (a.out_w > pixels) columns = ceil_div(a.out_w, ceil_div(a.out_w, pixels));
     else rows = min64(max64(pixels / max64(a.out_w, 1), 1), max64(a.out_h, 1));
     if (columns < a.out_w && columns > kRunPixels) columns = min64(round_up(columns, 4), a.out_w);
+    if (tap_rows()) columns = round_up(columns, kLongRun);
     rows = ceil_div(a.out_h, ceil_div(a.out_h, rows));
     across = ceil_div(a.out_w, columns);
     down = ceil_div(a.out_h, rows);

@@ -94,6 +94,7 @@ struct ConvMemory {
     slices = carver.take<int64_t>(slice_bytes);
     spans.spans = carver.take<ConvSpan>(span_bytes);
     spans.long_runs = plan.long_runs;
+    spans.tap_runs = plan.tap_runs;
     strip = carver.take<float>(strip_bytes);
     sums = carver.take<float>(sums_bytes);
     results = carver.take<float>(result_bytes);
