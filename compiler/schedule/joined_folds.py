@@ -86,11 +86,17 @@ def _run(stages: Sequence[Stage]) -> list[Reduce]:
         if not isinstance(stage, Reduce) or not _is_plain(stage) or not reduces_contiguous(stage):
             break
         renamed = _in_loops_of(run[0], stage) if run else stage
-        made = {s.buffer for r in run for s in r.stores}
-        if renamed is None or made & {load.buffer for f in stage.folds for load in f.value.loads}:
+        if renamed is None or not _knows(run, renamed):
             break
         run.append(renamed)
     return run
+
+
+def _knows(run: Sequence[Reduce], node: Reduce) -> bool:
+    """Whether a node asks for results of the others at its end alone, and for those of its own place."""
+    made = {s.buffer: s.index for r in run for s in r.stores}
+    ends = all(made.get(load.buffer, load.index) == load.index for s in node.stores for load in s.value.loads)
+    return ends and not any(load.buffer in made for f in node.folds for load in f.value.loads)
 
 
 def _in_loops_of(first: Reduce, node: Reduce) -> Reduce | None:
