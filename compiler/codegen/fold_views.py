@@ -12,7 +12,7 @@ from ..ir.lanes import ALIGNMENT, depends, lane_stride
 from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
 from ..schedule.cost import number, work
-from ..schedule.loops import SCALAR_FOLDS
+from ..schedule.loops import LEAST_ROWS, SCALAR_FOLDS, keeps_places
 from ..schedule.partial import ENOUGH_TASKS
 from .ahead import AHEAD_BYTES, fetches, in_memory, stream_ahead, widest
 from .emit import Emitter, literal
@@ -29,8 +29,6 @@ STREAM = 16384
 #: streams of rows (as each_stream_of_rows in loops.h takes them), elements (and least bytes) of one before the next
 #: one's turn
 STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES = 4, 128, 256
-#: a reduction of fewer rows than this keeps its accumulators in registers
-LEAST_ROWS = 16
 #: accumulators of a block of columns, and rows after which they are folded into the result
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
 #: bytes of a row of memory that are folded before the next one's turn, where rows are pages apart, and that they are
@@ -206,10 +204,6 @@ def block_columns(node: Reduce, vector: Var) -> int:
     return _wide_columns(node, vector) or BLOCK_COLUMNS
 
 
-def _keeps_places(node: Reduce) -> bool:
-    return any(f.op in SCALAR_FOLDS for f in node.folds)
-
-
 def _wide_columns(node: Reduce, vector: Var) -> int:
     """Columns of a block where rows of memory lie far apart; 0: they do not, or there are too few for all tasks, or
     instructions take the time."""
@@ -217,7 +211,7 @@ def _wide_columns(node: Reduce, vector: Var) -> int:
     columns = WIDE_BYTES // widest(values)
     long = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.folds)
     few = (row.extent.constant or LEAST_ROWS) < LEAST_ROWS
-    if work(*values) > LONG_WORK or (few if _keeps_places(node) else long):
+    if work(*values) > LONG_WORK or (few if keeps_places(node) else long):
         return 0
     loads = [load for v in values for load in v.loads if depends(load.index, row)]
     apart = [(load.index.coefficient(row) or ZERO).constant or 0 for load in loads]
@@ -238,7 +232,7 @@ def _wide_walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
     walk = Walk(f"rows_together<{rows}>", rows, ())
     if all(f.op == "sum" and isinstance(f.value, Load) for f in node.folds):
         return walk
-    ahead = WIDE_PLACES_AHEAD if _keeps_places(node) else WIDE_AHEAD
+    ahead = WIDE_PLACES_AHEAD if keeps_places(node) else WIDE_AHEAD
     moved: dict[Atom, Index] = {vector: of(vector) + ahead // widest(values)}
     return replace(walk, ahead=fetches(scope, vector, values, (row,), moved))
 

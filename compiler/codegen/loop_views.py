@@ -13,7 +13,7 @@ from ..ir.nodes import Map, Nest, Reduce
 from ..schedule.collapse import collapse, collapse_rows
 from ..schedule.cost import is_long
 from ..schedule.graph import map_expressions
-from ..schedule.loops import SCALAR_FOLDS, arg_loop, cross_loop, vector_loop
+from ..schedule.loops import arg_loop, cross_loop, keeps_places, vector_loop
 from ..schedule.rolling import rolled
 from ..schedule.row_form import flattened
 from ..schedule.turned_rows import turned_rows
@@ -189,7 +189,7 @@ def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope) -> Lo
     span = ("0", extent)
     if blocks != ONE:
         rows, span = (*rows, Loop("block", emitter.index(blocks))), (start, f"smaller({start} + {columns}, {extent})")
-    places = any(f.op in SCALAR_FOLDS for f in node.folds)
+    places = keeps_places(node)
     stage = arg_view(node, vector, (), scope, span) if places else columns_view(node, vector, (), scope, *span)
     width = as_index(min(vector.extent.constant or columns, columns))
     work = width * product(v.extent for v in node.rdims)
@@ -231,7 +231,7 @@ def _stage(node: Map | Reduce, vector: Var | None, inner: Sequence[Var], scope: 
     loops = loops_of(inner, scope, Emitter(scope, None))
     if isinstance(node, Map):
         return map_stage(node, vector, scope, loops)
-    if any(f.op in SCALAR_FOLDS for f in node.folds):
+    if keeps_places(node):
         return arg_view(node, vector, loops, scope)
     if vector in node.rdims:
         return row_fold_view(node, vector, loops, scope)

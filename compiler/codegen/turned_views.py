@@ -9,7 +9,7 @@ from ..ir.dtypes import DTYPES
 from ..ir.expr import Load
 from ..ir.index import Var, as_index, of, product
 from ..ir.nodes import Map, Reduce, Store
-from ..schedule.loops import SCALAR_FOLDS
+from ..schedule.loops import keeps_places
 from ..schedule.turned_rows import Turn, TurnedRows
 from .emit import Emitter
 from .fold_views import arg_view, loops_of
@@ -74,7 +74,7 @@ def _turned_back(turn: Turn, flat: str, found: TurnedRows, length: str, valid: s
 
 def _stage(stage: Map | Reduce, lane: Var, element: Var, scope: Scope) -> Stage:
     if isinstance(stage, Reduce):
-        if any(f.op in SCALAR_FOLDS for f in stage.folds):
+        if keeps_places(stage):
             return replace(arg_view(stage, lane, (), scope), form="arg_lanes")
         view = lane_fold_view(stage, lane, (), scope)
         sums = any(f.op == "sum" for f in stage.folds)

@@ -14,6 +14,7 @@ from ..ir.index import ZERO, Atom, Index, Var, of, product
 from ..ir.lanes import direct
 from ..ir.nodes import Map, Nest, Reduce, Scan
 from .graph import map_expressions
+from .loops import keeps_places
 
 #: elements of a row that is worth a loop of its own; rows that threads can share
 LONG_ROW, LEAST_ROWS = 1024, 64
@@ -25,7 +26,7 @@ def collapse(node: N, keep: int = 0, spare: int = 0) -> N:
     """Merges loops of a map, a reduction or a scan; the first `keep` (the rows of a nest) and the last `spare` of the
     kept loops stay as they are."""
     node = _collapse_field(node, "dims", keep, spare)
-    if isinstance(node, Reduce) and not any(f.op.startswith("arg") for f in node.folds):
+    if isinstance(node, Reduce) and not keeps_places(node):
         node = _collapse_field(node, "rdims", 0, 0)
     return node
 

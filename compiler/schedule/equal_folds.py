@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..ir.buffers import Buffer
-from ..ir.expr import Acc, Expr, Load, rewrite
+from ..ir.expr import Acc, Expr, Load, rewrite, substitute
 from ..ir.index import Atom, Index, Var, of
 from ..ir.nodes import Map, Reduce
 from .graph import NodeGraph, map_expressions
@@ -54,7 +54,7 @@ def _form(node: Reduce) -> object:
     names: dict[Atom, Index] = {v: of(Var(f"i{n}", v.extent)) for n, v in enumerate(loops)}
     accs: dict[Expr, Expr] = {f.acc: Acc(f"acc{n}", f.acc.dtype) for n, f in enumerate(node.folds)}
     (store,) = node.stores
-    folds = tuple((f.op, f.acc.dtype, rewrite(f.value, lambda _: None, names)) for f in node.folds)
+    folds = tuple((f.op, f.acc.dtype, substitute(f.value, names)) for f in node.folds)
     value = rewrite(store.value, accs.get, names)
     return (
         len(node.dims),

@@ -15,12 +15,10 @@ from dataclasses import replace
 from ..ir.expr import Acc, Expr, Load, rewrite, substitute
 from ..ir.index import Atom, Index, of
 from ..ir.nodes import Fold, Map, Nest, Reduce, Store
-from .graph import NodeGraph
-from .loops import WHOLE_FOLDS, reduces_contiguous, vector_loop
+from .graph import NodeGraph, map_expressions
+from .loops import LEAST_ROWS, folds_whole, reduces_contiguous, vector_loop
 
 Stage = Map | Reduce
-#: elements that are folded into one: windows have fewer, and kernels of their own
-LEAST_ROWS = 16
 
 
 def join_folds(graph: NodeGraph) -> None:
@@ -62,7 +60,7 @@ def _runs_at(graph: NodeGraph, node: Reduce, first: Reduce) -> bool:
 def _is_plain(node: Reduce) -> bool:
     """Whether the folds may stand beside others: of rows or columns, and no windows."""
     long = len(node.rdims) == 1 and (node.rdims[0].extent.constant or LEAST_ROWS) >= LEAST_ROWS
-    return long and vector_loop(node) is not None and not any(f.op in WHOLE_FOLDS for f in node.folds)
+    return long and vector_loop(node) is not None and not folds_whole(node)
 
 
 def _sizes(node: Reduce) -> object:
@@ -105,9 +103,8 @@ def _in_loops_of(first: Reduce, node: Reduce) -> Reduce | None:
     if len(node.dims) != len(first.dims) or [v.extent for v in loops[0]] != [v.extent for v in loops[1]]:
         return None
     names: dict[Atom, Index] = {v: of(u) for v, u in zip(*loops, strict=True)}
-    stores = tuple(Store(s.buffer, s.index.substitute(names), substitute(s.value, names)) for s in node.stores)
-    folds = tuple(replace(f, value=substitute(f.value, names)) for f in node.folds)
-    return replace(node, dims=first.dims, rdims=first.rdims, stores=stores, folds=folds)
+    renamed = map_expressions(node, lambda e: substitute(e, names), lambda i: i.substitute(names))
+    return replace(renamed, dims=first.dims, rdims=first.rdims)
 
 
 def _connected(run: Sequence[Reduce]) -> bool:

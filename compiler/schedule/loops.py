@@ -15,14 +15,26 @@ SCALAR_FOLDS = ("argmax", "argmin")
 #: folds of which those of pieces make no whole; nor are they taken to pieces by lanes or phases
 WHOLE_FOLDS = (*SCALAR_FOLDS, "spread")
 LEAST_LANES = 8
+#: a reduction of fewer rows of memory than this keeps its accumulators in registers
+LEAST_ROWS = 16
 FEW_APART = 2  # elements from lane to lane: vectors are made of whole ones
 #: elements along either of two loops that are taken in blocks: a shorter one is not worth a block
 LEAST_CROSSED = 4
 
 
+def keeps_places(node: Reduce) -> bool:
+    """Whether a fold of the node keeps a position."""
+    return any(f.op in SCALAR_FOLDS for f in node.folds)
+
+
+def folds_whole(node: Reduce) -> bool:
+    """Whether a fold of the node cannot be made of those of pieces."""
+    return any(f.op in WHOLE_FOLDS for f in node.folds)
+
+
 def vector_loop(node: Map | Reduce) -> Var | None:
     """The loop whose neighbours lie side by side in most accesses; None when there is none worth it."""
-    if isinstance(node, Reduce) and any(f.op in SCALAR_FOLDS for f in node.folds):
+    if isinstance(node, Reduce) and keeps_places(node):
         return None
     candidates: list[Var] = []
     if node.dims:

@@ -17,7 +17,7 @@ from ..ir.expr import Load, substitute
 from ..ir.index import Atom, Index, Var, as_index, of, product
 from ..ir.nodes import Fold, Map, Origin, Reduce, Store
 from .graph import NodeGraph
-from .loops import WHOLE_FOLDS, vector_loop
+from .loops import folds_whole, vector_loop
 
 #: a reduction of at least so many elements is worth a second kernel
 LEAST_ELEMENTS = 1 << 18
@@ -30,7 +30,7 @@ COLUMNS = 1024
 
 def split_reductions(graph: NodeGraph) -> None:
     for node in list(graph.nodes):
-        if isinstance(node, Reduce) and not any(f.op in WHOLE_FOLDS for f in node.folds):
+        if isinstance(node, Reduce) and not folds_whole(node):
             pieces = _pieces(node)
             if pieces > 1:
                 graph.replace_by(node, _split(graph, node, pieces))

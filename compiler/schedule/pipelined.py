@@ -22,7 +22,7 @@ from ..ir.nodes import Map, Nest, Origin, Reduce, Store
 from .collapse import collapse
 from .cost import work
 from .graph import NodeGraph, map_expressions
-from .loops import WHOLE_FOLDS, vector_loop
+from .loops import folds_whole, vector_loop
 
 #: columns of a block are whole vectors of any target
 LANES = 16
@@ -115,7 +115,7 @@ def _row_loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
     inner = stage.dims[len(rows) :]
     if isinstance(stage, Reduce):
         fits = len(inner) == 1 and len(stage.rdims) == 1 and vector_loop(stage) is inner[0]
-        return stage.rdims[0] if fits and not any(f.op in WHOLE_FOLDS for f in stage.folds) else None
+        return stage.rdims[0] if fits and not folds_whole(stage) else None
     if not inner or any(s.index.coefficient(inner[-1]) != ONE for s in stage.stores):
         return None
     return inner[0] if len(inner) == 2 else False if len(inner) == 1 else None

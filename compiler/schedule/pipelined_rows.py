@@ -20,7 +20,7 @@ from ..ir.index import Indirect, Var
 from ..ir.nodes import Nest, Reduce
 from .collapse import collapse
 from .graph import NodeGraph
-from .loops import WHOLE_FOLDS, vector_loop
+from .loops import folds_whole, vector_loop
 from .pipelined import Part, Stage, in_phases, keep_values, long_work, parts_of, read_of_memory, worth_phases
 from .turned_rows import turned_rows
 
@@ -60,7 +60,7 @@ def _loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
     """The loop along a row; False: the stage is one value for each row; None: it has another form."""
     inner = stage.dims[len(rows) :]
     if isinstance(stage, Reduce):
-        fits = not inner and len(stage.rdims) == 1 and not any(f.op in WHOLE_FOLDS for f in stage.folds)
+        fits = not inner and len(stage.rdims) == 1 and not folds_whole(stage)
         loop = stage.rdims[0] if fits else None
     else:
         loop = inner[0] if len(inner) == 1 else None

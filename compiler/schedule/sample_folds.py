@@ -15,7 +15,7 @@ from ..ir.index import product
 from ..ir.nodes import Map, Reduce
 from .collapse import collapse, collapse_reduced
 from .graph import NodeGraph
-from .loops import WHOLE_FOLDS, reduces_contiguous
+from .loops import folds_whole, reduces_contiguous
 from .moments import Cut, pieces_of
 from .partial import fold_pieces
 from .samples import statistics_for
@@ -50,7 +50,7 @@ def _fold_for(graph: NodeGraph, last: Map) -> Reduce | None:
     if (fold.rdims[0].extent.constant or 0) < PLACES or (fold.dims[1].extent.constant or CHANNELS + 1) > CHANNELS:
         return None
     alike = fold.rdims[0].extent == places.dims[1].extent and fold.dims[1].extent == places.dims[2].extent
-    return fold if alike and not any(f.op in WHOLE_FOLDS for f in fold.folds) else None
+    return fold if alike and not folds_whole(fold) else None
 
 
 def _split(node: Reduce, pieces: int) -> list[Reduce]:

@@ -15,13 +15,12 @@ from ..ir.index import ONE, product
 from ..ir.lanes import ALIGNMENT, lane_stride
 from ..ir.nodes import Fold, Reduce
 from .graph import NodeGraph
-from .loops import vector_loop
+from .loops import LEAST_ROWS, vector_loop
 from .moment_pairs import Pair, pair_of, read_again
 from .partial import ENOUGH_TASKS
 
 #: elements of columns that are in the first level cache when they are read again
 CACHED = 1 << 13
-LEAST_ROWS = 16
 #: fewer columns wait for the row before them; of more, what is known does not stay in that cache
 LEAST_COLUMNS, MOST_COLUMNS = 128, 1024
 

@@ -14,7 +14,7 @@ from ..ir.index import ONE, Var
 from ..ir.nodes import Map, Reduce
 from .collapse import collapse
 from .graph import NodeGraph
-from .loops import LEAST_LANES, vector_loop
+from .loops import LEAST_LANES, keeps_places, vector_loop
 
 
 def order_loops(graph: NodeGraph) -> None:
@@ -30,7 +30,7 @@ def order_loops(graph: NodeGraph) -> None:
 def _side_by_side(node: Map | Reduce) -> Var | None:
     """The kept loop, not the last one, that stores side by side and whose lanes read vectors or one element each, when
     those of the loop chosen otherwise do not."""
-    if isinstance(node, Reduce) and any(f.op.startswith("arg") for f in node.folds):
+    if isinstance(node, Reduce) and keeps_places(node):
         return None
     chosen = vector_loop(node)
     if chosen is not None and _dense(node, chosen):

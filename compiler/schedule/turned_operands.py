@@ -25,7 +25,7 @@ from ..ir.nodes import Map, Nest, Reduce, Scan, Store
 from ..ir.program import AnyNode
 from .cost import number
 from .graph import NodeGraph, map_expressions
-from .loops import SCALAR_FOLDS, cross_loop, vector_loop
+from .loops import cross_loop, keeps_places, vector_loop
 
 LEAST_STEP = 3  # elements from lane to lane
 LEAST_WOVEN = 16  # likewise: maps pick fewer that are evenly apart out of whole vectors
@@ -120,7 +120,7 @@ def _is_kept(stage: Map | Reduce) -> bool:
 
 def _ordered(node: S) -> S:
     """The node with the loop that stores side by side last, where the lanes have no better one."""
-    if isinstance(node, Scan) or (isinstance(node, Reduce) and any(f.op in SCALAR_FOLDS for f in node.folds)):
+    if isinstance(node, Scan) or (isinstance(node, Reduce) and keeps_places(node)):
         return node
     chosen = vector_loop(node)
     if chosen in node.dims or (chosen is not None and (chosen.extent.constant or LEAST_LANES) >= LEAST_LANES):
@@ -135,7 +135,7 @@ def _lane(node: Stage) -> Var | None:
     """The loop that the lanes run along, or that is woven from vectors of it."""
     if isinstance(node, Scan):
         return node.step if _steps(node, node.step) == {ONE} else None
-    if not node.dims or (isinstance(node, Reduce) and any(f.op in SCALAR_FOLDS for f in node.folds)):
+    if not node.dims or (isinstance(node, Reduce) and keeps_places(node)):
         return None
     last, chosen = node.dims[-1], vector_loop(node)
     if isinstance(node, Map) and chosen is last and (last.extent.constant or LEAST_LANES) < LEAST_LANES:

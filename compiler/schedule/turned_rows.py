@@ -25,7 +25,7 @@ from .collapse import collapse
 from .columns import last_as_one
 from .cost import is_long
 from .graph import map_expressions
-from .loops import SCALAR_FOLDS, reduces_contiguous
+from .loops import SCALAR_FOLDS, keeps_places, reduces_contiguous
 from .pipelined import with_loop
 
 #: bytes of a line; lanes of the longest vector: longer blocks of more of them were no faster
@@ -118,7 +118,7 @@ def _loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
 
 
 def _searches(stage: Stage) -> bool:
-    return isinstance(stage, Reduce) and any(f.op in SCALAR_FOLDS for f in stage.folds)
+    return isinstance(stage, Reduce) and keeps_places(stage)
 
 
 def _worth(stages: Sequence[Stage], element: Var) -> bool:
