@@ -213,6 +213,13 @@ def test_reductions(lib: ctypes.CDLL, name: str) -> None:
                 np.testing.assert_array_equal(out, np.array([whole, part]).astype(dtype))
 
 
+def test_four_sums_at_once_have_the_bits_of_each_alone(lib: ctypes.CDLL) -> None:
+    p, out = values("f32", 4 * lib.lanes()), np.zeros(8, np.float32)
+    lib.reduce_four(pointer(p), pointer(out))
+    np.testing.assert_array_equal(out[:4], out[4:])
+    np.testing.assert_allclose(out[:4], p.reshape(4, -1).sum(1), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("operation", ["max", "min"])
 def test_nan_wins_in_every_lane(lib: ctypes.CDLL, operation: str) -> None:
     w = lib.lanes()

@@ -59,6 +59,11 @@ REDUCE_NUMBERS(i64, int64_t)
 REDUCE_BITS(i32, int32_t)
 REDUCE_BITS(i64, int64_t)
 REDUCE_BITS(bool, bool)
+/* p: four vectors; out: their sums together, and one by one. */
+extern "C" void reduce_four(const float *p, float *out) {
+  reduce_add_4(load(p), load(p + W), load(p + 2 * W), load(p + 3 * W), out);
+  for (int i = 0; i < 4; ++i) out[4 + i] = reduce_add(load(p + i * W));
+}
 
 extern "C" void any_all(const bool *p, bool *out) {
   out[0] = any(load(p));

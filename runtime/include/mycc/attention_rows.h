@@ -44,10 +44,6 @@ namespace attention_detail {
 constexpr float kInfinity = __builtin_inff();
 constexpr int64_t kAhead = 16; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
 
-template <class Element> inline void fetch(const Element *row, int64_t size) {
-  for (int64_t i = 0; i < size; i += int64_t(64 / sizeof(Element))) fetch_near(row + i);
-}
-
 /* Rows first .. first + count - 1 of the query rows of a (batch, key head). Row r of them all is query r % queries of
  * the (r / queries)-th head of the group. */
 struct Rows {
@@ -103,7 +99,7 @@ template <class Element> inline void copy_queries(const RowsOf<Element> &rows, f
   const int64_t size = rows.args->head_size;
   for (int64_t r = 0; r < rows.count; ++r, q += size) {
     const Element *from = rows.q(r);
-    fetch(from + kAhead * rows.args->q_row, size);
+    fetch_row_near(from + kAhead * rows.args->q_row, size);
     int64_t i = 0;
     for (; i + W <= size; i += W) store(q + i, load(from + i) * scale);
     if (i < size) store_part(q + i, load_part(from + i, int(size - i)) * scale, int(size - i));

@@ -248,6 +248,7 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
   tile.a_row = rows.stride;
   tile.c_stride = stride;
   tile.panel_size = panels.panel_size;
+  if (rows.count == 1) fetch_row_near(rows.first, cut.depth); /* others wrote it: its lines come one by one else */
   const int64_t low = rows.count / plan.tiles, high = rows.count % plan.tiles; /* `high` tiles have one row more */
   for (int64_t i = 0; i < steps; ++i) {
     const BlockStep step = place_step(plan, passes, i), next = place_step(plan, passes, i + 1 < steps ? i + 1 : 0);

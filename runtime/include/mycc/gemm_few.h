@@ -85,7 +85,9 @@ static inline void few_dots_4(const float *a, const float *b, int64_t b_n, int64
     c0 = fma(x, load_part(b + k, n), c0), c1 = fma(x, load_part(b + b_n + k, n), c1);
     c2 = fma(x, load_part(b + 2 * b_n + k, n), c2), c3 = fma(x, load_part(b + 3 * b_n + k, n), c3);
   }
-  sums[0] += reduce_add(c0), sums[1] += reduce_add(c1), sums[2] += reduce_add(c2), sums[3] += reduce_add(c3);
+  float found[4];
+  reduce_add_4(c0, c1, c2, c3, found);
+  for (int j = 0; j < 4; ++j) sums[j] += found[j];
 }
 
 static inline void few_dots_1(const float *a, const float *b, int64_t depth, float *sums) {

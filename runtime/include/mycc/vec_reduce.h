@@ -38,6 +38,16 @@ template <class F> MYCC_INLINE float reduce(vf32 v, F f) { return fold<all_lanes
 template <class F> MYCC_INLINE int32_t reduce(vi32 v, F f) { return fold<all_lanes>(v, f); }
 template <class F> MYCC_INLINE double reduce(vf64 v, F f) { return fold<lower_lanes>(f(v.lo, v.hi), f); }
 template <class F> MYCC_INLINE int64_t reduce(vi64 v, F f) { return fold<lower_lanes>(f(v.lo, v.hi), f); }
+
+/* A step of the trees of four vectors at once. a and b each have the lanes that are left of as many trees, 2 K of each. */
+template <int K, int... I> MYCC_INLINE vf32 add_halves(vf32 a, vf32 b, lane_list<I...>) {
+  constexpr int TREES = W / (2 * K); /* of a vector */
+  return MYCC_SHUFFLE(vf32, a, b, (I / K / TREES * W + I / K % TREES * 2 * K + I % K)...) +
+         MYCC_SHUFFLE(vf32, a, b, (I / K / TREES * W + I / K % TREES * 2 * K + I % K + K)...);
+}
+template <int... I> MYCC_INLINE vf32 first_of_quarters(vf32 v, lane_list<I...>) {
+  return MYCC_SHUFFLE(vf32, v, v, (I * (W / 4) % W)...);
+}
 } /* namespace tree */
 
 /* reduce_x(v): all lanes; reduce_x_part(v, n): the first n, n in [0, W]; of none the neutral element. */
@@ -64,6 +74,16 @@ MYCC_REDUCE(reduce_or, vi64, int64_t, a | b, 0)
 MYCC_REDUCE(reduce_and, vi32, int32_t, a & b, -1)
 MYCC_REDUCE(reduce_and, vi64, int64_t, a & b, -1)
 #undef MYCC_REDUCE
+/* to[0..3] = reduce_add of a, b, c and d, to the bit: half of the steps or less. */
+MYCC_INLINE void reduce_add_4(vf32 a, vf32 b, vf32 c, vf32 d, float *to) {
+  constexpr all_lanes lanes;
+  const vf32 ab = tree::add_halves<W / 2>(a, b, lanes), cd = tree::add_halves<W / 2>(c, d, lanes);
+  vf32 sums = tree::add_halves<W / 4>(ab, cd, lanes);
+  if constexpr (W > 8) sums = sums + tree::exchange<2>(sums, lanes);
+  if constexpr (W > 4) sums = sums + tree::exchange<1>(sums, lanes);
+  sums = tree::first_of_quarters(sums, lanes);
+  __builtin_memcpy(to, &sums, 4 * sizeof(float));
+}
 /* Extrema of floats: one look for a NaN beside a tree that takes no care of them, instead of one in each of its steps. */
 #define MYCC_REDUCE_EXTREMUM(NAME, V, S, PICK, NEUTRAL)                                                     \
   MYCC_INLINE S NAME(V v) {                                                                                 \

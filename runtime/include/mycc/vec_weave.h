@@ -340,9 +340,12 @@ MYCC_INLINE const word *as_bits(const bfloat *p) { return (const word *)(const v
 MYCC_INLINE word *as_bits(half *p) { return (word *)(void *)p; }
 MYCC_INLINE word *as_bits(bfloat *p) { return (word *)(void *)p; }
 
-/* Fetches into L2 the lines of n elements from p on; of the elements of N vectors. */
+/* Fetches the lines of n elements from p on, into L2 or into L1; of the elements of N vectors. */
 template <class T> MYCC_INLINE void fetch_row(const T *p, int64_t n) {
   for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) fetch_far(p + i);
+}
+template <class T> MYCC_INLINE void fetch_row_near(const T *p, int64_t n) {
+  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) fetch_near(p + i);
 }
 template <int N, class T> MYCC_INLINE void fetch_lines(const T *p) {
   constexpr int LINES = (N * W * (int)sizeof(T) + 63) / 64;
