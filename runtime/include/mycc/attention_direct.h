@@ -80,7 +80,7 @@ template <class Element> struct KeyBlock {
     int64_t step, size; /* elements from row to row, of a row */
 
     void fetch(int64_t row) const { fetch_row_near(first + row * step, size); }
-    int64_t ahead() const { return max64(8, 6144 / (size * int64_t(sizeof(Element)))); } /* rows */
+    int64_t ahead() const { return max64(8, 6144 / max64(size * int64_t(sizeof(Element)), 1)); } /* rows */
   };
   const RowsOf<Element> &rows;
   int64_t end, keys_ahead, values_ahead; /* of all keys; rows that are fetched before their turn */
