@@ -10,6 +10,7 @@ one core, times the threads.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ import torch
 from kernel_cases import Libraries, arguments, print_table, repeats_for, row, take_turns
 
 PANEL = 16
+LINE = 16  # floats of a cache line
+HUGE_PAGE = 2 << 20
 COLD_BYTES = 96 << 20
 SOURCE = Path(__file__).with_suffix(".cpp")
 
@@ -64,9 +67,20 @@ CASES: list[Product] = [
 
 def floats(count: int) -> np.ndarray:
     """`count` random float32, aligned to 64 bytes."""
-    raw = np.random.default_rng(0).random(count + 16, np.float32) - np.float32(0.5)
+    raw = np.random.default_rng(0).random(count + LINE, np.float32) - np.float32(0.5)
     start = -raw.ctypes.data % 64 // 4
     return raw[start : start + count]
+
+
+def side_by_side(*counts: int) -> list[np.ndarray]:
+    """Arrays of so many random float32, one behind the other in huge pages, as those of a package lie."""
+    places = np.cumsum([0, *(-(-count // LINE) * LINE for count in counts)])
+    room = mmap.mmap(-1, 4 * int(places[-1]) + 2 * HUGE_PAGE)
+    room.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(room, np.float32)
+    memory = memory[-memory.ctypes.data % HUGE_PAGE // 4 :][: places[-1]]
+    memory[:] = floats(len(memory))
+    return [memory[place : place + count] for place, count in zip(places, counts, strict=False)]
 
 
 def structure(*values: int | np.ndarray) -> ctypes.Structure:
@@ -102,8 +116,8 @@ def prepare_product(case: Product) -> Prepared:
     columns = case.n if case.free else -(-case.n // PANEL) * PANEL
     stride = case.batch * columns * case.k
     copies = 1 if case.free else max(1, -(-COLD_BYTES // (4 * stride)))
-    a, b = floats(case.batch * case.m * case.k), floats(copies * stride)
-    out, bias = floats(case.batch * case.m * case.n), floats(columns)
+    sizes = case.batch * case.m * case.k, copies * stride, case.batch * case.m * case.n, columns
+    a, b, out, bias = side_by_side(*sizes)
     image = torch.from_numpy(a).view(case.batch, case.m, case.k)
     if case.free:
         b_k, b_n = (case.n, 1) if case.free == "kn" else (1, case.k)

@@ -81,18 +81,25 @@ struct Host {
 typedef float Loose __attribute__((vector_size(sizeof(mycc::TileVector)), may_alias, aligned(4)));
 
 /* Adds a bias per column and writes the row. */
+/* out = sums + bias, as generated kernels say it; of a product without a bias that is NULL. */
 struct Bias {
   float *out;
   const float *bias;
   int64_t batch_stride, row_stride;
 
+  float *place(int64_t z, int64_t m, int64_t n) const { return out + z * batch_stride + m * row_stride + n; }
   void operator()(int64_t z, int64_t m, int64_t n, const float *acc, int64_t count) const {
-    float *to = out + z * batch_stride + m * row_stride + n;
-    const float *add = bias + n;
+    float *to = place(z, m, n);
     constexpr int64_t lanes = sizeof(Loose) / sizeof(float);
     int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) *(Loose *)(to + i) = *(const Loose *)(acc + i) + *(const Loose *)(add + i);
-    for (; i < count; ++i) to[i] = acc[i] + add[i];
+    for (; i + lanes <= count; i += lanes) {
+      const Loose sums = *(const Loose *)(acc + i);
+      *(Loose *)(to + i) = bias ? sums + *(const Loose *)(bias + n + i) : sums;
+    }
+    for (; i < count; ++i) to[i] = bias ? acc[i] + bias[n + i] : acc[i];
+  }
+  mycc::Added added(int64_t z, int64_t m, int64_t n) const {
+    return {place(z, m, n), bias ? bias + n : nullptr, nullptr, row_stride, 0};
   }
 };
 

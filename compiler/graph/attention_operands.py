@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from .definitions import attention_scale
 from .node import Node
 from .patterns import dtype, is_op, number, only_user, rank, shape
 from .sizes import expr, same_shape
@@ -44,7 +44,7 @@ def _absorb_scale(work: Work, node: Node, position: int) -> bool:
         size = expr(shape(node.args[0])[-1])
         if not isinstance(size, int):
             return False
-        scale = 1.0 / math.sqrt(size)
+        scale = attention_scale(size)
     if is_op(source, "div"):
         factor = 1.0 / factor
     node.kwargs = {**node.kwargs, "scale": float(scale) * factor}

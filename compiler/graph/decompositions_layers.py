@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .decompositions import vector_norm
-from .definitions import definition, widened
+from .definitions import attention_scale, definition, widened
 
 aten = torch.ops.aten
 
@@ -179,7 +179,7 @@ def attention(
         k, v = k.repeat_interleave(repeats, -3), v.repeat_interleave(repeats, -3)
     dtype = q.dtype
     q, k, v = widened(q, k, v)
-    factor = scale if scale is not None else q.shape[-1] ** -0.5
+    factor = scale if scale is not None else attention_scale(q.shape[-1])
     scores = torch.matmul(q * factor, k.mT)
     if is_causal:
         attn_mask = torch.arange(k.shape[-2]) <= torch.arange(q.shape[-2]).unsqueeze(1)

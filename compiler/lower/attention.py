@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from ..graph.definitions import attention_scale
 from ..ir.buffers import Operand
 from ..ir.expr import Acc, Expr, cast
 from ..ir.index import ONE, Index, exact_div, of
@@ -80,7 +80,7 @@ def attention_4d(
     groups, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
     if exact_div(h, groups) is None:
         raise ctx.refuse("the number of query heads is not a multiple of the number of key heads")
-    factor = scale if scale is not None else 1.0 / math.sqrt(ctx.integer(d))
+    factor = scale if scale is not None else attention_scale(ctx.integer(d))
     out = builder.temp((b, h, m, value_size), q.dtype, order=(0, 2, 1, 3))
     assert out.strided is not None
     dims = tuple(builder.var(e, name) for e, name in zip((b, h, m, value_size), ("b", "h", "m", "d"), strict=True))

@@ -321,6 +321,23 @@ def test_nan_and_infinity_propagate(isa: str, queries: int, where: int) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("queries", [1, 3, 50])
+@pytest.mark.parametrize("keys", [1, 129, 500])
+@pytest.mark.parametrize("dtype", list(NAMES))
+def test_heads_of_no_elements(isa: str, queries: int, keys: int, dtype: torch.dtype) -> None:
+    """Every key scores 0 then: the result is the mean of the values, of which there may be none either."""
+    torch.manual_seed(3)
+    q, k, v = (tensor(1, 2, *size).to(dtype) for size in ((queries, 0), (keys, 0), (keys, 24)))
+    got = attend(isa, q, k, v, scale=1.0)
+    mean = v.double().mean(dim=2, keepdim=True).expand(1, 2, queries, 24)
+    tolerance = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
+    torch.testing.assert_close(got.double(), mean, rtol=tolerance, atol=tolerance)
+    assert attend(isa, q, k, v[..., :0], scale=1.0).shape == (1, 2, queries, 0)
+    wide = tensor(1, 2, queries, 24).to(dtype), tensor(1, 2, keys, 24).to(dtype)
+    assert attend(isa, *wide, v[..., :0]).shape == (1, 2, queries, 0)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
 @pytest.mark.parametrize("queries", [1, 100])
 def test_no_scratch_memory_leaves_the_output_alone(isa: str, queries: int) -> None:
     q, k, v = tensor(1, 2, queries, 32), tensor(1, 2, 70, 32), tensor(1, 2, 70, 32)

@@ -577,6 +577,7 @@ def attentions() -> Iterator[Sample]:
     yield near(T(2, 2, 5, 8), T(2, 2, 9, 8), T(2, 2, 9, 8), None, 0.0, True)
     yield near(T(3, 9, 8), T(3, 7, 8), T(3, 7, 8), scale=0.5)
     yield near(T(2, 3, 2, 9, 8), T(2, 3, 2, 7, 8), T(2, 3, 2, 7, 8))
+    yield near(T(1, 2, 50, 0), T(1, 2, 60, 0), T(1, 2, 60, 16))
     yield near(T(2, 9, 2, 8, view=lambda x: x.transpose(1, 2)), T(2, 2, 9, 8), T(2, 2, 9, 6))
 
 

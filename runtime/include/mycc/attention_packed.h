@@ -131,7 +131,7 @@ struct PackedPlan {
 
   PackedPlan(const AttentionSizes &args, int64_t workers, const AttentionTuning &tuning = AttentionTuning()) {
     const int64_t rows = args.heads / args.kv_heads * args.queries, products = args.batch * args.kv_heads;
-    chunk = max64(tuning.chunk_floats / max64(args.head_size, args.value_size) / kRowBlock, 1) * kRowBlock;
+    chunk = max64(tuning.chunk_floats / max64(max64(args.head_size, args.value_size), 1) / kRowBlock, 1) * kRowBlock;
     /* Smaller ones only where workers would have nothing to do. */
     while (workers > 1 && chunk > kRowBlock && products * ceil_div(rows, chunk) < 3 * workers) chunk -= kRowBlock;
     chunk = min64(chunk, round_up(rows, kTileRows));
@@ -192,7 +192,7 @@ inline Tile product(const float *a, int64_t a_row, int64_t depth, const float *b
 /* scores[row][key] = q . k; tiles that see none of a group's keys are skipped. */
 inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch) {
   const int64_t size = rows.args->head_size; /* panels of a group stay in L1 while the rows pass over them */
-  const int64_t group = max64(kGroupFloats / (kPanel * size) / kWidestTile * kWidestTile, kWidestTile);
+  const int64_t group = max64(kGroupFloats / max64(kPanel * size, 1) / kWidestTile * kWidestTile, kWidestTile);
   const float *q = scratch.q + block.r0 * size;
   const int64_t panels = ceil_div(block.keys, kPanel);
   for (int64_t p = 0, most; p < panels; p += most) {

@@ -133,19 +133,25 @@ static inline DepthCut cut_depth(int64_t depth, const GemmTuning &tuning = GemmT
 
 /* `size` things, in whole units, spread evenly over blocks: no more blocks than units. */
 struct Spread {
-  int64_t size, unit, blocks;
+  int64_t size, unit, blocks, units;
 
-  int64_t units() const { return ceil_div(size, unit); }
-  int64_t begin(int64_t block) const { return min64(block * units() / blocks * unit, size); }
+  Spread() = default;
+  Spread(int64_t things, int64_t in_units, int64_t over)
+      : size(things), unit(in_units), blocks(over), units(ceil_div(things, in_units)) {}
+
+  int64_t begin(int64_t block) const {
+    if (blocks == 1) return block > 0 ? size : 0; /* small products feel a division */
+    return min64(block * units / blocks * unit, size);
+  }
   int64_t count(int64_t block) const { return begin(block + 1) - begin(block); }
-  int64_t most() const { return min64(ceil_div(units(), blocks) * unit, size); } /* of a block */
+  int64_t most() const { return min64(ceil_div(units, blocks) * unit, size); } /* of a block */
 };
 
 /* How the rows and panels of a block are walked. */
 struct BlockPlan {
   int64_t tiles;       /* row tiles */
   int64_t group;       /* panels of a group, at most */
-  Spread groups;       /* of panels; of one row in units of the widest tile, as others are slow there */
+  Spread groups;       /* of panels; in units of the widest tile, unless one panel would be left over of many rows */
   bool depth_outer;    /* all groups for one pass, then the next; else all passes of a group in turn */
   int64_t sides;       /* 2: columns have partners */
   int64_t kept_tiles;  /* tiles of sums that are kept at a time */
@@ -156,17 +162,29 @@ struct BlockPlan {
   size_t bytes() const { return (size_t)(kept_tiles * kTileRows * kMaxGroup * kPanel) * sizeof(float); }
 };
 
-/* What is multiplied at once: a pass of a side of a group. */
+/* What is multiplied at once: a pass of a side of a group. A side's passes come in turn, or all sides of all groups for one
+ * pass; behind the last step is the first one. Small products are a few steps: to divide for each was 2 % of their time. */
 struct BlockStep {
   int64_t pass, group, side;
-};
+  int64_t panel, end; /* of the group: the first one, and the one behind the last */
 
-/* The i-th one: a side's passes in turn, or all sides of all groups for one pass. */
-static inline BlockStep place_step(const BlockPlan &plan, int64_t passes, int64_t i) {
-  const int64_t sides = plan.groups.blocks * plan.sides;
-  const int64_t pass = plan.depth_outer ? i / sides : i % passes, side = plan.depth_outer ? i % sides : i / passes;
-  return {pass, side / plan.sides, side % plan.sides};
-}
+  BlockStep after(const BlockPlan &plan, int64_t passes) const {
+    BlockStep next = *this;
+    if (!plan.depth_outer) {
+      if (++next.pass < passes) return next;
+      next.pass = 0;
+    }
+    if (++next.side < plan.sides) return next;
+    next.side = 0;
+    next.panel = end;
+    if (++next.group == plan.groups.blocks) {
+      next.group = next.panel = 0;
+      if (plan.depth_outer && ++next.pass == passes) next.pass = 0;
+    }
+    next.end = plan.groups.begin(next.group + 1);
+    return next;
+  }
+};
 
 static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t panels, int64_t sides = 1) {
   BlockPlan plan;
@@ -177,7 +195,8 @@ static inline BlockPlan plan_block(const DepthCut &cut, int64_t rows, int64_t pa
   const int64_t wider = kTilesStream && plan.tiles >= kManyTiles ? kStreamedGroup : 1;
   const int64_t fitting = wider * cut.tuning.group_bytes / (cut.step * kPanel * (int64_t)sizeof(float));
   plan.group = min64(max64(min64(fitting, kMaxGroup) / widest * widest, widest), max64(panels, 1));
-  plan.groups = {panels, rows == 1 ? min64(widest, plan.group) : 1, ceil_div(panels, plan.group)};
+  const int64_t unit = rows == 1 || panels % widest != 1 ? min64(widest, plan.group) : 1;
+  plan.groups = {panels, unit, ceil_div(panels, plan.group)};
   plan.depth_outer = cut.passes() > 1 && rows * cut.depth * (int64_t)sizeof(float) > cut.tuning.block_bytes;
   const bool kept = cut.passes() > 1 || sides > 1; /* till the next pass, or for the second side */
   plan.kept_tiles = !kept ? 1 : plan.tiles * sides * (plan.depth_outer ? plan.groups.blocks : 1);
@@ -228,7 +247,7 @@ template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t row
     const bool whole = left >= widest && !(widest == 3 && left == 4);
     width = whole ? widest : min64(left, 2);
     kernels[min64(width, 3) - 1](tile);
-    if (width == left) return advance(tile, -done);
+    if (width == left) return done ? advance(tile, -done) : void();
     advance(tile, width);
   }
 }
@@ -250,19 +269,21 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
   tile.panel_size = panels.panel_size;
   if (rows.count == 1) fetch_row_near(rows.first, cut.depth); /* others wrote it: its lines come one by one else */
   const int64_t low = rows.count / plan.tiles, high = rows.count % plan.tiles; /* `high` tiles have one row more */
-  for (int64_t i = 0; i < steps; ++i) {
-    const BlockStep step = place_step(plan, passes, i), next = place_step(plan, passes, i + 1 < steps ? i + 1 : 0);
+  const int64_t next_line = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles); /* bytes of it that a tile fetches */
+  BlockStep step = {0, 0, 0, 0, plan.groups.begin(1)}, next;
+  for (int64_t i = 0; i < steps; ++i, step = next) {
+    next = step.after(plan, passes);
     const DepthPart part = cut.pass(step.pass);
-    const int64_t panel = plan.groups.begin(step.group), width = plan.groups.count(step.group);
+    const int64_t panel = step.panel, width = step.end - panel;
     tile.a = rows.first + part.first;
     tile.block = cut.step;
-    tile.blocks = max64(part.depth - 1, 0) / cut.step;
+    tile.blocks = cut.together > 1 ? max64(part.depth - 1, 0) / cut.step : 0;
     tile.depth = part.depth - tile.blocks * cut.step;
     tile.b = panels.get(part, panel, width, step.side);
     tile.accumulate = step.pass > 0;
     tile.next = (const char *)tile.b;
     tile.next_step = 0;
-    const int64_t next_panel = i + 1 < steps ? plan.groups.begin(next.group) : panels.after;
+    const int64_t next_panel = i + 1 < steps ? next.panel : panels.after;
     const B *ahead = panels.ahead(cut.pass(next.pass), next_panel, next.side);
     tile.after = (const char *)(ahead ? ahead : tile.b);
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
@@ -272,7 +293,7 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
       tile.next = part.depth > tile.steps_ahead ? (const char *)(tile.b + tile.steps_ahead * kPanel) : tile.after;
     } else if (ahead) {
       tile.next = (const char *)ahead;
-      tile.next_step = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles);
+      tile.next_step = next_line;
     }
     const int64_t fetched = tile.next_step * part.depth;
     const bool last = step.pass == passes - 1 && step.side == plan.sides - 1;

@@ -3,6 +3,7 @@
 #define MYCC_GEMM_PACK_H
 
 #include "gemm_block.h"
+#include "transpose.h"
 #include "vec.h"
 
 namespace mycc {
@@ -30,19 +31,15 @@ static inline void zero_floats(float *to, int64_t count) {
   if (i < count) store_part(to + i, vf32{}, (int)(count - i));
 }
 
-typedef float Quad __attribute__((vector_size(16), may_alias));
-typedef float LooseQuad __attribute__((vector_size(16), may_alias, aligned(4)));
-
-/* Transposes 4 rows of 4, `stride` apart: to[j * 16 + i] = from[i * stride + j]. */
-static inline void pack_transpose_4x4(const float *from, int64_t stride, float *to) {
-  const Quad r0 = *(const LooseQuad *)from, r1 = *(const LooseQuad *)(from + stride),
-             r2 = *(const LooseQuad *)(from + 2 * stride), r3 = *(const LooseQuad *)(from + 3 * stride);
-  const Quad low01 = MYCC_SHUFFLE(Quad, r0, r1, 0, 4, 1, 5), high01 = MYCC_SHUFFLE(Quad, r0, r1, 2, 6, 3, 7);
-  const Quad low23 = MYCC_SHUFFLE(Quad, r2, r3, 0, 4, 1, 5), high23 = MYCC_SHUFFLE(Quad, r2, r3, 2, 6, 3, 7);
-  *(LooseQuad *)to = MYCC_SHUFFLE(Quad, low01, low23, 0, 1, 4, 5);
-  *(LooseQuad *)(to + kPanel) = MYCC_SHUFFLE(Quad, low01, low23, 2, 3, 6, 7);
-  *(LooseQuad *)(to + 2 * kPanel) = MYCC_SHUFFLE(Quad, high01, high23, 0, 1, 4, 5);
-  *(LooseQuad *)(to + 3 * kPanel) = MYCC_SHUFFLE(Quad, high01, high23, 2, 3, 6, 7);
+/* Turns what it can of 16 rows of `depth` values, `row` apart, into a panel, and says how many values of each that is. */
+static inline int64_t turn_panel(const float *from, int64_t row, int64_t depth, float *to) {
+  int64_t k = 0;
+#if defined(MYCC_AVX512)
+  for (; k + 8 <= depth; k += 8) turning::oblong(to + k * kPanel, kPanel, from + k, row);
+#endif
+  for (; k + 4 <= depth; k += 4)
+    for (int64_t j = 0; j < kPanel; j += W) turning::square(to + k * kPanel + j, kPanel, from + k + j * row, row);
+  return k;
 }
 
 /* One panel, [depth][16] at `to`, of `columns` <= 16 columns of b (strides b_k and b_n, one of them 1); zero padded. */
@@ -52,12 +49,7 @@ inline void pack_panel(const float *b, int64_t b_k, int64_t b_n, int64_t depth, 
       for (int64_t j = 0; j < kPanel; j += W) store(to + j, load(b + j));
     return;
   }
-  int64_t k = 0;
-  if (b_k == 1 && columns == kPanel) {
-    for (; k + 4 <= depth; k += 4)
-      for (int64_t j = 0; j < kPanel; j += 4) pack_transpose_4x4(b + k + j * b_n, b_n, to + k * kPanel + j);
-  }
-  for (; k < depth; ++k)
+  for (int64_t k = b_k == 1 && columns == kPanel ? turn_panel(b, b_n, depth, to) : 0; k < depth; ++k)
     for (int64_t j = 0; j < kPanel; ++j) to[k * kPanel + j] = j < columns ? b[k * b_k + j * b_n] : 0.0f;
 }
 
@@ -68,7 +60,7 @@ struct PackingPanels {
   int64_t b_k, b_n, columns;
   float *packed;  /* room for a group's longest depth block */
   int64_t panel_size;
-  static constexpr int64_t after = 0;
+  int64_t after; /* the panel where the next task of this worker is likely to begin */
 
   const float *get(const DepthPart &part, int64_t panel, int64_t width, int64_t) const {
     for (int64_t p = 0; p < width; ++p) {
@@ -78,7 +70,10 @@ struct PackingPanels {
     }
     return packed;
   }
-  const float *ahead(const DepthPart &, int64_t, int64_t) const { return nullptr; }
+  /* Where columns follow each other in memory, those of a panel take as much of it as a panel. */
+  const float *ahead(const DepthPart &part, int64_t panel, int64_t) const {
+    return b_k == 1 && b_n == part.depth ? b + panel * panel_size : nullptr;
+  }
 };
 
 } // namespace mycc

@@ -28,13 +28,10 @@ template <int N, int L, bool UPPER> struct zipped {
   static constexpr int lane(int l) { return l / L * L + (UPPER ? L / 2 : 0) + l % L / 2 + l % 2 * N; }
 };
 
-/* to[c][r] = from[r][c] for the columns of a piece and the rows of a vector. */
-template <class U> MYCC_INLINE void square(U *to, int64_t to_row, const U *from, int64_t from_row) {
-  constexpr int L = PIECE / (int)sizeof(U), N = VECTOR / (int)sizeof(U);
-  typedef U V __attribute__((vector_size(VECTOR)));
-  V a[L], b[L];
-#pragma GCC unroll 16
-  for (int i = 0; i < L; ++i) a[i] = (V)isa::load_sixteens(from + i * from_row, L * from_row * (int64_t)sizeof(U));
+/* Zips L vectors until each has the elements of one place in the pieces of all. */
+template <int L, class V> MYCC_INLINE void zip_pieces(V *a) {
+  constexpr int N = weave::count<V>();
+  V b[L];
 #pragma GCC unroll 4
   for (int round = 1; round < L; round *= 2) {
 #pragma GCC unroll 8
@@ -45,9 +42,48 @@ template <class U> MYCC_INLINE void square(U *to, int64_t to_row, const U *from,
 #pragma GCC unroll 16
     for (int i = 0; i < L; ++i) a[i] = b[i];
   }
+}
+
+/* to[c][r] = from[r][c] for the columns of a piece and the rows of a vector. */
+template <class U> MYCC_INLINE void square(U *to, int64_t to_row, const U *from, int64_t from_row) {
+  constexpr int L = PIECE / (int)sizeof(U);
+  typedef U V __attribute__((vector_size(VECTOR)));
+  V a[L];
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i) a[i] = (V)isa::load_sixteens(from + i * from_row, L * from_row * (int64_t)sizeof(U));
+  zip_pieces<L>(a);
 #pragma GCC unroll 16
   for (int i = 0; i < L; ++i) __builtin_memcpy(to + i * to_row, &a[i], VECTOR);
 }
+
+#if defined(MYCC_AVX512)
+/* Lane l of the even or the odd pieces, of L elements each, of two vectors. */
+template <int L, bool ODD> struct every_other {
+  static constexpr int lane(int l) { return (l / L * 2 + ODD) * L + l % L; }
+};
+
+/* The same for the columns of two pieces: two squares take twice as many loads, and wait for them. A vector is two pieces of
+ * a row and the two of the row L behind it; zipped, it has columns c and L + c of rows 0 to 2 L - 1, or of those behind them. */
+template <class U> MYCC_INLINE void oblong(U *to, int64_t to_row, const U *from, int64_t from_row) {
+  constexpr int L = PIECE / (int)sizeof(U);
+  typedef U V __attribute__((vector_size(VECTOR)));
+  V above[L], below[L];
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i) {
+    above[i] = (V)isa::load_halves(from + i * from_row, L * from_row * (int64_t)sizeof(U));
+    below[i] = (V)isa::load_halves(from + (2 * L + i) * from_row, L * from_row * (int64_t)sizeof(U));
+  }
+  zip_pieces<L>(above);
+  zip_pieces<L>(below);
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i) {
+    const V first = weave::pick<every_other<L, false>>(above[i], below[i]);
+    const V second = weave::pick<every_other<L, true>>(above[i], below[i]);
+    __builtin_memcpy(to + i * to_row, &first, VECTOR);
+    __builtin_memcpy(to + (L + i) * to_row, &second, VECTOR);
+  }
+}
+#endif
 
 /* Whether the lines of the rows that a square of whole lines is made of share more sets of a first level cache of 64
  * sets than that has ways for them. */

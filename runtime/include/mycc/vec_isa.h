@@ -489,6 +489,15 @@ MYCC_INLINE vi32 load_sixteens(const void *p, int64_t step) {
   const vi32 two = put_sixteen(put_sixteen(vi32{}, at, 0xffffu), at + step, 0x00f0u);
   return put_sixteen(put_sixteen(two, at + 2 * step, 0x0f00u), at + 3 * step, 0xf000u);
 }
+/* The 32 bytes at p and at p + step side by side. */
+MYCC_INLINE vi32 load_halves(const void *p, int64_t step) {
+  typedef long long half __attribute__((vector_size(32)));
+  half first, second;
+  __builtin_memcpy(&first, p, sizeof first);
+  __builtin_memcpy(&second, (const char *)p + step, sizeof second);
+  return MYCC_PICK((vi32)__builtin_ia32_broadcasti64x4_512(second, __builtin_ia32_broadcasti64x4_512(first, hll{}, 0xffu), 0xf0u),
+                   (vi32)_mm512_mask_broadcast_i64x4(_mm512_castsi256_si512((__m256i)first), 0xf0u, (__m256i)second));
+}
 #elif defined(MYCC_AVX2)
 MYCC_INLINE vi32 load_sixteens(const void *p, int64_t step) {
   ll2 a, b;
