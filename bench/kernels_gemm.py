@@ -75,7 +75,7 @@ def floats(count: int) -> np.ndarray:
 def side_by_side(*counts: int) -> list[np.ndarray]:
     """Arrays of so many random float32, one behind the other in huge pages, as those of a package lie."""
     places = np.cumsum([0, *(-(-count // LINE) * LINE for count in counts)])
-    room = mmap.mmap(-1, 4 * int(places[-1]) + 2 * HUGE_PAGE)
+    room = mmap.mmap(-1, 4 * int(places[-1]) + 2 * HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     room.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(room, np.float32)
     memory = memory[-memory.ctypes.data % HUGE_PAGE // 4 :][: places[-1]]

@@ -65,6 +65,7 @@ template <int L, bool ODD> struct every_other {
 /* The same for the columns of two pieces: two squares take twice as many loads, and wait for them. A vector is two pieces of
  * a row and the two of the row L behind it; zipped, it has columns c and L + c of rows 0 to 2 L - 1, or of those behind them. */
 template <class U> MYCC_INLINE void oblong(U *to, int64_t to_row, const U *from, int64_t from_row) {
+  static_assert(VECTOR == 4 * PIECE, "two rows of two pieces");
   constexpr int L = PIECE / (int)sizeof(U);
   typedef U V __attribute__((vector_size(VECTOR)));
   V above[L], below[L];
