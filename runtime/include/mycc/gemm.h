@@ -279,7 +279,8 @@ inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epi
   if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
   GemmTuning own = tuning;
   own.block_bytes *= 2; /* every block of rows packs B again */
-  own.together = 1;     /* a group's depth block stays in L1 */
+  own.together = 1;     /* a group's depth block stays in L1, */
+  own.group_bytes = own.group_bytes * 2 / 3; /* beside what it was packed from */
   const DepthCut cut = cut_depth(args.k, own);
   if ((args.m <= kFewRows && args.b_n == 1) || (args.m <= kFewDots && args.b_k == 1)) {
     GemmFewLoop<Epilogue> loop = {host, args, epilogue, cut, ceil_div(args.n, kFewColumns)};

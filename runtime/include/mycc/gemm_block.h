@@ -299,17 +299,18 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     const bool last = step.pass == passes - 1 && step.side == plan.sides - 1;
     const int64_t kept = (plan.depth_outer ? step.group * plan.sides : 0) + step.side;
     int64_t row = 0;
+    tile.results = {(const char *)tile.b, 0, 0};
+    tile.out = nullptr;
+    tile.c = sums;
     for (int64_t t = 0; t < plan.tiles; ++t) {
       const int64_t tile_rows = low + (t < high);
-      tile.c = sums + (plan.kept_tiles > 1 ? (kept * plan.tiles + t) * plan.tile_floats() : 0);
+      if (plan.kept_tiles > 1) tile.c = sums + (kept * plan.tiles + t) * plan.tile_floats();
       const int64_t column = panel * kPanel, valid = min64(columns - column, width * kPanel);
       if (last) finish.fetch(row, column, tile_rows, valid);
-      tile.results = {(const char *)tile.b, 0, 0};
       if (last) fetch_results(finish, tile, row, column, 0);
       const bool added = last && valid == width * kPanel && adds(finish, tile, row, column, 0);
       multiply_tile(tile, tile_rows, width);
       if (last && !added) finish(row, column, tile.c, stride, tile_rows, valid);
-      tile.out = nullptr;
       tile.a += tile_rows * rows.stride;
       tile.next += fetched;
       row += tile_rows;
