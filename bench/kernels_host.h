@@ -80,7 +80,6 @@ struct Host {
 
 typedef float Loose __attribute__((vector_size(sizeof(mycc::TileVector)), may_alias, aligned(4)));
 
-/* Adds a bias per column and writes the row. */
 /* out = sums + bias, as generated kernels say it; of a product without a bias that is NULL. */
 struct Bias {
   float *out;

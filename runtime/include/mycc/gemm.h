@@ -230,15 +230,15 @@ template <class Epilogue> struct GemmFreeLoop {
     Carver carver = {(uint8_t *)scratch};
     float *packed = carver.take<float>(panel_bytes), *sums = carver.take<float>(largest.bytes());
     BlockPlan plan = largest; /* of the task before, often the next one's, too */
-    int64_t planned_rows = loop.plan.rows.most(), planned_width = loop.plan.panels.most();
+    int64_t planned_rows = loop.plan.rows.most();
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
       const int64_t z0 = place.z / args.batch1, z1 = place.z % args.batch1;
       const float *a = args.a + z0 * args.a_batch0 + z1 * args.a_batch1 + place.row * args.a_row;
       const BlockRows rows = {a, args.a_row, place.rows};
       const int64_t width = ceil_div(place.columns, kPanel), after = place.row + place.rows < args.m ? 0 : width;
-      if (place.rows != planned_rows || width != planned_width) {
-        planned_rows = place.rows, planned_width = width;
+      if (place.rows != planned_rows || width != plan.groups.size) {
+        planned_rows = place.rows;
         plan = plan_block(loop.cut, place.rows, width);
       }
       const float *b = args.b + z0 * args.b_batch0 + z1 * args.b_batch1 + place.panel * kPanel * args.b_n;

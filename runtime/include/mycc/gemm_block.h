@@ -247,7 +247,10 @@ template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t row
     const bool whole = left >= widest && !(widest == 3 && left == 4);
     width = whole ? widest : min64(left, 2);
     kernels[min64(width, 3) - 1](tile);
-    if (width == left) return done ? advance(tile, -done) : void();
+    if (width == left) {
+      if (done > 0) advance(tile, -done);
+      return;
+    }
     advance(tile, width);
   }
 }

@@ -495,8 +495,9 @@ MYCC_INLINE vi32 load_halves(const void *p, int64_t step) {
   half first, second;
   __builtin_memcpy(&first, p, sizeof first);
   __builtin_memcpy(&second, (const char *)p + step, sizeof second);
-  return MYCC_PICK((vi32)__builtin_ia32_broadcasti64x4_512(second, __builtin_ia32_broadcasti64x4_512(first, hll{}, 0xffu), 0xf0u),
-                   (vi32)_mm512_mask_broadcast_i64x4(_mm512_castsi256_si512((__m256i)first), 0xf0u, (__m256i)second));
+  return MYCC_PICK(
+      (vi32)__builtin_ia32_broadcasti64x4_512(second, __builtin_ia32_broadcasti64x4_512(first, hll{}, 0xffu), 0xf0u),
+      (vi32)_mm512_mask_broadcast_i64x4(_mm512_castsi256_si512((__m256i)first), 0xf0u, (__m256i)second));
 }
 #elif defined(MYCC_AVX2)
 MYCC_INLINE vi32 load_sixteens(const void *p, int64_t step) {
