@@ -10,6 +10,7 @@ import jinja2
 
 from ...templates import TEMPLATES
 from ..ir.dtypes import DTYPES
+from ..ir.index import ZERO, Index
 from ..ir.nodes import Scan, Scatter
 from ..ir.program import AnyNode, Assert, Choose, Repeat
 from ..ir.routines import Custom, Routine
@@ -74,10 +75,10 @@ class KernelPool:
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(self._by_text.values())
 
-    def call(self, name: str, node: AnyNode, choice: Choice = COST_MODEL) -> KernelCall:
-        """The kernel of a scheduled node with a choice, rendered when its text is new."""
+    def call(self, name: str, node: AnyNode, choice: Choice = COST_MODEL, weight_bytes: Index = ZERO) -> KernelCall:
+        """The kernel of a scheduled node with a choice, rendered when its text is new; weight_bytes: see gemm_view."""
         node, starts = with_starts(node)
-        view = with_choice(view_of(node), choice)
+        view = with_choice(view_of(node, weight_bytes), choice)
         text = _render(view)
         if text not in self._by_text:
             symbol = self._unique(name)
@@ -94,11 +95,11 @@ class KernelPool:
         return f"{name}_{count}" if count else name
 
 
-def view_of(node: AnyNode) -> KernelView:
+def view_of(node: AnyNode, weight_bytes: Index = ZERO) -> KernelView:
     node = with_fused_products(node)
     match node:
         case Gemm():
-            return gemm_view(node)
+            return gemm_view(node, weight_bytes)
         case Conv():
             return conv_view(node)
         case ConvChain():
@@ -198,5 +199,13 @@ def calls_of(
     schedule: Schedule, pool: KernelPool, choose: Callable[[AnyNode], Choice] = lambda node: COST_MODEL
 ) -> tuple[KernelCall, ...]:
     """The kernels of a schedule in order, each with what `choose` gives for it."""
-    nodes = zip(schedule.names, schedule.program.nodes, strict=True)
-    return tuple(pool.call(name, node, choose(node)) for name, node in nodes)
+    nodes, weight_bytes = schedule.program.nodes, _weight_bytes(schedule.program.nodes)
+    named = zip(schedule.names, nodes, strict=True)
+    return tuple(pool.call(name, node, choose(node), weight_bytes) for name, node in named)
+
+
+def _weight_bytes(nodes: Sequence[AnyNode]) -> Index:
+    """Bytes of the weights that products and convolutions read; of an embedding's table a run reads a few rows."""
+    reading = (n for n in nodes if isinstance(n, (Gemm, Conv, ConvChain)))
+    weights = {b for n in reading for b in n.reads() if b.kind == "const"}
+    return sum((b.size * DTYPES[b.dtype].size for b in weights), ZERO)

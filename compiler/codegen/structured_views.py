@@ -28,7 +28,8 @@ GEMM_ARGUMENTS = {"f32": "GemmArgs", "bf16": "GemmArgsBf16", "f16": "GemmArgsF16
 ATTENTION_ARGUMENTS = {"f32": "AttentionArgs", "bf16": "AttentionArgsBf16", "f16": "AttentionArgsF16"}
 
 
-def gemm_view(node: Gemm) -> GemmKernel:
+def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
+    """weight_bytes: of all products of a run; 0: not known."""
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     *batch, m, n = node.dims
@@ -41,6 +42,8 @@ def gemm_view(node: Gemm) -> GemmKernel:
         fields = text.sizes({"batch": product(lead), **sizes}) + text.address("a", node.a)
         fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
         fields += (*text.address("b", node.b), ("b_batch", "0"))
+        if m.extent.constant in (None, 1):  # one row reads B as fast as memory gives
+            fields += text.sizes({"weight_bytes": weight_bytes})
         arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]
         function = "gemm_pairs" if others else "gemm"
         return GemmKernel("gemm.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)

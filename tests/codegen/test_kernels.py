@@ -265,6 +265,19 @@ def test_layers_share_their_kernels() -> None:
     assert len({tuple(b.ident for b in row) for row in weights}) == 12
 
 
+def test_a_row_is_told_what_the_products_of_its_run_read() -> None:
+    """Layers that run twice count once, and of the embedding a few rows are read: it does not count."""
+    table, up, down = nn.Embedding(1000, 64), nn.Linear(64, 96), nn.Linear(96, 64, bias=False)
+
+    def function(table: nn.Module, up: nn.Module, down: nn.Module, i: torch.Tensor) -> torch.Tensor:
+        return down(torch.relu(up(down(torch.relu(up(table(i)))))))
+
+    for tokens, told in ((1, 4), (5, 0)):
+        s = scheduled(function, torch.zeros(tokens, dtype=torch.long), parts=(table, up, down))
+        params = [p for c in calls_of(s, KernelPool()) for p in c.params if p.name == "weight_bytes"]
+        assert [p.size for p in params] == told * [str(4 * (64 * 96 + 96 + 96 * 64))]
+
+
 def test_kernels_of_one_name_have_numbers() -> None:
     s = scheduled(lambda a: (torch.relu(a).sum(-1), torch.relu(a[:, 0]).sum(-1)), x)
     symbols = [c.kernel.symbol for c in calls_of(s, KernelPool())]

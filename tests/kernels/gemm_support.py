@@ -76,6 +76,7 @@ class Gemm(_Arguments):
     a_row: int
     b: np.ndarray
     b_batch: int
+    weight_bytes: int = 0
 
 
 def _run_sums(

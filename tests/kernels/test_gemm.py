@@ -116,6 +116,20 @@ def test_gemm_with_weights_of_16_bits(isa: str, dtype: str, shape: tuple[int, in
 
 
 @pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("shape", [(1, 3, 17), (1, 768, 130), (1, 1539, 1030), (5, 770, 130)])
+def test_weights_from_memory_give_the_bits_of_those_in_a_cache(isa: str, shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    rng = np.random.default_rng(k)
+    a, b = random(rng, 1, m, k), random(rng, 1, k, n)
+    rounded, packed = halves(b, "bfloat16")
+    for function, values, panels in (("test_gemm", b, pack_panels(b)), ("test_gemm_bf16", rounded, packed)):
+        near, far = (Gemm(1, m, n, k, a, 0, k, panels, 0, weight_bytes) for weight_bytes in (0, 1 << 40))
+        results = [call(isa, function, args, (1, m, n), threads) for args in (near, far) for threads in (1, 2)]
+        check(results[2], a, values)
+        assert len({r.tobytes() for r in results}) == 1
+
+
+@pytest.mark.parametrize("isa", LEVELS)
 def test_halves_that_are_not_finite_or_tiny(isa: str) -> None:
     b = np.zeros((1, 6, 16), np.float32)
     b[0, :, 0] = [np.nan, np.inf, -np.inf, 6e-8, -0.0, 65504]

@@ -2,6 +2,8 @@
 #ifndef MYCC_CPU_H
 #define MYCC_CPU_H
 
+#include <stdint.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -22,6 +24,9 @@ inline const bool kFetchesNear = is_zen5_or_later();
 #else
 constexpr bool kFetchesNear = false;
 #endif
+
+/* The third cache of eight Zen 5 cores. Of more than that, what the last run has read is gone when the next one begins. */
+constexpr int64_t kLastCacheBytes = 32 << 20;
 
 } // namespace mycc
 #endif /* MYCC_CPU_H */

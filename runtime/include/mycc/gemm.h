@@ -31,6 +31,7 @@ template <class B> struct GemmArgsOf {
   int64_t a_batch, a_row; /* strides in elements; that of k is 1 */
   const B *b;             /* panels [ceil(n / 16)][k][16], aligned to 64 bytes */
   int64_t b_batch;        /* elements from one batch's panels to the next; 0: shared */
+  int64_t weight_bytes = 0; /* that the products of a run read in all; 0: not known */
 };
 using GemmArgs = GemmArgsOf<float>;
 using GemmArgsBf16 = GemmArgsOf<bfloat>;
@@ -131,6 +132,7 @@ template <class B, class Rows, class Epilogue, class Pairs> struct GemmLoop {
   const Epilogue &epilogue;
   DepthCut cut;
   TaskPlan plan;
+  bool far; /* B comes from memory, to be read once */
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const GemmLoop &loop = *(const GemmLoop *)arg;
@@ -160,7 +162,7 @@ template <class B, class Rows, class Epilogue, class Pairs> struct GemmLoop {
       const bool ends = place.panel + width == ceil_div(args.n, kPanel);
       const int64_t after = place.row + place.rows < args.m ? 0 : width + (ends ? partners : 0);
       const B *b = args.b + place.z * args.b_batch + place.panel * panel_size;
-      PackedPanels<B> panels = {b, panel_size, after, partners};
+      PackedPanels<B> panels = {b, panel_size, after, partners, loop.far};
       const Finish finish(loop.epilogue, place, plan);
       multiply_block(loop.cut, plan, rows, panels, place.columns, sums, finish);
     }
@@ -189,7 +191,8 @@ inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Row
   } else if (args.k * columns * (int64_t)sizeof(B) <= 2 * tuning.block_bytes) /* B stays in L2: the results do, too */
     limits.max_rows = max64(tuning.block_bytes / (2 * args.n * (int64_t)sizeof(float)), 8 * kTileRows);
   const TaskPlan plan = plan_tasks(cut, args.batch, args.m, args.n, host->max_workers, limits);
-  Loop loop = {host, args, rows, epilogue, cut, plan};
+  const bool far = args.batch * args.m == 1 && args.weight_bytes > kLastCacheBytes;
+  Loop loop = {host, args, rows, epilogue, cut, plan, far};
   host->parallel_for(host->ctx, plan.count, plan.grain, Loop::body, &loop);
 }
 

@@ -217,6 +217,7 @@ template <class B> struct PackedPanels {
   int64_t panel_size;
   int64_t after;    /* the panel where the next block of this worker is likely to begin */
   int64_t partners; /* panels from a column to its partner */
+  bool far;         /* they come from memory, and no other block reads them */
 
   const B *get(const DepthPart &part, int64_t panel, int64_t, int64_t side) const {
     return b + (panel + side * partners) * panel_size + part.first * kPanel;
@@ -292,6 +293,7 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
       tile.near = kFetchesNear;
+      tile.far = panels.far;
       tile.steps_ahead = (tile.near ? kRowAheadNear : kRowAhead) / (min64(plan.group, kTilePanels[0]) * tile.next_step);
       tile.next = part.depth > tile.steps_ahead ? (const char *)(tile.b + tile.steps_ahead * kPanel) : tile.after;
     } else if (ahead) {

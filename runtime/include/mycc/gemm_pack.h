@@ -56,6 +56,7 @@ inline void pack_panel(const float *b, int64_t b_k, int64_t b_n, int64_t depth, 
 /* A source of panels for multiply_block that packs each group's depth block when it is asked for. */
 struct PackingPanels {
   typedef float Element;
+  static constexpr bool far = false; /* what was just packed is near */
   const float *b; /* first column of the block */
   int64_t b_k, b_n, columns;
   float *packed;  /* room for a group's longest depth block */
