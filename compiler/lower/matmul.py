@@ -20,6 +20,8 @@ from .tensor import Shape, Tensor, expand, permute, reshape, squeeze, unsqueeze
 HALVES = ("f16", "bf16")
 #: types of weights that products read in panels; those of 16 bits become float32 in registers
 PACKED = ("f32", *HALVES)
+#: columns of a product that a CPU sums one by one (docs/decisions/0103)
+FEW = (1, 2, 3)
 
 Finish = Any  # Callable[[Expr, Sequence[Index]], Expr]: the sum and the output's indices -> the stored value
 
@@ -98,12 +100,13 @@ def _product(
     """x [..., k] times weight ([n, k], or [k, n] when transposed)."""
     layout = ctx.layout_of(ref) if ref is not None else None
     k = x.shape[-1]
-    if not isinstance(layout, Panels) or layout.transposed != transposed or ref is None or x.dtype not in PACKED:
-        matrix = weight if transposed else permute(weight, (1, 0))
+    matrix = weight if transposed else permute(weight, (1, 0))
+    packs = isinstance(layout, Panels) and layout.transposed == transposed and x.dtype in PACKED
+    if ref is None or not packs or _are_dots(ctx, x, matrix.shape[1], matrix.shape[1] if transposed else ONE):
         rows = ctx.builder.reshape(x, (product(x.shape[:-1]), k))
         out = _batched(ctx, rows, matrix, finish)
         return ctx.builder.reshape(out, (*x.shape[:-1], matrix.shape[1]))
-    n = weight.shape[1] if transposed else weight.shape[0]
+    n = matrix.shape[1]
     packed = ctx.builder.constant(ref.target, ref.tensor, layout)
     rows = _dense_rows(ctx, widened(ctx, x), (product(x.shape[:-1]), k))
     b = Operand(packed, ZERO, ())
@@ -165,12 +168,19 @@ def widened(ctx: Context, x: Tensor) -> Tensor:
     return ctx.builder.map(x.shape, "f32", x.at)
 
 
+def _are_dots(ctx: Context, a: Tensor, n: Index, step: Index) -> bool:
+    """Whether a times b, whose columns are dense (step is 1), is a few sums for each row: a panel is mostly zeros."""
+    return n.constant in FEW and step == ONE and a.dtype == "f32" and ctx.builder.family == "cpu"
+
+
 def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index, finish: Finish, dtype: str) -> Tensor:
     """dtype: of the result."""
+    if not packed and _are_dots(ctx, a, n, b.strides[-2]):
+        return _sums(ctx, a, b, n, k, finish, dtype)
     if not ctx.takes_product(a.dtype):
         if ctx.builder.family == "cuda" or packed:
             raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
-        return _sums(ctx, a, b, n, k, finish)
+        return _sums(ctx, a, b, n, k, finish, dtype)
     assert a.strided is not None
     builder = ctx.builder
     shape = (*a.shape[:-1], n)
@@ -186,8 +196,8 @@ def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index,
     return out
 
 
-def _sums(ctx: Context, a: Tensor, b: Operand, n: Index, k: Index, finish: Finish) -> Tensor:
-    """The product as sums of products: for types that the matrix kernels do not take."""
+def _sums(ctx: Context, a: Tensor, b: Operand, n: Index, k: Index, finish: Finish, dtype: str) -> Tensor:
+    """The product as sums of products: for types that the matrix kernels do not take, and few columns."""
     compute = DTYPES[a.dtype].compute
     holder: list[list[Index]] = []
 
@@ -203,5 +213,5 @@ def _sums(ctx: Context, a: Tensor, b: Operand, n: Index, k: Index, finish: Finis
         return finish(accs[0], holder[0][:-1])
 
     shape = (*a.shape[:-1], n)
-    (out,) = ctx.builder.reduce((*shape, k), [len(shape)], [("sum", term)], [(a.dtype, ended)])
+    (out,) = ctx.builder.reduce((*shape, k), [len(shape)], [("sum", term)], [(dtype, ended)])
     return out

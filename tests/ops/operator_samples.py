@@ -330,6 +330,12 @@ def products() -> Iterator[Sample]:
     yield sums("aten.linear.default", T(5, 6), T(3, 6), T(3))
     yield sums("aten.linear.default", T(20, 6, view=transposed), W(16, 20))
     yield sums("aten.linear.default", T(4, 1), W(5, 1))
+    for columns in (1, 2, 3, 4):  # up to three are summed one by one
+        yield sums("aten.linear.default", T(B, 5, 300), W(columns, 300), W(columns))
+        yield sums("aten.mm.default", T(B, 20), W(20, columns))
+        yield sums("aten.bmm.default", T(B, 5, 20), T(B, columns, 20, view=transposed))
+    yield sums("aten.linear.default", T(20, 6, view=transposed), W(2, 20), W(2))
+    yield sums("aten.addmm.default", T(1), T(B, 20), T(20, 1), beta=0.5, alpha=2.0)
     yield sums("aten.mm.default", T(B, 20), W(20, 35))
     yield sums("aten.mm.default", T(B, 20), T(20, 35))
     yield sums("aten.mm.default", T(6, 9, view=transposed), T(7, 6, view=transposed))
@@ -648,6 +654,7 @@ def sizes_and_limits() -> Iterator[Sample]:
     yield exact("aten.mean.dim", T(4, 0), [1])
     yield exact("aten.mm.default", T(4, 0), T(0, 5))
     yield exact("aten.linear.default", T(0, 6), W(5, 6))
+    yield exact("aten.linear.default", T(4, 0), W(2, 0), W(2))
     yield exact("aten.any.default", T(0))
     yield exact("aten.all.default", T(0))
     # the ends of number types

@@ -87,6 +87,16 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[nn.Mo
 }
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 20])
+def test_products_of_few_columns_are_sums(columns: int) -> None:
+    """Of dense columns; what comes before and after is one kernel with them."""
+    expected = [Reduce] if columns <= 3 else [Map, Gemm]
+    s = scheduled(lambda up, a: torch.sigmoid(up(torch.relu(a))), x, parts=(nn.Linear(32, columns),), dynamic=True)
+    assert kinds(s) == expected
+    s = scheduled(lambda a, b: a @ b, x, torch.randn(4, 32, columns))
+    assert kinds(s) == ([Reduce] if columns == 1 else [Gemm])
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_fused(case: str, golden: Golden) -> None:
     function, inputs, parts, expected = CASES[case]
