@@ -41,7 +41,10 @@ def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
     if node.packed:
         fields = text.sizes({"batch": product(lead), **sizes}) + text.address("a", node.a)
         fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
-        fields += (*text.address("b", node.b), ("b_batch", "0"))
+        b_batch, *b_panel = node.b.strides or (ZERO,)
+        fields += text.address("b", node.b) + text.sizes({"b_batch": b_batch})
+        if b_panel:  # parts of panels
+            fields += text.sizes({"b_panel": b_panel[0]})
         if m.extent.constant in (None, 1):  # one row reads B as fast as memory gives
             fields += text.sizes({"weight_bytes": weight_bytes})
         arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]

@@ -33,7 +33,8 @@ class Prologue:
 class Gemm(Node):
     """acc[z, m, n] = sum over k of a[z, m, k] * b[z, k, n]; then stores. dims = (z..., m, n).
 
-    a.strides = (z..., m, k) with k dense. b: panels [ceil(n/16)][k][16] when `packed`, else strides (z..., k, n).
+    a.strides = (z..., m, k) with k dense. b: panels [ceil(n/16)][k][16] when `packed`, the same for all z, or parts
+    of them with strides (z, panel); else strides (z..., k, n).
     also: more products of a, each with its sum, whose operands lie like b: a gate beside its value. Packed ones come
     right behind b, whose columns are whole panels.
     prologue: what becomes of a before it is multiplied.

@@ -175,11 +175,10 @@ def _are_dots(ctx: Context, a: Tensor, n: Index, step: Index) -> bool:
 
 def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index, finish: Finish, dtype: str) -> Tensor:
     """dtype: of the result."""
-    if not packed and _are_dots(ctx, a, n, b.strides[-2]):
-        return _sums(ctx, a, b, n, k, finish, dtype)
-    if not ctx.takes_product(a.dtype):
-        if ctx.builder.family == "cuda" or packed:
-            raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
+    takes = ctx.takes_product(a.dtype)
+    if not takes and (ctx.builder.family == "cuda" or packed):
+        raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
+    if not takes or (not packed and _are_dots(ctx, a, n, b.strides[-2])):
         return _sums(ctx, a, b, n, k, finish, dtype)
     assert a.strided is not None
     builder = ctx.builder

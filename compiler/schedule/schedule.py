@@ -23,6 +23,7 @@ from .groups import cut_groups
 from .inline import inline_lookups, inline_maps
 from .joined_folds import join_folds
 from .joined_keys import join_keys
+from .long_products import split_long_products
 from .lookups import fuse_lookups
 from .memory import MemoryPlan, plan_memory
 from .moments import split_moments
@@ -108,6 +109,8 @@ def _scheduled(program: Program, remarks: Remarks, options: ScheduleOptions, fam
     join_equal_folds(graph)
     if family == "cuda":
         device_rewrites(graph)
+    else:
+        split_long_products(graph)
     if options.fuse:
         inline_maps(graph, remarks, recompute=False)  # chains become one expression ...
         if family == "cpu":

@@ -22,6 +22,7 @@ from ..ir.expr import Acc, Call, Expr, Load, rewrite
 from ..ir.index import Index, Var, as_index, of, product
 from ..ir.nodes import Map, Reduce, Store
 from ..ir.structured import Gemm
+from ..lower.constants import PANEL
 from .graph import NodeGraph
 from .loops import reduces_contiguous
 
@@ -40,7 +41,7 @@ def split_products(graph: NodeGraph, device: Device = DEVICES[90]) -> None:
         if isinstance(node, Gemm):
             parts = _parts(node, device)
             if parts > 1 and _feeds_rows(graph, node):
-                graph.expand(node, _split(node, parts))
+                graph.expand(node, split_product(node, parts))
 
 
 def _parts(node: Gemm, device: Device) -> int:
@@ -79,24 +80,28 @@ def _feeds_rows(graph: NodeGraph, node: Gemm) -> bool:
     return False
 
 
-def _split(node: Gemm, parts: int) -> tuple[Gemm, Map]:
-    m, n = node.dims
+def split_product(node: Gemm, parts: int) -> tuple[Gemm, Map]:
+    """The product as so many of equal parts of k, and the map that adds them."""
     run = node.k // as_index(parts)
     (store,) = node.stores
-    buffer = Buffer(f"{store.buffer.name}_parts", "f32", m.extent * n.extent * parts, "temp")
-    s = Var(f"s{m.name}", as_index(parts))
+    size = product(v.extent for v in node.dims)
+    buffer = Buffer(f"{store.buffer.name}_parts", "f32", size * parts, "temp")
+    s = Var(f"s{node.dims[-2].name}", as_index(parts))
     acc = Acc(f"{node.acc.name}p", node.acc.dtype)
 
     def place(part: Index) -> Index:
-        return (part * m.extent + of(m)) * n.extent + of(n)
+        for v in node.dims:
+            part = part * v.extent + of(v)
+        return part
 
     a = Operand(node.a.buffer, node.a.offset, (run * node.a.strides[-1], *node.a.strides))
-    b = Operand(node.b.buffer, node.b.offset, (run * node.b.strides[-2], *node.b.strides))
+    b_strides = (run * PANEL, node.k * PANEL) if node.packed else (run * node.b.strides[-2], *node.b.strides)
+    b = Operand(node.b.buffer, node.b.offset, b_strides)
     product_of_parts = replace(
-        node, dims=(s, m, n), stores=(Store(buffer, place(of(s)), acc),), k=run, a=a, b=b, acc=acc
+        node, dims=(s, *node.dims), stores=(Store(buffer, place(of(s)), acc),), k=run, a=a, b=b, acc=acc
     )
     total: Expr = Load(buffer, place(as_index(0)))
     for i in range(1, parts):
         total = Call("add", (total, Load(buffer, place(as_index(i)))), "f32")
     value = rewrite(store.value, lambda e: total if e == node.acc else None)
-    return product_of_parts, Map((m, n), (replace(store, value=value),), node.origin)
+    return product_of_parts, Map(node.dims, (replace(store, value=value),), node.origin)

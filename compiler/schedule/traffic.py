@@ -51,7 +51,7 @@ def _reads(node: Node) -> Iterator[Access]:
             yield _operand(node.a, [*batch, m, node.k])
             for right in (node.b, *(other for other, _ in node.also)):
                 if node.packed:
-                    yield right.buffer, str(right.offset), n * node.k
+                    yield right.buffer, str(right.offset), product((*(batch if right.strides else ()), n, node.k))
                 else:
                     yield _operand(right, [*batch, node.k, n])
         case Conv():

@@ -77,6 +77,7 @@ class Gemm(_Arguments):
     b: np.ndarray
     b_batch: int
     weight_bytes: int = 0
+    b_panel: int = 0
 
 
 def _run_sums(

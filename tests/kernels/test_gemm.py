@@ -64,6 +64,20 @@ def test_gemm_of_models(isa: str, shape: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("shape", [(1, 128, 10), (1, 768, 64), (8, 1100, 10), (20, 512, 33), (40, 64, 100)])
+def test_a_batch_may_be_parts_of_panels(isa: str, shape: tuple[int, int, int]) -> None:
+    """Parts of k of one product; together they are the product."""
+    m, k, n = shape
+    rng, parts = np.random.default_rng(k), 4
+    a, b = random(rng, m, k), random(rng, 1, k, n)
+    run = k // parts
+    args = Gemm(parts, m, n, run, a, run, k, pack_panels(b), run * 16, b_panel=k * 16)
+    one, two = (call(isa, "test_gemm", args, (parts, m, n), threads) for threads in (1, 2))
+    check(one, a.reshape(m, parts, run).transpose(1, 0, 2), b.reshape(parts, run, n))
+    assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
 @pytest.mark.parametrize(
     "shape",
     [
@@ -254,6 +268,14 @@ def test_no_scratch_memory_touches_nothing(isa: str) -> None:
 def test_two_workers_get_equal_shares(isa: str, shape: tuple[int, int, int]) -> None:
     assert busiest_share(isa, *shape, workers=1) == 100
     assert 100 <= busiest_share(isa, *shape, workers=2) <= 104
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("shape", [(1, 64, 18432), (8, 32, 16384), (4, 96, 8192)])
+def test_few_panels_are_shared_out_one_by_one(isa: str, shape: tuple[int, int, int]) -> None:
+    assert busiest_share(isa, *shape, workers=2) == 100
+    short = (*shape[:2], 128)
+    assert busiest_share(isa, *short, workers=2) == 200  # too little to wake another worker for
 
 
 def test_every_isa_has_tiles_of_all_row_counts() -> None:

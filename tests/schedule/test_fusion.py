@@ -97,6 +97,34 @@ def test_products_of_few_columns_are_sums(columns: int) -> None:
     assert kinds(s) == ([Reduce] if columns == 1 else [Gemm])
 
 
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "parts"),
+    [
+        (8, 18432, 10, 4), (1, 65536, 16, 8), (1, 65536, 64, 2), (40, 18432, 10, 4),
+        (8, 4096, 10, 1), (1, 65536, 80, 1), (200, 18432, 32, 1), (8, 18435, 10, 1),
+    ],
+)  # fmt: skip
+def test_long_products_of_few_elements_are_cut_into_parts(rows: int, depth: int, columns: int, parts: int) -> None:
+    """Parts of equal length; the sum of them is one kernel with what comes behind."""
+    s = scheduled(lambda up, a: torch.relu(up(a) * 2), torch.randn(rows, depth), parts=(nn.Linear(depth, columns),))
+    assert kinds(s) == ([Gemm] if parts == 1 else [Gemm, Map])
+    (product,) = (n for n in s.program.nodes if isinstance(n, Gemm))
+    assert product.k == depth // parts
+    assert len(product.dims) == (2 if parts == 1 else 3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "parts"),
+    [(1, 65536, 16, 8), (8, 16384, 200, 4), (64, 2048, 64, 2), (64, 512, 64, 1)],
+)
+def test_long_products_of_two_operands_are_cut_into_parts(rows: int, depth: int, columns: int, parts: int) -> None:
+    for batch in ((), (1,)):
+        s = scheduled(lambda a, b: a @ b, torch.randn(*batch, rows, depth), torch.randn(*batch, depth, columns))
+        assert kinds(s) == ([Gemm] if parts == 1 else [Gemm, Map])
+        assert isinstance(s.program.nodes[0], Gemm)
+        assert s.program.nodes[0].k == depth // parts
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_fused(case: str, golden: Golden) -> None:
     function, inputs, parts, expected = CASES[case]

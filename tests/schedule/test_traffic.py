@@ -72,6 +72,14 @@ def test_traffic_of_dynamic_sizes() -> None:
     assert numbers(row, batch=5) == (2 * 30 * 32 * 48, 30 * 32 * 4, fixed, 30 * 48 * 4)
 
 
+def test_parts_of_a_product_read_their_operands_once() -> None:
+    wide = torch.randn(8, 18432)
+    parts, total = rows(scheduled(lambda head, a: head(a), wide, parts=(nn.Linear(18432, 10),)))
+    sums = 4 * 8 * 10
+    assert numbers(parts) == (2 * 8 * 10 * 18432, 8 * 18432 * 4, 10 * 18432 * 4, sums * 4)
+    assert numbers(total)[1:] == (sums * 4, 10 * 4, 8 * 10 * 4)
+
+
 def test_a_convolution_reads_its_input_once() -> None:
     conv = nn.Conv2d(8, 16, 3, padding=1)
     made = rows(scheduled(lambda c, a: c(a), image.to(memory_format=torch.channels_last), parts=(conv,)))

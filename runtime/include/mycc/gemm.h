@@ -32,6 +32,7 @@ template <class B> struct GemmArgsOf {
   const B *b;             /* panels [ceil(n / 16)][k][16], aligned to 64 bytes */
   int64_t b_batch;        /* elements from one batch's panels to the next; 0: shared */
   int64_t weight_bytes = 0; /* that the products of a run read in all; 0: not known */
+  int64_t b_panel = 0;      /* elements from a panel to the next; 0: they follow one another */
 };
 using GemmArgs = GemmArgsOf<float>;
 using GemmArgsBf16 = GemmArgsOf<bfloat>;
@@ -154,7 +155,7 @@ template <class B, class Rows, class Epilogue, class Pairs> struct GemmLoop {
       const BlockRows rows = {fills ? copies : loop.rows.at(place.z, place.row), stride, place.rows};
       filled_z = place.z;
       filled_row = place.row;
-      const int64_t panel_size = args.k * kPanel, width = ceil_div(place.columns, kPanel);
+      const int64_t panel_size = args.b_panel ? args.b_panel : args.k * kPanel, width = ceil_div(place.columns, kPanel);
       const BlockPlan plan = plan_block(loop.cut, place.rows, width, sides);
       const int64_t partners = Pairs::value ? args.n / kPanel : 0;
       /* The next task has the next rows and the same panels, or else the next panels. Past the end of B nothing is

@@ -385,8 +385,8 @@ static inline TaskPlan share_tasks(int64_t batch, int64_t m, int64_t panels, int
 }
 
 /* Cuts `batch` products of m x k x n into tasks. First so that a block's rows stay in L2 and so do the sums that it
- * keeps; then, for several workers, finer: panel blocks, then row blocks, until there are enough. No task ever gets a
- * part of K. */
+ * keeps; then, for several workers, finer: panel blocks, then row blocks, until there are enough, and narrow panel blocks
+ * where a worker had none. No task gets a part of K: long products come as a batch of parts. */
 static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m, int64_t n, int64_t workers,
                                   const TaskLimits &limits) {
   const int64_t k = cut.depth, panels = ceil_div(n, kPanel);
@@ -404,11 +404,14 @@ static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m,
     return plan;
   }
   const int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
-  const int64_t most = max64(panels / limits.min_panels, panel_blocks);
+  int64_t most = max64(panels / limits.min_panels, panel_blocks);
   if (limits.min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / limits.min_rows));
   panel_blocks = max64(panel_blocks, min64(ceil_div(wanted, batch * row_blocks), most));
   if (batch * row_blocks * panel_blocks < wanted)
     row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch * panel_blocks), m / (2 * kTileRows)));
+  const int64_t least = min64(workers, wanted);
+  if (batch * row_blocks * panel_blocks < least && limits.min_rows == 0)
+    most = panel_blocks = min64(ceil_div(least, batch * row_blocks), panels);
   TaskPlan plan = wanted < workers ? spread_tasks(batch, m, panels, row_blocks, panel_blocks, 4)
                                    : share_tasks(batch, m, panels, row_blocks, panel_blocks, most, workers);
   const int64_t worth = kTaskWork / max64(batch * work / plan.count, 1);
