@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Const, Expr, Load
-from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, minimum, of, product
+from ..ir.index import ONE, ZERO, Atom, Index, Var, minimum, of, product, row_major
 from ..ir.lanes import ALIGNMENT, depends, lane_stride
 from ..ir.nodes import Fold, Reduce
 from ..ir.ops import OPS, Precedence
@@ -326,10 +326,7 @@ def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFol
     names = acc_names(node)
     emitter.count_uses(f.value for f in node.folds)
     views = [(f, folded_view(f, names[f.acc.name], emitter)) for f in node.folds]
-    place = as_index(0)
-    for v in node.rdims:
-        place = place * v.extent + of(v)
-    text = emitter.index(place)
+    text = emitter.index(row_major(node.rdims))
     finish = Emitter(scope, None, accs=names)
     emit_stores(finish, node)
     return ArgFold(

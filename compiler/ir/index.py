@@ -258,6 +258,13 @@ def product(values: Iterable[IndexLike]) -> Index:
     return total
 
 
+def row_major(loops: Iterable[Var], outer: Index = ZERO) -> Index:
+    """The place of an element where elements lie in the order of the loops; outer: the place of all of them."""
+    for v in loops:
+        outer = outer * v.extent + of(v)
+    return outer
+
+
 def minimum(a: IndexLike, b: IndexLike) -> Index:
     a, b = as_index(a), as_index(b)
     if (b - a).nonnegative():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..ir.buffers import Buffer
 from ..ir.expr import Acc, Load, substitute
-from ..ir.index import ONE, Atom, Index, Var, as_index, of, product
+from ..ir.index import ONE, Atom, Index, Var, as_index, of, product, row_major
 from ..ir.nodes import Fold, Reduce, Store
 from .graph import NodeGraph
 from .split_k import split_products
@@ -53,9 +53,7 @@ def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:
         Var("l" + node.rdims[0].name, as_index(length // parts)),
     )
     values = _digits(node.rdims, of(part) * (length // parts) + of(within))
-    flat = Index({})
-    for v in node.dims:
-        flat = flat * v.extent + of(v)
+    flat = row_major(node.dims)
     buffer = Buffer(f"{node.stores[0].buffer.name}_parts", fold.value.dtype, as_index(rows * parts), "temp")
     place = of(part) * rows + flat if across else flat * parts + of(part)
     dims = (part, *node.dims) if across else (*node.dims, part)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.buffers import Buffer
 from ..ir.expr import Acc, Call, Const, Expr, Load, substitute
-from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of
+from ..ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product, row_major
 from ..ir.nodes import Fold, Map, Origin, Reduce, Store
 from .graph import NodeGraph
 from .loops import reduces_contiguous
@@ -110,17 +110,14 @@ class Cut:
         loops = (inner, *others) if whole else others
         before = _in_front(node)
         dims = (*node.dims[:before], piece, *node.dims[before:])
-        place, stride = ZERO, ONE
-        for v in reversed(dims):
-            place, stride = place + of(v) * stride, stride * v.extent
         return cls(
             piece,
             dims,
             loops,
             {outer: of(piece) * inner.extent + (of(inner) if whole else ZERO)},
-            place,
+            row_major(dims),
             (count_of(node) or 0) // pieces,
-            stride,
+            product(v.extent for v in dims),
         )
 
 

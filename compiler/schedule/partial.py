@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..ir.buffers import Buffer
 from ..ir.expr import Load, substitute
-from ..ir.index import Atom, Index, Var, as_index, of, product
+from ..ir.index import Atom, Index, Var, as_index, of, product, row_major
 from ..ir.nodes import Fold, Map, Origin, Reduce, Store
 from .graph import NodeGraph
 from .loops import folds_whole, vector_loop
@@ -57,11 +57,8 @@ def _split(graph: NodeGraph, node: Reduce, pieces: int) -> list[Reduce | Map]:
     piece = Var(f"{outer.name}_piece", as_index(pieces))
     inner = Var(f"{outer.name}_in", outer.extent // as_index(pieces))
     moved: dict[Atom, Index] = {outer: of(piece) * inner.extent + of(inner)}
-    place, stride = as_index(0), as_index(1)
-    for v in reversed(node.dims):
-        place, stride = place + of(v) * stride, stride * v.extent
-    at: Index = of(piece) * stride + place
-    first, again = fold_pieces(node, (piece, *node.dims), (inner, *rest), moved, at, stride * pieces)
+    dims = (piece, *node.dims)
+    first, again = fold_pieces(node, dims, (inner, *rest), moved, row_major(dims), product(v.extent for v in dims))
     return [first, Reduce(node.dims, node.stores, Origin(node.origin.ops, node.origin.lines), (piece,), again)]
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.buffers import Buffer
 from ..ir.expr import Call, Expr, Load, replaced, substitute
-from ..ir.index import ONE, ZERO, Atom, Index, Var, of, product
+from ..ir.index import ONE, Atom, Index, Var, of, product, row_major
 from ..ir.nodes import Map, Nest, Origin, Reduce, Store
 from .collapse import collapse
 from .cost import work
@@ -194,7 +194,7 @@ def keep_values(
     for value, asked in phases.items():
         if len(asked) > 1:
             buffer, first = Buffer(f"kept{len(kept)}", value.dtype, _size(*loops), "local"), min(asked)
-            again = Load(buffer, _place(*loops))
+            again = Load(buffer, row_major(loops))
             parts = [_reading(p, value, again) if p.phase > first and p.whole else p for p in parts]
             parts.append(_copy(rows, loops, buffer, value, first, True))
             kept.append(buffer)
@@ -216,7 +216,7 @@ def _passed_on(
     parts: list[Part], rows: tuple[Var, ...], buffer: Buffer, made: int, loops: tuple[Var, ...], whole: bool
 ) -> tuple[list[Part], list[Buffer]]:
     """A buffer holds one block: phases that read it more than one behind its maker, in phase `made`, read a copy."""
-    size, place = _size(*loops), _place(*loops)
+    size, place = _size(*loops), row_major(loops)
     last = max((p.phase for p in parts if buffer in p.stage.reads()), default=0)
     older: list[Buffer] = []
     for phase in range(made + 1, last):
@@ -234,7 +234,7 @@ def _loops(parts: Sequence[Part]) -> tuple[Var, Var]:
 
 
 def _copy(rows: tuple[Var, ...], loops: tuple[Var, ...], to: Buffer, value: Expr, phase: int, whole: bool) -> Part:
-    return Part(Map((*rows, *loops), (Store(to, _place(*loops), value),), Origin()), phase, whole)
+    return Part(Map((*rows, *loops), (Store(to, row_major(loops), value),), Origin()), phase, whole)
 
 
 def _reading(part: Part, old: Expr, new: Load) -> Part:
@@ -243,10 +243,3 @@ def _reading(part: Part, old: Expr, new: Load) -> Part:
 
 def _size(*loops: Var) -> Index:
     return product(v.extent for v in loops)
-
-
-def _place(*loops: Var) -> Index:
-    place = ZERO
-    for v in loops:
-        place = place * v.extent + of(v)
-    return place

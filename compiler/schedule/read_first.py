@@ -14,7 +14,7 @@ from dataclasses import replace
 from ..ir.buffers import Buffer
 from ..ir.conditions import bound, conditions, unclamped
 from ..ir.expr import Call, Expr, Load
-from ..ir.index import ONE, Index, Var, as_index, of, product
+from ..ir.index import ONE, Var, product, row_major
 from ..ir.nodes import Map, Reduce, Store
 from .cost import number
 from .graph import NodeGraph
@@ -27,7 +27,7 @@ def fold_as_read(graph: NodeGraph) -> None:
     for node in list(graph.nodes):
         if isinstance(node, Reduce):
             order = _read_order(node)
-            if order is not None and any(s.index != _place(order) for s in node.stores):
+            if order is not None and any(s.index != row_major(order) for s in node.stores):
                 graph.expand(node, _folded(graph, node, order))
 
 
@@ -69,16 +69,8 @@ def _by_step(load: Load, loops: Sequence[Var]) -> tuple[Var, ...] | None:
     return tuple(order) if dense >= LEAST_LANES else None
 
 
-def _place(loops: Sequence[Var]) -> Index:
-    """Of results that lie in the order of the loops."""
-    place = as_index(0)
-    for v in loops:
-        place = place * v.extent + of(v)
-    return place
-
-
 def _folded(graph: NodeGraph, node: Reduce, order: tuple[Var, ...]) -> tuple[Reduce, Map]:
-    place, size = _place(order), product(v.extent for v in order)
+    place, size = row_major(order), product(v.extent for v in order)
     found = [Buffer(graph.free_name(f"{s.buffer.name}_folded"), s.buffer.dtype, size, "temp") for s in node.stores]
     stores = tuple(Store(b, place, s.value) for b, s in zip(found, node.stores, strict=True))
     put = tuple(Store(s.buffer, s.index, Load(b, place)) for b, s in zip(found, node.stores, strict=True))

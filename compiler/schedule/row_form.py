@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, rewrite, substitute
-from ..ir.index import ONE, ZERO, Atom, Index, Var, of, product
+from ..ir.index import ONE, ZERO, Atom, Index, Var, of, product, row_major
 from ..ir.nodes import Map, Nest, Reduce, Store
 from .graph import NodeGraph, label, map_expressions
 from .remarks import Remarks
@@ -140,9 +140,7 @@ def separate_rows(graph: NodeGraph, remarks: Remarks) -> None:
 
 def _with_buffers(nest: Nest) -> tuple[Map | Reduce, ...]:
     rows = product(v.extent for v in nest.dims)
-    flat = ZERO
-    for v in nest.dims:
-        flat = flat * v.extent + of(v)
+    flat = row_major(nest.dims)
     temps = {b: Buffer(b.name, b.dtype, rows * b.size, "temp") for b in nest.locals}
 
     def leaf(e: Expr) -> Expr | None:

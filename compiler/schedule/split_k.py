@@ -19,7 +19,7 @@ from ..codegen.triton.tiles import expected_time, gemm_shape
 from ..ir.bounds import largest
 from ..ir.buffers import Buffer, Operand
 from ..ir.expr import Acc, Call, Expr, Load, rewrite
-from ..ir.index import Index, Var, as_index, of, product
+from ..ir.index import Var, as_index, of, product, row_major
 from ..ir.nodes import Map, Reduce, Store
 from ..ir.structured import Gemm
 from ..lower.constants import PANEL
@@ -89,19 +89,14 @@ def split_product(node: Gemm, parts: int) -> tuple[Gemm, Map]:
     s = Var(f"s{node.dims[-2].name}", as_index(parts))
     acc = Acc(f"{node.acc.name}p", node.acc.dtype)
 
-    def place(part: Index) -> Index:
-        for v in node.dims:
-            part = part * v.extent + of(v)
-        return part
-
     a = Operand(node.a.buffer, node.a.offset, (run * node.a.strides[-1], *node.a.strides))
     b_strides = (run * PANEL, node.k * PANEL) if node.packed else (run * node.b.strides[-2], *node.b.strides)
     b = Operand(node.b.buffer, node.b.offset, b_strides)
     product_of_parts = replace(
-        node, dims=(s, *node.dims), stores=(Store(buffer, place(of(s)), acc),), k=run, a=a, b=b, acc=acc
+        node, dims=(s, *node.dims), stores=(Store(buffer, row_major(node.dims, of(s)), acc),), k=run, a=a, b=b, acc=acc
     )
-    total: Expr = Load(buffer, place(as_index(0)))
+    total: Expr = Load(buffer, row_major(node.dims))
     for i in range(1, parts):
-        total = Call("add", (total, Load(buffer, place(as_index(i)))), "f32")
+        total = Call("add", (total, Load(buffer, row_major(node.dims, as_index(i)))), "f32")
     value = rewrite(store.value, lambda e: total if e == node.acc else None)
     return product_of_parts, Map(node.dims, (replace(store, value=value),), node.origin)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..ir.buffers import Buffer
 from ..ir.expr import Expr, Load, replaced, substitute
-from ..ir.index import ZERO, Atom, Index, Var, of, product
+from ..ir.index import Atom, Index, Var, of, product, row_major
 from ..ir.nodes import Map, Nest, Reduce, Store
 from .cost import work
 from .graph import NodeGraph, map_expressions
@@ -51,8 +51,8 @@ def _kept(stages: Stages, node: Reduce, rows: tuple[Var, ...]) -> tuple[Stages, 
     later = tuple(_reading(s, fold.value, loops, terms, len(rows)) for s in stages[at + 1 :])
     if later == stages[at + 1 :]:
         return None
-    first = Map((*rows, *loops), (Store(terms, _place(loops), fold.value),), node.origin)
-    again = replace(node, folds=(replace(fold, value=Load(terms, _place(loops))),))
+    first = Map((*rows, *loops), (Store(terms, row_major(loops), fold.value),), node.origin)
+    again = replace(node, folds=(replace(fold, value=Load(terms, row_major(loops))),))
     return (*stages[:at], first, again, *later), terms
 
 
@@ -65,12 +65,5 @@ def _reading(stage: Map | Reduce, value: Expr, loops: Sequence[Var], terms: Buff
     wanted = substitute(value, names)
     if not any(e == wanted for s in stage.stores for e in s.value.walk()):
         return stage
-    load = Load(terms, _place(own))
+    load = Load(terms, row_major(own))
     return map_expressions(stage, lambda e: replaced(e, wanted, load))
-
-
-def _place(loops: Sequence[Var]) -> Index:
-    place = ZERO
-    for v in loops:
-        place = place * v.extent + of(v)
-    return place

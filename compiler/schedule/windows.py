@@ -16,7 +16,7 @@ from ..ir.buffers import Buffer
 from ..ir.conditions import bound, conditions, conjunction, unclamped
 from ..ir.dtypes import DTYPES
 from ..ir.expr import Acc, Call, Const, Expr, Load, substitute
-from ..ir.index import ONE, ZERO, Atom, Index, Var, exact_div, maximum, minimum, of, product
+from ..ir.index import ONE, ZERO, Atom, Index, Var, exact_div, maximum, minimum, of, product, row_major
 from ..ir.nodes import Fold, Nest, Reduce, Store
 from .collapse import collapse
 from .graph import NodeGraph
@@ -64,13 +64,7 @@ def in_two_folds(node: Reduce) -> Nest | None:
     local = Buffer(f"{node.stores[0].buffer.name}_row", fold.value.dtype, size, "local")
 
     def at_column(c: Index) -> Index:
-        flat = ZERO
-        for v in lines:
-            flat = flat * v.extent + of(v)
-        flat = flat * window.columns + c
-        for v in inner:
-            flat = flat * v.extent + of(v)
-        return flat
+        return row_major(inner, row_major(lines) * window.columns + c)
 
     column = Var(f"{window.lane.name}_column", window.columns)
     acc = Acc(f"{fold.acc.name}_row", fold.acc.dtype)

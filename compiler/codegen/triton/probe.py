@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.buffers import Buffer, Operand
 from ...ir.expr import Acc, Call, Const, Expr, Load
-from ...ir.index import ONE, ZERO, Index, IndexLike, Var, as_index, of, product
+from ...ir.index import ONE, ZERO, Index, IndexLike, Var, as_index, of, product, row_major
 from ...ir.nodes import Origin, Store
 from ...ir.structured import Attention, Conv, Gemm, Prologue, Window
 
@@ -247,9 +247,7 @@ def conv_probe(
     w = make.buffer("w", *w_shape, kind="const")
     y = make.buffer("y", n, oh, ow, out)
     dims = _loops(n=n, h=oh, w=ow, c=out)
-    place = ZERO
-    for v in dims:
-        place = place * v.extent + of(v)
+    place = row_major(dims)
     value: Expr = Acc("acc", "f32")
     if bias:
         value = Call("add", (value, _f32(Load(make.buffer("bias", out, kind="const"), of(dims[3])))), "f32")
