@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from .capture.graph import InPlace
+from .capture.state import memory_key
 from .ir.buffers import Buffer
 from .ir.dtypes import DTYPES, from_torch
 from .lower.constants import Constant, Dense
@@ -99,14 +100,7 @@ def _identity(constant: Constant, many: bool) -> object:
     """What makes two constants the same: their memory, or with several entry points their contents."""
     tensor = constant.tensor
     if not many:
-        return (
-            tensor.data_ptr(),
-            tuple(tensor.shape),
-            tensor.stride(),
-            str(tensor.dtype),
-            constant.layout,
-            constant.target,
-        )
+        return memory_key(tensor), constant.layout, constant.target
     raw = tensor.detach().contiguous()
     data = raw.reshape(-1).view(torch.uint8).numpy() if raw.numel() else b""
     digest = hashlib.sha256(data).hexdigest()  # type: ignore[arg-type]

@@ -40,10 +40,12 @@ class Changed:
 
 
 def memory_key(tensor: torch.Tensor) -> object:
-    """Equal for tensors of the same memory, shape and dtype; empty tensors have no memory to share."""
+    """Equal for tensors of the same values in the same memory: address, shape, strides, dtype, and whether torch reads
+    it conjugated or negated (`f.conj()`, `f.conj().imag`). Empty tensors have no memory to share."""
     if tensor.numel() == 0:
         return id(tensor)
-    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+    read_as = tensor.is_conj(), tensor.is_neg()
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype, *read_as
 
 
 def with_changes(graph: ModelGraph, changes: Sequence[Changed]) -> ModelGraph:
@@ -61,7 +63,8 @@ def with_changes(graph: ModelGraph, changes: Sequence[Changed]) -> ModelGraph:
 
 
 def share_state(graphs: Sequence[ModelGraph]) -> list[ModelGraph]:
-    """The entry points of a package with one state: what one of them changes, the others read from there too.
+    """The entry points of a package with one state: what one of them changes, the others read from there too. Tensors
+    that torch reads conjugated or negated get memory of their own, as values.
 
     Raises:
         CompileError: a buffer shares its memory with another tensor of the model, in another shape.
@@ -70,11 +73,25 @@ def share_state(graphs: Sequence[ModelGraph]) -> list[ModelGraph]:
     for graph in graphs:
         for change in graph.in_place:
             if change.initial is not None:
-                slots.setdefault(memory_key(change.initial), replace(change, slot=len(slots)))
+                key = memory_key(change.initial)
+                if key not in slots:
+                    _check_apart(change.name, change.initial, slots)
+                    slots[key] = replace(change, slot=len(slots))
     names = _unique([change.name for change in slots.values()])
     for (key, change), name in zip(list(slots.items()), names, strict=True):
         slots[key] = replace(change, name=name)
-    return [_shared(graph, slots) for graph in graphs] if slots else list(graphs)
+    return [_as_values(_shared(graph, slots) if slots else graph) for graph in graphs]
+
+
+def _as_values(graph: ModelGraph) -> ModelGraph:
+    constants = {target: _value(tensor) for target, tensor in graph.constants.items()}
+    changes = [c if c.initial is None else replace(c, initial=_value(c.initial)) for c in graph.in_place]
+    return replace(graph, constants=constants, in_place=tuple(changes), examples=tuple(map(_value, graph.examples)))
+
+
+def _value(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without torch's marks that its memory is to be read conjugated or negated."""
+    return tensor.resolve_conj().resolve_neg()
 
 
 def state_of(graphs: Iterable[ModelGraph]) -> list[InPlace]:

@@ -9,6 +9,7 @@ import torch.fx
 
 from ..build.targets import Family
 from ..capture.graph import ModelGraph
+from ..capture.state import memory_key
 from ..graph.kept_operators import RECURRENT
 from .builder import Builder
 from .constants import Layout, Panels
@@ -51,15 +52,11 @@ def shared_layouts(graphs: Sequence[ModelGraph], family: Family = "cpu") -> list
     panels: dict[object, Layout] = {}
     for graph, layouts in zip(graphs, chosen, strict=True):
         for target, layout in layouts.items():
-            panels.setdefault(_memory(graph.constants[target]), layout)
+            panels.setdefault(memory_key(graph.constants[target]), layout)
     return [
-        {target: panels[key] for target, tensor in graph.constants.items() if (key := _memory(tensor)) in panels}
+        {target: panels[key] for target, tensor in graph.constants.items() if (key := memory_key(tensor)) in panels}
         for graph in graphs
     ]
-
-
-def _memory(tensor: torch.Tensor) -> object:
-    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 def constant_tensor(builder: Builder, target: str, tensor: torch.Tensor) -> Tensor:

@@ -55,7 +55,7 @@ def _size(size: int | sympy.Expr, values: Mapping[sympy.Symbol, int]) -> int:
 
 
 def _fill(example: torch.Tensor, seed: int) -> Fill:
-    values = example.detach().resolve_conj()
+    values = example.detach().resolve_conj().resolve_neg()
     return example_fill((values.float() if values.dtype == torch.bfloat16 else values).numpy(), seed)
 
 

@@ -170,3 +170,52 @@ def test_inputs_outputs_and_constants(tmp_path: Any) -> None:
     with pytest.raises(mycc.InputError, match="c128"):
         package(X.to(C128))
     assert verify_package(path).ok
+
+
+class Conjugates(torch.nn.Module):
+    """Constants of one memory that torch reads as it is, conjugated and negated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        turn = torch.polar(torch.ones(4), torch.arange(4.0))
+        self.turn, self.back = torch.nn.Buffer(turn), torch.nn.Buffer(turn.conj())
+        self.up, self.down = torch.nn.Buffer(turn.imag), torch.nn.Buffer(turn.conj().imag)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        weight = torch.stack([self.up, self.down])
+        return x * self.turn, x * self.back, x.real * self.up, x.real * self.down, x.real @ weight.T
+
+
+class NegatedState(torch.nn.Module):
+    """A state whose first value torch reads negated; with another buffer over the same memory where `shared`."""
+
+    def __init__(self, shared: bool) -> None:
+        super().__init__()
+        turn = torch.polar(torch.ones(4), torch.arange(4.0))
+        self.down = torch.nn.Buffer(turn.conj().imag)
+        self.other = torch.nn.Buffer(turn.imag if shared else torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.down += x
+        self.other *= 2
+        return self.down + self.other
+
+
+@pytest.mark.parametrize("entries", [1, 2])
+def test_constants_that_differ_by_the_bit_of_a_conjugate(tmp_path: Any, entries: int) -> None:
+    model = Conjugates()
+    given: Any = model if entries == 1 else {f"e{i}": (model, (normal(3, 4),)) for i in range(entries)}
+    arguments = (normal(3, 4),) if entries == 1 else None
+    package = mycc.load(mycc.compile(given, arguments, out=tmp_path / "conjugates.pkg", verify=entries == 1))
+    entry = package if entries == 1 else package.entry("e1")
+    for got, want in zip(entry(X), model(X), strict=True):
+        torch.testing.assert_close(got, want.resolve_conj())
+
+
+def test_a_state_that_is_read_negated(tmp_path: Any) -> None:
+    package = mycc.load(mycc.compile(NegatedState(False), (torch.ones(4),), out=tmp_path / "negated.pkg"))
+    model = NegatedState(False)
+    for x in (torch.ones(4), torch.arange(4.0)):
+        torch.testing.assert_close(package(x), model(x))
+    with pytest.raises(mycc.CompileError, match=r"changes its buffer '\w+', which shares memory with '\w+'"):
+        mycc.compile(NegatedState(True), (torch.ones(4),), out=tmp_path / "shared.pkg")
