@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .buffers import IN_PLACE, Buffer
 from .expr import Load
-from .index import Index
-from .nodes import Map, Nest, Scatter, Store
+from .index import Index, Indirect, Var
+from .injective import injective
+from .nodes import Map, Nest, Scan, Scatter, Store
 from .program import AnyNode, Repeat
 from .routines import Custom
 
@@ -26,30 +27,55 @@ def overwrites(node: AnyNode) -> frozenset[Buffer]:
 
 def over_own_elements(node: AnyNode) -> bool:
     """Whether all that a node reads of the values that it writes over are the elements that it writes itself, each at
-    its own turn: then the order of the elements does not matter."""
+    its own turn, and no element is written at two turns: then no turn reads what another one has written, and their
+    order does not matter."""
     roots = overwrites(node)
     if not roots or isinstance(node, (Repeat, Custom)):  # a body is looked at by itself; a user's kernel is trusted
         return True
     stores = list(_stores(node))
-    loads = {ld for e in node.expressions() for ld in e.loads if ld.buffer.root in roots}
+    made = set(node.writes()) if isinstance(node, Scatter) else set()  # updates run in order, and may read theirs
+    loads = {ld for ld in _loads(node) if ld.buffer.root in roots and ld.buffer not in made}
     if {b for b in node.reads() if b.root in roots} - {ld.buffer for ld in loads}:
-        return False  # operands, and places that are read
+        return False  # operands
     if isinstance(node, Map):
-        return all(_before_written(s, stores[i:], roots) for i, s in enumerate(stores))
+        return all(_before_written(s, stores[i:], roots, node.dims) for i, s in enumerate(stores))
     places = {(s.buffer.root, s.index) for s in stores if s.buffer.root in roots}
     if isinstance(node, Nest) or len({root for root, _ in places}) != len(places):
         return not loads
-    return all(_own(load, places) for load in loads)
+    return all(_own(load, places, _turns(node)) for load in loads)
 
 
-def _before_written(store: Store, later: Sequence[Store], roots: frozenset[Buffer]) -> bool:
+def _turns(node: AnyNode) -> tuple[Var, ...]:
+    """The loops at whose turns a node stores over a value."""
+    if isinstance(node, Scatter):
+        return node.udims  # of a later value there are updates alone
+    return (*node.dims, node.step) if isinstance(node, Scan) else node.dims
+
+
+def _loads(node: AnyNode) -> Iterator[Load]:
+    """All that a node reads in expressions, the places of its stores included."""
+    for e in node.expressions():
+        yield from e.loads
+    for store in _stores(node):
+        yield from _place_loads(store)
+
+
+def _place_loads(store: Store) -> Iterator[Load]:
+    """What says where the element lies."""
+    for atom in store.index.atoms():
+        if isinstance(atom, Indirect):
+            yield from atom.value.loads  # type: ignore[attr-defined]
+
+
+def _before_written(store: Store, later: Sequence[Store], roots: frozenset[Buffer], turns: Sequence[Var]) -> bool:
     """Of several stores of a turn, each may read what itself or a later one writes."""
     places = {(s.buffer.root, s.index) for s in later}
-    return all(_own(load, places) for load in store.value.loads if load.buffer.root in roots)
+    loads = (*store.value.loads, *_place_loads(store))
+    return all(_own(load, places, turns) for load in loads if load.buffer.root in roots)
 
 
-def _own(load: Load, places: set[tuple[Buffer, Index]]) -> bool:
-    return (load.buffer.root, load.index) in places
+def _own(load: Load, places: set[tuple[Buffer, Index]], turns: Sequence[Var]) -> bool:
+    return (load.buffer.root, load.index) in places and injective(load.index, turns)
 
 
 def _stores(node: AnyNode) -> Iterator[Store]:

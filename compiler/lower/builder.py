@@ -17,6 +17,7 @@ from ..ir.nodes import Fold, Map, Origin, Reduce, Store
 from ..ir.program import AnyNode, Define
 from ..tune.choices import NO_CHOICES, Choices
 from .constants import Constant, Dense, Layout
+from .old_values import old_values_first
 from .shapes import Sizes
 from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, reshape
 
@@ -127,7 +128,7 @@ class Builder:
 
     # nodes -----------------------------------------------------------------------------------------------------------
     def add(self, node: AnyNode) -> None:
-        self.nodes.append(node)
+        self.nodes.extend(old_values_first(node, self.fresh))
 
     def map(
         self,

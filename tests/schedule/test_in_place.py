@@ -8,8 +8,8 @@ from mycc.compiler.capture import capture
 from mycc.compiler.capture.state import share_state
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.buffers import Buffer
-from mycc.compiler.ir.expr import Const, Load
-from mycc.compiler.ir.index import Var, as_index, of
+from mycc.compiler.ir.expr import Call, Const, Load
+from mycc.compiler.ir.index import Index, Indirect, Var, as_index, of
 from mycc.compiler.ir.nodes import Map, Origin, Scatter, Store
 from mycc.compiler.ir.program import Program
 from mycc.compiler.ir.verify import BrokenLaw, verify_program
@@ -77,7 +77,23 @@ def test_a_cache_is_not_copied() -> None:
     assert update.updates[0].buffer.root is planned.program.state[0]
 
 
-def program(*nodes: Map, state: Buffer) -> Program:
+class Counted(Model):
+    """Rows that an index with duplicates names: all are read before the first is written."""
+
+    def forward(self, x, i):
+        self.cache[i] += 1
+        return self.cache.sum(0)
+
+
+def test_rows_with_duplicates_are_read_by_a_kernel_of_their_own() -> None:
+    planned = scheduled(Counted())
+    (update,) = [n for n in planned.program.nodes if isinstance(n, Scatter)]
+    assert all(load.buffer.root is not update.updates[0].buffer.root for load in update.updates[0].value.loads)
+    reasons = [remark.reason for remark in planned.remarks if not remark.done]
+    assert "what it reads is written over in place before it is read" in reasons
+
+
+def program(*nodes: Map | Scatter, state: Buffer) -> Program:
     return Program("p", (), (), (), nodes, state=(state,))
 
 
@@ -99,3 +115,33 @@ def test_laws() -> None:
         verify_program(program(store(later, one), store(temp, old), state=root))
     with pytest.raises(BrokenLaw, match="the node writes over at another turn"):
         verify_program(program(store(later, old, shift=1), state=root))
+
+
+I, J = Var("i", as_index(2)), Var("j", as_index(4))  # noqa: E741
+NAMED = of(Indirect(Load(Buffer("k", "i64", as_index(2), "const"), of(I)), as_index(4))) * 4 + of(J)
+TURNED = of(J) * 4 + of(I)
+
+
+@pytest.mark.parametrize(
+    ("place", "reads", "right"),
+    [(of(I) * 4 + of(J), 0, True), (NAMED, 0, False), (of(J) + of(I), 0, False), (TURNED, 0, True), (TURNED, 1, False)],
+    ids=["own", "named by data", "overlapping", "backwards", "its neighbour"],
+)
+def test_a_kernel_reads_no_element_that_it_has_written(place: Index, reads: int, right: bool) -> None:
+    root = Buffer("s", "f32", as_index(32), "state", 0)
+    later = Buffer("s1", "f32", as_index(32), "state", 0, root)
+    fused = Map((I, J), (Store(later, place, Load(root, place + reads)),), Origin())
+    kernels: list[Map | Scatter] = [fused, Scatter((), (), Origin(), (I, J), fused.stores)]
+    for kernel in kernels:
+        if right:
+            verify_program(program(kernel, state=root))
+        else:
+            with pytest.raises(BrokenLaw, match="the node writes over at another turn"):
+                verify_program(program(kernel, state=root))
+
+
+def test_updates_may_read_what_they_made_of_an_element() -> None:
+    root = Buffer("s", "f32", as_index(32), "state", 0)
+    later = Buffer("s1", "f32", as_index(32), "state", 0, root)
+    added = Store(later, NAMED, Call("add", (Load(later, NAMED), Const(1.0, "f32")), "f32"))
+    verify_program(program(Scatter((), (), Origin(), (I, J), (added,)), state=root))
