@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -140,6 +140,37 @@ def _mean(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if not x.is_complex() or args[1:2] == (None,) or kwargs.get("dtype") is not None:
         return x.mean(*args, **kwargs)
     return torch.complex(x.real.mean(*args, **kwargs), x.imag.mean(*args, **kwargs))
+
+
+# lists of tensors ----------------------------------------------------------------------------------------------------
+def _with_scalars(function: Function, combine: Function) -> None:
+    """x + scalar * combine(a, b) of each tensor of a list: scalars in a tensor are read as numbers by torch."""
+
+    def each(xs: Sequence[Tensor], a: Sequence[Tensor], b: Sequence[Tensor], scalars: Tensor) -> list[Tensor]:
+        return [
+            (x + combine(p, q) * scalar).to(torch.result_type(x, combine(p, q)))
+            for x, p, q, scalar in zip(xs, a, b, scalars.unbind(), strict=True)
+        ]
+
+    @_form_of(function)
+    def form(self: Any, tensor1: Any, tensor2: Any, *args: Any, **kwargs: Any) -> Any:
+        scalars = kwargs.get("scalars", args[0] if args else None)
+        if not isinstance(scalars, Tensor):
+            return function(self, tensor1, tensor2, *args, **kwargs)
+        return each(self, tensor1, tensor2, scalars)
+
+    @_form_of(getattr(torch, f"{function.__name__}_"))
+    def in_place(self: Any, tensor1: Any, tensor2: Any, *args: Any, **kwargs: Any) -> None:
+        scalars = kwargs.get("scalars", args[0] if args else None)
+        if not isinstance(scalars, Tensor):
+            getattr(torch, f"{function.__name__}_")(self, tensor1, tensor2, *args, **kwargs)
+            return
+        for i, x in enumerate(self):
+            x.copy_(each([x], [tensor1[i]], [tensor2[i]], scalars[i : i + 1])[0])
+
+
+_with_scalars(torch._foreach_addcmul, torch.mul)
+_with_scalars(torch._foreach_addcdiv, torch.div)
 
 
 # statistics ----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from .assertions import ASSERTIONS, Assertion, AssertionRefused, assertions_of, 
 from .computed import KEPT
 from .control import CONTROL, MUTABLE, Operands, batched, operands_of, region_graph
 from .graph import ModelGraph
-from .inplace import functional_form, rebuild_base, take_view
+from .inplace import functional_form, functional_item, rebuild_base, take_view
 from .own_calls import OwnCall, WrongCall
 from .slices import slice_by_places
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
@@ -329,9 +329,11 @@ class FunctionalCopy:
 
     # -- writes ---------------------------------------------------------------------------------------------------
 
-    def _write(self, node: fx.Node, args: Any, kwargs: Any) -> Tensor:
+    def _write(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         target: OpOverload = node.target  # type: ignore[assignment]
         old = args[0] if args else None
+        if isinstance(old, (list, tuple)) and _writes_first_only(target):
+            return self._write_list(node, old, args, kwargs)
         if not isinstance(old, Tensor) or not _writes_first_only(target):
             raise NeedsRetrace(f"{target} writes to more than its first argument")
         reshapes = torch.Tag.inplace_view in target.tags  # transpose_ and its like change the shape, no values
@@ -346,6 +348,17 @@ class FunctionalCopy:
             return view
         self._update(old, new)
         return old
+
+    def _write_list(self, node: fx.Node, tensors: Sequence[Tensor], args: Any, kwargs: Any) -> Sequence[Tensor]:
+        """An operator that writes to each tensor of a list: one after the other, since they may share memory."""
+        for i, old in enumerate(tensors):
+            if old.root().outside and not self.may_write:
+                raise InputWrite(node, old.root().node)
+            new = functional_item(self.graph, node, i, self._nodes(args), kwargs)
+            if new is None:
+                raise NeedsRetrace(f"{node.target} has no functional form")
+            self._update(old, new)
+        return tensors
 
     def _own_operator(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """An operator of the user's own that writes to its arguments: a call of its functional twin."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .computed import raw, scalar_tensor
 
-__all__ = ["functional_form", "rebuild_base", "take_view"]
+__all__ = ["functional_form", "functional_item", "functional_overload", "rebuild_base", "take_view"]
 
 aten = torch.ops.aten
 
@@ -51,23 +54,94 @@ def functional_form(graph: fx.Graph, node: fx.Node, args: tuple[Any, ...], kwarg
         return _emit(graph, node, aten.full_like.default, args, {})
     if op is aten.fill_.Tensor:
         return _copied(graph, node, args[0], args[1])
-    form = _functional_overload(op)
+    form = functional_overload(op)
     if form is None:
         return None
-    new = _emit(graph, node, form, args, kwargs)
+    new = _emit(graph, node, form, *_rearranged(op, form, args, kwargs))
     return _like(graph, node, new, args[0])
 
 
-def _functional_overload(op: OpOverload) -> OpOverload | None:
-    name, namespace = op._schema.name.split("::")[1], op.namespace
-    if name.startswith("__i") and name.endswith("__"):
-        functional = f"__{name[3:-2]}__"
-    elif name.endswith("_") and not name.endswith("__"):
-        functional = name[:-1]
-    else:
+def functional_item(
+    graph: fx.Graph, node: fx.Node, place: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> fx.Node | None:
+    """What an in-place operator on a list of tensors leaves in one of them: its functional form on lists of one.
+
+    _foreach_add_([x, y], [a, b])  ->  for place 1   _foreach_add([y], [b])[0]
+    """
+    op: OpOverload = node.target  # type: ignore[assignment]
+    form = functional_overload(op)
+    if form is None:
         return None
-    packet = getattr(getattr(torch.ops, namespace), functional, None)
-    return getattr(packet, op._overloadname, None) if packet is not None else None
+    old = args[0][place]
+    with old.meta["val"].fake_mode:
+        own = [[v[place]] if isinstance(v, (list, tuple)) else v for v in args]
+        fakes, named = fx.map_arg((own, kwargs), lambda n: n.meta["val"])
+        values = form(*fakes, **named)
+    whole = _emit(graph, node, form, own, kwargs, list(values))
+    new = _emit(graph, node, operator.getitem, (whole, 0), {}, values[0])
+    if values[0].dtype == old.meta["val"].dtype:
+        return new
+    return _emit(graph, node, aten.to.dtype, (new, old.meta["val"].dtype), {}, old.meta["val"])
+
+
+@functools.cache
+def functional_overload(op: OpOverload) -> OpOverload | None:
+    """The overload that gives what `op` leaves in its first argument: the one with the same arguments by name and type.
+
+        pow_.Scalar(Tensor self, Scalar exponent)  ->  pow.Tensor_Scalar, not pow.Scalar(Scalar self, Tensor exponent)
+
+    None when there is none.
+    """
+    wanted = _arguments(op)
+    result = str(op._schema.arguments[0].type)
+    for packet in _functional_packets(op):
+        overloads = packet.overloads()
+        first = [op._overloadname] if op._overloadname in overloads else []
+        for name in dict.fromkeys([*first, *overloads]):
+            form: OpOverload = getattr(packet, name)
+            returns = [str(r.type) for r in form._schema.returns]
+            if not form._schema.is_mutable and returns == [result] and _arguments(form) == wanted:
+                return form
+    return None
+
+
+def _functional_packets(op: OpOverload) -> Iterator[OpOverloadPacket]:
+    name = op._schema.name.split("::")[1]
+    if name.startswith("__i") and name.endswith("__"):
+        names = [f"__{name[3:-2]}__"]
+    elif name.endswith("_") and not name.endswith("__"):
+        names = [name[:-1], f"{name}functional"]
+    else:
+        names = []
+    for functional in names:
+        packet = getattr(getattr(torch.ops, op.namespace), functional, None)
+        if packet is not None:
+            yield packet
+
+
+def _arguments(op: OpOverload) -> dict[str, str]:
+    """Types of an operator's arguments by name."""
+    return {_argument_name(a.name): str(a.type) for a in op._schema.arguments}
+
+
+def _argument_name(name: str) -> str:
+    """Of the tensor that an in-place operator changes: dropout calls it otherwise than dropout_."""
+    return "self" if name == "input" else name
+
+
+def _rearranged(
+    op: OpOverload, form: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments in the order of `form`: polygamma_(x, n) -> polygamma(n, x)."""
+    mine, theirs = op._schema.arguments, form._schema.arguments
+    same = [(_argument_name(a.name), a.default_value) for a in mine]
+    if same == [(_argument_name(a.name), a.default_value) for a in theirs]:
+        return args, kwargs
+    given = {_argument_name(a.name): v for a, v in zip(mine, args, strict=False)} | kwargs
+    values = {a.name: given.get(_argument_name(a.name), a.default_value) for a in mine}
+    values = {_argument_name(name): value for name, value in values.items()}
+    positional = tuple(values[_argument_name(a.name)] for a in theirs if not a.kwarg_only)
+    return positional, {a.name: values[a.name] for a in theirs if a.kwarg_only}
 
 
 def _emit(graph: fx.Graph, node: fx.Node, target: Any, args: Any, kwargs: Any, value: Any = None) -> fx.Node:
@@ -80,12 +154,8 @@ def _emit(graph: fx.Graph, node: fx.Node, target: Any, args: Any, kwargs: Any, v
 
 
 def _like(graph: fx.Graph, node: fx.Node, new: fx.Node, old: fx.Node) -> fx.Node:
-    """`new` cast to the dtype of `old` when a functional operator would promote it."""
-    values = [v.meta["val"] for v in new.all_input_nodes if isinstance(v.meta.get("val"), torch.Tensor)]
+    """`new` cast to the dtype of `old` when a functional operator has another: it promotes, or compares."""
     dtype = old.meta["val"].dtype
-    scalars = [a for a in (*new.args, *new.kwargs.values()) if isinstance(a, (float, complex))]
-    if all(v.dtype == dtype for v in values) and (dtype.is_floating_point or not scalars):
-        return new
     args, kwargs = fx.map_arg((new.args, new.kwargs), lambda n: n.meta["val"])
     with old.meta["val"].fake_mode:
         result = new.target(*args, **kwargs)  # type: ignore[operator]

@@ -19,6 +19,7 @@ from ..capture.source_lines import origin
 from .all_decompositions import DECOMPOSITIONS
 from .complex.parts import has_rule
 from .definitions import NoDecomposition
+from .derived_definitions import derived_definition
 from .kept_operators import CUSTOM
 from .node import Node
 from .patterns import arg, op
@@ -96,8 +97,8 @@ def _definitions(target: OpOverload) -> list[Callable[..., Any]]:
     if own is not None:
         return [own]
     composite = target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-    from_table = _torch_table().get(target)
-    return [*([target.decompose] if composite else []), *([from_table] if from_table is not None else [])]
+    found = [target.decompose if composite else None, _torch_table().get(target), derived_definition(target)]
+    return [definition for definition in found if definition is not None]
 
 
 def decompose_node(work: Work, node: Node) -> bool:

@@ -35,6 +35,11 @@ def softshrink(x: Tensor, bound: float = 0.5) -> Tensor:
     return torch.where(x > bound, x - bound, torch.where(x < -bound, x + bound, x * 0))
 
 
+@definition("aten.hardshrink_backward", "aten.softshrink_backward")
+def shrink_backward(grad: Tensor, x: Tensor, bound: float) -> Tensor:
+    return torch.where((x >= -bound) & (x <= bound), 0.0, grad)
+
+
 @definition("aten.softsign")
 def softsign(x: Tensor) -> Tensor:
     return x / (1 + x.abs())
@@ -108,6 +113,26 @@ def _norm(x: Tensor, ord: float, axes: list[int], keepdim: bool) -> Tensor:
     if ord == 2:
         return (x * x).sum(axes, keepdim).sqrt()
     return x.abs().pow(ord).sum(axes, keepdim).pow(1.0 / ord)
+
+
+@definition("aten.linalg__powsum")
+def power_sum(
+    x: Tensor,
+    ord: float = 2,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    x = x if dtype is None else x.to(dtype)
+    axes = list(range(x.dim())) if dim is None or not len(dim) else list(dim)
+    (wide,) = widened(x)
+    return (wide.abs().pow(ord) if ord != 2 else wide * wide).sum(axes, keepdim).to(x.dtype)
+
+
+@definition("aten._foreach_zero")
+def foreach_zero(xs: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.zeros_like(x) for x in xs]
 
 
 @definition("aten.dist")

@@ -156,7 +156,7 @@ def min_other(ctx: Context, a: Any, b: Any) -> Tensor:
     return apply(ctx, [a, b], meanings.simple("minimum"))
 
 
-@row("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default")
+@row("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default", "aten.clip.Tensor")
 def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     given = [v for v in (min, max) if v is not None]
 

@@ -206,6 +206,7 @@ def selection() -> Iterator[Sample]:
     yield Sample("aten.clamp.Tensor", (T(B, 9, special=True), T(9, high=0), T(9, low=0)), ulps=0)
     yield Sample("aten.clamp.Tensor", (T(4, 9), None, T(4, 1)), ulps=0)
     yield Sample("aten.clip.default", (T(40), -0.5, 0.5), ulps=0)
+    yield Sample("aten.clip.Tensor", (T(40), T(40), T(40, low=0.0)), ulps=0)
     yield Sample("aten.clamp_min.default", (T(40, special=True), 0.25), ulps=0)
     yield Sample("aten.clamp_max.default", (T(40, special=True), 0.25), ulps=0)
     yield Sample("aten.clamp_min.Tensor", (T(B, 9), T(9)), ulps=0)
