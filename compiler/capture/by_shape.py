@@ -110,6 +110,33 @@ def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return (tensor.unsqueeze(-1) == torch.arange(count)).to(torch.int64)
 
 
+@_form_of(F.ctc_loss)
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """torch sizes what it keeps for the gradient by the longest target; the loss alone needs no such size."""
+    single = log_probs.dim() == 2
+    probs = log_probs.unsqueeze(1) if single else log_probs
+    counts, steps = (torch.as_tensor(n, device=probs.device).to(torch.int64) for n in (target_lengths, input_lengths))
+    counts, steps = counts.reshape([-1]), steps.reshape([-1])
+    labels = targets.reshape([1, -1]) if single else targets
+    packed = labels.dim() == 1
+    first = counts.cumsum(0) - counts if packed else torch.arange(labels.shape[0]) * labels.shape[1]
+    lengths = torch.stack([steps, counts], 1)
+    loss = torch.ops.mycc.ctc_loss(probs, labels.reshape([-1]).to(torch.int64), first, lengths, blank)
+    if zero_infinity:
+        loss = torch.where(loss == math.inf, torch.zeros_like(loss), loss)
+    if reduction == "mean":
+        return (loss / counts.clamp(min=1).to(loss.dtype)).mean()
+    return loss.sum() if reduction == "sum" else loss[0] if single else loss
+
+
 # rows of numbers -----------------------------------------------------------------------------------------------------
 @_form_of(torch.linspace)
 def _linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:

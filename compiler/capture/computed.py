@@ -35,6 +35,8 @@ _COMPOSITE = (
     torch.ops.aten.where.default,
     torch.ops.aten.nonzero_numpy.default,
 )
+#: operators of libraries whose results have as many rows as the values of their operands say
+_OF_LIBRARIES = frozenset({"torchvision.nms.default"})
 _MASKS = (torch.bool, torch.uint8)
 _SYMPY: dict[type, str] = {
     sympy.Eq: "eq", sympy.Ne: "ne", sympy.Le: "le", sympy.Lt: "lt", sympy.Ge: "ge", sympy.Gt: "gt",
@@ -115,7 +117,7 @@ def is_definer(node: fx.Node) -> bool:
     if target is torch.ops.aten.index.Tensor:
         return any(isinstance(i, fx.Node) and i.meta["val"].dtype in _MASKS for i in node.args[1])  # type: ignore[union-attr]
     dynamic = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(target.tags)
-    return bool(dynamic) or target in _COMPOSITE
+    return bool(dynamic) or target in _COMPOSITE or str(target) in _OF_LIBRARIES
 
 
 def computed_sizes(

@@ -13,6 +13,7 @@ from . import (
     decompositions_rounding,
     decompositions_sampling,
     decompositions_signal,
+    decompositions_vision,
 )
 from .definitions import DECOMPOSITIONS
 
@@ -29,4 +30,5 @@ FAMILIES = (
     decompositions_rounding,
     decompositions_sampling,
     decompositions_signal,
+    decompositions_vision,
 )

@@ -44,6 +44,25 @@ def assert_true(condition: Tensor, text: str) -> None:
         raise RuntimeError(text)
 
 
+@own_operator(
+    "ctc_loss(Tensor probs, Tensor labels, Tensor first, Tensor lengths, int blank) -> Tensor",
+    lambda probs, *_: probs.new_empty([probs.shape[1]]),
+)
+def ctc_loss(probs: Tensor, labels: Tensor, first: Tensor, lengths: Tensor, blank: int) -> Tensor:
+    """The CTC loss of each sequence.
+
+    Args:
+        probs: log probabilities, [steps, batch, classes].
+        labels: of all sequences, int64; first [batch]: where those of each begin.
+        lengths: [batch, 2], int64: steps of each sequence, and its labels.
+    """
+    losses = []
+    for i, (steps, count) in enumerate(lengths.tolist()):
+        own = labels[int(first[i]) : int(first[i]) + count].unsqueeze(0)
+        losses.append(torch.ctc_loss(probs[:, i : i + 1], own, [steps], [count], blank, reduction=0))
+    return torch.cat(losses) if losses else probs.new_empty([0])
+
+
 def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
     return z.real.contiguous(), z.imag.contiguous()
 

@@ -52,11 +52,13 @@ from . import (  # noqa: F401
     scan,
     scatter,
     search,
+    sequences,
     sort,
     special,
     strided,
     triton_kernels,
     views,
+    vision,
 )  # fmt: skip
 from .builder import Builder, WinogradChoice
 from .constants import Constant, Layout

@@ -54,6 +54,11 @@ ROUTINES: Mapping[str, RoutineRow] = {
     "repeats_total": RoutineRow("repeats_total", "places.h"),
     "repeated_places": RoutineRow("repeated_places", "places.h"),
     "row_order": RoutineRow("row_order", "places.h"),
+    "nms": RoutineRow("nms_block", "vision.h"),
+    "roi_align": RoutineRow("roi_align_block", "vision.h"),
+    "roi_pool": RoutineRow("roi_pool_block", "vision.h"),
+    "ctc": RoutineRow("ctc_block", "sequences.h"),
+    "recursive_filter": RoutineRow("recursive_filter", "sequences.h"),
     **{
         f"complex_{name}": RoutineRow(f"complex_{name}_block", "linalg.h")
         for name in ("lu", "triangular", "cholesky", "qr", "reflectors", "eigh", "svd", "eig", "ldl", "ldl_solve")

@@ -14,6 +14,7 @@ from ..capture.graph import ModelGraph
 from .control import run_control
 from .fast_double import FAST
 from .interpreter import Node, call_torch, run_graph
+from .unchecked import check_operands
 
 aten = torch.ops.aten
 #: torch makes float32 of their numbers
@@ -93,6 +94,7 @@ def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if node.target is aten.view.dtype:
         raise TypeError(f"{node.name}: reinterpreting the bits of a tensor has no float64 reference")
     args, kwargs = widened(args), {k: widened(v) for k, v in kwargs.items()}
+    check_operands(node.target, args)
     if node.target in _WHERE and _is_float(node):
         return aten.where.self(args[0], *(torch.as_tensor(a, dtype=torch.float64) for a in args[1:]))
     if _is_float(node) and not any(_holds_float(a) for a in (*args, *kwargs.values())):

@@ -20,6 +20,7 @@ from .kernel import TL_DTYPE, Launch, grid
 from .maps import finish, operand
 from .places import PLACES, size_bound
 from .scope import TritonScope
+from .vision import SEQUENTIAL
 
 #: rows and columns of a matrix in registers
 MOST_IN_REGISTERS = 128
@@ -113,6 +114,8 @@ def routine_launches(node: Routine, name: str, device: Device) -> tuple[Launch, 
         return fourier_launches(node, name, device)
     if node.function in PLACES:
         return PLACES[node.function](node, name, device)
+    if node.function in SEQUENTIAL:
+        return SEQUENTIAL[node.function](node, name, device)
     form = FORMS.get(node.function)
     if form is None:
         raise _refusal(node, "mycc has no kernel for it there")
