@@ -6,9 +6,10 @@ torch.export cannot trace the ones that torch has: they check values in Python o
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from .masks import masked_scatter, masked_scatter_
 from .places import get_item, set_item, sum_of
 from .result_types import bincount, unique, unique_consecutive
 
-__all__ = ["ByShape"]
+__all__ = ["ByShape", "bound"]
 
 aten = torch.ops.aten
 Function = Callable[..., Any]
@@ -34,7 +35,40 @@ class ByShape(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return _FORMS.get(func, func)(*args, **(kwargs or {}))
+        named = kwargs or {}
+        if (form := _FORMS.get(func)) is not None and (call := bound(form, args, named)) is not None:
+            return form(*call.args, **call.kwargs)
+        return func(*args, **named)
+
+
+#: torch's names for the first argument, and names of others that have several
+_FIRST = ("input", "self", "x", "a", "x1")
+_NAMES = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "x2": "other",
+    **dict.fromkeys(("indices", "sections", "tensor_indices_or_sections"), "indices_or_sections"),
+}
+
+
+def bound(form: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
+    """The arguments of a call, by torch's names, as those of a form; None: the form does not take this overload."""
+    signature = _signature(form)
+    first = next(iter(signature.parameters))
+    named = {}
+    for key, value in kwargs.items():
+        if not args and key in _FIRST:
+            key = first
+        elif _NAMES.get(key) in signature.parameters:
+            key = _NAMES[key]
+        named[key] = value
+    try:
+        return signature.bind(*args, **named)
+    except TypeError:
+        return None
+
+
+_signature = functools.cache(inspect.signature)
 
 
 def _form_of(*functions: Any) -> Callable[[Function], Function]:
@@ -143,7 +177,7 @@ def _linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = N
     """A dynamic number of steps, which torch takes for a constant."""
     kind = dtype or torch.get_default_dtype()
     plain = not isinstance(start, (Tensor, complex)) and not isinstance(end, (Tensor, complex))
-    if not isinstance(steps, torch.SymInt) or not kind.is_floating_point or not plain:
+    if not isinstance(steps, torch.SymInt) or not kind.is_floating_point or not plain or kwargs.get("out") is not None:
         return torch.linspace(start, end, steps, dtype=dtype, **kwargs)
     total: Any = steps
     first, last, count = (torch.scalar_tensor(n, dtype=kind) for n in (start, end, total))
@@ -156,17 +190,22 @@ def _linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = N
 def _logspace(
     start: Any, end: Any, steps: Any, base: Any = 10.0, *, dtype: torch.dtype | None = None, **kwargs: Any
 ) -> Tensor:
-    if not isinstance(steps, torch.SymInt) or (dtype is not None and not dtype.is_floating_point):
+    whole = dtype is not None and not dtype.is_floating_point
+    if not isinstance(steps, torch.SymInt) or whole or kwargs.get("out") is not None:
         return torch.logspace(start, end, steps, base, dtype=dtype, **kwargs)
     return torch.pow(base, _linspace(start, end, steps, dtype=dtype))
 
 
-@_form_of(torch.mean, Tensor.mean)
-def _mean(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def _mean(function: Function, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Of complex numbers: torch divides by the number of elements as by a complex one, which fixes a dynamic size."""
-    if not x.is_complex() or args[1:2] == (None,) or kwargs.get("dtype") is not None:
-        return x.mean(*args, **kwargs)
+    given = any(kwargs.get(key) is not None for key in ("dtype", "out"))
+    if not x.is_complex() or args[1:2] == (None,) or given:
+        return function(x, *args, **kwargs)
     return torch.complex(x.real.mean(*args, **kwargs), x.imag.mean(*args, **kwargs))
+
+
+for _average in (torch.mean, Tensor.mean):
+    _form_of(_average)(functools.partial(_mean, _average))
 
 
 # lists of tensors ----------------------------------------------------------------------------------------------------

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from mycc.compiler.capture import capture
+from mycc.compiler.capture.by_shape import _FORMS, bound
 from mycc.compiler.capture.source_lines import place_of
 from mycc.compiler.verify import eager
 from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -102,6 +106,76 @@ def test_forms_compute_the_same(name: str) -> None:
     graph = capture(function, inputs)
     got, want = eager(graph, inputs), pytree.tree_leaves(function(*inputs))
     assert len(got) == len(want)
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def keyword_calls(function: Any) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Positional arguments and names of the others, as torch takes them: those of each overload, none left out."""
+    name, module = function.__name__, getattr(function, "__module__", None)
+    method = getattr(function, "__objclass__", None) is not None or module == "torch._tensor"
+    packet = getattr(aten, name, None)
+    if name in ("__getitem__", "__setitem__"):
+        return
+    if inspect.isfunction(function) or packet is None:  # of Python; unique and its like hide their signature
+        seen = inspect.signature(getattr(torch.Tensor, name, None) or function)
+        names = [[p.name for p in seen.parameters.values() if p.kind is not p.VAR_KEYWORD]]
+    else:
+        schemas = [getattr(packet, o)._schema for o in packet.overloads()]
+        types = [(s, [str(a.type) for a in s.arguments]) for s in schemas if s.is_mutable == name.endswith("_")]
+        plain = [s for s, t in types if any("Tensor" in x for x in t) or name.endswith("space")]
+        schemas = [s for s in plain if not any(a.name == "dim" and "str" in str(a.type) for a in s.arguments)]
+        assert schemas
+        names = [[a.name for a in s.arguments if a.name not in CREATION] for s in schemas]
+    for each in names:
+        first, rest = each[0], each[1:]
+        tensor = first in ("self", "input")
+        if method:
+            yield [first], {n: n for n in rest}
+        else:
+            yield [], {n: n for n in ["input" if tensor else first, *rest]}
+            if tensor:
+                yield [first], {n: n for n in rest}
+
+
+CREATION = ("layout", "device", "pin_memory", "out")
+
+
+@pytest.mark.parametrize("function", _FORMS, ids=lambda f: f"{getattr(f, '__module__', None) or 'Tensor'}.{f.__name__}")
+def test_forms_take_torchs_names(function: Any) -> None:
+    form = _FORMS[function]
+    for args, kwargs in keyword_calls(function):
+        assert bound(form, args, kwargs) is not None, (args, kwargs)
+
+
+NAMED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "mean": lambda x: torch.mean(input=x, dim=1),
+    "mean of an axis": lambda x: torch.mean(x, axis=1, keepdims=True),
+    "add": lambda x: torch.add(input=x, other=x, alpha=2),
+    "add into": lambda x: torch.add(x, x, out=torch.empty(4, 6)),
+    "mean into": lambda x: torch.mean(x, 1, out=torch.empty(4)),
+    "tensor_split": lambda x: torch.tensor_split(x, indices=(1, 3), dim=1),
+    "sections": lambda x: (x.tensor_split(sections=2, dim=1), torch.tensor_split(input=x, sections=2)),
+    "places": lambda x: torch.tensor_split(x, tensor_indices_or_sections=torch.tensor([1, 2]), dim=1),
+    "one_hot": lambda x: F.one_hot(input=(x[0] > 0).long(), num_classes=2),
+    "bincount": lambda x: torch.bincount(input=(x[0] > 0).long(), weights=x[1].abs(), minlength=3),
+    "masked_scatter": lambda x: torch.masked_scatter(input=x, mask=x > 0, source=x * 2),
+    "narrow": lambda x: (
+        torch.narrow(input=x, dim=1, start=1, length=2),
+        x.narrow(dim=0, start=torch.tensor(1), length=2),
+    ),
+    "unique": lambda x: torch.unique(input=x, sorted=True, return_counts=True),
+    "cov": lambda x: torch.cov(input=x, correction=0),
+    "allclose": lambda x: torch.tensor(torch.allclose(input=x, other=x)),
+    "lstsq": lambda x: torch.linalg.lstsq(input=x.mT, b=x.mT).solution,
+    "linspace": lambda x: x[0] + torch.linspace(start=0, end=1, steps=6),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_calls_by_name_compute_the_same(name: str) -> None:
+    function = NAMED[name]
+    got, want = eager(capture(function, (X,)), (X,)), pytree.tree_leaves(function(X))
     for g, w in zip(got, want, strict=True):
         torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-4, equal_nan=True)
 
