@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ABI_VERSION", "LIBRARY", "code_file", "installed_file", "interface_name", "open_library", "wrapper_tag"]
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 LIBRARY = "libmycc.so"
 
 _MFD_CLOEXEC, _MFD_EXEC = 0x1, 0x10  # <linux/memfd.h>; MFD_EXEC is known since Linux 6.3

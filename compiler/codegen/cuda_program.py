@@ -18,9 +18,10 @@ from ..ir.index import Index, Size
 from ..ir.random import BLOCKS, CALL
 from ..schedule import Schedule
 from .emit import Emitter, literal
-from .program import BufferView
 from .render import environment
 from .scope import Scope, size_name
+from .size_formulas import SizeViews, size_views
+from .size_text import SizeText
 from .step_views import (
     CallStep,
     ComputedView,
@@ -100,17 +101,12 @@ class CudaEntryView:
     symbols: tuple[str, ...]
     n_inputs: int
     n_outputs: int
-    input_dims: tuple[str, ...]
-    output_dims: tuple[str, ...]
-    buffers: tuple[BufferView, ...]
-    offsets: tuple[int, ...] | None
-    arena: int
+    formulas: SizeViews
     pointers: tuple[PointerView, ...]
     calls: tuple[LaunchView, ...]
     steps: tuple[StepView, ...]
     computed: tuple[ComputedView, ...]
-    known_buffers: tuple[int, ...]  # how many computed sizes have to be known, of each buffer and output
-    known_outputs: tuple[int, ...]
+    known_outputs: tuple[int, ...]  # how many computed sizes have to be known, of each output
     fetches: bool  # the host decides by what the device has computed
     zero_bytes: str  # "" when no kernel counts
     failures: tuple[str, ...]  # C++ string literals; empty when no kernel can fail
@@ -176,33 +172,28 @@ def cuda_entry_view(
 ) -> CudaEntryView:
     """numbers: of the kernels, by symbol."""
     schedule, text = entry.schedule, Emitter(Scope(frozenset()), None)
-    memory, program = schedule.memory, schedule.program
+    program = schedule.program
     calls = _launches(entry, text, numbers, weights)
     pointers = _pointers(entry)
     rows = [
         tuple(CallStep(i, calls[i]) for i, owner in enumerate(entry.nodes) if owner == node)
         for node in range(len(program.nodes))
     ]
-    steps = StepViews(schedule, text, lambda name: f"holds(call, {name})", lambda name: f"number(call, {name})")
+    steps = StepViews(schedule, lambda name: f"holds(call, {name})", lambda name: f"number(call, {name})")
     return CudaEntryView(
         program.name,
         f"entry{position}",
         tuple(size_name(s) for s in program.sizes),
         len(program.inputs),
         len(program.outputs),
-        tuple(text.index(d) for shape in entry.input_shapes for d in shape),
-        tuple(text.index(d) for shape in entry.output_shapes for d in shape),
-        tuple(BufferView(t.first, t.last, text.index(t.bytes)) for t in memory.lifetimes),
-        memory.offsets,
-        memory.arena,
+        size_views(schedule, entry.input_shapes, entry.output_shapes),
         tuple(p for p in pointers if p.known == 0),
         calls,
         steps.rows(pointers, rows),
         computed_views(schedule),
-        tuple(known(schedule, t.buffer.size) for t in memory.lifetimes),
         tuple(known(schedule, *shape) for shape in entry.output_shapes),
         bool(program.defines) or any(region.flag is not None for region in program.regions),
-        _zero_bytes(entry.launches, text),
+        _zero_bytes(entry.launches),
         _failures(entry.launches),
         _given(CALL, entry),
         _given(BLOCKS, entry),
@@ -300,8 +291,9 @@ def _comment(launch: Launch) -> str:
     return launch.origin.describe().replace("\\", "/").replace("\n", " ") or launch.kernel.symbol
 
 
-def _zero_bytes(launches: Sequence[Launch], text: Emitter) -> str:
+def _zero_bytes(launches: Sequence[Launch]) -> str:
     """The largest of what the launches ask for: each leaves the memory as it was."""
+    text = SizeText()
     sizes = dict.fromkeys(text.index(a.bytes) for launch in launches for a in launch.args if isinstance(a, ZerosArg))
     largest = ""
     for size in sizes:

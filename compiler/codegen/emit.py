@@ -154,7 +154,7 @@ class Emitter:
         return True
 
     def _scalar_store(self, s: Store, value: Printed) -> str:
-        if DTYPES[s.buffer.dtype].compute == s.buffer.dtype:
+        if DTYPES[s.buffer.dtype].is_plain:
             name, index = self._written(s)
             return f"{name}[{self.index(index)}] = {value.text};"
         return f"store_scalar({self.target(s)}, {value.text});"
@@ -311,7 +311,7 @@ class Emitter:
             return name
         stride = self._stride(e.index)
         if stride is not None and not stride.terms:
-            if DTYPES[e.buffer.dtype].compute == e.buffer.dtype:
+            if DTYPES[e.buffer.dtype].is_plain:
                 return f"{name}[{self.index(e.index)}]"
             return f"load_scalar({self._place(name, e.index)})"
         if stride is None:

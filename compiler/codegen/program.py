@@ -10,9 +10,9 @@ from ..ir.dtypes import DTYPES
 from ..ir.index import Index
 from ..ir.random import CALL
 from ..schedule import Schedule
-from .emit import Emitter
 from .render import Kernel, KernelCall, environment, render_unit, split_units, unit_headers
-from .scope import Param, Scope, size_name
+from .scope import Param, size_name
+from .size_formulas import SizeViews, size_views
 from .step_views import (
     CallStep,
     ComputedView,
@@ -24,13 +24,6 @@ from .step_views import (
     known,
     name_of,
 )
-
-
-@dataclass(frozen=True)
-class BufferView:
-    first: int
-    last: int
-    bytes: str
 
 
 @dataclass(frozen=True)
@@ -48,18 +41,13 @@ class EntryView:
     symbols: tuple[str, ...]
     n_inputs: int
     n_outputs: int
-    input_dims: tuple[str, ...]
-    output_dims: tuple[str, ...]
-    buffers: tuple[BufferView, ...]
-    offsets: tuple[int, ...] | None
-    arena: int
+    formulas: SizeViews
     pointers: tuple[PointerView, ...]
     calls: tuple[CallView, ...]
     random: str = ""  # the variable for the number of the call, when a kernel draws random numbers
     steps: tuple[StepView, ...] = ()
     computed: tuple[ComputedView, ...] = ()
-    known_buffers: tuple[int, ...] = ()  # how many computed sizes have to be known, of each buffer and output
-    known_outputs: tuple[int, ...] = ()
+    known_outputs: tuple[int, ...] = ()  # how many computed sizes have to be known, of each output
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -80,29 +68,21 @@ class EntrySource:
 def entry_view(entry: EntrySource, position: int, weights: Mapping[Buffer, int]) -> EntryView:
     """weights: byte offset of each const buffer in the weights' data."""
     schedule = entry.schedule
-    text = Emitter(Scope(frozenset()), None)
-    memory = schedule.memory
     calls = tuple(CallView(c.kernel.symbol, tuple(_argument(p, weights) for p in c.params)) for c in entry.calls)
-    steps = StepViews(schedule, text, lambda name: f"*{name}", lambda name: f"{name}[0]")
+    steps = StepViews(schedule, lambda name: f"holds({name})", lambda name: f"{name}[0]")
     pointers = _pointers(entry)
-    buffers = tuple(BufferView(t.first, t.last, text.index(t.bytes)) for t in memory.lifetimes)
     return EntryView(
         schedule.program.name,
         f"entry{position}",
         tuple(size_name(s) for s in schedule.program.sizes),
         len(schedule.program.inputs),
         len(schedule.program.outputs),
-        tuple(text.index(d) for shape in entry.input_shapes for d in shape),
-        tuple(text.index(d) for shape in entry.output_shapes for d in shape),
-        buffers,
-        memory.offsets,
-        memory.arena,
+        size_views(schedule, entry.input_shapes, entry.output_shapes),
         tuple(p for p in pointers if p.known == 0),
         calls,
         next((p.size for c in entry.calls for p in c.params if p.size == size_name(CALL.name)), ""),
         steps.rows(pointers, [(CallStep(i, call),) for i, call in enumerate(calls)]),
         computed_views(schedule),
-        tuple(known(schedule, t.buffer.size) for t in memory.lifetimes),
         tuple(known(schedule, *shape) for shape in entry.output_shapes),
     )
 

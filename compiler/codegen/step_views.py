@@ -2,7 +2,7 @@
 branches and loops; and where the buffers lie whose sizes become known on the way.
 
     const int64_t size_u0 = temp_count[0];
-    if (*temp_flag) { ... } else { ... }
+    if (holds(temp_flag)) { ... } else { ... }
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..ir.index import Index
 from ..ir.program import Check, Define
 from ..schedule import Schedule
 from ..schedule.steps import ChooseStep, RepeatStep, Step
-from .emit import Emitter
 from .scope import size_name
+from .size_text import SizeText
 
 __all__ = [
     "CallStep",
@@ -115,7 +115,6 @@ class StepViews:
     the buffer that it lies in."""
 
     schedule: Schedule
-    text: Emitter
     condition: Callable[[str], str]
     number: Callable[[str], str]
 
@@ -127,7 +126,7 @@ class StepViews:
 
         def define(step: Define) -> DefineStep:
             number = next(found)
-            checks = tuple(_check(c, self.text) for c in self.schedule.program.checks if c.defined == number)
+            checks = tuple(_check(c) for c in self.schedule.program.checks if c.defined == number)
             new = tuple(p for p in pointers if p.known == number)
             return DefineStep(
                 number - 1, size_name(step.size.name), self.number(name_of(step.buffer)), checks, new
@@ -144,7 +143,7 @@ class StepViews:
                 case RepeatStep():
                     flag = "" if step.flag is None else self.condition(name_of(step.flag))
                     turn = "" if step.turn is None else size_name(step.turn.name)
-                    count = "" if step.count is None else self.text.index(step.count)
+                    count = "" if step.count is None else SizeText(wraps=True).number(step.count)
                     return (RepeatView(rows(step.test), flag, turn, count, rows(step.body)),)
 
         def rows(steps: Sequence[Step]) -> tuple[StepView, ...]:
@@ -153,7 +152,8 @@ class StepViews:
         return rows(self.schedule.steps)
 
 
-def _check(check: Check, text: Emitter) -> CheckView:
+def _check(check: Check) -> CheckView:
+    text = SizeText(wraps=True)
     sign = {"eq": "==", "ne": "!=", "le": "<=", "lt": "<"}[check.op]
     condition = f"{text.index(check.a)} {sign} {text.index(check.b)}"
     return CheckView(condition, json.dumps(check.text, ensure_ascii=False))

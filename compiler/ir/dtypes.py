@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DType:
-    """One element type: `kind` is f(loat), i(nt) or b(ool); `compute` is the type that arithmetic on it is done in."""
+    """One element type: `kind` is f(loat), i(nt) or b(ool); `compute` is the type that arithmetic on it is done in;
+    `cpp` is its type in memory (runtime/include/mycc/vec_types.h)."""
 
     name: str
     size: int
@@ -22,12 +23,17 @@ class DType:
     cpp: str
     safetensors: str
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether C++ may read it in memory as what it computes with. A bool's byte may be any: it is compared."""
+        return self.compute == self.name and self.kind != "b"
+
 
 DTYPES: dict[str, DType] = {
     row.name: row
     for row in (
         #     name    size kind compute C++        safetensors
-        DType("bool", 1, "b", "bool", "bool", "BOOL"),
+        DType("bool", 1, "b", "bool", "boolean", "BOOL"),
         DType("u8", 1, "i", "i32", "uint8_t", "U8"),
         DType("i8", 1, "i", "i32", "int8_t", "I8"),
         DType("i16", 2, "i", "i32", "int16_t", "I16"),

@@ -24,6 +24,7 @@ from ..graph.kept_operators import CUSTOM
 from ..ir.index import ONE, Index, as_index
 from ..ir.routines import Blocks, CppSource, Custom, TritonSource
 from ..ir.verify import broken_laws
+from .builder import Builder, cast, compare, number
 from .context import Context
 from .in_place import copied_to_write, target_of
 from .registry import REGISTRY, LoweringFunction
@@ -252,7 +253,7 @@ def _cpp_call(ctx: Context, kernel: CppSource, strided: bool, given: _Given) -> 
         if isinstance(arg, Tensor) and given.writes(arg):
             continue
         if isinstance(arg, Tensor):
-            tensors.append(builder.realize(arg) if strided else builder.dense(arg))
+            tensors.append(_in_memory(builder, arg, strided))
         elif isinstance(arg, (bool, int, float, Index)):
             numbers.append(arg)
         elif arg is not None:
@@ -275,6 +276,17 @@ def _cpp_call(ctx: Context, kernel: CppSource, strided: bool, given: _Given) -> 
         )
     )
     return _finished(ctx, outputs)
+
+
+def _in_memory(builder: Builder, t: Tensor, strided: bool) -> Tensor:
+    """An input as a C++ kernel takes it. Bools of the caller are copied: C++ may read them as `bool`, whose byte has to
+    be 0 or 1."""
+    placed = builder.realize(t) if strided else builder.dense(t)
+    assert placed.strided is not None
+    given = t.dtype == "bool" and placed.strided.buffer.kind in ("input", "inout", "state", "const")
+    if not given:
+        return placed
+    return builder.map(t.shape, "bool", lambda i: compare("ne", cast(placed.at(i), "i32"), number(0, "i32")))
 
 
 def _flat(values: Sequence[Any]) -> list[Any]:

@@ -334,8 +334,12 @@ def _repeated_by_ends(ctx: Context, repeats: Tensor, rows: Any) -> tuple[Tensor,
         least = fold(ctx, repeats, [0], False, "min", lambda e: cast(e, "i64"), dtype="i64")
         last = lambda: ends.at([maximum(n - 1, ZERO)])  # noqa: E731
 
+        # a sum of more than 63 bits wraps
+        sum_f64 = fold(ctx, repeats, [0], False, "sum", lambda e: cast(e, "f64"), dtype="f64")
+
         def rows_in_all(i: list[Index]) -> Expr:
-            return where(compare("lt", least.at(i), number(0, "i64")), number(-1, "i64"), last())
+            counted = where(compare("lt", sum_f64.at(i), number(9.2e18, "f64")), last(), number(2**63 - 1, "i64"))
+            return where(compare("lt", least.at(i), number(0, "i64")), number(-1, "i64"), counted)
 
         total = builder.map((), "i64", lambda i: where(empty, number(0, "i64"), rows_in_all(i)))
     count = ctx.define(rows, total)

@@ -8,6 +8,8 @@ namespace {
 
 constexpr size_t kLine = 64;
 
+size_t in_lines(int64_t bytes) { return (size_t(bytes) + kLine - 1) & ~(kLine - 1); }
+
 const char *device_name(int32_t type) {
   switch (type) {
     case 2:
@@ -59,8 +61,10 @@ Extent extent_of(const mycc_tensor &tensor) {
   int64_t low = 0, high = element;
   for (int32_t d = 0; d < tensor.ndim; ++d) {
     if (tensor.shape[d] == 0) return {at, at};
-    const int64_t reach = (tensor.shape[d] - 1) * tensor.strides[d] * element;
-    (reach < 0 ? low : high) += reach;
+    int64_t reach, &end = tensor.strides[d] < 0 ? low : high;
+    if (__builtin_mul_overflow(tensor.shape[d] - 1, tensor.strides[d], &reach) ||
+        __builtin_mul_overflow(reach, element, &reach) || __builtin_add_overflow(end, reach, &end))
+      return {0, UINTPTR_MAX};  // no memory is that large: whatever the caller means, it lies over the others
   }
   return {at + uintptr_t(low), at + uintptr_t(high)};
 }
@@ -168,9 +172,10 @@ Entry &Call::variant(Entry &entry) {
 int Call::read_symbols(const Entry &entry, const mycc_tensor *inputs) {
   for (int32_t i = 0; i < entry.info->n_symbols; ++i) {
     const SizeSymbol &symbol = entry.info->symbols[i];
-    int64_t size = inputs[symbol.input].shape[symbol.dim], rest = size - symbol.offset;
+    int64_t size = inputs[symbol.input].shape[symbol.dim], rest;
+    const bool wraps = __builtin_sub_overflow(size, symbol.offset, &rest);
     int64_t value = rest / symbol.scale;
-    if (size < 0 || rest % symbol.scale || value < symbol.named.min || value > symbol.named.max)
+    if (size < 0 || wraps || rest % symbol.scale || value < symbol.named.min || value > symbol.named.max)
       return wrong_range(entry.info->inputs[symbol.input], symbol, size);
     symbols_[i] = value;
   }
@@ -221,7 +226,7 @@ int Call::measure_inputs(const Entry &entry, const mycc_tensor *inputs) {
     const mycc_tensor &tensor = inputs[i];
     const char *name = entry.info->inputs[i].name;
     if (!dense_bytes(tensor.shape, tensor.ndim, dtype_bytes(tensor.dtype), &input_bytes_[i]))
-      return fail(MYCC_ERROR_INPUT, "%s: is too large", name);
+      return fail(MYCC_ERROR_INPUT, "%s: takes %s", name, kTooManyBytes);
     if (!tensor.data && input_bytes_[i]) return fail(MYCC_ERROR_INPUT, "%s: has no data", name);
     inputs_[i] = tensor.data;
   }
@@ -234,9 +239,12 @@ int Call::make_dense(const Entry &entry, const mycc_tensor *inputs) {
   size_t copied = 0;
   for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
     const mycc_tensor &tensor = inputs[i];
-    if (is_dense(tensor) && is_aligned(tensor) && !(spares_inputs_ && is_written(entry, i))) continue;
+    const bool bools = is_older() && is_bool(tensor.dtype);
+    const bool other = bools && is_dense(tensor) && has_other_bytes(tensor.data, size_t(input_bytes_[i]));
+    if (is_dense(tensor) && is_aligned(tensor) && !other && !(spares_inputs_ && is_written(entry, i))) continue;
     inputs_[i] = nullptr;
-    copied += (size_t(input_bytes_[i]) + kLine - 1) & ~(kLine - 1);
+    if (__builtin_add_overflow(copied, in_lines(input_bytes_[i]), &copied))
+      return fail(MYCC_ERROR_RUN, "out of memory: dense copies of the inputs take %s", kTooManyBytes);
   }
   if (copied == 0) return MYCC_OK;
   uint8_t *room = dense_.reserve(copied);
@@ -244,8 +252,9 @@ int Call::make_dense(const Entry &entry, const mycc_tensor *inputs) {
   for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
     if (inputs_[i] || input_bytes_[i] == 0) continue;
     copy_dense(inputs[i], room);
+    if (is_older() && is_bool(inputs[i].dtype)) make_bools(room, size_t(input_bytes_[i]));
     inputs_[i] = room;
-    room += (size_t(input_bytes_[i]) + kLine - 1) & ~(kLine - 1);
+    room += in_lines(input_bytes_[i]);
   }
   return MYCC_OK;
 }
@@ -261,12 +270,20 @@ int Call::bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outpu
   return status;
 }
 
+int Call::too_large(const mycc_port &output, const int64_t *dims) {
+  for (int32_t d = 0; d < output.ndim; ++d)
+    if (dims[d] < 0)
+      return fail(MYCC_ERROR_RUN, "%s: the sizes at hand give %lld for dimension %d (%s), which cannot be negative",
+                  output.name, static_cast<long long>(dims[d]), d, output.dims[d]);
+  return fail(MYCC_ERROR_RUN, "out of memory: the output %s takes %s", output.name, kTooManyBytes);
+}
+
 int Call::bind_output(const Entry &entry, int32_t output, const int64_t *dims) {
   const mycc_port &port = entry.info->outputs[output];
   mycc_tensor &tensor = bound_outputs_[output];
   int64_t bytes;
   if (!dense_bytes(dims, port.ndim, dtype_bytes(port.dtype), &bytes))
-    return fail(MYCC_ERROR_RUN, "out of memory: the output %s is too large", port.name);
+    return too_large(port, dims);
   if (tensor.data) {
     if (int status = check_output(port, tensor, dims)) return status;
     if (int status = check_overlap(entry, bound_outputs_, output)) return status;

@@ -138,6 +138,8 @@ void Call::trim() {
 
 int Call::place(Entry &entry) {
   const mycc_entry &code = *entry.code;
+  if (is_older())
+    if (int status = check_older_sizes(entry)) return status;
   if (code.n_buffers == 0 || code.static_offsets) {
     planned_ = nullptr;  // arena_bytes_ is of this entry point now
     arena_bytes_ = code.n_buffers ? code.static_arena_size : 0;

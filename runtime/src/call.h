@@ -59,6 +59,7 @@ class Call {
   int check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims);
   int check_overlap(const Entry &entry, const mycc_tensor *outputs, int32_t output);
   int measure_inputs(const Entry &entry, const mycc_tensor *inputs);
+  static int too_large(const mycc_port &output, const int64_t *dims);
   int bind_output(const Entry &entry, int32_t output, const int64_t *dims);
   // The outputs and buffers whose sizes are known when the first `known` computed ones are. computed.cpp.
   static int32_t known_buffer(const Entry &entry, int32_t i);
@@ -70,6 +71,10 @@ class Call {
   int enter_size(const Entry &entry, int32_t i, int64_t value);  // among the symbols, if it is in its range
   int define(const Entry &entry, int32_t i, int64_t value);
   int make_plan(const Entry &entry);
+  // Of a program of an older package. older_programs.cpp.
+  bool is_older() const;
+  int check_older_sizes(const Entry &entry);
+  bool older_sizes_fit(const Entry &entry);
   bool find_plan(Entry &entry);
   void keep_plan(Entry &entry);
   size_t held_bytes() const;

@@ -27,8 +27,10 @@ int Call::find_known_sizes(const Entry &entry, int32_t known) {
   int64_t total = 0;
   for (int32_t i = 0; i < code.n_buffers; ++i) {
     if (known_buffer(entry, i) != known) sizes_[i] = 0;
-    if (sizes_[i] < 0 || __builtin_add_overflow(total, sizes_[i], &total))
-      return fail(MYCC_ERROR_RUN, "out of memory: the intermediate tensors of %s are too large", code.name);
+    if (sizes_[i] < 0)
+      return fail(MYCC_ERROR_RUN, "%s: the sizes at hand give an intermediate tensor of a negative size", code.name);
+    if (__builtin_add_overflow(total, sizes_[i], &total) || total == INT64_MAX)
+      return fail(MYCC_ERROR_RUN, "out of memory: the intermediate tensors of %s take %s", code.name, kTooManyBytes);
   }
   return MYCC_OK;
 }
@@ -60,7 +62,7 @@ int Call::enter_size(const Entry &entry, int32_t i, int64_t value) {
     return fail(MYCC_ERROR_RUN, "%s is %lld, but has to be %s", size.what, static_cast<long long>(value), range.text());
   }
   symbols_[entry.code->n_symbols + i] = value;
-  return MYCC_OK;
+  return is_older() ? check_older_sizes(entry) : int(MYCC_OK);
 }
 
 int Call::define(const Entry &entry, int32_t i, int64_t value) {

@@ -12,6 +12,7 @@ namespace mycc::runtime {
 // A text is one line that says what is wrong and where, and may be followed by "\n  what to do".
 __attribute__((format(printf, 2, 3))) int fail(int code, const char *format, ...);
 int out_of_memory(size_t bytes);
+constexpr const char *kTooManyBytes = "9223372036854775807 bytes or more";  // what is said of sizes beyond 63 bits
 const char *last_error();
 
 // A line of text built piece by piece; what does not fit is cut off.

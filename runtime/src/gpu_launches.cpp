@@ -61,7 +61,10 @@ int GpuLaunches::append(int32_t kernel, int32_t number, const unsigned *grid, co
   GpuLaunch launch{kernel, number, {grid[0], grid[1], grid[2]}, values_.size(), params_.size(), 0, true};
   if (code.row->scratch_bytes > 0) {
     launch.scratch = aligned(scratch_bytes_, size_t(code.row->scratch_alignment > 1 ? code.row->scratch_alignment : 1));
-    scratch_bytes_ = launch.scratch + size_t(code.row->scratch_bytes) * grid[0] * grid[1] * grid[2];
+    size_t bytes = size_t(code.row->scratch_bytes) * grid[0];
+    if (__builtin_mul_overflow(bytes, size_t(grid[1]) * grid[2], &bytes) ||
+        __builtin_add_overflow(launch.scratch, bytes, &scratch_bytes_))
+      return fail(MYCC_ERROR_RUN, "out of memory: kernel %s takes %s", code.row->name, kTooManyBytes);
   }
   const size_t end = values_.size() + code.bytes;
   bool room = values_.reserve(aligned(end, 4096)) && launches_.push(launch);

@@ -61,7 +61,7 @@ int GpuCall::define(const Entry &entry, int32_t i, int64_t value) {
   int status = enter_size(entry, i, value);
   if (status == MYCC_OK) status = plan_known_buffers(entry, known, &arena);
   if (status != MYCC_OK) return status;
-  dense_bytes_ = size_t(arena + 255) / 256 * 256;  // behind the buffers: outputs for the host
+  dense_bytes_ = (size_t(arena) + 255) / 256 * 256;  // behind the buffers: outputs for the host
   status = place_known_outputs(entry, known);
   DeviceMemory &memory = known_memory_[i];
   if (status == MYCC_OK) status = memory.reserve(*gpu_.device, dense_bytes_);

@@ -30,7 +30,8 @@ int GpuCall::place_inputs(const Entry &entry, const mycc_tensor *inputs) {
           entry.info->inputs[i].name);
     if (!host && !misaligned(tensor.data) && !(spares_inputs_ && is_written(entry, i))) continue;
     input_places_[i] = dense_bytes_;
-    dense_bytes_ += placed(size_t(input_bytes_[i]));
+    if (__builtin_add_overflow(dense_bytes_, placed(size_t(input_bytes_[i])), &dense_bytes_))
+      return fail(MYCC_ERROR_RUN, "out of memory: copies of the inputs take %s", kTooManyBytes);
     if (host) staged_bytes_ += placed(size_t(input_bytes_[i]));
   }
   return MYCC_OK;
@@ -77,7 +78,7 @@ int GpuCall::place_output(const Entry &entry, int32_t i, const int64_t *dims) {
   const mycc_run_options &options = *options_;
   mycc_tensor &tensor = outputs[i];
   if (!dense_bytes(dims, port.ndim, dtype_bytes(port.dtype), &output_bytes_[i]))
-    return fail(MYCC_ERROR_RUN, "out of memory: the output %s is too large", port.name);
+    return too_large(port, dims);
   const size_t bytes = size_t(output_bytes_[i]);
   output_places_[i] = kNowhere;
   if (tensor.data) {
@@ -99,7 +100,8 @@ int GpuCall::place_output(const Entry &entry, int32_t i, const int64_t *dims) {
   }
   if (is_host(tensor)) {
     output_places_[i] = dense_bytes_;
-    dense_bytes_ += placed(bytes);
+    if (__builtin_add_overflow(dense_bytes_, placed(bytes), &dense_bytes_))
+      return fail(MYCC_ERROR_RUN, "out of memory: the outputs take %s", kTooManyBytes);
   }
   outputs_[i] = tensor.data;
   return MYCC_OK;

@@ -16,6 +16,7 @@ struct DtypeRow {
 const DtypeRow *dtype_by_name(Span name);   // NULL: unknown
 const char *dtype_name(mycc_dtype dtype);   // "unknown" where it has no name
 inline size_t dtype_bytes(mycc_dtype dtype) { return size_t(dtype.bits) / 8; }
+inline bool is_bool(mycc_dtype dtype) { return dtype.code == 6; }
 inline bool same_dtype(mycc_dtype a, mycc_dtype b) {
   return a.code == b.code && a.bits == b.bits && (a.lanes <= 1) == (b.lanes <= 1);
 }

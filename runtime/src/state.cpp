@@ -224,6 +224,7 @@ int write_state(mycc_state &state, int32_t i, const mycc_tensor &source) {
     if (info->bytes == 0) return int(MYCC_OK);
     if (state.model->gpu) return write_on_device(state, i, source);
     copy_dense(source, state.tensors[i]);
+    if (is_bool(info->port.dtype)) make_bools(state.tensors[i], size_t(info->bytes));
     return int(MYCC_OK);
   });
 }

@@ -167,6 +167,18 @@ void copy_dense(const mycc_tensor &tensor, void *target) {
   }
 }
 
+bool has_other_bytes(const void *bools, size_t count) {
+  const uint8_t *bytes = static_cast<const uint8_t *>(bools);
+  uint8_t all = 0;
+  for (size_t i = 0; i < count; ++i) all |= bytes[i];
+  return all > 1;
+}
+
+void make_bools(void *bools, size_t count) {
+  uint8_t *bytes = static_cast<uint8_t *>(bools);
+  for (size_t i = 0; i < count; ++i) bytes[i] = bytes[i] != 0;
+}
+
 void copy_strided(const void *source, const mycc_tensor &tensor) {
   const size_t element = dtype_bytes(tensor.dtype);
   int64_t at[MYCC_MAX_RANK] = {0};

@@ -23,6 +23,10 @@ bool is_aligned(const mycc_tensor &tensor);
 // Writes the elements row-major and dense to `target`.
 void copy_dense(const mycc_tensor &tensor, void *target);
 
+// Whether a dense tensor of bools has bytes other than 0 and 1; and makes such bytes 1.
+bool has_other_bytes(const void *bools, size_t count);
+void make_bools(void *bools, size_t count);
+
 // Writes dense elements at `source` to the places of the tensor.
 void copy_strided(const void *source, const mycc_tensor &tensor);
 

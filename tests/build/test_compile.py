@@ -36,7 +36,7 @@ def test_a_program_runs(shared: Path) -> None:
     result = build({"program": EXP}, SIZES, HOST, BuildOptions(cache_dir=shared))
     assert result.compiled + result.cached == 1
     program = load(result.library)
-    assert (program.abi_version, program.n_entries, program.entries[0].name) == (4, 1, b"forward")
+    assert (program.abi_version, program.n_entries, program.entries[0].name) == (5, 1, b"forward")
     x = np.linspace(-2, 2, 37, dtype=np.float32)
     y = np.zeros_like(x)
     call(program, [x], [y], [37])

@@ -19,6 +19,7 @@ from mycc.compiler.graph.kept_operators import CUSTOM
 from mycc.compiler.lower.registry import REGISTRY
 
 from ..helpers.samples import Operator, disagreement, reference
+from ..helpers.sources import bools_in_memory
 from .operator_samples import samples
 
 SAMPLES = samples()
@@ -43,6 +44,7 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Entry]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pipeline, "run_graph_passes", lambda graph, *_, **__: graph)
             mycc.compile(entries, out=path, verify=False, cache_dir=_cache(folder))
+        assert bools_in_memory(path) == []
         return mycc.load(path), modules
 
     failures: dict[int, Exception] = {}  # a package that does not compile is tried once

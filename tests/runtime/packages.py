@@ -69,6 +69,9 @@ ENTRIES = [
     entry("copy", [("x", "f32", [2, 3, 4, 5])], [("y", "f32", [2, 3, 4, 5])], []),
     entry("weave", [("n", "i64", ["n"])], [("y", "i64", ["n"])], [symbol("n", 1, 1 << 20)]),
     entry("copies", [("x", "f32", ["n", 3])], [("y", "f32", ["n", 3])], [symbol("n", 0, 1 << 62)]),
+    entry("flags", [("x", "bool", ["n"])], [("y", "u8", ["n"])], [symbol("n", 1, 100)]),
+    entry("cube", [("x", "f32", ["n"])], [("y", "f32", ["n"])], [symbol("n", 1, 1 << 40)]),
+    entry("power", [("x", "f32", ["n"])], [("y", "u8", ["n**4"])], [symbol("n", 1, 1 << 40)]),
 ]
 NAMES = {row["name"]: index for index, row in enumerate(ENTRIES)}
 

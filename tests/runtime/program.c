@@ -130,6 +130,24 @@ static void copies_run(const mycc_call *c) {
   if (c->symbols[0]) memcpy(c->outputs[0], c->inputs[0], 12 * c->symbols[0]);
 }
 
+/* flags: x bool[n] -> the bytes that the program gets */
+static void flags_run(const mycc_call *c) { memcpy(c->outputs[0], c->inputs[0], c->symbols[0]); }
+
+/* cube: x f32[n] -> y f32[n], through a buffer of n * n * n floats; the product wraps, as it did in older programs */
+static const mycc_buffer cube_buffers[] = {{0, 0}};
+static void cube_sizes(const int64_t *s, int64_t *b) {
+  const uint64_t n = (uint64_t)s[0];
+  b[0] = (int64_t)((4 * n * n * n + 63) / 64 * 64);
+}
+static void cube_run(const mycc_call *c) { memcpy(c->outputs[0], c->inputs[0], 4 * c->symbols[0]); }
+
+/* power: x f32[n] -> y u8[n * n * n * n] */
+static void power_out(const int64_t *s, int64_t *d) {
+  const uint64_t n = (uint64_t)s[0];
+  d[0] = (int64_t)(n * n * n * n);
+}
+static void power_run(const mycc_call *c) { memset(c->outputs[0], 7, c->symbols[0]); }
+
 static const char *const one_kernel[] = {"map_f32"}, *const chain_kernels[] = {"a", "b", "c", "d"};
 static const mycc_entry entries[] = {
     {"affine", 1, 1, 1, 0, 1, 0, affine_dims, affine_dims, 0, 0, 0, affine_run, one_kernel},
@@ -142,6 +160,9 @@ static const mycc_entry entries[] = {
     {"copy", 1, 1, 0, 0, 1, 0, copy_dims, copy_dims, 0, 0, 0, copy_run, one_kernel},
     {"weave", 1, 1, 1, 1, 1, weave_buffers, cover_in, cover_in, weave_sizes, 0, 0, weave_run, one_kernel},
     {"copies", 1, 1, 1, 0, 1, 0, copies_dims, copies_dims, 0, 0, 0, copies_run, one_kernel},
+    {"flags", 1, 1, 1, 0, 1, 0, cover_in, cover_in, 0, 0, 0, flags_run, one_kernel},
+    {"cube", 1, 1, 1, 1, 1, cube_buffers, cover_in, cover_in, cube_sizes, 0, 0, cube_run, one_kernel},
+    {"power", 1, 1, 1, 0, 1, 0, cover_in, power_out, 0, 0, 0, power_run, one_kernel},
 };
 #ifndef PROGRAM_VERSION
 #define PROGRAM_VERSION MYCC_ABI_VERSION

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mycc.runtime.errors import LoadError
+from mycc.runtime.errors import LoadError, RunError
 
 from .conftest import Loaded
 from .packages import ENTRIES, ISA, WEIGHTS, Draft, archive, compile_program, data_ranges
@@ -40,7 +40,7 @@ def test_from_file_and_from_memory(library: Any, package: bytes, package_file: P
         assert '"handmade"' in loaded.manifest
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_packages_of_earlier_versions_run(library: Any, tmp_path: Path, version: int) -> None:
     """Each version only adds to the code interface; programs for the CPU are what they were."""
     old = compile_program(tmp_path / "model.so", f"-DPROGRAM_VERSION={version}u")
@@ -48,10 +48,26 @@ def test_packages_of_earlier_versions_run(library: Any, tmp_path: Path, version:
     np.testing.assert_array_equal(model("lookup", np.array([2, 0])), [4.0, 0.5])
 
 
-@pytest.mark.parametrize("version", [0, 5])
+def test_earlier_programs_get_bools_of_0_and_1_and_no_sizes_that_wrap(library: Any, tmp_path: Path) -> None:
+    old = compile_program(tmp_path / "model.so", "-DPROGRAM_VERSION=4u")
+    model = Loaded(library.load_memory(Draft(old, changes={"abi": 4}).build()))
+    given = np.array([0, 1, 42, 255, 0, 2], np.uint8)
+    for flags in (given.view(bool), np.repeat(given, 2).view(bool)[::2]):
+        np.testing.assert_array_equal(model("flags", flags), [0, 1, 1, 1, 0, 1])
+    for rows in (1, 3, 200):  # 32 MB, in small pieces
+        np.testing.assert_array_equal(model("cube", np.full(rows, 2.5, np.float32)), np.full(rows, 2.5))
+    for rows in (1 << 16, 1 << 20, 1 << 21, (1 << 21) + 5, 3 << 21):
+        with pytest.raises(RunError, match=r"^out of memory: the tensors of cube take 281474976710656 bytes or more"):
+            model("cube", np.ones(rows, np.float32))
+    for rows in (1 << 13, 1 << 16, 3 << 16):
+        with pytest.raises(RunError, match=r"^out of memory: the tensors of power take 281474976710656 bytes or more"):
+            model("power", np.ones(rows, np.float32))
+
+
+@pytest.mark.parametrize("version", [0, 6])
 def test_programs_of_other_versions_are_refused(library: Any, tmp_path: Path, version: int) -> None:
     other = compile_program(tmp_path / "model.so", f"-DPROGRAM_VERSION={version}u")
-    refused(library, Draft(other).build(), "model.so does not speak version 4 of the code interface")
+    refused(library, Draft(other).build(), "model.so does not speak version 5 of the code interface")
 
 
 @pytest.mark.parametrize(("name", "taken"), [("src/a.cpp", True), (f"lib/{ISA}/model.so", False)])
@@ -208,7 +224,7 @@ def test_weights_flip(library: Any, package: bytes) -> None:
     ("changes", "match"),
     [
         ({"format": 2}, "has the package format 2; this mycc knows version 1\n  Use the mycc that built it"),
-        ({"abi": 7}, "has the code interface 7; this mycc knows version 4"),
+        ({"abi": 7}, "has the code interface 7; this mycc knows version 5"),
         ({"format": "1"}, "a version is missing"),
         ({"entry_points": []}, "the entry points are missing"),
         ({"entry_points": ENTRIES[:2]}, "model.so does not fit manifest.json"),

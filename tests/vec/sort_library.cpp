@@ -23,7 +23,7 @@ TYPE(f16, half)
 TYPE(bf16, bfloat)
 TYPE(i64, int64_t)
 TYPE(i8, int8_t)
-TYPE(bool, bool)
+TYPE(bool, boolean)
 
 #define MODE(NAME, T)                                                                                           \
   extern "C" void mode_##NAME(void *end, T *value, int64_t *place, const T *x, int64_t n) {                  \

@@ -3,7 +3,7 @@
 
 using namespace mycc;
 
-/* Compute values of all storage types but the 64-bit ones pass through arrays of float, int32 or bool. */
+/* Compute values of all storage types but the 64-bit ones pass through arrays of float, int32 or boolean. */
 #define MEMORY(NAME, T, C)                                                                                            \
   extern "C" void load_##NAME(const T *p, C *out) { store(out, load(p)); }                                            \
   extern "C" void load_part_##NAME(const T *p, int n, C *out) { store(out, load_part(p, n)); }                        \
@@ -34,7 +34,7 @@ MEMORY(i64, int64_t, int64_t)
 MEMORY(i16, int16_t, int32_t)
 MEMORY(i8, int8_t, int32_t)
 MEMORY(u8, uint8_t, int32_t)
-MEMORY(bool, bool, bool)
+MEMORY(bool, boolean, boolean)
 MEMORY(f16, half, float)
 MEMORY(bf16, bfloat, float)
 
@@ -47,8 +47,8 @@ extern "C" void places(const int64_t *a, int64_t b, int64_t *quotient, int64_t *
 
 #define REDUCE(OP, NAME, T)                                                                                           \
   extern "C" void reduce_##OP##_##NAME(const T *p, int n, T *out) {                                                   \
-    out[0] = reduce_##OP(load(p));                                                                                    \
-    out[1] = reduce_##OP##_part(load(p), n);                                                                          \
+    store_scalar(out, reduce_##OP(load(p)));                                                                          \
+    store_scalar(out + 1, reduce_##OP##_part(load(p), n));                                                            \
   }
 #define REDUCE_NUMBERS(NAME, T) REDUCE(add, NAME, T) REDUCE(mul, NAME, T) REDUCE(max, NAME, T) REDUCE(min, NAME, T)
 #define REDUCE_BITS(NAME, T) REDUCE(or, NAME, T) REDUCE(and, NAME, T)
@@ -58,14 +58,14 @@ REDUCE_NUMBERS(i32, int32_t)
 REDUCE_NUMBERS(i64, int64_t)
 REDUCE_BITS(i32, int32_t)
 REDUCE_BITS(i64, int64_t)
-REDUCE_BITS(bool, bool)
+REDUCE_BITS(bool, boolean)
 /* p: four vectors; out: their sums together, and one by one. */
 extern "C" void reduce_four(const float *p, float *out) {
   reduce_add_4(load(p), load(p + W), load(p + 2 * W), load(p + 3 * W), out);
   for (int i = 0; i < 4; ++i) out[4 + i] = reduce_add(load(p + i * W));
 }
 
-extern "C" void any_all(const bool *p, bool *out) {
+extern "C" void any_all(const boolean *p, bool *out) {
   out[0] = any(load(p));
   out[1] = all(load(p));
 }

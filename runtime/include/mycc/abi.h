@@ -15,8 +15,9 @@
 extern "C" {
 #endif
 
-#define MYCC_ABI_VERSION 4u /* the runtime runs programs of earlier versions as they are: 1 knew CPU programs alone, 2 no
-                               state, no random numbers of a seed and no sizes that the run finds, 3 no fetch */
+#define MYCC_ABI_VERSION 5u /* the runtime runs programs of earlier versions as they are: 1 knew CPU programs alone, 2 no
+                               state, no random numbers of a seed and no sizes that the run finds, 3 no fetch; 4 reads
+                               bools as they are and has size formulas that wrap: the runtime checks both */
 
 /* Codes of mycc_host.fail and of the C API (model.h). */
 enum mycc_status {
@@ -79,7 +80,7 @@ typedef struct mycc_call {
   const uint8_t *weights;       /* first byte of the tensor data of weights.safetensors */
   uint8_t *arena;               /* aligned to 64 */
   const int64_t *offsets;       /* where each arena buffer of the entry point lies, in bytes */
-  const void *const *inputs;    /* dense, row-major */
+  const void *const *inputs;    /* dense, row-major; bytes of a bool may be any, those that are not 0 are true */
   void *const *outputs;         /* dense, row-major */
   const int64_t *symbols;       /* values of the entry point's size symbols */
   /* Version 2, for a GPU; else NULL. */
@@ -103,7 +104,8 @@ typedef struct mycc_entry {
   const char *name;
   int32_t n_inputs, n_outputs, n_symbols, n_buffers, n_kernels;
   const mycc_buffer *buffers;
-  /* Expected dimensions of all inputs (of all outputs), one after another in order, from the symbols. */
+  /* Expected dimensions of all inputs (of all outputs), one after another in order, from the symbols. Version 5: what
+   * leaves 63 bits is INT64_MAX (INT64_MIN), here and in what follows. */
   void (*input_dims)(const int64_t *symbols, int64_t *dims);
   void (*output_dims)(const int64_t *symbols, int64_t *dims);
   /* Bytes of every arena buffer, each a multiple of 64. */

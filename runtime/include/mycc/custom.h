@@ -49,7 +49,9 @@ inline void fail(const mycc_host *host, const char *text) { host->fail(host->ctx
 
 /* Memory for `count` elements until the next call of scratch() outside of a parallel loop; NULL: return. */
 template <class T> inline T *scratch(const mycc_host *host, int64_t count) {
-  return static_cast<T *>(host->scratch(host->ctx, 0, static_cast<size_t>(count) * sizeof(T)));
+  size_t bytes = 0;
+  const bool wraps = count < 0 || __builtin_mul_overflow(static_cast<size_t>(count), sizeof(T), &bytes);
+  return static_cast<T *>(host->scratch(host->ctx, 0, wraps ? SIZE_MAX : bytes));
 }
 
 } /* namespace mycc */

@@ -36,9 +36,25 @@ __attribute__((noinline, cold)) inline void index_failure(
   host->fail(host->ctx, MYCC_ERROR_RUN, text);
 }
 
+/* Values of which the compiler has to believe nothing: what it knows of the type or the cast that they come from holds
+ * for defined values alone (a float out of range has none as an integer), and it would drop a check that is needed. */
+MYCC_INLINE int64_t any_value(int64_t x) {
+  __asm__("" : "+r"(x));
+  return x;
+}
+MYCC_INLINE vi64 any_value(vi64 x) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(x.lo), "+v"(x.hi));
+#else
+  __asm__("" : "+w"(x.lo), "+w"(x.hi));
+#endif
+  return x;
+}
+
 /* An index read from memory, 0 <= index < extent, or counted from the end when `wrap`. Out of range: the call fails with
  * `what` and the index is 0, so that no memory outside the buffer is touched. */
 MYCC_INLINE int64_t checked_index(const mycc_host *host, int64_t index, int64_t extent, bool wrap, const char *what) {
+  index = any_value(index);
   const int64_t place = wrap && index < 0 ? index + extent : index;
   if (__builtin_expect((uint64_t)place >= (uint64_t)extent, 0)) {
     index_failure(host, index, extent, what);
@@ -48,6 +64,7 @@ MYCC_INLINE int64_t checked_index(const mycc_host *host, int64_t index, int64_t 
 }
 
 inline vi64 checked_index(const mycc_host *host, vi64 index, int64_t extent, bool wrap, const char *what, int lanes = W) {
+  index = any_value(index);
   const vi64 place = wrap ? where(lt(index, 0), index + extent, index) : index;
   const vbool outside = (lt(place, 0) | ge(place, extent)) & first_lanes(lanes);
   if (__builtin_expect(!any(outside), 1)) return lanes == W ? place : where(first_lanes(lanes), place, splat((int64_t)0));

@@ -363,7 +363,9 @@ private:
 
 /* Memory of one row of intermediate results; NULL when there is none (the runtime has recorded the failure). */
 template <class T> inline T *row_scratch(const mycc_host *host, int32_t worker, int64_t elements) {
-  return (T *)host->scratch(host->ctx, worker, (size_t)elements * sizeof(T));
+  size_t bytes = 0;
+  const bool wraps = elements < 0 || __builtin_mul_overflow((size_t)elements, sizeof(T), &bytes);
+  return (T *)host->scratch(host->ctx, worker, wraps ? SIZE_MAX : bytes);
 }
 
 /* The call fails with `what` when a divisor is 0; the quotient is 0 then. */

@@ -13,25 +13,26 @@ namespace mycc {
 
 /* places[0, count): where the mask is true, in order. Behind them places may have anything. */
 inline void true_places(
-    const mycc_host *, int32_t, int64_t *places, int64_t *count, const bool *mask, int64_t n) {
+    const mycc_host *, int32_t, int64_t *places, int64_t *count, const boolean *mask, int64_t n) {
   int64_t found = 0, i = 0;
   for (; i + W <= n; i += W) /* found <= i: there is room for a whole vector */
     found += store_set(places + found, iota(i), lane_mask(load(mask + i)));
   for (; i < n; ++i) {
     places[found] = i;
-    found += mask[i];
+    found += load_scalar(mask + i);
   }
   *count = found;
 }
 
 /* How many elements of the mask are true. */
-inline void true_count(const mycc_host *, int32_t, int64_t *count, const bool *mask, int64_t n) {
+inline void true_count(const mycc_host *, int32_t, int64_t *count, const boolean *mask, int64_t n) {
   int64_t found = 0, i = 0;
   for (uint64_t eight; i + 8 <= n; i += 8) {
     __builtin_memcpy(&eight, mask + i, 8);
-    found += __builtin_popcountll(eight);
+    const uint64_t low = UINT64_C(0x7f7f7f7f7f7f7f7f); /* the upper bit of a byte is set where the byte is not 0 */
+    found += __builtin_popcountll((((eight & low) + low) | eight) & ~low);
   }
-  for (; i < n; ++i) found += mask[i];
+  for (; i < n; ++i) found += load_scalar(mask + i);
   *count = found;
 }
 
@@ -41,7 +42,7 @@ constexpr int64_t kPickedAhead = 4096;
 /* Elements of x where the mask is true, one behind the other: the first `count` of them. */
 template <class T>
 inline void true_elements(
-    const mycc_host *host, int32_t worker, T *to, const T *x, const bool *mask, int64_t n, int64_t count) {
+    const mycc_host *host, int32_t worker, T *to, const T *x, const boolean *mask, int64_t n, int64_t count) {
   int64_t found = 0, i = 0;
   if (count * (int64_t)sizeof(T) >= kStreamedBytes) {
     T *gathered = row_scratch<T>(host, worker, W + kGathered<T>);
@@ -61,7 +62,7 @@ inline void true_elements(
     }
   }
   for (; i < n && found < count; ++i)
-    if (mask[i]) to[found++] = x[i];
+    if (load_scalar(mask + i)) to[found++] = x[i];
 }
 
 /* The sum of the n repeats; a negative one fails the call. */
@@ -73,7 +74,11 @@ inline void repeats_total(const mycc_host *host, int32_t, int64_t *total, const 
       *total = 0;
       return;
     }
-    sum += repeats[i];
+    if (__builtin_add_overflow(sum, repeats[i], &sum)) {
+      host->fail(host->ctx, MYCC_ERROR_RUN, "out of memory: repeat_interleave makes 9223372036854775807 elements or more");
+      *total = 0;
+      return;
+    }
   }
   *total = sum;
 }

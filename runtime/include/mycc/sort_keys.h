@@ -16,7 +16,7 @@ template <> struct SortKey<bfloat> { typedef int32_t type; static constexpr int 
 template <> struct SortKey<int16_t> { typedef int32_t type; static constexpr int bits = 16, shift = 0; };
 template <> struct SortKey<int8_t> { typedef int32_t type; static constexpr int bits = 8, shift = 0; };
 template <> struct SortKey<uint8_t> { typedef int32_t type; static constexpr int bits = 16, shift = 0; };
-template <> struct SortKey<bool> { typedef int32_t type; static constexpr int bits = 8, shift = 0; };
+template <> struct SortKey<boolean> { typedef int32_t type; static constexpr int bits = 8, shift = 0; };
 template <> struct SortKey<int64_t> { typedef int64_t type; static constexpr int bits = 64, shift = 0; };
 template <> struct SortKey<double> { typedef int64_t type; static constexpr int bits = 64, shift = 0; };
 

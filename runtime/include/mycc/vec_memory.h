@@ -1,6 +1,6 @@
 /* vec_memory.h: loads, stores and gathers of every storage type. Included by vec.h.
  *
- * A load gives the compute type of what lies in memory: half, bfloat -> vf32; i8, u8, i16 -> vi32; bool -> vbool.
+ * A load gives the compute type of what lies in memory: half, bfloat -> vf32; i8, u8, i16 -> vi32; boolean -> vbool.
  * A store takes the compute type and rounds (to nearest even) or wraps. `n` of the _part forms is in [0, W]; lanes from
  * n on load as 0 and nothing behind the n-th element is read or written.
  */
@@ -86,7 +86,7 @@ template <> struct element<uint8_t> {
   static MYCC_INLINE stored part(const void *p, int n) { return (vu8)isa::load_part8(p, n); }
   static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part8(p, (vi8)v, n); }
 };
-template <> struct element<bool> {
+template <> struct element<boolean> {
   typedef vbool vector; typedef bool scalar; typedef vu8 stored; typedef uint8_t raw;
   static MYCC_INLINE vector widen(stored v) { return {storage::widen(v) != 0}; }
   static MYCC_INLINE stored narrow(vector v) { return (vu8)storage::narrow8(v.m & 1); }
@@ -174,7 +174,9 @@ template <> MYCC_INLINE float load_scalar<half>(const half *p) {
   return isa::from_half(build<vi16>([=](int) MYCC_INLINED { return (int16_t)p->bits; }))[0];
 }
 template <> MYCC_INLINE float load_scalar<bfloat>(const bfloat *p) { return from_bits((int32_t)p->bits << 16); }
+template <> MYCC_INLINE bool load_scalar<boolean>(const boolean *p) { return p->byte != 0; }
 template <class T> MYCC_INLINE void store_scalar(T *p, typename element<T>::scalar v) { *p = (T)v; }
+template <> MYCC_INLINE void store_scalar<boolean>(boolean *p, bool v) { p->byte = v ? 1 : 0; }
 template <> MYCC_INLINE void store_scalar<half>(half *p, float v) {
   p->bits = (uint16_t)isa::to_half(splat(v))[0];
 }

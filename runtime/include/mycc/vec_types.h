@@ -68,9 +68,11 @@ typedef int16_t i16;
 typedef int32_t i32;
 typedef int64_t i64;
 typedef uint8_t u8;
-typedef bool boolean;
 struct half { uint16_t bits; };    /* IEEE binary16 */
 struct bfloat { uint16_t bits; };  /* the upper half of a binary32 */
+/* True where the byte is not 0. Memory is never read as a `bool`: callers may pass bytes other than 0 and 1, of which
+ * compilers assume that there are none. */
+struct boolean { uint8_t byte; };
 
 /* Native vectors: W lanes of 32 bits, W/2 lanes of 64 bits (h...: half a vector), W/2 lanes of 32 bits (q...). */
 typedef float vf32 __attribute__((vector_size(W * 4)));
