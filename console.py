@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from . import __version__
-from .runtime.errors import Error
+from .runtime.errors import CompilerFault, Error
 
 __all__ = [
     "BisectCommand",
@@ -57,7 +57,7 @@ class ErrorGroup(TyperGroup):
             _print_error(error)
             if _verbose():
                 _print_traceback()
-            raise typer.Exit(2) from None
+            raise typer.Exit(3 if isinstance(error, CompilerFault) else 2) from None
         except BrokenPipeError:  # the reader of a pipe has had enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None

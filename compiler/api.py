@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CompileError
+from .faults import reporting_faults
 from .observe import DumpObserver, Observer, warn
 from .options import CompileOptions, Mode
 from .request import CompileRequest
@@ -77,12 +78,14 @@ def compile(
         CompileError: the model, its inputs or an option cannot be compiled; says what, where and what to do.
     """
     require_torch()
-    checked = CompileOptions.of(
-        target=target, dtype=dtype, mode=mode, tune=tune, lock=lock, verify=verify, strict=strict, threads=threads,
-        options=options, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize,
-    )  # fmt: skip
-    entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)
-    return run_request(compile_request(entries, checked, out, name), _observers(progress))
+    with reporting_faults("request"):
+        checked = CompileOptions.of(
+            target=target, dtype=dtype, mode=mode, tune=tune, lock=lock, verify=verify, strict=strict, threads=threads,
+            options=options, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize,
+        )  # fmt: skip
+        entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)
+        request = compile_request(entries, checked, out, name)
+    return run_request(request, _observers(progress))
 
 
 def compile_request(
@@ -102,7 +105,8 @@ def run_request(request: CompileRequest, observers: Sequence[Observer]) -> Path:
         warn(observers, text)
     if request.options.dump is not None:
         observers = [*observers, DumpObserver(request.options.dump)]
-    return Path(run(request, observers).path)
+    with reporting_faults("compile"):  # what happens between the stages
+        return Path(run(request, observers).path)
 
 
 def require_torch() -> None:

@@ -16,6 +16,7 @@ from .capture.export import capture_request
 from .capture.graph import ModelGraph
 from .capture.precision import in_dtype
 from .capture.specialise import variant_requests
+from .faults import reporting_faults
 from .graph.kept_operators import kept_for
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
@@ -91,6 +92,7 @@ def check(entries: Sequence[CaptureRequest], options: CompileOptions) -> CheckRe
     report = CheckReport(tuple(target.name for target in options.targets), warnings=options.ineffective())
     requests = _attempt(report, "", "capture", lambda: in_dtype(entries, options.dtype)) or []
     for request, graph in _captured(report, requests, options):
+        report.warnings += [note for note in graph.notes if note not in report.warnings]
         _check_entry(report, request.name, graph, options)
     report.seconds = perf_counter() - start
     return report
@@ -145,7 +147,8 @@ def _lower(graph: ModelGraph, family: Family, options: CompileOptions) -> Lowere
 def _attempt(report: CheckReport, entry: str, stage: str, work: Callable[[], T]) -> T | None:
     """What `work` returns; None when it refuses, which the report keeps (once)."""
     try:
-        return work()
+        with reporting_faults(stage):
+            return work()
     except CompileError as error:
         problem = Problem(entry, stage, error.message, tuple(error.details), error.hint)
         if problem not in report.problems:

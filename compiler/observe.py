@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ..runtime.errors import CompileError
+from .faults import reporting_faults
 
 __all__ = ["DumpObserver", "Observer", "StageTime", "TimingObserver", "running_stage", "warn"]
 
@@ -49,7 +50,8 @@ class StageResult:
 
 @contextmanager
 def running_stage(observers: Sequence[Observer], name: str) -> Iterator[StageResult]:
-    """Tells the observers of a stage around the code that does it.
+    """Tells the observers of a stage around the code that does it; what is no error for the user becomes one that names
+    the stage, the node and its line.
 
     with running_stage(observers, "capture") as stage:
         stage.value = capture(...)
@@ -59,7 +61,8 @@ def running_stage(observers: Sequence[Observer], name: str) -> Iterator[StageRes
         observer.stage_started(name)
     result, start = StageResult(), perf_counter()
     try:
-        yield result
+        with reporting_faults(name):
+            yield result
     except BaseException:
         for observer in observers:
             observer.stage_failed(name)

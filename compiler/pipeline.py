@@ -66,7 +66,9 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         captured += [capture_request(v) for v in variant_requests(entries, captured, options.specialize)]
         captured = stage.value = share_state(captured)
         stage.summary = summarise(captured)
-    notes = training_notes(captured)
+    notes = [*dict.fromkeys(note for graph in captured for note in graph.notes), *training_notes(captured)]
+    if notes and options.strict:
+        raise CompileError(notes[0], details=notes[1:], hint="Without strict this is a warning.")
     for text in notes:
         warn(observers, text)
     with running_stage(observers, "graph") as stage:

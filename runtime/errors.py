@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["CompileError", "Error", "InputError", "LoadError", "RunError"]
+__all__ = ["CompileError", "CompilerFault", "Error", "InputError", "LoadError", "RunError"]
 
 
 class Error(Exception):
@@ -43,6 +43,10 @@ class Error(Exception):
 
 class CompileError(Error):
     """The model, its inputs or the options cannot be compiled."""
+
+
+class CompilerFault(CompileError):
+    """The compiler itself is at fault: an exception that no check foresaw. The command's exit code is 3."""
 
 
 class LoadError(Error):

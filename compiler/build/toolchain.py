@@ -80,7 +80,7 @@ def _find(arch: str, cxx: str, path: str, folder: Path) -> Toolchain:
     """`path` is what shutil.which() searches: a new PATH is another search."""
     cache, native = Cache(folder), arch == linux.machine()
     if cxx:
-        chosen = _describe(tuple(shlex.split(cxx)), cache, "$CXX")
+        chosen = _describe(_words(cxx, path), cache, "$CXX")
         if chosen.arch == arch:
             return _require_new_enough(chosen)
         if native:
@@ -97,6 +97,18 @@ def _find(arch: str, cxx: str, path: str, folder: Path) -> Toolchain:
     if not native and importlib.util.find_spec("ziglang") is not None:
         return _zig(arch, cache)
     raise _none_found(arch, native, too_old)
+
+
+def _words(cxx: str, path: str) -> tuple[str, ...]:
+    """The command that CXX holds: a program whose path may have blanks, or a program and its options as in a shell."""
+    if shutil.which(cxx, path=path) is not None:
+        return (cxx,)
+    try:
+        return tuple(shlex.split(cxx))
+    except ValueError as error:
+        raise CompileError(
+            f"cannot read CXX, which is {cxx}: {str(error).lower()}", hint="Quote it as in a shell."
+        ) from None
 
 
 def _zig(arch: str, cache: Cache) -> Toolchain:

@@ -21,6 +21,7 @@ from .assumptions import Asked, assumptions_hold, holds_for_one
 from .by_shape import ByShape
 from .casts import noting_casts, symbolic_casts
 from .draws import draws_random_numbers
+from .dynamic_shapes import check_additional, limit_notes, plain_shapes
 from .examples import dynamic_dims
 from .failures import export_failure, listening, quiet_export
 from .graph import ModelGraph
@@ -82,7 +83,8 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     arguments = bind(forward_of(request.model), request.args, request.kwargs)
     leaves = leaves_of(arguments)
     _check_tensors(leaves, request.model)
-    dims = shapes_by_leaf(arguments, _collected(request))
+    shapes = plain_shapes(request.dynamic_shapes, request.model, request.args, request.kwargs)
+    dims = shapes_by_leaf(arguments, shapes)
     dims = dynamic_dims(arguments, dims, request.dynamic) if request.dynamic else dims
     _, spec = pytree.tree_flatten((request.args, dict(request.kwargs)))
     tensors = [i for i, leaf in enumerate(leaves) if leaf.is_tensor]
@@ -115,7 +117,8 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
             "the model calls torch.manual_seed: what it draws then would not be what the package draws",
             hint="Take it out of forward(), and give calls of the package their seed: m(x, seed=3).",
         )
-    return replace(graph, variant_of=request.variant_of, fixed=request.fixed)
+    check_additional(request.dynamic_shapes, forward_of(request.model), graph)
+    return replace(graph, variant_of=request.variant_of, fixed=request.fixed, notes=limit_notes(dims))
 
 
 def forward_of(model: Model) -> Callable[..., Any]:
@@ -237,13 +240,6 @@ def _modules_of(function: Any) -> list[torch.nn.Module]:
 
     visit(function, 0)
     return list(found.values())
-
-
-def _collected(request: CaptureRequest) -> Any:
-    shapes = request.dynamic_shapes
-    if isinstance(shapes, torch.export.ShapesCollection):
-        return shapes.dynamic_shapes(request.model, request.args, dict(request.kwargs))
-    return shapes
 
 
 def _check_tensors(leaves: Sequence[Leaf], model: Model) -> None:

@@ -99,6 +99,7 @@ class ModelGraph:
         examples: one tensor per input, those the export was made with.
         regions: bodies of control flow, by the name of the get_attr node that stands for each.
         in_place: inputs that calls change. Inputs and outputs for the state stand behind the caller's.
+        notes: warnings of the capture.
         variant_of, fixed: of a variant for some sizes: the general entry point's name, and those sizes by name.
     """
 
@@ -115,6 +116,7 @@ class ModelGraph:
     regions: Mapping[str, ModelGraph] = field(default_factory=dict)
     computed: tuple[ComputedSize, ...] = ()
     checks: tuple[SizeCheck, ...] = ()
+    notes: tuple[str, ...] = ()
     variant_of: str = ""
     fixed: Mapping[str, int] = field(default_factory=dict)
 

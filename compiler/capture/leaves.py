@@ -33,11 +33,20 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of the call: its name for the user, and where torch.export's dynamic_shapes describes it."""
+    """One argument of the call.
+
+    Attributes:
+        name: for the user.
+        value: of the example.
+        path: where torch.export's dynamic_shapes describes it: ("x",), or ("rest", 0) of *rest, ("extra", "x") of
+            **extra.
+        place: of its parameter in the signature.
+    """
 
     name: str
     value: Any
-    path: tuple[Any, ...]  # ("x",), or ("rest", 0) for *rest, ("extra", "x") for **extra
+    path: tuple[Any, ...]
+    place: int = 0
 
 
 def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Argument]:
@@ -49,6 +58,7 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
         described = ", ".join(str(p) for p in signature.parameters.values())
         raise CompileError(f"the example inputs do not fit forward({described}): {error}") from None
     result: list[Argument] = []
+    places = {name: place for place, name in enumerate(signature.parameters)}
     parameters = iter(signature.parameters.values())
     parameter = None
     for position, value in enumerate(args):
@@ -56,12 +66,14 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
             parameter, first = next(parameters), position
         if parameter.kind is parameter.VAR_POSITIONAL:
             index = position - first
-            result.append(Argument(f"{parameter.name}_{index}", value, (parameter.name, index)))
+            path: tuple[Any, ...] = (parameter.name, index)
+            result.append(Argument(f"{parameter.name}_{index}", value, path, places[parameter.name]))
         else:
-            result.append(Argument(parameter.name, value, (parameter.name,)))
+            result.append(Argument(parameter.name, value, (parameter.name,), places[parameter.name]))
     extra = [p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
     for name, value in kwargs.items():
-        result.append(Argument(name, value, (name,) if name in signature.parameters else (extra[0], name)))
+        path = (name,) if name in signature.parameters else (extra[0], name)
+        result.append(Argument(name, value, path, places[path[0]]))
     return result
 
 
@@ -119,23 +131,37 @@ def shapes_by_leaf(arguments: Sequence[Argument], shapes: Any) -> list[Dims]:
     for argument in arguments:
         shape: Any = by_parameter.get(argument.path[0])
         if len(argument.path) == 2 and shape is not None:
-            shape = _inner(shape, argument)
+            siblings = [other.path[1] for other in arguments if other.path[0] == argument.path[0]]
+            shape = _inner(shape, argument, siblings)
         _walk_shapes(argument.value, shape, argument.name, result)
     return result
 
 
-def _inner(shape: Any, argument: Argument) -> Any:
-    """The entry of one element of *args or **kwargs."""
-    key = argument.path[1]
-    if isinstance(shape, Mapping):
-        return shape.get(key)
-    if isinstance(shape, (tuple, list)) and isinstance(key, int) and key < len(shape):
-        return shape[key]
-    raise CompileError(f"dynamic_shapes says nothing that fits the argument '{argument.name}'")
+def _inner(shape: Any, argument: Argument, siblings: Sequence[Any]) -> Any:
+    """The entry of one element of *args or **kwargs; siblings: the keys of all."""
+    parameter, key = argument.path
+    if isinstance(key, int):
+        if isinstance(shape, (tuple, list)) and len(shape) == len(siblings):
+            return shape[key]
+        found = f"has {len(shape)}" if isinstance(shape, (tuple, list)) else f"is a {type(shape).__name__}"
+        raise CompileError(
+            f"dynamic_shapes of '*{parameter}' {found}, not a tuple of {len(siblings)}",
+            hint="It has an entry for each argument, in a tuple of its own: (({0: batch}, ...),).",
+        )
+    if not isinstance(shape, Mapping):
+        raise CompileError(f"dynamic_shapes of '**{parameter}' is a {type(shape).__name__}, not a dict by name")
+    for name in shape:
+        if name not in siblings:
+            raise CompileError(
+                f"dynamic_shapes of '**{parameter}' names {name!r}, which the model is not called with",
+                hint=f"Its arguments: {', '.join(siblings)}.",
+            )
+    return shape.get(key)
 
 
 def _by_parameter(arguments: Sequence[Argument], shapes: Any) -> dict[Any, Any]:
-    parameters = list(dict.fromkeys(argument.path[0] for argument in arguments))
+    in_order = sorted(arguments, key=lambda argument: argument.place)  # torch's, whatever the order of the call
+    parameters = list(dict.fromkeys(argument.path[0] for argument in in_order))
     if isinstance(shapes, (tuple, list)):
         if len(shapes) != len(parameters):
             raise CompileError(
@@ -193,7 +219,18 @@ def _dims(value: Any, shape: Any, name: str) -> Dims:
         if not isinstance(dim, int) or not -value.ndim <= dim < value.ndim:
             rank = f"its example has {value.ndim} dimensions"
             raise CompileError(f"dynamic_shapes of '{name}' names dimension {dim!r}; {rank}")
+    for dim, size in shape.items():
+        _check_size(size, value.shape[dim], f"dynamic_shapes of '{name}', dimension {dim}")
     return {dim % value.ndim: size for dim, size in shape.items() if is_dynamic(size)}
+
+
+def _check_size(size: Any, example: int, where: str) -> None:
+    """Refuses what says nothing about a dimension, and fixed sizes that the example does not have."""
+    if isinstance(size, int) and size != example:
+        raise CompileError(f"{where}, is fixed to {size}, but its example has {example}")
+    if size is not None and not isinstance(size, int) and not hasattr(size, "max"):
+        hint = 'torch.export.Dim("batch", min=1, max=64), Dim.DYNAMIC, Dim.AUTO, or None for a fixed size.'
+        raise CompileError(f"{where}, is {size!r}, which is no size", hint=f"It is {hint}")
 
 
 def is_dynamic(size: Any) -> bool:

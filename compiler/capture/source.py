@@ -16,7 +16,8 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -52,6 +53,11 @@ def load_source(text: str) -> Source:
         path, factory = text, ""
     if path.endswith(".pt2") or text.endswith(".pt2"):
         return _load_program(Path(text))
+    with _command_line_of(path):
+        return _load_code(text, path, factory)
+
+
+def _load_code(text: str, path: str, factory: str) -> Source:
     if factory and not factory.isidentifier():
         raise CompileError(f"'{factory}' in '{text}' is not the name of a function")
     if path.endswith(".py") or "/" in path or Path(path).is_file():
@@ -62,6 +68,17 @@ def load_source(text: str) -> Source:
         f"cannot read the source '{text}'",
         hint="It is a Python file (model.py, model.py:factory), package.module:factory, or a program saved as .pt2.",
     )
+
+
+@contextmanager
+def _command_line_of(path: str) -> Iterator[None]:
+    """The model's code sees a command line of its own, as under `python model.py`, not that of mycc."""
+    before = sys.argv
+    sys.argv = [path]
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 # -- running the user's code ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES
-from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load, uses
+from ..ir.expr import Acc, Call, Const, Expr, IndexValue, Load, fits_integer, uses
 from ..ir.index import ONE, Atom, Binary, Index, Indirect, Size, Var, as_index, exact_div, of
 from ..ir.lanes import depends, lane_stride, turning_place
 from ..ir.nodes import Store
@@ -283,6 +283,8 @@ class Emitter:
     def _cast(self, e: Call) -> Printed:
         (source,) = e.args
         inner = self._print(source)
+        if isinstance(source, Const) and DTYPES[e.dtype].kind == "i" and not fits_integer(source):
+            inner = Printed(f"unfolded({inner.text})")
         if e.dtype in ("f16", "bf16"):
             wide = inner if DTYPES[source.dtype].compute == "f32" else Printed(f"to_f32({inner.text})")
             return Printed(f"round_{e.dtype}({wide.text})")

@@ -13,6 +13,8 @@ def constant_form(tensor: torch.Tensor) -> Form | None:
     """The form of a constant, found by comparing all its elements with the formula of its first ones."""
     if tensor.numel() == 0 or tensor.numel() > _MAX_ELEMENTS or tensor.is_complex() or tensor.is_quantized:
         return None
+    if tensor.dtype.itemsize == 1 and tensor.is_floating_point():
+        tensor = tensor.float()  # torch neither compares nor counts them
     if tensor.is_floating_point() and tensor.reshape(-1)[:1000].unique().numel() > 2:
         return None  # an ordinary weight: not worth a look at all of it
     first = tensor.reshape(-1)[0]

@@ -6,6 +6,7 @@ earlier ones" goes through arange, diff, cumsum, gathers and comparisons, and co
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -153,7 +154,15 @@ def _cast(values: IndexValues, node: Node) -> Form | None:
             return form
         choice = as_choice(form)
         return None if choice is None else choice.map(lambda v: _convert(v, dtype(node)))
+    if _is_integer(node) and not all(_fits(value, dtype(node)) for value in (form.yes, form.no)):
+        return None
     return _integer(form.map(lambda v: _convert(v, dtype(node))))
+
+
+def _fits(value: Any, to: torch.dtype) -> bool:
+    """Whether an integer type holds the whole part of a number; what it makes of others depends on the device."""
+    bounds = torch.iinfo(to)
+    return not isinstance(value, float) or (math.isfinite(value) and bounds.min <= int(value) <= bounds.max)
 
 
 def _convert(value: Any, to: torch.dtype) -> Any:

@@ -102,6 +102,15 @@ def irfft(re: Tensor, im: Tensor, table: Tensor | None, n: int) -> Tensor:
     return torch.fft.irfft(torch.complex(re, im), n, norm="forward").contiguous()
 
 
+def _fake_geqrf(a: Tensor) -> tuple[Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    return a.mT.new_empty(a.mT.shape).mT, a.new_empty([*a.shape[:-2], torch.sym_min(m, n)])
+
+
+if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::geqrf", "Meta"):  # else no dynamic size passes it
+    torch.library.register_fake("aten::geqrf")(_fake_geqrf)
+
+
 # factorisations: of a matrix, its parts; results likewise ------------------------------------------------------------
 @own_operator("complex_lu(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor, Tensor)")
 def complex_lu(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:

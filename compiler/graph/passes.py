@@ -164,7 +164,11 @@ def run_graph_passes(
                 f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before establishes"
             )
         start = time.perf_counter()
-        counts = row.run(work, context) if row.name not in skip else {}
+        try:
+            counts = row.run(work, context) if row.name not in skip else {}
+        except Exception as error:
+            error.add_note(f"in graph pass {row.name} of '{graph.name}'")
+            raise
         seconds = time.perf_counter() - start
         facts = (facts - row.undoes) | row.establishes
         if observer is not None:

@@ -195,6 +195,11 @@ def _wrapped(value: int, dtype: str) -> int:
     return low if dtype.startswith("u") or low < 1 << (bits - 1) else low - (1 << bits)
 
 
+def fits_integer(c: Const) -> bool:
+    """Whether integers of 32 bits, to which narrower types are converted by way of, hold the whole part of a number."""
+    return DTYPES[c.dtype].kind != "f" or abs(float(c.value)) < 2.0**31
+
+
 def replaced(e: Expr, old: Expr, new: Expr) -> Expr:
     """The expression with `new` wherever it has `old`."""
     if e == old:

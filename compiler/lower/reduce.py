@@ -57,6 +57,8 @@ SMALL_NUMBERS = {"bool": 1, "i8": 1 << 7, "u8": 1 << 8, "i16": 1 << 15}
 @row("aten.sum.default", "aten.sum.dim_IntList")
 def sum_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
     dtype = ctx.result_dtype()
+    if dtype == "bool":
+        return fold(ctx, x, dim, keepdim, "any", widened(ctx))
     most = (2**31 - 1) // SMALL_NUMBERS[x.dtype] if x.dtype in SMALL_NUMBERS and dtype == "i64" else 0
     count = product(x.shape[d] for d in axes_of(ctx, x, dim))
     if (as_index(most) - count).nonnegative():  # twice as many lanes as of 64 bits
@@ -71,7 +73,7 @@ def mean(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: A
 
 @row("aten.prod.default", "aten.prod.dim_int")
 def prod(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
-    return fold(ctx, x, dim, keepdim, "prod", widened(ctx))
+    return fold(ctx, x, dim, keepdim, "all" if ctx.result_dtype() == "bool" else "prod", widened(ctx))
 
 
 @row("aten.amax.default", "aten.max.default")

@@ -15,6 +15,7 @@ from ...runtime.loader import EntryPoint, load
 from ...runtime.tensorfile import parse_header
 from ..capture.export import capture_request
 from ..capture.precision import in_dtype
+from ..faults import reporting_faults
 from .bisect import Finding, find_fault
 from .check_inputs import input_checks, make_input
 from .reproducer import write_reproducer
@@ -95,8 +96,10 @@ def verify_model(
     results = []
     for request in in_dtype(entries, options.dtype):
         if only in (None, request.name):
-            graph = capture_request(request)
-            results.append(_compare(graph, model.entry(request.name), archive, options, bisect))
+            with reporting_faults("capture"):
+                graph = capture_request(request)
+            with reporting_faults("verify"):
+                results.append(_compare(graph, model.entry(request.name), archive, options, bisect))
     if not results:
         raise CompileError(f"the model has no entry point '{only}'")
     return ModelReport(tuple(results))

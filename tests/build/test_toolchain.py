@@ -83,6 +83,15 @@ def test_cxx_comes_first(empty_path: Path, cache: Cache, monkeypatch: pytest.Mon
     assert (found.command, found.version) == ((str(mine), "-fno-lto"), "14.1.0")
 
 
+def test_cxx_may_be_a_path_with_blanks(empty_path: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = write_script(empty_path.parent / "my cxx", banner("gcc", "14.1.0"))
+    monkeypatch.setenv("CXX", str(mine))
+    assert find_toolchain(HOST, cache).command == (str(mine),)
+    monkeypatch.setenv("CXX", "'my cxx")
+    with pytest.raises(CompileError, match="cannot read CXX, which is 'my cxx: no closing quotation"):
+        find_toolchain(HOST, cache)
+
+
 def test_cxx_that_cannot_be_used_is_an_error(empty_path: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     write_script(empty_path / "g++", banner("gcc", "12.2.0"))
     monkeypatch.setenv("CXX", "my-missing-c++")

@@ -51,6 +51,23 @@ def test_functions_keyword_inputs_and_modules_beside_the_file(write, capsys):
     assert capsys.readouterr().out == "loading\n"
 
 
+def test_a_command_line_of_its_own(write, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["mycc", "compile", "my_model.py", "--out", "m.pkg"])
+    source = load_source(
+        write("""
+            import argparse, sys, torch
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--hidden", type=int, default=4)
+            hidden = parser.parse_args().hidden
+            assert sys.argv == ["my_model.py"]
+            def get_model(): return torch.nn.Linear(parser.parse_args().hidden, 2)
+            example_inputs = (torch.ones(1, hidden),)
+        """)
+    )
+    assert source.args[0].shape == (1, 4)
+    assert sys.argv[0] == "mycc"
+
+
 @pytest.mark.parametrize("form", ["my_model.py:tiny", "my_model:tiny"])
 def test_factories(write, form):
     write("""

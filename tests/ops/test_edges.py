@@ -21,6 +21,8 @@ L = torch.tensor([2**63 - 1, -(2**63), 3])
 B = torch.tensor([200, 100, 255], dtype=torch.uint8)
 E = torch.empty(0, 4)
 
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "order of NaN": (lambda x: (*x.sort(-1), *x.sort(-1, descending=True), *x.topk(2)), (F,)),
     "extrema of NaN": (lambda x: (x.max(), x.min(), x.argmax(-1), x.argmin(-1), *x.max(0), x.amin(0)), (F,)),
@@ -51,6 +53,20 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "broadcasting": (
         lambda a, b: (a + b, torch.where(a > b, a, b), a.expand(3, 2, 1) * b),
         (torch.ones(2, 1), torch.arange(3.0)),
+    ),
+    "constants that no integer holds": (
+        lambda x: tuple(torch.full((9,), v).to(t) + x.to(t) for v in (INF, -INF, NAN, 3e9, 300.7) for t in WHOLE),
+        (torch.ones(9),),
+    ),
+    "sums of truth": (
+        lambda x: (
+            x.sum(dtype=torch.bool),
+            x.sum(0, dtype=torch.bool),
+            x.prod(1, dtype=torch.bool),
+            x.prod(dtype=torch.bool),
+            x.T.sum(0, dtype=torch.bool),
+        ),
+        (F,),
     ),
     "indices from the end": (
         lambda x, i: (x[i], x[:, i[:2]], x.take(i)),

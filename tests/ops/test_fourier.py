@@ -88,6 +88,23 @@ def test_sizes_that_are_known_at_run_time(tmp_path: Any) -> None:
         assert distance(back, x) < 1e-14
 
 
+def test_signals_of_any_length(tmp_path: Any) -> None:
+    """Spectrogram, mel spectrogram and their way back; lengths whose count of frames is not a whole fraction too."""
+    filters = real(17, 6).abs()
+
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        spectrum = torch.stft(x, 32, 8, window=WINDOW, return_complex=True)
+        mel = (spectrum.abs().square().mT @ filters).clamp(1e-3).log()
+        return torch.view_as_real(spectrum), mel, torch.istft(spectrum, 32, 8, window=WINDOW)
+
+    shapes = ({1: torch.export.Dim("length", min=64, max=2000)},)
+    loaded = mycc.load(mycc.compile(model, (real(2, 200),), out=tmp_path / "stft.pkg", dynamic_shapes=shapes))
+    for length in (64, 77, 200, 1999):
+        x = real(2, length)
+        for found, wanted in zip(loaded(x), model(x), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("n", [1, 3, 8, 97, 1000])
 def test_roots_of_unity_are_exact(n: int) -> None:
     with mpmath.workdps(40):

@@ -85,3 +85,41 @@ def test_linear_algebra(name: str, package: Any) -> None:
     function, args = CASES[name]
     want = function(*(a.double() for a in args)).float()
     torch.testing.assert_close(package.entry(name)(*args), want, rtol=1e-4, atol=1e-4)
+
+
+def spd(x: torch.Tensor) -> torch.Tensor:
+    return x @ x.mT + EYE
+
+
+#: with a batch of any size; what torch defines in C++ for fixed sizes alone among them
+OF_ANY_BATCH: dict[str, tuple[Callable[..., torch.Tensor], int]] = {
+    "solve": (lambda a, b: torch.linalg.solve(a + 3 * EYE, b), 2),
+    "inv": (lambda a: torch.linalg.inv(a + 3 * EYE), 1),
+    "cholesky_solve": (lambda a, b: torch.cholesky_solve(b, torch.linalg.cholesky(spd(a))), 2),
+    "cholesky_inverse": (lambda a: torch.cholesky_inverse(torch.linalg.cholesky(spd(a))), 1),
+    "lu_solve": (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a + 3 * EYE), b), 2),
+    "matrix_power": (lambda a: torch.linalg.matrix_power(a / 3, 5), 1),
+    "inverse_power": (lambda a: torch.linalg.matrix_power(a + 3 * EYE, -2), 1),
+    "qr": (lambda a: torch.cat(torch.linalg.qr(a, mode="complete"), -1), 1),
+    "lstsq": (lambda a, b: torch.linalg.lstsq(a + 3 * EYE, b).solution, 2),
+    "slogdet": (lambda a: torch.stack(torch.linalg.slogdet(a)), 1),
+}
+
+
+@pytest.fixture(scope="module")
+def dynamic_package(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder, batch = tmp_path_factory.mktemp("linalg"), torch.export.Dim("batch", min=1, max=50)
+    entries = {
+        name: (function, (A, B)[:count], {}, ({0: batch},) * count) for name, (function, count) in OF_ANY_BATCH.items()
+    }
+    return mycc.load(mycc.compile(entries, out=folder / "linalg.pkg", verify=False, cache_dir=folder / "cache"))
+
+
+@pytest.mark.parametrize("name", list(OF_ANY_BATCH))
+def test_any_batch(name: str, dynamic_package: Any) -> None:
+    function, count = OF_ANY_BATCH[name]
+    for batch in (1, 2, 7, 50):
+        generator = torch.Generator().manual_seed(batch)
+        args = [torch.randn(batch, 5, n, generator=generator) / 2 for n in (5, 3)[:count]]
+        want = function(*(a.double() for a in args)).float()
+        torch.testing.assert_close(dynamic_package.entry(name)(*args), want, rtol=1e-3, atol=1e-4)

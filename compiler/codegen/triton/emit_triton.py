@@ -20,13 +20,14 @@ Arithmetic on f16 and bf16 is done in float32: loads widen, and a value is round
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load, uses
+from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load, fits_integer, uses
 from ...ir.index import Atom, Binary, Index, Indirect, Size, Var, of
 from ...ir.nodes import Store
 from ...ir.ops import GPU_ALONE, OPS, Precedence, Printed, Spelling, spell
@@ -320,6 +321,8 @@ class TritonEmitter:
         half = e.dtype in ("f16", "bf16") and source.dtype == "f32"
         if half and isinstance(source, Call) and source.op in HALF_FORMS:
             return Printed(HALF_FORMS[source.op].format(*(self._print(a).text for a in source.args)))
+        if isinstance(source, Const) and DTYPES[e.dtype].kind == "i" and not fits_integer(source):
+            source = _saturated(source, "i64" if e.dtype == "i64" else "i32")
         inner = self._print(source)
         before, after = DTYPES[source.dtype].compute, DTYPES[e.dtype].compute
         if e.dtype in ("f16", "bf16") and before == "f32":
@@ -461,6 +464,15 @@ def _plus(name: str, index: str) -> str:
 
 def _is_number(e: Expr) -> bool:
     return isinstance(e, Const) or (isinstance(e, IndexValue) and e.index.constant is not None)
+
+
+def _saturated(c: Const, dtype: str) -> Const:
+    """A number that no integer holds, as NVIDIA's conversion has it: the nearest one that is held, 0 for NaN. The
+    compiler of the kernels would take it for undefined."""
+    limit, value = 2 ** (8 * DTYPES[dtype].size - 1), float(c.value)
+    if math.isnan(value):
+        return Const(0, dtype)
+    return Const(-limit if value <= -limit else limit - 1 if value >= limit else int(value), dtype)
 
 
 def _tensor(e: Expr, printed: Printed) -> Printed:

@@ -111,6 +111,10 @@ MYCC_INLINE bool to_bool(int32_t x) { return x != 0; }
 MYCC_INLINE bool to_bool(int64_t x) { return x != 0; }
 MYCC_INLINE bool to_bool(bool x) { return x; }
 
+/* A number that no type of integers holds: the compiler would convert it as it likes, the machine does it as in torch. */
+MYCC_INLINE float unfolded(float x) { volatile float read = x; return read; }
+MYCC_INLINE double unfolded(double x) { volatile double read = x; return read; }
+
 /* 64-bit integers and floats: instructions where the machine has them, else lane by lane. */
 #if defined(MYCC_AVX512) || defined(MYCC_NEON)
 MYCC_INLINE vf64 to_f64(vi64 x) { return {__builtin_convertvector(x.lo, hf64), __builtin_convertvector(x.hi, hf64)}; }
