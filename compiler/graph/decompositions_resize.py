@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.errors import CompileError
 from .definitions import definition
+from .resize_dynamic import resized_in_the_run
 from .resize_smooth import resized_size, resized_smoothly, step_of
 
 aten = torch.ops.aten
@@ -114,9 +114,7 @@ def _resized(
 ) -> Tensor:
     """Bytes columns first, as torch has it, which matters for them; floats row by row."""
     if not all(isinstance(n, int) for n in (*x.shape[-2:], *sizes)):
-        what = "images of bytes" if x.dtype == torch.uint8 else "images with an antialiasing filter"
-        hint = "Fix height and width, or resize x.float() without antialias=True."
-        raise CompileError(f"{what} are resized from and to fixed sizes only", hint=hint)
+        return resized_in_the_run(x, taps, sizes, align, scales, antialias)
     of_bytes = x.dtype == torch.uint8
     result = x if of_bytes else x.to(torch.promote_types(x.dtype, torch.float32))
     for dim in (3, 2) if of_bytes else (2, 3):

@@ -115,15 +115,18 @@ def test_a_definition_for_the_examples_sizes_only_is_refused(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("dtype", "antialias", "what"), [(torch.uint8, False, "bytes"), (torch.float32, True, "an antialiasing filter")]
+    ("mode", "how"), [("bicubic", {"size": (12, 9)}), ("bilinear", {"scale_factor": 0.5})], ids=["size", "scale"]
 )
-def test_what_takes_fixed_sizes_only(dtype: torch.dtype, antialias: bool, what: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "antialias"), [(torch.uint8, False), (torch.uint8, True), (torch.float32, True)], ids=str
+)
+def test_filters_between_dynamic_sizes(dtype: torch.dtype, antialias: bool, mode: str, how: dict[str, Any]) -> None:
     def model(m: Any, x: torch.Tensor) -> torch.Tensor:
-        return F.interpolate(x, scale_factor=2, mode="bilinear", antialias=antialias)
+        return F.interpolate(x, mode=mode, antialias=antialias, **how)
 
-    graph = graph_of(model, images(2, SIZES[0], dtype), dynamic=({2: Dim("h", min=2, max=40)},))
-    message = (
-        rf"images (of|with) {what} are resized from and to fixed sizes only(.|\n)*test_resize.py:\d+(.|\n)*float\(\)"
-    )
-    with pytest.raises(CompileError, match=message):
-        run_graph_passes(graph)
+    dynamic = ({2: Dim("h", min=2, max=70), 3: Dim("w", min=2, max=70)},)
+    graph = run_graph_passes(graph_of(model, images(2, (20, 17), dtype), dynamic=dynamic))
+    for size in ((20, 17), (5, 7), (31, 64), (12, 9)):
+        x = images(2, size, dtype)
+        (found,), wanted = eager(graph, (x,)), model(None, x)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0 if dtype == torch.uint8 else 2e-6)
