@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import zlib
@@ -103,8 +104,30 @@ class Call(torch.nn.Module):
         leaves = list(self._leaves)
         for i, tensor in zip(self._tensors, tensors, strict=True):
             leaves[i] = tensor
-        args, kwargs = pytree.tree_unflatten(leaves, self._spec)
+        return self.apply(*pytree.tree_unflatten(leaves, self._spec))
+
+    def apply(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self._op(*args, **kwargs)
+
+    def with_inputs(self, inputs: Sequence[torch.Tensor]) -> Call:
+        """The same call of other tensors."""
+        other = copy.copy(self)
+        other.inputs = tuple(inputs)
+        return other
+
+    def fresh(self) -> Call:
+        """For a call of eager: a module's buffers are not those of another call."""
+        return self
+
+    def wide(self) -> Call:
+        """The same call for inputs of float64."""
+        return self
+
+    def on(self, device: str) -> Call:
+        """The same call there: its tensors, and where it makes tensors."""
+        other = self.fresh().with_inputs([x.to(device) for x in self.inputs])
+        other._leaves = [device if str(leaf) == "cpu" else leaf for leaf in self._leaves]
+        return other.to(device)
 
 
 class Together(torch.nn.Module):
@@ -114,7 +137,7 @@ class Together(torch.nn.Module):
 
     def __init__(self, calls: Sequence[Call]) -> None:
         super().__init__()
-        self.calls = tuple(calls)
+        self.calls = torch.nn.ModuleList(calls)
         self.inputs = tuple(x for call in calls for x in call.inputs)
 
     @property
@@ -163,7 +186,7 @@ def disagreement(entry: Entry, call: Call, got: Sequence[Any], want: Sequence[An
     problem = _first_problem(entry, got, want)
     if problem and entry.name in EXACT:
         return _first_problem(entry, got, [_exact(EXACT[entry.name], call.inputs[0]).to(want[0].dtype)])
-    if problem and (wide := _in_float64(call)) is not None and len(wide) == len(got):
+    if problem and (wide := in_float64(call)) is not None and len(wide) == len(got):
         exact = FACTORS[entry.name](wide) if entry.name in FACTORS else wide
         same = [_as(w, e) for w, e in zip(want, exact, strict=True)]
         return problem if _first_problem(entry, got, same) else ""
@@ -188,15 +211,23 @@ def _as(want: Any, exact: Any) -> Any:
     return exact.to(want.dtype) if isinstance(want, torch.Tensor) else exact
 
 
-def _in_float64(call: Call) -> list[Any] | None:
+def in_float64(call: Call) -> list[Any] | None:
     """The results for the same inputs in float64; None where torch has none."""
-    if not any(x.dtype in (torch.float32, torch.float16, torch.bfloat16) for x in call.inputs):
+    if not any(x.dtype in _WIDER for x in call.inputs):
         return None
     try:
         with torch.no_grad():
-            return pytree.tree_leaves(call(*(x.double() if x.is_floating_point() else x.clone() for x in call.inputs)))
+            return pytree.tree_leaves(
+                call.wide()(*(x.to(_WIDER.get(x.dtype, x.dtype), copy=True) for x in call.inputs))
+            )
     except Exception:
         return None
+
+
+_WIDER = {
+    **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64),
+    torch.complex64: torch.complex128,
+}
 
 
 def _first_problem(entry: Entry, got: Sequence[Any], want: Sequence[Any]) -> str:
@@ -276,13 +307,13 @@ def _differs(entry: Entry, got: Any, want: Any) -> str:
     if entry.random:
         return _statistics(got, want, want.shape[:2].numel() if entry.op.name in OF_CHANNELS else want.numel())
     try:
-        torch.testing.assert_close(got, want.contiguous(), equal_nan=True, **_tolerance(want.dtype))
+        torch.testing.assert_close(got, want.contiguous(), equal_nan=True, **tolerance(want.dtype))
     except AssertionError as error:
         return str(error)
     return ""
 
 
-def _tolerance(dtype: torch.dtype) -> dict[str, float]:
+def tolerance(dtype: torch.dtype) -> dict[str, float]:
     """1e-4 in float32 (complex64 is a pair of them), torch's defaults in other floats, exact in integers."""
     if dtype in (torch.float32, torch.complex64):
         return {"rtol": 1e-4, "atol": 1e-4}

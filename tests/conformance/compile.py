@@ -147,7 +147,12 @@ def run(prepared: Prepared, package: Any) -> list[list[Any]]:
         raise
     except Exception as error:
         raise Crash(f"run: {type(error).__name__}: {first_line(str(error))}") from error
-    return [[_here(v) for v in _flat(r)] for r in (result if isinstance(prepared.call, Together) else [result])]
+    return flat_results(result, len(prepared.call.calls) if isinstance(prepared.call, Together) else 1)
+
+
+def flat_results(result: Any, calls: int) -> list[list[Any]]:
+    """The results of each call, flat; of several calls a package has a tuple."""
+    return [[_here(v) for v in _flat(r)] for r in (result if calls > 1 else [result])]
 
 
 def _here(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """A process that compiles and compares entries of op_db: batches on standard input, rows on standard output.
 
-in    {"dtype": "float32", "entries": ["abs", "add"], "folder": "...", "cache": "..."}
+in    {"dtype": "float32", "entries": ["abs", "add"], "kind": "samples", "folder": "...", "cache": "..."}
 out   {"at": "abs"}                      before a call is prepared or run, so that a crash has a name
       {"at": ""}                         before a package is built
       {"entry": "abs", "dtype": "float32", "status": "right", "samples": 6, "right": 6, "reason": ""}
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
+import resource
 import signal
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,87 +25,55 @@ from mycc.compiler.capture.draws import draws_random_numbers
 from mycc.runtime.errors import CompileError, RunError
 
 from . import device
-from .catalog import DROPPING, DTYPES, Call, Entry, RandomEntry, Together, calls, disagreement, eager, entries
-from .compile import Crash, Prepared, build_all, prepare, reason, run
+from .catalog import DROPPING, DTYPES, calls, eager
+from .compile import Crash, Prepared, build_all, prepare, run
+from .edges import compare_exactly, groups_of_edges
+from .sources import entries_of
+from .tally import SAMPLES, Group, Tally
 
 Say = Callable[[dict[str, Any]], None]
-
-
-class Tally:
-    """What became of the samples of one entry."""
-
-    def __init__(self, entry: Entry, dtype: str) -> None:
-        self.entry, self.dtype = entry, dtype
-        self.counts = {"right": 0, "refused": 0, "wrong": 0, "crash": 0}
-        self.reasons: dict[str, str] = {}
-
-    def add(self, status: str, reason: str = "") -> None:
-        self.counts[status] += 1
-        self.reasons.setdefault(status, reason)
-
-    def row(self) -> dict[str, Any]:
-        """The worst that happened is the entry's status; no sample at all is none."""
-        samples = sum(self.counts.values())
-        status = next((s for s in ("crash", "wrong", "refused", "right") if self.counts[s]), "none")
-        return {
-            "entry": self.entry.name,
-            "dtype": self.dtype,
-            "status": status,
-            "samples": samples,
-            "right": self.counts["right"],
-            "reason": self.reasons.get(status, ""),
-        }
+#: the rows of an entry, by kind of results
+SOURCES = {
+    "samples": (SAMPLES,),
+    "edges": ("reference", "special", "variants"),
+    "modules": ("eval", "train", "special"),
+}
+MEMORY = 10 << 30  # bytes that a process may take: sizes read from special values are large
 
 
 def work(batch: dict[str, Any], say: Say) -> None:
     """One batch: everything that compiles goes into one package."""
-    tallies = [Tally(entries()[name], batch["dtype"]) for name in batch["entries"]]
+    kind = batch.get("kind", "samples")
+    tallies = [Tally(entries_of(kind)[name], batch["dtype"]) for name in batch["entries"]]
     start = time.monotonic()
     if batch.get("family") == "cuda" and not batch.get("device"):
         _interpret(tallies, batch["samples"], say)
         say({"done": True, "interpreted": round(time.monotonic() - start, 1)})
         return
-    groups = [g for tally in tallies for g in _groups(tally, batch["samples"])]
+    groups: list[Group] = []
+    for tally in tallies:
+        say({"at": tally.entry.name})
+        edges = kind != "samples"
+        groups += groups_of_edges(tally, kind, batch) if edges else _groups(tally, batch["samples"])
     spent = {"prepare": 0.0, "build": 0.0}
     for round_ in range(2):  # what does not work together is tried one by one
         groups = _through(groups, batch, round_, say, spent)
     for tally in tallies:
-        say(tally.row())
+        for row in tally.rows(SOURCES[kind]):
+            say(row)
     say({"done": True, **{name: round(seconds, 1) for name, seconds in spent.items()}})
-
-
-@dataclass(frozen=True)
-class Group:
-    """Calls of one entry that are compiled as one."""
-
-    tally: Tally
-    calls: tuple[Call, ...]
-    wants: tuple[list[Any], ...]
-    first: int  # number of the first call
-
-    @property
-    def name(self) -> str:
-        return f"{re.sub(r'[^A-Za-z0-9]', '_', self.tally.entry.name)}_{self.first}"
-
-    @property
-    def whole(self) -> Call | Together:
-        return Together(self.calls) if len(self.calls) > 1 else self.calls[0]
-
-    def alone(self) -> list[Group]:
-        pairs = enumerate(zip(self.calls, self.wants, strict=True), self.first)
-        return [Group(self.tally, (call,), (want,), i) for i, (call, want) in pairs]
 
 
 def _groups(tally: Tally, samples: int) -> list[Group]:
     """The calls that torch itself takes, as one group."""
     found = list(_taken(tally, samples))
-    group = Group(tally, tuple(c for c, _ in found), tuple(w for _, w in found), 0)
+    group = Group(tally, tuple(c for c, _ in found), tuple(w for _, w in found), (SAMPLES,) * len(found))
     if tally.entry.name in DROPPING:
         return group.alone()
     return [group] if found else []
 
 
-def _taken(tally: Tally, samples: int) -> Iterator[tuple[Call, list[Any]]]:
+def _taken(tally: Tally, samples: int) -> Iterator[tuple[Any, list[Any]]]:
     """Calls with the results of eager; those that torch itself refuses are left out."""
     for call in calls(tally.entry, DTYPES[tally.dtype], samples):
         try:
@@ -128,7 +95,7 @@ def _through(
         try:
             ready[group.name] = group, prepare(group.name, group.whole, family)
         except (CompileError, Crash) as error:
-            _failed(group, error, again)
+            again += group.failed(error)
     middle = time.monotonic()
     folder, cache = Path(batch["folder"]) / str(round_), Path(batch["cache"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,29 +103,27 @@ def _through(
     for p, package in build_all([p for _, p in ready.values()], folder, cache, family):
         group = ready[p.name][0]
         say({"at": group.tally.entry.name})
-        try:
-            if isinstance(package, Exception):
-                raise package
-            found = run(p, package)
-        except (RunError, Crash) as error:
-            _failed(group, error, again)
-        else:  # on a GPU torch draws other numbers than the CPU's eager
-            _compare(group, found, family == "cuda" and draws_random_numbers(p.captured))
+        again += _judged(group, p, package, batch)
         say({"at": ""})  # perhaps another package is built now
     spent["prepare"] += middle - start
     spent["build"] += time.monotonic() - middle
     return again
 
 
-def _failed(group: Group, error: Exception, again: list[Group]) -> None:
-    if len(group.calls) > 1:
-        again.extend(group.alone())
-    elif isinstance(error, CompileError):
-        group.tally.add("refused", reason(error))
-    elif isinstance(error, RunError):
-        group.tally.add("wrong", f"run: {reason(error)}")
-    else:
-        group.tally.add("crash", str(error))
+def _judged(group: Group, p: Prepared, package: Any, batch: dict[str, Any]) -> list[Group]:
+    """Runs and compares a group; its calls, to try them alone, when one of them fails."""
+    try:
+        if isinstance(package, Exception):
+            raise package
+        # on a GPU torch draws other numbers than the CPU's eager
+        random = batch.get("family", "cpu") == "cuda" and draws_random_numbers(p.captured)
+        if batch.get("kind", "samples") == "samples":
+            group.compare(run(p, package), random)
+        else:
+            compare_exactly(group, p, package, random, "cuda" if batch.get("device") else "cpu")
+    except (RunError, Crash) as error:
+        return group.failed(error)
+    return []
 
 
 def _interpret(tallies: Sequence[Tally], samples: int, say: Say) -> None:
@@ -169,30 +134,20 @@ def _interpret(tallies: Sequence[Tally], samples: int, say: Say) -> None:
         groups = _groups(tally, samples)
         for _ in range(2):
             groups = [one for group in groups for one in _interpreted(group, runner)]
-        say(tally.row())
+        say(tally.rows([SAMPLES])[0])
     runner.close()
 
 
 def _interpreted(group: Group, runner: device.Runner) -> list[Group]:
     """Compares a group; its calls, to try them alone, when one of them fails or draws random numbers."""
-    again: list[Group] = []
     try:
         launches = device.prepare(group.name, group.whole)
         if launches.random and len(group.calls) > 1:
             return group.alone()
-        found = runner.run(launches, group.wants)
+        group.compare(runner.run(launches, group.wants), launches.random)
     except (CompileError, RunError, Crash) as error:
-        _failed(group, error, again)
-    else:
-        _compare(group, found, launches.random)
-    return again
-
-
-def _compare(group: Group, found: Sequence[Sequence[Any]], random: bool = False) -> None:
-    entry = RandomEntry(group.tally.entry.name, group.tally.entry.op) if random else group.tally.entry
-    for i, (call, got, want) in enumerate(zip(group.calls, found, group.wants, strict=True), group.first):
-        problem = disagreement(entry, call, got, want)
-        group.tally.add("wrong" if problem else "right", f"sample {i}: {problem}" if problem else "")
+        return group.failed(error)
+    return []
 
 
 def end_with_parent(parent: int) -> None:
@@ -206,6 +161,8 @@ def end_with_parent(parent: int) -> None:
 
 def main() -> None:
     threading.Thread(target=end_with_parent, args=(int(sys.argv[1]),), daemon=True).start()
+    if "--limit-memory" in sys.argv:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what torch prints does not belong among the answers
     warnings.simplefilter("ignore")

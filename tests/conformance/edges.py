@@ -1,0 +1,231 @@
+"""Programs of the further sources, compared exactly: their own inputs, then special values in the same package.
+
+NaN, infinities and the signs of zeros have to be where eager on the same device has them; other numbers are as close as
+those of op_db's samples. What eager refuses for its values (an index out of range), the package refuses. Where eager
+itself specifies nothing, `unspecified.py` says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mycc.runtime.errors import Error as MyccError
+from torch.utils import _pytree as pytree
+
+from .catalog import DTYPES, SEED, Call, Entry, RandomEntry, disagreement, in_float64, tolerance
+from .compile import Crash, Prepared, first_line, flat_results
+from .sources import Program, module_programs, op_programs
+from .tally import Group, Tally
+from .unspecified import free_of
+from .values import duplicate, filled, fills
+
+REFERENCES, VARIANTS, MODULES = 5, 2, 4  # programs of an entry: of its reference inputs, of each variant, of a module
+SECONDS = 20.0  # for the special values of an entry
+
+
+def groups_of_edges(tally: Tally, kind: str, batch: dict[str, Any]) -> list[Group]:
+    """The programs that torch itself takes, as one group; those that draw random numbers alone."""
+    dtype = DTYPES[tally.dtype]
+    programs = (
+        module_programs(tally.entry, dtype, MODULES)
+        if kind == "modules"
+        else op_programs(tally.entry, dtype, REFERENCES, VARIANTS)
+    )
+    device = "cuda" if batch.get("device") else "cpu"
+    together: list[tuple[Program, list[Any]]] = []
+    alone: list[tuple[Program, list[Any]]] = []
+    for program in programs:
+        want = _eager(program.call, device)
+        if not isinstance(want, Exception):
+            (alone if _drew(device) else together).append((program, want))
+    parts = [together] * bool(together) + [[one] for one in alone]
+    firsts = [0, *(i + len(together) for i in range(len(alone)))] if together else range(len(alone))
+    return [_group(tally, part, first) for part, first in zip(parts, firsts, strict=True)]
+
+
+def _group(tally: Tally, part: Sequence[tuple[Program, list[Any]]], first: int) -> Group:
+    calls, wants = tuple(p.call for p, _ in part), tuple(want for _, want in part)
+    return Group(tally, calls, wants, tuple(p.source for p, _ in part), first)
+
+
+def _eager(call: Call, device: str) -> list[Any] | Exception:
+    """torch's results, flat and on the CPU; what torch raises."""
+    torch.manual_seed(SEED)
+    try:
+        with torch.no_grad():
+            there = call.fresh() if device == "cpu" else call.on(device)
+            results = pytree.tree_leaves(there(*(duplicate(x) for x in there.inputs)))
+            return [r.cpu() if isinstance(r, torch.Tensor) else r for r in results if r is not None]
+    except Exception as error:
+        return error
+
+
+def _drew(device: str) -> bool:
+    """Whether the call of eager drew random numbers."""
+    if device == "cuda":
+        return int(torch.cuda.get_rng_state()[8:].view(torch.int64)) != 0  # Philox: the seed, then how many were drawn
+    return not torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(SEED).get_state())
+
+
+def compare_exactly(group: Group, p: Prepared, package: Any, random: bool, device: str) -> None:
+    """Counts the programs of a group, and its special values. Raises RunError and Crash of its own inputs."""
+    entry = group.tally.entry
+    random = random or entry.random
+    judged = RandomEntry(entry.name, entry.op) if random else entry
+    found = _run(group, p, package, [call.inputs for call in group.calls])
+    for i, (call, got, want) in enumerate(zip(group.calls, found, group.wants, strict=True)):
+        problem = judge(judged, call, got, want)
+        group.tally.add(group.sources[i], *_verdict(problem, i + group.first, ""))
+    if not random and not entry.empty:
+        _specials(group, p, package, device)
+
+
+def _verdict(problem: str, number: int, fill: str) -> tuple[str, str]:
+    if not problem:
+        return "right", ""
+    status = "crash" if problem.startswith("crash") else "wrong"
+    return status, f"program {number}{', ' + fill if fill else ''}: {problem}"
+
+
+def _run(group: Group, p: Prepared, package: Any, inputs: Sequence[Sequence[torch.Tensor]]) -> list[list[Any]]:
+    """The package's results of each call. Raises MyccError for a refusal, Crash for what else is raised."""
+    if package.manifest.get("state"):
+        package.reset_state()
+    try:
+        result = package.entry(p.name)(*(duplicate(x) for given in inputs for x in given), seed=SEED)
+    except MyccError:
+        raise
+    except Exception as error:
+        raise Crash(f"run: {type(error).__name__}: {first_line(str(error))}") from error
+    return flat_results(result, len(group.calls))
+
+
+def _specials(group: Group, p: Prepared, package: Any, device: str) -> None:
+    """Every fill of every call's inputs."""
+    end = time.monotonic() + SECONDS
+    everything = [x for call in group.calls for x in call.inputs]
+    for name, fill in fills(everything):
+        if time.monotonic() > end:
+            return
+        calls = [(i, call, filled(call.inputs, fill)) for i, call in enumerate(group.calls)]
+        cases = [(i, call.with_inputs(inputs)) for i, call, inputs in calls if inputs is not None]
+        cases = [(i, call) for i, call in cases if not free_of(group.tally.entry, call, name, device).skipped]
+        if cases:
+            _special(group, p, package, name, [(i, call, _eager(call, device)) for i, call in cases])
+
+
+def _special(
+    group: Group, p: Prepared, package: Any, name: str, cases: Sequence[tuple[int, Call, list[Any] | Exception]]
+) -> None:
+    """One fill: all calls that eager takes together; one by one those that it refuses, and all when the run fails."""
+    own = [call.inputs for call in group.calls]
+    good = [(i, call, want) for i, call, want in cases if not isinstance(want, Exception)]
+    alone = [case for case in cases if isinstance(case[2], Exception)]
+    given = list(own)
+    for i, call, _ in good:
+        given[i] = call.inputs
+    try:
+        found = _run(group, p, package, given) if good else []
+        for i, call, want in good:
+            group.tally.add("special", *_verdict(judge(group.tally.entry, call, found[i], want), i + group.first, name))
+    except (MyccError, Crash):
+        alone = list(cases)
+    for i, call, want in alone:
+        problem = _alone(group, p, package, [*own[:i], call.inputs, *own[i + 1 :]], (i, call, want))
+        group.tally.add("special", *_verdict(problem, i + group.first, name))
+
+
+def _alone(
+    group: Group, p: Prepared, package: Any, given: Sequence[Any], case: tuple[int, Call, list[Any] | Exception]
+) -> str:
+    i, call, want = case
+    entry = group.tally.entry
+    try:
+        got = _run(group, p, package, given)[i]
+    except MyccError as error:
+        return "" if isinstance(want, Exception) else f"run: {first_line(str(error))}"
+    except Crash as error:
+        return f"crash: {error}"
+    if isinstance(want, Exception):
+        return "" if free_of(entry, call).errors else f"eager raises: {first_line(str(want))[:120]}"
+    return judge(entry, call, got, want)
+
+
+def judge(entry: Entry, call: Call, got: Sequence[Any], want: Sequence[Any]) -> str:
+    """What is wrong with results, in words; empty when nothing is."""
+    free = free_of(entry, call)
+    problem = disagreement(entry, call, got, want)
+    if entry.random or entry.empty:
+        return problem
+    if problem:
+        if free.values or len(got) != len(want):
+            return "" if free.values else problem
+        wide = in_float64(call)
+        wide = wide if wide is not None and len(wide) == len(want) else want
+        ones = zip(got, want, wide, strict=True)
+        problem = next((text for g, w, e in ones if (text := _element(g, w, e, free))), "")
+    return problem or ("" if free.zeros else _zeros(got, want, call))
+
+
+def _element(got: Any, want: Any, exact: Any, free: Any) -> str:
+    """The first element that is close neither to eager's nor to eager's in float64."""
+    if not isinstance(want, torch.Tensor):
+        got = got.item() if hasattr(got, "item") else got
+        return "" if got == want or (got != got and want != want) else f"{got!r} instead of {want!r}"
+    got = _tensor(got)
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+    exact = exact if isinstance(exact, torch.Tensor) and exact.shape == want.shape else want
+    rounded = exact.cpu().to(want.dtype)
+    good = _close(got, want) | _close(got, rounded)
+    if free.overflow:
+        good |= ~_finite(want) | ~_finite(rounded)
+    if bool(good.all()):
+        return ""
+    place = (~good).nonzero()[0].tolist()
+    at = tuple(place)
+    return f"{got[at].item()!r} instead of {want[at].item()!r} at {place}"
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
+
+
+def _close(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    if want.is_complex():
+        a, b = torch.view_as_real(got.resolve_conj()), torch.view_as_real(want.resolve_conj())
+        return _close(a, b).all(-1)
+    return torch.isclose(got, want, equal_nan=True, **tolerance(want.dtype))
+
+
+def _finite(x: torch.Tensor) -> torch.Tensor:
+    return torch.isfinite(x)
+
+
+def _zeros(got: Sequence[Any], want: Sequence[Any], call: Call) -> str:
+    """The first zero of the other sign; one that eager has in float64 is as good."""
+    wide: list[Any] | None = None
+    for k, (g, w) in enumerate(zip(got, want, strict=True)):
+        if not isinstance(w, torch.Tensor) or not (w.is_floating_point() or w.is_complex()):
+            continue
+        other = _other_zeros(g, w)
+        if bool(other.any()):
+            wide = in_float64(call) if wide is None else wide
+            if wide and len(wide) == len(want) and isinstance(wide[k], torch.Tensor) and wide[k].shape == w.shape:
+                other &= _other_zeros(g, wide[k].cpu().to(w.dtype))
+        if bool(other.any()):
+            place = other.nonzero()[0].tolist()
+            return f"a zero of the other sign than {_real(w)[tuple(place)].item()!r} at {place}"
+    return ""
+
+
+def _other_zeros(got: Any, want: torch.Tensor) -> torch.Tensor:
+    g, w = _real(_tensor(got)), _real(want)
+    return (g == 0) & (w == 0) & (torch.signbit(g) != torch.signbit(w)) if g.shape == w.shape else torch.zeros(1) > 1
+
+
+def _real(x: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
