@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.expr import Expr, IndexValue, Load, cast
-from ..ir.index import ZERO, Index, Indirect, as_index, maximum, minimum, of, product
+from ..ir.index import ONE, ZERO, Index, Indirect, as_index, maximum, minimum, of, product
 from ..ir.structured import Attention, Conv, Gemm
 from .borders import bordered
 from .builder import call, compare, number, size_value, where
@@ -29,6 +29,16 @@ def indirect(value: Expr, extent: Index, wrap: bool) -> Index:
     return of(Indirect(cast(value, "i64"), extent, wrap))
 
 
+def looked_at(value: Expr, places: Sequence[Index]) -> Expr:
+    """A value of these places, with the check of those that it does not depend on (expanded or constant operands)."""
+    kept = {a for e in value.walk() if isinstance(e, (Load, IndexValue)) for a in e.index.atoms()}
+    lost = [p for p in places if any(isinstance(a, Indirect) and a not in kept for a in p.atoms())]
+    if not lost:
+        return value
+    inside = compare("ge", IndexValue(sum(lost, ZERO)), number(0, "i64"))
+    return where(inside, value, value)
+
+
 @row("aten.embedding.default")
 def embedding(ctx: Context, weight: Tensor, ids: Tensor, *_: Any) -> Tensor:
     rows, columns = weight.shape
@@ -40,7 +50,7 @@ def embedding(ctx: Context, weight: Tensor, ids: Tensor, *_: Any) -> Tensor:
         at = indirect(ids.at(i[:-1]), rows, wrap=False)
         if table is not None and isinstance(layout, Panels) and not layout.transposed:
             return Load(table, layout.index(at, i[-1], ctx.integer(columns)))
-        return weight.at([at, i[-1]])
+        return looked_at(weight.at([at, i[-1]]), [at])
 
     return ctx.builder.map(ctx.result_shape(), weight.dtype, element)
 
@@ -48,12 +58,13 @@ def embedding(ctx: Context, weight: Tensor, ids: Tensor, *_: Any) -> Tensor:
 @row("aten.index_select.default")
 def index_select(ctx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor:
     if x.rank == 0:
-        return x
+        at = indirect(index.at([ZERO] * index.rank), ONE, wrap=False)
+        return ctx.builder.map((), x.dtype, lambda _: looked_at(x.at([]), [at]))
     axis = ctx.axis(dim, x.rank)
 
     def element(i: list[Index]) -> Expr:
         at = indirect(index.at([i[axis]] if index.rank else []), x.shape[axis], wrap=False)
-        return x.at([*i[:axis], at, *i[axis + 1 :]])
+        return looked_at(x.at([*i[:axis], at, *i[axis + 1 :]]), [at])
 
     order = x.memory_order()
     return ctx.builder.map(ctx.result_shape(), x.dtype, element, order if order[-1] != axis else None)
@@ -65,14 +76,17 @@ def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor
         return filled(ctx.result_shape(), x.dtype, 0)
     if x.rank == 0 or index.rank == 0:
         x = unsqueeze(x, 0) if x.rank == 0 else x
-        return ctx.builder.map(
-            ctx.result_shape(), x.dtype, lambda i: x.at([indirect(index.at(i), x.shape[0], wrap=False)])
-        )
+
+        def first(i: list[Index]) -> Expr:
+            at = indirect(index.at(i), x.shape[0], wrap=False)
+            return looked_at(x.at([at]), [at])
+
+        return ctx.builder.map(ctx.result_shape(), x.dtype, first)
     axis = ctx.axis(dim, x.rank)
 
     def element(i: list[Index]) -> Expr:
         at = indirect(index.at(i), x.shape[axis], wrap=False)
-        return x.at([*i[:axis], at, *i[axis + 1 :]])
+        return looked_at(x.at([*i[:axis], at, *i[axis + 1 :]]), [at])
 
     return ctx.builder.map(ctx.result_shape(), x.dtype, element)
 
@@ -104,7 +118,7 @@ def looked_up(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tens
         for d in range(x.rank):
             t = indices[d] if d < len(indices) else None
             at.append(next(rest) if t is None else indirect(t.at_broadcast(picked), x.shape[d], wrap=True))
-        return x.at(at)
+        return looked_at(x.at(at), [at[d] for d in used])
 
     order = x.memory_order()
     kept = adjacent and rank == len(used) and order[-1] not in used  # pixels of an image in channels-last memory

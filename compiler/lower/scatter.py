@@ -182,14 +182,14 @@ def scatter_reduce(
 
 
 # along one dimension, an index for every slice ----------------------------------------------------------------------
-def _slices(ctx: Context, x: Tensor, dim: int, index: Tensor) -> tuple[Tensor, int, Shape, Place]:
+def _slices(ctx: Context, x: Tensor, dim: int, index: Tensor, wrap: bool = False) -> tuple[Tensor, int, Shape, Place]:
     wide = _line(x) if x.rank == 0 else x
     index = _line(index) if index.rank == 0 else index
     axis = ctx.axis(dim, wide.rank)
     updates = (*wide.shape[:axis], index.shape[0], *wide.shape[axis + 1 :])
 
     def place(i: list[Index]) -> list[Index]:
-        return [*i[:axis], indirect(index.at([i[axis]]), wide.shape[axis], wrap=False), *i[axis + 1 :]]
+        return [*i[:axis], indirect(index.at([i[axis]]), wide.shape[axis], wrap), *i[axis + 1 :]]
 
     return wide, axis, updates, place
 
@@ -221,7 +221,7 @@ def index_copy(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor)
 
 @row("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
 def index_fill(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    wide, axis, updates, place = _slices(ctx, x, dim, index)
+    wide, axis, updates, place = _slices(ctx, x, dim, index, wrap=True)
     element = (lambda _: value.at([])) if isinstance(value, Tensor) else _value(value, x.dtype)
     return ctx.builder.reshape(scatter_into(ctx, wide, updates, place, element, "set", [axis]), x.shape)
 
@@ -282,7 +282,7 @@ def put(ctx: Context, x: Tensor, index: Tensor, source: Tensor, accumulate: bool
     count = product(x.shape)
 
     def place(i: list[Index]) -> list[Index]:
-        return split_index(indirect(index.at(i), count, wrap=True), x.shape)
+        return [indirect(index.at(i), count, wrap=True)]
 
     def value(i: list[Index]) -> Expr:
         from .tensor import linear_index
@@ -290,4 +290,6 @@ def put(ctx: Context, x: Tensor, index: Tensor, source: Tensor, accumulate: bool
         return source.at(split_index(linear_index(i, index.shape), source.shape))
 
     how = "add" if accumulate else "set"
-    return scatter_into(ctx, x, index.shape, place, value, how, list(range(index.rank)))
+    line = ctx.builder.reshape(x, (count,))
+    out = scatter_into(ctx, line, index.shape, place, value, how, list(range(index.rank)))
+    return ctx.builder.reshape(out, x.shape)

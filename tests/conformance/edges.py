@@ -19,10 +19,10 @@ from .catalog import DTYPES, SEED, Call, Entry, RandomEntry, disagreement, in_fl
 from .compile import Crash, Prepared, first_line, flat_results
 from .sources import Program, module_programs, op_programs
 from .tally import Group, Tally
-from .unspecified import free_of
+from .unspecified import elementwise, free_of
 from .values import duplicate, filled, fills
 
-REFERENCES, VARIANTS, MODULES = 5, 2, 4  # programs of an entry: of its reference inputs, of each variant, of a module
+REFERENCES, VARIANTS, MODULES = 4, 1, 3  # programs of an entry: of its reference inputs, of each variant, of a module
 SECONDS = 20.0  # for the special values of an entry
 
 
@@ -107,7 +107,7 @@ def _specials(group: Group, p: Prepared, package: Any, device: str) -> None:
     """Every fill of every call's inputs."""
     end = time.monotonic() + SECONDS
     everything = [x for call in group.calls for x in call.inputs]
-    for name, fill in fills(everything):
+    for name, fill in fills(everything, elementwise(group.tally.entry)):
         if time.monotonic() > end:
             return
         calls = [(i, call, filled(call.inputs, fill)) for i, call in enumerate(group.calls)]

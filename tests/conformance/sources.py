@@ -1,7 +1,7 @@
 """Programs of the sources beside torch's samples: reference inputs, in-place and out= variants, modules.
 
 reference    `reference_inputs` of an entry of op_db: broadcasts, strided memory, Python scalars, mixed dtypes
-variants     the entry's in-place variant and its out= form, on dense memory and on views with gaps
+variants     the entry's in-place variant and its out= form, on views with gaps
 eval, train  modules of torch's module_db in both modes: their results, and their buffers after the call
 """
 
@@ -47,9 +47,9 @@ def op_programs(entry: Entry, dtype: torch.dtype, references: int, variants: int
     chosen = _varied(samples, references)
     found = [Program("reference", Call(entry.op.op, (s.input, *s.args), dict(s.kwargs))) for s in chosen]
     inplace = entry.op.inplace_variant
-    forms = [lambda s: _in_place(inplace, s, spread=False), lambda s: _in_place(inplace, s, spread=True)]
+    forms = [lambda s: _in_place(inplace, s, spread=True), lambda s: _in_place(inplace, s, spread=False)]
     found += _first_ones(samples, forms[:variants], inplace is not None)
-    forms = [lambda s: _out(entry.op.op, s, spread=False), lambda s: _out(entry.op.op, s, spread=True)]
+    forms = [lambda s: _out(entry.op.op, s, spread=True), lambda s: _out(entry.op.op, s, spread=False)]
     return found + _first_ones(samples, forms[:variants], entry.op.supports_out)
 
 

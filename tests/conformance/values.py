@@ -7,6 +7,7 @@ input at another distance, so that every pair of values meets; `one` puts one of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
@@ -16,35 +17,39 @@ Fill = Callable[[int, torch.Tensor], torch.Tensor]  # number of the input, the i
 
 
 @cache
-def table(dtype: torch.dtype) -> torch.Tensor:
-    """The special values of a dtype."""
+def table(dtype: torch.dtype, large: bool = False) -> torch.Tensor:
+    """The special values of a dtype; `large` ones of a float too, whose sums overflow."""
     if dtype == torch.bool:
         return torch.tensor([False, True])
     if dtype.is_complex:
-        parts = table(dtype.to_real())
+        parts = table(dtype.to_real(), large)
         return torch.complex(parts, parts.roll(3))
     if not dtype.is_floating_point:
         info = torch.iinfo(dtype)
         few = [0, 1, 2, 3, 7, info.max, info.max - 1, info.min, info.min + 1]
         return torch.tensor([*few, *([-1, -2] if info.min < 0 else [info.max // 2 + 1])], dtype=dtype)
     info = torch.finfo(dtype)
-    bits = torch.tensor([1], dtype={2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
-    subnormal = float(bits.view(dtype))
-    large = 1e37 if info.max > 1e37 else 1e4
-    values = [0.0, float("nan"), float("inf"), 1.0, info.max, info.tiny, subnormal, 0.5, 1.5, 2.5, large, 2.0, 3.0]
+    values = [0.0, math.nan, math.inf, 1.0, info.tiny, _subnormal(dtype), 0.5, 1.5, 2.5, 2.0, 3.0]
+    if large:
+        values[4:4] = [info.max, 1e37 if info.max > 1e37 else 1e4]
     return torch.tensor([v for value in values for v in (value, -value)], dtype=dtype)
 
 
-def fills(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[str, Fill]]:
-    """The fills for inputs like these, by name."""
-    numbers = [x for x in inputs if x.numel() and x.dtype != torch.bool]
-    if not any(x.numel() for x in inputs):
-        return
+def _subnormal(dtype: torch.dtype) -> float:
+    """The smallest positive number."""
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    return float(torch.tensor([1], dtype=bits).view(dtype))
+
+
+def fills(inputs: Sequence[torch.Tensor], elementwise: bool) -> Iterator[tuple[str, Fill]]:
+    """The fills for inputs like these, by name; of large numbers beside others only where none are added up."""
     kinds = {x.dtype for x in inputs if x.numel()}
-    longest = max(len(table(d)) for d in kinds)
-    for shift in range(longest if len(numbers) > 1 else 4):
-        yield f"mixed {shift}", lambda i, x, shift=shift: _walk(x, (i + 1) * shift)
     floats = [d for d in kinds if d.is_floating_point or d.is_complex]
+    several = sum(bool(x.numel()) and x.dtype != torch.bool for x in inputs) > 1
+    for large in (False, True) if elementwise and floats else (False,) if kinds else ():
+        longest = max(len(table(d, large)) for d in kinds)
+        for shift in range(longest if several else 4):
+            yield f"mixed{' large' * large} {shift}", lambda i, x, n=shift, large=large: _walk(x, (i + 1) * n, large)
     for value in ("nan", "inf", "-inf", "max", "-max", "-0", "0", "subnormal") if floats else ():
         yield f"one {value}", lambda i, x, v=value: _one(x, i, v)
         yield f"all {value}", lambda i, x, v=value: _all(x, v)
@@ -52,19 +57,19 @@ def fills(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[str, Fill]]:
         for value in ("min", "max", "0", "-1"):
             yield f"one integer {value}", lambda i, x, v=value: _one_integer(x, i, v)
             yield f"all integers {value}", lambda i, x, v=value: _all_integers(x, v)
-    for step in (1, 3):
+    for step in (1, 3) if kinds else ():
         yield f"ties {step}", lambda i, x, step=step: _ties(x, step)
 
 
-def _walk(x: torch.Tensor, first: int) -> torch.Tensor:
-    values = table(x.dtype)
+def _walk(x: torch.Tensor, first: int, large: bool) -> torch.Tensor:
+    values = table(x.dtype, large)
     return values[(torch.arange(x.numel()) + first) % len(values)]
 
 
 def _float(dtype: torch.dtype, name: str) -> torch.Tensor:
     real = dtype.to_real() if dtype.is_complex else dtype
     info = torch.finfo(real)
-    named = {"max": info.max, "-max": -info.max, "subnormal": float(table(real)[12])}
+    named = {"max": info.max, "-max": -info.max, "subnormal": _subnormal(real)}
     return torch.tensor(named.get(name, float(name) if name not in named else 0.0), dtype=real).to(dtype)
 
 

@@ -9,7 +9,9 @@ out   {"at": "abs"}                      before a call is prepared or run, so th
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import logging
 import os
 import resource
 import signal
@@ -166,6 +168,8 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what torch prints does not belong among the answers
     warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)  # torch's word on programs that it refuses
+    faulthandler.enable()  # names the call, of eager or of the package, that ends the process
 
     def say(message: dict[str, Any]) -> None:
         out.write(json.dumps(message) + "\n")
