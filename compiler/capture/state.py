@@ -52,6 +52,7 @@ def with_changes(graph: ModelGraph, changes: Sequence[Changed]) -> ModelGraph:
     """The graph whose last outputs are the new values of `changes`, with buffers among them as inputs."""
     first = len(graph.outputs) - len(changes)
     for i, change in enumerate(changes):
+        _check_same_form(change)
         if change.initial is None:
             position, name = _placeholders(graph).index(change.before), ""
         else:
@@ -60,6 +61,17 @@ def with_changes(graph: ModelGraph, changes: Sequence[Changed]) -> ModelGraph:
         own = InPlace(position, first + i, name, change.initial)
         graph = replace(graph, in_place=(*graph.in_place, own))
     return graph
+
+
+def _check_same_form(change: Changed) -> None:
+    """A new value has the form of the old one: torch's functionalisation mixes results of some out= forms up."""
+    before, after = (n.meta.get("val") for n in (change.before, change.after))
+    if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor) and before.dim() != after.dim():
+        raise CompileError(
+            f"torch gives '{change.name}', which the model writes to, a value of another shape",
+            hint="Call the form of the operator that returns its results, without out=.",
+            details=[place_of(change.after)],
+        )
 
 
 def share_state(graphs: Sequence[ModelGraph]) -> list[ModelGraph]:

@@ -148,6 +148,8 @@ def norm(x: Tensor, p: float | None = 2, dim: Sequence[int] | None = None, keepd
 
 @definition("aten.diff")
 def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    if n == 0:
+        return x.clone()
     x = torch.cat([t for t in (prepend, x, append) if t is not None], dim)
     for _ in range(n):
         size = x.shape[dim]

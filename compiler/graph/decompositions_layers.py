@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -17,7 +18,17 @@ aten = torch.ops.aten
 def cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None) -> Tensor:
     if a.shape[-1] == 0:
         return a.new_zeros([*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]])
-    return vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, [-1])
+    difference = a.unsqueeze(-2) - b.unsqueeze(-3)
+    if p == math.inf:  # torch passes NaN over
+        difference = torch.where(difference != difference, 0.0, difference)
+    return _distance(difference, p)
+
+
+def _distance(difference: Tensor, p: float) -> Tensor:
+    """The norm over the last dimension; of order 0 it counts differences, and is NaN where one is."""
+    if p == 0:
+        return difference.abs().ceil().clamp_max(1).sum(-1)
+    return vector_norm(difference, p, [-1])
 
 
 @definition("aten._pdist_forward")
@@ -27,7 +38,7 @@ def pdist(x: Tensor, p: float = 2) -> Tensor:
         return x.new_zeros([max(n * (n - 1) // 2, 0)])
     rows = [i for i in range(n) for _ in range(i + 1, n)]
     columns = [j for i in range(n) for j in range(i + 1, n)]
-    return vector_norm(x[torch.tensor(rows)] - x[torch.tensor(columns)], p, [-1])
+    return _distance(x[torch.tensor(rows)] - x[torch.tensor(columns)], p)
 
 
 @definition("aten._trilinear")

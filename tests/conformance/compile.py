@@ -16,6 +16,7 @@ import torch
 from mycc.compiler import pipeline
 from mycc.compiler.build.targets import Family
 from mycc.compiler.capture.export import CaptureRequest, capture_request
+from mycc.compiler.capture.state import share_state
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
@@ -62,7 +63,7 @@ class Prepared:
 def prepare(name: str, call: Call, family: Family = "cpu") -> Prepared:
     """Capture, graph passes, lowering, schedule. Raises CompileError for a refusal, Crash for all else."""
     with time_limit(SECONDS):
-        captured = stage(lambda: capture_request(request(name, call)))
+        (captured,) = share_state([stage(lambda: capture_request(request(name, call)))])
         graph = stage(lambda: run_graph_passes(captured))
         lowered = stage(lambda: lower(graph, None, family))
         stage(lambda: verify_program(lowered.program, "lower"))
@@ -106,6 +107,7 @@ def build(prepared: Sequence[Prepared], out: Path, cache: Path, target: Family) 
     stages = {
         "capture_request": lambda wanted: by_name[wanted.name].captured,
         "run_graph_passes": lambda graph, **_: by_name[graph.name].graph,
+        "share_state": lambda graphs: graphs,
         "lower": lambda graph, *_: by_name[graph.name].lowered,
         "schedule": lambda program, *_: by_name[program.name].schedule,
     }
@@ -118,6 +120,11 @@ def build_all(
     prepared: Sequence[Prepared], folder: Path, cache: Path, target: Family = "cpu"
 ) -> Iterator[tuple[Prepared, Any]]:
     """Each call with the package that holds it, or with the error; a batch that fails is split in two."""
+    for p in prepared:
+        if len(prepared) > 1 and _has_state(p):  # slots of state are numbered in a package
+            yield from build_all([p], folder, cache, target)
+    if len(prepared) > 1:
+        prepared = [p for p in prepared if not _has_state(p)]
     if not prepared:
         return
     try:
@@ -131,6 +138,10 @@ def build_all(
         yield from build_all(prepared[middle:], folder, cache, target)
         return
     yield from ((p, package) for p in prepared)
+
+
+def _has_state(prepared: Prepared) -> bool:
+    return any(change.initial is not None for change in prepared.captured.in_place)
 
 
 def _compiler_message(error: Exception) -> str:

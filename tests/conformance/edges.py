@@ -23,6 +23,7 @@ from .unspecified import elementwise, free_of
 from .values import duplicate, filled, fills
 
 REFERENCES, VARIANTS, MODULES = 4, 1, 3  # programs of an entry: of its reference inputs, of each variant, of a module
+Case = tuple[int, Call, "list[Any] | Exception"]  # number of a call, the call with a fill's values, what eager gives
 SECONDS = 20.0  # for the special values of an entry
 
 
@@ -114,12 +115,10 @@ def _specials(group: Group, p: Prepared, package: Any, device: str) -> None:
         cases = [(i, call.with_inputs(inputs)) for i, call, inputs in calls if inputs is not None]
         cases = [(i, call) for i, call in cases if not free_of(group.tally.entry, call, name, device).skipped]
         if cases:
-            _special(group, p, package, name, [(i, call, _eager(call, device)) for i, call in cases])
+            _special(group, p, package, name, device, [(i, call, _eager(call, device)) for i, call in cases])
 
 
-def _special(
-    group: Group, p: Prepared, package: Any, name: str, cases: Sequence[tuple[int, Call, list[Any] | Exception]]
-) -> None:
+def _special(group: Group, p: Prepared, package: Any, name: str, device: str, cases: Sequence[Case]) -> None:
     """One fill: all calls that eager takes together; one by one those that it refuses, and all when the run fails."""
     own = [call.inputs for call in group.calls]
     good = [(i, call, want) for i, call, want in cases if not isinstance(want, Exception)]
@@ -130,17 +129,17 @@ def _special(
     try:
         found = _run(group, p, package, given) if good else []
         for i, call, want in good:
-            group.tally.add("special", *_verdict(judge(group.tally.entry, call, found[i], want), i + group.first, name))
+            problem = judge(group.tally.entry, call, found[i], want, name, device)
+            group.tally.add("special", *_verdict(problem, i + group.first, name))
     except (MyccError, Crash):
         alone = list(cases)
     for i, call, want in alone:
-        problem = _alone(group, p, package, [*own[:i], call.inputs, *own[i + 1 :]], (i, call, want))
+        problem = _alone(group, p, package, [*own[:i], call.inputs, *own[i + 1 :]], (i, call, want), name, device)
         group.tally.add("special", *_verdict(problem, i + group.first, name))
 
 
-def _alone(
-    group: Group, p: Prepared, package: Any, given: Sequence[Any], case: tuple[int, Call, list[Any] | Exception]
-) -> str:
+def _alone(group: Group, p: Prepared, package: Any, given: Sequence[Any], case: Case, name: str, device: str) -> str:
+    """What is wrong with one call whose inputs are a fill's."""
     i, call, want = case
     entry = group.tally.entry
     try:
@@ -150,13 +149,15 @@ def _alone(
     except Crash as error:
         return f"crash: {error}"
     if isinstance(want, Exception):
-        return "" if free_of(entry, call).errors else f"eager raises: {first_line(str(want))[:120]}"
-    return judge(entry, call, got, want)
+        return "" if free_of(entry, call, name, device).errors else f"eager raises: {first_line(str(want))[:120]}"
+    return judge(entry, call, got, want, name, device)
 
 
-def judge(entry: Entry, call: Call, got: Sequence[Any], want: Sequence[Any]) -> str:
-    """What is wrong with results, in words; empty when nothing is."""
-    free = free_of(entry, call)
+def judge(
+    entry: Entry, call: Call, got: Sequence[Any], want: Sequence[Any], fill: str = "", device: str = "cpu"
+) -> str:
+    """What is wrong with results, in words; empty when nothing is. `fill`: the name of the special values."""
+    free = free_of(entry, call, fill, device)
     problem = disagreement(entry, call, got, want)
     if entry.random or entry.empty:
         return problem
@@ -182,7 +183,7 @@ def _element(got: Any, want: Any, exact: Any, free: Any) -> str:
     rounded = exact.cpu().to(want.dtype)
     good = _close(got, want) | _close(got, rounded)
     if free.overflow:
-        good |= ~_finite(want) | ~_finite(rounded)
+        good |= ~(_finite(got) & _finite(want) & _finite(rounded))
     if bool(good.all()):
         return ""
     place = (~good).nonzero()[0].tolist()

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from . import page_edges
 from .run import RESULTS, RESULTS_CUDA, Row, read
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
@@ -22,7 +23,15 @@ DTYPES = ("float32", ON_GPU, "float64", "bfloat16", "float16", "int64", "int32",
 
 def page(rows: Sequence[Row], torch_version: str, taken: Mapping[str, int]) -> str:
     """The page as text; `taken`: how many entries torch has for each element type."""
-    return "\n".join([*_head(torch_version), *_counts(rows, taken), *_reasons(rows), *_entries(rows)]) + "\n"
+    of_op_db = {dtype: count for dtype, count in taken.items() if dtype != ON_GPU}
+    parts = (
+        _head(torch_version),
+        _counts(rows, taken),
+        _reasons(rows),
+        page_edges.edges(_cell, of_op_db),
+        _entries(rows),
+    )
+    return "\n".join(line for part in parts for line in part) + "\n"
 
 
 def _head(torch_version: str) -> Iterator[str]:

@@ -189,10 +189,11 @@ def _module_calls(entry: Entry, dtype: torch.dtype, count: int, mode: str) -> It
         samples = [samples[round(i * (len(samples) - 1) / (count - 1))] for i in range(count)]
     for sample in samples:
         args, kwargs = sample.constructor_input.args, sample.constructor_input.kwargs
-        module = info.module_cls(*args, **kwargs).to(dtype).train(mode == "train").requires_grad_(False)
+        module = info.module_cls(*args, **kwargs).to(dtype).train(mode == "train")
         given = sample.forward_input
         if info.is_lazy:
             module(*copy.deepcopy(given.args), **copy.deepcopy(given.kwargs))
+        module.requires_grad_(False)
         yield ModuleCall(module, given.args, dict(given.kwargs))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 
 from .catalog import Call, Entry
@@ -15,20 +17,51 @@ class Free:
     """What of a result is free."""
 
     zeros: bool = False  # the sign of zeros
-    overflow: bool = False  # elements that are not finite in eager
-    values: bool = False  # all values
+    overflow: bool = False  # elements that are not finite, in eager or in the package
+    values: bool = False  # all values; shapes and dtypes are compared
     errors: bool = False  # whether values that eager refuses are refused
-    skipped: bool = False  # eager itself may end the process
+    skipped: bool = False  # eager itself may end the process: not run
+
+    def words(self) -> list[str]:
+        """For the page."""
+        texts = {
+            "zeros": "signs of zeros",
+            "overflow": "elements that are not finite, in eager or in the package",
+            "values": "values",
+            "errors": "what eager refuses",
+            "skipped": "anything: it is not run",
+        }
+        return [text for name, text in texts.items() if getattr(self, name)]
+
+
+def _any(_: object) -> bool:
+    return True
+
+
+def _not_finite(call: Call) -> bool:
+    """NaN or an infinity among the inputs, or numbers whose products overflow."""
+    floats = [x for x in call.inputs if x.is_floating_point() or x.is_complex()]
+    return any(not bool((x.abs().double() <= _large(x.dtype)).all()) for x in floats if x.numel())
+
+
+def _large(dtype: torch.dtype) -> float:
+    """The root of the largest number: the square of a larger one overflows."""
+    return float(torch.finfo(dtype).max) ** 0.5
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A row: entries by name, fills by name, what is free, and why."""
+    """A row: which entries (a pattern, and how the page names them), values, what is free, and why."""
 
+    name: str
     entries: str
+    values: str
     free: Free
     reason: str
-    fills: str = ""
+    fills: str = ""  # a pattern for the names of fills
+    when: Callable[[Call], bool] = _any
+    of: Callable[[Entry], bool] = _any
+    devices: tuple[str, ...] = ("cpu", "cuda")
 
 
 def elementwise(entry: Entry) -> bool:
@@ -37,20 +70,102 @@ def elementwise(entry: Entry) -> bool:
 
 
 _ELEMENTWISE = "clamp|where|lerp|addcmul|addcdiv|nan_to_num|masked_fill|sign|sgn"
-
+_LINEAR_ALGEBRA = (
+    "linalg.(?!vector_norm|norm|cross|diagonal|vecdot|multi_dot|matrix_power|vander|tensor).*"
+    "|geqrf|ormqr|lu|lu_solve|lu_unpack|qr|svd|svd_lowrank|pca_lowrank|cholesky.*|logdet|pinverse|triangular_solve|norm.nuc"
+)
 _INTEGERS = ".*integer|mixed|ties"
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "_segment_reduce.*|linalg.ldl_solve|(linalg.)?lu_solve|lu_unpack|_unsafe_masked_index.*|nn.functional.ctc_loss",
+        "`_segment_reduce`, `linalg.ldl_solve`, `lu_solve`, `lu_unpack`, `_unsafe_masked_index`, `ctc_loss`",
+        "_segment_reduce.*|linalg.ldl_solve|(linalg.)?lu_solve|lu_unpack|_unsafe_masked_index.*|nn.functional.ctc_loss|nn.CTCLoss",
+        "integers out of range",
         Free(skipped=True),
         "eager takes lengths, pivots and indices without a check, and reads and writes outside of its tensors",
         _INTEGERS,
+    ),
+    Rule(
+        "factorisations, solvers and what is made of them (`linalg.*`, `qr`, `svd`, `pinverse`, `logdet`, ...)",
+        _LINEAR_ALGEBRA,
+        "not finite, or with squares that overflow",
+        Free(values=True, errors=True),
+        "LAPACK's blocking decides how far they spread, and whether it finds them",
+        when=_not_finite,
+    ),
+    Rule(
+        "Fourier transforms",
+        "(fft|_refs.fft|nn.functional).*fft.*|stft|istft",
+        "not finite, or with squares that overflow",
+        Free(values=True),
+        "the factors that a length is split into decide how far they spread",
+        when=_not_finite,
+    ),
+    Rule(
+        "`maximum`, `minimum`, `fmax`, `fmin`, `clamp`, `amax`, `amin`, and what compares by them",
+        "(clamp|max|min|amax|amin|aminmax|maximum|minimum|fmax|fmin|cummax|cummin|nn.functional.*max_pool.*).*",
+        "0 beside -0",
+        Free(zeros=True),
+        "they are equal; eager's vector loops take the second of them, its scalar loops the first",
+    ),
+    Rule(
+        "what adds several elements (sums, norms, products of matrices, convolutions, resizes, ...)",
+        ".*",
+        "the largest number",
+        Free(overflow=True),
+        "whether a sum overflows on its way depends on the order of its terms, and on products fused with additions",
+        ".*max",
+        of=lambda entry: not elementwise(entry),
+    ),
+    Rule(
+        "`kthvalue`, `median`, `quantile`, `nanquantile`, `mode`, `unique`",
+        "kthvalue|(nan)?median|(nan)?quantile|mode|unique.*",
+        "0 beside -0",
+        Free(zeros=True),
+        "they are equal, and the order of equal elements is free",
+    ),
+    Rule(
+        "`softshrink`",
+        "nn.functional.softshrink|nn.Softshrink",
+        "results of 0",
+        Free(zeros=True),
+        "eager's vector loop gives 0 where its scalar loop gives x * 0",
+    ),
+    Rule(
+        "`batch_norm`, `instance_norm` and their modules",
+        ".*(batch_norm|instance_norm|BatchNorm|InstanceNorm).*",
+        "results of 0",
+        Free(zeros=True),
+        "eager adds a shift of 0 where mycc subtracts the mean and adds nothing",
+    ),
+    Rule(
+        "`tensor_split`",
+        "tensor_split",
+        "the least int64",
+        Free(errors=True),
+        "torch cannot take this number as a size; others out of range are cut in both",
+        _INTEGERS,
+    ),
+    Rule(
+        "orthogonal polynomials (`special.hermite_polynomial_h`, ...)",
+        "special.*polynomial.*",
+        "NaN",
+        Free(values=True),
+        "for degrees from 2 on eager returns a variable that it has not set",
+        when=_not_finite,
     ),
 )
 
 
 def free_of(entry: Entry, call: Call, fill: str = "", device: str = "cpu") -> Free:
     """What is free for a call of an entry."""
-    found = [r.free for r in RULES if re.fullmatch(r.entries, entry.name) and re.match(r.fills, fill)]
+    found = [
+        rule.free
+        for rule in RULES
+        if re.fullmatch(rule.entries, entry.name)
+        and re.match(rule.fills, fill)
+        and device in rule.devices
+        and rule.of(entry)
+        and rule.when(call)
+    ]
     return Free(*(any(getattr(f, field) for f in found) for field in Free.__dataclass_fields__))

@@ -41,11 +41,12 @@ inline double digamma(double x) {
 /* Hurwitz's zeta by Euler and Maclaurin: the sum of (q + k)^-s. */
 inline double zeta(double s, double q) {
   if (s == 1) return infinity();
-  if (!(s > 1)) return nan();
+  if (s < 1) return nan();
   if (q <= 0) {
     if (q == __builtin_floor(q)) return infinity();
     if (s != __builtin_floor(s)) return nan();
   }
+  if (s != s) return nan();
   double sum = 0;
   for (; q < 12; q += 1) {
     const double term = __builtin_pow(q, -s);
@@ -64,11 +65,19 @@ inline double zeta(double s, double q) {
     const double a = s + 2 * j + 1;
     factor *= a * (a + 1) / (q * q * (2 * j + 3) * (2 * j + 4));
   }
-  return sum;
+  return sum == 0 && s > 0x1p44 ? nan() : sum; /* torch multiplies powers of s that overflow by 0 */
 }
 
+/* Near its poles, the integers up to 0, what the sine of a rounded pi x gives, as torch's. */
+inline double trigamma(double x) {
+  if (__builtin_isinf(x)) return x > 0 ? 0 : nan();
+  if (!(x < 0.5)) return zeta(2, x);
+  const double sine = __builtin_sin(PI * x);
+  return PI * PI / (sine * sine) - zeta(2, 1 - x);
+}
 inline double polygamma(double order, double x) {
   if (order == 0) return digamma(x);
+  if (order == 1) return trigamma(x);
   const double sign = __builtin_fmod(order, 2) == 0 ? -1 : 1;
   return sign * __builtin_tgamma(order + 1) * zeta(order + 1, x);
 }
@@ -76,13 +85,24 @@ inline double polygamma(double order, double x) {
 /* x^a e^-x / Gamma(a) */
 inline double gamma_weight(double a, double x) { return __builtin_exp(a * __builtin_log(x) - x - __builtin_lgamma(a)); }
 
+/* Of a large a, at x = a times ratio: the first two terms of Temme's expansion (DLMF 8.12). */
+inline double large_incomplete_gamma(double a, double ratio, bool upper) {
+  const double from = ratio - 1, root = __builtin_sqrt(2 * (from - __builtin_log1p(from)));
+  const double eta = __builtin_copysign(root, from), size = eta * __builtin_sqrt(0.5 * a);
+  const double factor = __builtin_fabs(from) < 1e-4 ? -1.0 / 3 : 1 / from - 1 / eta;
+  const double rest = __builtin_exp(-size * size) / __builtin_sqrt(2 * PI * a) * factor;
+  return upper ? 0.5 * __builtin_erfc(size) + rest : 0.5 * __builtin_erfc(-size) - rest;
+}
+
 /* The regularised lower (upper) incomplete gamma function: a series below a + 1, a continued fraction above. */
 inline double incomplete_gamma(double a, double x, bool upper) {
-  if (!(x >= 0 && a >= 0)) return nan();
+  if (x < 0 || a < 0) return nan();
   if (a == 0) return x > 0 ? (upper ? 0 : 1) : nan();
   if (x == 0) return upper ? 1 : 0;
   if (__builtin_isinf(a)) return __builtin_isinf(x) ? nan() : (upper ? 1 : 0);
   if (__builtin_isinf(x)) return upper ? 0 : 1;
+  if (a != a || x != x) return nan();
+  if (a > 1e9) return large_incomplete_gamma(a, x / a, upper);
   if (x < a + 1) {
     double term = 1 / a, sum = term;
     for (double n = a + 1; term > EPSILON * sum; n += 1) sum += term *= x / n;
@@ -167,13 +187,13 @@ inline double scaled_bessel_i(int v, double x) {
   return sum / __builtin_sqrt(2 * PI * x);
 }
 inline double i0e(double x) { return x != x ? x : scaled_bessel_i(0, __builtin_fabs(x)); }
-inline double i1e(double x) { return x != x ? x : __builtin_copysign(scaled_bessel_i(1, __builtin_fabs(x)), x); }
+inline double i1e(double x) { return x != x ? x : (x < 0 ? -1 : 1) * scaled_bessel_i(1, __builtin_fabs(x)); }
 inline double unscaled(double scaled, double x) {
   const double half = __builtin_exp(0.5 * __builtin_fabs(x)); /* in two steps: exp(x) alone is infinite too early */
   return scaled * half * half;
 }
-inline double i0(double x) { return __builtin_isinf(x) ? infinity() : unscaled(i0e(x), x); }
-inline double i1(double x) { return __builtin_isinf(x) ? x : unscaled(i1e(x), x); }
+inline double i0(double x) { return __builtin_isinf(x) ? nan() : unscaled(i0e(x), x); }
+inline double i1(double x) { return __builtin_isinf(x) ? nan() : unscaled(i1e(x), x); }
 
 /* exp(x) K_v(x), the integral of exp(-x (cosh t - 1)) cosh(v t) over t > 0: the trapezoidal rule converges at once. */
 inline double scaled_bessel_k(double v, double x) {
@@ -193,10 +213,10 @@ inline double scaled_k0(double x) { return scaled_bessel_k(0, x); }
 inline double scaled_k1(double x) { return scaled_bessel_k(1, x); }
 inline double k0(double x) { return scaled_bessel_k(0, x) * __builtin_exp(-x); }
 inline double k1(double x) { return scaled_bessel_k(1, x) * __builtin_exp(-x); }
-inline double j0(double x) { return __builtin_isinf(x) ? 0 : __builtin_j0(x); }
-inline double j1(double x) { return __builtin_isinf(x) ? 0 : __builtin_j1(x); }
-inline double y0(double x) { return x == 0 ? -infinity() : x < 0 ? nan() : __builtin_y0(x); }
-inline double y1(double x) { return x == 0 ? -infinity() : x < 0 ? nan() : __builtin_y1(x); }
+inline double j0(double x) { return __builtin_isinf(x) ? nan() : __builtin_j0(x); }
+inline double j1(double x) { return __builtin_isinf(x) ? nan() : __builtin_j1(x); }
+inline double y0(double x) { return x == 0 ? -infinity() : x < 0 || __builtin_isinf(x) ? nan() : __builtin_y0(x); }
+inline double y1(double x) { return x == 0 ? -infinity() : x < 0 || __builtin_isinf(x) ? nan() : __builtin_y1(x); }
 inline double spherical_j0(double x) {
   if (__builtin_isinf(x)) return 0;
   const double y = x * x;
@@ -206,7 +226,7 @@ inline double spherical_j0(double x) {
 /* Airy's function: Bessel's K of order 1/3 on the right, its power series to -8, its oscillation beyond. */
 inline double airy_ai(double x) {
   if (x != x) return x;
-  if (__builtin_isinf(x)) return 0;
+  if (__builtin_isinf(x)) return nan();
   const double z = 2.0 / 3 * __builtin_fabs(x) * __builtin_sqrt(__builtin_fabs(x));
   if (x > 0.5) return __builtin_sqrt(x / 3) / PI * scaled_bessel_k(1.0 / 3, z) * __builtin_exp(-z);
   if (x >= -8) {
@@ -229,9 +249,10 @@ inline double airy_ai(double x) {
   return wave / (SQRT_PI * __builtin_sqrt(__builtin_sqrt(-x)));
 }
 
-/* ---- orthogonal polynomials by their recurrences (DLMF 18.9); a negative degree is 0, a broken one is cut ---- */
+/* ---- orthogonal polynomials by their recurrences (DLMF 18.9); a degree that is negative, or too large for an
+ * integer of 64 bits, is 0; a broken one is cut ---- */
 template <class Step> MYCC_INLINE double polynomial(double degree, double first, Step step) {
-  if (degree != degree || degree <= -1) return 0;
+  if (!(degree > -1 && degree < 0x1p63)) return 0;
   const int64_t n = degree < 1e6 ? (int64_t)degree : 1000000;
   double before = 1, now = first;
   if (n == 0) return before;

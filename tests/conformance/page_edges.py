@@ -1,0 +1,111 @@
+"""The part of docs/operators.md on reference inputs, special values, variants and modules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from . import compact
+from .unspecified import RULES
+
+STATUSES = ("right", "refused", "wrong", "crash")
+SOURCES = {
+    "reference": "torch's `reference_inputs`: broadcasts, strided memory, mixed dtypes, Python scalars",
+    "special": "the same packages with special values in every input: NaN, infinities, both zeros, the largest and the "
+    "smallest numbers, subnormal ones, 1e37, halves, ties; integers: least, largest, 0, -1, duplicates, out of range",
+    "variants": "the in-place variant and the `out=` form of the entry, on views with gaps",
+    "eval": "modules of torch's `module_db` in eval mode: results, and buffers after the call",
+    "train": "the same in training mode",
+}
+#: files of rows, and what ran them
+FILES = (
+    (compact.EDGES, ""),
+    (compact.EDGES_CUDA, " on a GPU"),
+    (compact.MODULES, ""),
+    (compact.MODULES_CUDA, " on a GPU"),
+)
+Cell = Callable[[str], str]
+
+
+def edges(cell: Cell, taken: Mapping[str, int]) -> Iterator[str]:
+    """The lines; `taken`: how many entries of op_db torch has for each element type."""
+    yield from (
+        "## Edges",
+        "",
+        "The same entries with further programs. Here NaN, infinities and the signs of zeros have to be exactly where "
+        "eager on the same device has them; other numbers are as close as above. What eager refuses for its values (an "
+        "index out of range), the package has to refuse.",
+        "",
+        *(f"- {name}: {text}." for name, text in SOURCES.items()),
+        "",
+    )
+    rows = [{**row, "on": on, "from": path} for path, on in FILES for row in compact.read(path)]
+    yield from _counts(rows, taken)
+    yield from _rules(cell)
+    yield from _reasons(rows, cell)
+
+
+def _counts(rows: Sequence[compact.Row], taken: Mapping[str, int]) -> Iterator[str]:
+    head = ("source", "type", "entries", "tried", *STATUSES, "programs", "last run")
+    yield from ("| " + " | ".join(head) + " |", "|---|" + "---|" * (len(head) - 1))
+    dates = {path: compact.runs(path) for path, _ in FILES}
+    for source in SOURCES:
+        found = [r for r in rows if r["source"] == source]
+        for dtype, on, path in dict.fromkeys((r["dtype"], r["on"], r["from"]) for r in found):
+            own = [r for r in found if (r["dtype"], r["on"], r["from"]) == (dtype, on, path)]
+            yield _count_row(source, dtype, on, own, _entries(path, dtype, taken), dates[path].get(dtype, ""))
+    missing = [d for d in taken if not any(r["dtype"] == d and r["source"] == "reference" for r in rows)]
+    if missing:
+        yield from ("", f"Not run: {', '.join(missing)}.")
+    yield ""
+
+
+def _entries(path: Path, dtype: str, taken: Mapping[str, int]) -> int:
+    """How many entries torch has: of op_db, or modules."""
+    if path in (compact.EDGES, compact.EDGES_CUDA):
+        return taken[dtype]
+    return len({row["entry"] for row in compact.read(path)})
+
+
+def _count_row(source: str, dtype: str, on: str, rows: Sequence[compact.Row], entries: int, date: str) -> str:
+    count = Counter(r["status"] for r in rows)
+    counts = " | ".join(str(count[s]) for s in STATUSES)
+    programs = sum(r["samples"] for r in rows)
+    return f"| {source} | {dtype}{on} | {entries} | {len(rows)} | {counts} | {programs} | {date} |"
+
+
+def _rules(cell: Cell) -> Iterator[str]:
+    yield from (
+        "### What is not compared",
+        "",
+        "Where eager itself specifies nothing.",
+        "",
+        "| entries | values | not compared | because |",
+        "|---|---|---|---|",
+    )
+    for rule in RULES:
+        free = ", ".join(text for text in rule.free.words())
+        yield f"| {cell(rule.name)} | {cell(rule.values)} | {free} | {cell(rule.reason)} |"
+    yield ""
+
+
+def _reasons(rows: Sequence[compact.Row], cell: Cell) -> Iterator[str]:
+    yield from (
+        "### What is refused",
+        "",
+        "`2/4`: of four programs two are refused; the others are right.",
+        "",
+        "| reason | source | entries |",
+        "|---|---|---|",
+    )
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for r in rows:
+        if r["status"] in ("refused", "wrong", "crash"):
+            text = r["reason"] if r["status"] == "refused" else f"{r['status'].upper()}: {r['reason']}"
+            key = (text, r["source"])
+            found.setdefault(key, {}).setdefault(r["entry"], f"{r['samples'] - r['right']}/{r['samples']}")
+    for (text, source), names in sorted(found.items(), key=lambda item: (item[0][1], -len(item[1]), item[0][0])):
+        shown = ", ".join(f"`{name}` {share}" for name, share in names.items())
+        yield f"| {cell(text)} | {source} | {shown} |"
+    yield ""
