@@ -11,11 +11,26 @@ using namespace mycc::runtime;
 namespace {
 
 const EntryInfo *info_of(const mycc_model *model, int32_t entry) {
-  return model && entry >= 0 && entry < model->manifest.n_entries ? &model->manifest.entries[entry] : nullptr;
+  return entry >= 0 && entry < model->manifest.n_entries ? &model->manifest.entries[entry] : nullptr;
 }
 
-int find_entry(mycc_model *model, int32_t index, Entry **entry) {
-  if (!model) return fail(MYCC_ERROR_INPUT, "the model is NULL");
+// get(*model), or `none` of a model that cannot be used.
+template <class Value, class Get>
+Value of_model(const mycc_model *model, Value none, Get get) {
+  const ModelUse use(model);
+  return use ? get(*model) : none;
+}
+
+// get(info) of an entry point, or `none`.
+template <class Value, class Get>
+Value of_entry(const mycc_model *model, int32_t entry, Value none, Get get) {
+  const ModelUse use(model);
+  const EntryInfo *info = use ? info_of(model, entry) : nullptr;
+  return info ? get(*info) : none;
+}
+
+int find_entry(const ModelUse &use, mycc_model *model, int32_t index, Entry **entry) {
+  if (!use) return use.status();
   if (!info_of(model, index))
     return fail(MYCC_ERROR_INPUT, "%s has no entry point %d; it has %d", model->manifest.name, index,
                 model->manifest.n_entries);
@@ -38,7 +53,8 @@ void free_outputs(mycc_tensor *outputs, int32_t count) {
 
 template <class Work>
 int with_state(mycc_model *model, mycc_state *given, Work work) {
-  if (!model) return fail(MYCC_ERROR_INPUT, "the model is NULL");
+  const ModelUse use(model);
+  if (!use) return use.status();
   if (given && given->model != model) return fail(MYCC_ERROR_INPUT, "the state belongs to another model");
   mycc_state *state = state_for(*model, given);
   return state ? work(*state) : int(MYCC_ERROR_RUN);
@@ -62,7 +78,7 @@ int with_outputs(Call &call, Entry &entry, const mycc_tensor *inputs, int32_t n_
   }
   call.spare_inputs(false);
   call.drop_state();
-  release_state(state);
+  free_state(state);
   free(outputs);
   return status;
 }
@@ -88,64 +104,82 @@ void mycc_unload(mycc_model *model) { unload_model(model); }
 const char *mycc_last_error(void) { return last_error(); }
 const char *mycc_version(void) { return MYCC_VERSION; }
 
-const char *mycc_model_manifest(const mycc_model *model) { return model->manifest.text; }
-const char *mycc_model_target(const mycc_model *model) { return model->target->name; }
-
-void mycc_model_device(const mycc_model *model, int32_t *device_type, int32_t *device_id) {
-  *device_type = model->gpu ? kCuda : kCpu;
-  *device_id = model->gpu ? model->gpu->device->number : 0;
+const char *mycc_model_manifest(const mycc_model *model) {
+  return of_model<const char *>(model, nullptr, [](const mycc_model &own) { return own.manifest.text; });
 }
 
-int32_t mycc_model_threads(const mycc_model *model) { return model->threads; }
-int32_t mycc_entry_count(const mycc_model *model) { return model->manifest.n_entries; }
+const char *mycc_model_target(const mycc_model *model) {
+  return of_model<const char *>(model, nullptr, [](const mycc_model &own) { return own.target->name; });
+}
+
+void mycc_model_device(const mycc_model *model, int32_t *device_type, int32_t *device_id) {
+  const ModelUse use(model);
+  const bool gpu = use && model->gpu;
+  if (device_type) *device_type = gpu ? kCuda : use ? kCpu : 0;
+  if (device_id) *device_id = gpu ? model->gpu->device->number : 0;
+}
+
+int32_t mycc_model_threads(const mycc_model *model) {
+  return of_model(model, 0, [](const mycc_model &own) { return own.threads; });
+}
+
+int32_t mycc_entry_count(const mycc_model *model) {
+  return of_model(model, 0, [](const mycc_model &own) { return own.manifest.n_entries; });
+}
 
 const char *mycc_entry_name(const mycc_model *model, int32_t entry) {
-  const EntryInfo *info = info_of(model, entry);
-  return info ? info->name : nullptr;
+  return of_entry<const char *>(model, entry, nullptr, [](const EntryInfo &info) { return info.name; });
 }
 
 int32_t mycc_entry_find(const mycc_model *model, const char *name) {
-  for (int32_t i = 0; name && i < model->manifest.n_entries; ++i)
-    if (strcmp(model->manifest.entries[i].name, name) == 0) return i;
-  return -1;
+  return of_model(model, -1, [name](const mycc_model &own) {
+    for (int32_t i = 0; name && i < own.manifest.n_entries; ++i)
+      if (strcmp(own.manifest.entries[i].name, name) == 0) return i;
+    return -1;
+  });
 }
 
 int32_t mycc_input_count(const mycc_model *model, int32_t entry) {
-  const EntryInfo *info = info_of(model, entry);
-  return info ? info->n_inputs : 0;
+  return of_entry(model, entry, 0, [](const EntryInfo &info) { return info.n_inputs; });
 }
 
 int32_t mycc_output_count(const mycc_model *model, int32_t entry) {
-  const EntryInfo *info = info_of(model, entry);
-  return info ? info->n_outputs : 0;
+  return of_entry(model, entry, 0, [](const EntryInfo &info) { return info.n_outputs; });
 }
 
 const mycc_port *mycc_input(const mycc_model *model, int32_t entry, int32_t i) {
-  const EntryInfo *info = info_of(model, entry);
-  return info && i >= 0 && i < info->n_inputs ? &info->inputs[i] : nullptr;
+  return of_entry<const mycc_port *>(model, entry, nullptr, [i](const EntryInfo &info) {
+    return i >= 0 && i < info.n_inputs ? &info.inputs[i] : nullptr;
+  });
 }
 
 const mycc_port *mycc_output(const mycc_model *model, int32_t entry, int32_t i) {
-  const EntryInfo *info = info_of(model, entry);
-  return info && i >= 0 && i < info->n_outputs ? &info->outputs[i] : nullptr;
+  return of_entry<const mycc_port *>(model, entry, nullptr, [i](const EntryInfo &info) {
+    return i >= 0 && i < info.n_outputs ? &info.outputs[i] : nullptr;
+  });
 }
 
 int32_t mycc_symbol_count(const mycc_model *model, int32_t entry) {
-  const EntryInfo *info = info_of(model, entry);
-  return info ? info->n_symbols : 0;
+  return of_entry(model, entry, 0, [](const EntryInfo &info) { return info.n_symbols; });
 }
 
 const mycc_symbol *mycc_symbol_at(const mycc_model *model, int32_t entry, int32_t i) {
-  const EntryInfo *info = info_of(model, entry);
-  return info && i >= 0 && i < info->n_symbols ? &info->symbols[i].named : nullptr;
+  return of_entry<const mycc_symbol *>(model, entry, nullptr, [i](const EntryInfo &info) {
+    return i >= 0 && i < info.n_symbols ? &info.symbols[i].named : nullptr;
+  });
 }
 
 int32_t mycc_kernel_count(const mycc_model *model, int32_t entry) {
-  return info_of(model, entry) ? model->entries[entry].code->n_kernels : 0;
+  return of_model(model, 0, [entry](const mycc_model &own) {
+    return info_of(&own, entry) ? own.entries[entry].code->n_kernels : 0;
+  });
 }
 
 const char *mycc_kernel_name(const mycc_model *model, int32_t entry, int32_t i) {
-  return i >= 0 && i < mycc_kernel_count(model, entry) ? model->entries[entry].code->kernel_names[i] : nullptr;
+  return of_model<const char *>(model, nullptr, [entry, i](const mycc_model &own) {
+    const bool known = info_of(&own, entry) && i >= 0 && i < own.entries[entry].code->n_kernels;
+    return known ? own.entries[entry].code->kernel_names[i] : nullptr;
+  });
 }
 
 int mycc_run(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
@@ -155,8 +189,9 @@ int mycc_run(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_
 
 int mycc_run_with(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
                   int32_t n_outputs, const mycc_run_options *given) {
+  const ModelUse use(model);
   Entry *entry;
-  if (int status = find_entry(model, index, &entry)) return status;
+  if (int status = find_entry(use, model, index, &entry)) return status;
   if (missing(inputs, n_inputs) || missing(outputs, n_outputs))
     return fail(MYCC_ERROR_INPUT, "the inputs or outputs are NULL");
   mycc_run_options options{};
@@ -176,7 +211,7 @@ int mycc_run_with(mycc_model *model, int32_t index, const mycc_tensor *inputs, i
     call->write_back(*entry, inputs);
     if (status != MYCC_OK) {
       failed_in_place(status, *entry->info);
-      free_outputs(outputs, n_outputs);
+      call->free_new_outputs(outputs, n_outputs);
     }
   }
   Call::release(call);
@@ -188,21 +223,35 @@ void mycc_tensor_free(mycc_tensor *tensor) {
 }
 
 void mycc_seed(mycc_model *model, uint64_t seed) {
-  if (model) model->next_seed.store(seed);
+  const ModelUse use(model);
+  if (use) model->next_seed.store(seed);
 }
 
-int32_t mycc_state_count(const mycc_model *model) { return model ? model->manifest.n_state : 0; }
+int32_t mycc_state_count(const mycc_model *model) {
+  return of_model(model, 0, [](const mycc_model &own) { return own.manifest.n_state; });
+}
 
 const mycc_port *mycc_state_port(const mycc_model *model, int32_t i) {
-  return i >= 0 && i < mycc_state_count(model) ? &model->manifest.state[i].port : nullptr;
+  return of_model<const mycc_port *>(model, nullptr, [i](const mycc_model &own) {
+    return i >= 0 && i < own.manifest.n_state ? &own.manifest.state[i].port : nullptr;
+  });
 }
 
 int mycc_state_new(mycc_model *model, mycc_state **state) {
-  if (!model || !state) return fail(MYCC_ERROR_INPUT, "the model or the place for the state is NULL");
-  return make_state(*model, state);
+  if (!state) return fail(MYCC_ERROR_INPUT, "the place for the state is NULL");
+  *state = nullptr;
+  if (int status = use_model(model)) return status;  // until the state is freed
+  const int status = make_state(*model, state);
+  if (status != MYCC_OK) drop_model(model);
+  return status;
 }
 
-void mycc_state_free(mycc_state *state) { release_state(state); }
+void mycc_state_free(mycc_state *state) {
+  if (!state) return;
+  mycc_model *model = state->model;
+  free_state(state);
+  drop_model(model);
+}
 
 int mycc_state_reset(mycc_model *model, mycc_state *state) {
   return with_state(model, state, [](mycc_state &found) { return reset_state(found); });
@@ -224,24 +273,28 @@ int mycc_state_view(mycc_model *model, mycc_state *state, int32_t i, mycc_tensor
 }
 
 int32_t mycc_input_written(const mycc_model *model, int32_t entry, int32_t i) {
-  const EntryInfo *info = info_of(model, entry);
-  for (int32_t k = 0; info && k < info->n_writes; ++k)
-    if (info->writes[k] == i) return 1;
-  return 0;
+  return of_entry(model, entry, 0, [i](const EntryInfo &info) {
+    for (int32_t k = 0; k < info.n_writes; ++k)
+      if (info.writes[k] == i) return 1;
+    return 0;
+  });
 }
 
 int mycc_synchronize(mycc_model *model) {
-  if (!model) return fail(MYCC_ERROR_INPUT, "the model is NULL");
+  const ModelUse use(model);
+  if (!use) return use.status();
   return model->gpu ? GpuCall::synchronize(*model) : int(MYCC_OK);
 }
 
 int mycc_tensor_wait(const mycc_tensor *tensor, void *stream) {
+  if (!tensor) return fail(MYCC_ERROR_INPUT, "the tensor is NULL");
   return gpu_tensor_wait(*tensor, static_cast<mycc::cuda::Stream>(stream));
 }
 
 int mycc_tensor_to_device(mycc_model *model, const mycc_tensor *source, mycc_tensor *target) {
-  if (!model || !source || !target) return fail(MYCC_ERROR_INPUT, "the model or a tensor is NULL");
-  return gpu_tensor_to_device(*model, *source, target);
+  if (!source || !target) return fail(MYCC_ERROR_INPUT, "a tensor is NULL");
+  const ModelUse use(model);
+  return use ? gpu_tensor_to_device(*model, *source, target) : use.status();
 }
 
 int mycc_tensor_to_host(const mycc_tensor *source, void *target, size_t bytes) {
@@ -267,8 +320,9 @@ int mycc_cuda_device_at(int32_t i, mycc_cuda_device *device) {
 
 int mycc_profile(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, int32_t runs,
                  int64_t *nanoseconds, int32_t n) {
+  const ModelUse use(model);
   Entry *entry;
-  if (int status = find_entry(model, index, &entry)) return status;
+  if (int status = find_entry(use, model, index, &entry)) return status;
   if (missing(inputs, n_inputs) || missing(nanoseconds, n) || runs < 1)
     return fail(MYCC_ERROR_INPUT, "profiling needs inputs, room for the times and at least one run");
   if (n != entry->code->n_kernels)
@@ -284,8 +338,9 @@ int mycc_profile(mycc_model *model, int32_t index, const mycc_tensor *inputs, in
 
 int mycc_memory(mycc_model *model, int32_t index, const mycc_tensor *inputs, int32_t n_inputs, int64_t *arena,
                 int64_t *live) {
+  const ModelUse use(model);
   Entry *entry;
-  if (int status = find_entry(model, index, &entry)) return status;
+  if (int status = find_entry(use, model, index, &entry)) return status;
   if (missing(inputs, n_inputs) || !arena || !live)
     return fail(MYCC_ERROR_INPUT, "the inputs or the places for the sizes are NULL");
   Call *call = Call::acquire(*model);

@@ -263,11 +263,25 @@ int Call::bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outpu
   const EntryInfo &info = *entry.info;
   if (int status = check_count(entry, n_outputs, info.outputs, info.n_outputs, "output")) return status;
   bound_outputs_ = outputs;
-  for (int32_t i = 0; i < n_outputs; ++i)
-    if (!outputs[i].data) outputs[i].owner = nullptr;
+  note_new_outputs(outputs, n_outputs);
   int status = bind_known_outputs(entry, 0);
-  for (int32_t i = 0; status != MYCC_OK && i < n_outputs; ++i) free_output(&outputs[i]);
+  if (status != MYCC_OK) free_new_outputs(outputs, n_outputs);
   return status;
+}
+
+void Call::note_new_outputs(mycc_tensor *outputs, int32_t n_outputs) {
+  for (int32_t i = 0; i < n_outputs; ++i) {
+    is_new_[i] = !outputs[i].data;
+    if (is_new_[i]) outputs[i].owner = nullptr;
+  }
+}
+
+void Call::free_new_outputs(mycc_tensor *outputs, int32_t n_outputs) {
+  for (int32_t i = 0; i < n_outputs; ++i) {
+    if (!is_new_[i]) continue;
+    free_output(&outputs[i]);
+    outputs[i].data = nullptr;  // also what the caller's function allocated: it is the caller's
+  }
 }
 
 int Call::too_large(const mycc_port &output, const int64_t *dims) {

@@ -53,13 +53,14 @@ bool Call::allocate() {
   inputs_ = region_.array<const void *>(size_t(inputs));
   input_bytes_ = region_.array<int64_t>(size_t(inputs));
   outputs_ = region_.array<void *>(size_t(outputs));
+  is_new_ = region_.array<bool>(size_t(outputs));
   void *scratch = calloc(size_t(model_.threads), sizeof(Memory));
   scratch_ = static_cast<Memory *>(scratch);
   for (int32_t i = 0; scratch_ && i < model_.threads; ++i) new (&scratch_[i]) Memory();
   known_arenas_ = static_cast<Memory *>(calloc(size_t(computed) + 1, sizeof(Memory)));
   for (int32_t i = 0; known_arenas_ && i < computed; ++i) new (&known_arenas_[n_known_arenas_++]) Memory();
   return buffers_ && known_offsets_ && known_arenas_ && symbols_ && planned_symbols_ && dims_ && output_dims_ && sizes_ && offsets_ && inputs_ && input_bytes_ &&
-         outputs_ && scratch_;
+         outputs_ && is_new_ && scratch_;
 }
 
 Call *Call::take_free(mycc_model &model) {
@@ -216,14 +217,17 @@ int Call::reserve_arena() { return arena_.reserve(size_t(arena_bytes_)) ? MYCC_O
 int Call::use_state(const Entry &entry, mycc_state *given) {
   if (!entry.info->n_state && !given) return MYCC_OK;
   if (given && given->model != &model_) return fail(MYCC_ERROR_INPUT, "the state belongs to another model");
-  state_ = state_for(model_, given);
-  if (!state_) return MYCC_ERROR_RUN;
-  state_->busy.acquire();
+  mycc_state *state = state_for(model_, given);
+  if (!state) return MYCC_ERROR_RUN;
+  if (int status = enter_state(*state, entry.info->n_changes > 0)) return status;
+  state_ = state;
   return MYCC_OK;
 }
 
 void Call::drop_state() {
-  if (state_) state_->busy.release();
+  if (!state_) return;
+  leave_state(*state_);
+  release_state(state_);
   state_ = nullptr;
 }
 

@@ -36,6 +36,8 @@ class Call {
   // Checks the outputs that the caller gave and allocates the others, as far as their sizes are known before the run;
   // undoes the latter when it fails. The outputs have to stay where they are until the run ends. bind.cpp.
   int bind_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_outputs);
+  // Frees those that this call allocated: it has failed.
+  void free_new_outputs(mycc_tensor *outputs, int32_t n_outputs);
   // Finds the place of the arena's buffers for these sizes. call.cpp.
   int place(Entry &entry);
   int reserve_arena();
@@ -58,6 +60,7 @@ class Call {
   int check_written(const Entry &entry, const mycc_tensor *inputs);
   int check_output(const mycc_port &port, const mycc_tensor &tensor, const int64_t *dims);
   int check_overlap(const Entry &entry, const mycc_tensor *outputs, int32_t output);
+  void note_new_outputs(mycc_tensor *outputs, int32_t n_outputs);
   int measure_inputs(const Entry &entry, const mycc_tensor *inputs);
   static int too_large(const mycc_port &output, const int64_t *dims);
   int bind_output(const Entry &entry, int32_t output, const int64_t *dims);
@@ -97,6 +100,7 @@ class Call {
   const void **inputs_ = nullptr;
   int64_t *input_bytes_ = nullptr;
   void **outputs_ = nullptr;
+  bool *is_new_ = nullptr;  // for each output: the caller gave no memory
 
   mycc_state *state_ = nullptr;
   bool spares_inputs_ = false;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <new>
+
 #include "os.h"
 
 namespace mycc::runtime {
@@ -121,6 +123,7 @@ void make_pool(GpuDevice *device) {
 }
 
 void after_fork_in_child() {
+  new (&opening) Lock();  // another thread may have held it
   forked = opened && n_devices > 0;
   opened = forked;  // what was not found may be asked for again
 }

@@ -65,7 +65,7 @@ int GpuCall::run(mycc_model &model, Entry &entry, const mycc_tensor *inputs, int
       call->mark_done();
     if (status != MYCC_OK) {
       failed_in_place(status, *chosen.info);
-      for (int32_t i = 0; i < n_outputs; ++i) free_output(&outputs[i]);
+      call->free_new_outputs(outputs, n_outputs);
     }
   }
   release(call);
@@ -82,7 +82,7 @@ int GpuCall::prepare(Entry &entry, const mycc_tensor *inputs, mycc_tensor *outpu
   if (status == MYCC_OK && !entry.fetches) status = list_launches(entry);
   if (status == MYCC_OK) return status;
   if (copies_) mark_done();
-  for (int32_t i = 0; i < n_outputs; ++i) free_output(&outputs[i]);
+  free_new_outputs(outputs, n_outputs);
   return status;
 }
 
@@ -274,7 +274,7 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
     call->spare_inputs(false);
     release(call);
   }
-  release_state(state);
+  free_state(state);
   free(outputs);
   return status;
 }

@@ -82,10 +82,27 @@ int gpu_tensor_wait(const mycc_tensor &tensor, cuda::Stream stream) {
   return result == cuda::kSuccess ? int(MYCC_OK) : gpu_fail(MYCC_ERROR_RUN, result, "the stream cannot wait");
 }
 
+namespace {
+
+// A tensor of the caller, before anything of it is read.
+int check_given(const mycc_tensor &tensor, int64_t *bytes) {
+  if (tensor.ndim < 0 || tensor.ndim > MYCC_MAX_RANK)
+    return fail(MYCC_ERROR_INPUT, "the tensor has %d dimensions; there may be %d", tensor.ndim, MYCC_MAX_RANK);
+  if ((tensor.dtype.bits & (tensor.dtype.bits - 1)) || tensor.dtype.bits < 8 ||
+      tensor.dtype.bits > 128 || tensor.dtype.lanes > 1)
+    return fail(MYCC_ERROR_INPUT, "the tensor has elements of %d bits", tensor.dtype.bits);
+  if (!dense_bytes(tensor.shape, tensor.ndim, dtype_bytes(tensor.dtype), bytes))
+    return fail(MYCC_ERROR_INPUT, "the tensor has a negative size, or takes %s", kTooManyBytes);
+  if (*bytes && !tensor.data) return fail(MYCC_ERROR_INPUT, "the tensor has no data");
+  return MYCC_OK;
+}
+
+}  // namespace
+
 int gpu_tensor_to_device(mycc_model &model, const mycc_tensor &source, mycc_tensor *target) {
   int64_t bytes;
-  if (!is_host(source) || !is_dense(source) ||
-      !dense_bytes(source.shape, source.ndim, dtype_bytes(source.dtype), &bytes))
+  if (int status = check_given(source, &bytes)) return status;
+  if (!is_host(source) || !is_dense(source))
     return fail(MYCC_ERROR_INPUT, "only a dense tensor in host memory is copied to a device");
   if (!model.gpu) {
     if (!allocate_output(source.dtype, source.shape, source.ndim, bytes, target)) return out_of_memory(size_t(bytes));
@@ -109,8 +126,8 @@ int gpu_tensor_to_device(mycc_model &model, const mycc_tensor &source, mycc_tens
 
 int gpu_tensor_to_host(const mycc_tensor &source, void *target, size_t bytes) {
   int64_t needed;
-  if (!is_dense(source) || !dense_bytes(source.shape, source.ndim, dtype_bytes(source.dtype), &needed) ||
-      size_t(needed) != bytes)
+  if (int status = check_given(source, &needed)) return status;
+  if (!is_dense(source) || size_t(needed) != bytes)
     return fail(MYCC_ERROR_INPUT, "only a dense tensor is copied to the host, into memory of its size");
   if (is_host(source)) {
     copy_dense(source, target);

@@ -43,13 +43,13 @@ int GpuCall::place_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_o
   if (n_outputs != info.n_outputs)
     return fail(MYCC_ERROR_INPUT, "%s has %d outputs, but %d were given", info.name, info.n_outputs, n_outputs);
   bound_outputs_ = outputs, options_ = &options;
+  note_new_outputs(outputs, n_outputs);
   for (int32_t i = 0; i < n_outputs; ++i) {
-    if (!outputs[i].data) outputs[i].owner = nullptr;
     outputs_on_host_ = outputs_on_host_ || (outputs[i].data && is_host(outputs[i]));
     output_places_[i] = kNowhere;
   }
   int status = place_known_outputs(entry, 0);
-  for (int32_t i = 0; status != MYCC_OK && i < n_outputs; ++i) free_output(&outputs[i]);
+  if (status != MYCC_OK) free_new_outputs(outputs, n_outputs);
   return status;
 }
 

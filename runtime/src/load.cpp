@@ -22,12 +22,19 @@ Lock all_models_lock;
 
 void before_fork() {
   all_models_lock.acquire();
-  for (mycc_model *model = all_models; model; model = model->next) model->lock.acquire();
+  for (mycc_model *model = all_models; model; model = model->next) {
+    model->state_lock.acquire();
+    model->lock.acquire();
+  }
   pool_before_fork();
 }
 void after_fork(bool in_child) {
   pool_after_fork(in_child);
-  for (mycc_model *model = all_models; model; model = model->next) model->lock.release();
+  for (mycc_model *model = all_models; model; model = model->next) {
+    if (in_child) states_after_fork(model->states);
+    model->lock.release();
+    model->state_lock.release();
+  }
   all_models_lock.release();
 }
 void after_fork_in_parent() { after_fork(false); }
@@ -48,6 +55,20 @@ void forget_model(mycc_model *model) {
   if (model->next) model->next->previous = model->previous;
   if (model->previous) model->previous->next = model->next;
   if (all_models == model) all_models = model->next;
+}
+
+// ---- models that were unloaded
+
+constexpr size_t kRemembered = 256;
+mycc_model *unloaded_models[kRemembered];  // guarded by all_models_lock
+size_t n_unloaded = 0;
+
+// Its memory becomes free when many more were unloaded after it.
+void remember(mycc_model *model) {
+  Locked locked(all_models_lock);
+  mycc_model *&place = unloaded_models[n_unloaded++ % kRemembered];
+  free(place);
+  place = model;
 }
 
 // ---- weights and code
@@ -170,7 +191,7 @@ int build_model(mycc_model *model, const char *label, const void *data, size_t s
 }
 
 void destroy(mycc_model *model) {
-  release_state(model->state);
+  free_state(model->state);
   while (model->free_calls) Call::destroy(Call::take_free(*model));
   if (model->gpu) {
     GpuCall::destroy_all(*model);
@@ -182,8 +203,7 @@ void destroy(mycc_model *model) {
   free(model->entries);
   unload_code(&model->code);
   Mapping file = model->file;
-  model->~mycc_model();
-  free(model);
+  static_cast<ModelParts *>(model)->~ModelParts();
   unmap_file(&file);
 }
 
@@ -203,6 +223,7 @@ int load_model(const char *path, const void *data, size_t size, const mycc_load_
   if (status == MYCC_OK) status = build_model(made, path, data, size, read);
   if (status != MYCC_OK) {
     destroy(made);
+    free(made);
     return status;
   }
   register_model(made);
@@ -211,9 +232,28 @@ int load_model(const char *path, const void *data, size_t size, const mycc_load_
 }
 
 void unload_model(mycc_model *model) {
-  if (!model) return;
+  if (model && !model->unloaded.exchange(true)) drop_model(model);
+}
+
+int use_model(mycc_model *model) {
+  if (!model) return fail(MYCC_ERROR_INPUT, "the model is NULL");
+  int64_t users = model->users.load(std::memory_order_relaxed);
+  while (users > 0 && !model->unloaded.load(std::memory_order_relaxed))
+    if (model->users.compare_exchange_weak(users, users + 1, std::memory_order_acquire)) return MYCC_OK;
+  return fail(MYCC_ERROR_INPUT, "the model was unloaded");
+}
+
+void drop_model(mycc_model *model) {
+  if (model->users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   forget_model(model);
   destroy(model);
+  remember(model);
+}
+
+ModelUse::ModelUse(const mycc_model *model) : model_(const_cast<mycc_model *>(model)), status_(use_model(model_)) {}
+
+ModelUse::~ModelUse() {
+  if (status_ == MYCC_OK) drop_model(model_);
 }
 
 }  // namespace mycc::runtime

@@ -37,34 +37,64 @@ struct Entry {
 
 }  // namespace mycc::runtime
 
-struct mycc_model {
-  mycc::runtime::Mapping file;           // empty: the package lies in memory of the caller
-  mycc::runtime::Memory aligned_weights; // only where that memory is not aligned
-  mycc::runtime::Region region;
-  mycc::runtime::Json json;              // its text holds the manifest's strings
-  mycc::runtime::Manifest manifest;
-  const mycc::runtime::TargetInfo *target = nullptr;
-  mycc::runtime::CodeImage code;
+namespace mycc::runtime {
+
+// What a model holds until nobody uses it.
+struct ModelParts {
+  Mapping file;           // empty: the package lies in memory of the caller
+  Memory aligned_weights; // only where that memory is not aligned
+  Region region;
+  Json json;              // its text holds the manifest's strings
+  Manifest manifest;
+  const TargetInfo *target = nullptr;
+  CodeImage code;
   const mycc_program *program = nullptr;
   const uint8_t *weights = nullptr;
-  mycc::runtime::GpuModel *gpu = nullptr;  // NULL: it runs on the CPU
-  mycc::runtime::Entry *entries = nullptr;
+  GpuModel *gpu = nullptr;  // NULL: it runs on the CPU
+  Entry *entries = nullptr;
   int32_t threads = 1;
 
-  mycc::runtime::Lock state_lock;        // guards `state` until it is made
+  Lock state_lock;        // guards `state` until it is made
   mycc_state *state = nullptr;           // of the calls that name none
   std::atomic<uint64_t> next_seed{0};    // of the calls that name none
-  mycc::runtime::Lock lock;              // guards what follows, and the plans
-  mycc::runtime::Call *free_calls = nullptr;
+  Lock lock;              // guards what follows, and the plans
+  Call *free_calls = nullptr;
   int32_t n_free_calls = 0;
   size_t free_bytes = 0;                 // that the free calls hold
-  mycc::runtime::GpuCall *gpu_calls = nullptr;  // the free ones of a GPU
+  mycc_state *states = nullptr;          // all of them, for forks
+  GpuCall *gpu_calls = nullptr;  // the free ones of a GPU
   int32_t n_gpu_calls = 0;                      // all, the busy ones too
 
   mycc_model *next = nullptr, *previous = nullptr;  // all models of the process
 };
 
+}  // namespace mycc::runtime
+
+// Its memory stays for a while when the parts are gone, so that a call with an unloaded model is an error.
+struct mycc_model : mycc::runtime::ModelParts {
+  std::atomic<int64_t> users{1};         // its owner, calls, and states of callers
+  std::atomic<bool> unloaded{false};     // by its owner: no call may begin
+};
+
 namespace mycc::runtime {
+
+// A user of a model: it is not unloaded meanwhile. A failure when it is NULL or its owner has unloaded it.
+class ModelUse {
+ public:
+  explicit ModelUse(const mycc_model *model);
+  ~ModelUse();
+  ModelUse(const ModelUse &) = delete;
+  ModelUse &operator=(const ModelUse &) = delete;
+  int status() const { return status_; }
+  explicit operator bool() const { return status_ == 0; }
+
+ private:
+  mycc_model *model_;
+  int status_;
+};
+// The same for a user that stays; drop_model() ends it.
+int use_model(mycc_model *model);
+void drop_model(mycc_model *model);
 
 // Loads from `data` if it is not NULL, else from the file at `path`.
 int load_model(const char *path, const void *data, size_t size, const mycc_load_options *options, mycc_model **model);

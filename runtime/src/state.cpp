@@ -42,17 +42,55 @@ int copy_first(mycc_state &state, int32_t i) {
 }
 
 int copy_all(mycc_state &state) {
-  for (int32_t i = 0; i < state.model->manifest.n_state; ++i)
+  for (int32_t i = 0; i < state.model->manifest.n_state; ++i) {
     if (int status = copy_first(state, i)) return status;
+    state.torn[i] = 0;
+  }
   return MYCC_OK;
 }
+
+int torn(const StateInfo &info) {
+  return fail(MYCC_ERROR_RUN,
+              "%s: this process was forked while a call changed the state\n  Reset it or set it again, or give every "
+              "process a state of its own.",
+              info.port.name);
+}
+
+void link(mycc_state *state) {
+  Locked locked(state->model->lock);
+  state->next = state->model->states;
+  if (state->next) state->next->previous = state;
+  state->model->states = state;
+}
+
+void unlink(mycc_state *state) {
+  Locked locked(state->model->lock);
+  if (state->next) state->next->previous = state->previous;
+  (state->previous ? state->previous->next : state->model->states) = state->next;
+}
+
+// Held by this thread for a change of its tensors by the caller.
+class Changing {
+ public:
+  explicit Changing(mycc_state &state, bool changes = true) : state_(state) {
+    state.busy.acquire();
+    state.changing.store(changes);
+  }
+  ~Changing() { leave_state(state_); }
+  Changing(const Changing &) = delete;
+  Changing &operator=(const Changing &) = delete;
+
+ private:
+  mycc_state &state_;
+};
 
 int allocate(mycc_state &state) {
   const Manifest &manifest = state.model->manifest;
   size_t bytes = kAlignment;
   for (int32_t i = 0; i < manifest.n_state; ++i) bytes += placed(manifest.state[i].bytes);
   state.tensors = static_cast<void **>(calloc(size_t(manifest.n_state) + 1, sizeof(void *)));
-  if (!state.tensors) return out_of_memory(size_t(manifest.n_state) * sizeof(void *));
+  state.torn = static_cast<uint8_t *>(calloc(size_t(manifest.n_state) + 1, 1));
+  if (!state.tensors || !state.torn) return out_of_memory(size_t(manifest.n_state) * sizeof(void *));
   uint8_t *memory = nullptr;
   if (const GpuModel *gpu = state.model->gpu) {
     if (int status = state.device.reserve(*gpu->device, bytes)) return status;
@@ -99,6 +137,8 @@ void release_view(OutputHeader *header) {
 
 int check_source(const StateInfo &info, const mycc_tensor &source) {
   const char *name = info.port.name;
+  if (source.ndim < 0 || source.ndim > MYCC_MAX_RANK)
+    return fail(MYCC_ERROR_INPUT, "%s: has %d dimensions, the state has %d", name, source.ndim, info.port.ndim);
   if (!same_dtype(source.dtype, info.port.dtype))
     return fail(MYCC_ERROR_INPUT, "%s: dtype is %s, the state has %s", name, dtype_name(source.dtype),
                 dtype_name(info.port.dtype));
@@ -155,8 +195,40 @@ int make_state(mycc_model &model, mycc_state **state) {
     release_state(made);
     return status;
   }
+  link(made);
   *state = made;
   return MYCC_OK;
+}
+
+void free_state(mycc_state *state) {
+  if (!state) return;
+  unlink(state);
+  release_state(state);
+}
+
+int enter_state(mycc_state &state, bool changes) {
+  state.users.fetch_add(1);
+  state.busy.acquire();
+  for (int32_t i = 0; i < state.model->manifest.n_state; ++i) {
+    if (!state.torn[i]) continue;
+    leave_state(state);
+    release_state(&state);
+    return torn(state.model->manifest.state[i]);
+  }
+  state.changing.store(changes);
+  return MYCC_OK;
+}
+
+void leave_state(mycc_state &state) {
+  state.changing.store(false);
+  state.busy.release();
+}
+
+void states_after_fork(mycc_state *states) {
+  for (mycc_state *state = states; state; state = state->next) {
+    if (state->changing.exchange(false)) memset(state->torn, 1, size_t(state->model->manifest.n_state));
+    new (&state->busy) Lock();
+  }
 }
 
 void release_state(mycc_state *state) {
@@ -170,6 +242,7 @@ void release_state(mycc_state *state) {
     state->device.release();
   }
   free(state->tensors);
+  free(state->torn);
   state->~mycc_state();
   free(state);
 }
@@ -183,7 +256,7 @@ mycc_state *state_for(mycc_model &model, mycc_state *given) {
 
 int reset_state(mycc_state &state) {
   return on_device(*state.model, [&] {
-    Locked locked(state.busy);
+    Changing locked(state);
     if (int status = settle(state)) return status;
     return copy_all(state);
   });
@@ -193,7 +266,8 @@ int read_state(mycc_state &state, int32_t i, mycc_tensor *copy) {
   const StateInfo *info = nullptr;
   if (int status = find(state, i, &info)) return status;
   return on_device(*state.model, [&] {
-    Locked locked(state.busy);
+    Changing locked(state, false);
+    if (state.torn[i]) return torn(*info);
     if (int status = settle(state)) return status;
     if (!allocate_output(info->port.dtype, info->shape, info->port.ndim, info->bytes, copy))
       return out_of_memory(size_t(info->bytes));
@@ -219,8 +293,9 @@ int write_state(mycc_state &state, int32_t i, const mycc_tensor &source) {
     return fail(MYCC_ERROR_INPUT, "%s: is not on the CPU, where the package runs\n  Copy it to the CPU first.",
                 info->port.name);
   return on_device(*state.model, [&] {
-    Locked locked(state.busy);
+    Changing locked(state);
     if (int status = settle(state)) return status;
+    state.torn[i] = 0;
     if (info->bytes == 0) return int(MYCC_OK);
     if (state.model->gpu) return write_on_device(state, i, source);
     copy_dense(source, state.tensors[i]);
@@ -232,6 +307,7 @@ int write_state(mycc_state &state, int32_t i, const mycc_tensor &source) {
 int view_state(mycc_state &state, int32_t i, mycc_tensor *view) {
   const StateInfo *info = nullptr;
   if (int status = find(state, i, &info)) return status;
+  if (state.torn[i]) return torn(*info);
   void *memory = nullptr;
   if (posix_memalign(&memory, alignof(View), sizeof(View)) != 0) return out_of_memory(sizeof(View));
   if (int status = on_device(*state.model, [&] { return settle(state); })) {

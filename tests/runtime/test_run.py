@@ -83,7 +83,7 @@ def test_values_that_are_no_tensors(model: Loaded, value: Any, message: str) -> 
 
 
 def test_unknown_entry(model: Loaded) -> None:
-    with pytest.raises(InputError, match="handmade has no entry point 99; it has 9"):
+    with pytest.raises(InputError, match="handmade has no entry point 99; it has 12"):
         model.native.run(99, [])
     with pytest.raises(InputError, match="has no entry point -1"):
         model.native.run(-1, [])

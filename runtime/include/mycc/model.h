@@ -6,8 +6,10 @@
  *   if (mycc_run(m, 0, &in, 1, &out, 1) != MYCC_OK) ...
  *   mycc_tensor_free(&out); mycc_unload(m);
  *
- * Every function is thread safe; one model may be run by many threads at once. A failing function returns a code of
- * enum mycc_status and leaves its text in mycc_last_error() of the calling thread.
+ * Every function is thread safe; one model may be run by many threads at once, and unloaded by any of them: calls that
+ * are under way end as they would, later ones fail. A failing function returns a code of enum mycc_status and leaves its
+ * text in mycc_last_error() of the calling thread; one that returns a number or an address returns 0, NULL or -1 for a
+ * model that is NULL or unloaded. What is said of the last 256 models that were unloaded is said of no earlier one.
  */
 #ifndef MYCC_MODEL_H
 #define MYCC_MODEL_H
@@ -55,8 +57,10 @@ typedef struct mycc_symbol {
 } mycc_symbol;
 
 MYCC_API int mycc_load_file(const char *path, const mycc_load_options *options, mycc_model **model);
-/* The memory must stay unchanged until mycc_unload. */
+/* The memory must stay unchanged until mycc_unload has returned, and calls that were under way then. */
 MYCC_API int mycc_load_memory(const void *data, size_t size, const mycc_load_options *options, mycc_model **model);
+/* The model goes when no call and no state of mycc_state_new uses it any more. Addresses that functions of the model have
+ * returned are not to be used from now on. */
 MYCC_API void mycc_unload(mycc_model *model);
 
 MYCC_API const char *mycc_last_error(void); /* of this thread; never NULL */
@@ -81,7 +85,8 @@ MYCC_API const char *mycc_kernel_name(const mycc_model *model, int32_t entry, in
 
 /* Runs an entry point. Inputs may be strided. An output with data == NULL is allocated by the runtime (free it with
  * mycc_tensor_free); one with data is checked and written in place, and must be dense, row-major and aligned to its
- * element. Outputs never overlap inputs. */
+ * element. Outputs never overlap inputs. A call that fails frees what it has allocated, and nothing else: outputs with
+ * data stay the caller's, their values undefined. */
 MYCC_API int mycc_run(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs, int32_t n_outputs);
 MYCC_API void mycc_tensor_free(mycc_tensor *tensor);
 
@@ -118,11 +123,12 @@ MYCC_API int mycc_tensor_to_host(const mycc_tensor *source, void *target, size_t
 
 /* The state of a model with buffers that calls change. A model has one of its own, with the buffers' first values; more of
  * them serve several callers. A state serves one call at a time: calls with the same one wait for each other. A call that
- * fails while it runs may leave a part of its changes; its error says so. `state` NULL: the model's own. */
+ * fails while it runs may leave a part of its changes; its error says so. In the child of a fork() during a call that
+ * changes a state, that state can be reset and written, but not used as it is. `state` NULL: the model's own. */
 MYCC_API int32_t mycc_state_count(const mycc_model *model);              /* tensors of a state */
 MYCC_API const mycc_port *mycc_state_port(const mycc_model *model, int32_t i);
 MYCC_API int mycc_state_new(mycc_model *model, mycc_state **state);
-MYCC_API void mycc_state_free(mycc_state *state);                         /* before the model is unloaded */
+MYCC_API void mycc_state_free(mycc_state *state);
 MYCC_API int mycc_state_reset(mycc_model *model, mycc_state *state);      /* to the first values */
 /* A copy of a tensor in host memory (free it with mycc_tensor_free), and the values of another one written to it. */
 MYCC_API int mycc_state_read(mycc_model *model, mycc_state *state, int32_t i, mycc_tensor *copy);
