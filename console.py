@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import re
@@ -17,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from . import __version__
 from .runtime.errors import CompilerFault, Error
+from .runtime.strict_json import encode, finite
 
 __all__ = [
     "BisectCommand",
@@ -158,7 +158,7 @@ def stdout_to_stderr(wanted: bool) -> Iterator[None]:
 
 
 def print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, default=str))
+    print(encode(finite(value), indent=2, default=str))
 
 
 def write_json(value: object, file: str) -> None:
@@ -169,7 +169,7 @@ def write_json(value: object, file: str) -> None:
     from .runtime.errors import InputError
 
     try:
-        Path(file).write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
+        Path(file).write_text(encode(finite(value), indent=1, default=str) + "\n", encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write '{file}': {error.strerror}") from None
 

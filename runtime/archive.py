@@ -74,12 +74,16 @@ class Archive:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """manifest.json, parsed, after its hash was compared with the one in the archive comment."""
-        import json
+        from .strict_json import decode
 
         text = self.read(MANIFEST)
         if sha256_hex(text) != self._comment.removeprefix(_COMMENT_PREFIX).decode("latin-1"):
             raise LoadError(f"{self.label}: {MANIFEST} does not match its hash", hint=_HINT_DAMAGED)
-        manifest = json.loads(bytes(text))
+        try:
+            manifest = decode(bytes(text))
+        except ValueError as error:
+            hint = "The mycc that wrote the package had a fault: compile the model again."
+            raise LoadError(f"{self.label}: {MANIFEST} cannot be read: {error}", hint=hint) from None
         version = manifest.get("format")
         if version != FORMAT_VERSION:
             raise _other_format(self.label, version)

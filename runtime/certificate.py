@@ -7,7 +7,6 @@ a safetensors file of at most 256 kB: the samples are tensors, everything else i
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from .errors import LoadError
 from .generator import Fill, fill_tensor
+from .strict_json import decode, encode
 from .tensorfile import TensorEntry, encode_header, parse_header
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ MAX_BYTES = 256 * 1024
 SAMPLES = 4096
 VERIFY_SEED = 0  # of the random numbers of a call that is checked
 _FORMAT = "mycc-certificate-1"
+_HINT_OLD = "The mycc that wrote the package had a fault: compile the model again."
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,10 @@ def _as_samples(values: NDArray[Any]) -> NDArray[Any]:
 
 def serialize(certificate: Certificate) -> bytes:
     """certificate.safetensors."""
-    entries, blocks, position, cases = [], [], 0, []
-    for i, case in enumerate(certificate.cases):
+    # readers of the first version know the rows of `cases` alone, plain ones, numbered from 0
+    rows: dict[str, list[dict[str, Any]]] = {"cases": [], "special": []}
+    entries, blocks, position = [], [], 0
+    for i, (place, case) in enumerate(sorted(enumerate(certificate.cases), key=lambda pair: not _is_plain(pair[1]))):
         outputs = []
         for j, output in enumerate(case.outputs):
             data = output.samples.tobytes()
@@ -182,9 +185,10 @@ def serialize(certificate: Certificate) -> bytes:
             entries.append(TensorEntry(f"case{i}.output{j}", dtype, output.samples.shape, begin, position))
             blocks.append(data)
             outputs.append({"shape": output.shape, "tolerance": output.tolerance})
-        inputs = [{"dtype": c.dtype, "shape": c.shape, **c.fill._asdict()} for c in case.inputs]
-        cases.append({"entry": case.entry, "sizes": case.sizes, "inputs": inputs, "outputs": outputs})
-    metadata = {"format": _FORMAT, "cases": json.dumps(cases, separators=(",", ":"))}
+        inputs = [{"dtype": c.dtype, "shape": c.shape, **_fill_row(c.fill)} for c in case.inputs]
+        row = {"entry": case.entry, "sizes": case.sizes, "inputs": inputs, "outputs": outputs, "place": place}
+        rows["cases" if _is_plain(case) else "special"].append(row)
+    metadata = {"format": _FORMAT, **{key: encode(value, separators=(",", ":")) for key, value in rows.items()}}
     return encode_header(entries, metadata) + b"".join(blocks)
 
 
@@ -205,20 +209,37 @@ def parse(data: bytes | memoryview) -> Certificate:
     for entry in entries:
         dtype = "<i8" if entry.dtype == "I64" else "<f8"
         samples[entry.name] = np.frombuffer(view[start + entry.begin : start + entry.end], dtype)
-    rows = enumerate(json.loads(metadata["cases"]))
-    return Certificate(tuple(_parsed_case(i, row, samples) for i, row in rows))
+    try:
+        rows = decode(metadata["cases"]) + decode(metadata.get("special", "[]"))
+    except ValueError as error:
+        raise LoadError(f"the package's certificate cannot be read: {error}", hint=_HINT_OLD) from None
+    cases = [(row.get("place", i), _parsed_case(i, row, samples)) for i, row in enumerate(rows)]
+    return Certificate(tuple(case for _, case in sorted(cases, key=lambda pair: pair[0])))
 
 
 def _parsed_case(index: int, row: dict[str, Any], samples: Mapping[str, NDArray[Any]]) -> CertificateCase:
-    inputs = tuple(
-        InputCheck(c["dtype"], tuple(c["shape"]), Fill(c["seed"], _pair(c["spread"]), _pair(c["limits"])))
-        for c in row["inputs"]
-    )
+    inputs = tuple(InputCheck(c["dtype"], tuple(c["shape"]), _parsed_fill(c)) for c in row["inputs"])
     outputs = tuple(
         OutputCheck(tuple(output["shape"]), samples[f"case{index}.output{j}"], output["tolerance"])
         for j, output in enumerate(row["outputs"])
     )
     return CertificateCase(row["entry"], row["sizes"], inputs, outputs)
+
+
+def _is_plain(case: CertificateCase) -> bool:
+    return all(check.fill.plain for check in case.inputs)
+
+
+def _fill_row(fill: Fill) -> dict[str, Any]:
+    """The fields of a Fill; those that are no part of a plain one only where they say something."""
+    defaults = Fill(0)._asdict()
+    row = fill._asdict()
+    return {key: row[key] for key in row if key in ("seed", "spread", "limits") or row[key] != defaults[key]}
+
+
+def _parsed_fill(row: Mapping[str, Any]) -> Fill:
+    known = {key: row[key] for key in Fill._fields if key in row}
+    return Fill(**{**known, **{key: _pair(row.get(key)) for key in ("spread", "limits", "bounds")}})
 
 
 def _pair(values: list[Any] | None) -> tuple[Any, Any] | None:

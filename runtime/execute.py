@@ -125,7 +125,7 @@ def generated_inputs(
     arrays = []
     for index, port in enumerate(signature.inputs):
         how = case.inputs[index].fill if case else Fill(index)
-        fresh = how._replace(seed=how.seed + seed)
+        fresh = how._replace(seed=how.seed + seed, edges=False)
         arrays.append(fill_tensor(port.dtype, evaluate_shape(port.shape, values), fresh))
     return arrays
 

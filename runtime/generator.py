@@ -34,16 +34,56 @@ class Fill(NamedTuple):
     """How a tensor is filled: a seed, and a float's (mean, standard deviation) or an integer's (lowest, highest).
 
     With neither, floats have mean 0 and deviation 1, integers are 0 or 1.
+
+    Attributes:
+        kind: the property that the tensor has (fill_kinds.py); "": none.
+        bounds: of floats: what they are not below and not above.
+        diagonal: of matrices: what is added to the diagonal, which outweighs the rest of its row.
+        edges: integers have duplicates, and both ends of their range.
     """
 
     seed: int
     spread: tuple[float, float] | None = None
     limits: tuple[int, int] | None = None
+    kind: str = ""
+    bounds: tuple[float | None, float | None] | None = None
+    diagonal: float | None = None
+    edges: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether seed, spread and limits say all: readers of version 1 of the certificate know no more."""
+        return self == Fill(self.seed, self.spread, self.limits)
 
 
 def fill_tensor(dtype: str, shape: Sequence[int], how: Fill) -> NDArray[np.generic]:
-    """`fill` with its arguments in one value."""
-    return fill(dtype, shape, how.seed, spread=how.spread, limits=how.limits)
+    """`fill` with its arguments in one value, and the properties that only a Fill has."""
+    if how.plain:
+        return fill(dtype, shape, how.seed, spread=how.spread, limits=how.limits)
+    from .fill_kinds import duplicated, shaped, within
+
+    integer = _is_integer(dtype)
+    words = fill("i64", shape, how.seed, limits=(-(2**63), 2**63 - 1)).view(np.uint64)
+    if integer:
+        low, high = how.limits or (0, 1)
+        room = max(low, high - (shape[-1] - 1)) if how.kind == "rising" and shape else high
+        values = fill("i64", shape, how.seed, limits=(low, room))
+        if how.edges and room > low:
+            values = duplicated(values, words, low, room)
+        values = shaped(values, words, how.kind, how.diagonal) if how.kind else values
+        if how.kind in ("ascending", "descending") and shape and shape[-1] > 1:
+            first, last = (low, high) if how.kind == "ascending" else (high, low)
+            values[..., 0], values[..., -1] = first, last
+        values = np.minimum(values, high) if how.kind == "rising" else values
+        return values.astype(_NUMPY_DTYPES[dtype])
+    values = fill("f64", shape, how.seed, spread=how.spread)
+    values = within(values, how.bounds) if how.bounds else values
+    values = shaped(values, words, how.kind, how.diagonal) if how.kind else values
+    return narrow_bfloat(values) if dtype == "bf16" else values.astype(_NUMPY_DTYPES[dtype])
+
+
+def _is_integer(dtype: str) -> bool:
+    return dtype[0] in "bui" and dtype != "bf16"
 
 
 def fill(
@@ -66,7 +106,7 @@ def fill(
     if dtype in _COMPLEX:
         part, whole = _COMPLEX[dtype]
         return fill(part, (*shape, 2), seed, spread=spread, limits=limits).view(whole).reshape(tuple(shape))
-    integer = dtype[0] in "bui" and dtype != "bf16"
+    integer = _is_integer(dtype)
     if (spread is not None and integer) or (limits is not None and not integer):
         raise ValueError(f"{dtype} takes {'limits' if integer else 'a spread'}")
     count = math.prod(shape)

@@ -45,9 +45,9 @@ def _describe(path: str, as_json: bool) -> None:
 
     information = inspect_package(path)
     if as_json:
-        import json
+        from .strict_json import encode, finite
 
-        print(json.dumps(information, indent=1))
+        print(encode(finite(information), indent=1))
     else:
         print(describe(information))
         print(f"\npython {path} --run runs it; --help shows more.")

@@ -6,9 +6,10 @@ starts at a multiple of 64 bytes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+from .strict_json import decode, encode
 
 __all__ = ["ALIGNMENT", "SAFETENSORS_DTYPES", "TensorEntry", "encode_header", "parse_header"]
 
@@ -37,7 +38,7 @@ def encode_header(entries: Sequence[TensorEntry], metadata: Mapping[str, str]) -
     for entry in entries:
         offsets = [entry.begin, entry.end]
         header[entry.name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": offsets}
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = encode(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
 
@@ -51,7 +52,7 @@ def parse_header(data: memoryview) -> tuple[list[TensorEntry], dict[str, str], i
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > len(data) - 8:
         raise ValueError("the header of the tensor file is longer than the file")
-    header = json.loads(bytes(data[8 : 8 + size]))
+    header = decode(bytes(data[8 : 8 + size]))
     metadata = header.pop("__metadata__", {})
     entries = [TensorEntry(name, h["dtype"], tuple(h["shape"]), *h["data_offsets"]) for name, h in header.items()]
     entries.sort(key=lambda entry: entry.begin)

@@ -108,9 +108,10 @@ class Assembled:
             if left_out:
                 stage.summary += f"{'; ' * bool(self.results)}not compared, random: {', '.join(left_out)}"
         certificate = make_certificate([case for r in self.results for case in r.references()])
+        outputs = [(r.cases, i) for r in self.results for i in range(len(r.cases[0].errors))]
         check = {
-            "error": [max(c.errors[i] for c in r.cases) for r in self.results for i in range(len(r.cases[0].errors))],
-            "eager": [max(c.eager[i] for c in r.cases) for r in self.results for i in range(len(r.cases[0].eager))],
+            "error": [max(c.errors[i] for c in cases) for cases, i in outputs],
+            "eager": [max(c.eager[i] for c in cases) for cases, i in outputs],
             "shapes": [c.sizes for r in self.results for c in r.cases],
         }
         return Completion(serialize(certificate), check)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import Any
 
 from ...runtime.archive import FORMAT_VERSION, MANIFEST, SOURCES
 from ...runtime.native import ABI_VERSION, LIBRARY
+from ...runtime.strict_json import encode
 from ..build.targets import Target, target_folder
 from .archive import PAGE, ArchiveWriter, deflated
 from .glibc import oldest_glibc
@@ -131,7 +131,7 @@ def _finish(
     blocks: list[str],
 ) -> int:
     """Writes the manifest, the last member, and the directory; returns the size of the file."""
-    manifest = json.dumps(_manifest(contents, members, placed, blocks), separators=(",", ":")).encode()
+    manifest = encode(_manifest(contents, members, placed, blocks), separators=(",", ":")).encode()
     archive.add(MANIFEST, len(manifest), [manifest])
     return archive.close(f"mycc:1:{hashlib.sha256(manifest).hexdigest()}".encode())
 

@@ -18,13 +18,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CompileError
+from ...runtime.strict_json import decode, encode
 from .choices import SHARED, Choice, Choices
 from .gpu_space import tile_of
 from .space import unknown_part
@@ -89,9 +89,9 @@ def format_lock(lock: Lock) -> str:
         "mycc_lock": FORMAT, "mycc": lock.version, "machine": dict(lock.machine), "threads": lock.threads,
         "run_us": {name: round(us, 3) for name, us in lock.run_us.items()},
     }  # fmt: skip
-    lines = [f" {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
+    lines = [f" {encode(name)}: {encode(value)}," for name, value in head.items()]
     targets = ",\n".join(
-        f"  {json.dumps(target)}: {{\n{_format_kernels(rows)}\n  }}" for target, rows in sorted(lock.targets.items())
+        f"  {encode(target)}: {{\n{_format_kernels(rows)}\n  }}" for target, rows in sorted(lock.targets.items())
     )
     return "\n".join(("{", *lines, ' "targets": {', targets, " }", "}")) + "\n"
 
@@ -99,17 +99,17 @@ def format_lock(lock: Lock) -> str:
 def _format_kernels(rows: Mapping[str, LockedKernel]) -> str:
     kernels = []
     for key, row in sorted(rows.items()):
-        trials = ",\n".join(f"     {json.dumps(trial.as_dict())}" for trial in row.tried)
+        trials = ",\n".join(f"     {encode(trial.as_dict())}" for trial in row.tried)
         tried = f"[\n{trials}\n    ]" if trials else "[]"
-        choice = json.dumps(row.choice.as_dict())
-        kernels.append(f'   {json.dumps(key)}: {{\n    "choice": {choice},\n    "tried": {tried}\n   }}')
+        choice = encode(row.choice.as_dict())
+        kernels.append(f'   {encode(key)}: {{\n    "choice": {choice},\n    "tried": {tried}\n   }}')
     return ",\n".join(kernels)
 
 
 def read_lock(path: Path) -> Lock:
     """The lock in a file. Raises CompileError: there is none, or it is no lock that this version reads."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = decode(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CompileError(f"cannot read the lock file '{path}': {error.strerror}") from None
     except ValueError as error:

@@ -17,9 +17,9 @@ from ..capture.export import capture_request
 from ..capture.precision import in_dtype
 from ..faults import reporting_faults
 from .bisect import Finding, find_fault
-from .check_inputs import input_checks, make_input
+from .check_inputs import draws, input_checks, make_input
 from .reproducer import write_reproducer
-from .verify import Tolerance, check_sizes, verify
+from .verify import Tolerance, verify
 
 if TYPE_CHECKING:
     from ..capture.export import CaptureRequest
@@ -140,8 +140,8 @@ def _compare(
         return EntryResult(graph.name, None, None, problems)
     index = [row["name"] for row in archive.manifest["entry_points"]].index(graph.name)
     finding = Finding("")
-    for case, sizes in enumerate(check_sizes(graph)):
-        inputs = [make_input(check) for check in input_checks(graph, sizes, case + 1000 * numerics.seed)]
+    for draw in draws(graph, numerics.seed):
+        inputs = [make_input(check) for check in input_checks(graph, draw.sizes, draw.index, draw.edges)]
         finding = find_fault(graph, archive, index, inputs, options)
         if finding.stage:
             break

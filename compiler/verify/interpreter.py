@@ -12,6 +12,7 @@ import torch.fx
 from ..capture.control import is_control
 from ..capture.source_lines import place_of
 from .control import run_control
+from .ties import settled
 
 Node = torch.fx.Node
 Call = Callable[[Node, tuple[Any, ...], dict[str, Any]], Any]
@@ -69,10 +70,11 @@ def _last_uses(graph: torch.fx.Graph) -> Mapping[Node, list[Node]]:
 
 
 def call_torch(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The operator itself."""
+    """The operator itself, equal elements in the order of their places (ties.py)."""
     if is_control(node.target):
         return run_control(str(node.target), args)
-    return node.target(*args, **kwargs)  # type: ignore[operator]
+    result = settled(node.target, args, kwargs)
+    return node.target(*args, **kwargs) if result is None else result  # type: ignore[operator]
 
 
 def is_getitem(node: Node) -> bool:

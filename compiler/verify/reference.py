@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ..capture.control import is_control
 from ..capture.draws import draws
@@ -14,6 +15,7 @@ from ..capture.graph import ModelGraph
 from .control import run_control
 from .fast_double import FAST
 from .interpreter import Node, call_torch, run_graph
+from .ties import settled
 from .unchecked import check_operands
 
 aten = torch.ops.aten
@@ -23,7 +25,9 @@ _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _WIDE = {**dict.fromkeys(_NARROW, torch.float64), torch.complex64: torch.complex128}
 
 
-def reference(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def reference(
+    graph: ModelGraph, inputs: Sequence[torch.Tensor], keep: dict[str, torch.Tensor | None] | None = None
+) -> list[torch.Tensor]:
     """The outputs of the captured graph with every float32, float16 and bfloat16 as float64, casts included.
 
     Sizes are read from the inputs. Constants are converted where they are read and freed after it, so that never more
@@ -32,20 +36,40 @@ def reference(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.T
     Args:
         graph: as captured, before any pass.
         inputs: one tensor per input, in the model's dtypes.
+        keep: gets the values of the nodes that are its keys.
 
     Returns:
         float64 tensors for float outputs, others in their own dtype.
     """
 
+    given, constant = [widened(t) for t in inputs], reference_constant(graph, reference)
+    if not keep:
+        return list(widened(run_graph(graph.module.graph, given, constant, reference_call)))
+    placeholders = graph.module.graph.find_nodes(op="placeholder")
+    keep.update({node.name: value for node, value in zip(placeholders, given, strict=True) if node.name in keep})
+    known = graph.module.graph.find_nodes(op="get_attr")
+    keep.update({n.name: widened(graph.constants[str(n.target)]) for n in known if n.name in keep})
+
+    def call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = reference_call(node, args, kwargs)
+        if node.name in keep:
+            keep[node.name] = result
+        return result
+
+    return list(widened(run_graph(graph.module.graph, given, constant, call)))
+
+
+def reference_constant(
+    graph: ModelGraph, body: Callable[[ModelGraph, Sequence[torch.Tensor]], list[torch.Tensor]]
+) -> Callable[[str], Any]:
+    """What get_attr nodes mean for `reference_call`: tensors, and bodies of control flow, which `body` runs."""
+
     def constant(name: str) -> Any:
         if name in graph.regions:
-            return lambda *operands: reference(graph.regions[name], operands)
+            return lambda *operands: body(graph.regions[name], operands)
         return _Lazy(graph.constants[name])
 
-    return [
-        widened(t) if isinstance(t, (torch.Tensor, _Lazy)) else t
-        for t in run_graph(graph.module.graph, [widened(t) for t in inputs], constant, reference_call)
-    ]
+    return constant
 
 
 def eager(graph: ModelGraph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -71,7 +95,8 @@ def widened(value: Any) -> Any:
     if isinstance(value, _Lazy):
         value = value.tensor
     if isinstance(value, torch.Tensor):
-        return value.to(_WIDE.get(value.dtype, value.dtype))
+        # what a subclass (of a quantized weight, say) computes, its own operators alone know
+        return value if is_traceable_wrapper_subclass(value) else value.to(_WIDE.get(value.dtype, value.dtype))
     if isinstance(value, torch.dtype):
         return _WIDE.get(value, value)
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
@@ -79,8 +104,8 @@ def widened(value: Any) -> Any:
     return value
 
 
-def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A node of the captured graph in float64, from the values of its arguments."""
+def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], reverse: bool = False) -> Any:
+    """A node of the captured graph in float64, from the values of its arguments; reverse: as `ties.settled` has it."""
     if is_control(node.target):
         return run_control(str(node.target), widened(args))
     if node.target is torch.ops.mycc.assert_true.default:
@@ -89,10 +114,10 @@ def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         rows = aten.embedding.default(args[0].tensor if isinstance(args[0], _Lazy) else args[0], widened(args[1]))
         return widened(rows)
     if draws(node):
-        named = {key: _as_captured(node.kwargs[key], value) for key, value in kwargs.items()}
-        return widened(node.target(*map(_as_captured, node.args, args), **named))  # type: ignore[operator]
+        return in_own_dtypes(node, args, kwargs)
     if node.target is aten.view.dtype:
         raise TypeError(f"{node.name}: reinterpreting the bits of a tensor has no float64 reference")
+    given = args, kwargs
     args, kwargs = widened(args), {k: widened(v) for k, v in kwargs.items()}
     check_operands(node.target, args)
     if node.target in _WHERE and _is_float(node):
@@ -104,14 +129,37 @@ def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         result = fast(*args, **kwargs)
         if result is not None:
             return result
-    return widened(node.target(*args, **kwargs))  # type: ignore[operator]
+    result = settled(node.target, args, kwargs, reverse)
+    if result is not None:
+        return result
+    try:
+        return widened(node.target(*args, **kwargs))  # type: ignore[operator]
+    except (RuntimeError, IndexError, TypeError, AssertionError) as error:
+        try:
+            return in_own_dtypes(node, *given)
+        except (RuntimeError, IndexError, TypeError, AssertionError):
+            raise error from None
+
+
+def in_own_dtypes(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operator in the dtypes of the model, its result widened.
+
+    For those that draw random numbers, which are others in another dtype, and those that have no float64 form
+    (fake_quantize, tensor subclasses, many operators of other libraries).
+    """
+    values = [_as_captured(a, value) for a, value in zip(node.args, args, strict=True)]
+    named = {key: _as_captured(node.kwargs[key], value) for key, value in kwargs.items()}
+    return widened(node.target(*values, **named))  # type: ignore[operator]
 
 
 def _as_captured(argument: Any, value: Any) -> Any:
-    """An argument's value in the dtype that it has in the model: random operators draw other numbers in another one."""
+    """An argument's value in the dtype that it has in the model."""
+    if isinstance(argument, (list, tuple)):
+        return type(value)(_as_captured(a, v) for a, v in zip(argument, value, strict=True))
     if isinstance(argument, Node) and isinstance(value, (torch.Tensor, _Lazy)):
         tensor = value.tensor if isinstance(value, _Lazy) else value
-        return tensor.to(argument.meta["val"].dtype)
+        dtype = argument.meta["val"].dtype
+        return tensor if tensor.dtype == dtype else tensor.to(dtype)
     return value
 
 

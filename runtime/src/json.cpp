@@ -172,6 +172,7 @@ const char *Json::parse_number(JsonValue *value) {
   constexpr const char *kWrong = "it has a wrong number";
   bool negative = *at_ == '-', exact = true;
   if (negative) ++at_;
+  if (at_ != end_ && (*at_ == 'I' || *at_ == 'N')) return "it has Infinity or NaN for a number";
   if (at_ == end_ || !digit(*at_)) return kWrong;
   if (*at_ == '0' && at_ + 1 < end_ && digit(at_[1])) return kWrong;
   int64_t number = 0;

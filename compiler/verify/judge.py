@@ -1,0 +1,197 @@
+"""The verdict on an output: in the first place by one set of inputs, in close cases by more.
+
+1. One draw of inputs: an output's error may be twice eager's and 1e-7.
+2. If it is more: elements that depend on how a number was rounded, or on the order of equal elements, are left out.
+   The float64 run with noise tells which they are (condition.py).
+3. If it is still more: up to 63 further draws. The squares of all differences are pooled, and so are the squares of
+   the reference: an input at which the result is near 0 counts for as much as it weighs. What is tolerated follows from
+   eager's error, or from that of the noisy float64 run if it is larger, over the same inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+
+import torch
+from torch import Tensor
+
+from ...runtime.certificate import sample_positions
+from .case import SHARED_FLOOR, CaseResult, Tolerance
+from .check_inputs import Draw
+from .compare import Deviation, deviation, difference, error
+from .condition import Noise
+from .trial import Compared, Sample, Trial
+
+__all__ = ["judged"]
+
+#: patterns of noise that are tried for the first inputs, and for each further one
+PATTERNS, FURTHER = 8, 4
+#: after so many inputs a verdict is tried
+STAGES = (4, 16, 64)
+#: an output with more elements needs no more than the second stage
+FEW = 1000
+#: what exceeds the tolerance by this factor is no close case
+HOPELESS = 16.0
+#: eager in place of the reference: what a rounding more or less may be, in units of its dtype's eps
+ROUNDINGS = 16.0
+
+Masks = Sequence[Tensor | None]
+
+
+def judged(trial: Trial, draw: Draw, tolerance: Tolerance) -> CaseResult:
+    """The result of a draw; it fails when the package is less accurate than eager, at inputs like these."""
+    sample = trial.sample(draw)
+    if sample.uncertain:
+        tolerance = replace(tolerance, floor=max(tolerance.floor, SHARED_FLOOR))
+    case = _case(trial, sample, tolerance)
+    if not case.failures:
+        return case
+    case, doubtful = _without_doubt(trial, sample, tolerance, case)
+    if case.failures:
+        case = _pooled(trial, sample, draw, case, doubtful)
+    return replace(case, unsteady=_unsteady(trial, sample, case)) if case.failures else case
+
+
+def _case(trial: Trial, sample: Sample, tolerance: Tolerance, doubtful: Masks = ()) -> CaseResult:
+    masks = list(doubtful) or [None] * len(sample.compared)
+    pairs = list(zip(sample.compared, masks, strict=True))
+    own = tuple(c.of_eager(mask).error for c, mask in pairs)
+    return CaseResult(
+        sample.attempt.sizes,
+        sample.checks,
+        tuple(spec.name for spec in trial.graph.outputs),
+        tuple(_certified(*row) for row in zip(sample.found, sample.wanted, sample.compared, masks, strict=True)),
+        tuple(c.of_package(mask).error for c, mask in pairs),
+        own,
+        tuple(_sampled_error(y, r) for y, r in zip(sample.own, sample.wanted, strict=True)),
+        tuple(tolerance(e) + _extra(c) for e, c in zip(own, sample.compared, strict=True)),
+        tolerance,
+        doubtful=tuple(0 if mask is None else int(mask.sum()) for mask in masks),
+        from_examples=sample.attempt.from_examples,
+    )
+
+
+def _extra(compared: Compared) -> float:
+    """On top of the tolerance where eager is the reference: its own error is not known."""
+    own = compared.own.dtype
+    return ROUNDINGS * torch.finfo(own).eps if compared.eager_is_reference and own.is_floating_point else 0.0
+
+
+def _certified(found: Tensor, wanted: Tensor, compared: Compared, doubtful: Tensor | None) -> Tensor:
+    """What a certificate holds: the reference; what it does not decide, as the package gave it."""
+    if not wanted.is_floating_point() or found.shape != wanted.shape:
+        return found
+    if compared.eager_is_reference:
+        return found.double()
+    left = [mask for mask in (doubtful, compared.settled) if mask is not None and mask.shape == wanted.shape]
+    for mask in left:
+        wanted = torch.where(mask, found.double(), wanted)
+    return wanted
+
+
+def _sampled_error(found: Tensor, wanted: Tensor) -> float:
+    """The error over the elements that a certificate keeps."""
+    if found.shape != wanted.shape:
+        return math.inf
+    at = torch.from_numpy(sample_positions(wanted.numel()))
+    return error(found.reshape(-1)[at], wanted.reshape(-1)[at])
+
+
+def _without_doubt(
+    trial: Trial, sample: Sample, tolerance: Tolerance, case: CaseResult
+) -> tuple[CaseResult, list[Tensor | None]]:
+    """The case without the elements that jump with noise, and their masks; patterns are tried until nothing fails."""
+    masks: list[Tensor | None] = [None] * len(sample.compared)
+    for seed in range(PATTERNS if trial.chooses else 0):
+        masks = _joined(masks, trial.jumping(sample, seed))
+        case = _case(trial, sample, tolerance, masks)
+        if not case.failures:
+            break
+    return case, masks
+
+
+def _joined(masks: Masks, others: Masks) -> list[Tensor | None]:
+    return [b if a is None else a if b is None else a | b for a, b in zip(masks, others, strict=True)]
+
+
+# -- several inputs ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One output's deviations at one set of inputs: of the package, of eager, and of the noisy reference."""
+
+    package: Deviation
+    eager: Deviation
+    noise: Deviation
+    extra: float
+
+    def __add__(self, other: _Row) -> _Row:
+        return _Row(
+            self.package + other.package, self.eager + other.eager, self.noise + other.noise,
+            max(self.extra, other.extra),
+        )  # fmt: skip
+
+    def allowed(self, tolerance: Tolerance) -> float:
+        """A mean over few elements is uncertain itself: over n of them by about 1 / sqrt(n)."""
+        known = [e for e in (self.eager.error, self.noise.error) if math.isfinite(e)]
+        certainty = 1 + 2 / math.sqrt(max(self.package.count, 1))
+        return tolerance(max(known, default=0.0)) * certainty + self.extra
+
+
+def _rows(trial: Trial, sample: Sample, masks: Masks, seed: int) -> list[_Row]:
+    noise = trial.noisy(sample, Noise(seed))
+    return [
+        _Row(c.of_package(mask), c.of_eager(mask), deviation(moved, c.wanted, mask), _extra(c))
+        for c, mask, moved in zip(sample.compared, masks, noise, strict=True)
+    ]
+
+
+def _pooled(trial: Trial, sample: Sample, draw: Draw, case: CaseResult, doubtful: Masks) -> CaseResult:
+    """The case with the errors of several inputs."""
+    tolerance, first = case.tolerance, case
+    rows = [_rows(trial, sample, doubtful, 0)]
+    for stage in STAGES:
+        while len(rows) < stage:
+            more = trial.sample(replace(draw, index=draw.index + 100 * len(rows)))
+            rows.append(_rows(trial, more, _doubtful(trial, more), len(rows)))
+        totals = [reduce(add, column) for column in zip(*rows, strict=True)]
+        case = replace(
+            first,
+            errors=tuple(t.package.error for t in totals),
+            eager=tuple(t.eager.error for t in totals),
+            allowed=tuple(t.allowed(tolerance) for t in totals),
+            single=first.errors,
+            runs=len(rows),
+        )
+        if not case.failures or _settled(case, totals, stage):
+            break
+    return case
+
+
+def _doubtful(trial: Trial, sample: Sample) -> list[Tensor | None]:
+    masks: list[Tensor | None] = [None] * len(sample.compared)
+    for seed in range(FURTHER if trial.chooses else 0):
+        masks = _joined(masks, trial.jumping(sample, seed))
+    return masks
+
+
+def _settled(case: CaseResult, totals: Sequence[_Row], stage: int) -> bool:
+    """Whether more inputs would not change the verdict of a failing case."""
+    if any(not case.errors[i] <= HOPELESS * case.allowed[i] for i in case.failures):
+        return True
+    many = any(totals[i].package.count >= FEW * len(STAGES) for i in case.failures)
+    return many and stage >= STAGES[1]
+
+
+def _unsteady(trial: Trial, sample: Sample, case: CaseResult) -> tuple[str, ...]:
+    """Which outputs that fail come out otherwise when the package runs again; state makes them differ anyway."""
+    if trial.graph.in_place:
+        return ()
+    again = trial.found(sample.attempt.inputs)
+    told = ((case.names[i], difference(sample.found[i], again[i])) for i in case.failures)
+    return tuple(f"{name}: a second run of the package differs in {what}" for name, what in told if what)
