@@ -97,9 +97,9 @@ class Assembled:
                 if draws_random_numbers(graph) and model.device != "cpu":
                     continue  # nothing to compare with: torch draws others
                 entry = model.entry(graph.variant_of or graph.name)  # which hands calls of its sizes over
-                self.results.append(verify(graph, _run_torch(entry), tolerance=tolerance, seed=numerics.seed))
+                self.results.append(verify(graph, run_torch(entry), tolerance=tolerance, seed=numerics.seed))
                 for other in (m.entry(entry.name) for m in others):  # they have to be right too
-                    verify(graph, _run_torch(other), tolerance=tolerance, seed=numerics.seed)
+                    verify(graph, run_torch(other), tolerance=tolerance, seed=numerics.seed)
             lines = [c.describe(i) for r in self.results for c in r.cases for i in range(len(c.errors))]
             stage.value = "\n".join(lines)
             random = [graph.name for graph in self.captured if draws_random_numbers(graph)]
@@ -117,7 +117,7 @@ class Assembled:
         return Completion(serialize(certificate), check)
 
 
-def _run_torch(entry: EntryPoint) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+def run_torch(entry: EntryPoint) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
     """The entry point on torch tensors; one without inputs gives numpy arrays, which become tensors here."""
     import torch
 

@@ -32,9 +32,9 @@ __all__ = ["judged"]
 PATTERNS, FURTHER = 8, 4
 #: after so many inputs a verdict is tried
 STAGES = (4, 16, 64)
-#: an output with more elements needs no more than the second stage
+#: so many elements in all need no more than the second stage, nor the first where the error is twice as large
 FEW = 1000
-#: what exceeds the tolerance by this factor is no close case
+#: of fewer elements: what exceeds the tolerance by this factor is no close case
 HOPELESS = 16.0
 #: eager in place of the reference: what a rounding more or less may be, in units of its dtype's eps
 ROUNDINGS = 16.0
@@ -182,10 +182,13 @@ def _doubtful(trial: Trial, sample: Sample) -> list[Tensor | None]:
 
 def _settled(case: CaseResult, totals: Sequence[_Row], stage: int) -> bool:
     """Whether more inputs would not change the verdict of a failing case."""
-    if any(not case.errors[i] <= HOPELESS * case.allowed[i] for i in case.failures):
-        return True
-    many = any(totals[i].package.count >= FEW * len(STAGES) for i in case.failures)
-    return many and stage >= STAGES[1]
+
+    def decided(i: int) -> bool:
+        many = totals[i].package.count >= FEW
+        factor = 1.0 if many and stage >= STAGES[1] else 2.0 if many else HOPELESS
+        return not case.errors[i] <= factor * case.allowed[i]
+
+    return any(decided(i) for i in case.failures)
 
 
 def _unsteady(trial: Trial, sample: Sample, case: CaseResult) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def _floats(values: Array, fill: Fill, ordered: bool) -> Fill:
     if bool(((values == 0) | (values == 1)).all()) and not identity:
         hot = values.ndim and values.shape[-1] > 1 and _is_one_hot(values)
         return fill._replace(kind="one-hot" if hot else "ascending" if ordered else "bits")
-    if values.ndim and values.shape[-1] > 1 and _is_distribution(values):
+    if values.ndim and values.shape[-1] > 1 and not identity and _is_distribution(values):
         return fill._replace(kind="probabilities")
     if _is_square(values, 2) and (matrix := _matrix(values, fill)) is not None:
         return matrix

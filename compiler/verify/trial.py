@@ -153,8 +153,8 @@ class Trial:
     def _sample(self, attempt: Attempt, last: bool = False) -> Sample:
         inputs, kept = list(attempt.inputs), dict.fromkeys(p.operand for p in self.places)
         run = partial(self._of_torch if last else _plain, self.graph, inputs)
-        wanted = run(partial(reference, keep=kept))
         own = run(eager) if self.run_eager is None else _real(self.run_eager([t.clone() for t in inputs]))
+        wanted = run(partial(reference, keep=kept))
         found = self.found(inputs)
         if len(found) != len(wanted):
             raise CompileError(f"entry point '{self.graph.name}': {len(found)} outputs, the model has {len(wanted)}")

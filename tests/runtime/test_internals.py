@@ -268,3 +268,10 @@ def test_pool_under_the_thread_sanitizer(tmp_path: Path) -> None:
     ran = subprocess.run(["setarch", "-R", str(program)], capture_output=True, text=True, timeout=300)
     assert "data race" not in ran.stderr, ran.stderr[:4000]
     assert ran.stdout == "0 wrong\n", ran.stderr[:2000]
+
+
+@pytest.mark.parametrize("number", [b"Infinity", b"-Infinity", b"NaN"])
+def test_json_names_what_is_no_number(internals: Any, number: bytes) -> None:
+    text, last = b'{"tolerance": ' + number + b"}", ctypes.create_string_buffer(64)
+    error = internals.test_json(text, ctypes.c_size_t(len(text)), last, ctypes.c_size_t(64))
+    assert error == b"it has Infinity or NaN for a number"
