@@ -25,8 +25,10 @@ from .dynamic_shapes import check_additional, limit_notes, plain_shapes
 from .examples import dynamic_dims
 from .failures import export_failure, listening, quiet_export
 from .graph import ModelGraph
-from .leaves import Dims, Leaf, bind, leaves_of, shapes_by_leaf
+from .leaves import Dims, bind, leaves_of, shapes_by_leaf
+from .model_tensors import apart_from, check_leaves, check_model
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
+from .scripts import Scripted, signature_of, unscripted
 from .sizes import resize_examples, without_hints_of_one
 from .source_lines import ROOT, recording_lines
 from .specialise import fix_sizes
@@ -82,7 +84,8 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
         return _from_program(request, request.model)
     arguments = bind(forward_of(request.model), request.args, request.kwargs)
     leaves = leaves_of(arguments)
-    _check_tensors(leaves, request.model)
+    check_leaves(leaves)
+    check_model(request.model)
     shapes = plain_shapes(request.dynamic_shapes, request.model, request.args, request.kwargs)
     dims = shapes_by_leaf(arguments, shapes)
     dims = dynamic_dims(arguments, dims, request.dynamic) if request.dynamic else dims
@@ -92,12 +95,13 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
 
     def export(dims: list[Dims]) -> tuple[ExportedProgram, tuple[torch.Tensor, ...], list[Dims], bool]:
         """The program, the examples and dimensions that it is for, and whether the model sets a seed."""
-        values = _apart(resize_examples(leaves, dims), request.model)
+        values = apart_from(resize_examples(leaves, dims), _owners(request.model))
         if request.fixed:
             values, dims = fix_sizes(leaves, values, dims, request.fixed)
         call = _Call(request.model, values, spec, tensors, _Notes())
         examples, own = tuple(values[i] for i in tensors), [dims[i] for i in tensors]
-        with _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
+        apart = unscripted([owner for owner in call.children() if not isinstance(owner, Scripted)])
+        with apart, _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
             torch.manual_seed(_OWN_SEED)
             return _export(call, examples, own, names), examples, own, torch.initial_seed() != _OWN_SEED
 
@@ -123,6 +127,14 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
 
 def forward_of(model: Model) -> Callable[..., Any]:
     """What a call of the model calls: its forward, or the callable itself."""
+    forward = model.forward if isinstance(model, torch.nn.Module) else model
+    if (signature := signature_of(forward)) is not None:
+
+        def script(*args: Any, **kwargs: Any) -> Any:
+            return forward(*args, **kwargs)
+
+        script.__signature__ = signature  # type: ignore[attr-defined]
+        return script
     if isinstance(model, torch.nn.Module):
         return model.forward
     if not callable(model):
@@ -150,6 +162,8 @@ class _Call(torch.nn.Module):
         self, model: Model, values: Sequence[Any], spec: pytree.TreeSpec, tensors: Sequence[int], notes: _Notes
     ) -> None:
         super().__init__()
+        if isinstance(model, torch.jit.ScriptModule):
+            model = Scripted(model)
         if isinstance(model, torch.nn.Module):
             setattr(self, ROOT, model)
         else:
@@ -217,6 +231,10 @@ def _fits(new: object, old: torch.Tensor) -> bool:
     return all(isinstance(n, int) and n == m for n, m in zip(new.shape, old.shape, strict=True))
 
 
+def _owners(model: Model) -> list[torch.nn.Module]:
+    return [model] if isinstance(model, torch.nn.Module) else _modules_of(model)
+
+
 def _modules_of(function: Any) -> list[torch.nn.Module]:
     """The modules whose parameters a function uses: its object, what it closes over, what it names globally."""
     found: dict[int, torch.nn.Module] = {}
@@ -240,31 +258,6 @@ def _modules_of(function: Any) -> list[torch.nn.Module]:
 
     visit(function, 0)
     return list(found.values())
-
-
-def _check_tensors(leaves: Sequence[Leaf], model: Model) -> None:
-    for leaf in leaves:
-        if leaf.is_tensor:
-            check_tensor(leaf.value, f"example input '{leaf.name}'")
-        else:
-            constant(leaf.value, f"example input '{leaf.name}'")
-    if isinstance(model, torch.nn.Module):
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            check_tensor(tensor, f"'{name}' of the model")
-
-
-def _apart(values: Sequence[Any], model: Model) -> list[Any]:
-    """The values with memory of its own for each tensor: torch.export takes inputs that share it for one."""
-    owners = [model] if isinstance(model, torch.nn.Module) else _modules_of(model)
-    seen = {t.untyped_storage().data_ptr() for m in owners for t in (*m.parameters(), *m.buffers())}
-    result = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            memory = value.untyped_storage().data_ptr()
-            value = value.detach().clone() if memory in seen and value.numel() else value
-            seen.add(memory)
-        result.append(value)
-    return result
 
 
 def _unique(names: Sequence[str]) -> list[str]:

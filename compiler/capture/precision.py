@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
+from torch.utils.dlpack import from_dlpack
 
 from ...runtime.errors import CompileError
 from ..ir.dtypes import to_torch
@@ -37,20 +39,33 @@ def in_dtype(requests: Sequence[CaptureRequest], dtype: str | None) -> list[Capt
 
 
 def _moved(request: CaptureRequest, memo: dict[int, Any]) -> CaptureRequest:
-    """The request with everything on the CPU that is on a GPU."""
+    """The request with everything on the CPU that is on a GPU, and ordinary tensors where torch.inference_mode made
+    some, on which torch.export fails."""
     model = request.model
-    if isinstance(model, torch.nn.Module) and any(_on_gpu(t) for t in (*model.parameters(), *model.buffers())):
-        model = _module(model, lambda t: t.cpu() if _on_gpu(t) else t, memo)
+    if isinstance(model, torch.nn.Module) and any(_moves(t) for t in (*model.parameters(), *model.buffers())):
+        model = _module(model, _here, memo)
     leaves = pytree.tree_leaves((request.args, dict(request.kwargs)))
-    if model is request.model and not any(_on_gpu(leaf) for leaf in leaves):
+    if model is request.model and not any(_moves(leaf) for leaf in leaves):
         return request
-    here = (request.args, dict(request.kwargs))
-    args, kwargs = pytree.tree_map(lambda leaf: leaf.cpu() if _on_gpu(leaf) else leaf, here)
+    args, kwargs = pytree.tree_map(_here, (request.args, dict(request.kwargs)))
     return replace(request, model=model, args=args, kwargs=kwargs)
 
 
-def _on_gpu(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda"
+def _moves(leaf: Any) -> bool:
+    if not isinstance(leaf, torch.Tensor) or is_lazy(leaf):
+        return False
+    return leaf.device.type == "cuda" or leaf.is_inference()
+
+
+def _here(leaf: Any) -> Any:
+    if not _moves(leaf):
+        return leaf
+    if leaf.device.type == "cuda":
+        return leaf.cpu()
+    try:
+        return from_dlpack(leaf.detach())  # the same memory
+    except (BufferError, RuntimeError):
+        return leaf.clone()
 
 
 def _converted(request: CaptureRequest, wanted: torch.dtype, name: str, memo: dict[int, Any]) -> CaptureRequest:
@@ -80,8 +95,8 @@ def _module(
     changed = False
     for tensor in (*model.parameters(), *model.buffers()):
         if id(tensor) not in memo:
-            value = convert(tensor.detach())
-            if value.data_ptr() == tensor.data_ptr() and value.dtype == tensor.dtype and value.device == tensor.device:
+            value = convert(own := tensor.detach())
+            if value is own:
                 memo[id(tensor)] = tensor
             else:
                 memo[id(tensor)] = torch.nn.Parameter(value, False) if isinstance(tensor, torch.nn.Parameter) else value

@@ -34,6 +34,7 @@ from .functional import FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, T
 from .graph import DTYPE_NAMES, ModelGraph, TensorSpec
 from .leaves import Dims
 from .result_types import right_types
+from .scripts import SCRIPT
 from .smallest import check_smallest
 from .source_lines import ROOT, place_of
 from .state import Changed, memory_key, with_changes
@@ -344,7 +345,7 @@ def replaced_error(name: str) -> CompileError:
 
 def user_name(name: str) -> str:
     """A parameter's name in the user's model."""
-    return name.removeprefix(f"{ROOT}.")
+    return name.removeprefix(f"{ROOT}.").replace(f"{SCRIPT}.", "")
 
 
 def _flat_name(name: str, taken: Mapping[str, object]) -> str:
