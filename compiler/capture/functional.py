@@ -59,6 +59,7 @@ DROPOUTS = {
 }
 _SET_GRAD, _AUTOCAST = "wrap_with_set_grad_enabled", "wrap_with_autocast"
 INLINED = {_SET_GRAD, _AUTOCAST}  # higher-order operators that FunctionalCopy knows
+_PART = torch.ops.export.access_subclass_inner_tensor.default
 _COPIES = {aten.lift_fresh_copy.default}
 
 
@@ -130,12 +131,15 @@ class FunctionalCopy:
         may_write: bool = True,
         regions: dict[str, ModelGraph] | None = None,
         constants: Mapping[str, torch.Tensor] | None = None,
+        part: Callable[[Tensor, fx.Node], Tensor] | None = None,
     ) -> None:
         """may_write: whether in-place operators may write to tensors from outside. regions: takes the bodies of control
-        flow. constants: those that get_attr nodes name."""
+        flow. constants: those that get_attr nodes name. part: of a constant that is made of several tensors, the one
+        that a node takes."""
         self.graph, self.may_write = graph, may_write
         self.regions = {} if regions is None else regions
         self.constants = {} if constants is None else constants
+        self.part = part
         self.assertions: list[Assertion] = []
 
     def value(self, tensor: Tensor) -> fx.Node:
@@ -190,6 +194,8 @@ class FunctionalCopy:
         args = _bind(node.args, env)
         if target is operator.getitem and isinstance(args[0], (tuple, list, dict)):
             return args[0][args[1]]
+        if target is _PART and self.part is not None:
+            return self.part(args[0], node)
         if target in _COPIES and isinstance(args[0], Tensor) and args[0].node.op == "get_attr":
             fresh = self.graph.get_attr(str(args[0].node.target))  # torch.tensor([...]) in forward: may be written
             fresh.meta = dict(node.meta)

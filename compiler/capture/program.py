@@ -156,7 +156,7 @@ class _Importer:
         right_types(self.program.graph_module)
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         bound = [self._input(spec, node) for spec, node in zip(signature.input_specs, placeholders, strict=True)]
-        copier = FunctionalCopy(self.graph, constants=self.constants)
+        copier = FunctionalCopy(self.graph, constants=self.constants, part=self._part)
         try:
             results = copier.copy(self.program.graph_module, bound, self._attribute)
         except RefusedNode as refused:
@@ -261,6 +261,13 @@ class _Importer:
             kind = type(tensor).__name__
             raise CompileError(f"the exported program holds '{name}', a {kind}, which a package cannot hold")
         return self._constant(name, tensor, {"val": tensor}, "constant")
+
+    def _part(self, whole: Tensor, node: fx.Node) -> Tensor:
+        """One of the tensors that a quantised weight is made of, as a constant of its own."""
+        own, attribute = self._outside.get(whole), str(node.args[1])
+        if own is None or own.initial is None:
+            raise RefusedNode(node, "the model looks into a tensor that is made of several, and no weight")
+        return self._constant(f"{own.name}.{attribute}", getattr(own.initial, attribute), node.meta, "buffer")
 
     def _root(self, regions: Mapping[str, ModelGraph]) -> torch.nn.Module:
         root = torch.nn.Module()

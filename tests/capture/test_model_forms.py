@@ -133,6 +133,22 @@ def test_weights_that_are_a_subclass() -> None:
     agrees(graph, layer, torch.randn(5, 4))
 
 
+class TakenApart(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.weight.a.t() @ self.weight.b, self.bias)  # type: ignore[attr-defined]
+
+
+def test_parts_of_such_weights() -> None:
+    layer = TakenApart(4, 4)
+    parts = torch.randn(4, 4), torch.randn(4, 4)
+    layer.weight = nn.Parameter(Halves(*parts), requires_grad=False)
+    graph = capture(layer, (X,), dynamic_shapes=ROWS)
+    x = torch.randn(5, 4)
+    want = nn.functional.linear(x, parts[0].t() @ parts[1], layer.bias.detach())
+    torch.testing.assert_close(graph.module(x)[0].detach(), want)
+    assert set(graph.constants) == {"weight_a", "weight_b", "bias"}
+
+
 def test_what_has_no_weights_is_refused() -> None:
     with pytest.raises(CompileError, match=r"'0.weight' of the model has no shape yet: LazyLinear") as error:
         capture(nn.Sequential(nn.LazyLinear(4)), (X,))
