@@ -218,6 +218,8 @@ def rebuild_base(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) ->
         return _emit(graph, view, op, (new, inverse), {}, value)
     if op in _RESHAPES:
         return _emit(graph, view, aten.reshape.default, (new, _sizes(graph, view, base)), {}, value)
+    if op is aten.view.dtype:
+        return _emit(graph, view, op, (new, value.dtype), {}, value)
     if op in _SAME_VALUES and tuple(view.meta["val"].shape) == tuple(value.shape):
         return new
     return None

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...runtime.errors import CompileError
+from .dtypes import DTYPES
 from .special_ops import SPECIAL_FUNCTIONS
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class ScalarOp:
     is bool. result: "same" (the dtype of the operands; of the last one for `where`), "bool", or "cast" (see `to`).
     ulps: tolerance in units in the last place of float32 against the reference in float64; 0 is exact, that is rounded
     correctly. It holds for the C++ spelling; Triton's functions have their own.
+    types: the element types of the operands, where not all of the kinds.
     domain: the interval where tests draw float operands; integers are drawn over their whole range.
     header: of runtime/include/mycc/, for an operator that math.h does not have; in Triton it is a function of
     templates/cuda/special.py.j2, whose operands are tensors. Its tests are in test_special.py.
@@ -92,6 +94,7 @@ class ScalarOp:
     domain: Domain = ANY
     to: str = ""
     header: str = ""
+    types: tuple[str, ...] = ()
 
     @property
     def cpp(self) -> str:
@@ -190,6 +193,7 @@ def _row(
     domain: Domain = ANY,
     to: str = "",
     header: str = "",
+    types: tuple[str, ...] = (),
 ) -> ScalarOp:
     return ScalarOp(
         name=name,
@@ -203,6 +207,7 @@ def _row(
         domain=domain,
         to=to,
         header=header,
+        types=types,
     )
 
 
@@ -398,6 +403,44 @@ _CASTS = (
     _cast_row("f64", "float64", "float64"),
 )
 
+
+def _bit_rows(dtype: str, torch_name: str, word: str) -> tuple[ScalarOp, ScalarOp]:
+    """The bits of a float as an integer of type `word`, and the float that has such bits: of a narrow float it rounds
+    to it first, and takes the lowest bits."""
+    size = {"f64": 64, "f32": 32}.get(dtype, 16)
+    wide = DTYPES[dtype].compute
+
+    def there(x: Any) -> Any:
+        import torch
+
+        bits = x.to(getattr(torch, torch_name)).view(getattr(torch, f"int{size}"))
+        return bits.to(torch.int64) & 0xFFFF if size == 16 else bits
+
+    def back(x: Any) -> Any:
+        import torch
+
+        return x.to(getattr(torch, f"int{size}")).view(getattr(torch, torch_name))
+
+    narrow, own = f"tl.int{size}", f"tl.{torch_name}"
+    rounded = f"{{0}}.to({own}).to({narrow}, bitcast=True)" if size == 16 else f"{{0}}.to({narrow}, bitcast=True)"
+    low = f"{{0}}.to({narrow}).to({own}, bitcast=True)" if size == 16 else f"{{0}}.to({own}, bitcast=True)"
+    bits = _text(f"({rounded}.to(tl.int32) & 0xFFFF)" if size == 16 else rounded, 1)
+    value = _text(f"{low}.to(tl.float32)" if size == 16 else low, 1)
+    if dtype == "bf16":
+        value = _text("({0} << 16).to(tl.float32, bitcast=True)", 1)
+    return (
+        _row(f"bits_of_{dtype}", "f", "cast", there, f"bits_of_{dtype}", bits, to=word, types=(wide,)),
+        _row(f"{dtype}_of_bits", "i", "cast", back, f"{dtype}_of_bits", value, to=wide, types=(word,)),
+    )
+
+
+_BITS = (
+    *_bit_rows("f64", "float64", "i64"),
+    *_bit_rows("f32", "float32", "i32"),
+    *_bit_rows("f16", "float16", "i32"),
+    *_bit_rows("bf16", "bfloat16", "i32"),
+)
+
 _SPECIAL = tuple(
     _row(name, "f", "same", path, f"special_{name}", f"special_{name}", arity=arity, ulps=8, header="math_special.h")
     for name, arity, path in SPECIAL_FUNCTIONS
@@ -427,7 +470,7 @@ _RANDOM = (
     ),
 )
 
-OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_SPECIAL, _GCD, *_RANDOM))
+OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_BITS, *_SPECIAL, _GCD, *_RANDOM))
 
 
 def cast_op(dtype: str) -> ScalarOp:

@@ -31,6 +31,7 @@ from ..tune.choices import NO_CHOICES, Choices
 from . import (  # noqa: F401
     assertions,
     attention,
+    bits,
     conv,
     conv_transpose,
     create,

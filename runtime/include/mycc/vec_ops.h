@@ -187,6 +187,24 @@ MYCC_INLINE float round_bf16(float x) { return round_bf16(splat(x))[0]; }
 template <class T> MYCC_INLINE auto to_f16(T x) { return round_f16(to_f32(x)); }
 template <class T> MYCC_INLINE auto to_bf16(T x) { return round_bf16(to_f32(x)); }
 
+/* ---- bits as integers, and back; those of narrow floats are the lowest 16 ---- */
+MYCC_INLINE vi32 bits_of_f32(vf32 x) { return bits(x); }
+MYCC_INLINE vf32 f32_of_bits(vi32 x) { return from_bits(x); }
+MYCC_INLINE vi64 bits_of_f64(vf64 x) { return bits(x); }
+MYCC_INLINE vf64 f64_of_bits(vi64 x) { return from_bits(x); }
+MYCC_INLINE vi32 bits_of_f16(vf32 x) { return storage::widen((vu16)isa::to_half(x)); }
+MYCC_INLINE vf32 f16_of_bits(vi32 x) { return isa::from_half(__builtin_convertvector(x, vi16)); }
+MYCC_INLINE vi32 bits_of_bf16(vf32 x) { return storage::widen((vu16)storage::to_bfloat(x)); }
+MYCC_INLINE vf32 bf16_of_bits(vi32 x) { return from_bits(x << 16); }
+MYCC_INLINE int32_t bits_of_f32(float x) { return bits(x); }
+MYCC_INLINE float f32_of_bits(int32_t x) { return from_bits(x); }
+MYCC_INLINE int64_t bits_of_f64(double x) { return bits(x); }
+MYCC_INLINE double f64_of_bits(int64_t x) { return from_bits(x); }
+MYCC_INLINE int32_t bits_of_f16(float x) { return bits_of_f16(splat(x))[0]; }
+MYCC_INLINE float f16_of_bits(int32_t x) { return f16_of_bits(splat(x))[0]; }
+MYCC_INLINE int32_t bits_of_bf16(float x) { return bits_of_bf16(splat(x))[0]; }
+MYCC_INLINE float bf16_of_bits(int32_t x) { return from_bits((int32_t)((uint32_t)x << 16)); }
+
 /* ---- signs and classes ---- */
 MYCC_INLINE vf32 abs(vf32 x) { return from_bits(bits(x) & 0x7fffffff); }
 MYCC_INLINE vf64 abs(vf64 x) { return from_bits(bits(x) & INT64_C(0x7fffffffffffffff)); }
