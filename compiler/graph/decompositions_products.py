@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .definitions import definition, widened
+from .definitions import NoDecomposition, definition, widened
 
 aten = torch.ops.aten
 
@@ -45,6 +45,51 @@ def addbmm(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -
     c, a, b = widened(c, a, b)
     product = aten.mm.default(a.movedim(1, 0).reshape([a.shape[1], -1]), b.reshape([-1, b.shape[2]]))
     return (_factor(beta, c) * c + _factor(alpha, c) * product).to(dtype)
+
+
+#: products of numbers of 8 bits whose sum a float32 holds exactly
+_EXACT = 1024
+
+
+@definition("aten._int_mm")
+def int_mm(a: Tensor, b: Tensor) -> Tensor:
+    """Products of bytes in float32, exact for so many that their sums are whole numbers below 2^24; sums of these in
+    int32. Of a dynamic number of products, sums of products in int32."""
+    k = a.shape[1]
+    if not isinstance(k, int):
+        return (a.to(torch.int32).unsqueeze(2) * b.to(torch.int32).unsqueeze(0)).sum(1, dtype=torch.int32)
+    cuts = [(first, min(first + _EXACT, k)) for first in range(0, max(k, 1), _EXACT)]
+    parts = [
+        aten.mm.default(a[:, first:last].to(torch.float32), b[first:last].to(torch.float32)).to(torch.int32)
+        for first, last in cuts
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+@definition("aten._scaled_mm")
+def scaled_mm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """(a @ b) * scale_a * scale_b + bias, in float32. Scales: one of each, or of rows of a and columns of b."""
+    whole = scale_a.numel() == 1 and scale_b.numel() == 1
+    rows = scale_a.dim() == 2 and scale_a.shape[1] == 1 and scale_b.dim() == 2 and scale_b.shape[0] == 1
+    if scale_result is not None or not (whole or rows) or torch.float8_e8m0fnu in (scale_a.dtype, scale_b.dtype):
+        raise NoDecomposition
+    wide = torch.float64 if scale_a.dtype == torch.float64 else torch.float32
+    if whole:
+        scale_a, scale_b = scale_a.reshape([]), scale_b.reshape([])
+    y = aten.mm.default(a.to(wide), b.to(wide)) * (scale_a * scale_b)
+    return (y if bias is None else y + bias).to(out_dtype or a.dtype)
 
 
 @definition("aten.einsum")

@@ -18,6 +18,7 @@ from .complex.rewrite import complex_parts
 from .cse import common_subexpressions
 from .dead_code import dead_code
 from .decompose import decompose
+from .float8 import float8_as_bytes
 from .fold_batch_norm import fold_batch_norm
 from .fold_constants import fold_constants
 from .fold_padding import fold_padding
@@ -95,6 +96,10 @@ _COMPLEX = GraphPass(
     undoes=frozenset({"NORMAL", "SIMPLE", "UNIQUE"}),
 )
 
+_FLOAT8 = _row(
+    "float8-as-bytes", float8_as_bytes, needs="KEPT_ONLY", establishes="BYTES", undoes="NORMAL SIMPLE UNIQUE"
+)
+
 PASSES: tuple[GraphPass, ...] = (
     _INLINE,
     _row("dead-code", dead_code, establishes="LIVE"),
@@ -104,6 +109,7 @@ PASSES: tuple[GraphPass, ...] = (
     _row("dead-code", dead_code, establishes="LIVE"),
     _DECOMPOSE,
     _COMPLEX,
+    _FLOAT8,
     _row("normalize", normalize, needs="FLAT", establishes="NORMAL"),
     # before folding, which would put the statistics' arithmetic into constants of their own
     _row("fold-batch-norm", fold_batch_norm, needs="NORMAL", establishes="NO_BATCH_NORM", undoes="LIVE"),

@@ -32,10 +32,9 @@ def view_dtype(ctx: Context, x: Tensor, dtype: torch.dtype) -> Tensor:
         return cast(_bits(x.at(indices), x.dtype), word)
 
     def element(indices: list[Index]) -> Expr:
-        *rows, last = indices or [None]
         if old == new:
             return _element(bits(indices), target)
-        assert last is not None
+        *rows, last = indices
         if old > new:
             parts = old // new
             place = cast(IndexValue((last % parts) * (8 * new)), word)

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from ..capture.control import is_control
 from ..capture.draws import draws
 from ..capture.graph import ModelGraph
+from ..graph.decompositions_products import scaled_mm
 from .control import run_control
 from .fast_double import FAST
 from .interpreter import Node, call_torch, run_graph
@@ -122,6 +123,8 @@ def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], re
         return aten.where.self(args[0], *(torch.as_tensor(a, dtype=torch.float64) for a in args[1:]))
     if _is_float(node) and not any(_holds_float(a) for a in (*args, *kwargs.values())):
         args, kwargs = _with_float_result(node, args, kwargs)
+    if node.target is aten._scaled_mm.default:  # torch's takes float32 scales alone
+        return scaled_mm(*args[:6], out_dtype=torch.float64 if _is_float(node) else node.meta["val"].dtype)
     fast = FAST.get(node.target)
     if fast is not None:
         result = fast(*args, **kwargs)
