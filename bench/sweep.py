@@ -1,6 +1,7 @@
-"""Architectures of transformers, small, through the compiler: are they right?
+"""Architectures of libraries through the compiler: are they right?
 
-    python bench/sweep.py                      all of sweep_models.py, into bench/sweep.json and docs/sweep.md
+    python bench/sweep.py                      transformers' (sweep_models.py), into bench/sweep.json and docs/sweep.md
+    python bench/sweep.py --table libraries    other libraries' (library_models.py), into libraries.json and libraries.md
     python bench/sweep.py --jobs 16            so many at a time
     python bench/sweep.py --only bert,t5       some by name
     python bench/sweep.py --status wrong       again what was wrong; --status missing: what has no result yet
@@ -30,9 +31,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -40,20 +41,38 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # weights are random: nothing is to be fetched
 
 import mycc
+import library_models
+import sweep_models
 import torch
-import transformers
+from architectures.base import Row, Wrapped
 from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
-from sweep_models import BY_NAME, NOTES, ROWS, Row
-from sweep_page import CASES, FACTOR, FLOOR, Result, page
-from torch.export import Dim
-from torch.utils import _pytree as pytree
+from sweep_page import ARCHITECTURES, CASES, FACTOR, FLOOR, LIBRARIES, Result, Words, page
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = Path(__file__).with_name("sweep.json")
-PAGE = ROOT / "docs" / "sweep.md"
+AnyRow = Row | library_models.LibraryRow
 BATCHES = {"static": (2,), "dynamic": (2, 1, 3)}
 Task = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows, what is said of those that are not right, the files of the results and of the page, and the page's words."""
+
+    rows: Sequence[AnyRow]
+    notes: Mapping[str, str]
+    stem: str
+    words: Words
+    libraries: tuple[str, ...]
+
+
+TABLES = {
+    "transformers": Table(sweep_models.ROWS, sweep_models.NOTES, "sweep", ARCHITECTURES, ("transformers", "torch")),
+    "libraries": Table(
+        library_models.ROWS, library_models.NOTES, "libraries", LIBRARIES, ("torch", *library_models.LIBRARIES)
+    ),
+}
+BY_NAME: dict[str, AnyRow] = {row.name: row for table in TABLES.values() for row in table.rows}
 
 
 @dataclass(frozen=True)
@@ -69,27 +88,10 @@ class How:
         return {"dtype": self.dtype, "jobs": 1, **quick}
 
 
-class Wrapped(torch.nn.Module):
-    """A model of transformers as a function of tensors that returns tensors."""
-
-    def __init__(self, network: torch.nn.Module, row: Row) -> None:
-        super().__init__()
-        self.network = network
-        self.names, self.call = tuple(row.inputs), dict(row.call)
-
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        output = self.network(**dict(zip(self.names, tensors, strict=True)), **self.call)
-        fields = output.to_tuple() if hasattr(output, "to_tuple") else output
-        return tuple(leaf for leaf in pytree.tree_leaves(fields) if isinstance(leaf, torch.Tensor))
-
-
-def model_of(row: Row) -> Wrapped:
+def model_of(row: AnyRow) -> Wrapped:
     """The architecture with random weights; norms of batches have the statistics of random inputs."""
     torch.manual_seed(0)
-    config = getattr(transformers, row.config)(**row.options)
-    for part in (config, *(v for v in vars(config).values() if isinstance(v, transformers.PretrainedConfig))):
-        part.use_cache = False
-    model = Wrapped(getattr(transformers, row.model)(config).eval(), row)
+    model = row.module()
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     if norms:
         for norm in norms:
@@ -100,22 +102,15 @@ def model_of(row: Row) -> Wrapped:
     return model.eval()
 
 
-def inputs_of(row: Row, batch: int) -> tuple[torch.Tensor, ...]:
+def inputs_of(row: AnyRow, batch: int) -> tuple[torch.Tensor, ...]:
     torch.manual_seed(batch)
-    return tuple(make(batch) for make in row.inputs.values())
+    return row.tensors(batch)
 
 
-def shapes_of(row: Row, case: str) -> Any:
-    if case == "static":
-        return None
-    batch = Dim("batch", min=1, max=64)
-    return (tuple({0: batch} for _ in row.inputs),)
-
-
-def measure(row: Row, case: str, how: How) -> Result:
+def measure(row: AnyRow, case: str, how: How) -> Result:
     """Compiles and compares one architecture. Raises what is no answer: a crash."""
     model = model_of(row)
-    example, shapes = inputs_of(row, 2), shapes_of(row, case)
+    example, shapes = inputs_of(row, 2), row.dynamic_shapes() if case == "dynamic" else None
     with tempfile.TemporaryDirectory(prefix="sweep") as folder:
         try:
             path = mycc.compile(model, example, out=f"{folder}/model.pkg", dynamic_shapes=shapes, **how.options())
@@ -155,7 +150,7 @@ def _told(text: str) -> str:
 
 
 def _compared(
-    row: Row, model: Wrapped, package: Any, batch: int, worst: tuple[float, float], problem: str, dtype: str | None
+    row: AnyRow, model: Wrapped, package: Any, batch: int, worst: tuple[float, float], problem: str, dtype: str | None
 ) -> tuple[tuple[float, float], str]:
     """The larger errors, and what is wrong at this batch, if nothing was before."""
     given = inputs_of(row, batch)
@@ -284,8 +279,9 @@ def in_processes(tasks: Iterable[Task], how: How, jobs: int) -> Iterator[Result]
 class Files:
     """The results, and the page that is made of them."""
 
-    results: Path = RESULTS
-    page: Path = PAGE
+    results: Path
+    page: Path
+    table: Table
 
     def read(self) -> tuple[dict[Task, Result], dict[str, str]]:
         """By task, and the versions of the libraries that they were found with."""
@@ -296,10 +292,16 @@ class Files:
 
     def write(self, results: dict[Task, Result], versions: dict[str, str]) -> None:
         """A line per result, in the order of the table, and the page; whoever reads meanwhile finds a whole file."""
-        ordered = [r for row in ROWS for case in CASES if (r := results.get((row.name, case))) is not None]
+        ordered = [r for row in self.table.rows for case in CASES if (r := results.get((row.name, case))) is not None]
         lines = ",\n".join(json.dumps(asdict(r)) for r in ordered)
         _replace(self.results, f'{{"versions": {json.dumps(versions)}, "results": [\n{lines}\n]}}\n')
-        _replace(self.page, page(ordered, versions, NOTES))
+        _replace(self.page, page(ordered, versions, self.table.notes, self.table.words))
+
+
+def _version(name: str) -> str:
+    with contextlib.suppress(PackageNotFoundError):
+        return version(name)
+    return ""
 
 
 def _replace(path: Path, text: str) -> None:
@@ -309,16 +311,18 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _tasks(options: argparse.Namespace, known: dict[Task, Result]) -> list[Task]:
-    names = options.only.split(",") if options.only else list(BY_NAME)
-    if unknown := [name for name in names if name not in BY_NAME]:
-        raise SystemExit(f"no architecture {', '.join(unknown)} in sweep_models.py")
+    own = [row.name for row in TABLES[options.table].rows]
+    names = options.only.split(",") if options.only else own
+    if unknown := [name for name in names if name not in own]:
+        raise SystemExit(f"no architecture {', '.join(unknown)} in the table {options.table}")
     wanted = options.status.split(",") if options.status else None
     tasks = [(name, case) for name in names for case in ((options.case,) if options.case else CASES)]
     return [t for t in tasks if wanted is None or (known[t].status if t in known else "missing") in wanted]
 
 
 def _parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="architectures of transformers through the compiler")
+    parser = argparse.ArgumentParser(description="architectures of libraries through the compiler")
+    parser.add_argument("--table", default="transformers", choices=tuple(TABLES))
     parser.add_argument("--only", default="", help="names, with commas between")
     parser.add_argument("--status", default="", help="only what has one of these statuses; missing: no result yet")
     parser.add_argument("--case", default="", choices=("", *CASES))
@@ -326,8 +330,8 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=How.limit, help="seconds for one architecture in one case")
     parser.add_argument("--dtype", default=None, help="bf16 or f16; the results are printed only")
     parser.add_argument("--quick", action="store_true", help="little optimised, and without the package's verification")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="the results")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page made of them")
+    parser.add_argument("--json", type=Path, help="the results")
+    parser.add_argument("--page", type=Path, help="the page made of them")
     parser.add_argument("--only-page", action="store_true", help="only write the page again")
     return parser.parse_args()
 
@@ -335,12 +339,14 @@ def _parsed() -> argparse.Namespace:
 def main() -> int:
     options = _parsed()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the children end too
-    files = Files(options.json, options.page)
+    table = TABLES[options.table]
+    results_file = options.json or Path(__file__).with_name(f"{table.stem}.json")
+    files = Files(results_file, options.page or ROOT / "docs" / f"{table.stem}.md", table)
     results, versions = files.read()
     if options.only_page:
         files.write(results, versions)
         return 0
-    versions = {name: version(name) for name in ("transformers", "torch")}
+    versions = {name: _version(name) for name in table.libraries}
     how = How(options.dtype, options.quick, options.limit)
     ran = []
     for result in in_processes(_tasks(options, results), how, options.jobs):

@@ -31,18 +31,41 @@ class Result:
     kind: str = ""
 
 
-def page(results: Sequence[Result], versions: Mapping[str, str], notes: Mapping[str, str]) -> str:
+@dataclass(frozen=True)
+class Words:
+    """What a page calls itself and its rows, and says of how they were made."""
+
+    title: str
+    what: str
+    made: str
+
+
+ARCHITECTURES = Words(
+    "Architectures",
+    "architectures ({versions}) in small configurations with random weights (`bench/sweep_models.py`)",
+    "with fixed sizes, and with a dynamic batch at batches of 2, 1 and 3. Made by `python bench/sweep.py`; do not edit.",
+)
+LIBRARIES = Words(
+    "Models of libraries",
+    "models of libraries ({versions}) with random weights (`bench/library_models.py`)",
+    "with fixed sizes, and with dynamic sizes (the batch, and for images, sounds and graphs others too) at three sets of "
+    "them. Made by `python bench/sweep.py --table libraries` in an environment of its own "
+    "(`bench/library_requirements.txt`); do not edit.",
+)
+
+
+def page(results: Sequence[Result], versions: Mapping[str, str], notes: Mapping[str, str], words: Words) -> str:
     """The page as text; `notes` say of architectures, by name, why they are not right, in plain words."""
     by_name: dict[str, dict[str, Result]] = {}
     for r in results:
         by_name.setdefault(r.name, {})[r.case] = r
-    named = " and ".join(f"{name} {version}" for name, version in versions.items())
+    known = [f"{name} {version}" for name, version in versions.items() if version]
+    named = " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known)
     lines = [
-        "# Architectures",
+        f"# {words.title}",
         "",
-        f"{len(by_name)} architectures ({named}) in small configurations with random weights "
-        "(`bench/sweep_models.py`), each exported, compiled for the CPU and compared with itself in float64: with "
-        "fixed sizes, and with a dynamic batch at batches of 2, 1 and 3. Made by `python bench/sweep.py`; do not edit.",
+        f"{len(by_name)} {words.what.format(versions=named)}, each exported, compiled for the CPU and compared with "
+        f"itself in float64: {words.made}",
         "",
         f"A result is right when its error, relative to float64, is at most {FACTOR:.0f} times eager torch's plus "
         f"{FLOOR:g}, at every output; where float32 overflows, it is compared with eager torch itself. *torch* means "
@@ -68,7 +91,7 @@ def _counts(results: Sequence[Result]) -> list[str]:
 
 def _table(by_name: Mapping[str, Mapping[str, Result]]) -> list[str]:
     lines = [
-        "| architecture | kind | static | error | dynamic batch | error | eager |",
+        "| architecture | kind | static | error | dynamic | error | eager |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, cases in by_name.items():

@@ -6,14 +6,33 @@ parameter. `batch` is the first dimension of every input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
 
 VOCABULARY = 99
 Make = Callable[[int], torch.Tensor]
+
+
+class Wrapped(torch.nn.Module):
+    """A model as a function of tensors that returns tensors; names: parameters, or none for positions."""
+
+    def __init__(self, network: torch.nn.Module, names: Sequence[str] | None, call: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.network = network
+        self.names, self.call = tuple(names) if names is not None else None, dict(call)
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if self.names is None:
+            output = self.network(*tensors, **self.call)
+        else:
+            output = self.network(**dict(zip(self.names, tensors, strict=True)), **self.call)
+        fields = output.to_tuple() if hasattr(output, "to_tuple") else output
+        return tuple(leaf for leaf in pytree.tree_leaves(fields) if isinstance(leaf, torch.Tensor))
 
 
 @dataclass(frozen=True)
@@ -27,6 +46,24 @@ class Row:
     options: Mapping[str, Any]
     inputs: Mapping[str, Make]
     call: Mapping[str, Any] = field(default_factory=dict)
+
+    def module(self) -> Wrapped:
+        """The model with random weights."""
+        import transformers
+
+        config = getattr(transformers, self.config)(**self.options)
+        for part in (config, *(v for v in vars(config).values() if isinstance(v, transformers.PretrainedConfig))):
+            part.use_cache = False
+        return Wrapped(getattr(transformers, self.model)(config).eval(), tuple(self.inputs), self.call)
+
+    def tensors(self, batch: int) -> tuple[torch.Tensor, ...]:
+        """Inputs for a batch."""
+        return tuple(make(batch) for make in self.inputs.values())
+
+    def dynamic_shapes(self) -> Any:
+        """The batch is dynamic."""
+        batch = Dim("batch", min=1, max=64)
+        return (tuple({0: batch} for _ in self.inputs),)
 
 
 def tokens(length: int = 12, high: int = VOCABULARY) -> Make:

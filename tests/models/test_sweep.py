@@ -23,7 +23,9 @@ def sweep() -> Iterator[Any]:
 
         yield sweep
     for name in [
-        n for n in sys.modules if n.partition(".")[0] in ("sweep", "sweep_models", "sweep_page", "architectures")
+        n
+        for n in sys.modules
+        if n.partition(".")[0] in ("sweep", "sweep_models", "sweep_page", "library_models", "architectures")
     ]:
         del sys.modules[name]
 
@@ -62,7 +64,7 @@ def test_the_page_is_made_of_the_results_alone(sweep: Any, tmp_path: Path) -> No
         ("bert", "static"): sweep.Result("bert", "static", "refused", "no | way", kind="text encoder"),
         ("bert", "dynamic"): sweep.Result("bert", "dynamic", "refused", "no | way", kind="text encoder"),
     }
-    files = sweep.Files(tmp_path / "sweep.json", tmp_path / "sweep.md")
+    files = sweep.Files(tmp_path / "sweep.json", tmp_path / "sweep.md", sweep.TABLES["transformers"])
     files.write(results, {"torch": "2"})
     assert files.read() == (results, {"torch": "2"})
     page = files.page.read_text()
