@@ -40,8 +40,8 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # weights are random: nothing is to be fetched
 
-import mycc
 import library_models
+import mycc
 import sweep_models
 import torch
 from architectures.base import Row, Wrapped

@@ -89,23 +89,28 @@ TORCHVISION = [
         LibraryRow(f"torchvision/{n}", "segmentation", _torchvision(n), (image("h", "w"),), LARGE, BY_32)
         for n in ("deeplabv3_mobilenet_v3_large", "deeplabv3_resnet50", "fcn_resnet50", "lraspp_mobilenet_v3_large")
     ),
-    *(
-        LibraryRow(f"torchvision/{n}", "detection", _detector(n), (Input((3, 96, 128), uniform()),))
-        for n in DETECTORS
-    ),
+    *(LibraryRow(f"torchvision/{n}", "detection", _detector(n), (Input((3, 96, 128), uniform()),)) for n in DETECTORS),
     *(
         LibraryRow(f"torchvision/{n}", "video", _torchvision(n), (Input(("b", 3, 16, s, s)),))
         for n, s in VIDEOS.items()
     ),
-    LibraryRow("torchvision/raft_small", "flow", _torchvision("raft_small"), (image(128, 128), image(128, 128)),
-               call={"num_flow_updates": 2}),
-    LibraryRow("torchvision/nms", "operator", _operator("nms"), (Input(("n", 4), _boxes), Input(("n",), torch.rand)),
-               _COUNTED),
+    LibraryRow(
+        "torchvision/raft_small",
+        "flow",
+        _torchvision("raft_small"),
+        (image(128, 128), image(128, 128)),
+        call={"num_flow_updates": 2},
+    ),
+    LibraryRow(
+        "torchvision/nms", "operator", _operator("nms"), (Input(("n", 4), _boxes), Input(("n",), torch.rand)), _COUNTED
+    ),
     *(
-        LibraryRow(f"torchvision/{n}", "operator", _operator(n), (image(32, 32, 16), Input(("n", 5), _regions)), _COUNTED)
+        LibraryRow(
+            f"torchvision/{n}", "operator", _operator(n), (image(32, 32, 16), Input(("n", 5), _regions)), _COUNTED
+        )
         for n in ("roi_align", "roi_pool", "ps_roi_align")
     ),
-]  # fmt: skip
+]
 
 
 def _timm(name: str, **options: Any) -> Callable[[], torch.nn.Module]:
@@ -129,8 +134,8 @@ TIMM_FIXED = {
     "beit_base_patch16_224": 224, "cait_xxs24_224": 224, "coat_tiny": 224, "convit_tiny": 224, "crossvit_tiny_240": 240,
     "deit_tiny_patch16_224": 224, "eva02_tiny_patch14_224": 224, "gmlp_s16_224": 224, "levit_128s": 224,
     "mixer_s32_224": 224, "mobilevit_xxs": 256, "maxvit_rmlp_pico_rw_256": 256, "nest_tiny": 224, "pit_ti_224": 224,
-    "pvt_v2_b0": 224, "sequencer2d_s": 224, "swinv2_tiny_window8_256": 256, "tiny_vit_5m_224": 224, "twins_pcpvt_small": 224,
-    "vit_tiny_patch16_224": 224, "volo_d1_224": 224, "xcit_nano_12_p16_224": 224, "tnt_s_patch16_224": 224,
+    "pvt_v2_b0": 224, "sequencer2d_s": 224, "swinv2_tiny_window8_256": 256, "tiny_vit_5m_224": 224,
+    "twins_pcpvt_small": 224, "vit_tiny_patch16_224": 224, "volo_d1_224": 224, "xcit_nano_12_p16_224": 224, "tnt_s_patch16_224": 224,
     "visformer_tiny": 224,
 }  # fmt: skip
 TIMM_ROWS = [
@@ -183,8 +188,8 @@ def _kornia_function(name: str) -> Callable[[], torch.nn.Module]:
 KORNIA = [
     LibraryRow(f"kornia/{n}", "image processing", _kornia_function(n), (image("h", "w", fill=uniform()),), LARGE, BY_32)
     for n in (
-        "gaussian_blur sobel median_blur canny rgb_to_lab rgb_to_hsv warp_affine warp_perspective equalize_clahe harris "
-        "dilation ssim"
+        "gaussian_blur sobel median_blur canny rgb_to_lab rgb_to_hsv warp_affine warp_perspective equalize_clahe "
+        "harris dilation ssim"
     ).split()
 ]
 ROWS = [*TORCHVISION, *TIMM_ROWS, *SEGMENTATION, *KORNIA]
