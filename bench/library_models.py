@@ -8,8 +8,8 @@ from architectures.library_base import LibraryRow
 ROWS = [*library_vision.ROWS, *library_others.ROWS]
 #: whose versions the page names
 LIBRARIES = (
-    "torchvision", "torchaudio", "timm", "diffusers", "torch_geometric", "segmentation_models_pytorch", "kornia", "e3nn",
-    "neuraloperator", "speechbrain",
+    "torchvision", "torchaudio", "timm", "diffusers", "torch_geometric", "segmentation_models_pytorch", "kornia",
+    "e3nn", "neuraloperator", "speechbrain",
 )  # fmt: skip
 #: of models that are not right: why, in plain words
 NOTES: dict[str, str] = {}

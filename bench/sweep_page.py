@@ -43,13 +43,14 @@ class Words:
 ARCHITECTURES = Words(
     "Architectures",
     "architectures ({versions}) in small configurations with random weights (`bench/sweep_models.py`)",
-    "with fixed sizes, and with a dynamic batch at batches of 2, 1 and 3. Made by `python bench/sweep.py`; do not edit.",
+    "with fixed sizes, and with a dynamic batch at batches of 2, 1 and 3. Made by `python bench/sweep.py`; "
+    "do not edit.",
 )
 LIBRARIES = Words(
     "Models of libraries",
     "models of libraries ({versions}) with random weights (`bench/library_models.py`)",
-    "with fixed sizes, and with dynamic sizes (the batch, and for images, sounds and graphs others too) at three sets of "
-    "them. Made by `python bench/sweep.py --table libraries` in an environment of its own "
+    "with fixed sizes, and with dynamic sizes (the batch, and for images, sounds and graphs others too) at three sets "
+    "of them. Made by `python bench/sweep.py --table libraries` in an environment of its own "
     "(`bench/library_requirements.txt`); do not edit.",
 )
 

@@ -135,8 +135,8 @@ TIMM_FIXED = {
     "deit_tiny_patch16_224": 224, "eva02_tiny_patch14_224": 224, "gmlp_s16_224": 224, "levit_128s": 224,
     "mixer_s32_224": 224, "mobilevit_xxs": 256, "maxvit_rmlp_pico_rw_256": 256, "nest_tiny": 224, "pit_ti_224": 224,
     "pvt_v2_b0": 224, "sequencer2d_s": 224, "swinv2_tiny_window8_256": 256, "tiny_vit_5m_224": 224,
-    "twins_pcpvt_small": 224, "vit_tiny_patch16_224": 224, "volo_d1_224": 224, "xcit_nano_12_p16_224": 224, "tnt_s_patch16_224": 224,
-    "visformer_tiny": 224,
+    "twins_pcpvt_small": 224, "vit_tiny_patch16_224": 224, "volo_d1_224": 224, "xcit_nano_12_p16_224": 224,
+    "tnt_s_patch16_224": 224, "visformer_tiny": 224,
 }  # fmt: skip
 TIMM_ROWS = [
     *(LibraryRow(f"timm/{n}", "classifier", _timm(n), (image("h", "w"),), LARGE, BY_32) for n in TIMM),
