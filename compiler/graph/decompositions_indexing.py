@@ -249,6 +249,7 @@ def fractional_max_pool(
     """Windows whose starts are spread by a number per plane and dimension; the largest element and its place."""
     n = len(kernel_size)
     planes, space = x.shape[:-n], x.shape[-n:]
+    samples = samples[0] if x.dim() == n + 1 else samples  # torch draws more than it reads of one image in 3-d
     order = range(n) if n == 3 else (1, 0)  # which of a plane's numbers each dimension has
     flat, stride = None, 1
     for i in reversed(range(n)):

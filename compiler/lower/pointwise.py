@@ -190,9 +190,11 @@ def leaky_relu(ctx: Context, x: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 @row("aten.prelu.default")
 def prelu(ctx: Context, x: Tensor, weight: Tensor) -> Tensor:
-    from .tensor import unsqueeze
+    from .tensor import squeeze, unsqueeze
 
-    if weight.rank == 1:
+    if weight.rank > x.rank:  # a number takes the one weight
+        weight = squeeze(weight, 0)
+    elif weight.rank == 1:
         for _ in range(x.rank - 2):
             weight = unsqueeze(weight, weight.rank)
     return apply(ctx, [x, weight], lambda e, w: where(compare("gt", e, meanings.scalar(e, 0)), e, call("mul", e, w)))

@@ -68,6 +68,8 @@ def scan_together(
 
 def _folded(ctx: Context, x: Tensor, dim: int, op: str, start: int) -> Tensor:
     dtype = ctx.result_dtype()
+    if x.rank == 0:  # itself, with its sign of zero
+        return ctx.builder.map((), dtype, lambda _: cast(x.at([]), dtype))
     carried = CARRIED_IN.get(dtype, DTYPES[dtype].compute)
     running = Running(carried, start, lambda accs, e, _: call(op, accs[0], cast(cast(e, dtype), carried)))
     return scan(ctx, x, dim, [running], [dtype])[0]

@@ -86,6 +86,7 @@ def unary() -> Iterator[Sample]:
     yield Sample("aten.threshold.default", (T(B, 20, special=True), 0.5, -3.0), ulps=0)
     yield Sample("aten.prelu.default", (T(B, 5, 7), W(5)))
     yield Sample("aten.prelu.default", (T(3, 5), W(1)))
+    yield Sample("aten.prelu.default", (T(), W(1)))
 
 
 #: float ranges and ulps of binary operators; the others have the default

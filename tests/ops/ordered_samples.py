@@ -63,7 +63,7 @@ def scatters() -> Iterator[Sample]:
     yield Sample("aten.index_add.default", (T(6), 0, I(9, dtype="i32", low=0, high=5), T(9)), sums=True)
     yield Sample("aten.index_copy.default", (T(6, B), 0, I(3, low=0, high=5), T(3, B)), ulps=0)
     yield Sample("aten.index_fill.int_Scalar", (T(B, 6), 1, I(3, low=0, high=5), 2.5), ulps=0)
-    yield Sample("aten.index_fill.int_Tensor", (T(B, 6), 1, I(3, low=0, high=5), T()), ulps=0)
+    yield Sample("aten.index_fill.int_Tensor", (T(B, 6), 1, I(3, low=-6, high=5), T()), ulps=0)
     for name in ("index_put", "_unsafe_index_put"):
         places = [I(4, low=-7, high=6)]
         yield Sample(f"aten.{name}.default", (T(7, B), places, T(4, B)), {"accumulate": True}, sums=True)

@@ -68,6 +68,15 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         ),
         (F,),
     ),
+    "zero of a running sum": (lambda x: x[1, 0].cumsum(0), (F,)),
+    "norms of NaN": (
+        lambda x: (*(torch.cdist(x[:, :2], x[:, 1:3], p=p) for p in (0.0, 1.0, INF)), torch.pdist(x, 0)),
+        (F,),
+    ),
+    "labels behind the end": (
+        lambda x, t: torch.nn.functional.multilabel_margin_loss(x.reshape(-1), t),
+        (F[:, 2:].nan_to_num(1.0, 5.0, -4.0), torch.tensor([2, -1, 3, 1])),
+    ),
     "indices from the end": (
         lambda x, i: (x[i], x[:, i[:2]], x.take(i)),
         (torch.arange(20.0).reshape(4, 5), torch.tensor([-1, 0, -4])),
@@ -85,6 +94,12 @@ INDEXED: dict[str, tuple[Callable[..., Any], list[int], list[int]]] = {
     "index_add": (lambda x, i: x.index_add(0, i, x[:2]), [0, 3], [0, -1]),
     "index_put": (lambda x, i: torch.index_put(x, (i,), x[:2]), [0, 3], [0, -5]),
     "take": (lambda x, i: x.take(i), [0, 11], [0, 12]),
+    "index of an expanded tensor": (lambda x, i: x[:1].expand(4, 3)[i], [0, 3], [0, 4]),
+    "gather of constants": (lambda x, i: torch.zeros(4, 3).gather(0, i[:, None]) + x[0, 0], [0, 3], [-1, 0]),
+    "gather of a number": (lambda x, i: x[0, 0].gather(0, i[0]), [0, 0], [1, 0]),
+    "index_select of a number": (lambda x, i: x[0, 0].index_select(0, i[:1]), [0, 0], [1, 0]),
+    "index_fill": (lambda x, i: x.index_fill(0, i, 7.0), [0, -4], [0, -5]),
+    "put": (lambda x, i: x[:1, :1].put(i[:1], x[0, :1]), [-1, 0], [1, 0]),
 }
 
 
