@@ -1,7 +1,7 @@
 """Architectures of libraries through the compiler: are they right?
 
-    python bench/sweep.py                      transformers' (sweep_models.py), into bench/sweep.json, docs/sweep.md
     python bench/sweep.py                      transformers' (sweep_models.py): bench/sweep.json and docs/sweep.md
+    python bench/sweep.py --table libraries    other libraries' (library_models.py): libraries.json and libraries.md
     python bench/sweep.py --jobs 16            so many at a time
     python bench/sweep.py --only bert,t5       some by name
     python bench/sweep.py --status wrong       again what was wrong; --status missing: what has no result yet
