@@ -115,6 +115,8 @@ struct Functions {
   }
 };
 
+unsigned long main_thread;  // of Python
+
 // A list or tuple of tensors.
 class Sequence {
  public:
@@ -146,6 +148,14 @@ class State {
   mycc_state *state_;
 };
 
+// Python runs the handlers of signals in its main thread, between two of its instructions, which a call has none of.
+bool handles_signals() { return PyThread_get_thread_ident() == main_thread; }
+
+int interrupted(void *) {
+  py::gil_scoped_acquire locked;
+  return PyErr_CheckSignals();
+}
+
 // NULL: the model's own.
 mycc_state *state_of(const py::handle &state) { return state.is_none() ? nullptr : state.cast<const State &>().get(); }
 
@@ -171,7 +181,8 @@ class Model {
     const int32_t count = functions_->output_count(model_, entry);
     Outputs outputs(count, functions_->calls);
     const Place &where = inputs.place();
-    mycc_run_options options{sizeof(mycc_run_options), where.has_stream, where.stream, nullptr, nullptr, 0, 0, state_of(state)};
+    mycc_run_options options{sizeof(mycc_run_options), where.has_stream, where.stream, nullptr, nullptr, 0, 0,
+                             state_of(state), handles_signals() ? interrupted : nullptr};
     if (!seed.is_none()) options.has_seed = 1, options.seed = seed_of(seed);
     if (inputs.on_device() && kind.api() && !where.given) outputs.allocate_by(kind.api(), &options);
     int status;
@@ -179,6 +190,7 @@ class Model {
       py::gil_scoped_release unlocked;
       status = functions_->run_with(model_, entry, inputs.data(), inputs.count(), outputs.data(), count, &options);
     }
+    if (status != MYCC_OK && PyErr_Occurred()) throw py::error_already_set();  // a signal's handler has raised it
     functions_->check(status);
     py::list result{size_t(count)};
     for (int32_t i = 0; i < count; ++i) PyList_SET_ITEM(result.ptr(), i, outputs.take(i, kind).release().ptr());
@@ -395,6 +407,7 @@ py::object numpy_of(const DlpackOutput &array) {
 
 PYBIND11_MODULE(_binding, m) {
   m.doc() = "The runtime's C API (libmycc.so) for Python.";
+  main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
   m.def("set_errors", &set_errors, py::arg("load"), py::arg("input"), py::arg("run"),
         "The exception classes to raise; each is called with the text.");
   py::class_<Library>(m, "Library", py::module_local(), "libmycc.so, loaded from a path.")

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
+from threading import get_ident, main_thread
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ class _RunOptions(ctypes.Structure):
         ("has_seed", c_int32),
         ("seed", ctypes.c_uint64),
         ("state", c_void_p),
+        ("interrupted", c_void_p),
     ]
 
 
@@ -230,9 +232,10 @@ class Model:
         number = 0 if seed is None else _seed(seed)
         options = _RunOptions(
             ctypes.sizeof(_RunOptions), int(place.has_stream), place.stream, None, None, int(seed is not None), number,
-            _state_handle(state),
+            _state_handle(state), None,
         )  # fmt: skip
-        status = self._c.mycc_run_with(self._handle, entry, inputs, len(tensors), outputs, count, byref(options))
+        with _Interruptible(options):
+            status = self._c.mycc_run_with(self._handle, entry, inputs, len(tensors), outputs, count, byref(options))
         self._library.check(status)
         arrays = [_adopt(self._library, outputs[i]) for i in range(count)]
         torch = sys.modules.get("torch")
@@ -321,6 +324,42 @@ class Model:
         _keep = _import(source, array, _Place(False))
         self._library.check(self._c.mycc_tensor_to_device(self._handle, byref(source), byref(target)))
         return _adopt(self._library, target)
+
+
+_INTERRUPTED = ctypes.CFUNCTYPE(c_int, c_void_p)
+
+
+class _Interruptible:
+    """Around a run: a signal whose handler raises ends it, with what was raised. Python runs handlers in its
+    main thread alone."""
+
+    def __init__(self, options: _RunOptions) -> None:
+        self._raised: BaseException | None = None
+        self._function = _INTERRUPTED(self._ask)  # kept until the run has ended
+        self._hook: Any = None
+        self._main = main_thread().ident
+        if get_ident() == self._main:
+            options.interrupted = ctypes.cast(self._function, c_void_p)
+
+    def _ask(self, _: Any) -> int:
+        return int(self._raised is not None)  # a handler runs before the first instruction of this function
+
+    def _note(self, unraisable: Any) -> None:
+        """What a handler raises has no caller in Python to go to."""
+        if get_ident() != self._main:
+            self._hook(unraisable)
+        elif self._raised is None:
+            self._raised = unraisable.exc_value
+
+    def __enter__(self) -> None:
+        if get_ident() == self._main:
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._note
+
+    def __exit__(self, *_: Any) -> None:
+        if self._hook is not None:
+            sys.unraisablehook = self._hook
+        if self._raised is not None:
+            raise self._raised
 
 
 def _seed(value: object) -> int:

@@ -37,13 +37,32 @@ def open_library() -> Any:
     """The process's libmycc.so behind `_binding.Library` or `capi.Library`, which have the same methods.
 
     Raises:
-        LoadError: no libmycc.so for this machine, or it cannot be loaded.
+        LoadError: no libmycc.so for this machine, or it cannot be loaded; or this is a subinterpreter.
     """
     if not _opened:
         with _opening:
             if not _opened:
+                _refuse_subinterpreter()
                 _opened.append(_open())
     return _opened[0]
+
+
+def _refuse_subinterpreter() -> None:
+    """Raises in an interpreter that is not the first of its process: extension modules such as numpy, and how they take
+    the interpreter's lock, belong to the first one; others would wait for it for ever."""
+    from importlib import import_module
+
+    for name in ("_interpreters", "_xxsubinterpreters"):  # since Python 3.13, and before
+        try:
+            interpreters = import_module(name)
+        except ImportError:
+            continue
+        if interpreters.get_current() != interpreters.get_main():
+            raise LoadError(
+                "a package cannot be loaded in a subinterpreter",
+                hint="Load it in the first interpreter of the process, or in a process of its own.",
+            )
+        return
 
 
 def interface_name() -> str:

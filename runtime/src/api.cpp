@@ -200,6 +200,7 @@ int mycc_run_with(mycc_model *model, int32_t index, const mycc_tensor *inputs, i
   Call *call = Call::acquire(*model);
   if (!call) return MYCC_ERROR_RUN;
   call->set_seed(options.has_seed ? options.seed : model->next_seed.fetch_add(1));
+  call->watch(options.interrupted, options.ctx);
   int status = call->use_state(*entry, options.state);
   if (status == MYCC_OK) status = call->bind(*entry, inputs, n_inputs, true);
   if (status == MYCC_OK) {
@@ -331,6 +332,7 @@ int mycc_profile(mycc_model *model, int32_t index, const mycc_tensor *inputs, in
   if (model->gpu) return GpuCall::profile(*model, *entry, inputs, n_inputs, runs, nanoseconds);
   Call *call = Call::acquire(*model);
   if (!call) return MYCC_ERROR_RUN;
+  call->watch(nullptr, nullptr);
   int status = with_outputs(*call, *entry, inputs, n_inputs, [&] { return call->profile(*entry, runs, nanoseconds); });
   Call::release(call);
   return status;

@@ -15,6 +15,16 @@ constexpr size_t kLargeArena = size_t(64) << 20;       // given back when calls 
 constexpr int32_t kOversizedCalls = 16;                // after so many
 constexpr size_t kMaxFreeBytes = size_t(256) << 20;    // that more than one free state may hold
 
+// Of a clock that costs little, from any beginning; and so many of them are some hundredths of a second.
+#if defined(__x86_64__)
+uint64_t ticks() { return __builtin_ia32_rdtsc(); }
+constexpr uint64_t kAskedAfter = uint64_t(1) << 26;
+#else
+uint64_t ticks() { return uint64_t(now_nanoseconds()); }
+constexpr uint64_t kAskedAfter = 30000000;
+#endif
+constexpr int64_t kFewPieces = 8;  // of a loop that is not interrupted
+
 int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
 
 bool same(const int64_t *a, const int64_t *b, int32_t n) {
@@ -238,13 +248,25 @@ int Call::execute(const Entry &entry) {
   flight_ = &flight;
   failed_.store(0, std::memory_order_relaxed);
   running_ = &entry;
+  const bool whole = run_program(entry);
+  flight_ = nullptr;
+  if (!whole) return fail(MYCC_ERROR_RUN, "%s: the call was interrupted", entry.info->name);
+  if (failed_.load(std::memory_order_acquire)) return fail(failure_code_, "%s", failure_);
+  return MYCC_OK;
+}
+
+// False: it was interrupted. Only loops are left then, which no thread is in: programs have no destructors.
+bool Call::run_program(const Entry &entry) {
   mycc_call call{&host_,   model_.weights, arena_.reserve(0), placed_,  inputs_, outputs_,
                  symbols_, nullptr,        nullptr,           buffers_, seed_,   state_ ? state_->tensors : nullptr,
                  0};
+  if (interrupted_) {
+    stopped_.store(false, std::memory_order_relaxed);
+    asked_ = ticks();
+    if (_setjmp(leave_)) return false;
+  }
   entry.code->run(&call);
-  flight_ = nullptr;
-  if (failed_.load(std::memory_order_acquire)) return fail(failure_code_, "%s", failure_);
-  return MYCC_OK;
+  return true;
 }
 
 int Call::profile(const Entry &entry, int32_t runs, int64_t *nanoseconds) {
@@ -264,7 +286,40 @@ int Call::profile(const Entry &entry, int32_t runs, int64_t *nanoseconds) {
 }
 
 void Call::host_parallel_for(void *ctx, int64_t n, int64_t grain, mycc_body body, void *argument) {
-  static_cast<Call *>(ctx)->flight_->parallel_for(n, grain, body, argument);
+  Call *call = static_cast<Call *>(ctx);
+  if (call->interrupted_) return call->watched_loop(n, grain, body, argument);
+  call->flight_->parallel_for(n, grain, body, argument);
+}
+
+struct WatchedLoop {
+  Call *call;
+  mycc_body body;
+  void *argument;
+};
+
+// Short loops are asked about before they run, long ones in each piece too.
+void Call::watched_loop(int64_t n, int64_t grain, mycc_body body, void *argument) {
+  if (ticks() - asked_ > kAskedAfter) ask();
+  if (n / kFewPieces < grain) {
+    if (!stopped_.load(std::memory_order_relaxed)) flight_->parallel_for(n, grain, body, argument);
+  } else {
+    WatchedLoop loop{this, body, argument};
+    flight_->parallel_for(n, grain, watched_body, &loop);
+  }
+  if (stopped_.load(std::memory_order_relaxed)) _longjmp(leave_, 1);
+}
+
+void Call::watched_body(void *argument, int64_t begin, int64_t end, int32_t worker) {
+  const WatchedLoop *loop = static_cast<const WatchedLoop *>(argument);
+  Call *call = loop->call;
+  if (call->stopped_.load(std::memory_order_relaxed)) return;
+  loop->body(loop->argument, begin, end, worker);
+  if (worker == 0 && ticks() - call->asked_ > kAskedAfter) call->ask();
+}
+
+void Call::ask() {
+  asked_ = ticks();
+  if (interrupted_(interrupt_ctx_)) stopped_.store(true, std::memory_order_relaxed);
 }
 
 void *Call::host_scratch(void *ctx, int32_t worker, size_t bytes) {

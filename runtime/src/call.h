@@ -2,6 +2,8 @@
 // state allocates nothing but its outputs.
 #pragma once
 
+#include <setjmp.h>
+
 #include <atomic>
 
 #include "errors.h"
@@ -44,6 +46,8 @@ class Call {
   // Finds live_bytes() where the compiler placed the buffers.
   int sum_live(const Entry &entry);
   void set_seed(uint64_t seed) { seed_ = seed; }
+  // What mycc_run_options.interrupted says; NULL: nothing ends the calls of execute().
+  void watch(int (*interrupted)(void *), void *ctx) { interrupted_ = interrupted, interrupt_ctx_ = ctx; }
   int execute(const Entry &entry);
   int profile(const Entry &entry, int32_t runs, int64_t *nanoseconds);
 
@@ -83,6 +87,10 @@ class Call {
   size_t held_bytes() const;
   void trim();
 
+  bool run_program(const Entry &entry);
+  void watched_loop(int64_t n, int64_t grain, mycc_body body, void *argument);
+  void ask();
+  static void watched_body(void *argument, int64_t begin, int64_t end, int32_t worker);
   static void host_parallel_for(void *ctx, int64_t n, int64_t grain, mycc_body body, void *argument);
   static void *host_scratch(void *ctx, int32_t worker, size_t bytes);
   static void host_fail(void *ctx, int32_t code, const char *text);
@@ -122,6 +130,12 @@ class Call {
 
   Memory arena_, dense_;
   Memory *scratch_ = nullptr;  // one of each worker
+
+  int (*interrupted_)(void *) = nullptr;
+  void *interrupt_ctx_ = nullptr;
+  uint64_t asked_ = 0;                 // when it was last asked, or the call began
+  std::atomic<bool> stopped_{false};   // by its answer
+  jmp_buf leave_;                      // out of the program
 
   std::atomic<int32_t> failed_{0};
   int32_t failure_code_ = 0;

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -222,3 +223,23 @@ def test_loading_needs_no_heavy_module(
     assert done.returncode == 0, done.stderr
     loaded = set(eval(done.stdout))
     assert not loaded & {"typer", "rich", "zipfile", "hashlib", "dataclasses", "inspect", "pathlib", "torch"}
+
+
+def test_a_subinterpreter_is_refused_at_once(package: Path) -> None:
+    code = f"""
+for name in ("_interpreters", "_xxsubinterpreters"):
+    try:
+        interpreters = __import__(name)
+        break
+    except ImportError:
+        pass
+interpreters.run_string(interpreters.create(), '''
+import mycc
+try:
+    mycc.load({str(package)!r})
+except mycc.LoadError as error:
+    print(error.message)
+''')
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "a package cannot be loaded in a subinterpreter"

@@ -101,11 +101,14 @@ typedef struct mycc_run_options {
   /* NULL, or allocates output `output` on the device: shape, strides, dtype and device are set; sets data and returns 0,
    * or returns another value. The memory may be used in the order of the stream. */
   int (*allocate)(void *ctx, int32_t output, mycc_tensor *tensor);
-  void *ctx;
+  void *ctx;              /* of the functions here */
   /* 1: random operators of this call draw the numbers of `seed`; else those of the model's next seed. */
   int32_t has_seed;
   uint64_t seed;
   mycc_state *state;      /* NULL: the model's own */
+  /* NULL, or asked every few hundredths of a second while a call runs on the CPU, by the thread that has called: a value
+   * other than 0 ends the call between two pieces of its loops, with MYCC_ERROR_RUN. */
+  int (*interrupted)(void *ctx);
 } mycc_run_options;
 
 MYCC_API int mycc_run_with(mycc_model *model, int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
