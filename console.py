@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from . import __version__
 from .runtime.errors import CompilerFault, Error
 from .runtime.strict_json import encode, finite
+from .runtime.text import printable
 
 __all__ = [
     "BisectCommand",
@@ -176,9 +177,12 @@ def write_json(value: object, file: str) -> None:
 
 def print_rich(renderable: Any) -> None:
     from rich.console import Console
+    from rich.segment import Segment, Segments
 
     wide = None if sys.stdout.isatty() else 10_000  # into a file or pipe: never cut a line
-    Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide).print(renderable)
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide)
+    parts = [Segment(printable(s.text), s.style, s.control) for s in console.render(renderable)]
+    console.print(Segments(parts), end="")
 
 
 def _verbose() -> bool:
@@ -187,7 +191,7 @@ def _verbose() -> bool:
 
 def _print_error(error: Error) -> None:
     label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
-    print(f"{label} {error}", file=sys.stderr)
+    print(f"{label} {printable(str(error))}", file=sys.stderr)
 
 
 def _print_traceback() -> None:

@@ -13,6 +13,7 @@ from ..runtime.errors import CompileError
 from .faults import reporting_faults
 from .observe import DumpObserver, Observer, warn
 from .options import CompileOptions, Mode
+from .package.replace import check_replaceable
 from .request import CompileRequest
 
 if TYPE_CHECKING:
@@ -134,12 +135,15 @@ def _observers(progress: bool | Observer | None) -> list[Observer]:
 def check_out(out: str | os.PathLike[str]) -> Path:
     """The path of the package to write, in a directory that can be written. Raises CompileError."""
     path = Path(out).expanduser()
+    if "\0" in str(path):
+        raise CompileError(f"cannot write the package to {str(path)!r}: a path has no NUL")
     if path.is_dir():
         raise CompileError(f"cannot write the package to '{path}': it is a directory")
     if not path.absolute().parent.is_dir():
         raise CompileError(f"cannot write the package to '{path}': there is no directory '{path.absolute().parent}'")
     if not os.access(path.absolute().parent, os.W_OK):
         raise CompileError(f"cannot write the package to '{path}': no permission to write there")
+    check_replaceable(path)
     return path
 
 

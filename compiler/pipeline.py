@@ -31,7 +31,7 @@ from .lower.builder import WinogradChoice
 from .lower.driver import Lowered
 from .observe import Observer, running_stage, warn
 from .options import CompileOptions
-from .package.assemble import Assembled, assemble
+from .package.assemble import Assembled, assemble, package_contract
 from .package.writer import PackageSummary
 from .request import CompileRequest
 from .schedule import Schedule, schedule
@@ -77,7 +77,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         stage.summary = summarise(graphs)
     measure_gpu = partial(_measure_gpu, graphs, options)
     tuned = choose(request, captured, partial(_draft, captured, graphs), measure_gpu, observers)
-    code = _code(graphs, options, tuned.choices, observers)
+    code = _code(captured, graphs, options, tuned.choices, observers)
     tuned, problems = tuned.fitting(code.schedules, options)
     if problems and options.strict:
         raise CompileError(problems[0], details=problems[1:], hint="Without strict this is a warning.")
@@ -99,7 +99,11 @@ class Code:
 
 
 def _code(
-    graphs: Sequence[ModelGraph], options: CompileOptions, choices: Choices, observers: Sequence[Observer]
+    captured: Sequence[ModelGraph],
+    graphs: Sequence[ModelGraph],
+    options: CompileOptions,
+    choices: Choices,
+    observers: Sequence[Observer],
 ) -> Code:
     """Lowers, schedules, generates and builds."""
     with running_stage(observers, "lower") as stage:
@@ -114,10 +118,11 @@ def _code(
         stage.summary = summarise(stage.value)
     with running_stage(observers, "codegen") as stage:
         weights = collect_weights(lowered.get("cpu", ()), lowered.get("cuda", ()), state_of(graphs))
-        generated = stage.value = _generate(graphs, schedules, weights, options, choices)
+        contract = package_contract(captured, weights)
+        generated = stage.value = _generate(graphs, schedules, weights, options, choices, contract)
         stage.summary = summarise(generated)
     with running_stage(observers, "build") as stage:
-        built, generated = _build(generated, weights, options)
+        built, generated = _build(generated, weights, options, contract)
         stage.value = "\n".join(line for result in built.values() for line in result.log)
         stage.summary = summarise(built)
     return Code(schedules, weights, generated, built)
@@ -127,7 +132,7 @@ def _draft(
     captured: Sequence[ModelGraph], graphs: Sequence[ModelGraph], request: CompileRequest, choices: Choices
 ) -> Sequence[Schedule]:
     """Writes a package to be measured; its CPU schedules."""
-    code = _code(graphs, request.options, choices, ())
+    code = _code(captured, graphs, request.options, choices, ())
     assemble(request, captured, code.schedules, code.weights, code.generated, code.built).write(())
     return code.schedules["cpu"]
 
@@ -154,10 +159,13 @@ def _generate(
     weights: Weights,
     options: CompileOptions,
     choices: Choices,
+    contract: str,
 ) -> Generated:
     """C++ for the CPU's targets, Triton kernels and their launches for each GPU."""
     cpu = [target for target in options.targets if target.family == "cpu"]
-    generated = generate(graphs, schedules["cpu"], weights, cpu, choices) if cpu else Generated({}, (), ())
+    generated = Generated({}, (), ())
+    if cpu:
+        generated = generate(graphs, schedules["cpu"], weights, cpu, choices, contract)
     device = {
         target.name: generate_device(
             graphs, schedules["cuda"], device_for(target, options.codegen.tf32), tiles_of(choices, target.name)
@@ -168,13 +176,15 @@ def _generate(
     return replace(generated, device=device)
 
 
-def _build(generated: Generated, weights: Weights, options: CompileOptions) -> tuple[dict[str, BuildResult], Generated]:
+def _build(
+    generated: Generated, weights: Weights, options: CompileOptions, contract: str
+) -> tuple[dict[str, BuildResult], Generated]:
     """model.so of every target; for a GPU with its kernels, whose images its host program is made from."""
     settings = _settings(options)
     built: dict[str, BuildResult] = {}
     sources = dict(generated.sources)
     codes = {t: generated.device[t.name] for t in options.targets if t.family == "cuda"}
-    devices = build_devices(codes, weights, settings)
+    devices = build_devices(codes, weights, settings, contract)
     for target in options.targets:
         if target.family == "cuda":
             code = codes[target]

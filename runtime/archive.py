@@ -1,53 +1,39 @@
 """Reads a package without running any of its code: the zip directory, manifest.json and the hashes.
 
 This is the Python twin of the checks in libmycc.so. It serves `mycc inspect` and `mycc verify`, and a package that has
-to bring up its own libmycc.so. Only the part of the zip format that the package writer uses is accepted: members are
-stored (sources may be deflated), not encrypted, with local headers that repeat the directory (APPNOTE.TXT 4.3.7,
-4.3.12 to 4.3.16, 4.5.3).
+to bring up its own libmycc.so.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import struct
-from collections.abc import Iterator
+import stat
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
+from .directory import SOURCES, Directory, Member, read_directory
 from .errors import LoadError
+from .manifest import FORMAT_VERSION, check_manifest
+from .native import ABI_VERSION
+from .strict_json import decode
 
 __all__ = ["FORMAT_VERSION", "MANIFEST", "SOURCES", "Archive", "Member", "PackageSource", "sha256_hex"]
 
-FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-#: the folder of the sources, the members that are deflated
-SOURCES = "src/"
 
 PackageSource = str | bytes | bytearray | memoryview | os.PathLike[str]
 
-_LOCAL = struct.Struct("<4s5H3I2H")
-_CENTRAL = struct.Struct("<4s6H3I5H2I")
-_END = struct.Struct("<4s4H2IH")
-_END64_LOCATOR = struct.Struct("<4sIQI")
-_END64 = struct.Struct("<4sQ2H2I4Q")
-_DEFLATED = 8
 _COMMENT_START = b"mycc:"
 _COMMENT_PREFIX = b"mycc:%d:" % FORMAT_VERSION
 _HINT_DAMAGED = "The file is damaged or incomplete: copy or build it again."
 
 
-class Member(NamedTuple):
-    """Where a member's bytes lie in the package file (bytes from its start) and how many they are there."""
-
-    offset: int
-    size: int
-    crc: int
-
-
 class Archive:
     """A package file, mapped read-only, or a package in memory.
 
-    Opening checks the zip directory against the local headers; `manifest` checks the manifest's own hash.
+    Opening checks the zip directory against the local headers; `manifest` checks the manifest's own hash, and all that
+    it says.
 
     Raises:
         LoadError: the file cannot be read, or is not a whole mycc package of a known version.
@@ -62,7 +48,8 @@ class Archive:
             self.path = self.label = os.fspath(source)
             self._data = _map(self.path)
         self.size = len(self._data)
-        self.members, self._comment = _read_directory(self._data, self.label)
+        self._directory = _read_directory(self._data, self.label)
+        self.members = self._directory.members
 
     def read(self, name: str) -> memoryview:
         """The bytes of a member, not copied and not checked."""
@@ -73,21 +60,39 @@ class Archive:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """manifest.json, parsed, after its hash was compared with the one in the archive comment."""
-        from .strict_json import decode
-
-        text = self.read(MANIFEST)
-        if sha256_hex(text) != self._comment.removeprefix(_COMMENT_PREFIX).decode("latin-1"):
+        """manifest.json, parsed, after its hash was compared with the one in the archive comment, and all of its fields
+        with what they have to be."""
+        text = bytes(self.read(MANIFEST))
+        comment, listing = self._directory.comment, self._directory.listing
+        if sha256_hex(text) != comment.removeprefix(_COMMENT_PREFIX).decode("latin-1"):
             raise LoadError(f"{self.label}: {MANIFEST} does not match its hash", hint=_HINT_DAMAGED)
         try:
-            manifest = decode(bytes(text))
+            manifest = decode(text)
+            for key, what, known in _VERSIONS:
+                version = manifest.get(key) if isinstance(manifest, dict) else None
+                if type(version) is not int:
+                    raise ValueError("a version is missing")
+                if version not in known:
+                    raise _newer(self.label, what, version, known[-1])
+            check_manifest(manifest, {name: member.size for name, member in self.members.items()})
+            self._check_directory(manifest.get("directory"), text, listing)
         except ValueError as error:
-            hint = "The mycc that wrote the package had a fault: compile the model again."
-            raise LoadError(f"{self.label}: {MANIFEST} cannot be read: {error}", hint=hint) from None
-        version = manifest.get("format")
-        if version != FORMAT_VERSION:
-            raise _other_format(self.label, version)
-        return manifest
+            raise LoadError(f"{self.label}: {MANIFEST}: {error}", hint=_HINT_DAMAGED) from None
+        checked: dict[str, Any] = manifest
+        return checked
+
+    def _check_directory(self, expected: str | None, text: bytes, listing: bytes) -> None:
+        """The zip fields that no loader needs: the checksums of the others' members, and of the manifest's own."""
+        from binascii import crc32
+
+        if self._directory.last != MANIFEST:
+            if expected is not None:
+                raise ValueError("it is not the last member")
+            return
+        if expected is not None and sha256_hex(listing) != expected:
+            raise ValueError("the zip directory does not match its hash")
+        if crc32(text) != self.members[MANIFEST].crc:
+            raise ValueError("it does not match its checksum")
 
     def check(self, name: str) -> None:
         """Compares the hash of one member (not the weights) with the manifest's."""
@@ -135,9 +140,16 @@ def sha256_hex(data: memoryview | bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _other_format(label: str, version: object) -> LoadError:
+#: field of the manifest -> what it is, and the versions that are known
+_VERSIONS = (
+    ("format", "the package format", range(FORMAT_VERSION, FORMAT_VERSION + 1)),
+    ("abi", "the code interface", range(1, ABI_VERSION + 1)),
+)
+
+
+def _newer(label: str, what: str, version: object, known: int) -> LoadError:
     return LoadError(
-        f"{label} has the package format {version}; this mycc knows version {FORMAT_VERSION}",
+        f"{label} has {what} {version}; this mycc knows version {known}",
         hint="Use the mycc that built it, or compile the model again with this one.",
     )
 
@@ -146,103 +158,32 @@ def _map(path: str) -> memoryview:
     import mmap
 
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size == 0:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO would wait for a writer
+        try:
+            about = os.fstat(descriptor)
+            if stat.S_ISDIR(about.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat.S_ISREG(about.st_mode):
+                raise LoadError(f"cannot read {path}: it is not a regular file")
+            if about.st_size == 0:
                 raise LoadError(f"{path} is empty", hint=_HINT_DAMAGED)
-            return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+            return memoryview(mmap.mmap(descriptor, about.st_size, access=mmap.ACCESS_READ))
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise LoadError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:  # a NUL in the path
+        raise LoadError(f"cannot read {path!r}: {error}") from None
 
 
-def _read_directory(data: memoryview, label: str) -> tuple[dict[str, Member], bytes]:
+def _read_directory(data: memoryview, label: str) -> Directory:
     try:
-        count, size, offset, comment = _find_end(data)
-        if not comment.startswith(_COMMENT_START):
-            raise LoadError(f"{label} is a zip file, but not a mycc package")
-        if not comment.startswith(_COMMENT_PREFIX):
-            raise _other_format(label, comment.split(b":")[1].decode("latin-1"))
-        members = dict(_central_entries(data, count, size, offset))
-        if len(members) != count:
-            raise ValueError("a member is listed twice")
-        return members, comment
-    except (ValueError, struct.error) as error:
+        directory = read_directory(data)
+    except ValueError as error:
         raise LoadError(f"{label} is not a whole mycc package: {error}", hint=_HINT_DAMAGED) from None
-
-
-def _find_end(data: memoryview) -> tuple[int, int, int, bytes]:
-    """Number of entries, size and offset of the central directory, archive comment."""
-    tail_start = max(0, len(data) - _END.size - len(_COMMENT_PREFIX) - 64)
-    found = bytes(data[tail_start:]).rfind(b"PK\5\6")
-    if found < 0:
-        raise ValueError("there is no zip directory at its end")
-    end = tail_start + found
-    _, disk, first_disk, here, count, size, offset, comment_size = _END.unpack_from(data, end)
-    comment = bytes(data[end + _END.size :])
-    if len(comment) != comment_size or disk or first_disk or here != count:
-        raise ValueError("the end of its zip directory is inconsistent")
-    if 0xFFFF in (count,) or 0xFFFFFFFF in (size, offset):
-        magic, _, position, _ = _END64_LOCATOR.unpack_from(data, end - _END64_LOCATOR.size)
-        if magic != b"PK\6\7":
-            raise ValueError("its zip64 locator is missing")
-        magic, _, _, _, _, _, here, count, size, offset = _END64.unpack_from(data, position)
-        if magic != b"PK\6\6" or here != count:
-            raise ValueError("its zip64 directory is inconsistent")
-        end = position
-    if offset + size != end:
-        raise ValueError("its zip directory does not end where it should")
-    return count, size, offset, comment
-
-
-def _central_entries(data: memoryview, count: int, size: int, position: int) -> Iterator[tuple[str, Member]]:
-    limit, end = position, position + size
-    for _ in range(count):
-        fields = _CENTRAL.unpack_from(data, position)
-        magic, _, needed, flags, method, time, date, crc, packed, length, name_size, extra_size, note_size = fields[:13]
-        start = fields[16]
-        if magic != b"PK\1\2":
-            raise ValueError("its zip directory is damaged")
-        position += _CENTRAL.size
-        raw_name = bytes(data[position : position + name_size])
-        extra = data[position + name_size : position + name_size + extra_size]
-        position += name_size + extra_size + note_size
-        if 0xFFFFFFFF in (packed, length, start):
-            packed, length, start = _zip64_values(extra, packed, length, start)
-        name = raw_name.decode("utf-8", "replace")
-        if (method != _DEFLATED or not name.startswith(SOURCES)) and (method != 0 or packed != length):
-            raise ValueError(f"member {name} is compressed")
-        expected = (b"PK\3\4", needed, flags, method, time, date, crc)
-        offset = _check_local(data, start, expected, raw_name, (packed, length))
-        if offset + packed > limit:
-            raise ValueError(f"member {name} reaches beyond the members' end")
-        yield name, Member(offset, packed, crc)
-    if position != end:
-        raise ValueError("its zip directory has a wrong size")
-
-
-def _zip64_values(extra: memoryview, *values: int) -> tuple[int, ...]:
-    """The values that the 32-bit fields could not hold, from extra field 1, in the order of the header."""
-    position = 0
-    while position + 4 <= len(extra):
-        kind, size = struct.unpack_from("<HH", extra, position)
-        if kind == 1:
-            wide = iter(struct.unpack_from(f"<{size // 8}Q", extra, position + 4))
-            return tuple(next(wide, value) if value == 0xFFFFFFFF else value for value in values)
-        position += 4 + size
-    raise ValueError("a zip64 field is missing")
-
-
-def _check_local(
-    data: memoryview, start: int, expected: tuple[Any, ...], raw_name: bytes, sizes: tuple[int, int]
-) -> int:
-    """Offset of the member's bytes, after its local header was compared with the directory."""
-    fields = _LOCAL.unpack_from(data, start)
-    *found, name_size, extra_size = fields[7:]
-    name_start = start + _LOCAL.size
-    extra_start = name_start + name_size
-    if 0xFFFFFFFF in found:
-        found = [*_zip64_values(data[extra_start : extra_start + extra_size], *found)]
-    same_name = bytes(data[name_start:extra_start]) == raw_name
-    if fields[:7] != expected or not same_name or tuple(found) != sizes:
-        raise ValueError(f"the header of {raw_name.decode('utf-8', 'replace')} differs from the zip directory")
-    return extra_start + extra_size
+    comment = directory.comment
+    if not comment.startswith(_COMMENT_START):
+        raise LoadError(f"{label} is a zip file, but not a mycc package", hint=_HINT_DAMAGED)
+    if not comment.startswith(_COMMENT_PREFIX):
+        raise _newer(label, "the package format", comment.split(b":")[1].decode("latin-1"), FORMAT_VERSION)
+    return directory

@@ -201,10 +201,14 @@ def parse(data: bytes | memoryview) -> Certificate:
     view = memoryview(data)
     try:
         entries, metadata, start = parse_header(view)
-    except (ValueError, KeyError, TypeError) as error:
+        if metadata.get("format") != _FORMAT:
+            raise LoadError(f"the package's certificate has the unknown format {metadata.get('format')!r}")
+        return _parsed(view, entries, metadata, start)
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise LoadError(f"the package's certificate cannot be read: {error}") from None
-    if metadata.get("format") != _FORMAT:
-        raise LoadError(f"the package's certificate has the unknown format {metadata.get('format')!r}")
+
+
+def _parsed(view: memoryview, entries: Sequence[TensorEntry], metadata: Mapping[str, str], start: int) -> Certificate:
     samples = {}
     for entry in entries:
         dtype = "<i8" if entry.dtype == "I64" else "<f8"
@@ -274,7 +278,14 @@ def _check_case(model: Model, certificate: Certificate, index: int) -> CaseRepor
 
     case = certificate.cases[index]
     entry = model.entry(case.entry)
-    arrays = check_inputs(certificate, index)
+    try:
+        arrays = check_inputs(certificate, index)
+        fits = len(arrays) == len(entry.signature.inputs) + len(entry.own_state)
+        fits = fits and len(case.outputs) == len(entry.all_outputs(model.manifest))
+    except (KeyError, MemoryError, OverflowError, TypeError, ValueError) as error:
+        raise LoadError(f"the package's certificate does not fit it: {error}") from None
+    if not fits:
+        raise LoadError("the package's certificate does not fit it")
     tensors = [as_tensor(a, c.dtype) for a, c in zip(arrays, case.inputs, strict=True)]
     outputs = entry.run_whole(tensors, seed=VERIFY_SEED)
     ports = entry.all_outputs(model.manifest)

@@ -162,9 +162,11 @@ def read_inputs(function: EntryPoint, paths: Sequence[str | os.PathLike[str]]) -
 
 def _read(path: str | os.PathLike[str]) -> Any:
     try:
+        if os.path.exists(path) and not os.path.isfile(path):  # a FIFO would wait for a writer
+            raise OSError(0, "it is not a regular file")
         loaded = np.load(path, allow_pickle=False)
         return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # zip files, deflated data and headers fail in ways of their own
         reason = getattr(error, "strerror", None) or "it is not a numpy file of numbers"
         raise InputError(f"cannot read {os.fspath(path)}: {reason}", hint="Inputs are .npy or .npz files.") from None
 
@@ -173,10 +175,13 @@ def _write_npz(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """As numpy.savez, for any array names, and nothing half written under `path`."""
     import zipfile
 
+    path = os.path.realpath(path)
     part = f"{path}.{os.getpid()}.part"
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise OSError(0, "it is not a regular file")
         try:
-            with zipfile.ZipFile(part, "w") as archive:
+            with open(part, "xb") as file, zipfile.ZipFile(file, "w") as archive:
                 for name, array in arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from .errors import LoadError
+
 __all__ = ["evaluate", "evaluate_shape"]
 
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|//|[-+*%(),])")
@@ -18,10 +20,19 @@ def evaluate(formula: int | str, symbols: Mapping[str, int]) -> int:
     """The value of a formula.
 
     Raises:
-        ValueError: it is not a formula, or names a symbol that has no value.
+        LoadError: it is not a formula, or names a symbol that has no value: the manifest is damaged.
     """
     if isinstance(formula, int):
         return formula
+    try:
+        return _value(formula, symbols)
+    except ValueError as error:
+        raise LoadError(f"a formula of the package's manifest is damaged: {error}") from None
+    except RecursionError:
+        raise LoadError("a formula of the package's manifest is nested too deeply") from None
+
+
+def _value(formula: str, symbols: Mapping[str, int]) -> int:
     tokens, position = [], 0
     text = formula.rstrip()
     while position < len(text):

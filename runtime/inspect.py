@@ -27,7 +27,7 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
     weights = archive.read(manifest["weights"]["member"])
     try:
         tensors = len(parse_header(weights)[0])
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise LoadError(f"{archive.label}: the weights' header is damaged: {error}") from None
     sizes = {name: member.size for name, member in archive.members.items()}
     return {

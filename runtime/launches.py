@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +44,7 @@ def typical_sizes(entry: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[st
     found = {}
     for row in (*entry["symbols"], *entry.get("computed", ())):
         top = row["max"] if row["max"] is not None else TYPICAL
-        found[row["name"]] = sizes.get(row["name"], min(max(TYPICAL, row["min"]), top))
+        found[row["name"]] = sizes.get(row["name"], min(max(TYPICAL, row["min"] or 0), top))
     return found
 
 
@@ -55,8 +56,8 @@ def launch_facts(entry: Mapping[str, Any], target: Mapping[str, Any], sizes: Map
         programs = 1
         for extent in row["grid"]:
             programs *= evaluate(extent, sizes)
-        compute = evaluate(row["flops"], sizes) / roof["tflops"] / 1e6
-        memory = evaluate(row["bytes"], sizes) / roof["tbytes"] / 1e6
+        compute = evaluate(row.get("flops", 0), sizes) / (roof["tflops"] or math.inf) / 1e6
+        memory = evaluate(row.get("bytes", 0), sizes) / (roof["tbytes"] or math.inf) / 1e6
         floor = max(compute if row["kind"] in ("gemm", "conv", "attention") else 0.0, memory)
         found.append(
             LaunchFacts(

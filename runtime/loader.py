@@ -50,11 +50,23 @@ def load(
     if isinstance(path_or_bytes, bytes | bytearray | memoryview):
         return Model(library.load_memory(path_or_bytes, threads or 0, full, target, where, launch))
     try:
-        path = os.fspath(path_or_bytes)
+        path = os.fsdecode(path_or_bytes)
     except TypeError:
         kind = type(path_or_bytes).__name__
         raise LoadError(f"a package is loaded from a path or from bytes, not from a {kind}") from None
+    if "\0" in path:
+        raise LoadError(f"cannot read {path!r}: a path has no NUL")
     return Model(library.load_file(path, threads or 0, full, target, where, launch), path)
+
+
+def _warn_of_age(name: str) -> None:
+    import warnings
+
+    warnings.warn(
+        f"{name} was compiled by an older mycc: whether its code fits its manifest can be checked in part only. "
+        "Compile the model again.",
+        stacklevel=4,
+    )
 
 
 def _handle(state: Any) -> Any:
@@ -163,6 +175,11 @@ class EntryPoint:
         return [*outputs, *(tensors[i] for i in writes), *(self._native.state_read(handle, slot) for slot in changes)]
 
     @property
+    def own_state(self) -> tuple[int, ...]:
+        """The tensors of the model's state that a call reads, by number."""
+        return tuple(self._in_place[0])
+
+    @property
     def changed(self) -> tuple[bool, tuple[int, ...]]:
         """Whether a call changes the model's state, and the inputs that it writes to, by number."""
         _, writes, changes = self._in_place
@@ -214,6 +231,8 @@ class Model(EntryPoint):
         self.device: str = native.device
         self.threads: int = native.threads
         self.path = path
+        if "contract" not in self.manifest:
+            _warn_of_age(self.manifest["name"])
         rows = self.manifest["entry_points"]
         super().__init__(native, 0, rows[0])
         points = [(EntryPoint(native, index, row), row) for index, row in enumerate(rows) if index > 0]

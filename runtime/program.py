@@ -6,15 +6,21 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from .archive import Archive
 from .errors import Error
+from .text import printable
 
 __all__ = ["main"]
 
 
 def main(path: str, arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line of the package at `path`; returns the exit code (1: not accurate, 2: a refusal)."""
+    """Runs the command line of the package at `path`; returns the exit code (1: not accurate, 2: a refusal).
+
+    Python runs a package's `__main__.py` before anything can look at it. What has changed by accident is refused here.
+    """
     options = _parser(path).parse_args(arguments)
     try:
+        Archive(path).check_members()  # this file and those beside it too: Python has started them unseen
         if options.run or options.input or options.out:
             _run(path, options)
         elif options.verify:
@@ -22,7 +28,7 @@ def main(path: str, arguments: Sequence[str] | None = None) -> int:
         else:
             _describe(path, options.json)
     except Error as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return 2
     return 0
 
@@ -49,7 +55,7 @@ def _describe(path: str, as_json: bool) -> None:
 
         print(encode(finite(information), indent=1))
     else:
-        print(describe(information))
+        print(printable(describe(information)))
         print(f"\npython {path} --run runs it; --help shows more.")
 
 
@@ -57,7 +63,7 @@ def _verify(path: str) -> int:
     from .verify import verify_package
 
     report = verify_package(path)
-    print(report.text())
+    print(printable(report.text()))
     return 0 if report.ok else 1
 
 
@@ -68,4 +74,4 @@ def _run(path: str, options: argparse.Namespace) -> None:
         path, options.input, sizes=parse_sizes(options.set), entry=options.entry, threads=options.threads,
         out=options.out,
     )  # fmt: skip
-    print(result.text())
+    print(printable(result.text()))

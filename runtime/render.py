@@ -26,8 +26,8 @@ def render_inspection(
     sizes: at which the launches of GPUs are described.
     """
     parts: list[RenderableType] = [Text(describe(dict(information)))]
-    gpus = [target for target in information["targets"] if target.get("family") == "cuda"]
     for row in information["entry_points"]:
+        gpus = [t for t in information["targets"] if "roof" in t and t["target"] in row.get("launches", {})]
         if fusions:
             parts += [Text(""), _fusion_table(row)]
             continue

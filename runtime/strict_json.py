@@ -1,12 +1,20 @@
-"""JSON as RFC 8259 has it: Infinity and NaN are no numbers there, so they are neither written nor read."""
+"""JSON as RFC 8259 has it: Infinity and NaN are no numbers there, so they are neither written nor read.
+
+src/json.cpp takes and refuses the same texts.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["decode", "encode", "finite"]
+__all__ = ["INT64", "decode", "encode", "finite"]
+
+INT64 = range(-(1 << 63), 1 << 63)
+_MAX_DEPTH, _MAX_VALUES, _MAX_SIZE = 128, 1 << 20, 1 << 28
 
 
 def encode(value: object, **options: Any) -> str:
@@ -15,8 +23,58 @@ def encode(value: object, **options: Any) -> str:
 
 
 def decode(text: str | bytes) -> Any:
-    """The value of JSON text. Raises ValueError: it is no JSON; Infinity and NaN are refused by name."""
-    return json.loads(text, parse_constant=_refuse)
+    """The value of JSON text (bytes: in UTF-8). Whole numbers beyond 64 bits become floats.
+
+    Raises:
+        ValueError: it is no JSON, has a key twice in an object, is too large or nested too deeply. Infinity and NaN are
+            refused by name.
+    """
+    if len(text) > _MAX_SIZE:
+        raise ValueError("it is too large")
+    words = text if isinstance(text, str) else text.decode()
+    try:
+        value = json.loads(words, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    _check_parts(value, escapes="\\u" in words)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has a key twice")
+    return found
+
+
+def _integer(text: str) -> int | float:
+    value = int(text) if len(text) < 21 else None
+    return value if value is not None and value in INT64 else float(text)
+
+
+def _check_parts(value: Any, escapes: bool) -> None:
+    """escapes: whether strings may hold characters that UTF-8 has no bytes for, or NUL."""
+    for count, (part, depth) in enumerate(_parts(value)):
+        if depth > _MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
+        if count >= _MAX_VALUES:
+            raise ValueError("it has too many values")
+        if escapes and isinstance(part, str | dict):
+            for word in (part,) if isinstance(part, str) else part:
+                if re.search("[\0\ud800-\udfff]", word):
+                    raise ValueError("a string has a wrong escape")
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, int]]:
+    """Every value with its depth."""
+    waiting = [(value, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        yield part, depth
+        if isinstance(part, dict):
+            waiting += [(child, depth + 1) for child in part.values()]
+        elif isinstance(part, list):
+            waiting += [(child, depth + 1) for child in part]
 
 
 def finite(value: Any) -> Any:

@@ -52,11 +52,16 @@ def parse_header(data: memoryview) -> tuple[list[TensorEntry], dict[str, str], i
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > len(data) - 8:
         raise ValueError("the header of the tensor file is longer than the file")
-    header = decode(bytes(data[8 : 8 + size]))
-    metadata = header.pop("__metadata__", {})
-    entries = [TensorEntry(name, h["dtype"], tuple(h["shape"]), *h["data_offsets"]) for name, h in header.items()]
-    entries.sort(key=lambda entry: entry.begin)
+    try:
+        header = decode(bytes(data[8 : 8 + size]))
+        metadata = dict(header.pop("__metadata__", {}))
+        entries = [TensorEntry(name, h["dtype"], tuple(h["shape"]), *h["data_offsets"]) for name, h in header.items()]
+        entries.sort(key=lambda entry: entry.begin)
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+        raise ValueError(f"the header of the tensor file is none: {error}") from None
     for entry in entries:
+        if not isinstance(entry.begin, int) or not isinstance(entry.end, int):
+            raise ValueError(f"tensor {entry.name} has no place in the tensor file")
         if not 0 <= entry.begin <= entry.end <= len(data) - 8 - size:
             raise ValueError(f"tensor {entry.name} reaches beyond the tensor file")
     return entries, metadata, 8 + size

@@ -319,8 +319,10 @@ def _builder(tree: Tree) -> Build:
 
 def _namedtuple_class(name: str, fields: list[str]) -> Any:
     from collections import namedtuple
+    from keyword import iskeyword
 
-    return namedtuple(name.rpartition(".")[2], fields)
+    short = name.rpartition(".")[2]
+    return namedtuple(short if short.isidentifier() and not iskeyword(short) else "Result", fields, rename=True)
 
 
 def _record_class(class_name: str) -> type[Record]:

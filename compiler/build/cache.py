@@ -4,6 +4,9 @@
     ROOT/tmp/                 entries while they are written, and the working folders of builds (workspace.py)
     ROOT/failed/              sources that did not compile, kept for a report
 
+The folders have mode 0700. Those that belong to another user or that others may write to are refused, and so are such
+entries (private.py): an object from there would run in the next package.
+
 An entry is written beside its place and renamed into it, so that readers and writers in other threads and processes
 meet whole entries only; what a power cut leaves of one fails its checksum and counts as absent. The key is stored in
 full and compared in full: two keys of one digest can never be taken for each other.
@@ -23,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...runtime.errors import CompileError
+from .private import check_private, make_private, read_private
 
 __all__ = ["DEFAULT_LIMIT", "Cache", "CacheInfo", "clear", "default_folder", "encode_key", "info", "storage_error"]
 
@@ -88,11 +92,15 @@ class Cache:
         self._written = 0
 
     def get(self, key: bytes) -> bytes | None:
-        """The value stored under exactly this key; None when there is none, or only a damaged one."""
+        """The value stored under exactly this key; None when there is none, or only a damaged one.
+
+        Raises:
+            CompileError: others may have written it.
+        """
         path = self._path(key)
-        try:
-            data = path.read_bytes()
-        except OSError:
+        self._check_folders(path)
+        data = read_private(path)
+        if data is None:
             return None
         value = _decode(data, key)
         if value is not None:
@@ -104,7 +112,7 @@ class Cache:
         """Stores the value; a present entry of the same key or the same digest is replaced.
 
         Raises:
-            CompileError: the folder cannot be written to, or its disk is full.
+            CompileError: the folder cannot be written to, its disk is full, or others may write to it.
         """
         path = self._path(key)
         checksum = hashlib.sha256(key + value).digest()
@@ -149,10 +157,15 @@ class Cache:
         name = self._digest(key).hex()
         return self.folder / "entries" / name[:2] / name[2:]
 
+    def _check_folders(self, path: Path) -> None:
+        """Those from the cache's to the entry's."""
+        for folder in (self.folder, path.parent.parent, path.parent):
+            check_private(folder)
+
     def _write(self, path: Path, blocks: Iterable[bytes]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.folder / "tmp"
-        temporary.mkdir(exist_ok=True)
+        for folder in (self.folder, path.parent.parent, path.parent, temporary):
+            make_private(folder)
         handle, name = tempfile.mkstemp(prefix="entry-", dir=temporary)
         try:
             with os.fdopen(handle, "wb") as file:

@@ -24,7 +24,7 @@ PROGRAM = "program.cpp"
 
 
 def build_devices(
-    codes: Mapping[Target, DeviceCode], weights: Weights, options: BuildOptions
+    codes: Mapping[Target, DeviceCode], weights: Weights, options: BuildOptions, contract: str = ""
 ) -> dict[Target, tuple[BuildResult, str]]:
     """Each target's library with the images of its kernels, and the text of its host program.
 
@@ -35,7 +35,7 @@ def build_devices(
     compiled = compile_for_targets(work, options) if work else []
 
     def built(target: Target, kernels: CompiledKernels) -> tuple[BuildResult, str]:
-        text = host_program(codes[target], kernels.images, target, weights)
+        text = host_program(codes[target], kernels.images, target, weights, contract)
         return _with_kernels(build({PROGRAM: text}, {}, target, options), kernels), text
 
     with ThreadPoolExecutor(options.jobs or available_cores()) as pool:
@@ -57,12 +57,16 @@ def _with_kernels(program: BuildResult, kernels: CompiledKernels) -> BuildResult
     )
 
 
-def host_program(code: DeviceCode, images: tuple[KernelImage, ...], target: Target, weights: Weights) -> str:
+def host_program(
+    code: DeviceCode, images: tuple[KernelImage, ...], target: Target, weights: Weights, contract: str = ""
+) -> str:
     """The C++ text that launches the kernels."""
     from ..codegen.cuda_program import render_cuda_program
 
     compiled = [_compiled(image) for image in images]
-    return render_cuda_program(code.entries, compiled, target.name, weights.offsets, weights.device, len(weights.state))
+    return render_cuda_program(
+        code.entries, compiled, target.name, weights.offsets, weights.device, len(weights.state), contract
+    )
 
 
 def _compiled(image: KernelImage) -> CompiledKernel:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["DynamicSymbols", "read_dynamic_symbols"]
+__all__ = ["DynamicSymbols", "read_dynamic_symbols", "read_section"]
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, offset, size, link, info, alignment, entry size
 _SYMBOL = struct.Struct("<IBBHQQ")  # name, info, other, section, value, size
@@ -49,10 +49,29 @@ def read_dynamic_symbols(data: bytes) -> DynamicSymbols:
         raise ValueError(f"damaged ELF file: {error}") from None
 
 
-def _read(data: bytes) -> DynamicSymbols:
+def read_section(data: bytes, name: str) -> bytes | None:
+    """The contents of a section by name; None when the file has no such section, or is no whole ELF file."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        return None
+    try:
+        sections = _sections(data)
+        (names,) = struct.unpack_from("<H", data, 0x3E)
+        for section in sections:
+            if _text(data, sections[names][4] + section[0]) == name:
+                return data[section[4] : section[4] + section[5]]
+    except (struct.error, IndexError, UnicodeDecodeError):
+        pass
+    return None
+
+
+def _sections(data: bytes) -> list[tuple[int, ...]]:
     (start,) = struct.unpack_from("<Q", data, 0x28)
     entry_size, count = struct.unpack_from("<HH", data, 0x3A)
-    sections = [_SECTION.unpack_from(data, start + i * entry_size) for i in range(count)]
+    return [_SECTION.unpack_from(data, start + i * entry_size) for i in range(count)]
+
+
+def _read(data: bytes) -> DynamicSymbols:
+    sections = _sections(data)
     by_type = {section[1]: section for section in sections}
 
     libraries: list[str] = []

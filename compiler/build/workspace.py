@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .cache import storage_error
+from .private import make_private
 
 __all__ = ["keep_failed", "workspace"]
 
@@ -27,11 +28,12 @@ def workspace(root: Path) -> Iterator[Path]:
     The folder's lock file is locked as long as this process lives: that is how others know a folder left behind.
 
     Raises:
-        CompileError: the folder cannot be made.
+        CompileError: the folder cannot be made, or others may write to it.
     """
     parent = root / "tmp"
     try:
-        parent.mkdir(parents=True, exist_ok=True)
+        make_private(root)
+        make_private(parent)
         _sweep(parent)
         folder = Path(tempfile.mkdtemp(prefix="build-", dir=parent))
         lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
@@ -50,7 +52,7 @@ def keep_failed(root: Path, folder: Path, name: str) -> Path:
     kept = root / "failed" / name
     try:
         shutil.rmtree(kept, ignore_errors=True)
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        make_private(kept.parent)
         os.replace(folder, kept)
         (kept / _LOCK).unlink(missing_ok=True)
         older = sorted(kept.parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)

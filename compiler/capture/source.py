@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import pickle
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -239,12 +241,57 @@ def _kwargs(values: Mapping[Any, Any], what: str) -> Mapping[str, Any]:
     return dict(values)
 
 
+#: members of a .pt2 that torch.export.load unpickles or runs
+_OBJECTS = ("data/aotinductor/", "data/constants/custom_obj_", "data/constants/opaque_obj_")
+
+
+def _refuse_objects(path: Path) -> None:
+    """Raises CompileError for a program that holds compiled code or pickled objects."""
+    try:
+        members = torch._C.PyTorchFileReader(str(path)).get_all_records()
+    except RuntimeError:
+        return  # no archive of this kind: torch.export.load says what is wrong
+    if any(member.startswith(_OBJECTS) for member in members):
+        raise _objects(path)
+
+
+def _objects(path: Path) -> CompileError:
+    return CompileError(
+        f"'{path}' holds pickled objects or compiled code besides its tensors, which would run while it is read",
+        hint="If you trust the file: program = torch.export.load(...) in Python, then mycc.compile(program, ...).",
+    )
+
+
+@contextmanager
+def _tensors_alone() -> Iterator[None]:
+    """torch.load() reads tensors and plain values, and unpickles no other objects; torch.export.load() falls back to
+    that by itself."""
+    before = {name: os.environ.pop(name, None) for name in (_FORCE, _FORCE_NOT)}
+    os.environ[_FORCE] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_FORCE]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+_FORCE, _FORCE_NOT = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+
+
 def _load_program(path: Path) -> Source:
     if not path.is_file():
         raise CompileError(f"there is no file '{path}'")
     try:
-        program = torch.export.load(path)
+        _refuse_objects(path)
+        with _tensors_alone():
+            program = torch.export.load(path)
+    except CompileError:
+        raise
+    except pickle.UnpicklingError:
+        raise _objects(path) from None
     except Exception as error:
+        if isinstance(error.__context__, pickle.UnpicklingError):
+            raise _objects(path) from None
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CompileError(
             f"'{path}' is not a program saved by torch.export.save that this torch can read: {reason[:300]}"

@@ -96,7 +96,8 @@ def leaf_names(tree: Any, base: str) -> Iterator[str]:
     """A name per tensor leaf of a tree, all different: fields and keys as they are, positions as base_0, base_1, ..."""
     seen: set[str] = set()
     for path in _leaf_paths(tree):
-        name = re.sub(r"\W", "_", "_".join(path if path and not path[0].isdigit() else (base, *path)))
+        words = path if path and not path[0].isdigit() else (base, *path)
+        name = re.sub(r"\W", "_", "_".join(words)) or base  # a key may be ""
         unique, n = name, 1
         while unique in seen:
             unique, n = f"{name}_{n}", n + 1

@@ -152,11 +152,13 @@ def render_cuda_program(
     weights: Mapping[Buffer, int],
     device_weights: tuple[int, int],
     n_state: int = 0,
+    contract: str = "",
 ) -> str:
     """The text of the host program.
 
     kernels: all distinct ones, in the order of `pack_images`. weights: byte offset of each const buffer in the weights'
-    data. device_weights: the part of that data which the kernels read.
+    data. device_weights: the part of that data which the kernels read. contract: what the program says that it was
+    compiled for (package/contract.py); "": nothing.
     """
     numbers = {k.symbol: i for i, k in enumerate(kernels)}
     views = [cuda_entry_view(entry, i, numbers, weights) for i, entry in enumerate(entries)]
@@ -164,7 +166,9 @@ def render_cuda_program(
     _, offsets = pack_images(kernels)
     rows = [_kernel_view(k, offset, launched[k.symbol]) for k, offset in zip(kernels, offsets, strict=True)]
     template = environment("host").get_template("cuda_program.cpp.j2")
-    return template.render(target=target, entries=views, kernels=rows, weights=device_weights, n_state=n_state)
+    return template.render(
+        target=target, entries=views, kernels=rows, weights=device_weights, n_state=n_state, contract=contract
+    )
 
 
 def cuda_entry_view(

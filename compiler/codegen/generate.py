@@ -48,8 +48,11 @@ def generate(
     weights: Weights,
     targets: Sequence[Target],
     choices: Choices = NO_CHOICES,
+    contract: str = "",
 ) -> Generated:
     """Kernels that render alike are shared by all entry points, and by all targets with the same choices.
+
+    contract: what the program says that it was compiled for (package/contract.py); "": nothing.
 
     `kernels` and `symbols` are those of the first target.
     """
@@ -63,7 +66,7 @@ def generate(
         views = [entry_view(entry, i, weights.offsets) for i, entry in enumerate(own.entries)]
         micro, units = render_micro_kernels(target.isa, bodies=False), unit_count(own.kernels)
         tiles, n_state = render_tile_units(target.isa, *tiles_of(own.kernels)), len(state_of(graphs))
-        sources[target.name] = render_sources(views, own.kernels, target.name, micro, units, tiles, n_state)
+        sources[target.name] = render_sources(views, own.kernels, target.name, micro, units, tiles, n_state, contract)
     first = rendered[targets[0].name]
     return Generated(sources, first.kernels, tuple(tuple(c.kernel.symbol for c in e.calls) for e in first.entries))
 

@@ -141,11 +141,13 @@ def render_sources(
     units: int,
     tiles: Mapping[str, str],
     n_state: int = 0,
+    contract: str = "",
 ) -> Sources:
     """All sources of one target. micro: the micro-kernel header of its instruction set; tiles: units of its tiles."""
     env = environment("host")
     texts = {name: render_unit(group, unit_headers(group)) for name, group in split_units(kernels, units).items()}
-    texts["program.cpp"] = env.get_template("program.cpp.j2").render(entries=entries, target=target, n_state=n_state)
+    template = env.get_template("program.cpp.j2")
+    texts["program.cpp"] = template.render(entries=entries, target=target, n_state=n_state, contract=contract)
     texts.update(tiles)
     for kernel in kernels:
         texts.update(kernel.units)

@@ -87,6 +87,10 @@ class ArchiveWriter:
         self._file.seek(self._position)
         self._members.append(member)
 
+    def listing(self) -> bytes:
+        """The directory's entries of the members so far."""
+        return b"".join(_central_header(member) for member in self._members)
+
     def reopen(self) -> None:
         """Takes back the directory and the last member, so that others can be added."""
         last = self._members.pop()
@@ -97,7 +101,7 @@ class ArchiveWriter:
     def close(self, comment: bytes) -> int:
         """Writes the directory and the archive comment; returns the size of the file."""
         start = self._position
-        directory = b"".join(_central_header(member) for member in self._members)
+        directory = self.listing()
         count, size, end = len(self._members), len(directory), start + len(directory)
         tail = b""
         if start >= _LIMIT32 or count >= 0xFFFF:

@@ -23,8 +23,10 @@ from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
 from ..verify.verify import Tolerance, VerifyResult, verify
+from .contract import contract_of
 from .launches import launch_rows
 from .python_side import installed_loader, installed_wrappers
+from .weights import layout
 from .writer import Completion, PackageContents, PackageSummary, write_package
 
 if TYPE_CHECKING:
@@ -205,8 +207,26 @@ def _sources(generated: Generated) -> dict[str, str]:
 
 def entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -> dict[str, Any]:
     """The manifest's row of an entry point."""
-    sizes = sizes_of(graph)
     memory = schedule.memory
+    return {
+        **interface_row(graph),
+        "kernels": kernel_rows(schedule, symbols),
+        "fusions": [
+            {"producer": r.producer, "consumer": r.consumer, "done": r.done, "reason": r.reason}
+            for r in schedule.remarks
+        ],
+        "memory": {
+            "buffers": len(memory.lifetimes),
+            "arena": memory.arena,
+            "live": memory.live,
+            "dynamic": memory.offsets is None,
+        },
+    }
+
+
+def interface_row(graph: ModelGraph) -> dict[str, Any]:
+    """What the row of an entry point says of its arguments and results."""
+    sizes = sizes_of(graph)
     return {
         "name": graph.name,
         "inputs": [_port(spec, sizes) for spec in graph.inputs[: graph.n_arguments]],
@@ -220,18 +240,14 @@ def entry_row(graph: ModelGraph, schedule: Schedule, symbols: tuple[str, ...]) -
         "computed": [{"name": c.name, "min": c.min, "max": c.max, "where": c.where} for c in graph.computed],
         "in_tree": graph.in_tree,
         "out_tree": graph.out_tree,
-        "kernels": kernel_rows(schedule, symbols),
-        "fusions": [
-            {"producer": r.producer, "consumer": r.consumer, "done": r.done, "reason": r.reason}
-            for r in schedule.remarks
-        ],
-        "memory": {
-            "buffers": len(memory.lifetimes),
-            "arena": memory.arena,
-            "live": memory.live,
-            "dynamic": memory.offsets is None,
-        },
     }
+
+
+def package_contract(captured: Sequence[ModelGraph], weights: Weights) -> str:
+    """What the code of a package with these entry points and weights is compiled for (contract.py)."""
+    placed = layout(weights.tensors)
+    rows = [interface_row(graph) for graph in captured]
+    return contract_of(rows, _state_rows(captured, weights), len(placed.header), placed.size)
 
 
 def _in_place_rows(graph: ModelGraph) -> dict[str, Any]:

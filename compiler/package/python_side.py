@@ -19,11 +19,15 @@ __all__ = ["import_name", "installed_loader", "installed_wrappers", "python_memb
 
 _RUNTIME = Path(runtime.__file__).parent
 _COPIED = (
-    "__init__", "archive", "arrays", "capi", "certificate", "dlpack", "errors", "execute", "fill_kinds", "formula",
-    "generator", "inspect", "loader", "native", "program", "signature", "state", "strict_json", "tensorfile", "tree",
-    "verify",
+    "__init__", "archive", "arrays", "capi", "certificate", "directory", "dlpack", "errors", "execute", "fill_kinds",
+    "formula", "generator", "inspect", "loader", "manifest", "native", "program", "signature", "state", "strict_json",
+    "tensorfile", "text", "tree", "verify",
 )  # fmt: skip
-_LOADING = ("__init__", "archive", "errors", "loader", "native", "signature", "state", "tree")  # what a load imports
+#: what a load imports
+_LOADING = (
+    "__init__", "archive", "directory", "errors", "loader", "manifest", "native", "signature", "state", "strict_json",
+    "tree",
+)  # fmt: skip
 _TAKEN = {"mycc", "numpy", "torch", "lib", "src", "python"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import BinaryIO
 
 from ...runtime.errors import CompileError
 
-__all__ = ["whole_file"]
+__all__ = ["check_replaceable", "whole_file"]
 
 _serial = itertools.count()
 
@@ -25,12 +26,13 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     leaves nothing behind; where the file system has no such files it is `.<name>.<process>.<n>.part` in the same
     folder, and those of dead processes are removed by the next writer.
 
+    The bytes are on the disk before the file takes its place, so that a power cut leaves the old one or the new one.
+
     Raises:
-        CompileError: the folder cannot be written, or the disk is full.
+        CompileError: the folder cannot be written, the disk is full, or `path` is something else than a file.
     """
     path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise CompileError(f"cannot write {path}: it is a folder", hint="Give the name of a file to --out.")
+    check_replaceable(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.{next(_serial)}.part")
     try:
         _remove_leftovers(path)
@@ -39,15 +41,43 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             with open(descriptor, "wb") as file:
                 yield file
                 file.flush()
+                os.fsync(descriptor)
                 if not named:
                     _link(descriptor, part)
             os.replace(part, path)
+            _sync_folder(path.parent)
         except BaseException:
             with suppress(FileNotFoundError):
                 part.unlink()
             raise
     except OSError as error:
         raise CompileError(f"cannot write {path}: {_reason(error, path)}") from error
+
+
+def check_replaceable(path: Path) -> None:
+    """Raises CompileError when there is something at `path` that a new file must not replace: a folder, a device, a
+    FIFO."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if stat.S_ISDIR(mode):
+        raise CompileError(f"cannot write {path}: it is a folder", hint=_NAME)
+    if not stat.S_ISREG(mode):
+        raise CompileError(f"cannot write {path}: it is not a regular file", hint=_NAME)
+
+
+_NAME = "Give the name of a file to --out."
+
+
+def _sync_folder(folder: Path) -> None:
+    """The file's name, too, is on the disk; some file systems cannot do that for a folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _create(part: Path) -> tuple[int, bool]:

@@ -15,6 +15,7 @@ from ...runtime.native import ABI_VERSION, LIBRARY
 from ...runtime.strict_json import encode
 from ..build.targets import Target, target_folder
 from .archive import PAGE, ArchiveWriter, deflated
+from .contract import checked_contract, contract_of
 from .glibc import oldest_glibc
 from .launches import target_roof
 from .python_side import import_name, python_members
@@ -131,7 +132,9 @@ def _finish(
     blocks: list[str],
 ) -> int:
     """Writes the manifest, the last member, and the directory; returns the size of the file."""
-    manifest = encode(_manifest(contents, members, placed, blocks), separators=(",", ":")).encode()
+    rows = _manifest(contents, members, placed, blocks)
+    rows["directory"] = hashlib.sha256(archive.listing()).hexdigest()
+    manifest = encode(rows, separators=(",", ":")).encode()
     archive.add(MANIFEST, len(manifest), [manifest])
     return archive.close(f"mycc:1:{hashlib.sha256(manifest).hexdigest()}".encode())
 
@@ -191,6 +194,8 @@ def _hash_block(block: Sequence[memoryview]) -> str:
 def _manifest(
     contents: PackageContents, members: Mapping[str, bytes], placed: WeightLayout, blocks: list[str]
 ) -> dict[str, Any]:
+    expected = contract_of(contents.entry_points, contents.state, len(placed.header), placed.size)
+    contract = checked_contract(contents.libraries, expected)
     check = dict(contents.check)
     if contents.certificate is not None:
         check["certificate"] = CERTIFICATE
@@ -216,6 +221,7 @@ def _manifest(
             "sha256": blocks,
             **({"device": list(contents.device_weights)} if contents.images else {}),
         },
+        **({"contract": contract} if contract else {}),
         "check": check,
         **({"tuning": dict(contents.tuning)} if contents.tuning is not None else {}),
     }

@@ -1,17 +1,43 @@
 #include "json.h"
 
+#include <algorithm>
+
 namespace mycc::runtime {
 
 namespace {
 constexpr int kMaxDepth = 128;
 constexpr size_t kMaxValues = 1 << 20, kMaxSize = size_t(1) << 28;
+constexpr uint32_t kFewKeys = 8;  // of an object that is searched key by key
 constexpr const char *kCutOff = "it ends too early", *kNoMemory = "out of memory";
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 }  // namespace
 
+bool valid_utf8(const char *text, size_t size) {
+  const uint8_t *p = reinterpret_cast<const uint8_t *>(text), *end = p + size;
+  while (p < end) {
+    uint64_t eight;
+    if (end - p >= 8 && (memcpy(&eight, p, 8), (eight & 0x8080808080808080u) == 0)) {
+      p += 8;
+      continue;
+    }
+    const uint8_t lead = *p++;
+    if (lead < 0x80) continue;
+    const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+    if (lead < 0xC2 || lead > 0xF4 || end - p < more) return false;
+    const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (*p < low || *p > high) return false;
+    for (int i = 1; i < more; ++i)
+      if ((p[i] & 0xC0) != 0x80) return false;
+    p += more;
+  }
+  return true;
+}
+
 const char *Json::parse(const char *text, size_t size) {
   if (size > kMaxSize) return "it is too large";
+  if (!valid_utf8(text, size)) return "it is not UTF-8";
   text_ = static_cast<char *>(malloc(size + 1));
   if (!text_) return kNoMemory;
   memcpy(text_, text, size);
@@ -25,6 +51,12 @@ const char *Json::parse(const char *text, size_t size) {
 
 const JsonValue *Json::get(const JsonValue *object, Span key) const {
   if (!object || object->kind != JsonKind::object) return nullptr;
+  if (object->count > kFewKeys) {
+    const uint32_t *begin = &by_key_[size_t(object->integer)], *end = begin + object->count;
+    const uint32_t *found =
+        std::lower_bound(begin, end, key, [this](uint32_t i, const Span &k) { return before(values_[i].key, k); });
+    return found < end && values_[*found].key == key ? &values_[*found] : nullptr;
+  }
   for (const JsonValue *child = first(object); child; child = next(child))
     if (child->key == key) return child;
   return nullptr;
@@ -94,9 +126,30 @@ const char *Json::parse_children(uint32_t parent, char close, int depth) {
     skip_space();
     if (at_ == end_) return kCutOff;
     char c = *at_++;
-    if (c == close) return nullptr;
+    if (c == close) return object ? check_keys(parent) : nullptr;
     if (c != ',') return "a ',' is missing";
   }
+}
+
+// No key is there twice; the children of a large object become searchable.
+const char *Json::check_keys(uint32_t object) {
+  constexpr const char *kTwice = "an object has a key twice";
+  JsonValue &parent = values_[object];
+  if (parent.count <= kFewKeys) {
+    for (const JsonValue *a = first(&parent); a; a = next(a))
+      for (const JsonValue *b = next(a); b; b = next(b))
+        if (a->key == b->key) return kTwice;
+    return nullptr;
+  }
+  const size_t start = by_key_.size();
+  for (uint32_t i = parent.first; i; i = values_[i].next)
+    if (!by_key_.push(i)) return kNoMemory;
+  uint32_t *begin = &by_key_[start], *end = begin + parent.count;
+  std::sort(begin, end, [this](uint32_t a, uint32_t b) { return before(values_[a].key, values_[b].key); });
+  for (const uint32_t *i = begin; i + 1 < end; ++i)
+    if (values_[i[0]].key == values_[i[1]].key) return kTwice;
+  parent.integer = int64_t(start);
+  return nullptr;
 }
 
 // Decodes in place: the text of a string is never longer than its source, and the NUL takes the place of a quote.

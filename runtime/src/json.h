@@ -1,4 +1,5 @@
-// json.h: a strict parser (RFC 8259) for the manifest. Numbers with a fraction are checked, but not converted.
+// json.h: a strict parser (RFC 8259) for the manifest: UTF-8 alone, and no key twice in an object. Numbers with a fraction
+// are checked, but not converted. runtime/manifest.py takes and refuses the same texts.
 #pragma once
 
 #include "memory.h"
@@ -12,10 +13,13 @@ struct JsonValue {
   uint32_t next = 0;    // index of the next value of the same array or object; 0: the last
   uint32_t first = 0;   // index of the first child; 0: none
   uint32_t count = 0;   // children
-  int64_t integer = 0;  // value of an integer or boolean
+  int64_t integer = 0;  // value of an integer or boolean; of a large object: where its children lie by key
   Span key;             // in an object
   Span text;            // of a string: decoded, and ended by NUL
 };
+
+// Whether the bytes are UTF-8 as RFC 3629 has it: shortest forms, no surrogates.
+bool valid_utf8(const char *text, size_t size);
 
 class Json {
  public:
@@ -33,6 +37,7 @@ class Json {
  private:
   const char *parse_value(uint32_t *index, int depth);
   const char *parse_children(uint32_t parent, char close, int depth);
+  const char *check_keys(uint32_t object);
   const char *parse_string(Span *text);
   const char *parse_escape(char **out);
   bool parse_hex(uint32_t *code);
@@ -41,6 +46,7 @@ class Json {
   void skip_space();
 
   Array<JsonValue> values_;
+  Array<uint32_t> by_key_;  // children of the large objects, each object's sorted by key
   char *text_ = nullptr, *at_ = nullptr, *end_ = nullptr;
 };
 

@@ -1,6 +1,7 @@
 // load.cpp: from a package's bytes to a model: check all, choose the target, map the weights, load the code.
 
 #include "call.h"
+#include "contract.h"
 #include "errors.h"
 #include "gpu_call.h"
 #include "loaded.h"
@@ -103,6 +104,8 @@ bool fits(const EntryInfo &info, const mycc_entry &code) {
 int open_program(mycc_model *model, const Archive &archive, const char *label) {
   Span name = model->target->library;
   const Member *member = archive.find(name);
+  if (int status = check_contract(model->manifest, archive.data + member->offset, member->size, label, name))
+    return status;
   if (int status = load_code(archive.data + member->offset, member->size, name.data, &model->code)) return status;
   auto get = reinterpret_cast<decltype(&mycc_program_get)>(find_symbol(model->code, "mycc_program_get"));
   model->program = get ? get() : nullptr;

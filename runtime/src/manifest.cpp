@@ -4,6 +4,7 @@
 
 #include "errors.h"
 #include "pool.h"
+#include "schema.h"
 #include "sha256.h"
 #include "tensor.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr int64_t kFormat = 1;
 constexpr const char *kManifest = "manifest.json";
-constexpr int64_t kMaxTensors = 4096, kMaxEntries = 4096, kMaxSymbols = 1024;
 constexpr uint64_t kDataAlignment = 64;
 
 constexpr DtypeRow kDtypes[] = {
@@ -31,6 +31,7 @@ class Reader {
   Reader(const Archive &archive, const char *label, Region *region, Json *json, Manifest *manifest)
       : archive_(archive), label_(label), region_(*region), json_(*json), manifest_(*manifest) {}
 
+  // What check_form() has seen is not looked at again.
   int read(bool check_full) {
     if (int status = parse()) return status;
     if (int status = check_members()) return status;
@@ -67,6 +68,9 @@ class Reader {
     if (const char *error = json_.parse(reinterpret_cast<const char *>(data), member->size)) return damaged(error);
     if (int status = check_version("format", "the package format", kFormat, kFormat)) return status;
     if (int status = check_version("abi", "the code interface", 1, MYCC_ABI_VERSION)) return status;
+    Line problem;
+    if (!check_form(json_, &problem)) return damaged(problem.text());
+    if (int status = check_directory(data, member->size)) return status;
     int64_t threads = 0;
     const JsonValue *wanted = json_.get(&json_.root(), "threads");
     if (wanted && !integer_of(wanted, 0, INT32_MAX, &threads)) return damaged("its number of threads makes no sense");
@@ -81,10 +85,20 @@ class Reader {
     if (!hash) return out_of_memory(size_t(end - colon));
     memcpy(hash, colon + 1, size_t(end - colon - 1));
     manifest_.hash = hash;
-    Span name;
-    if (!text_of(json_.get(&json_.root(), "name"), &name)) return damaged("the name is missing");
-    manifest_.name = name.data;
+    manifest_.name = json_.get(&json_.root(), "name")->text.data;
+    Span contract;
+    if (text_of(json_.get(&json_.root(), "contract"), &contract)) manifest_.contract = contract.data;
     return MYCC_OK;
+  }
+
+  // The zip fields that no loader needs: the checksums of the others' members, and of the manifest's own.
+  int check_directory(const uint8_t *data, uint64_t size) {
+    const JsonValue *hash = json_.get(&json_.root(), "directory");
+    if (archive_.last != kManifest) return hash ? damaged("it is not the last member") : int(MYCC_OK);
+    const Span listing = archive_.listing;
+    if (hash && !sha256_matches(reinterpret_cast<const uint8_t *>(listing.data), listing.size, hash->text))
+      return damaged("the zip directory does not match its hash");
+    return archive_.last_crc == crc32(data, size) ? int(MYCC_OK) : damaged("it does not match its checksum");
   }
 
   int check_version(const char *key, const char *what, int64_t oldest, int64_t known) {
@@ -96,11 +110,11 @@ class Reader {
     return newer(what, {number, size_t(length)}, known);
   }
 
+  // Every listed member is there with its hash, and every member but the manifest and the weights is listed.
   int check_members() {
     const JsonValue *listed = json_.get(&json_.root(), "members");
     const JsonValue *weights = json_.get(&json_.root(), "weights");
-    if (!listed || listed->kind != JsonKind::object) return damaged("the list of members is missing");
-    if (!text_of(json_.get(weights, "member"), &manifest_.weights_member)) return damaged("the weights are missing");
+    manifest_.weights_member = json_.get(weights, "member")->text;
     for (const JsonValue *row = json_.first(listed); row; row = json_.next(row))
       if (int status = check_member(*row)) return status;
     for (const Member &member : archive_.members) {
@@ -116,11 +130,9 @@ class Reader {
     const Member *member = archive_.find(row.key);
     if (!member)
       return fail(MYCC_ERROR_LOAD, "%s: member %.*s is missing" MYCC_DAMAGED, label_, MYCC_SPAN(row.key));
-    Span hash;
-    int64_t size;
-    if (!text_of(json_.get(&row, "sha256"), &hash) || !integer_of(json_.get(&row, "size"), 0, INT64_MAX, &size))
-      return damaged("a member has no hash");
-    if (uint64_t(size) == member->size && sha256_matches(archive_.data + member->offset, member->size, hash))
+    const uint64_t size = uint64_t(json_.get(&row, "size")->integer);
+    if (size == member->size &&
+        sha256_matches(archive_.data + member->offset, member->size, json_.get(&row, "sha256")->text))
       return MYCC_OK;
     return fail(MYCC_ERROR_LOAD, "%s: member %.*s does not match its hash" MYCC_DAMAGED, label_, MYCC_SPAN(row.key));
   }
@@ -135,8 +147,8 @@ class Reader {
     int64_t size, offset, block;
     if (!integer_of(json_.get(weights, "size"), 8, INT64_MAX, &size) || uint64_t(size) != member->size ||
         !integer_of(json_.get(weights, "data_offset"), 8, size, &offset) || offset % kDataAlignment ||
-        !integer_of(json_.get(weights, "block"), 1, INT64_MAX, &block) || !hashes ||
-        hashes->kind != JsonKind::array || hashes->count != (uint64_t(size) - 1) / uint64_t(block) + 1)
+        !integer_of(json_.get(weights, "block"), 1, INT64_MAX, &block) ||
+        hashes->count != (uint64_t(size) - 1) / uint64_t(block) + 1)
       return damaged("the weights do not fit their description");
     const uint8_t *data = archive_.data + member->offset;
     uint64_t header = 0;
@@ -145,6 +157,7 @@ class Reader {
       return fail(MYCC_ERROR_LOAD, "%s: the header of %.*s has a wrong size" MYCC_DAMAGED, label_,
                   MYCC_SPAN(manifest_.weights_member));
     manifest_.weights_offset = member->offset + uint64_t(offset);
+    manifest_.weights_header = offset, manifest_.weights_bytes = size - offset;
     return check_full ? check_blocks(*member, *hashes, uint64_t(block)) : MYCC_OK;
   }
 
@@ -170,8 +183,7 @@ class Reader {
     Span *expected = region_.array<Span>(hashes.count);
     if (!expected) return out_of_memory(hashes.count * sizeof(Span));
     int64_t count = 0;
-    for (const JsonValue *hash = json_.first(&hashes); hash; hash = json_.next(hash))
-      if (!text_of(hash, &expected[count++])) return damaged("a hash of the weights is no text");
+    for (const JsonValue *hash = json_.first(&hashes); hash; hash = json_.next(hash)) expected[count++] = hash->text;
     Blocks blocks{archive_.data + member.offset, member.size, block, expected, {-1}};
     {
       CallInFlight call(available_threads());
@@ -188,16 +200,13 @@ class Reader {
 
   int read_targets() {
     const JsonValue *rows = json_.get(&json_.root(), "targets");
-    if (!rows || rows->kind != JsonKind::array || rows->count == 0 || rows->count > kMaxEntries)
-      return damaged("the targets are missing");
     manifest_.targets = region_.array<TargetInfo>(rows->count);
     if (!manifest_.targets) return out_of_memory(rows->count * sizeof(TargetInfo));
     for (const JsonValue *row = json_.first(rows); row; row = json_.next(row)) {
       TargetInfo &target = manifest_.targets[manifest_.n_targets++];
-      Span name;
-      if (!text_of(json_.get(row, "target"), &name) || !text_of(json_.get(row, "isa"), &target.isa) ||
-          !text_of(json_.get(row, "library"), &target.library) || !archive_.find(target.library))
-        return damaged("a target is incomplete");
+      const Span name = json_.get(row, "target")->text;
+      target.isa = json_.get(row, "isa")->text, target.library = json_.get(row, "library")->text;
+      if (!archive_.find(target.library)) return damaged("the code of a target is missing");
       target.name = name.data;
       target.gpu = name.starts_with("cuda:");
       text_of(json_.get(row, "arch"), &target.arch);
@@ -210,7 +219,6 @@ class Reader {
   int read_state() {
     const JsonValue *rows = json_.get(&json_.root(), "state");
     if (!rows) return MYCC_OK;
-    if (rows->kind != JsonKind::array || rows->count > kMaxTensors) return damaged("the state makes no sense");
     mycc_port *ports;
     int32_t dims = 0;
     if (int status = read_ports(rows, &ports, &manifest_.n_state, &dims)) return status;
@@ -224,7 +232,7 @@ class Reader {
       const JsonValue *shape = json_.get(row, "shape");
       int32_t d = 0;
       for (const JsonValue *size = json_.first(shape); size; size = json_.next(size), ++d)
-        if (!integer_of(size, 0, INT64_MAX, &info->shape[d])) return damaged("a tensor of the state has no fixed size");
+        info->shape[d] = size->integer;
       if (!dense_bytes(info->shape, info->port.ndim, dtype_bytes(info->port.dtype), &info->bytes))
         return damaged("a tensor of the state is too large");
       const JsonValue *offset = json_.get(row, "offset");
@@ -237,12 +245,10 @@ class Reader {
 
   int read_entries() {
     const JsonValue *rows = json_.get(&json_.root(), "entry_points");
-    if (!rows || rows->kind != JsonKind::array || rows->count == 0 || rows->count > kMaxEntries)
-      return damaged("the entry points are missing");
     manifest_.entries = region_.array<EntryInfo>(rows->count);
     if (!manifest_.entries) return out_of_memory(rows->count * sizeof(EntryInfo));
-    for (const JsonValue *row = json_.first(rows); row; row = json_.next(row))
-      if (int status = read_entry(row, &manifest_.entries[manifest_.n_entries++])) return status;
+    for (const JsonValue *row = json_.first(rows); row; row = json_.next(row), ++manifest_.n_entries)
+      if (int status = read_entry(row, &manifest_.entries[manifest_.n_entries])) return status;
     int32_t number = 0;
     for (const JsonValue *row = json_.first(rows); row; row = json_.next(row), ++number)
       if (const JsonValue *general = json_.get(row, "variant_of"))
@@ -261,12 +267,12 @@ class Reader {
     Span text;
     EntryInfo *general = text_of(&name, &text) ? find_entry(text) : nullptr;
     const EntryInfo &own = manifest_.entries[number];
-    if (!general || general == &own || !sizes || sizes->kind != JsonKind::object || general->n_inputs != own.n_inputs ||
+    if (!general || general == &own || !sizes || general->n_inputs != own.n_inputs ||
         general->n_outputs != own.n_outputs)
       return damaged("a variant is incomplete");
     if (!general->variants) general->variants = region_.array<VariantInfo>(size_t(manifest_.n_entries));
     int64_t *fixed = region_.array<int64_t>(size_t(general->n_symbols));
-    if (!general->variants || !fixed) return out_of_memory(kMaxSymbols);
+    if (!general->variants || !fixed) return out_of_memory(size_t(manifest_.n_entries) * sizeof(VariantInfo));
     int32_t free_symbols = 0;
     for (int32_t i = 0; i < general->n_symbols; ++i) {
       const char *symbol = general->symbols[i].named.name;
@@ -284,19 +290,18 @@ class Reader {
   }
 
   int read_entry(const JsonValue *row, EntryInfo *entry) {
-    Span name;
-    if (!text_of(json_.get(row, "name"), &name)) return damaged("an entry point has no name");
+    const Span name = json_.get(row, "name")->text;
+    if (find_entry(name)) return damaged("two entry points have one name");
     entry->name = name.data;
     int status = read_ports(json_.get(row, "inputs"), &entry->inputs, &entry->n_inputs, &entry->input_dims);
     if (status) return status;
     status = read_ports(json_.get(row, "outputs"), &entry->outputs, &entry->n_outputs, &entry->output_dims);
     if (status) return status;
-    const JsonValue *kernels = json_.get(row, "kernels");
-    if (!kernels || kernels->kind != JsonKind::array) return damaged("the kernels are missing");
-    entry->n_kernels = int32_t(kernels->count);
-    int32_t *slots;
-    if (int status = read_numbers(json_.get(row, "state"), manifest_.n_state, &slots, &entry->n_state)) return status;
-    if (int status = read_numbers(json_.get(row, "changes"), manifest_.n_state, &slots, &entry->n_changes)) return status;
+    entry->n_kernels = int32_t(json_.get(row, "kernels")->count);
+    status = read_numbers(json_.get(row, "state"), manifest_.n_state, &entry->state, &entry->n_state);
+    if (status) return status;
+    status = read_numbers(json_.get(row, "changes"), manifest_.n_state, &entry->changes, &entry->n_changes);
+    if (status) return status;
     status = read_numbers(json_.get(row, "writes"), entry->n_inputs, &entry->writes, &entry->n_writes);
     if (status) return status;
     return read_symbols(json_.get(row, "symbols"), entry);
@@ -305,7 +310,6 @@ class Reader {
   // Numbers below `end`; none where there is no list.
   int read_numbers(const JsonValue *rows, int32_t end, int32_t **numbers, int32_t *count) {
     if (!rows) return MYCC_OK;
-    if (rows->kind != JsonKind::array || rows->count > kMaxTensors) return damaged("what a call changes makes no sense");
     *numbers = region_.array<int32_t>(rows->count);
     if (!*numbers) return out_of_memory(rows->count * sizeof(int32_t));
     for (const JsonValue *row = json_.first(rows); row; row = json_.next(row)) {
@@ -317,19 +321,12 @@ class Reader {
   }
 
   int read_ports(const JsonValue *rows, mycc_port **ports, int32_t *count, int32_t *total) {
-    if (!rows || rows->kind != JsonKind::array || rows->count > kMaxTensors)
-      return damaged("the inputs or outputs are missing");
     *ports = region_.array<mycc_port>(rows->count);
     if (!*ports) return out_of_memory(rows->count * sizeof(mycc_port));
     for (const JsonValue *row = json_.first(rows); row; row = json_.next(row)) {
       mycc_port &port = (*ports)[(*count)++];
-      Span name, dtype;
-      if (!text_of(json_.get(row, "name"), &name) || !text_of(json_.get(row, "dtype"), &dtype))
-        return damaged("an input or output is incomplete");
-      const DtypeRow *known = dtype_by_name(dtype);
-      if (!known) return damaged("an input or output has an unknown dtype");
-      port.name = name.data;
-      port.dtype = known->dtype;
+      port.name = json_.get(row, "name")->text.data;
+      port.dtype = dtype_by_name(json_.get(row, "dtype")->text)->dtype;
       if (int status = read_dims(json_.get(row, "shape"), &port)) return status;
       *total += port.ndim;
     }
@@ -337,44 +334,37 @@ class Reader {
   }
 
   int read_dims(const JsonValue *rows, mycc_port *port) {
-    if (!rows || rows->kind != JsonKind::array || rows->count > MYCC_MAX_RANK) return damaged("a shape is missing");
     const char **dims = region_.array<const char *>(rows->count);
     if (!dims) return out_of_memory(rows->count * sizeof(char *));
     port->dims = dims;
     for (const JsonValue *row = json_.first(rows); row; row = json_.next(row)) {
-      Span text;
-      int64_t size;
-      if (integer_of(row, 0, INT64_MAX, &size)) {
+      const char *dim = row->text.data;
+      if (row->kind == JsonKind::integer) {
         char *number = region_.array<char>(24);
         if (!number) return out_of_memory(24);
-        snprintf(number, 24, "%lld", static_cast<long long>(size));
-        text.data = number;
-      } else if (!text_of(row, &text)) {
-        return damaged("a shape has a dimension that is neither a size nor a formula");
+        snprintf(number, 24, "%lld", static_cast<long long>(row->integer));
+        dim = number;
       }
-      dims[port->ndim++] = text.data;
+      dims[port->ndim++] = dim;
     }
     return MYCC_OK;
   }
 
   int read_symbols(const JsonValue *rows, EntryInfo *entry) {
-    if (!rows || rows->kind != JsonKind::array || rows->count > kMaxSymbols) return damaged("the symbols are missing");
     entry->symbols = region_.array<SizeSymbol>(rows->count);
     if (!entry->symbols) return out_of_memory(rows->count * sizeof(SizeSymbol));
     for (const JsonValue *row = json_.first(rows); row; row = json_.next(row)) {
       SizeSymbol &symbol = entry->symbols[entry->n_symbols++];
-      Span name;
       int64_t input, dim;
       constexpr int64_t kMax = int64_t(1) << 48;
-      if (!text_of(json_.get(row, "name"), &name) ||
-          !integer_of(json_.get(row, "min"), 0, INT64_MAX, &symbol.named.min) ||
+      if (!integer_of(json_.get(row, "min"), 0, INT64_MAX, &symbol.named.min) ||
           !integer_of(json_.get(row, "max"), symbol.named.min, INT64_MAX, &symbol.named.max) ||
           !integer_of(json_.get(row, "input"), 0, int64_t(entry->n_inputs) - 1, &input) ||
           !integer_of(json_.get(row, "dim"), 0, int64_t(entry->inputs[input].ndim) - 1, &dim) ||
           !integer_of(json_.get(row, "scale"), 1, kMax, &symbol.scale) ||
           !integer_of(json_.get(row, "offset"), -kMax, kMax, &symbol.offset))
-        return damaged("a size symbol is incomplete");
-      symbol.named.name = name.data;
+        return damaged("a size symbol makes no sense");
+      symbol.named.name = json_.get(row, "name")->text.data;
       symbol.input = int32_t(input), symbol.dim = int32_t(dim);
     }
     return MYCC_OK;

@@ -49,8 +49,9 @@ struct EntryInfo {
   SizeSymbol *symbols;
   int32_t n_inputs, n_outputs, n_symbols, n_kernels;
   int32_t input_dims, output_dims;  // dimensions of all inputs (of all outputs)
-  int32_t n_state, n_changes;       // tensors of the state that a call reads, and that it changes
-  int32_t *writes, n_writes;        // inputs that it writes to
+  int32_t *state, n_state;          // tensors of the state that a call reads,
+  int32_t *changes, n_changes;      // those of them that it changes,
+  int32_t *writes, n_writes;        // and the inputs that it writes to, by number
   VariantInfo *variants;
   int32_t n_variants;
 };
@@ -75,6 +76,8 @@ struct Manifest {
   const char *launch;  // how a GPU's kernels are launched when the loader does not say; NULL: "auto"
   Span weights_member;
   uint64_t weights_offset;  // of the tensor data in the package
+  int64_t weights_header, weights_bytes;  // bytes before the tensor data in their member, and of the data
+  const char *contract;     // what the code has to have been compiled for (contract.h); NULL in older packages
 };
 
 // Checks everything but the weights' bytes (those too with check_full): the manifest's hash and version, the hash of

@@ -31,6 +31,13 @@ struct Span {
   }
 };
 
+// The order of names: by their bytes.
+inline bool before(const Span &a, const Span &b) {
+  const size_t shorter = a.size < b.size ? a.size : b.size;
+  const int order = shorter ? memcmp(a.data, b.data, shorter) : 0;
+  return order ? order < 0 : a.size < b.size;
+}
+
 // What printf's "%.*s" takes.
 #define MYCC_SPAN(span) int((span).size), (span).data
 
@@ -75,6 +82,7 @@ class Array {
   const T *begin() const { return data_; }
   const T *end() const { return data_ + size_; }
   size_t size() const { return size_; }
+  size_t capacity() const { return capacity_; }
 
  private:
   T *data_ = nullptr;

@@ -187,12 +187,13 @@ int32_t quota_limit() {
 // ---- files
 
 int map_file(const char *path, Mapping *mapping) {
-  int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would wait for a writer
   uint8_t first;
   if (descriptor < 0 || pread(descriptor, &first, 1, 0) < 0) {  // a folder opens, but cannot be read
     int error = errno;
     if (descriptor >= 0) close(descriptor);
-    return fail(MYCC_ERROR_LOAD, "cannot read %s: %s", path, strerror(error));
+    const bool stream = descriptor >= 0 && error == ESPIPE;  // a FIFO or a terminal
+    return fail(MYCC_ERROR_LOAD, "cannot read %s: %s", path, stream ? "it is not a regular file" : strerror(error));
   }
   off_t size = lseek(descriptor, 0, SEEK_END);
   if (size <= 0) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "errors.h"
+#include "json.h"
 
 namespace mycc::runtime {
 
@@ -10,9 +11,12 @@ namespace {
 
 constexpr uint64_t kAlignment = 65536;
 constexpr uint64_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22, kEnd64Size = 56, kLocatorSize = 20;
-constexpr uint64_t kLongestComment = 128;
+constexpr uint64_t kLongestComment = 128, kMaxMembers = 1 << 16;
 constexpr uint32_t kMax32 = 0xFFFFFFFFu, kMax16 = 0xFFFFu;
-constexpr uint16_t kUtf8Flag = 1 << 11, kZip64Field = 1, kDeflated = 8;
+constexpr uint16_t kUtf8Flag = 1 << 11, kZip64Field = 1, kPaddingField = 0x796D, kDeflated = 8;
+// What mycc writes into every entry: made by Unix with version 4.5, on 1980-01-01, a regular file that all may read.
+constexpr uint32_t kMadeBy = 3 << 8 | 45, kDate = 1 << 5 | 1, kAttributes = 0100644u << 16;
+constexpr uint32_t kVersion = 20, kVersion64 = 45;
 
 // Little-endian fields at any address.
 uint64_t field(const uint8_t *p, int bytes) {
@@ -30,6 +34,20 @@ bool all_zero(const uint8_t *p, uint64_t size) {
   return true;
 }
 
+// Rows for eight bytes at a time: row k advances a byte by k more zeros.
+struct CrcTables {
+  uint32_t rows[8][256] = {};
+  constexpr CrcTables() {
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) value = value & 1 ? value >> 1 ^ 0xEDB88320u : value >> 1;
+      rows[0][i] = value;
+    }
+    for (int k = 1; k < 8; ++k)
+      for (uint32_t i = 0; i < 256; ++i) rows[k][i] = rows[0][rows[k - 1][i] & 255] ^ rows[k - 1][i] >> 8;
+  }
+};
+
 class Reader {
  public:
   Reader(const char *label, Archive *archive)
@@ -40,9 +58,12 @@ class Reader {
     if (int status = find_end64()) return status;
     if (directory_ > end_ || end_ - directory_ != directory_size_) return damaged("its directory has a wrong size");
     if (count_ > directory_size_ / kCentralSize) return damaged("its directory is too short");
+    if (count_ > kMaxMembers) return damaged("it has too many members");
     uint64_t position = directory_;
-    for (uint64_t i = 0; i < count_; ++i)
+    for (uint64_t i = 0; i < count_; ++i) {
+      archive_.listing = {reinterpret_cast<const char *>(data_ + directory_), size_t(position - directory_)};
       if (int status = read_entry(&position)) return status;
+    }
     if (position != end_) return damaged("its directory has a wrong size");
     if (!padding(members_end_, directory_)) return damaged("there is foreign data before its directory");
     return sort_members();
@@ -79,8 +100,8 @@ class Reader {
     uint64_t at = uint64_t(p - data_);
     if (u32(locator) != 0x07064b50 || u32(locator + 4) || u64(locator + 8) != at || u32(locator + 16) != 1)
       return damaged("its zip64 locator is inconsistent");
-    if (u32(p) != 0x06064b50 || u64(p + 4) != kEnd64Size - 12 || u32(p + 16) || u32(p + 20) ||
-        u64(p + 24) != u64(p + 32))
+    if (u32(p) != 0x06064b50 || u64(p + 4) != kEnd64Size - 12 || u16(p + 12) != kVersion64 ||
+        u16(p + 14) != kVersion64 || u32(p + 16) || u32(p + 20) || u64(p + 24) != u64(p + 32))
       return damaged("its zip64 record is inconsistent");
     bool same = (count_ == kMax16 || count_ == u64(p + 32)) &&
                 (directory_size_ == kMax32 || directory_size_ == u64(p + 40)) &&
@@ -94,18 +115,24 @@ class Reader {
     if (end_ - *position < kCentralSize) return damaged("its directory is cut off");
     const uint8_t *p = data_ + *position;
     uint64_t name_size = u16(p + 28), extra_size = u16(p + 30);
-    if (u32(p) != 0x02014b50 || u16(p + 32) || u16(p + 34)) return damaged("its directory is inconsistent");
+    if (u32(p) != 0x02014b50 || u16(p + 32) || u16(p + 34) || u16(p + 36) || u16(p + 4) != kMadeBy || u16(p + 12) ||
+        u16(p + 14) != kDate || u32(p + 38) != kAttributes)
+      return damaged("its directory is inconsistent");
     if (end_ - *position - kCentralSize < name_size + extra_size) return damaged("its directory is cut off");
     Span name{reinterpret_cast<const char *>(p + kCentralSize), size_t(name_size)};
-    if (name_size == 0 || memchr(name.data, 0, name.size)) return damaged("a member has no proper name");
+    if (name_size == 0 || memchr(name.data, 0, name.size) || !valid_utf8(name.data, name.size))
+      return damaged("a member has no proper name");
+    archive_.last = name, archive_.last_crc = u32(p + 16);
     *position += kCentralSize + name_size + extra_size;
 
     uint64_t packed = u32(p + 20), size = u32(p + 24), start = u32(p + 42);
     uint64_t *wide[] = {&size, &packed, &start};
+    const bool large = size == kMax32 || packed == kMax32 || start == kMax32;
     if (!read_extra(p + kCentralSize + name_size, extra_size, wide, 3)) return damaged(name, "has a wrong extra field");
+    if (u16(p + 6) != (large ? kVersion64 : kVersion)) return damaged(name, "has a wrong version");
     if (u16(p + 10) == kDeflated ? !name.starts_with("src/") : u16(p + 10) || packed != size)
       return damaged(name, "is compressed");
-    if (u16(p + 8) & ~uint32_t(kUtf8Flag)) return damaged(name, "has unknown flags");
+    if (u16(p + 8) != (ascii(name) ? 0 : kUtf8Flag)) return damaged(name, "has unknown flags");
     return read_local(p, name, start, packed, size);
   }
 
@@ -134,7 +161,13 @@ class Reader {
     return MYCC_OK;
   }
 
-  // Fills the values that 32 bits could not hold; all other extra fields are padding and hold zeros.
+  static bool ascii(Span name) {
+    for (size_t i = 0; i < name.size; ++i)
+      if (name.data[i] & 0x80) return false;
+    return true;
+  }
+
+  // Fills the values that 32 bits could not hold; the other extra field is padding and holds zeros.
   static bool read_extra(const uint8_t *p, uint64_t size, uint64_t **values, int count) {
     bool wide_seen = false;
     while (size >= 4) {
@@ -143,7 +176,7 @@ class Reader {
       if (kind == kZip64Field) {
         if (wide_seen || !read_wide(p + 4, length, values, count)) return false;
         wide_seen = true;
-      } else if (!all_zero(p + 4, length)) {
+      } else if (kind != kPaddingField || !all_zero(p + 4, length)) {
         return false;
       }
       p += 4 + length, size -= 4 + length;
@@ -151,7 +184,7 @@ class Reader {
     if (!wide_seen)
       for (int i = 0; i < count; ++i)
         if (*values[i] == kMax32) return false;
-    return all_zero(p, size);
+    return size == 0;
   }
   static bool read_wide(const uint8_t *p, uint64_t length, uint64_t **values, int count) {
     for (int i = 0; i < count; ++i) {
@@ -169,10 +202,7 @@ class Reader {
 
   int sort_members() {
     Member *begin = archive_.members.begin(), *end = archive_.members.end();
-    std::sort(begin, end, [](const Member &a, const Member &b) {
-      int order = memcmp(a.name.data, b.name.data, a.name.size < b.name.size ? a.name.size : b.name.size);
-      return order ? order < 0 : a.name.size < b.name.size;
-    });
+    std::sort(begin, end, [](const Member &a, const Member &b) { return before(a.name, b.name); });
     for (Member *member = begin; member + 1 < end; ++member)
       if (member[0].name == member[1].name) return damaged(member->name, "is there twice");
     return MYCC_OK;
@@ -188,9 +218,22 @@ class Reader {
 }  // namespace
 
 const Member *Archive::find(Span name) const {
-  for (const Member &member : members)
-    if (member.name == name) return &member;
-  return nullptr;
+  const Member *found = std::lower_bound(members.begin(), members.end(), name,
+                                         [](const Member &member, Span other) { return before(member.name, other); });
+  return found < members.end() && found->name == name ? found : nullptr;
+}
+
+uint32_t crc32(const uint8_t *data, uint64_t size) {
+  static constexpr CrcTables kTables;
+  uint32_t crc = ~0u;
+  for (; size >= 8; data += 8, size -= 8) {
+    const uint32_t low = u32(data) ^ crc, high = u32(data + 4);
+    crc = kTables.rows[7][low & 255] ^ kTables.rows[6][low >> 8 & 255] ^ kTables.rows[5][low >> 16 & 255] ^
+          kTables.rows[4][low >> 24] ^ kTables.rows[3][high & 255] ^ kTables.rows[2][high >> 8 & 255] ^
+          kTables.rows[1][high >> 16 & 255] ^ kTables.rows[0][high >> 24];
+  }
+  for (; size; ++data, --size) crc = kTables.rows[0][(crc ^ *data) & 255] ^ crc >> 8;
+  return ~crc;
 }
 
 int read_archive(const uint8_t *data, uint64_t size, const char *label, Archive *archive) {

@@ -16,14 +16,21 @@ struct Archive {
   uint64_t size = 0;
   Array<Member> members;  // sorted by name
   Span comment;
+  Span listing;  // the directory's entries but the last one, whose member is `last`
+  Span last;
+  uint32_t last_crc = 0;
 
   const Member *find(Span name) const;
 };
 
-// Reads and checks the directory: every local header repeats its entry, members lie one after the other with zeros
-// between, no name comes twice, code and weights start at multiples of 65536. Touches only the headers.
+// Reads and checks the directory: all is as mycc writes it (dates and attributes too), every local header repeats its
+// entry, members lie one after the other with zeros between, no name comes twice, code and weights start at multiples of
+// 65536. Touches only the headers. runtime/directory.py takes and refuses the same files.
 // `label` names the package in messages.
 int read_archive(const uint8_t *data, uint64_t size, const char *label, Archive *archive);
+
+// CRC-32 of zip files (APPNOTE.TXT 4.4.7).
+uint32_t crc32(const uint8_t *data, uint64_t size);
 
 // The text that ends every message about a damaged file.
 #define MYCC_DAMAGED "\n  The file is damaged or incomplete: copy or build it again."

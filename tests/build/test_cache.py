@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from mycc.compiler.build.cache import Cache, clear, default_folder, encode_key, info
+from mycc.compiler.build.workspace import workspace
 from mycc.runtime.errors import CompileError
 
 
@@ -194,3 +195,60 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
 def test_the_cache_needs_no_torch() -> None:
     script = "import sys, mycc.compiler.build, mycc.compiler.build.cache; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_folders_are_the_users_alone(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "above" / "cache")
+    cache.put(b"key", b"value")
+    with workspace(cache.folder):
+        pass
+    folders = [path for path in (tmp_path / "above").rglob("*") if path.is_dir()]
+    assert {path.name for path in folders} >= {"cache", "entries", "tmp"}
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in entry_files(cache)} == {0o600}
+
+
+@pytest.mark.parametrize("inner", ["", "entries", "entries/shard", "entries/shard/entry", "tmp"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_what_others_may_write_to_is_refused(tmp_path: Path, inner: str, mode: int) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put(b"key", b"value")
+    with workspace(cache.folder):
+        pass
+    entry = cache._path(b"key")
+    path = cache.folder / inner.replace("shard", entry.parent.name).replace("entry", entry.name, inner.count("/entry"))
+    path = entry if inner.endswith("/entry") else path
+    path.chmod(path.stat().st_mode | mode)
+    uses = [lambda: cache.get(b"key"), lambda: cache.put(b"key", b"new")]
+    for use in uses[: 1 if path == entry else None] if inner != "tmp" else uses[1:]:
+        with pytest.raises(CompileError, match=r"other users may write to .* \(mode 0\d+\)") as error:
+            use()
+        assert str(path) in str(error.value)
+        assert "--cache-dir DIR or MYCC_CACHE_DIR" in str(error.value)
+    if inner in ("", "tmp"):
+        with pytest.raises(CompileError, match="other users may write to"), workspace(cache.folder):
+            pass
+
+
+def test_what_belongs_to_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put(b"key", b"value")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    for use in (lambda: cache.get(b"key"), lambda: cache.put(b"key", b"new")):
+        with pytest.raises(CompileError, match=r"the cache folder .* belongs to another user"):
+            use()
+
+
+def test_an_entry_is_no_link_and_no_fifo(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put(b"key", b"value")
+    entry = cache._path(b"key")
+    moved = tmp_path / "moved"
+    entry.rename(moved)
+    entry.symlink_to(moved)
+    assert cache.get(b"key") is None
+    entry.unlink()
+    os.mkfifo(entry)
+    assert cache.get(b"key") is None
+    cache.put(b"key", b"value")
+    assert cache.get(b"key") == b"value"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import textwrap
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -137,3 +142,46 @@ def test_files_that_are_not_there_or_not_python(write, tmp_path):
     (tmp_path / "broken.pt2").write_bytes(b"not a program")
     with pytest.raises(CompileError, match=r"'broken.pt2' is not a program saved by torch.export.save"):
         load_source("broken.pt2")
+
+
+class Marks:
+    """An object whose unpickling leaves a file behind."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.mark,)
+
+
+def rewritten(path: Path, change: Callable[[str, bytes], bytes], extra: dict[str, bytes]) -> None:
+    """Members of a .pt2 changed, and more of them added."""
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    root = next(iter(members)).split("/")[0]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, change(name, data))
+        for name, data in extra.items():
+            archive.writestr(f"{root}/{name}", data)
+
+
+@pytest.mark.parametrize("kind", ["inputs", "constant", "library", "environment"])
+def test_a_saved_program_runs_nothing_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path, mark = tmp_path / "linear.pt2", tmp_path / "mark"
+    torch.export.save(torch.export.export(torch.nn.Linear(3, 2), (torch.randn(1, 3),)), path)
+    buffer = io.BytesIO()
+    torch.save(((Marks(mark),), {}), buffer)
+    extra = {"constant": {"data/constants/opaque_obj_0": b""}, "library": {"data/aotinductor/model/a.so": b""}}
+    if kind in ("inputs", "environment"):
+        rewritten(path, lambda name, data: buffer.getvalue() if "sample_inputs" in name else data, {})
+    else:
+        rewritten(path, lambda name, data: data, extra[kind])
+    if kind == "environment":
+        monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(CompileError, match="holds pickled objects or compiled code besides its tensors"):
+        load_source(str(path))
+    assert not mark.exists()
+    assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ

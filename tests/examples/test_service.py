@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
+import os
+import socket
 import subprocess
 import sys
+import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -114,6 +119,95 @@ def test_refusals(client: TestClient) -> None:
     assert "not a .npz" in refusal(client, content=b"PK nonsense", headers=NPZ)
     pickled = npz(features=np.array([{}], object))
     assert "plain arrays" in refusal(client, content=pickled, headers=NPZ)
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    """A .npz whose one array has this header."""
+    text = header.encode().ljust(117) + b"\n"
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("features.npy", b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text + data)
+    return buffer.getvalue()
+
+
+LYING = "{'descr': %s, 'fortran_order': False, 'shape': %s, }"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"features": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b"[" * 100_000,
+        b'{"\\ud800": 1, "features": []}',
+        b'{"features": "\\udfff"}',
+        b'{"features": [' + b"9" * 5000 + b"]}",
+        b'{"features": [1e999, "x"]}',
+        b"\xff\xfe",
+    ],
+)
+def test_odd_json_is_refused(client: TestClient, body: bytes) -> None:
+    assert refusal(client, content=body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        npy(LYING % ("'<f4'", "(2, 512)")),
+        npy(LYING % ("'<f4'", "(2, 512)"), bytes(4 * 1024 + 1)),
+        npy(LYING % ("'<f4'", "(-1, -512)"), bytes(2048)),
+        npy(LYING % ("'|O'", "(1,)"), bytes(8)),
+        npy(LYING % ("'nonsense'", "(1,)"), bytes(8)),
+        npy(LYING % ("'<f4'", "'x'"), bytes(8)),
+        npy("{"),
+        npy("__import__('os')"),
+        npz(features=np.zeros((1, 512), np.float32))[:-30],
+        b"",
+    ],
+)
+def test_lying_npz_is_refused(client: TestClient, body: bytes) -> None:
+    assert refusal(client, content=body, headers=NPZ)
+
+
+def test_large_requests_are_refused(package: Path) -> None:
+    service = module(EXAMPLES / "service" / "app.py")
+    bomb = npy(LYING % ("'<f4'", "(100000, 512)"), bytes(100_000 * 512 * 4))
+    promise = npy(LYING % ("'<f4'", "(1 << 40, 512)".replace("1 << 40", str(1 << 40))))
+    assert len(bomb) < 300_000
+    with TestClient(service.create_app(str(package), max_body=1 << 20)) as client:
+        for content, headers in [(bomb, NPZ), (promise, NPZ), (b" " * (1 << 20 | 1), {})]:
+            answer = client.post("/predict", content=content, headers=headers)
+            assert answer.status_code == 413, answer.text
+        answer = client.post("/predict", content=iter([b" " * 600_000] * 2))
+        assert answer.status_code == 413, answer.text
+        assert client.post("/predict", json={"features": [[0.0] * 512]}).status_code == 200
+
+
+def test_places_in_the_source_stay_on_the_server() -> None:
+    service = module(EXAMPLES / "service" / "app.py")
+    text = "index out of range in embedding (model.py:12)"
+    assert service.without_places(text) == "index out of range in embedding"
+    assert service.without_places("gather  /srv/m/net.py:7 failed") == "gather failed"
+
+
+def test_a_slow_client_does_not_hold_up_the_end(package: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(EXAMPLES / "service" / "app.py"), "--port", str(port)]
+    server = subprocess.Popen(command, env={**os.environ, "MYCC_PACKAGE": str(package), "MYCC_GRACE": "1"})
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                client = socket.create_connection(("127.0.0.1", port), timeout=5)
+                break
+            time.sleep(0.1)
+        client.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        time.sleep(0.5)
+        server.terminate()
+        server.wait(timeout=30)
+    finally:
+        server.kill()
+        client.close()
 
 
 def test_no_package_and_a_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

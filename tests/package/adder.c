@@ -79,4 +79,8 @@ static const mycc_entry entries[] = {
 };
 static const mycc_program program = {MYCC_ABI_VERSION, 2, entries, "cpu:x86-64-v2"};
 
+#ifdef CONTRACT
+__attribute__((section(".mycc.contract"), used)) static const char contract[] = CONTRACT;
+#endif
+
 const mycc_program *mycc_program_get(void) { return &program; }

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from mycc import runtime
 from mycc.compiler.package import python_side, writer
-from mycc.compiler.package.weights import WeightTensor
+from mycc.compiler.package.contract import contract_of
+from mycc.compiler.package.weights import WeightTensor, layout
 from mycc.runtime import certificate
 from mycc.runtime.generator import Fill
 
 TARGET = "cpu:x86-64-v2"
 TABLE = np.arange(32, dtype=np.float32).reshape(8, 4)
 SCALE = np.array([1, 2, 3, 4], np.float32)
+WEIGHTS = [WeightTensor("table", "F32", (8, 4), TABLE), WeightTensor("scale", "F32", (4,), SCALE)]
 LEAF = "*"
 
 NO_TORCH = """
@@ -93,18 +95,29 @@ def make_certificate(error: float = 0.0) -> bytes:
     return certificate.serialize(certificate.make_certificate(cases))
 
 
-@pytest.fixture(scope="session")
-def model_library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def compile_adder(out: Path, *definitions: str) -> bytes:
     source = Path(__file__).with_name("adder.c")
     include = Path(runtime.__file__).parent / "include"
-    out = tmp_path_factory.mktemp("adder") / "model.so"
-    flags = ["-std=c11", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{include}"]
+    flags = ["-std=c11", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{include}", *definitions]
     subprocess.run(["gcc", *flags, str(source), "-o", str(out)], check=True)
     return out.read_bytes()
 
 
 @pytest.fixture(scope="session")
-def make_contents(model_library: bytes) -> Callable[..., writer.PackageContents]:
+def plain_library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Code that does not say what it was compiled for, as before there were contracts."""
+    return compile_adder(tmp_path_factory.mktemp("adder") / "model.so")
+
+
+@pytest.fixture(scope="session")
+def model_library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    placed = layout(WEIGHTS)
+    contract = contract_of([FORWARD, DOUBLE], [], len(placed.header), placed.size)
+    return compile_adder(tmp_path_factory.mktemp("adder") / "model.so", f'-DCONTRACT="{contract}"')
+
+
+@pytest.fixture(scope="session")
+def make_contents(model_library: bytes, plain_library: bytes) -> Callable[..., writer.PackageContents]:
     loader = python_side.installed_loader()
     assert loader is not None, "libmycc.so is not installed"
 
@@ -112,8 +125,8 @@ def make_contents(model_library: bytes) -> Callable[..., writer.PackageContents]
         values: dict[str, Any] = {
             "name": "adder",
             "entry_points": [FORWARD, DOUBLE],
-            "weights": [WeightTensor("table", "F32", (8, 4), TABLE), WeightTensor("scale", "F32", (4,), SCALE)],
-            "libraries": {TARGET: model_library},
+            "weights": WEIGHTS,
+            "libraries": {TARGET: plain_library if {"weights", "entry_points"} & changes.keys() else model_library},
             "loaders": {TARGET: loader},
             "wrappers": python_side.installed_wrappers(),
             "sources": {"x86-64-v2/adder.c": "/* adder */"},

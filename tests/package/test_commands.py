@@ -159,7 +159,7 @@ def test_formulas(formula: int | str, value: int) -> None:
 
 @pytest.mark.parametrize("formula", ["", "2*", "(batch", "batch seq", "x", "2**3", "batch; 1", "min(1)", "seq // 0"])
 def test_wrong_formulas(formula: str) -> None:
-    with pytest.raises(ValueError, match=r"formula|not closed|by zero"):
+    with pytest.raises(LoadError, match=r"formula|not closed|by zero"):
         evaluate(formula, {"batch": 3, "seq": 4})
 
 

@@ -60,7 +60,7 @@ def test_the_manifest_says_what_is_in_it(package: Path) -> None:
     assert target["glibc"].startswith("2.")
     assert all(path == f"python/{tag}/_binding.so" for tag, path in manifest["python"].items())
     assert manifest["check"]["certificate"] == "certificate.safetensors"
-    assert (manifest["format"], manifest["abi"], manifest["name"]) == (1, 4, "adder")
+    assert (manifest["format"], manifest["abi"], manifest["name"]) == (1, 5, "adder")
 
 
 def test_equal_contents_give_equal_files(make_contents: MakeContents, package: Path, tmp_path: Path) -> None:

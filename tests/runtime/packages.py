@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import platform
@@ -85,19 +86,30 @@ class Draft:
     changes: dict[str, Any] = field(default_factory=dict)  # of the manifest
     extra: dict[str, bytes] = field(default_factory=dict)  # members
     version: str = "1"
+    exact: bool = True  # the manifest has the hash of the directory
     weights: np.ndarray[Any, Any] = field(default_factory=lambda: WEIGHTS)
     block: int = 64
 
-    def build(self) -> bytes:
+    def header(self) -> bytes:
+        """What stands before the data in the weights."""
         weights = weights_file(self.weights)
-        members = {f"lib/{isa}/model.so": self.library for isa in self.isas} | self.extra
+        return weights[: 8 + int.from_bytes(weights[:8], "little")]
+
+    def members(self) -> dict[str, bytes]:
+        """All but the manifest."""
+        code = {f"lib/{isa}/model.so": self.library for isa in self.isas} | self.extra
+        return code | {"weights.safetensors": weights_file(self.weights)}
+
+    def manifest(self) -> dict[str, Any]:
+        members = self.members()
+        weights = members.pop("weights.safetensors")
         blocks = [weights[i : i + self.block] for i in range(0, len(weights), self.block)]
         manifest = {
             "format": 1,
             "abi": 2,
             "name": "handmade",
             "versions": {"mycc": "0.1.0"},
-            "entry_points": ENTRIES,
+            "entry_points": copy.deepcopy(ENTRIES),
             "targets": [
                 {"target": f"cpu:{isa}", "isa": isa, "library": f"lib/{isa}/model.so", "loader": "", "glibc": "2.17"}
                 for isa in self.isas
@@ -107,16 +119,25 @@ class Draft:
             "weights": {
                 "member": "weights.safetensors",
                 "size": len(weights),
-                "data_offset": 8 + int.from_bytes(weights[:8], "little"),
+                "data_offset": len(self.header()),
                 "block": self.block,
                 "sha256": [hashlib.sha256(block).hexdigest() for block in blocks],
             },
             "check": {"error": [4.1e-07], "eager": [5.0e-07], "shapes": []},
         } | self.changes
-        text = json.dumps(manifest).encode()
-        members["weights.safetensors"] = weights
-        members["manifest.json"] = text
-        return archive(members, f"mycc:{self.version}:{hashlib.sha256(text).hexdigest()}".encode())
+        if self.exact:
+            manifest["directory"] = hashlib.sha256(listing(self.members())).hexdigest()
+        return manifest
+
+    def build(self, manifest: dict[str, Any] | None = None) -> bytes:
+        """The package; with a manifest that has been changed, if one is given."""
+        text = json.dumps(self.manifest() if manifest is None else manifest).encode()
+        return with_manifest(self.members(), text, self.version)
+
+
+def with_manifest(members: dict[str, bytes], text: bytes, version: str = "1") -> bytes:
+    """A package of these members and a manifest, with its hash."""
+    return archive(members | {"manifest.json": text}, f"mycc:{version}:{hashlib.sha256(text).hexdigest()}".encode())
 
 
 def weights_file(values: np.ndarray[Any, Any]) -> bytes:
@@ -127,20 +148,27 @@ def weights_file(values: np.ndarray[Any, Any]) -> bytes:
     return struct.pack("<Q", len(header)) + header + values.tobytes().ljust(size, b"\0")
 
 
-def archive(members: dict[str, bytes], comment: bytes, alignment: int = 65536) -> bytes:
-    """A stored zip with every member at a multiple of `alignment`."""
+def listing(members: dict[str, bytes]) -> bytes:
+    """The directory of a zip of these members."""
+    return archive(members, None)
+
+
+def archive(members: dict[str, bytes], comment: bytes | None, alignment: int = 65536) -> bytes:
+    """A stored zip; members that are mapped start at multiples of `alignment`. No comment: its directory alone."""
     out, directory = bytearray(), bytearray()
     for name, data in members.items():
         raw, start = name.encode(), len(out)
-        padding = -(start + 30 + len(raw)) % alignment
+        padding = -(start + 30 + len(raw)) % (alignment if name.endswith((".so", ".safetensors")) else 1)
         if 0 < padding < 4:
             out += bytes(padding)
             start, padding = len(out), 0
-        extra = struct.pack("<HH", 0x7777, padding - 4) + bytes(padding - 4) if padding else b""
+        extra = struct.pack("<HH", 0x796D, padding - 4) + bytes(padding - 4) if padding else b""
         common = struct.pack("<5H3I", 20, 0, 0, 0, 33, zlib.crc32(data), len(data), len(data))
         out += b"PK\3\4" + common + struct.pack("<HH", len(raw), len(extra)) + raw + extra + data
-        directory += b"PK\1\2" + struct.pack("<H", 0x031E) + common
+        directory += b"PK\1\2" + struct.pack("<H", 0x032D) + common
         directory += struct.pack("<5H2I", len(raw), 0, 0, 0, 0, 0o100644 << 16, start) + raw
+    if comment is None:
+        return bytes(directory)
     end = struct.pack("<4H2IH", 0, 0, len(members), len(members), len(directory), len(out), len(comment))
     return bytes(out + directory + b"PK\5\6" + end + comment)
 

@@ -169,10 +169,13 @@ static const mycc_entry entries[] = {
 #endif
 static const mycc_program program = {PROGRAM_VERSION, sizeof entries / sizeof *entries, entries, "cpu:test"};
 
-const mycc_program *mycc_program_get(void) {
-#ifdef LOADED_MARK /* a file that shows that code of the package ran */
-  extern int creat(const char *, unsigned);
-  creat(LOADED_MARK, 0600);
+#ifdef CONTRACT
+__attribute__((section(".mycc.contract"), used)) static const char contract[] = CONTRACT;
 #endif
-  return &program;
-}
+
+#ifdef LOADED_MARK /* a file that shows that code of the package ran */
+extern int creat(const char *, unsigned);
+__attribute__((constructor)) static void mark(void) { creat(LOADED_MARK, 0600); }
+#endif
+
+const mycc_program *mycc_program_get(void) { return &program; }
