@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     decompositions,
+    decompositions_gradients,
     decompositions_indexing,
     decompositions_layers,
     decompositions_linalg,
@@ -22,6 +23,7 @@ __all__ = ["DECOMPOSITIONS", "FAMILIES"]
 
 FAMILIES = (
     decompositions,
+    decompositions_gradients,
     decompositions_indexing,
     decompositions_layers,
     decompositions_linalg,

@@ -1,0 +1,263 @@
+"""Our own decompositions of what differentiation leaves in a graph: gradients of convolutions and of attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .definitions import NoDecomposition, attention_scale, definition, widened
+
+aten = torch.ops.aten
+
+#: channels of a group from which on the gradient of the weights is a product for each tap, not one for all
+_MANY_CHANNELS = 16
+
+
+# convolutions --------------------------------------------------------------------------------------------------------
+@definition("aten.convolution_backward")
+def convolution_backward(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradient of x is a convolution of the other direction; that of the weights sums products over all places."""
+    count = x.dim() - 2
+    stride, padding, dilation = (_each(v, count) for v in (stride, padding, dilation))
+    of_x = of_weight = of_bias = None
+    if output_mask[0]:
+        if transposed:
+            of_x = aten.convolution.default(grad, weight, None, stride, padding, dilation, False, [0] * count, groups)
+            of_x = _cut(of_x, x.shape[2:])
+        else:
+            behind = [
+                x.shape[2 + d]
+                - ((grad.shape[2 + d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (weight.shape[2 + d] - 1) + 1)
+                for d in range(count)
+            ]
+            of_x = _transposed(grad, weight, stride, padding, dilation, behind, groups, x.shape[2:])
+    if output_mask[1]:
+        small, large = (x, grad) if transposed else (grad, x)
+        of_weight = _weight_gradient(small, large, weight, stride, padding, dilation, groups)
+    if output_mask[2]:
+        of_bias = grad.sum([0, *range(2, grad.dim())])
+    return of_x, of_weight, of_bias
+
+
+def _each(value: Sequence[int], count: int) -> list[int]:
+    return list(value) * count if len(value) == 1 else list(value)
+
+
+def _transposed(
+    grad: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    behind: Sequence[Any],
+    groups: int,
+    size: Sequence[Any],
+) -> Tensor:
+    """A transposed convolution with so many elements behind: where their number is dynamic, as many as there may be
+    and cut."""
+    if all(isinstance(n, int) for n in behind):
+        return aten.convolution.default(grad, weight, None, stride, padding, dilation, True, list(behind), groups)
+    most = [s - 1 for s in stride]
+    y = aten.convolution.default(grad, weight, None, stride, padding, dilation, True, most, groups)
+    return _cut(y, size)
+
+
+def _cut(y: Tensor, size: Sequence[Any]) -> Tensor:
+    """The first elements along dimensions of the space that have as many or more."""
+    for d, n in enumerate(size, 2):
+        if not _same(y.shape[d], n):
+            y = y.narrow(d, 0, n) if isinstance(n, int) else y.index_select(d, torch.arange(n))
+    return y
+
+
+def _weight_gradient(
+    small: Tensor,
+    large: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """w[a, b, t] = sum over n and places p of small[n, a, p] * large[n, b, p * stride + t * dilation - padding]."""
+    kernel, space = list(weight.shape[2:]), tuple(range(2, small.dim()))
+    sides = [n for p in reversed(padding) for n in (p, p)]
+    windows = aten.constant_pad_nd.default(large, sides) if any(sides) else large
+    for d, k in enumerate(kernel):
+        windows = aten.unfold.default(windows, 2 + d, dilation[d] * (k - 1) + 1, stride[d])
+    windows = _cut(windows, small.shape[2:])
+    n, rows, columns = small.shape[0], weight.shape[0] // groups, weight.shape[1]
+    taps = [[o * dilation[d] for o in range(k)] for d, k in enumerate(kernel)]
+    at = [_tap(windows, place) for place in _product(taps)]
+    if rows == columns == 1:
+        parts = [(small * part).sum((0, *space)) for part in at]
+        return torch.stack(parts, -1).reshape([groups, 1, *kernel])
+    places: Any = math.prod(small.shape[2:])
+    left = small.reshape([n, groups, rows, places]).permute([1, 2, 0, 3]).reshape([groups, rows, n * places])
+    right = [part.reshape([n, groups, columns, places]) for part in at]
+    if columns < _MANY_CHANNELS:
+        whole = torch.stack(right, 3).permute([1, 0, 4, 2, 3]).reshape([groups, n * places, columns * len(at)])
+        return aten.bmm.default(left, whole).reshape([groups * rows, columns, *kernel])
+    each = [aten.bmm.default(left, r.permute([1, 0, 3, 2]).reshape([groups, n * places, columns])) for r in right]
+    return torch.stack(each, -1).reshape([groups * rows, columns, *kernel])
+
+
+def _same(a: Any, b: Any) -> bool:
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return bool(statically_known_true(a == b))
+
+
+def _product(choices: Sequence[Sequence[int]]) -> list[list[int]]:
+    found: list[list[int]] = [[]]
+    for some in choices:
+        found = [[*head, last] for head in found for last in some]
+    return found
+
+
+def _tap(windows: Tensor, place: Sequence[int]) -> Tensor:
+    """What one tap meets: windows have their dimensions behind the others."""
+    for index in reversed(place):
+        windows = aten.select.int(windows, windows.dim() - 1, index)
+    return windows
+
+
+# attention -----------------------------------------------------------------------------------------------------------
+def _scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """q k^T * scale + mask, -inf where a key is not seen."""
+    scores = torch.matmul(q, k.transpose(-1, -2)) * scale
+    if causal:
+        rows, columns = q.shape[-2], k.shape[-2]
+        seen = torch.arange(columns) <= torch.arange(rows).unsqueeze(1)
+        scores = torch.where(seen, scores, -math.inf)
+    if mask is None:
+        return scores
+    return torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
+
+
+def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Those of the values; 0 in rows that see no key, which only a mask makes."""
+    weights = torch.softmax(scores, -1)
+    if mask is None:
+        return weights
+    return torch.where(scores.amax(-1, keepdim=True) == -math.inf, 0.0, weights)
+
+
+def _gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Those of queries, keys, values and scores; of rows that see no key all are 0."""
+    grad, q, k, v, mask = widened(grad, q, k, v, mask)
+    factor = attention_scale(q.shape[-1]) if scale is None else scale
+    scores = _scores(q, k, mask, causal, factor)
+    weights = _weights(scores, mask)
+    of_weights = torch.matmul(grad, v.transpose(-1, -2))
+    inner = (weights * of_weights).sum(-1, keepdim=True)
+    of_scores = weights * (of_weights - inner)
+    of_q = torch.matmul(of_scores, k) * factor
+    of_k = torch.matmul(of_scores.transpose(-1, -2), q) * factor
+    return of_q, of_k, torch.matmul(weights.transpose(-1, -2), grad), of_scores
+
+
+def _without_dropout(probability: float) -> None:
+    if probability:
+        raise NoDecomposition
+
+
+@definition("aten._scaled_dot_product_flash_attention_for_cpu")
+def flash_attention_for_cpu(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The result, and the logarithms of the sums of exponentials, in float32 at least."""
+    _without_dropout(dropout_p)
+    dtype = q.dtype
+    q, k, v, mask = widened(q, k, v, attn_mask)
+    scores = _scores(q, k, mask, is_causal, attention_scale(q.shape[-1]) if scale is None else scale)
+    return torch.matmul(_weights(scores, mask), v).to(dtype), torch.logsumexp(scores, -1)
+
+
+@definition("aten._scaled_dot_product_flash_attention_for_cpu_backward")
+def flash_attention_for_cpu_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    _without_dropout(dropout_p)
+    return _gradients(grad, q, k, v, attn_mask, is_causal, scale)[:3]
+
+
+@definition("aten._scaled_dot_product_flash_attention_backward")
+def flash_attention_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    cum_seq_q: Tensor,
+    cum_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    _without_dropout(dropout_p)
+    return _gradients(grad, q, k, v, None, is_causal, scale)[:3]
+
+
+@definition("aten._scaled_dot_product_efficient_attention_backward")
+def efficient_attention_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_bias: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    grad_input_mask: Sequence[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor | None, ...]:
+    _without_dropout(dropout_p)
+    *three, of_scores = _gradients(grad, q, k, v, attn_bias, is_causal, scale)
+    of_bias = None if attn_bias is None else of_scores.sum_to_size(attn_bias.shape)
+    return tuple(g if wanted else None for g, wanted in zip((*three, of_bias), grad_input_mask, strict=True))
