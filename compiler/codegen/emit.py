@@ -26,7 +26,7 @@ from .taps import PAIR, tap_of
 
 HALVES = ("f16", "bf16")
 MAX_INLINE = 72  # longer expressions get a name
-ARITHMETIC = ("add", "sub", "mul", "div", "fma")
+ARITHMETIC = ("add", "sub", "mul", "div", "div_rn", "fma")
 
 
 @dataclass

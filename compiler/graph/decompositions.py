@@ -20,19 +20,13 @@ aten = torch.ops.aten
 
 @definition("aten.glu")
 def glu(x: Tensor, dim: int = -1) -> Tensor:
-    a, b = x.chunk(2, dim)
-    return a * torch.sigmoid(b)
+    a, b = widened(*x.chunk(2, dim))
+    return (a * torch.sigmoid(b)).to(x.dtype)
 
 
 @definition("aten.hardshrink")
 def hardshrink(x: Tensor, bound: float = 0.5) -> Tensor:
     return torch.where((x >= -bound) & (x <= bound), 0.0, x)
-
-
-@definition("aten.softshrink")
-def softshrink(x: Tensor, bound: float = 0.5) -> Tensor:
-    """x - bound above, x + bound below, 0 between; x * 0 keeps NaN."""
-    return torch.where(x > bound, x - bound, torch.where(x < -bound, x + bound, x * 0))
 
 
 @definition("aten.hardshrink_backward", "aten.softshrink_backward")

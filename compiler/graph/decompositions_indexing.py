@@ -117,9 +117,10 @@ def bucketize(values: Any, edges: Tensor, *, out_int32: bool = False, right: boo
 
 @definition("aten.isin.Tensor_Tensor", "aten.isin.Tensor_Scalar", "aten.isin.Scalar_Tensor")
 def isin(elements: Any, tests: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    tests = tests.reshape([-1]) if isinstance(tests, Tensor) else torch.full([1], tests)
-    elements = elements if isinstance(elements, Tensor) else torch.full([], elements)
-    found = (elements.unsqueeze(-1) == tests).any(-1)
+    if isinstance(elements, Tensor) and isinstance(tests, Tensor):
+        found = (elements.unsqueeze(-1) == tests.reshape([-1])).any(-1)
+    else:
+        found = elements == tests if isinstance(elements, Tensor) else (tests == elements).any()
     return ~found if invert else found
 
 

@@ -15,7 +15,7 @@ isnan isinf isfinite positive nan_to_num logical_not bitwise_not add sub rsub mu
 minimum fmax fmin remainder fmod floor_divide atan2 copysign hypot bitwise_and bitwise_or bitwise_xor __and__ __or__
 bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ logical_and logical_or logical_xor eq ne lt le gt ge where
 masked_fill
-addcmul addcdiv lerp _to_copy
+addcmul addcdiv lerp softshrink logit _to_copy
 """
 _VIEWS = """
 view reshape permute transpose t expand squeeze unsqueeze slice select split split_with_sizes chunk unbind

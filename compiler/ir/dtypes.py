@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...runtime.errors import CompileError
 
 if TYPE_CHECKING:
@@ -58,6 +60,18 @@ _TORCH = {
     "f32": "float32",
     "f64": "float64",
 }
+
+
+def held(value: float, dtype: str) -> float:
+    """The number that an element of a float type holds of `value`, rounded as torch does: to float32 first."""
+    if dtype not in ("f32", "f16", "bf16"):
+        return value
+    with np.errstate(over="ignore"):
+        near = np.float32(value)
+        if dtype == "bf16" and np.isfinite(near):  # to nearest, ties to even, in the upper 16 bits
+            bits = int(near.view(np.uint32))
+            near = np.uint32(bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).view(np.float32)
+        return float(np.float16(near) if dtype == "f16" else near)
 
 
 class UnsupportedDtype(CompileError, KeyError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .buffers import Buffer
-from .dtypes import DTYPES
+from .dtypes import DTYPES, held
 from .index import Atom, Index, Indirect, Var
 
 
@@ -179,6 +179,8 @@ def cast(e: Expr, dtype: str) -> Expr:
         return e
     if isinstance(e, Const):
         kind = DTYPES[dtype].kind
+        if DTYPES[e.dtype].kind == "f":
+            e = Const(held(e.value, e.dtype), e.dtype)
         if kind == "b":
             return Const(bool(e.value), dtype)
         if kind == "f":

@@ -256,6 +256,9 @@ _ARITHMETIC = (
     _row("mul", "fi", "same", "mul", _infix("*", _P), _infix("*", _P), arity=2),
     _row("div", "f", "same", "true_divide", _infix("/", _P), _infix("/", _P), arity=2),
     _row(
+        "div_rn", "f", "same", "true_divide", _infix("/", _P), "divided", arity=2
+    ),  # torch's; div: of the lowering's own
+    _row(
         "floor_div",
         "fi",
         "same",

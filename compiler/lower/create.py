@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from ..ir.dtypes import DTYPES, to_torch
+from ..ir.dtypes import DTYPES
 from ..ir.expr import Expr, IndexValue, cast
 from ..ir.index import Index
 from .builder import call, compare, number, size_value, where
@@ -18,8 +16,6 @@ from .tensor import Tensor
 def filled(shape: tuple[Index, ...], dtype: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):  # a number that the run finds
         return Tensor(shape, dtype, make=lambda _: cast(value.at([]), dtype))
-    if dtype in ("bf16", "f16") and isinstance(value, float):  # a tensor holds what its type can; operands need not
-        value = torch.tensor(value, dtype=to_torch(dtype)).item()
     element = size_value(value, dtype) if isinstance(value, Index) else number(value, dtype)
     return Tensor(shape, dtype, make=lambda _: element)
 

@@ -47,6 +47,7 @@ from . import (  # noqa: F401
     pointwise,
     pool,
     pool_nd,
+    quotients,
     random,
     recurrent,
     reduce,

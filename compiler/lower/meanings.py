@@ -106,25 +106,21 @@ def _mish(x: Expr) -> Expr:
     return call("mul", x, call("tanh", softplus(x)))
 
 
-def _pow(x: Expr, y: Expr) -> Expr:
-    if isinstance(y, Const) and DTYPES[x.dtype].kind == "f":
-        if y.value == 2:
-            return call("mul", x, x)
-        if y.value == 3:
-            return call("mul", call("mul", x, x), x)
-        if y.value == 0.5:
-            return call("sqrt", x)
-        if y.value == -0.5:
-            return call("rsqrt", x)
-        if y.value == 1:
-            return x
-        if y.value == -1:
-            return call("reciprocal", x)
-    return call("pow", x, y)
-
-
 def lerp(a: Expr, b: Expr, weight: Expr) -> Expr:
-    return call("add", a, call("mul", weight, call("sub", b, a)))
+    """From the nearer end, so that both ends are exact."""
+    step = call("sub", b, a)
+    near = call("fma", weight, step, a)
+    far = call("fma", call("sub", weight, scalar(weight, 1.0)), step, b)
+    if isinstance(weight, Const):
+        return near if abs(float(weight.value)) < 0.5 else far
+    return where(compare("lt", call("abs", weight), scalar(weight, 0.5)), near, far)
+
+
+def softshrink(x: Expr, bound: Expr) -> Expr:
+    """x - bound above, x + bound below, 0 between; NaN stays."""
+    zero = where(compare("isnan", x), x, scalar(x, 0.0))
+    below = where(compare("lt", x, call("neg", bound)), call("add", x, bound), zero)
+    return where(compare("gt", x, bound), call("sub", x, bound), below)
 
 
 def threshold(x: Expr, threshold: Expr, value: Expr) -> Expr:
@@ -181,21 +177,22 @@ def add(a: Expr, b: Expr) -> Expr:
     return compare("logical_or", a, b) if a.dtype == "bool" else call("add", a, b)
 
 
+def sub(a: Expr, b: Expr) -> Expr:
+    return call("sub", a, b)
+
+
 def mul(a: Expr, b: Expr) -> Expr:
     return compare("logical_and", a, b) if a.dtype == "bool" else call("mul", a, b)
 
 
 BINARY: dict[str, tuple[Compute, Meaning]] = {
     "mul": (SAME, mul),
-    "true_divide": (FLOAT, simple("div")),
-    "pow": (SAME, _pow),
     "maximum": (SAME, simple("maximum")),
     "minimum": (SAME, simple("minimum")),
     "fmax": (SAME, _of_numbers("fmax", "maximum")),
     "fmin": (SAME, _of_numbers("fmin", "minimum")),
     "remainder": (SAME, simple("remainder")),
     "fmod": (SAME, simple("fmod")),
-    "floor_divide": (SAME, simple("floor_div")),
     "atan2": (FLOAT, simple("atan2")),
     "copysign": (FLOAT, simple("copysign")),
     "hypot": (FLOAT, simple("hypot")),

@@ -7,73 +7,47 @@ from typing import Any
 
 import torch
 
-from ..ir.dtypes import DTYPES, from_torch, to_torch
+from ..ir.dtypes import DTYPES, to_torch
 from ..ir.expr import Const, Expr, cast
 from ..ir.index import Index
 from . import meanings
-from .builder import call, compare, number, size_value, where
+from .builder import call, compare, where
 from .context import Context
 from .meanings import BINARY, BOOL, COMPARE, FLOAT, SAME, UNARY, Compute, Meaning
+from .operands import element, promoted, rounding, wide_operands
 from .registry import row
 from .tensor import Tensor
 
 BINARY_OVERLOADS = ("Tensor", "Scalar", "default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
 
 
-def compute_dtype(ctx: Context, kind: Compute, operands: Sequence[Any]) -> str:
-    """The type that a row computes in, from its kind and its operands."""
+def common_dtype(ctx: Context, kind: Compute, operands: Sequence[Any]) -> str:
+    """The type that a row's operands are cast to, from its kind and its operands."""
     if kind is BOOL:
         return "bool"
-    if kind is COMPARE:
-        return _promoted(operands)
-    result = ctx.result_dtype()
-    return DTYPES[result].compute if result != "bool" else "bool"
-
-
-def _promoted(operands: Sequence[Any]) -> str:
-    values: list[Any] = []
-    for o in operands:
-        if isinstance(o, Tensor):
-            values.append(torch.empty((1,) if o.rank else (), dtype=to_torch(o.dtype)))
-        else:
-            values.append(1.5 if isinstance(o, float) else True if isinstance(o, bool) else 1)
-    if len(values) == 1:
-        return DTYPES[from_torch(values[0].dtype)].compute
-    result = torch.result_type(values[0], values[1])
-    return DTYPES[from_torch(result)].compute
+    return promoted(operands) if kind is COMPARE else ctx.result_dtype()
 
 
 def apply(
-    ctx: Context, operands: Sequence[Any], meaning: Meaning, kind: Compute = SAME, dtype: str | None = None
+    ctx: Context,
+    operands: Sequence[Any],
+    meaning: Meaning,
+    kind: Compute = SAME,
+    dtype: str | None = None,
+    wide: Sequence[int] = (),
 ) -> Tensor:
-    """A map of `meaning` over broadcast operands (tensors, numbers, sizes); the layout follows the largest operand."""
+    """A map of `meaning` over broadcast operands (tensors, numbers, sizes); the layout follows the largest operand.
+
+    dtype: what the operands are cast to, where kind does not say it. wide: positions of operands that are not rounded
+    to 16 bits.
+    """
     shape = ctx.result_shape()
-    compute = dtype or compute_dtype(ctx, kind, operands)
-    held = [_held(o, operands, compute) for o in operands]
+    common = dtype or common_dtype(ctx, kind, operands)
 
-    def element(indices: list[Index]) -> Expr:
-        return meaning(*(_element(o, indices, compute) for o in held))
+    def value(indices: list[Index]) -> Expr:
+        return meaning(*(element(o, indices, common, i in wide) for i, o in enumerate(operands)))
 
-    return ctx.builder.map(shape, ctx.result_dtype(), element, _layout_order(shape, operands))
-
-
-def _held(operand: Any, operands: Sequence[Any], compute: str) -> Any:
-    """A whole number beside narrow integers as torch takes it: as one of them, 300 as the 44 of a u8."""
-    types = {o.dtype for o in operands if isinstance(o, Tensor)}
-    whole = isinstance(operand, int) and not isinstance(operand, bool)
-    if not whole or compute != "i32" or len(types) != 1 or not types <= {"u8", "i8", "i16"}:
-        return operand
-    number_of_type = number(operand, types.pop())
-    assert isinstance(number_of_type, Const)
-    return number_of_type.value
-
-
-def _element(operand: Any, indices: list[Index], dtype: str) -> Expr:
-    if isinstance(operand, Tensor):
-        return cast(operand.at_broadcast(indices), dtype)
-    if isinstance(operand, Index):
-        return size_value(operand, dtype)
-    return number(operand, dtype)
+    return ctx.builder.map(shape, ctx.result_dtype(), value, _layout_order(shape, operands))
 
 
 def _layout_order(shape: tuple[Index, ...], operands: Sequence[Any]) -> tuple[int, ...] | None:
@@ -87,7 +61,7 @@ def _register_tables() -> None:
     for name, (kind, meaning) in UNARY.items():
         row(f"aten.{name}.default")(_unary(kind, meaning))
     for name, (kind, meaning) in BINARY.items():
-        row(*(f"aten.{name}.{overload}" for overload in _tensor_overloads(name)))(_binary(kind, meaning))
+        row(*(f"aten.{name}.{overload}" for overload in _tensor_overloads(name)))(_binary(name, kind, meaning))
 
 
 def _tensor_overloads(name: str) -> list[str]:
@@ -104,9 +78,9 @@ def _unary(kind: Compute, meaning: Meaning) -> Callable[..., Tensor]:
     return lowering
 
 
-def _binary(kind: Compute, meaning: Meaning) -> Callable[..., Tensor]:
+def _binary(name: str, kind: Compute, meaning: Meaning) -> Callable[..., Tensor]:
     def lowering(ctx: Context, a: Any, b: Any) -> Tensor:
-        return apply(ctx, [a, b], meaning, kind)
+        return apply(ctx, [a, b], meaning, kind, wide=wide_operands(name, [a, b], ctx.builder.family))
 
     return lowering
 
@@ -116,34 +90,33 @@ _register_tables()
 
 @row("aten.add.Tensor", "aten.add.Scalar")
 def add(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
-    return apply(ctx, [a, b], lambda x, y: meanings.add(x, _scaled(y, alpha)))
+    return _sum(ctx, a, b, alpha, meanings.add)
 
 
 @row("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
-    return apply(ctx, [a, b], lambda x, y: call("sub", x, _scaled(y, alpha)))
+    return _sum(ctx, a, b, alpha, meanings.sub)
 
 
 @row("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
-    return apply(ctx, [a, b], lambda x, y: call("sub", y, _scaled(x, alpha)))
+    return _sum(ctx, b, a, alpha, meanings.sub)
 
 
-def _scaled(e: Expr, alpha: float | int) -> Expr:
-    return e if alpha == 1 else meanings.mul(e, number(alpha, e.dtype))
+def _sum(ctx: Context, a: Any, b: Any, alpha: float | int, meaning: Meaning) -> Tensor:
+    """a + alpha b or a - alpha b, the product not rounded. CPUs round alpha to the operands' type, GPUs do not."""
+    family, common = ctx.builder.family, ctx.result_dtype()
+    factor = element(alpha, [], common, wide=family == "cuda")
+    if isinstance(factor, Const) and factor.value != 1 and DTYPES[factor.dtype].kind == "f":
+        assert isinstance(factor.value, float)
+        sign = -1.0 if meaning is meanings.sub else 1.0
+        signed = Const(sign * factor.value, factor.dtype)
+        return apply(ctx, [a, b], lambda x, y: call("fma", signed, y, x), wide=wide_operands("add", [a, b], family))
+    return apply(ctx, [a, b], lambda x, y: meaning(x, _scaled(y, factor)), wide=wide_operands("add", [a, b], family))
 
 
-@row("aten.div.Tensor", "aten.div.Scalar")
-def div(ctx: Context, a: Any, b: Any) -> Tensor:
-    return apply(ctx, [a, b], meanings.simple("div"), FLOAT)
-
-
-@row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
-    if rounding_mode is None:
-        return div(ctx, a, b)
-    op = "floor_div" if rounding_mode == "floor" else "trunc_div"
-    return apply(ctx, [a, b], meanings.simple(op))
+def _scaled(e: Expr, alpha: Expr) -> Expr:
+    return e if isinstance(alpha, Const) and alpha.value == 1 else meanings.mul(e, alpha)
 
 
 @row("aten.max.other")
@@ -222,7 +195,30 @@ def softplus(ctx: Context, x: Tensor, beta: float = 1, threshold: float = 20) ->
 
 @row("aten.threshold.default")
 def threshold(ctx: Context, x: Tensor, threshold: float, value: float) -> Tensor:
-    return apply(ctx, [x, threshold, value], meanings.threshold)
+    return apply(ctx, [x, threshold, value], meanings.threshold, wide=(1, 2))
+
+
+@row("aten.softshrink.default")
+def softshrink(ctx: Context, x: Tensor, bound: float = 0.5) -> Tensor:
+    """CPUs compute with the bound as it is, GPUs round it to the type of x."""
+    return apply(ctx, [x, bound], meanings.softshrink, wide=(1,) if ctx.builder.family == "cpu" else ())
+
+
+@row("aten.logit.default")
+def logit(ctx: Context, x: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)); CPUs round each step to the type of x."""
+    step = rounding(ctx.result_dtype()) if ctx.builder.family == "cpu" else lambda e: e
+
+    def meaning(e: Expr) -> Expr:
+        one = meanings.scalar(e, 1.0)
+        if eps is not None and eps >= 0:
+            low = step(meanings.scalar(e, float(eps)))
+            assert isinstance(low, Const)
+            high = step(meanings.scalar(e, 1.0 - float(low.value)))
+            e = where(compare("lt", e, low), low, where(compare("gt", e, high), high, e))
+        return call("log", step(call("div", e, step(call("sub", one, e)))))
+
+    return apply(ctx, [x], meaning, FLOAT)
 
 
 @row("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
@@ -238,28 +234,45 @@ def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: Any) -> Tensor:
 def select_elements(ctx: Context, condition: Tensor, a: Any, b: Any) -> Tensor:
     """where(condition, a, b) with broadcasting."""
     shape, dtype = ctx.result_shape(), ctx.result_dtype()
-    compute = DTYPES[dtype].compute
 
-    def element(indices: list[Index]) -> Expr:
+    def value(indices: list[Index]) -> Expr:
         truth = cast(condition.at_broadcast(indices), "bool")
-        return where(truth, _element(a, indices, compute), _element(b, indices, compute))
+        return where(truth, element(a, indices, dtype), element(b, indices, dtype))
 
-    return ctx.builder.map(shape, dtype, element, _layout_order(shape, [a, b, condition]))
+    return ctx.builder.map(shape, dtype, value, _layout_order(shape, [a, b, condition]))
 
 
 @row("aten.addcmul.default")
 def addcmul(ctx: Context, x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> Tensor:
-    return apply(ctx, [x, a, b], lambda e, p, q: call("add", e, _scaled(call("mul", p, q), value)))
+    """x + value a b, as each target's kernels multiply: (value a) b on CPUs, value (a b) on GPUs."""
+    factor = element(value, [], ctx.result_dtype(), wide=True)
+
+    def meaning(e: Expr, p: Expr, q: Expr) -> Expr:
+        if DTYPES[e.dtype].kind != "f":
+            return meanings.add(e, _scaled(call("mul", p, q), factor))
+        if ctx.builder.family == "cuda":
+            return call("fma", factor, call("mul", p, q), e)
+        return call("fma", _scaled(p, factor), q, e)
+
+    return apply(ctx, [x, a, b], meaning)
 
 
 @row("aten.addcdiv.default")
 def addcdiv(ctx: Context, x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> Tensor:
-    return apply(ctx, [x, a, b], lambda e, p, q: call("add", e, _scaled(call("div", p, q), value)), FLOAT)
+    """x + value a / b: (value a) / b on CPUs, value (a / b) on GPUs."""
+    factor = element(value, [], ctx.result_dtype(), wide=True)
+
+    def meaning(e: Expr, p: Expr, q: Expr) -> Expr:
+        if ctx.builder.family == "cuda":
+            return call("fma", factor, call("div", p, q), e)
+        return call("add", e, call("div", _scaled(p, factor), q))
+
+    return apply(ctx, [x, a, b], meaning, FLOAT)
 
 
 @row("aten.lerp.Scalar", "aten.lerp.Tensor")
 def lerp(ctx: Context, a: Tensor, b: Tensor, weight: Any) -> Tensor:
-    return apply(ctx, [a, b, weight], meanings.lerp)
+    return apply(ctx, [a, b, weight], meanings.lerp, wide=(2,))
 
 
 @row("aten.nan_to_num.default")

@@ -43,7 +43,7 @@ _ATOM = Precedence.ATOM
 FLOAT_FORMS = {
     "floor_div": Spelling("floor_div({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
     "remainder": Spelling("remainder({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
-    "trunc_div": Spelling("libdevice.trunc({0} / {1})", _ATOM, (Precedence.PRODUCT, Precedence.UNARY)),
+    "trunc_div": Spelling("libdevice.trunc(divided({0}, {1}))", _ATOM, (Precedence.LOWEST,) * 2),
     "fmod": Spelling("libdevice.fmod({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
 }
 #: what suffices where the result is rounded to 16 bits

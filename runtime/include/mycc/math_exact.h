@@ -56,7 +56,7 @@ template <class T, class S> MYCC_INLINE T remainder_float(T x, T y, S zero) {
   T r = fmod(x, y);
   return where(logical_and(ne(r, zero), ne(lt(r, zero), lt(y, zero))), r + y, r);
 }
-/* Python's //, from the remainder as torch does it. */
+/* Python's //, from the remainder as torch does it: every step is rounded to the type of the operands. */
 template <class T, class S> MYCC_INLINE T floor_div_float(T x, T y, S zero, S one, S half) {
   T r = fmod(x, y), q = (x - r) / y;
   q = where(logical_and(ne(r, zero), ne(lt(r, zero), lt(y, zero))), q - one, q);
@@ -65,21 +65,14 @@ template <class T, class S> MYCC_INLINE T floor_div_float(T x, T y, S zero, S on
   f = where(eq(q, zero), copysign(q - q, x / y), f);
   return where(eq(y, zero), x / y, f);
 }
-/* In float64 the quotient of two float32 is exact enough for floor and trunc (see fmod). What torch makes of
- * infinities: inf // y is NaN, -1 // inf is -1. */
-MYCC_INLINE vf32 floor_div(vf32 x, vf32 y) {
-  vf32 q = to_f32(floor(to_f64(x) / to_f64(y)));
-  q = where(isinf(x) & ne(y, 0.0f), __builtin_nanf(""), q);
-  vbool below = isfinite(x) & isinf(y) & ((lt(x, 0.0f) & gt(y, 0.0f)) | (gt(x, 0.0f) & lt(y, 0.0f)));
-  return where(below, -1.0f, q);
-}
-MYCC_INLINE vf32 trunc_div(vf32 x, vf32 y) { return to_f32(trunc(to_f64(x) / to_f64(y))); }
-MYCC_INLINE float floor_div(float x, float y) { return floor_div(splat(x), splat(y))[0]; }
-MYCC_INLINE float trunc_div(float x, float y) { return (float)__builtin_trunc((double)x / (double)y); }
-MYCC_INLINE vf64 floor_div(vf64 x, vf64 y) { return floor_div_float(x, y, 0.0, 1.0, 0.5); }
-MYCC_INLINE double floor_div(double x, double y) { return floor_div_float(x, y, 0.0, 1.0, 0.5); }
-MYCC_INLINE vf64 trunc_div(vf64 x, vf64 y) { return trunc(x / y); }
-MYCC_INLINE double trunc_div(double x, double y) { return trunc(x / y); }
+#define MYCC_DIVISION(T, S)                                                                                 \
+  MYCC_INLINE T floor_div(T x, T y) { return floor_div_float(x, y, S(0), S(1), S(0.5)); }                   \
+  MYCC_INLINE T trunc_div(T x, T y) { return trunc(x / y); }
+MYCC_DIVISION(vf32, float)
+MYCC_DIVISION(float, float)
+MYCC_DIVISION(vf64, double)
+MYCC_DIVISION(double, double)
+#undef MYCC_DIVISION
 MYCC_INLINE vf32 remainder(vf32 x, vf32 y) { return remainder_float(x, y, 0.0f); }
 MYCC_INLINE vf64 remainder(vf64 x, vf64 y) { return remainder_float(x, y, 0.0); }
 MYCC_INLINE float remainder(float x, float y) { return remainder_float(x, y, 0.0f); }
