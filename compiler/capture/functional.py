@@ -63,61 +63,6 @@ _PART = torch.ops.export.access_subclass_inner_tensor.default
 _COPIES = {aten.lift_fresh_copy.default}
 
 
-class NeedsRetrace(Exception):
-    """The graph holds something that only torch's own functionalisation can rewrite."""
-
-
-class RefusedNode(Exception):
-    """A node that no package can run."""
-
-    def __init__(self, node: fx.Node, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.node, self.message, self.hint = node, message, hint
-
-
-class InputWrite(RefusedNode):
-    """An operator in a branch or a loop writes to a tensor from outside: `target` is its node in the new graph."""
-
-    def __init__(self, node: fx.Node, target: fx.Node) -> None:
-        super().__init__(node, f"writes to {target.name}")
-        self.target = target
-
-
-@dataclass(eq=False)
-class Tensor:
-    """A tensor of the program: the node that holds its value now, and what it is a view of.
-
-    Attributes:
-        node: its value, out of date when `stale`.
-        parent, taken_by: the tensor this is a view of, and the node that took the view.
-        outside: an input, parameter or buffer: whoever copies the graph asks for its value at the end.
-    """
-
-    node: fx.Node
-    parent: Tensor | None = None
-    taken_by: fx.Node | None = None
-    outside: bool = False
-    stale: bool = False
-    views: list[Tensor] = field(default_factory=list)
-
-    def root(self) -> Tensor:
-        return self if self.parent is None else self.parent.root()
-
-    def below(self) -> Iterator[Tensor]:
-        for view in self.views:
-            yield view
-            yield from view.below()
-
-
-def storages(value: object) -> set[int]:
-    """Identities of the memory behind a fake tensor, or behind several."""
-    if isinstance(value, torch.Tensor):
-        return {value.untyped_storage()._cdata}
-    if isinstance(value, (tuple, list)):
-        return {s for v in value for s in storages(v)}
-    return set()
-
-
 def _is_sparse(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.layout != torch.strided
 
@@ -176,7 +121,7 @@ class FunctionalCopy:
                 attribute = getattr(module, str(node.target), None)
                 env[node] = attribute if isinstance(attribute, fx.GraphModule) else constant(str(node.target))
             elif node.op == "output":
-                return _bind(node.args[0], env)
+                return bind(node.args[0], env)
             else:
                 env[node] = self._call(node, env, constant)
         raise RuntimeError("a graph without an output")
@@ -185,13 +130,13 @@ class FunctionalCopy:
         target = node.target
         if target in ASSERTIONS:
             try:
-                self.assertions += assertions_of(self.graph, node, self._nodes(_bind(node.args, env)))
+                self.assertions += assertions_of(self.graph, node, self._nodes(bind(node.args, env)))
             except AssertionRefused as refused:
                 raise RefusedNode(node, str(refused), "Say it with .all() or .any().") from None
             return None
         if isinstance(target, HigherOrderOperator):
             return self._region(node, env, constant)
-        args = _bind(node.args, env)
+        args = bind(node.args, env)
         if target is operator.getitem and isinstance(args[0], (tuple, list, dict)):
             return args[0][args[1]]
         if target is _PART and self.part is not None:
@@ -205,10 +150,10 @@ class FunctionalCopy:
         body = opened(node)
         if body is not None:
             return self.copy(body, [env[n] for n in node.all_input_nodes], constant)
-        kwargs = {key: self._nodes(_bind(value, env)) for key, value in node.kwargs.items()}
+        kwargs = {key: self._nodes(bind(value, env)) for key, value in node.kwargs.items()}
         if isinstance(target, OpOverload) and target._schema.is_mutable:
             if target.namespace != "aten":
-                return self._own_operator(node, args, _bind(node.kwargs, env))
+                return self._own_operator(node, args, bind(node.kwargs, env))
             return self._write(node, args, kwargs)
         if target is aten.batch_norm.default and node.args[5] and isinstance(args[3], Tensor):
             return self._batch_norm(node, args)
@@ -255,10 +200,10 @@ class FunctionalCopy:
         elif name in KERNEL_CALLS:
             return self._triton_kernel(node, env)
         elif name.startswith("auto_functionalized"):
-            return self._own_operator(node, _bind(node.args, env), _bind(node.kwargs, env))
+            return self._own_operator(node, bind(node.args, env), bind(node.kwargs, env))
         else:
             raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
-        return self.copy(env[body], _bind(operands, env), constant)  # type: ignore[index]
+        return self.copy(env[body], bind(operands, env), constant)  # type: ignore[index]
 
     def _control(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
         """A branch or a loop: its bodies are copied into graphs of their own."""
@@ -266,9 +211,9 @@ class FunctionalCopy:
         given = operands_of(name, node.args)
         whole = batched(node, given, env[given.bodies[0]]) if name == "map_impl" else None
         if whole is not None:
-            return self.copy(whole, [_bind(operand, env) for operand in (*given.own, *given.shared)], constant)
-        shared = [_bind(operand, env) for operand in given.shared]
-        own = [_bind(operand, env) for operand in given.own]
+            return self.copy(whole, [bind(operand, env) for operand in (*given.own, *given.shared)], constant)
+        shared = [bind(operand, env) for operand in given.shared]
+        own = [bind(operand, env) for operand in given.own]
         inner = [self._copied(body, env[body], len(own), shared, constant) for body in given.bodies]
         handed_on = len(own) - given.sliced
         names = []
@@ -278,9 +223,9 @@ class FunctionalCopy:
             self.regions[region] = region_graph(region, graph, used, follows, self.regions)
             names.append(region)
         attributes = [self.graph.get_attr(region) for region in names]
-        left = [t for t in shared if isinstance(t, Tensor) and not _is_fixed(t)]
+        left = [t for t in shared if isinstance(t, Tensor) and not is_fixed(t)]
         values = Operands(
-            self._nodes(_bind(given.flag, env)), tuple(attributes), self._nodes(tuple(own)), given.sliced,
+            self._nodes(bind(given.flag, env)), tuple(attributes), self._nodes(tuple(own)), given.sliced,
             self._nodes(tuple(left)),
         )  # fmt: skip
         new = self.graph.create_node("call_function", node.target, values.arguments(name), {}, name=node.name)
@@ -308,7 +253,7 @@ class FunctionalCopy:
             operand = None if i < own else shared[i - own]
             if i >= own and not isinstance(operand, Tensor):
                 inputs.append(operand)
-            elif isinstance(operand, Tensor) and _is_fixed(operand):
+            elif isinstance(operand, Tensor) and is_fixed(operand):
                 inputs.append(fixed(operand))
             else:
                 new = graph.placeholder(placeholder.name)
@@ -408,7 +353,7 @@ class FunctionalCopy:
         values = [given.tensors[i].meta["val"] for i in given.written]
         operands = (
             self._nodes(tensors),
-            *(self._nodes(_bind(list(v), env)) for v in (given.grid, given.sizes)),
+            *(self._nodes(bind(list(v), env)) for v in (given.grid, given.sizes)),
             number,
         )
         new = self.graph.call_function(torch.ops.mycc.triton_kernel.default, operands)
@@ -469,24 +414,6 @@ def _unwritten(like: torch.Tensor) -> torch.Tensor:
     """A fake tensor for a new value of another."""
     with like.fake_mode:  # type: ignore[attr-defined]
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
-
-
-def _is_fixed(tensor: Tensor) -> bool:
-    """A parameter or constant that is the same in every call."""
-    return tensor.node.op == "get_attr" and not tensor.node.meta.get(MUTABLE)
-
-
-def _bind(value: Any, env: dict[fx.Node, Any]) -> Any:
-    """An argument structure with what env holds in place of its nodes."""
-    if isinstance(value, fx.Node):
-        return env[value]
-    if isinstance(value, (tuple, list)):
-        return type(value)([_bind(v, env) for v in value])
-    if isinstance(value, dict):
-        return {k: _bind(v, env) for k, v in value.items()}
-    if isinstance(value, slice):
-        return slice(*(_bind(v, env) for v in (value.start, value.stop, value.step)))
-    return value
 
 
 def _writes_first_only(op: OpOverload) -> bool:

@@ -192,12 +192,25 @@ int Call::check_dims(const Entry &entry, const mycc_tensor *inputs) {
   return MYCC_OK;
 }
 
-// An input that the run writes to must not lie over another one.
+// Whether many elements are one in memory, as torch.expand makes it.
+static bool is_expanded(const mycc_tensor &tensor) {
+  bool found = false;
+  for (int32_t d = 0; d < tensor.ndim; ++d) {
+    if (tensor.shape[d] == 0) return false;
+    found |= tensor.shape[d] > 1 && tensor.strides[d] == 0;
+  }
+  return found;
+}
+
+// An input that the run writes to must not lie over another one, nor its elements over each other.
 int Call::check_written(const Entry &entry, const mycc_tensor *inputs) {
   const EntryInfo &info = *entry.info;
   for (int32_t k = 0; k < info.n_writes; ++k) {
     const int32_t written = info.writes[k];
     const Extent own = extent_of(inputs[written]);
+    if (is_expanded(inputs[written]))
+      return fail(MYCC_ERROR_INPUT, "%s: the model writes to it, so its elements must not share memory: pass a copy",
+                  info.inputs[written].name);
     for (int32_t i = 0; i < info.n_inputs; ++i) {
       const Extent other = extent_of(inputs[i]);
       if (i != written && own.begin < other.end && other.begin < own.end)

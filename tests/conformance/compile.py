@@ -16,7 +16,7 @@ import torch
 from mycc.compiler import pipeline
 from mycc.compiler.build.targets import Family
 from mycc.compiler.capture.export import CaptureRequest, capture_request
-from mycc.compiler.capture.state import share_state
+from mycc.compiler.capture.state import share_state, state_of
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
@@ -104,13 +104,14 @@ def build(prepared: Sequence[Prepared], out: Path, cache: Path, target: Family) 
     options = CompileOptions.of(target=target, options={"build.flags": FLAGS}, verify=False, jobs=1, cache_dir=cache)
     by_name = {p.name: p for p in prepared}
     entries = tuple(request(p.name, p.call) for p in prepared)
-    stages = {
-        "capture_request": lambda wanted: by_name[wanted.name].captured,
-        "run_graph_passes": lambda graph, **_: by_name[graph.name].graph,
-        "share_state": lambda graphs: graphs,
-        "lower": lambda graph, *_: by_name[graph.name].lowered,
-        "schedule": lambda program, *_: by_name[program.name].schedule,
-    }
+    stages: dict[str, Callable[..., Any]] = {"capture_request": lambda wanted: by_name[wanted.name].captured}
+    if not state_of([p.captured for p in prepared]):  # else its slots are numbered over all of them
+        stages |= {
+            "share_state": lambda graphs: graphs,
+            "run_graph_passes": lambda graph, **_: by_name[graph.name].graph,
+            "lower": lambda graph, *_: by_name[graph.name].lowered,
+            "schedule": lambda program, *_: by_name[program.name].schedule,
+        }
     with mock.patch.multiple(pipeline, **stages):
         pipeline.run(CompileRequest(entries, options, out, "conformance"))
     return mycc.load(out)
@@ -120,11 +121,6 @@ def build_all(
     prepared: Sequence[Prepared], folder: Path, cache: Path, target: Family = "cpu"
 ) -> Iterator[tuple[Prepared, Any]]:
     """Each call with the package that holds it, or with the error; a batch that fails is split in two."""
-    for p in prepared:
-        if len(prepared) > 1 and _has_state(p):  # slots of state are numbered in a package
-            yield from build_all([p], folder, cache, target)
-    if len(prepared) > 1:
-        prepared = [p for p in prepared if not _has_state(p)]
     if not prepared:
         return
     try:
@@ -138,10 +134,6 @@ def build_all(
         yield from build_all(prepared[middle:], folder, cache, target)
         return
     yield from ((p, package) for p in prepared)
-
-
-def _has_state(prepared: Prepared) -> bool:
-    return any(change.initial is not None for change in prepared.captured.in_place)
 
 
 def _compiler_message(error: Exception) -> str:

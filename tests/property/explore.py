@@ -1,6 +1,7 @@
 """Random programs in rounds: each is drawn by hypothesis, compiled together, judged, and a failure shrunk.
 
     python -m tests.property.explore --programs 2000 [--seed 1]      nightly
+    python -m tests.property.explore --kind alias --programs 5000    those that write in place, under several names
 
 The exit code is 1 when a program is wrong, or when more than a tenth are refused. Rounds are drawn until as many
 programs as asked for have run.
@@ -22,12 +23,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
-from .judge import Verdict, judge
+from . import alias_judge, judge
+from .alias_programs import AliasProgram, alias_programs
+from .judge import Verdict
 from .programs import Program, programs
 
 ROUND = 100  # programs that are drawn, and compiled together
 REFUSED = 0.1  # the largest share of refused ones
+
+
+Drawn = Program | AliasProgram
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is drawn, and who says what became of it."""
+
+    drawn: st.SearchStrategy
+    judge: Callable[..., dict]
+
+
+KINDS = {"operators": Kind(programs(), judge.judge), "alias": Kind(alias_programs(), alias_judge.judge)}
 
 
 class Wrong(AssertionError):
@@ -51,7 +69,7 @@ class Found:
         return self.right + len(self.failures)
 
 
-def _visit(number: int, count: int, visit: Callable[[Program], None]) -> None:
+def _visit(kind: Kind, number: int, count: int, visit: Callable[[Drawn], None]) -> None:
     """The programs of a round, always the same; raises what `visit` raises for the smallest that it raises it for."""
 
     @seed(number)
@@ -59,19 +77,19 @@ def _visit(number: int, count: int, visit: Callable[[Program], None]) -> None:
         max_examples=count, database=None, deadline=None, report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck), phases=(Phase.generate, Phase.shrink), print_blob=False,
     )  # fmt: skip
-    @given(programs())
-    def each(program: Program) -> None:
+    @given(kind.drawn)
+    def each(program: Drawn) -> None:
         visit(program)
 
     each()
 
 
-def run_round(number: int, count: int, cache: Path, shrink: bool = True) -> Found:
+def run_round(kind: Kind, number: int, count: int, cache: Path, shrink: bool = True) -> Found:
     """Draws, compiles and judges a round; the first failure is shrunk."""
-    drawn: list[Program] = []
-    _visit(number, count, drawn.append)
+    drawn: list[Drawn] = []
+    _visit(kind, number, count, drawn.append)
     drawn = list(dict.fromkeys(drawn))
-    verdicts = judge(drawn, cache)
+    verdicts = kind.judge(drawn, cache)
     found = Found()
     for program in drawn:
         verdict = verdicts[program]
@@ -82,31 +100,32 @@ def run_round(number: int, count: int, cache: Path, shrink: bool = True) -> Foun
         else:
             found.failures.append(_text(program, verdict))
     if found.failures and shrink:
-        found.failures[0] = _smallest(number, count, verdicts, cache) or found.failures[0]
+        found.failures[0] = _smallest(kind, number, count, verdicts, cache) or found.failures[0]
     return found
 
 
-def _smallest(number: int, count: int, verdicts: dict[Program, Verdict], cache: Path) -> str:
-    def visit(program: Program) -> None:
+def _smallest(kind: Kind, number: int, count: int, verdicts: dict[Drawn, Verdict], cache: Path) -> str:
+    def visit(program: Drawn) -> None:
         if program not in verdicts:
-            verdicts.update(judge([program], cache))
+            verdicts.update(kind.judge([program], cache))
         if verdicts[program].problem:
             raise Wrong(_text(program, verdicts[program]))
 
     try:
-        _visit(number, count, visit)
+        _visit(kind, number, count, visit)
     except Wrong as wrong:
         return str(wrong)
     return ""
 
 
-def _text(program: Program, verdict: Verdict) -> str:
+def _text(program: Drawn, verdict: Verdict) -> str:
     return f"# {verdict.problem}\n{program.source()}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="random programs through the compiler")
     parser.add_argument("--programs", type=int, default=2000)
+    parser.add_argument("--kind", choices=list(KINDS), default="operators")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; the others count on")
     parser.add_argument("--round", type=int, default=ROUND)
     parser.add_argument("--no-shrink", action="store_true")
@@ -115,7 +134,7 @@ def main() -> int:
     total, number, start = Found(), options.seed, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="explore") as folder:
         while total.run < options.programs:
-            found = run_round(number, options.round, Path(folder), not options.no_shrink)
+            found = run_round(KINDS[options.kind], number, options.round, Path(folder), not options.no_shrink)
             total.right += found.right
             total.refused += found.refused
             total.failures += found.failures
