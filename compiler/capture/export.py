@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError
 from .assumptions import Asked, assumptions_hold, holds_for_one
+from .bodies import shared_operands
 from .by_shape import ByShape
 from .casts import noting_casts, symbolic_casts
 from .draws import draws_random_numbers
@@ -277,7 +278,10 @@ def _export(
 
     def export(whatever_the_size: bool = False, conditions_beside: bool = False) -> ExportedProgram:
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
-        with torch.no_grad(), quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels():
+        patches = (quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels(), shared_operands())
+        with torch.no_grad(), contextlib.ExitStack() as stack:
+            for patch in patches:
+                stack.enter_context(patch)
             return torch.export.export(
                 call, tuple(examples), dynamic_shapes=shapes, strict=False,
                 prefer_deferred_runtime_asserts_over_guards=conditions_beside,

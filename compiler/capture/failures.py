@@ -147,6 +147,12 @@ def export_failure(error: Exception, names: Sequence[str], retry: Callable[[], o
             details=lines,
             hint=_IN_BODIES if _TRACED in text else _ON_TENSORS,
         )
+    if "Encountered input mutation" in text:
+        return CompileError(
+            "the model cannot be exported: the body of a map, scan or associative_scan writes to memory from outside",
+            details=lines,
+            hint="Return the new value from it, or write a torch.while_loop, whose body may write.",
+        )
     if any(sign in text for sign in _UNTRACED):
         return CompileError(
             "the model cannot be exported: torch.export takes a tensor of the trace for a constant",

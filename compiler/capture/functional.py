@@ -19,8 +19,7 @@ this cannot say (a write through as_strided, autocast regions) raises NeedsRetra
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,16 +28,17 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from ..graph.functional_operators import functional_twin
 from ..graph.triton_kernels import remember
-from .assertions import ASSERTIONS, Assertion, AssertionRefused, assertions_of, settle
-from .computed import KEPT
-from .control import CONTROL, MUTABLE, Operands, batched, operands_of, region_graph
+from .assertions import ASSERTIONS, Assertion, AssertionRefused, assertions_of
+from .bodies import copy_control
+from .control import CONTROL
 from .graph import ModelGraph
-from .inplace import functional_form, functional_item, rebuild_base, take_view
+from .inplace import functional_form, functional_item, rebuild_base
 from .own_calls import OwnCall, WrongCall
 from .slices import slice_by_places
+from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, storages
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
-__all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "InputWrite", "NeedsRetrace", "RefusedNode", "Tensor"]
+__all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "NeedsRetrace", "RefusedNode", "Tensor"]
 
 aten = torch.ops.aten
 
@@ -73,35 +73,37 @@ class FunctionalCopy:
     def __init__(
         self,
         graph: fx.Graph,
-        may_write: bool = True,
         regions: dict[str, ModelGraph] | None = None,
         constants: Mapping[str, torch.Tensor] | None = None,
         part: Callable[[Tensor, fx.Node], Tensor] | None = None,
     ) -> None:
-        """may_write: whether in-place operators may write to tensors from outside. regions: takes the bodies of control
-        flow. constants: those that get_attr nodes name. part: of a constant that is made of several tensors, the one
-        that a node takes."""
-        self.graph, self.may_write = graph, may_write
+        """regions: takes the bodies of control flow. constants: those that get_attr nodes name. part: of a constant that is
+        made of several tensors, the one that a node takes."""
+        self.graph = graph
         self.regions = {} if regions is None else regions
         self.constants = {} if constants is None else constants
         self.part = part
         self.assertions: list[Assertion] = []
+        self.written: dict[Tensor, fx.Node] = {}  # tensors from outside, each with the first node that writes to it
+
+    def inner(self, graph: fx.Graph) -> FunctionalCopy:
+        """A copier for the body of a branch or loop."""
+        return FunctionalCopy(graph, self.regions, self.constants)
 
     def value(self, tensor: Tensor) -> fx.Node:
         """The node that holds a tensor's value at this point; a view of memory written since is taken again."""
         if tensor.stale:
             assert tensor.parent is not None, "only views go stale"
-            assert tensor.taken_by is not None, "_update refuses views without an operator"
-            tensor.node = take_view(self.graph, tensor.taken_by, self.value(tensor.parent))
+            tensor.node = tensor.retaken(self.graph, self.value(tensor.parent))
             tensor.stale = False
         return tensor.node
 
-    def _nodes(self, value: Any) -> Any:
+    def nodes(self, value: Any) -> Any:
         """Tensors as the nodes that hold their values, in tuples and lists too."""
         if isinstance(value, Tensor):
             return self.value(value)
         if isinstance(value, (tuple, list)):
-            return type(value)(self._nodes(v) for v in value)
+            return type(value)(self.nodes(v) for v in value)
         return value
 
     # -- copying --------------------------------------------------------------------------------------------------
@@ -130,7 +132,7 @@ class FunctionalCopy:
         target = node.target
         if target in ASSERTIONS:
             try:
-                self.assertions += assertions_of(self.graph, node, self._nodes(bind(node.args, env)))
+                self.assertions += assertions_of(self.graph, node, self.nodes(bind(node.args, env)))
             except AssertionRefused as refused:
                 raise RefusedNode(node, str(refused), "Say it with .all() or .any().") from None
             return None
@@ -150,7 +152,7 @@ class FunctionalCopy:
         body = opened(node)
         if body is not None:
             return self.copy(body, [env[n] for n in node.all_input_nodes], constant)
-        kwargs = {key: self._nodes(bind(value, env)) for key, value in node.kwargs.items()}
+        kwargs = {key: self.nodes(bind(value, env)) for key, value in node.kwargs.items()}
         if isinstance(target, OpOverload) and target._schema.is_mutable:
             if target.namespace != "aten":
                 return self._own_operator(node, args, bind(node.kwargs, env))
@@ -159,9 +161,9 @@ class FunctionalCopy:
             return self._batch_norm(node, args)
         if getattr(target, "__module__", "") == "torch._functorch.predispatch":
             raise NeedsRetrace("a function that torch.vmap maps")
-        new = slice_by_places(self.graph, node, self._nodes(args))
+        new = slice_by_places(self.graph, node, self.nodes(args))
         if new is None:
-            new = self.graph.create_node("call_function", target, self._nodes(args), kwargs, name=node.name)
+            new = self.graph.create_node("call_function", target, self.nodes(args), kwargs, name=node.name)
             new.meta = dict(node.meta)
         return self._result(node, new, env)
 
@@ -174,9 +176,7 @@ class FunctionalCopy:
         for source in node.all_input_nodes if mine else ():
             parent = env[source]
             if isinstance(parent, Tensor) and mine & storages(source.meta.get("val")):
-                view = Tensor(new, parent, new if source is node.args[0] else None)
-                parent.views.append(view)
-                return view
+                return parent.view(new, new if source is node.args[0] else None)
         return Tensor(new)
 
     @staticmethod
@@ -196,7 +196,7 @@ class FunctionalCopy:
                 raise NeedsRetrace("an autocast region")
             body, operands = node.args[4], node.args[5:]
         elif name in CONTROL:
-            return self._control(node, env, constant)
+            return copy_control(self, node, env, constant)
         elif name in KERNEL_CALLS:
             return self._triton_kernel(node, env)
         elif name.startswith("auto_functionalized"):
@@ -204,79 +204,6 @@ class FunctionalCopy:
         else:
             raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
         return self.copy(env[body], bind(operands, env), constant)  # type: ignore[index]
-
-    def _control(self, node: fx.Node, env: dict[fx.Node, Any], constant: Callable[[str], Tensor]) -> Any:
-        """A branch or a loop: its bodies are copied into graphs of their own."""
-        name = str(node.target)
-        given = operands_of(name, node.args)
-        whole = batched(node, given, env[given.bodies[0]]) if name == "map_impl" else None
-        if whole is not None:
-            return self.copy(whole, [bind(operand, env) for operand in (*given.own, *given.shared)], constant)
-        shared = [bind(operand, env) for operand in given.shared]
-        own = [bind(operand, env) for operand in given.own]
-        inner = [self._copied(body, env[body], len(own), shared, constant) for body in given.bodies]
-        handed_on = len(own) - given.sliced
-        names = []
-        for i, (graph, used) in enumerate(inner):
-            follows = handed_on if i == len(inner) - 1 else 0  # the test of a loop changes nothing
-            region = f"region_{len(self.regions)}"
-            self.regions[region] = region_graph(region, graph, used, follows, self.regions)
-            names.append(region)
-        attributes = [self.graph.get_attr(region) for region in names]
-        left = [t for t in shared if isinstance(t, Tensor) and not is_fixed(t)]
-        values = Operands(
-            self._nodes(bind(given.flag, env)), tuple(attributes), self._nodes(tuple(own)), given.sliced,
-            self._nodes(tuple(left)),
-        )  # fmt: skip
-        new = self.graph.create_node("call_function", node.target, values.arguments(name), {}, name=node.name)
-        new.meta = dict(node.meta)
-        return Tensor(new)
-
-    def _copied(
-        self, place: fx.Node, body: fx.GraphModule, own: int, shared: Sequence[Any], constant: Callable[[str], Tensor]
-    ) -> tuple[fx.Graph, dict[str, torch.Tensor]]:
-        """A body as a functional graph, and the constants that it reads."""
-        graph = fx.Graph()
-        copier = FunctionalCopy(graph, may_write=False, regions=self.regions, constants=self.constants)
-        held: dict[str, Tensor] = {}
-
-        def fixed(outer: Tensor) -> Tensor:
-            target = str(outer.node.target)
-            if target not in held:
-                node = graph.get_attr(target)
-                node.meta = dict(outer.node.meta)
-                held[target] = Tensor(node, outside=True)
-            return held[target]
-
-        inputs: list[Any] = []
-        for i, placeholder in enumerate(body.graph.find_nodes(op="placeholder")):
-            operand = None if i < own else shared[i - own]
-            if i >= own and not isinstance(operand, Tensor):
-                inputs.append(operand)
-            elif isinstance(operand, Tensor) and is_fixed(operand):
-                inputs.append(fixed(operand))
-            else:
-                new = graph.placeholder(placeholder.name)
-                new.meta = dict(placeholder.meta)
-                inputs.append(Tensor(new, outside=True))
-        results = copier.copy(body, inputs, lambda name: fixed(constant(f"{place.target}.{name}")))
-        settle(copier.assertions, ())  # a body's are tested where it runs
-        flat = results if isinstance(results, (tuple, list)) else (results,)
-        if not all(isinstance(result, Tensor) for result in flat):
-            raise RefusedNode(
-                place, "a branch or the body of a loop returns a number or None", "Return tensors from it."
-            )
-        graph.output(tuple(copier.value(result) for result in flat))
-        for dead in reversed(list(graph.nodes)):
-            if not dead.users and dead.op in ("call_function", "get_attr") and not dead.meta.get(KEPT):
-                graph.erase_node(dead)
-        first = next(iter(graph.nodes))
-        for late in graph.find_nodes(op="placeholder"):
-            if late is not first:
-                first.prepend(late)
-            else:
-                first = first.next
-        return graph, {target: self.constants[target] for target in held}
 
     # -- writes ---------------------------------------------------------------------------------------------------
 
@@ -288,27 +215,21 @@ class FunctionalCopy:
         if not isinstance(old, Tensor) or not _writes_first_only(target):
             raise NeedsRetrace(f"{target} writes to more than its first argument")
         reshapes = torch.Tag.inplace_view in target.tags  # transpose_ and its like change the shape, no values
-        if old.root().outside and not reshapes and not self.may_write:
-            raise InputWrite(node, old.root().node)
-        new = functional_form(self.graph, node, self._nodes(args), kwargs)
+        new = functional_form(self.graph, node, self.nodes(args), kwargs)
         if new is None:
             raise NeedsRetrace(f"{target} has no functional form")
         if reshapes:
-            view = Tensor(new, old, new)
-            old.views.append(view)
-            return view
-        self._update(old, new)
+            return old.view(new, new)
+        self.update(old, new, node)
         return old
 
     def _write_list(self, node: fx.Node, tensors: Sequence[Tensor], args: Any, kwargs: Any) -> Sequence[Tensor]:
         """An operator that writes to each tensor of a list: one after the other, since they may share memory."""
         for i, old in enumerate(tensors):
-            if old.root().outside and not self.may_write:
-                raise InputWrite(node, old.root().node)
-            new = functional_item(self.graph, node, i, self._nodes(args), kwargs)
+            new = functional_item(self.graph, node, i, self.nodes(args), kwargs)
             if new is None:
                 raise NeedsRetrace(f"{node.target} has no functional form")
-            self._update(old, new)
+            self.update(old, new, node)
         return tensors
 
     def _own_operator(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -322,12 +243,9 @@ class FunctionalCopy:
         if name is not None:
             message = f"{call.name} writes to '{name}', which shares memory with another of its arguments"
             raise RefusedNode(node, message, "Give it a copy of one of them: x.clone().")
-        for tensor in call.written:
-            if not call.functionalised and tensor.root().outside and not self.may_write:
-                raise InputWrite(node, tensor.root().node)
         values = [*values, *(_unwritten(self.value(t).meta["val"]) for t in call.written)]
-        named = {key: self._nodes(value) for key, value in call.kwargs.items()}
-        new = self.graph.call_function(functional_twin(call.operator), self._nodes(tuple(call.args)), named)
+        named = {key: self.nodes(value) for key, value in call.kwargs.items()}
+        new = self.graph.call_function(functional_twin(call.operator), self.nodes(tuple(call.args)), named)
         new.meta = {**node.meta, "val": values, "mycc_origins": ((node.name, str(call.operator)),)}
         parts = []
         for place, value in enumerate(values):
@@ -336,7 +254,7 @@ class FunctionalCopy:
             parts.append(part)
         if not call.functionalised:
             for tensor, part in zip(call.written, parts[len(values) - len(call.written) :], strict=True):
-                self._update(tensor, part)
+                self.update(tensor, part, node)
         return call.structure(iter([Tensor(part) for part in parts]))
 
     def _triton_kernel(self, node: fx.Node, env: dict[fx.Node, Any]) -> dict[str, Tensor]:
@@ -347,13 +265,10 @@ class FunctionalCopy:
         except NoKernel as refused:
             raise RefusedNode(node, refused.message, refused.hint) from None
         tensors: list[Tensor] = [env[n] for n in given.tensors]
-        for i in given.written:
-            if tensors[i].root().outside and not self.may_write:
-                raise InputWrite(node, tensors[i].root().node)
         values = [given.tensors[i].meta["val"] for i in given.written]
         operands = (
-            self._nodes(tensors),
-            *(self._nodes(bind(list(v), env)) for v in (given.grid, given.sizes)),
+            self.nodes(tensors),
+            *(self.nodes(bind(list(v), env)) for v in (given.grid, given.sizes)),
             number,
         )
         new = self.graph.call_function(torch.ops.mycc.triton_kernel.default, operands)
@@ -363,14 +278,14 @@ class FunctionalCopy:
             part = self.graph.call_function(operator.getitem, (new, place))
             part.meta = {**node.meta, "val": values[place]}
             if str(node.target) == KERNEL_CALLS[0]:
-                self._update(tensors[i], part)
+                self.update(tensors[i], part, node)
             updates[given.names[i]] = Tensor(part)
         return {name: updates.get(name, tensors[i]) for i, name in enumerate(given.names)}
 
     def _batch_norm(self, node: fx.Node, args: Any) -> Tensor:
         """Batch norm in training mode, which also writes to its running statistics."""
         x, weight, bias, mean, variance, _, momentum, eps, _ = args
-        operands = self._nodes((x, weight, bias, mean, variance))
+        operands = self.nodes((x, weight, bias, mean, variance))
         statistics = [operands[3].meta["val"], operands[4].meta["val"]]
         target = aten._native_batch_norm_legit_functional.default
         with statistics[0].fake_mode:
@@ -386,12 +301,16 @@ class FunctionalCopy:
                 part = self.graph.call_function(aten.to.dtype, (part, like.dtype))
                 part.meta = {**node.meta, "val": like}
             parts.append(part)
-        self._update(mean, parts[1])
-        self._update(variance, parts[2])
+        self.update(mean, parts[1], node)
+        self.update(variance, parts[2], node)
         return Tensor(parts[0])
 
-    def _update(self, tensor: Tensor, new: fx.Node) -> None:
-        """Gives a tensor a new value, and with it everything that it is a view of; its other views become stale."""
+    def update(self, tensor: Tensor, new: fx.Node, by: fx.Node) -> None:
+        """Gives a tensor a new value, and with it everything that it is a view of; its other views become stale.
+
+        by: the operator that writes it."""
+        if tensor.root().outside:
+            self.written.setdefault(tensor.root(), by)
         for view in tensor.root().below():
             if view is not tensor and view.taken_by is None:
                 raise NeedsRetrace("a view of several tensors")

@@ -30,7 +30,7 @@ from .assertions import asked_sizes, settle
 from .computed import KEPT, computed_sizes, keep_definers, scalar_tensor
 from .control import MUTABLE, with_symbols
 from .failures import export_failure, quiet_export
-from .functional import FunctionalCopy, InputWrite, NeedsRetrace, RefusedNode, Tensor
+from .functional import FunctionalCopy, NeedsRetrace, RefusedNode, Tensor
 from .graph import DTYPE_NAMES, ModelGraph, TensorSpec
 from .leaves import Dims
 from .result_types import right_types
@@ -147,7 +147,6 @@ class _Importer:
         self.graph = fx.Graph()
         self.constants: dict[str, torch.Tensor] = {}
         self._nodes: dict[object, Tensor] = {}  # identity of the memory -> its get_attr
-        self._labels: dict[fx.Node, str] = {}  # "parameter 'x'" of an input or constant, for messages
         self._outside: dict[Tensor, _Outside] = {}
         self._by_target: dict[str, Tensor] = {}
 
@@ -230,7 +229,6 @@ class _Importer:
         name = self.inputs.names[len(self._placeholders())]
         new = self.graph.placeholder(name)
         new.meta = dict(node.meta)
-        self._labels[new] = f"input '{name}'"
         tensor = self._by_target[spec.arg.name] = Tensor(new, outside=True)
         self._outside[tensor] = _Outside(new, name)
         return tensor
@@ -250,7 +248,6 @@ class _Importer:
             self.constants[target] = tensor.detach()
             node = self.graph.get_attr(target)
             node.meta = {**meta, **({} if kind == "parameter" else {MUTABLE: True})}
-            self._labels[node] = f"{kind.replace('constant_tensor', 'constant')} '{user_name(name)}'"
             self._nodes[key] = outside = Tensor(node, outside=True)
             self._outside[outside] = _Outside(node, user_name(name), tensor.detach())
         return self._nodes[key]
@@ -319,10 +316,6 @@ class _Importer:
 
     def _refusal(self, refused: RefusedNode) -> CompileError:
         where = place_of(refused.node)
-        if isinstance(refused, InputWrite):
-            what = self._labels.get(refused.target, refused.target.name)
-            message = f"a branch or the body of a loop changes the {what}"
-            return CompileError(message, details=[where] if where else [], hint="Return the new value from it instead.")
         return CompileError(refused.message, details=[where] if where else [], hint=refused.hint)
 
     def _specs(self, nodes: Sequence[fx.Node], names: Sequence[str]) -> tuple[TensorSpec, ...]:

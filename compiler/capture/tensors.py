@@ -66,7 +66,7 @@ class Tensor:
 
     def retaken(self, graph: fx.Graph, base: fx.Node) -> fx.Node:
         """The view's value once more, of a new value of what it is a view of."""
-        assert self.taken_by is not None, "_update refuses views without an operator"
+        assert self.taken_by is not None, "update refuses views without an operator"
         return take_view(graph, self.taken_by, base)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
-from mycc import CompileError
 
 from .control_models import DYNAMIC, MODELS, SIZE, entries, make
 from .support import HERE
@@ -82,21 +81,3 @@ def test_profile_and_verify_without_torch(package: Path) -> None:
     assert done.stdout.strip() == "(7, 2) True True", done.stderr
     checked = subprocess.run([sys.executable, str(package), "--verify"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
-class WritesInBranch(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("count", torch.zeros(()))
-
-    def forward(self, x):
-        def add(x):
-            self.count.add_(1)
-            return x + self.count
-
-        return torch.cond(x.sum() > 0, add, lambda x: x * 2, (x,))
-
-
-def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(CompileError):
-        mycc.compile(WritesInBranch(), (torch.randn(3),), out=tmp_path / "a.pkg")

@@ -134,6 +134,10 @@ def test_arguments_are_written_in_place(model: Model) -> None:
     with pytest.raises(InputError, match="x: the model writes to it, so it must not share memory with y"):
         bump(both, both[0])
     assert (both == 1).all()
+    wide = torch.ones(1, 5).expand(3, 5)
+    with pytest.raises(InputError, match="x: the model writes to it, so its elements must not share memory"):
+        bump(wide, torch.from_numpy(y))
+    assert torch.equal(wide, torch.ones(3, 5))
 
 
 def _bfloat16(values: Any) -> torch.Tensor:

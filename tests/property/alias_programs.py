@@ -2,7 +2,7 @@
 than once), expanded and overlapping memory of arguments, buffers and intermediates, also in branches and loops.
 
 A program is a model file. Its twin for eager torch spells branches and loops in Python: torch's own, run eagerly, take
-no bodies that write.
+no bodies that write. Their results have memory of their own.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MAGNITUDE = 1e6
 DTYPES = ("float32", "float32", "float32", "int64", "float64", "int32")
 _TWIN = """
 def _cond(flag, then, other, operands):
-    return then(*operands) if flag else other(*operands)
+    return (then(*operands) if flag else other(*operands)).clone()
 
 
 def _while_loop(test, body, values):
     while test(*values):
         values = body(*values)
-    return values
+    return tuple(x.clone() for x in values)
 
 
 """
@@ -283,7 +283,7 @@ def alias_programs(draw: Draw, steps: int = 12) -> AliasProgram:
     sketch = Sketch(draw, tuple(inputs), tuple((f"b{i}", s, d) for i, (s, d) in enumerate(held)))  # type: ignore[arg-type]
     sketch.try_lines([f"b{i} = self.b{i}" for i in range(len(held))])
     for _ in range(draw(st.integers(2, steps))):
-        step = draw(st.sampled_from((_plain, _plain, _plain, _plain, _loop, _branch)))
+        step = draw(st.sampled_from((*[_plain] * 7, _loop, _branch)))
         try:
             step(sketch)
         except Unfit:

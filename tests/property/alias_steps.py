@@ -81,7 +81,8 @@ FRESH = _rows("""
     a  | torch.arange({0}.numel()).reshape({0}.shape).to({0}.dtype)
 """)
 _SCATTERED = "k0.reshape(-1, *[1] * ({0}.dim() - 1)).expand(-1, *{0}.shape[1:])"
-WRITES = _rows("""
+WRITES = _rows(
+    """
     a   | {0}.add_(1)
     a   | {0}[...] += 1
     a   | {0}.mul_(-1)
@@ -144,4 +145,5 @@ WRITES = _rows("""
     aa  | {0}[0] = {1}.sum(0)
     ff  | {0}.lerp_({1} * 1, 0.5)
     ff  | {0}.mul_({1}.clamp(-1, 1) + 0)
-""".replace("SCATTERED", _SCATTERED))
+""".replace("SCATTERED", _SCATTERED)
+)
