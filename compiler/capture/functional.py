@@ -77,8 +77,8 @@ class FunctionalCopy:
         constants: Mapping[str, torch.Tensor] | None = None,
         part: Callable[[Tensor, fx.Node], Tensor] | None = None,
     ) -> None:
-        """regions: takes the bodies of control flow. constants: those that get_attr nodes name. part: of a constant that is
-        made of several tensors, the one that a node takes."""
+        """regions: takes the bodies of control flow. constants: those that get_attr nodes name. part: the tensor that a
+        node takes of a constant that is made of several."""
         self.graph = graph
         self.regions = {} if regions is None else regions
         self.constants = {} if constants is None else constants

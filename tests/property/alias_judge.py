@@ -70,7 +70,7 @@ def problem(program: AliasProgram, name: str, package: Any) -> str:
 
 
 #: whether these give a view or a copy depends on how a tensor lies in memory; a package decides it for dense ones
-_BY_LAYOUT = re.compile(r"(?<!k0)\.(contiguous|reshape|flatten|view)\(")
+_BY_LAYOUT = re.compile(r"(?<!k0)\.(contiguous|reshape|flatten|view|as_strided)\(")
 
 
 def lying(program: AliasProgram, call: int) -> tuple[torch.Tensor, ...]:

@@ -195,6 +195,11 @@ def meet(a: torch.Tensor, b: torch.Tensor) -> bool:
     return not same and bool(_places(a) & _places(b))
 
 
+def _repeats(t: torch.Tensor) -> bool:
+    """Whether elements lie over each other, but for those of `expand`, which torch refuses to write."""
+    return 0 not in t.stride() and len(_places(t)) < t.numel()
+
+
 def _places(t: torch.Tensor) -> set[int]:
     storage = torch.arange(t.untyped_storage().nbytes() // t.element_size())
     return set(storage.as_strided(t.shape, t.stride(), t.storage_offset()).flatten().tolist())
@@ -204,6 +209,8 @@ def _places(t: torch.Tensor) -> set[int]:
 def _written(sketch: Sketch, row: Row, known: Sequence[dict[str, torch.Tensor]]) -> str:
     """The text of a row over known tensors; operands that are taken as they are lie apart from what is written."""
     names = sketch.pick(row.kinds, known)
+    if row.writes and any(_repeats(k[names[0]]) for k in known):
+        raise Unfit  # what is left in an element that several turns write is the last one's, whichever that is
     if row.raw and any(meet(k[names[0]], k[n]) for k in known for n in names[1:]):
         raise Unfit
     return row.text.format(*names)

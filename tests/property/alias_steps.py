@@ -10,18 +10,20 @@ __all__ = ["FRESH", "VIEWS", "WRITES", "Row"]
 @dataclass(frozen=True)
 class Row:
     """kinds: of the operands, a letter each: a(ny), f(loat), m(atrix or more), s(quare). raw: operands behind the first
-    are read as they lie while the first is written: torch says nothing of memory that both have."""
+    are read as they lie while the first is written: torch says nothing of memory that both have. writes: to the first.
+    """
 
     kinds: str
     text: str
     raw: bool = False
+    writes: bool = False
 
 
-def _rows(table: str) -> tuple[Row, ...]:
+def _rows(table: str, writes: bool = False) -> tuple[Row, ...]:
     found = []
     for line in table.strip().splitlines():
         kinds, _, text = (part.strip() for part in line.partition("|"))
-        found.append(Row(kinds.rstrip("!"), text, kinds.endswith("!")))
+        found.append(Row(kinds.rstrip("!"), text, kinds.endswith("!"), writes))
     return tuple(found)
 
 
@@ -127,7 +129,7 @@ WRITES = _rows(
     a   | {0}.scatter_(0, SCATTERED, {0}[k0] + 1)
     a   | {0}.scatter_add_(0, SCATTERED, {0}[k0])
     a   | {0}.scatter_reduce_(0, SCATTERED, {0}[k0] * 2, "amax")
-    a   | {0}.copy_({0}[{0}.shape[0] - 1])
+    a   | {0}.copy_({0}[{0}.shape[0] - 1].clone())
     a   | {0}.sub_({0}.sum(0).clamp(-9, 9))
     f   | {0}.sub_({0}.mean())
     aa! | {0}.add_({1})
