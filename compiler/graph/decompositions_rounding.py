@@ -28,10 +28,17 @@ def fake_quantize_by_tensors(
 def fake_quantize_channels(
     x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, low: int, high: int
 ) -> tuple[Tensor, Tensor]:
-    """The same, with a scale and a zero point for each channel."""
+    """The same, with a scale and a zero point for each channel; between integers."""
     shape = [-1 if d == axis else 1 for d in range(x.dim())]
-    wide = scale.reshape(shape)
-    return _rounded(x, wide, 1 / wide.float(), zero_point.reshape(shape).round(), low, high)
+    wide, zero = scale.reshape(shape), zero_point.reshape(shape)
+    place = x.float() * (1 / wide.float())
+    if zero.dtype.is_floating_point:  # which need not be whole: rounded with it, and the result from float64
+        whole = torch.round(place + zero).to(torch.int64)
+        y = (whole.clamp(low, high).double() - zero.double()) * wide.double()
+    else:
+        whole = (torch.round(place) + zero).to(torch.int64)
+        y = (whole.clamp(low, high) - zero).float() * wide
+    return y.to(x.dtype), (whole >= low) & (whole <= high)
 
 
 def _inverse(scale: float) -> float:
@@ -42,7 +49,14 @@ def _inverse(scale: float) -> float:
 def _rounded(
     x: Tensor, scale: Tensor | float, inverse: Tensor | float, zero_point: Tensor | int, low: int, high: int
 ) -> tuple[Tensor, Tensor]:
-    """In float32: a whole number times 1 / scale is rounded before the zero point is added."""
-    place = (torch.round(x.float() * inverse) + zero_point).to(torch.int64)
-    y = (place.clamp(low, high) - zero_point).float() * scale
+    """In float32: a whole number times 1 / scale is rounded before the zero point is added. NaN is as the lowest.
+
+    Not by integers, which torch takes for channels: there what is too large for one, infinity too, is as the lowest.
+    """
+    place = torch.round(x.float() * inverse) + zero_point
+    y = (torch.fmin(torch.fmax(place, _of(low, place)), _of(high, place)) - zero_point) * scale
     return y.to(x.dtype), (place >= low) & (place <= high)
+
+
+def _of(value: int, like: Tensor) -> Tensor:
+    return torch.full([], value, dtype=like.dtype)
