@@ -6,17 +6,20 @@
 # make nightly   thousands of random programs, and the architectures of transformers for docs/sweep.md (hours)
 # make lint | types | format | clean | distclean
 #
-# Every target sets up what it needs. PYTHON (3.11 or later) makes the environment, VENV is where it lies.
+# Every target sets up what it needs. PYTHON (3.11 or later) makes the environment, VENV is where it lies. With HASHED=1
+# all but torch has to have the hashes of requirements-hashed.txt, which says what that is for.
 
 PYTHON ?= python3
 VENV ?= .venv
 TEST_JOBS ?= 2
+HASHED ?=
 
 SHELL := /bin/bash
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CONSTRAINTS := $(VENV)/constraints.txt
-TORCH := $(shell grep '^torch==' constraints.txt)
+TORCH ?= $(shell grep '^torch==' constraints.txt)
+WHEELS := $(VENV)/wheels
 # What is needed to build the native part without an isolated environment, in which torch would be missing.
 BUILD_TOOLS := scikit-build-core pybind11 cmake ninja
 # A change of these means a new install; the Python sources are used where they lie.
@@ -79,9 +82,23 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# With HASHED=1 everything below is installed from a folder of wheels whose hashes pip has checked, and from nowhere else.
+ifeq ($(HASHED),1)
+FETCHED := $(VENV)/.fetched
+INSTALL := PIP_NO_INDEX=1 PIP_FIND_LINKS="$(abspath $(WHEELS))" $(PIP) install
+else
+INSTALL := $(PIP) install
+endif
+
+$(VENV)/.fetched: requirements-hashed.txt | $(VENV)/.created
+	rm -rf $(WHEELS)
+	$(PIP) download --no-deps --only-binary=:all: --require-hashes -d $(WHEELS) -r requirements-hashed.txt
+	@touch $@
+
 # torch comes first and alone, so that nothing below can choose another one.
-$(VENV)/.torch: constraints.txt | $(VENV)/.created
-	$(PIP) install "$(TORCH)"
+$(VENV)/.torch: constraints.txt $(FETCHED) | $(VENV)/.created
+	echo '$(TORCH)' >$(VENV)/torch.txt
+	$(PIP) install $(if $(FETCHED),--no-deps) -r $(VENV)/torch.txt
 	@touch $@
 
 # A torch that is built for CUDA requires a Triton of its own; the pin is for the others.
@@ -90,10 +107,10 @@ $(CONSTRAINTS): constraints.txt $(VENV)/.torch
 	then grep -v '^triton==' constraints.txt >$@; else cp constraints.txt $@; fi
 
 $(VENV)/.build-tools: $(CONSTRAINTS)
-	$(PIP) install -c $(CONSTRAINTS) $(BUILD_TOOLS)
+	$(INSTALL) -c $(CONSTRAINTS) $(BUILD_TOOLS)
 	@touch $@
 
-install = $(PIP) install -c $(CONSTRAINTS) --no-build-isolation -e ".[$(1)]" $(2)
+install = $(INSTALL) -c $(CONSTRAINTS) --no-build-isolation -e ".[$(1)]" $(2)
 
 # The models of examples/ and of the demo come from transformers.
 $(VENV)/.installed-compiler: $(INSTALLED) $(VENV)/.build-tools

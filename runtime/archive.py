@@ -76,6 +76,7 @@ class Archive:
                     raise _newer(self.label, what, version, known[-1])
             check_manifest(manifest, {name: member.size for name, member in self.members.items()})
             self._check_directory(manifest.get("directory"), text, listing)
+            self._check_header(manifest["weights"])
         except ValueError as error:
             raise LoadError(f"{self.label}: {MANIFEST}: {error}", hint=_HINT_DAMAGED) from None
         checked: dict[str, Any] = manifest
@@ -93,6 +94,11 @@ class Archive:
             raise ValueError("the zip directory does not match its hash")
         if crc32(text) != self.members[MANIFEST].crc:
             raise ValueError("it does not match its checksum")
+
+    def _check_header(self, weights: dict[str, Any]) -> None:
+        header = int.from_bytes(self.read(weights["member"])[:8], "little")
+        if header != weights["data_offset"] - 8:
+            raise ValueError(f"the header of {weights['member']} has a wrong size")
 
     def check(self, name: str) -> None:
         """Compares the hash of one member (not the weights) with the manifest's."""

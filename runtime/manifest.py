@@ -144,33 +144,77 @@ _MANIFEST = {
 }  # fmt: skip
 
 
-def _check_form(value: Any, form: Type, place: str) -> None:
+class Record(NamedTuple):
+    """fields: key, type, whether it has to be there."""
+
+    fields: tuple[tuple[str, Type, bool], ...]
+
+
+def _compiled(form: Type) -> Type:
+    """The form with records in place of dicts."""
+    if isinstance(form, List):
+        return form._replace(of=_compiled(form.of))
+    if isinstance(form, Map):
+        return Map(_compiled(form.of))
+    if isinstance(form, dict):
+        return Record(tuple((key.removesuffix("?"), _compiled(of), not key.endswith("?")) for key, of in form.items()))
+    return form
+
+
+class _Misfit(ValueError):
+    """A value that has not the form. Its place is put together on the error's way out."""
+
+    def __init__(self, what: str, *place: str | int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.place = list(place)
+
+    def __str__(self) -> str:
+        text = ""
+        for step in reversed(self.place):
+            text += f"[{step}]" if isinstance(step, int) else f"{'.' * bool(text)}{step[:64]}"
+        return f"{text or 'it'} {self.what}"
+
+
+def _check_form(value: Any, form: Type) -> None:
+    """form: a List, a Map or a Record."""
     if isinstance(form, List):
         if not isinstance(value, list):
-            raise ValueError(f"{place} is not a list")
+            raise _Misfit("is not a list")
         if not form.least <= len(value) <= form.most:
-            raise ValueError(f"{place} has too {'few' if len(value) < form.least else 'many'} elements")
+            raise _Misfit(f"has too {'few' if len(value) < form.least else 'many'} elements")
         for index, child in enumerate(value):
-            _check_form(child, form.of, f"{place}[{index}]")
-    elif callable(form):
-        if not form(value):
-            raise ValueError(f"{place} is not what it has to be")
+            _check_child(index, child, form.of)
     elif not isinstance(value, dict):
-        raise ValueError(f"{place or 'it'} is not an object")
+        raise _Misfit("is not an object")
     elif isinstance(form, Map):
         for key, child in value.items():
-            _check_form(child, form.of, _inside(place, key))
+            _check_child(key, child, form.of)
     else:
-        for key, of in form.items():
-            name = key.removesuffix("?")
-            if name in value:
-                _check_form(value[name], of, _inside(place, name))
-            elif name == key:
-                raise ValueError(f"{_inside(place, name)} is missing")
+        _check_fields(value, form)
 
 
-def _inside(place: str, key: str) -> str:
-    return f"{place}.{key[:64]}" if place else key[:64]
+def _check_fields(value: dict[str, Any], form: Record) -> None:
+    for key, of, needed in form.fields:
+        if key in value:
+            _check_child(key, value[key], of)
+        elif needed:
+            raise _Misfit("is missing", key)
+
+
+def _check_child(key: str | int, child: Any, form: Type) -> None:
+    if callable(form):
+        if not form(child):
+            raise _Misfit("is not what it has to be", key)
+        return
+    try:
+        _check_form(child, form)
+    except _Misfit as error:
+        error.place.append(key)
+        raise
+
+
+_FORM = _compiled(_MANIFEST)
 
 
 # -- structures of arguments and results ------------------------------------------------------------------------------
@@ -255,7 +299,7 @@ def check_manifest(manifest: Any, sizes: Mapping[str, int]) -> None:
     Raises:
         ValueError: with the field that is wrong.
     """
-    _check_form(manifest, _MANIFEST, "")
+    _check_form(manifest, _FORM)
     entries, state, weights = manifest["entry_points"], manifest.get("state", []), manifest["weights"]
     for index, entry in enumerate(entries):
         for tree, ports, count in (

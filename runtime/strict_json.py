@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["INT64", "decode", "encode", "finite"]
@@ -54,27 +53,29 @@ def _integer(text: str) -> int | float:
 
 def _check_parts(value: Any, escapes: bool) -> None:
     """escapes: whether strings may hold characters that UTF-8 has no bytes for, or NUL."""
-    for count, (part, depth) in enumerate(_parts(value)):
-        if depth > _MAX_DEPTH:
+    level, depth, count = [value], 0, 1
+    while level:
+        if escapes:
+            _check_strings(level)
+        inner: list[Any] = []
+        for part in level:
+            if isinstance(part, dict):
+                inner.extend(part.values())
+            elif isinstance(part, list):
+                inner.extend(part)
+        level, depth, count = inner, depth + 1, count + len(inner)
+        if level and depth > _MAX_DEPTH:
             raise ValueError("it is nested too deeply")
-        if count >= _MAX_VALUES:
+        if count > _MAX_VALUES:
             raise ValueError("it has too many values")
-        if escapes and isinstance(part, str | dict):
-            for word in (part,) if isinstance(part, str) else part:
-                if re.search("[\0\ud800-\udfff]", word):
-                    raise ValueError("a string has a wrong escape")
 
 
-def _parts(value: Any) -> Iterator[tuple[Any, int]]:
-    """Every value with its depth."""
-    waiting = [(value, 0)]
-    while waiting:
-        part, depth = waiting.pop()
-        yield part, depth
-        if isinstance(part, dict):
-            waiting += [(child, depth + 1) for child in part.values()]
-        elif isinstance(part, list):
-            waiting += [(child, depth + 1) for child in part]
+def _check_strings(values: list[Any]) -> None:
+    """The values that are strings, and the keys of objects."""
+    for part in values:
+        for word in (part,) if isinstance(part, str) else part if isinstance(part, dict) else ():
+            if re.search("[\0\ud800-\udfff]", word):
+                raise ValueError("a string has a wrong escape")
 
 
 def finite(value: Any) -> Any:
