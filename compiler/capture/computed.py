@@ -81,7 +81,10 @@ def raw(value: object) -> sympy.Expr:
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return sympy.sympify(value)
     traced, shape_env = value.node._expr, value.node.shape_env
-    sizes = {s for s in traced.free_symbols if symbol_is_type(s, SymT.SIZE)} if shape_env is not None else set()
+    if shape_env is None:
+        return traced
+    traced = traced.xreplace(shape_env.unbacked_renamings)  # of a second trace of the same program
+    sizes = {s for s in traced.free_symbols if symbol_is_type(s, SymT.SIZE)}
     return traced.xreplace({s: shape_env.replace(s) for s in sizes})
 
 
@@ -144,6 +147,12 @@ def computed_sizes(
                 numbers.add(symbol)
                 continue
             found[symbol] = ComputedSize(str(symbol), symbol, low, high, place_of(node) or node.name)
+        if isinstance(value, torch.Tensor) and (fractions := {s for s in free_symbols(value) if not s.is_integer}):
+            raise CompileError(
+                f"a size is made of a float that the run finds ({', '.join(map(str, fractions))})",
+                details=[place_of(node) or node.name],
+                hint="Make an integer of it while it is a tensor: int(n) is n.to(torch.int64).item().",
+            )
         if free_symbols(value) - known - found.keys() - numbers:
             bad.setdefault(place_of(node) or node.name)
     if bad:

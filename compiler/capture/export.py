@@ -16,7 +16,7 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
-from ...runtime.errors import CompileError
+from ...runtime.errors import CompileError, Error
 from .assumptions import Asked, assumptions_hold, holds_for_one
 from .bodies import shared_operands
 from .by_shape import ByShape
@@ -30,10 +30,12 @@ from .leaves import Dims, bind, leaves_of, shapes_by_leaf
 from .model_tensors import apart_from, check_leaves, check_model
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
 from .scripts import Scripted, signature_of, unscripted
+from .second_ways import Captured, second_ways
 from .sizes import resize_examples, without_hints_of_one
 from .source_lines import ROOT, recording_lines
 from .specialise import fix_sizes
 from .trees import LEAF, constant, structure
+from .trial import run_once, sizes_of
 from .triton_calls import tracing_kernels
 
 __all__ = ["CaptureRequest", "capture", "capture_request", "forward_of"]
@@ -94,7 +96,7 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     tensors = [i for i, leaf in enumerate(leaves) if leaf.is_tensor]
     names = _unique([leaves[i].name for i in tensors])
 
-    def export(dims: list[Dims]) -> tuple[ExportedProgram, tuple[torch.Tensor, ...], list[Dims], bool]:
+    def export(dims: list[Dims]) -> tuple[Captured, tuple[torch.Tensor, ...], list[Dims], bool]:
         """The program, the examples and dimensions that it is for, and whether the model sets a seed."""
         values = apart_from(resize_examples(leaves, dims), _owners(request.model))
         if request.fixed:
@@ -104,26 +106,29 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
         apart = unscripted([owner for owner in call.children() if not isinstance(owner, Scripted)])
         with apart, _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
             torch.manual_seed(_OWN_SEED)
-            return _export(call, examples, own, names), examples, own, torch.initial_seed() != _OWN_SEED
+            given = [leaves[i].value for i in tensors]
+            return _export(call, given, examples, own, names), examples, own, torch.initial_seed() != _OWN_SEED
 
     try:
-        program, examples, own, seeds = export(dims)
+        captured, examples, own, seeds = export(dims)
     except CompileError:
         without = without_hints_of_one(leaves, dims)  # they may have to stay 1
         if without == dims:
             raise
-        program, examples, own, seeds = export(without)
+        captured, examples, own, seeds = export(without)
+    assert captured.program is not None, "_export raises when nothing works"
     in_leaves = iter([LEAF if leaf.is_tensor else constant(leaf.value, f"input '{leaf.name}'") for leaf in leaves])
     tree: Any = structure(spec, lambda: next(in_leaves))
     tree["tuple"][0]["names"] = [argument.name for argument in arguments[: len(request.args)]]
-    graph = import_program(request.name, program, ProgramInputs(names, examples, own, tree))
+    graph = import_program(request.name, captured.program, ProgramInputs(names, examples, own, tree))
     if seeds and draws_random_numbers(graph):
         raise CompileError(
             "the model calls torch.manual_seed: what it draws then would not be what the package draws",
             hint="Take it out of forward(), and give calls of the package their seed: m(x, seed=3).",
         )
     check_additional(request.dynamic_shapes, forward_of(request.model), graph)
-    return replace(graph, variant_of=request.variant_of, fixed=request.fixed, notes=limit_notes(dims))
+    notes = (*limit_notes(dims), *captured.notes)
+    return replace(graph, variant_of=request.variant_of, fixed=request.fixed, notes=notes)
 
 
 def forward_of(model: Model) -> Callable[..., Any]:
@@ -153,7 +158,8 @@ class _Notes:
     """What a trace of the model did besides computing (torch.export resets attributes of modules, but not this)."""
 
     def __init__(self) -> None:
-        self.assigned: list[str] = []  # buffers and tensor attributes that forward replaced
+        self.replaced: list[str] = []  # buffers and tensor attributes that forward assigned to
+        self.assigned: list[str] = []  # those of them whose new value does not fit into their memory
 
 
 class _Call(torch.nn.Module):
@@ -171,14 +177,14 @@ class _Call(torch.nn.Module):
             for i, owner in enumerate(_modules_of(model)):
                 setattr(self, f"owner{i}" if i else ROOT, owner)
         self._call = [model]  # in a list: not a submodule a second time
-        self._values, self._spec, self._tensors = list(values), spec, tuple(tensors)
+        self.values, self.spec, self.tensors = list(values), spec, tuple(tensors)
         self.notes = notes
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        values = list(self._values)
-        for i, tensor in zip(self._tensors, tensors, strict=True):
+        values = list(self.values)
+        for i, tensor in zip(self.tensors, tensors, strict=True):
             values[i] = tensor
-        args, kwargs = pytree.tree_unflatten(values, self._spec)
+        args, kwargs = pytree.tree_unflatten(values, self.spec)
         before = self._state()
         result = self._call[0](*args, **kwargs)
         for name, (owner, attribute, value) in before.items():
@@ -186,11 +192,17 @@ class _Call(torch.nn.Module):
             if new is value:
                 continue
             setattr(owner, attribute, value)
+            self.notes.replaced.append(name)
             if _fits(new, value):
                 value.copy_(new)  # from then on it is state like a buffer that is changed in place
             else:
                 self.notes.assigned.append(name)
         return result
+
+    @property
+    def model(self) -> Model:
+        """What is called."""
+        return self._call[0]
 
     def plain_tensors(self) -> list[torch.Tensor]:
         """Tensors that modules hold as attributes, neither parameters nor buffers."""
@@ -271,9 +283,33 @@ def _unique(names: Sequence[str]) -> list[str]:
     return result
 
 
+class _Plain(torch.nn.Module):
+    """As _Call, without a look at what the model keeps: in a form that torch's tracer of bytecode takes."""
+
+    def __init__(self, call: _Call) -> None:
+        super().__init__()
+        for name, owner in call.named_children():
+            setattr(self, name, owner)
+        self.values, self.spec, self.tensors = call.values, call.spec, call.tensors
+        self.function = None if ROOT in call._modules and call.model is getattr(call, ROOT) else call.model
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        values = list(self.values)
+        for i, tensor in zip(self.tensors, tensors, strict=True):
+            values[i] = tensor
+        args, kwargs = pytree.tree_unflatten(values, self.spec)
+        function = getattr(self, ROOT) if self.function is None else self.function
+        return function(*args, **kwargs)
+
+
 def _export(
-    call: _Call, examples: Sequence[torch.Tensor], dims: Sequence[Dims], names: Sequence[str]
-) -> ExportedProgram:
+    call: _Call,
+    given: Sequence[torch.Tensor],
+    examples: Sequence[torch.Tensor],
+    dims: Sequence[Dims],
+    names: Sequence[str],
+) -> Captured:
+    """The program of a model, by the first way that works. given: the user's own examples, before they are resized."""
     shapes = (tuple(d or None for d in dims),) if any(dims) else None
 
     def export(whatever_the_size: bool = False, conditions_beside: bool = False) -> ExportedProgram:
@@ -291,11 +327,37 @@ def _export(
         program = _first_that_works(export)
     except Exception as error:
         failure = export_failure(error, names, export)
+        fixes_sizes = "Constraints violated" in str(error)
+        own = isinstance(error, Error)
     else:
         if call.notes.assigned:
             raise replaced_error(user_name(call.notes.assigned[0]))
-        return program
-    raise failure
+        return Captured(program)
+    if own or fixes_sizes:
+        raise failure
+    return _otherwise(call, given, examples, shapes, names, failure)
+
+
+def _otherwise(
+    call: _Call,
+    given: Sequence[torch.Tensor],
+    examples: Sequence[torch.Tensor],
+    shapes: Any,
+    names: Sequence[str],
+    failure: Error,
+) -> Captured:
+    """What another way of torch's captures, where the model itself works and keeps nothing in attributes."""
+    call.notes.replaced.clear()
+    plain = [(tensor, tensor._version) for tensor in call.plain_tensors()]
+    run_once(call, given, "")
+    if any(a.shape != b.shape for a, b in zip(given, examples, strict=True)):
+        run_once(call, examples, sizes_of(names, examples))
+    if call.notes.replaced or any(tensor._version != version for tensor, version in plain):
+        raise failure  # the other ways would lose what calls keep
+    found = second_ways(_Plain(call), examples, shapes)
+    if found.program is None:
+        raise CompileError(failure.message, details=[*failure.details, *found.reasons], hint=failure.hint)
+    return found
 
 
 def _first_that_works(export: Callable[..., ExportedProgram]) -> ExportedProgram:

@@ -83,6 +83,9 @@ def test_an_export_that_fails(server: CommandServer, write: Write) -> None:
     assert "the model cannot be exported: its control flow or a size depends on the values of a tensor" in text
     assert "model.py:6  if x.sum() > 0:" in text
     assert "torch.where" in text
+    assert "  strict=True: " in text
+    assert "  dynamo_graph_capture_for_export: " in text
+    assert "  draft_export: it would do for all values what those of the example choose (model.py:6  if x.sum()" in text
 
 
 def test_derivatives_in_forward(server: CommandServer, write: Write) -> None:
@@ -129,7 +132,7 @@ def test_a_wrong_shape_names_the_line(server: CommandServer, write: Write) -> No
             example_inputs = (torch.ones(2, 4),)
         """),
     )
-    assert "the model cannot be exported" in text
+    assert "the model raises on its example inputs: RuntimeError: mat1 and mat2 shapes cannot be multiplied" in text
     assert "model.py:10  return self.layer(x)" in text
 
 

@@ -1,0 +1,146 @@
+"""torch's other ways to capture a model, for those that its first one refuses.
+
+strict=True                        the bytecode is traced: numpy, int() of tensors, x.data
+dynamo_graph_capture_for_export    the same without export's own rules for what lies outside of the graph
+draft_export                       what is asked of computed sizes is answered for the example, and asserted in calls
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._logging.structured import INTERN_TABLE
+from torch._subclasses import FakeTensor
+from torch.export import ExportedProgram
+from torch.export._draft_export import FailureType
+from torch.utils import _pytree as pytree
+
+from .failures import place, quiet_export
+from .source_lines import Frame
+
+__all__ = ["Captured", "second_ways"]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What the first way that works gives, with warnings; without a program the reason of each."""
+
+    program: ExportedProgram | None
+    notes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+class _Refused(Exception):
+    pass
+
+
+def second_ways(model: torch.nn.Module, examples: Sequence[torch.Tensor], shapes: Any) -> Captured:
+    """Tries each way on a module that takes the tensors one by one and keeps nothing."""
+    reasons = []
+    for name, way in _WAYS.items():
+        try:
+            with torch.no_grad(), quiet_export():
+                program, notes = way(model, tuple(examples), shapes)
+                _check(program, model, examples)
+            return Captured(program, notes)
+        except Exception as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reasons.append(f"{name}: {(lines or [type(error).__name__])[0][:160]}")
+    return Captured(None, (), tuple(reasons))
+
+
+def _check(program: ExportedProgram, model: torch.nn.Module, examples: Sequence[torch.Tensor]) -> None:
+    """Refuses a program that holds tensors of its trace, or whose results are not the model's on other numbers too."""
+    if any(isinstance(t, FakeTensor) for t in (*program.constants.values(), *program.state_dict.values())):
+        raise _Refused("it takes a tensor of the trace for a constant")
+    module = program.module(check_guards=False)
+    others = [t * 0.75 + 0.1 if t.is_floating_point() or t.is_complex() else t for t in examples]
+    for inputs in (examples, others):
+        try:
+            wanted = _run(model, inputs)
+        except Exception:
+            if inputs is others:  # numbers that the model does not take
+                continue
+            raise
+        if not _agree(wanted, _run(module, inputs)):
+            raise _Refused("its results are not the model's")
+
+
+def _agree(wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> bool:
+    return len(wanted) == len(found) and all(
+        a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True)
+        for a, b in zip(wanted, found, strict=True)
+    )
+
+
+def _run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that a call gives that leaves inputs and buffers as they were."""
+    kept = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            results = pytree.tree_leaves(module(*(t.detach().clone() for t in inputs)))
+            return [result for result in results if isinstance(result, torch.Tensor)]
+    finally:
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+_Way = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], Any], tuple[ExportedProgram, tuple[str, ...]]]
+
+
+def _strict(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: Any) -> Any:
+    return torch.export.export(model, examples, dynamic_shapes=shapes, strict=True), ()
+
+
+def _dynamo(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: Any) -> Any:
+    from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+
+    if shapes is not None:
+        raise _Refused("it takes no dynamic sizes")
+    graph = dynamo_graph_capture_for_export(model)(*examples)
+    return torch.export.export(graph, examples, strict=False), ()
+
+
+def _draft(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: Any) -> Any:
+    program = torch.export.draft_export(model, examples, dynamic_shapes=shapes)
+    notes = []
+    for failure in program._report.failures:
+        where = _place(failure.data)
+        if failure.failure_type != FailureType.DATA_DEPENDENT_ERROR:
+            raise _Refused(f"{str(failure.failure_type).lower().replace('_', ' ')}{where}")
+        condition = failure.data["expr"]
+        if not _is_of_sizes(program, condition):
+            raise _Refused(f"it would do for all values what those of the example choose{where}")
+        notes.append(f"calls assert that {condition} is {failure.data['result']}, as of the example inputs{where}")
+    return program, tuple(notes)
+
+
+def _is_of_sizes(program: ExportedProgram, condition: str) -> bool:
+    """Whether a condition is of numbers of elements that the run finds, and of no other values of tensors."""
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
+    sizes = {str(symbol) for mode in list(modes)[:1] for symbol in mode.shape_env.size_like}
+    found = set(re.findall(r"\bu\d+\b", condition))
+    return bool(found) and found <= sizes
+
+
+def _place(data: Mapping[str, Any]) -> str:
+    stack = data.get("user_stack") or ()
+    if not stack:
+        return ""
+    files = {number: file for file, number in INTERN_TABLE.items()}
+    file, line = files.get(stack[-1]["filename"], ""), int(stack[-1]["line"])
+    return f" ({place(Frame(file, line, '', linecache.getline(file, line).strip()))})"
+
+
+_WAYS: dict[str, _Way] = {
+    "strict=True": _strict,
+    "dynamo_graph_capture_for_export": _dynamo,
+    "draft_export": _draft,
+}

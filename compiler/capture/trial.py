@@ -1,0 +1,52 @@
+"""A run of the model as it is, when no export of it works: whether it raises by itself, and what it replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...runtime.errors import CompileError
+from .failures import place
+from .source_lines import frames_of_exception, is_torch_file, pick
+
+__all__ = ["run_once", "sizes_of"]
+
+
+def run_once(call: torch.nn.Module, examples: Sequence[torch.Tensor], sizes: str) -> None:
+    """Calls the model on copies of its tensor inputs; buffers get their values back.
+
+    Args:
+        sizes: of the inputs, for the message; "" where they are those of the user's example.
+
+    Raises:
+        CompileError: the model raises on them.
+    """
+    kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in call.buffers()]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            call(*(tensor.detach().clone() for tensor in examples))
+    except Exception as error:
+        raise _raised(error, sizes) from error
+    finally:
+        for tensor, version, value in kept:
+            if tensor._version != version:
+                tensor.detach().copy_(value)
+
+
+def _raised(error: Exception, sizes: str) -> CompileError:
+    frames = frames_of_exception(error)
+    found = pick([f for f in frames if not is_torch_file(f.file)] or frames)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+    what = f"for {sizes}, which its dynamic sizes include" if sizes else "on its example inputs"
+    return CompileError(
+        f"the model raises {what}: {reason}",
+        details=list(dict.fromkeys(place(frame) for frame in found)) if found else [],
+    )
+
+
+def sizes_of(names: Sequence[str], tensors: Sequence[Any]) -> str:
+    """`x of [2, 4]`."""
+    return ", ".join(f"{name} of {list(tensor.shape)}" for name, tensor in zip(names, tensors, strict=True))

@@ -1,0 +1,128 @@
+"""Models that torch.export's first way refuses: what another takes agrees with the model, the others say why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mycc import CompileError
+from mycc.compiler.capture import ModelGraph, capture
+from torch import nn
+from torch.export import Dim
+
+X = torch.randn(3, 4)
+ROWS = {0: Dim("rows", min=1, max=9)}
+
+
+def agrees(graph: ModelGraph, model: nn.Module, *args: torch.Tensor) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(graph.module(*args)[0], model(*args))
+
+
+class WithNumpy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, scale: dict[str, torch.Tensor]) -> torch.Tensor:
+        self.calls.add_(1)
+        return torch.from_numpy(np.sin(self.layer(x).numpy())) * scale["by"] + self.calls
+
+
+def test_numpy_in_forward() -> None:
+    """With dynamic sizes, names of weights, arguments in a dict and a buffer that calls change."""
+    model = WithNumpy()
+    with torch.no_grad():
+        graph = capture(model, (X, {"by": X}), dynamic_shapes=(ROWS, {"by": ROWS}))
+    assert set(graph.constants) == {"layer_weight", "layer_bias"}
+    assert [change.name for change in graph.in_place] == ["calls"]
+    assert float(model.calls) == 0
+    x = torch.randn(5, 4)
+    with torch.no_grad():
+        found, calls = graph.module(x, x, torch.zeros(()))
+        torch.testing.assert_close(found, model(x, {"by": x}))
+    assert float(calls) == 1
+
+
+class Counted(nn.Module):
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return torch.arange(int(n)) * x.sum()
+
+
+def test_numbers_of_tensors_as_sizes() -> None:
+    graph = capture(Counted(), (X, torch.tensor(5)))
+    assert [size.min for size in graph.computed] == [0]
+    for n in (0, 1, 7):
+        agrees(graph, Counted(), torch.randn(3, 4), torch.tensor(n))
+
+
+class Branch(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x * 3
+
+
+def test_a_branch_on_values_is_refused_with_each_reason() -> None:
+    """draft_export would take that of the example for all."""
+    with pytest.raises(CompileError, match="depends on the values of a tensor") as error:
+        capture(Branch(), (X,))
+    reasons = [line for line in error.value.details if "test_second_ways" not in line.split(":")[0]]
+    assert [line.split(":")[0] for line in reasons] == [
+        "strict=True",
+        "dynamo_graph_capture_for_export",
+        "draft_export",
+    ]
+    assert "it would do for all values what those of the example choose (test_second_ways.py:" in reasons[2]
+
+
+class Assigns(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = self.last + 1
+        return torch.from_numpy(np.sin(x.numpy())) + self.last
+
+
+def test_what_calls_keep_is_never_lost() -> None:
+    """The other ways do not see an attribute that is replaced."""
+    model = Assigns()
+    with pytest.raises(CompileError, match="cannot be exported") as error:
+        capture(model, (X,))
+    assert not any("strict=True" in line for line in error.value.details)
+    assert float(model.last.sum()) == 0
+
+
+def test_a_tensor_of_the_trace_is_no_constant() -> None:
+    class OfData(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x.data * 2
+
+    with pytest.raises(CompileError, match="takes a tensor of the trace for a constant"):
+        capture(OfData(), (X,))
+
+
+class Few(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > self.most:
+            raise ValueError("too many rows")
+        return x * 2
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+
+def test_a_forward_that_raises() -> None:
+    with pytest.raises(
+        CompileError, match="the model raises on its example inputs: ValueError: too many rows"
+    ) as error:
+        capture(Few(2), (X,))
+    assert any(line.endswith('raise ValueError("too many rows")') for line in error.value.details)
+    with pytest.raises(CompileError, match=r"the model raises for x of \[4, 4\], which its dynamic sizes include"):
+        capture(Few(1), (X[:1],), dynamic_shapes=(ROWS,))
