@@ -250,13 +250,19 @@ def _flatten_mapping(children: list[tuple[Any, Flatten]]) -> Flatten:
     return flatten
 
 
+#: fields of transformers' DynamicCache as it is exported -> where its layers keep them
+_OF_CACHES = {"key_cache": "keys", "value_cache": "values"}
+
+
 def _flatten_object(children: list[tuple[Any, Flatten]], class_name: str) -> Flatten:
     def flatten(value: Any, path: str, leaves: list[Any]) -> None:
         for name, child in children:
-            if isinstance(value, Mapping) and name in value:
+            if isinstance(value, Mapping | Record) and name in value:
                 element = value[name]
             elif hasattr(value, name):
                 element = getattr(value, name)
+            elif name in _OF_CACHES and hasattr(value, "layers"):
+                element = [getattr(layer, _OF_CACHES[name]) for layer in value.layers]
             else:
                 raise InputError(f"argument '{path}' has to be like {class_name} with a field '{name}'")
             child(element, f"{path}.{name}", leaves)

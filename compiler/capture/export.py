@@ -20,6 +20,7 @@ from ...runtime.errors import CompileError, Error
 from .assumptions import Asked, assumptions_hold, holds_for_one
 from .bodies import shared_operands
 from .by_shape import ByShape
+from .caches import register_caches
 from .casts import noting_casts, symbolic_casts
 from .draws import draws_random_numbers
 from .dynamic_shapes import check_additional, limit_notes, plain_shapes
@@ -85,6 +86,7 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     """The graph of one entry point. Raises CompileError with the user's line where there is one."""
     if isinstance(request.model, ExportedProgram):
         return _from_program(request, request.model)
+    register_caches()
     arguments = bind(forward_of(request.model), request.args, request.kwargs)
     leaves = leaves_of(arguments)
     check_leaves(leaves)

@@ -89,8 +89,16 @@ def _children(value: Any) -> tuple[list[Any], list[Any]]:
     children = list(children)
     if kind is dict or (isinstance(context, list) and len(context) == len(children)):
         return children, list(context)
-    names = getattr(context, "_fields", None)
-    return children, list(names) if names else list(range(len(children)))
+    if names := getattr(context, "_fields", None):
+        return children, list(names)
+    with_keys = pytree.SUPPORTED_NODES[kind].flatten_with_keys_fn
+    keys = [_short(key) for key, _ in with_keys(value)[0]] if with_keys is not None else range(len(children))
+    return children, list(keys)
+
+
+def _short(key: Any) -> Any:
+    """What a key of torch's pytree holds: of a mapping, a sequence or an attribute."""
+    return next((getattr(key, field) for field in ("key", "idx", "name") if hasattr(key, field)), str(key))
 
 
 def leaves_of(arguments: Sequence[Argument]) -> list[Leaf]:

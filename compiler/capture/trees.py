@@ -73,12 +73,15 @@ def _pairs(names: list[str], children: list[object]) -> list[list[object]]:
 
 
 def _object_fields(context: Any, children: list[object]) -> list[list[object]]:
-    """Fields of a registered class: its context is [names], or [[names], [names that are None]] for dataclasses."""
+    """Fields of a registered class: its context is [names], [[names], [names that are None]] for dataclasses, or names
+    and something else that is no part of the data."""
     if _is_names(context) and len(context) == len(children):
         return _pairs(list(context), children)
     pair = isinstance(context, (list, tuple)) and len(context) == 2 and all(_is_names(c) for c in context)
     if pair and len(context[0]) == len(children):
         return _pairs(list(context[0]), children) + [[name, {"none": None}] for name in context[1]]
+    if isinstance(context, (list, tuple)) and context and _is_names(context[0]) and len(context[0]) == len(children):
+        return _pairs(list(context[0]), children)
     return _pairs([str(i) for i in range(len(children))], children)
 
 
