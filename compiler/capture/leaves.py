@@ -87,7 +87,8 @@ def _children(value: Any) -> tuple[list[Any], list[Any]]:
     kind = pytree._get_node_type(value)
     children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
     children = list(children)
-    if kind is dict or (isinstance(context, list) and len(context) == len(children)):
+    named = isinstance(context, list) and len(context) == len(children) and all(isinstance(c, str) for c in context)
+    if kind is dict or named:
         return children, list(context)
     if names := getattr(context, "_fields", None):
         return children, list(names)

@@ -110,7 +110,7 @@ def _dynamo(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: 
 def _draft(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: Any) -> Any:
     program = torch.export.draft_export(model, examples, dynamic_shapes=shapes)
     notes = []
-    for failure in program._report.failures:
+    for failure in program._report.failures:  # type: ignore[attr-defined]
         where = _place(failure.data)
         if failure.failure_type != FailureType.DATA_DEPENDENT_ERROR:
             raise _Refused(f"{str(failure.failure_type).lower().replace('_', ' ')}{where}")
@@ -124,8 +124,8 @@ def _draft(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: A
 def _is_of_sizes(program: ExportedProgram, condition: str) -> bool:
     """Whether a condition is of numbers of elements that the run finds, and of no other values of tensors."""
     values = (node.meta.get("val") for node in program.graph.nodes)
-    modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
-    sizes = {str(symbol) for mode in list(modes)[:1] for symbol in mode.shape_env.size_like}
+    env = next((value.fake_mode.shape_env for value in values if isinstance(value, FakeTensor)), None)
+    sizes = {str(symbol) for symbol in env.size_like} if env is not None else set()
     found = set(re.findall(r"\bu\d+\b", condition))
     return bool(found) and found <= sizes
 
