@@ -39,22 +39,25 @@ def _reflected(at: Tensor, low: int, high: int) -> Tensor:
     return torch.where(torch.fmod(turns, 2) == 0, rest + first, span - rest + first)
 
 
-def _padded(at: Tensor, size: int, padding: int, align: bool) -> Tensor:
-    """Where a place outside of the image is looked for in it; NaN at 0, as in torch's 2-d kernels."""
+def _padded(at: Tensor, size: int, padding: int, align: bool, solid: bool) -> Tensor:
+    """Where a place outside of the image is looked for in it; NaN at 0 as in torch's 2-d kernels for CPUs, at the other
+    end as in those of 3 dimensions (`solid`)."""
     if padding == ZEROS:
         return at
     if padding == REFLECTION:
         at = _reflected(at, 0, 2 * (size - 1)) if align else _reflected(at, -1, 2 * size - 1)
+    if solid:
+        return torch.where(at < size - 1, at, float(size - 1)).clamp(min=0)
     return torch.where(at > 0, at, 0.0).clamp(max=size - 1)
 
 
-def _taps(at: Tensor, size: int, mode: int, padding: int, align: bool) -> list[tuple[Tensor, Tensor]]:
+def _taps(at: Tensor, size: int, mode: int, padding: int, align: bool, solid: bool) -> list[tuple[Tensor, Tensor]]:
     """Pixels along one dimension and their weights; pixels may lie outside."""
     if mode == CUBIC:
         base = at.floor()
         weights = tap_weights(4, at - base)
-        return [(_padded(base + (j - 1), size, padding, align), weights[j]) for j in range(4)]
-    at = _padded(at, size, padding, align)
+        return [(_padded(base + (j - 1), size, padding, align, solid), weights[j]) for j in range(4)]
+    at = _padded(at, size, padding, align, solid)
     if mode == NEAREST:
         return [(at.round(), torch.ones_like(at))]
     base = at.floor()
@@ -62,7 +65,8 @@ def _taps(at: Tensor, size: int, mode: int, padding: int, align: bool) -> list[t
 
 
 def _corner(taps: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The place of a corner in the flat image, inside of it whatever the grid says, and its weight or OUTSIDE."""
+    """The place of a corner in the flat image, inside of it whatever the grid says, and its weight or OUTSIDE; in 2
+    dimensions a weight of NaN is one."""
     flat: Any = 0
     weight: Any = 1
     inside: Any = True
@@ -70,7 +74,8 @@ def _corner(taps: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int]) -> tupl
         flat = flat * size + torch.where(place > 0, place, 0.0).clamp(max=size - 1).to(torch.int64)
         inside = inside & (place >= 0) & (place < size)
         weight = weight * own
-    return flat, torch.where(inside | weight.isnan(), weight, OUTSIDE)
+    read = inside | weight.isnan() if len(sizes) == 2 else inside
+    return flat, torch.where(read, weight, OUTSIDE)
 
 
 @definition("aten.grid_sampler_2d", "aten.grid_sampler_3d")
@@ -83,7 +88,7 @@ def grid_sampler(x: Tensor, grid: Tensor, mode: int = LINEAR, padding: int = ZER
     dtype, out = x.dtype, grid.shape[1:-1]
     x, grid = widened(x, grid)
     spots = [_unnormalized(grid[..., -1 - k].flatten(1), size, align) for k, size in enumerate(sizes)]
-    taps = [_taps(at, size, mode, padding, align) for at, size in zip(spots, sizes, strict=True)]
+    taps = [_taps(at, size, mode, padding, align, len(sizes) == 3) for at, size in zip(spots, sizes, strict=True)]
     pixels = x.reshape([n, c, math.prod(sizes)])
     total: Any = 0
     for corner in itertools.product(*taps):

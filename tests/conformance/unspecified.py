@@ -156,6 +156,13 @@ RULES: tuple[Rule, ...] = (
         "torch.export leaves the check of values in Python out",
     ),
     Rule(
+        "`grid_sampler_2d`, `grid_sampler_3d`",
+        ".*grid_sample.*",
+        "results of 0",
+        Free(zeros=True),
+        "eager multiplies the corners outside of the image by 0, mycc leaves them out",
+    ),
+    Rule(
         "`softshrink`",
         "nn.functional.softshrink|nn.Softshrink",
         "results of 0",
