@@ -15,7 +15,7 @@ import torch
 from mycc.runtime.errors import Error as MyccError
 from torch.utils import _pytree as pytree
 
-from .catalog import DTYPES, SEED, Call, Entry, RandomEntry, disagreement, in_float64, tolerance
+from .catalog import CHOICES, DTYPES, SEED, Call, Entry, RandomEntry, disagreement, in_float64, tolerance
 from .compile import Crash, Prepared, first_line, flat_results
 from .sources import Program, module_programs, op_programs
 from .tally import Group, Tally
@@ -111,7 +111,12 @@ def _specials(group: Group, p: Prepared, package: Any, device: str) -> None:
     for name, fill in fills(everything, elementwise(group.tally.entry)):
         if time.monotonic() > end:
             return
-        calls = [(i, call, filled(call.inputs, fill)) for i, call in enumerate(group.calls)]
+        ties = group.tally.entry.name in CHOICES  # whose places are compared where both results are there alone
+        calls = [
+            (i, call, filled(call.inputs, fill))
+            for i, (call, source) in enumerate(zip(group.calls, group.sources, strict=True))
+            if not (ties and source == "variants")
+        ]
         cases = [(i, call.with_inputs(inputs)) for i, call, inputs in calls if inputs is not None]
         cases = [(i, call) for i, call in cases if not free_of(group.tally.entry, call, name, device).skipped]
         if cases:

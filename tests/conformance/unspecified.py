@@ -44,6 +44,21 @@ def _not_finite(call: Call) -> bool:
     return any(not bool((x.abs().double() <= _large(x.dtype)).all()) for x in floats if x.numel())
 
 
+def _irregular(call: Call) -> bool:
+    """Not finite, or a matrix among the inputs that is singular nearly, or a square one with a negative eigenvalue."""
+    if _not_finite(call):
+        return True
+    matrices = [x.detach().to(torch.complex128) for x in call.inputs if x.dim() >= 2 and x.numel()]
+    return any(not bool((torch.linalg.cond(x) <= _CONDITION).all()) or _indefinite(x) for x in matrices)
+
+
+_CONDITION = 1e6
+
+
+def _indefinite(x: torch.Tensor) -> bool:
+    return x.shape[-1] == x.shape[-2] and bool((torch.linalg.eigvals(x).real < 0).any())
+
+
 def _large(dtype: torch.dtype) -> float:
     """The root of the largest number: the square of a larger one overflows."""
     return float(torch.finfo(dtype).max) ** 0.5
@@ -74,6 +89,11 @@ _LINEAR_ALGEBRA = (
     "linalg.(?!vector_norm|norm|cross|diagonal|vecdot|multi_dot|matrix_power|vander|tensor).*"
     "|geqrf|ormqr|lu|lu_solve|lu_unpack|qr|svd|svd_lowrank|pca_lowrank|cholesky.*|logdet|pinverse|triangular_solve|norm.nuc"
 )
+_PRODUCTS = (
+    "addmm.*|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
+    "|linalg.*|.*conv.*|nn.(Lazy)?Conv.*|(_refs.)?fft.*|stft|istft|.*avg_pool.*|nn.*AvgPool.*|.*_aa|.*interpolate.*"
+    "|.*upsample.*|.*linear|nn.(Bil|L)inear|cholesky.*|triangular_solve|lu_solve|ormqr|geqrf|qr"
+)
 _INTEGERS = ".*integer|mixed|ties"
 
 RULES: tuple[Rule, ...] = (
@@ -88,10 +108,25 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "factorisations, solvers and what is made of them (`linalg.*`, `qr`, `svd`, `pinverse`, `logdet`, ...)",
         _LINEAR_ALGEBRA,
-        "not finite, or with squares that overflow",
+        "not finite, with squares that overflow, singular or not positive definite",
         Free(values=True, errors=True),
-        "LAPACK's blocking decides how far they spread, and whether it finds them",
-        when=_not_finite,
+        "LAPACK's blocking decides how far they spread; mycc gives what is left of a factorisation that eager refuses",
+        when=_irregular,
+    ),
+    Rule(
+        "`qr`, `geqrf`, `ormqr` and what is made of them",
+        "(linalg.)?qr|geqrf|ormqr|linalg.(lstsq|householder|pinv).*",
+        "-0",
+        Free(values=True),
+        "the sign of a reflection is that of an element of 0",
+        ".* -0",
+    ),
+    Rule(
+        "sums of products: products of matrices, convolutions, Fourier transforms, averages, resizes, `linalg.*`",
+        _PRODUCTS,
+        "results of 0",
+        Free(zeros=True),
+        "a sum that starts at 0 loses the sign of -0, and one that starts at its first term keeps it",
     ),
     Rule(
         "Fourier transforms",
@@ -125,8 +160,8 @@ RULES: tuple[Rule, ...] = (
         "they are equal, and the order of equal elements is free",
     ),
     Rule(
-        "`var_mean`, `std_mean`, `batch_norm`",
-        "(var|std)_mean.*|.*(batch_norm|BatchNorm).*",
+        "`var_mean`, `std_mean`, norms of batches, groups, layers and instances",
+        "(var|std)_mean.*|.*(batch|group|layer|instance)_norm.*|nn.(Batch|Group|Layer|Instance)Norm.*",
         "infinities",
         Free(overflow=True),
         "eager's running mean is NaN behind an infinity, and infinite where the infinity comes last",
