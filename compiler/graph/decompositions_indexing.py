@@ -265,6 +265,8 @@ def fractional_max_pool(
     flat = flat.reshape([*planes, *output_size, inside])
     values = x.reshape([*planes, stride]).gather(-1, flat.reshape([*planes, outputs * inside])).reshape(flat.shape)
     largest, which = values.max(-1)
+    last_nan = torch.where(values.isnan(), torch.arange(inside), -1).amax(-1)
+    which = torch.where(last_nan >= 0, last_nan, which)
     return largest, flat.gather(-1, which.unsqueeze(-1)).squeeze(-1)
 
 

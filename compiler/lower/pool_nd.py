@@ -17,7 +17,7 @@ from .context import Context, ints
 from .pool import reached, widest
 from .registry import row
 from .scan import worst
-from .tensor import Shape, Tensor
+from .tensor import Shape, Tensor, linear_index
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,16 @@ class Windows:
         if not (last - own - 1).nonnegative():
             found.append(compare("lt", IndexValue(own), IndexValue(last)))
         return found
+
+    def step(self, d: int, o: Index) -> Index:
+        """How far apart taps lie."""
+        return self.at(d, o, ONE) - self.at(d, o, ZERO)
+
+    def first_inside(self, d: int, o: Index) -> Index:
+        """The position of the first tap that counts."""
+        start, step = self.at(d, o, ZERO), self.step(d, o)
+        before = maximum(self.first(d, o) - start, ZERO)
+        return start + (before + (step - 1)) // step * step
 
     def clamped(self, d: int, o: Index, k: Index) -> Index:
         return minimum(maximum(self.at(d, o, k), ZERO), self.size[d] - 1)
@@ -78,8 +88,10 @@ def _folded(
     windows: Windows,
     folds: Sequence[str],
     finish: Sequence[tuple[str, Callable[[Sequence[Expr], list[Index]], Expr]]],
+    of_nan: bool = False,
 ) -> list[Tensor]:
-    """Folds over the windows; finish(accumulators, position of the window)."""
+    """Folds over the windows; finish(accumulators, position of the window). of_nan: the last accumulator is the number
+    of the last tap that is NaN, or -1."""
     count = len(windows.taps)
     lead = len(shape) - count
     compute = DTYPES[x.dtype].compute
@@ -97,32 +109,40 @@ def _folded(
     def ended(function: Callable[[Sequence[Expr], list[Index]], Expr]) -> Callable[[list[Expr]], Expr]:
         return lambda accs: function(accs, holder[0][lead : lead + count])
 
+    def nan_tap(i: list[Index]) -> Expr:
+        tap = linear_index(i[lead + count :], windows.taps)
+        return where(compare("isnan", value(i)), IndexValue(tap), number(-1, "i64"))
+
     source = (*shape, *windows.taps)
+    rows = [(op, value) for op in folds] + ([("max", nan_tap)] if of_nan else [])
     axes = list(range(lead + count, lead + 2 * count))
     ends = [(dtype, ended(function)) for dtype, function in finish]
     order = (*x.memory_order(), *axes)
-    return ctx.builder.reduce(source, axes, [(op, value) for op in folds], ends, False, order)
+    return ctx.builder.reduce(source, axes, rows, ends, False, order)
 
 
 def _max_with_places(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor, ...]:
-    """Maxima, and where each lies in the flat spatial dimensions."""
-    shape = ctx.result_shape(0)
+    """Maxima, and where each lies in the flat spatial dimensions: of NaN the last, of equal numbers the first. A window
+    without a number above the least, -inf for floats, has its first place inside, never one in the padding."""
+    shape, floats = ctx.result_shape(0), DTYPES[x.dtype].kind == "f"
+    least = number(worst(x.dtype, lowest=True), DTYPES[x.dtype].compute)
 
     def place(accs: Sequence[Expr], o: list[Index]) -> Expr:
-        flat: Expr = number(0, "i64")
-        rest = accs[1]
+        rest = where(compare("ge", accs[2], number(0, "i64")), accs[2], accs[1]) if floats else accs[1]
         digits: list[Expr] = []
         for taps in reversed(windows.taps):
             digits.insert(0, call("remainder", rest, size_value(taps, "i64")))
             rest = call("floor_div", rest, size_value(taps, "i64"))
+        flat: Expr = number(0, "i64")
         for d, digit in enumerate(digits):
-            step = windows.at(d, o[d], ONE) - windows.at(d, o[d], ZERO)
-            at = call("add", size_value(windows.at(d, o[d], ZERO), "i64"), call("mul", digit, size_value(step, "i64")))
+            start, step = size_value(windows.at(d, o[d], ZERO), "i64"), size_value(windows.step(d, o[d]), "i64")
+            at = call("add", start, call("mul", digit, step))
             flat = call("add", call("mul", flat, size_value(windows.size[d], "i64")), at)
-        return flat
+        inside = linear_index([windows.first_inside(d, o[d]) for d in range(len(windows.size))], windows.size)
+        return where(compare("eq", accs[0], least), size_value(inside, "i64"), flat)
 
     finish = [(x.dtype, lambda accs, _: accs[0]), ("i64", place)]
-    return tuple(_folded(ctx, x, shape, windows, ["max", "argmax"], finish))
+    return tuple(_folded(ctx, x, shape, windows, ["max", "argmax"], finish, floats))
 
 
 def _stride(stride: Any, kernel: Any, count: int) -> tuple[int, ...]:
