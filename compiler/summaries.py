@@ -83,7 +83,9 @@ def _package(first: PackageSummary, values: Sequence[PackageSummary]) -> str:
 @_many.register
 def _verified(first: VerifyResult, values: Sequence[VerifyResult]) -> str:
     worst = max(values, key=lambda v: v.error)
-    return f"error {worst.error:.1e} against float64 (eager {worst.eager:.1e})"
+    left_out = sum(count for value in values for case in value.cases for count in case.doubtful)
+    remark = f"; {left_out} elements depend on rounding alone" if left_out else ""
+    return f"error {worst.error:.1e} against float64 (eager {worst.eager:.1e}){remark}"
 
 
 def _builds(values: Mapping[str, BuildResult]) -> str:

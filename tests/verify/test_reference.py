@@ -10,6 +10,7 @@ import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.verify import eager, error, reference
 from mycc.compiler.verify.fast_double import FAST
+from mycc.compiler.verify.reference import widened
 from torch import nn
 from torch.nn import functional as F
 
@@ -142,6 +143,47 @@ def test_eager_is_eager() -> None:
     x = torch.randn(2, 3, 8, 8)
     with torch.no_grad():
         assert torch.equal(eager(capture(model, (x,)), [x])[0], model(x))
+
+
+class Quantized(torch.Tensor):
+    """A tensor of two that is float32 to the outside, and that nothing but its parts can be read of."""
+
+    @staticmethod
+    def __new__(cls, data: torch.Tensor, scale: torch.Tensor) -> Quantized:
+        return torch.Tensor._make_wrapper_subclass(cls, data.shape, dtype=scale.dtype)  # type: ignore[attr-defined]
+
+    def __init__(self, data: torch.Tensor, scale: torch.Tensor) -> None:
+        self.data_, self.scale = data, scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["data_", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts: dict[str, torch.Tensor], *_: Any) -> Quantized:
+        return Quantized(parts["data_"], parts["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is aten.detach.default:
+            return Quantized(args[0].data_, args[0].scale)
+        raise AssertionError(f"{function} of a quantized tensor")
+
+
+def test_subclasses_are_not_widened() -> None:
+    """What they compute, their own operators alone know."""
+    tensor = Quantized(torch.ones(2, 2, dtype=torch.int8), torch.rand(2, 1))
+    assert widened(tensor) is tensor
+    assert isinstance(widened([tensor, torch.ones(1)])[1], torch.Tensor)
+
+
+def test_operators_run_in_their_own_dtypes_where_float64_has_none() -> None:
+    x, scale, zero = torch.randn(4, 6), torch.rand(6) * 0.01 + 0.001, torch.zeros(6, dtype=torch.int32)
+
+    def forward(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+        return torch.fake_quantize_per_channel_affine(x, scale, zero, 1, -127, 127) / 3
+
+    (found,) = reference(capture(forward, (x, scale, zero)), [x, scale, zero])
+    assert torch.equal(found, torch.fake_quantize_per_channel_affine(x, scale, zero, 1, -127, 127).double() / 3)
 
 
 CONVOLUTIONS = {
