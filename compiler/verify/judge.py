@@ -1,8 +1,8 @@
 """The verdict on an output: in the first place by one set of inputs, in close cases by more.
 
 1. One draw of inputs: an output's error may be twice eager's and 1e-7.
-2. If it is more: elements that depend on how a number was rounded, or on the order of equal elements, are left out.
-   The float64 run with noise tells which they are (condition.py).
+2. If it is more, or eager's error is that of few elements: those that depend on how a number was rounded, or on the
+   order of equal elements, are left out. The float64 run with noise tells which they are (condition.py).
 3. If it is still more: up to 63 further draws. The squares of all differences are pooled, and so are the squares of
    the reference: an input at which the result is near 0 counts for as much as it weighs. What is tolerated follows from
    eager's error, or from that of the noisy float64 run if it is larger, over the same inputs.
@@ -22,14 +22,16 @@ from torch import Tensor
 from ...runtime.certificate import sample_positions
 from .case import SHARED_FLOOR, CaseResult, Tolerance
 from .check_inputs import Draw
-from .compare import Deviation, deviation, difference, error
+from .compare import Deviation, deviation, difference
 from .condition import Noise
 from .trial import Compared, Sample, Trial
 
 __all__ = ["judged"]
 
-#: patterns of noise that are tried for the first inputs, and for each further one
+#: patterns of noise that are tried for the first inputs where something fails, else, and for each further one
 PATTERNS, FURTHER = 8, 4
+#: an element of eager jumped if it is off by so many times the median of all
+JUMP = 32.0
 #: after so many inputs a verdict is tried
 STAGES = (4, 16, 64)
 #: so many elements in all need no more than the second stage, nor the first where the error is twice as large
@@ -47,17 +49,35 @@ def judged(trial: Trial, draw: Draw, tolerance: Tolerance) -> CaseResult:
     sample = trial.sample(draw)
     if sample.uncertain:
         tolerance = replace(tolerance, floor=max(tolerance.floor, SHARED_FLOOR))
-    case = _case(trial, sample, tolerance)
+    case, doubtful = _case(trial, sample, tolerance), _no_masks(sample)
+    if trial.chooses and any(_jumped(c) for c in sample.compared):
+        doubtful = _doubtful(trial, sample)
+        case = _case(trial, sample, tolerance, doubtful)
     if not case.failures:
         return case
-    case, doubtful = _without_doubt(trial, sample, tolerance, case)
+    case, doubtful = _without_doubt(trial, sample, case, doubtful)
     if case.failures:
         case = _pooled(trial, sample, draw, case, doubtful)
     return replace(case, unsteady=_unsteady(trial, sample, case)) if case.failures else case
 
 
+def _jumped(compared: Compared) -> bool:
+    """Whether eager's error is that of few elements: its own jumps, which are no measure for other elements."""
+    if compared.overflowed is not None or not compared.wanted.numel():
+        return False
+    if not compared.wanted.is_floating_point():
+        return not torch.equal(compared.own, compared.wanted)
+    off = torch.nan_to_num((compared.own.double() - compared.wanted).abs())
+    far = off > JUMP * off.median()
+    return bool(off[far].square().sum() > off.square().sum() / 2)
+
+
+def _no_masks(sample: Sample) -> list[Tensor | None]:
+    return [None] * len(sample.compared)
+
+
 def _case(trial: Trial, sample: Sample, tolerance: Tolerance, doubtful: Masks = ()) -> CaseResult:
-    masks = list(doubtful) or [None] * len(sample.compared)
+    masks = list(doubtful) or _no_masks(sample)
     pairs = list(zip(sample.compared, masks, strict=True))
     own = tuple(c.of_eager(mask).error for c, mask in pairs)
     return CaseResult(
@@ -67,7 +87,9 @@ def _case(trial: Trial, sample: Sample, tolerance: Tolerance, doubtful: Masks = 
         tuple(_certified(*row) for row in zip(sample.found, sample.wanted, sample.compared, masks, strict=True)),
         tuple(c.of_package(mask).error for c, mask in pairs),
         own,
-        tuple(_sampled_error(y, r) for y, r in zip(sample.own, sample.wanted, strict=True)),
+        tuple(
+            _sampled_error(y, *row) for y, row in zip(sample.own, zip(sample.wanted, masks, strict=True), strict=True)
+        ),
         tuple(tolerance(e) + _extra(c) for e, c in zip(own, sample.compared, strict=True)),
         tolerance,
         doubtful=tuple(0 if mask is None else int(mask.sum()) for mask in masks),
@@ -93,22 +115,22 @@ def _certified(found: Tensor, wanted: Tensor, compared: Compared, doubtful: Tens
     return wanted
 
 
-def _sampled_error(found: Tensor, wanted: Tensor) -> float:
+def _sampled_error(found: Tensor, wanted: Tensor, doubtful: Tensor | None) -> float:
     """The error over the elements that a certificate keeps."""
     if found.shape != wanted.shape:
         return math.inf
     at = torch.from_numpy(sample_positions(wanted.numel()))
-    return error(found.reshape(-1)[at], wanted.reshape(-1)[at])
+    skip = doubtful.reshape(-1)[at] if doubtful is not None and doubtful.shape == wanted.shape else None
+    return deviation(found.reshape(-1)[at], wanted.reshape(-1)[at], skip).error
 
 
 def _without_doubt(
-    trial: Trial, sample: Sample, tolerance: Tolerance, case: CaseResult
+    trial: Trial, sample: Sample, case: CaseResult, masks: list[Tensor | None]
 ) -> tuple[CaseResult, list[Tensor | None]]:
     """The case without the elements that jump with noise, and their masks; patterns are tried until nothing fails."""
-    masks: list[Tensor | None] = [None] * len(sample.compared)
-    for seed in range(PATTERNS if trial.chooses else 0):
+    for seed in range(FURTHER, FURTHER + PATTERNS) if trial.chooses else ():
         masks = _joined(masks, trial.jumping(sample, seed))
-        case = _case(trial, sample, tolerance, masks)
+        case = _case(trial, sample, case.tolerance, masks)
         if not case.failures:
             break
     return case, masks
@@ -143,8 +165,10 @@ class _Row:
         return tolerance(max(known, default=0.0)) * certainty + self.extra
 
 
-def _rows(trial: Trial, sample: Sample, masks: Masks, seed: int) -> list[_Row]:
-    noise = trial.noisy(sample, Noise(seed))
+def _rows(trial: Trial, sample: Sample, known: Masks, number: int) -> list[_Row]:
+    """known: masks of elements that jump, if there are any yet."""
+    masks = _joined(known, _doubtful(trial, sample))
+    noise = trial.noisy(sample, Noise(0 if trial.chooses else number))  # a pattern whose jumps are known
     return [
         _Row(c.of_package(mask), c.of_eager(mask), deviation(moved, c.wanted, mask), _extra(c))
         for c, mask, moved in zip(sample.compared, masks, noise, strict=True)
@@ -158,7 +182,7 @@ def _pooled(trial: Trial, sample: Sample, draw: Draw, case: CaseResult, doubtful
     for stage in STAGES:
         while len(rows) < stage:
             more = trial.sample(replace(draw, index=draw.index + 100 * len(rows)))
-            rows.append(_rows(trial, more, _doubtful(trial, more), len(rows)))
+            rows.append(_rows(trial, more, _no_masks(more), len(rows)))
         totals = [reduce(add, column) for column in zip(*rows, strict=True)]
         case = replace(
             first,
@@ -174,7 +198,7 @@ def _pooled(trial: Trial, sample: Sample, draw: Draw, case: CaseResult, doubtful
 
 
 def _doubtful(trial: Trial, sample: Sample) -> list[Tensor | None]:
-    masks: list[Tensor | None] = [None] * len(sample.compared)
+    masks = _no_masks(sample)
     for seed in range(FURTHER if trial.chooses else 0):
         masks = _joined(masks, trial.jumping(sample, seed))
     return masks
