@@ -346,16 +346,16 @@ class Library {
   }
 
   std::unique_ptr<Model> load_file(const py::object &path, int32_t threads, bool check_full, const py::object &target,
-                                   const py::object &device, const py::object &launch) const {
+                                   const py::object &device, const py::object &launch, bool copy) const {
     const std::string name = py::bytes(py::module_::import("os").attr("fsencode")(path));
     auto load_file = [&](const mycc_load_options &options, mycc_model **model) {
       return functions_->load_file(name.c_str(), &options, model);
     };
-    return load(threads, check_full, target, device, launch, py::object(), load_file);
+    return load(threads, check_full, target, device, launch, copy, py::object(), load_file);
   }
 
   std::unique_ptr<Model> load_memory(const py::object &data, int32_t threads, bool check_full, const py::object &target,
-                                     const py::object &device, const py::object &launch) const {
+                                     const py::object &device, const py::object &launch, bool copy) const {
     // the memoryview keeps the bytes from being moved or freed
     py::object view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(data.ptr()));
     if (!view) throw py::error_already_set();
@@ -364,13 +364,13 @@ class Library {
     auto load_memory = [&](const mycc_load_options &options, mycc_model **model) {
       return functions_->load_memory(buffer->buf ? buffer->buf : "", size_t(buffer->len), &options, model);
     };
-    return load(threads, check_full, target, device, launch, view, load_memory);
+    return load(threads, check_full, target, device, launch, copy, copy ? py::object() : view, load_memory);
   }
 
  private:
   template <class Load>
   std::unique_ptr<Model> load(int32_t threads, bool check_full, const py::object &target, const py::object &device,
-                              const py::object &launch, py::object memory, Load load) const {
+                              const py::object &launch, bool copy, py::object memory, Load load) const {
     std::string texts[3];
     const char *names[3] = {nullptr, nullptr, nullptr};
     const py::object *values[3] = {&target, &device, &launch};
@@ -379,7 +379,8 @@ class Library {
       texts[i] = values[i]->cast<std::string>();
       names[i] = texts[i].c_str();
     }
-    const mycc_load_options options{sizeof(mycc_load_options), threads, check_full, names[0], names[1], names[2]};
+    const mycc_load_options options{sizeof(mycc_load_options), threads, check_full, names[0], names[1], names[2],
+                                    copy};
     mycc_model *model = nullptr;
     int status;
     {
@@ -414,10 +415,11 @@ PYBIND11_MODULE(_binding, m) {
       .def(py::init<const std::string &>(), py::arg("path"))
       .def_property_readonly("version", &Library::version)
       .def("load_file", &Library::load_file, py::arg("path"), py::arg("threads") = 0, py::arg("check_full") = false,
-           py::arg("target") = py::none(), py::arg("device") = py::none(), py::arg("launch") = py::none())
+           py::arg("target") = py::none(), py::arg("device") = py::none(), py::arg("launch") = py::none(),
+           py::arg("copy") = false)
       .def("load_memory", &Library::load_memory, py::arg("data"), py::arg("threads") = 0,
            py::arg("check_full") = false, py::arg("target") = py::none(), py::arg("device") = py::none(),
-           py::arg("launch") = py::none())
+           py::arg("launch") = py::none(), py::arg("copy") = false)
       .def_property_readonly("cuda_problem", &Library::cuda_problem)
       .def("cuda_copy_speed", &Library::cuda_copy_speed, py::arg("device"), py::arg("bytes"))
       .def("cuda_devices", &Library::cuda_devices,

@@ -63,6 +63,7 @@ class _LoadOptions(ctypes.Structure):
         ("target", c_char_p),
         ("device", c_char_p),
         ("launch", c_char_p),
+        ("copy", c_int32),
     ]
 
 
@@ -159,17 +160,17 @@ class Library:
 
     def load_file(
         self, path: str, threads: int = 0, check_full: bool = False, target: str | None = None,
-        device: str | None = None, launch: str | None = None,
+        device: str | None = None, launch: str | None = None, copy: bool = False,
     ) -> Model:  # fmt: skip
-        options, handle = _options(threads, check_full, target, device, launch), _HANDLE()
+        options, handle = _options(threads, check_full, copy, target, device, launch), _HANDLE()
         self.check(self.c.mycc_load_file(os.fsencode(path), byref(options), byref(handle)))
         return Model(self, handle, None)
 
     def load_memory(
         self, data: Any, threads: int = 0, check_full: bool = False, target: str | None = None,
-        device: str | None = None, launch: str | None = None,
+        device: str | None = None, launch: str | None = None, copy: bool = False,
     ) -> Model:  # fmt: skip
-        options, handle = _options(threads, check_full, target, device, launch), _HANDLE()
+        options, handle = _options(threads, check_full, copy, target, device, launch), _HANDLE()
         array = np.frombuffer(data, np.uint8)
         self.check(self.c.mycc_load_memory(array.ctypes.data, array.size, byref(options), byref(handle)))
         return Model(self, handle, array)
@@ -196,9 +197,9 @@ class Library:
         return rows
 
 
-def _options(threads: int, check_full: bool, *names: str | None) -> _LoadOptions:
+def _options(threads: int, check_full: bool, copy: bool, *names: str | None) -> _LoadOptions:
     texts = [None if name is None else name.encode() for name in names]
-    return _LoadOptions(ctypes.sizeof(_LoadOptions), threads, int(check_full), *texts)
+    return _LoadOptions(ctypes.sizeof(_LoadOptions), threads, int(check_full), *texts, int(copy))
 
 
 class Model:

@@ -26,20 +26,26 @@ def load(
     *,
     device: Any = None,
     launch: str | None = None,
+    copy: bool = False,
 ) -> Model:
     """Loads a package. Its layout and the hashes of all members but the weights are checked before any code of it runs.
+    What was checked is what runs: all but the weights is read into memory of the process first.
 
     Args:
-        path_or_bytes: the package's path, or the package itself as bytes (kept, not copied).
+        path_or_bytes: the package's path, or the package itself as bytes (kept, not copied, unless `copy`).
         threads: threads of a call, the caller's included; None: one per available core.
         target: one of the package's targets ("cpu:x86-64-v3"); None: the best that this machine runs.
         check: "quick", or "full" to check the hashes of the weights too (0.3 s per 400 MB and core).
         device: "cpu", "cuda", "cuda:1" or a torch.device; None: a GPU that the package has code for, else the CPU.
         launch: how a GPU's kernels are launched: "auto" (None), "direct" one by one, "graph" as CUDA graphs, "debug"
             one by one and waited for, so that a failure names its kernel.
+        copy: False: large weights are pages of the file, which all processes share; who writes into the file or cuts it
+            off changes them or ends the process (mycc replaces files as a whole). True: they are read into memory of
+            this process, where nothing reaches them; with check="full" they are what the hashes say.
 
     Raises:
-        LoadError: the file is missing, damaged, of an unknown version, or not for this machine.
+        LoadError: the file is missing, damaged, of an unknown version, or not for this machine; or it changed while it
+            was read.
     """
     if check not in ("quick", "full"):
         raise LoadError(f"check has to be 'quick' or 'full', not {check!r}")
@@ -48,7 +54,7 @@ def load(
     library, full = open_library(), check == "full"
     where = None if device is None else str(device)
     if isinstance(path_or_bytes, bytes | bytearray | memoryview):
-        return Model(library.load_memory(path_or_bytes, threads or 0, full, target, where, launch))
+        return Model(library.load_memory(path_or_bytes, threads or 0, full, target, where, launch, copy))
     try:
         path = os.fsdecode(path_or_bytes)
     except TypeError:
@@ -56,7 +62,7 @@ def load(
         raise LoadError(f"a package is loaded from a path or from bytes, not from a {kind}") from None
     if "\0" in path:
         raise LoadError(f"cannot read {path!r}: a path has no NUL")
-    return Model(library.load_file(path, threads or 0, full, target, where, launch), path)
+    return Model(library.load_file(path, threads or 0, full, target, where, launch, copy), path)
 
 
 def _warn_of_age(name: str) -> None:

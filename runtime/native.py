@@ -28,7 +28,8 @@ __all__ = ["ABI_VERSION", "LIBRARY", "code_file", "installed_file", "interface_n
 ABI_VERSION = 5
 LIBRARY = "libmycc.so"
 
-_MFD_CLOEXEC, _MFD_EXEC = 0x1, 0x10  # <linux/memfd.h>; MFD_EXEC is known since Linux 6.3
+_MFD_CLOEXEC, _MFD_SEALED, _MFD_EXEC = 0x1, 0x2, 0x10  # <linux/memfd.h>; MFD_EXEC is known since Linux 6.3
+_ADD_SEALS, _ALL_SEALS = 1033, 0xF  # <linux/fcntl.h>: size and bytes stay as they are
 _opened: list[Any] = []  # the interface of this copy of the module, once opened
 _opening = allocate_lock()
 
@@ -149,9 +150,9 @@ def _packaged_wrapper(archive: Archive) -> Any:
     member = archive.manifest["python"].get(wrapper_tag(EXTENSION_SUFFIXES[0]))
     if member is None:
         return None
-    archive.check(member)
+    code = _checked_code(archive, member)
     try:
-        return _import_extension(f"{__package__}._binding", code_file(archive.read(member), "_binding.so"))
+        return _import_extension(f"{__package__}._binding", code_file(code, "_binding.so"))
     except ImportError:
         return None  # a C library older than the wrapper's: ctypes needs libmycc.so alone
 
@@ -175,12 +176,22 @@ def _packaged_library(archive: Archive) -> str:
     for row in targets:
         gpu = row["target"].startswith("cuda:")  # its host program runs on every CPU of the kind
         if row["arch"] == machine if gpu else row["isa"].startswith(prefix):
-            archive.check(row["loader"])
-            return code_file(archive.read(row["loader"]), LIBRARY)
+            return code_file(_checked_code(archive, row["loader"]), LIBRARY)
     names = ", ".join(row["target"] for row in targets)
     raise LoadError(
         f"{archive.label} has no code for this CPU ({machine})", hint=f"It holds {names}; compile it for {prefix} too."
     )
+
+
+def _checked_code(archive: Archive, member: str) -> memoryview:
+    """A copy of a member that has its hash: the file may change, what runs may not."""
+    from .archive import sha256_hex
+
+    archive.check(member)
+    code = bytes(archive.read(member))
+    if sha256_hex(code) != archive.manifest["members"][member]["sha256"]:
+        raise LoadError(f"{archive.label} changed while it was loaded")
+    return memoryview(code)
 
 
 def code_file(data: memoryview, name: str) -> str:
@@ -193,6 +204,7 @@ def code_file(data: memoryview, name: str) -> str:
         except OSError:
             continue
         if _written(descriptor, data) and _executable(descriptor):
+            _seal(descriptor)
             return f"/proc/self/fd/{descriptor}"
         os.close(descriptor)
     raise LoadError(
@@ -203,9 +215,9 @@ def code_file(data: memoryview, name: str) -> str:
 
 def _memory_file(name: str) -> int:
     try:
-        return os.memfd_create(name, _MFD_CLOEXEC | _MFD_EXEC)
+        return os.memfd_create(name, _MFD_CLOEXEC | _MFD_SEALED | _MFD_EXEC)
     except OSError:
-        return os.memfd_create(name, _MFD_CLOEXEC)
+        return os.memfd_create(name, _MFD_CLOEXEC | _MFD_SEALED)
 
 
 def _unnamed_file(folder: str, name: str) -> int:
@@ -227,6 +239,14 @@ def _written(descriptor: int, data: memoryview) -> bool:
     except OSError:
         return False  # the folder's disk is full
     return True
+
+
+def _seal(descriptor: int) -> None:
+    """Makes a memory file final; another file has no name by which anybody could open it."""
+    import fcntl
+
+    if os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:"):
+        fcntl.fcntl(descriptor, _ADD_SEALS, _ALL_SEALS)
 
 
 def _executable(descriptor: int) -> bool:

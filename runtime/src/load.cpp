@@ -5,6 +5,7 @@
 #include "errors.h"
 #include "gpu_call.h"
 #include "loaded.h"
+#include "package_file.h"
 #include "pool.h"
 #include "state.h"
 #include "targets.h"
@@ -166,7 +167,7 @@ int open_on_gpu(mycc_model *model, const Archive &archive, const char *label, Gp
 }
 
 int read_options(const mycc_load_options *given, mycc_load_options *options) {
-  *options = {sizeof *options, 0, 0, nullptr, nullptr, nullptr};
+  *options = {sizeof *options, 0, 0, nullptr, nullptr, nullptr, 0};
   if (!given) return MYCC_OK;
   if (given->struct_size < offsetof(mycc_load_options, target))
     return fail(MYCC_ERROR_LOAD, "mycc_load_options.struct_size has to be sizeof(mycc_load_options), not %u",
@@ -220,10 +221,15 @@ int load_model(const char *path, const void *data, size_t size, const mycc_load_
   mycc_model *made = new (memory) mycc_model();
   int status = MYCC_OK;
   if (!data) {
-    status = map_file(path, &made->file);
+    status = read_package(path, read.copy, &made->file);
     data = made->file.data, size = made->file.size;
+  } else if (read.copy) {
+    status = copy_package(data, size, &made->file);
+    data = made->file.data;
   }
   if (status == MYCC_OK) status = build_model(made, path, data, size, read);
+  if (status == MYCC_OK) status = check_unchanged(path, made->file);
+  close_file(&made->file);
   if (status != MYCC_OK) {
     destroy(made);
     free(made);

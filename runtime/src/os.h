@@ -8,13 +8,27 @@
 
 namespace mycc::runtime {
 
+// Memory for the bytes of a file, and the file while it is read.
 struct Mapping {
   const uint8_t *data = nullptr;
   size_t size = 0;
+  int descriptor = -1;
+  int64_t modified[2] = {0, 0};  // seconds and nanoseconds, when it was opened
 };
 
-// Maps a file read-only; its pages are shared with every process that maps it. MYCC_OK or a code with its text.
-int map_file(const char *path, Mapping *mapping);
+// Opens a file and takes memory of its size, aligned as huge pages are. MYCC_OK or a code with its text.
+int open_file(const char *path, Mapping *mapping);
+bool reserve_mapping(size_t size, Mapping *mapping);
+// Gives memory to a part of it.
+bool allow_writing(uint8_t *target, uint64_t size);
+// Fills a part of the memory with the bytes of the file from `offset` on. False: it has not so many.
+bool read_file(const Mapping &mapping, uint8_t *target, uint64_t offset, uint64_t size);
+// Puts pages of the file there, which all processes that map it share. False: the system does not; there is nothing then.
+bool map_over(const Mapping &mapping, uint8_t *target, uint64_t offset, uint64_t size);
+// From now on the memory is only read.
+void finish_writing(const Mapping &mapping);
+bool file_changed(const Mapping &mapping);
+void close_file(Mapping *mapping);
 void unmap_file(Mapping *mapping);
 // Of a mapped file: these bytes are read as a whole, again and again. What is not in memory yet comes in huge pages then.
 void expect_reading(const void *data, size_t size);

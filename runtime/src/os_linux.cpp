@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,14 +41,16 @@ namespace mycc::runtime {
 namespace {
 
 constexpr size_t kHugePage = size_t(2) << 20;
-constexpr unsigned kMfdCloexec = 0x1, kMfdExec = 0x10;  // linux/memfd.h; MFD_EXEC is known since Linux 6.3
+constexpr unsigned kMfdCloexec = 0x1, kMfdSealed = 0x2, kMfdExec = 0x10;  // linux/memfd.h; MFD_EXEC: since Linux 6.3
+constexpr int kAddSeals = 1033, kAllSeals = 0xf;  // linux/fcntl.h: its size and bytes stay as they are
 
 // ---- code from memory
 
 int memory_file(const char *) {
 #ifdef SYS_memfd_create
-  int descriptor = int(syscall(SYS_memfd_create, "mycc", kMfdCloexec | kMfdExec));
-  return descriptor >= 0 ? descriptor : int(syscall(SYS_memfd_create, "mycc", kMfdCloexec));
+  constexpr unsigned kFlags = kMfdCloexec | kMfdSealed;
+  int descriptor = int(syscall(SYS_memfd_create, "mycc", kFlags | kMfdExec));
+  return descriptor >= 0 ? descriptor : int(syscall(SYS_memfd_create, "mycc", kFlags));
 #else
   return -1;
 #endif
@@ -100,7 +103,7 @@ bool open_code(int descriptor, const uint8_t *image, size_t size, CodeImage *cod
   char path[64];
   if (!write_all(descriptor, image, size)) {
     why->add("%s", strerror(errno));
-  } else if (!free_path(&descriptor, path, sizeof path)) {
+  } else if (fcntl(descriptor, kAddSeals, kAllSeals), !free_path(&descriptor, path, sizeof path)) {
     why->add("no free descriptor");
   } else if (void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
     code->handle = handle;
@@ -112,6 +115,17 @@ bool open_code(int descriptor, const uint8_t *image, size_t size, CodeImage *cod
   }
   close(descriptor);
   return false;
+}
+
+// ---- pages
+
+// Huge pages need aligned addresses, so more is mapped and the ends are given back.
+void *trim_to_huge_pages(void *mapped, size_t room, size_t bytes) {
+  uintptr_t begin = reinterpret_cast<uintptr_t>(mapped), data = (begin + kHugePage - 1) & ~(kHugePage - 1);
+  size_t page = size_t(sysconf(_SC_PAGESIZE)), used = (bytes + page - 1) & ~(page - 1);
+  if (data > begin) munmap(mapped, data - begin);
+  if (data + used < begin + room) munmap(reinterpret_cast<void *>(data + used), begin + room - data - used);
+  return reinterpret_cast<void *>(data);
 }
 
 // ---- cores
@@ -186,7 +200,14 @@ int32_t quota_limit() {
 
 // ---- files
 
-int map_file(const char *path, Mapping *mapping) {
+namespace {
+
+// fstat() has no symbol in glibc before 2.33; the kernel's structure is the same.
+bool about_file(int descriptor, struct stat *about) { return syscall(SYS_fstat, descriptor, about) == 0; }
+
+}  // namespace
+
+int open_file(const char *path, Mapping *mapping) {
   int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would wait for a writer
   uint8_t first;
   if (descriptor < 0 || pread(descriptor, &first, 1, 0) < 0) {  // a folder opens, but cannot be read
@@ -195,22 +216,70 @@ int map_file(const char *path, Mapping *mapping) {
     const bool stream = descriptor >= 0 && error == ESPIPE;  // a FIFO or a terminal
     return fail(MYCC_ERROR_LOAD, "cannot read %s: %s", path, stream ? "it is not a regular file" : strerror(error));
   }
-  off_t size = lseek(descriptor, 0, SEEK_END);
+  struct stat about;
+  off_t size = about_file(descriptor, &about) && S_ISREG(about.st_mode) ? about.st_size : lseek(descriptor, 0, SEEK_END);
   if (size <= 0) {
     close(descriptor);
     return fail(MYCC_ERROR_LOAD, "%s is empty\n  The file is damaged or incomplete: copy or build it again.", path);
   }
-  void *data = mmap(nullptr, size_t(size), PROT_READ, MAP_PRIVATE, descriptor, 0);
-  int error = errno;
-  close(descriptor);
-  if (data == MAP_FAILED) return fail(MYCC_ERROR_LOAD, "cannot map %s: %s", path, strerror(error));
-  mapping->data = static_cast<const uint8_t *>(data);
-  mapping->size = size_t(size);
+  if (!reserve_mapping(size_t(size), mapping)) {
+    close(descriptor);
+    return out_of_memory(size_t(size));
+  }
+  mapping->descriptor = descriptor;
+  mapping->modified[0] = about.st_mtim.tv_sec, mapping->modified[1] = about.st_mtim.tv_nsec;
   return MYCC_OK;
 }
 
+// Addresses alone: what is not written takes no memory, and counts as none.
+bool reserve_mapping(size_t size, Mapping *mapping) {
+  if (size > SIZE_MAX - 2 * kHugePage) return false;
+  const size_t room = size + kHugePage;
+  void *mapped = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return false;
+  mapping->data = reinterpret_cast<const uint8_t *>(trim_to_huge_pages(mapped, room, size));
+  mapping->size = size;
+  return true;
+}
+
+bool allow_writing(uint8_t *target, uint64_t size) {
+  const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(target) & ~(page - 1);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(target) + size + page - 1) & ~(page - 1);
+  return mprotect(reinterpret_cast<void *>(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool read_file(const Mapping &mapping, uint8_t *target, uint64_t offset, uint64_t size) {
+  if (size && !allow_writing(target, size)) return false;
+  while (size) {
+    const size_t most = size < (size_t(1) << 30) ? size_t(size) : size_t(1) << 30;
+    const ssize_t length = pread(mapping.descriptor, target, most, off_t(offset));
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) return false;
+    target += length, offset += uint64_t(length), size -= uint64_t(length);
+  }
+  return true;
+}
+
+bool map_over(const Mapping &mapping, uint8_t *target, uint64_t offset, uint64_t size) {
+  return mmap(target, size_t(size), PROT_READ, MAP_PRIVATE | MAP_FIXED, mapping.descriptor, off_t(offset)) != MAP_FAILED;
+}
+
+void finish_writing(const Mapping &mapping) { mprotect(const_cast<uint8_t *>(mapping.data), mapping.size, PROT_READ); }
+
+bool file_changed(const Mapping &mapping) {
+  struct stat about;
+  return !about_file(mapping.descriptor, &about) || uint64_t(about.st_size) != mapping.size ||
+         about.st_mtim.tv_sec != mapping.modified[0] || about.st_mtim.tv_nsec != mapping.modified[1];
+}
+
+void close_file(Mapping *mapping) {
+  if (mapping->descriptor >= 0) close(mapping->descriptor);
+  mapping->descriptor = -1;
+}
+
 void unmap_file(Mapping *mapping) {
-  if (mapping->data) munmap(const_cast<uint8_t *>(mapping->data), mapping->size);
+  close_file(mapping);
+  unmap_pages(const_cast<uint8_t *>(mapping->data), mapping->size);
   *mapping = {};
 }
 
@@ -262,18 +331,14 @@ int32_t count_cores() {
   return cores > 1 ? cores : 1;
 }
 
-// Huge pages need aligned addresses, so more is mapped and the ends are given back.
 void *map_pages(size_t bytes) {
   size_t room = bytes + kHugePage;
   if (room < bytes) return nullptr;
   void *mapped = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
-  uintptr_t begin = reinterpret_cast<uintptr_t>(mapped), data = (begin + kHugePage - 1) & ~(kHugePage - 1);
-  size_t page = size_t(sysconf(_SC_PAGESIZE)), used = (bytes + page - 1) & ~(page - 1);
-  if (data > begin) munmap(mapped, data - begin);
-  if (data + used < begin + room) munmap(reinterpret_cast<void *>(data + used), begin + room - data - used);
-  madvise(reinterpret_cast<void *>(data), used, MADV_HUGEPAGE);
-  return reinterpret_cast<void *>(data);
+  void *data = trim_to_huge_pages(mapped, room, bytes);
+  madvise(data, bytes, MADV_HUGEPAGE);
+  return data;
 }
 
 void unmap_pages(void *data, size_t bytes) {

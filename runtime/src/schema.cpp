@@ -362,7 +362,7 @@ class Checker {
       problem_.add("[%lld]", static_cast<long long>(place->index));
     else
       problem_.add("%s%.*s", problem_.empty() ? "" : ".", int(place->key.size < 64 ? place->key.size : 64),
-                   place->key.data);
+                   place->key.size ? place->key.data : "");
   }
 
   const Json &json_;

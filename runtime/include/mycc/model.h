@@ -41,6 +41,8 @@ typedef struct mycc_load_options {
   const char *device;     /* NULL: a GPU that the package has code for, else the CPU; or "cpu", "cuda", "cuda:1" */
   const char *launch;     /* of a GPU's kernels. NULL, "auto": what is fastest; "direct": one by one; "graph": as CUDA
                              graphs; "debug": one by one, each waited for, so that a failure names its kernel */
+  int32_t copy;           /* 1: the weights are read into memory of this process, where no change of the file, or of the
+                             memory that the package is in, reaches them; 0: they are mapped from the file */
 } mycc_load_options;
 
 /* One input or output of an entry point. A dimension is fixed (symbol < 0, value its size) or named by a symbol. */
@@ -57,7 +59,8 @@ typedef struct mycc_symbol {
 } mycc_symbol;
 
 MYCC_API int mycc_load_file(const char *path, const mycc_load_options *options, mycc_model **model);
-/* The memory must stay unchanged until mycc_unload has returned, and calls that were under way then. */
+/* The memory must stay unchanged until mycc_unload has returned, and calls that were under way then; with options->copy
+ * until this returns. */
 MYCC_API int mycc_load_memory(const void *data, size_t size, const mycc_load_options *options, mycc_model **model);
 /* The model goes when no call and no state of mycc_state_new uses it any more. Addresses that functions of the model have
  * returned are not to be used from now on. */
