@@ -21,12 +21,14 @@ from ..graph.resize_smooth import TAPS, resized_size, resized_smoothly
 from .masks import masked_scatter, masked_scatter_
 from .places import get_item, set_item, sum_of
 from .result_types import bincount, unique, unique_consecutive
+from .sparse import product_by_shape, sum_by_shape
 
 __all__ = ["ByShape", "bound"]
 
 aten = torch.ops.aten
 Function = Callable[..., Any]
 _FORMS: dict[Any, Function] = {}
+_PRODUCTS = ("matmul", "__matmul__", "mm", "mv")
 
 
 class ByShape(TorchFunctionMode):
@@ -42,11 +44,11 @@ class ByShape(TorchFunctionMode):
 
 
 #: torch's names for the first argument, and names of others that have several
-_FIRST = ("input", "self", "x", "a", "x1")
+_FIRST = ("input", "self", "x", "a", "x1", "sparse", "mat")
 _NAMES = {
     "axis": "dim",
     "keepdims": "keepdim",
-    "x2": "other",
+    **dict.fromkeys(("x2", "mat2", "vec", "dense"), "other"),
     **dict.fromkeys(("indices", "sections", "tensor_indices_or_sections"), "indices_or_sections"),
 }
 
@@ -169,6 +171,13 @@ def _ctc_loss(
     if reduction == "mean":
         return (loss / counts.clamp(min=1).to(loss.dtype)).mean()
     return loss.sum() if reduction == "sum" else loss[0] if single else loss
+
+
+# sparse matrices -----------------------------------------------------------------------------------------------------
+for _times in (torch.matmul, torch.mm, torch.mv, torch.sparse.mm, *(getattr(Tensor, n) for n in _PRODUCTS)):
+    _form_of(_times)(functools.partial(product_by_shape, _times))
+for _plus in (torch.addmm, Tensor.addmm, torch.sparse.addmm):
+    _form_of(_plus)(functools.partial(sum_by_shape, _plus))
 
 
 # rows of numbers -----------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from .graph import ModelGraph
 from .inplace import functional_form, functional_item, rebuild_base
 from .own_calls import OwnCall, WrongCall
 from .slices import slice_by_places
+from .sparse import NoSparseForm, Sparse, is_sparse, sparse_call
 from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, storages
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
@@ -61,10 +62,6 @@ _SET_GRAD, _AUTOCAST = "wrap_with_set_grad_enabled", "wrap_with_autocast"
 INLINED = {_SET_GRAD, _AUTOCAST}  # higher-order operators that FunctionalCopy knows
 _PART = torch.ops.export.access_subclass_inner_tensor.default
 _COPIES = {aten.lift_fresh_copy.default}
-
-
-def _is_sparse(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout != torch.strided
 
 
 class FunctionalCopy:
@@ -147,6 +144,8 @@ class FunctionalCopy:
             fresh = self.graph.get_attr(str(args[0].node.target))  # torch.tensor([...]) in forward: may be written
             fresh.meta = dict(node.meta)
             return Tensor(fresh)
+        if any(isinstance(a, Sparse) for a in args) or is_sparse(node.meta.get("val")):
+            return self._sparse(node, args, bind(node.kwargs, env), constant)
         if target in _IDENTITIES or self._idle_dropout(node):
             return args[0]
         body = opened(node)
@@ -167,11 +166,18 @@ class FunctionalCopy:
             new.meta = dict(node.meta)
         return self._result(node, new, env)
 
+    def _sparse(
+        self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], constant: Callable[[str], Tensor]
+    ) -> Any:
+        try:
+            return sparse_call(self, node, args, kwargs, constant)
+        except NoSparseForm as refused:
+            hint = "Products of a sparse matrix with a dense one, their sums with dense ones, and to_dense() compile."
+            raise RefusedNode(node, f"the model has {refused}", hint) from None
+
     @staticmethod
     def _result(node: fx.Node, new: fx.Node, env: dict[fx.Node, Any]) -> Tensor:
         """The tensor that `new` makes, a view when torch.export saw it share memory with an argument."""
-        if _is_sparse(node.meta.get("val")):
-            raise RefusedNode(node, "the model makes a sparse tensor; only dense ones work")
         mine = storages(node.meta.get("val"))
         for source in node.all_input_nodes if mine else ():
             parent = env[source]

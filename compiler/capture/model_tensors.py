@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from ...runtime.errors import CompileError
 from .leaves import Leaf
 from .program import check_tensor
+from .sparse import is_sparse, storage_of
 from .trees import constant
 
 __all__ = ["apart_from", "check_leaves", "check_model", "plain_parts"]
@@ -48,11 +49,14 @@ def check_model(model: Any) -> None:
                 f"'{name}' of the model has no shape yet: {type(owner).__name__} gets it from its first call",
                 hint="Call the model once with the example inputs before it is compiled.",
             )
-        check_tensor(tensor, f"'{name}' of the model")
+        check_tensor(tensor, f"'{name}' of the model", sparse=True)
 
 
 def plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """The tensors that hold a tensor's memory: itself, or the parts of a quantised one that torchao made."""
+    if is_sparse(tensor):
+        yield storage_of(tensor)
+        return
     if not is_traceable_wrapper_subclass(tensor):
         yield tensor
         return

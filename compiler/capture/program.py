@@ -37,6 +37,7 @@ from .result_types import right_types
 from .scripts import SCRIPT
 from .smallest import check_smallest
 from .source_lines import ROOT, place_of
+from .sparse import NoSparseForm, Sparse, is_sparse, sparse_constant
 from .state import Changed, memory_key, with_changes
 from .symbols import size_of, size_symbols
 from .trees import LEAF, constant, leaf_names, structure
@@ -149,6 +150,7 @@ class _Importer:
         self._nodes: dict[object, Tensor] = {}  # identity of the memory -> its get_attr
         self._outside: dict[Tensor, _Outside] = {}
         self._by_target: dict[str, Tensor] = {}
+        self._matrices: dict[str, Sparse] = {}
 
     def run(self) -> ModelGraph:
         signature = self.program.graph_signature
@@ -207,7 +209,10 @@ class _Importer:
         if spec.kind == InputKind.USER_INPUT:
             return self._user_input(spec, node)
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-            tensor = self._constant(str(spec.target), self._tensor(spec), node.meta, spec.kind.name.lower())
+            found = self._tensor(spec)
+            if is_sparse(found):
+                return self._sparse(str(spec.target), found)
+            tensor = self._constant(str(spec.target), found, node.meta, spec.kind.name.lower())
             self._by_target[str(spec.target)] = tensor
             return tensor
         raise self._held(spec)
@@ -251,6 +256,19 @@ class _Importer:
             self._nodes[key] = outside = Tensor(node, outside=True)
             self._outside[outside] = _Outside(node, user_name(name), tensor.detach())
         return self._nodes[key]
+
+    def _sparse(self, name: str, tensor: torch.Tensor) -> Sparse:
+        """A sparse matrix of the model, whose parts are constants."""
+        if name not in self._matrices:
+
+            def part(own: str, value: torch.Tensor) -> Tensor:
+                return self._constant(f"{name}.{own}", value, {"val": value}, "parameter")
+
+            try:
+                self._matrices[name] = sparse_constant(tensor, part)
+            except NoSparseForm as refused:
+                raise CompileError(f"'{name}' of the model is {refused}, which cannot be compiled") from None
+        return self._matrices[name]
 
     def _attribute(self, name: str) -> Tensor:
         tensor = functools.reduce(getattr, name.split("."), self.program.graph_module)
@@ -379,12 +397,12 @@ def _order_inputs(graph: fx.Graph) -> None:
             first.prepend(node)
 
 
-def check_tensor(tensor: torch.Tensor, what: str) -> None:
-    """Refuses a tensor without values in dense CPU memory."""
+def check_tensor(tensor: torch.Tensor, what: str, sparse: bool = False) -> None:
+    """Refuses a tensor without values in CPU memory, dense unless it may be sparse."""
     if tensor.device.type == "meta":
         raise CompileError(f"{what} has no values: it is on the meta device", hint="Load the weights before compiling.")
     if tensor.device.type != "cpu":
         raise CompileError(f"{what} is on {tensor.device}", hint="Move model and inputs to the CPU first: .cpu()")
-    if tensor.layout != torch.strided or tensor.is_quantized:
+    if (tensor.layout != torch.strided and not sparse) or tensor.is_quantized:
         kind = "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
         raise CompileError(f"{what} is a {kind} tensor; only dense ones work")

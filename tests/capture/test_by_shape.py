@@ -115,7 +115,7 @@ def keyword_calls(function: Any) -> Iterator[tuple[list[str], dict[str, str]]]:
     name, module = function.__name__, getattr(function, "__module__", None)
     method = getattr(function, "__objclass__", None) is not None or module == "torch._tensor"
     packet = getattr(aten, name, None)
-    if name in ("__getitem__", "__setitem__"):
+    if name.startswith("__"):
         return
     if inspect.isfunction(function) or packet is None:  # of Python; unique and its like hide their signature
         seen = inspect.signature(getattr(torch.Tensor, name, None) or function)
