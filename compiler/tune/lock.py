@@ -77,10 +77,17 @@ class Lock:
 
 def write_lock(lock: Lock, path: Path) -> None:
     """Raises CompileError when the file cannot be written."""
+    _check_file(path, "write")
     try:
         path.write_text(format_lock(lock), encoding="utf-8")
     except OSError as error:
         raise CompileError(f"cannot write the lock file '{path}': {error.strerror}") from None
+
+
+def _check_file(path: Path, use: str) -> None:
+    """A FIFO would wait for the other side."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise CompileError(f"cannot {use} the lock file '{path}': it is not a regular file")
 
 
 def format_lock(lock: Lock) -> str:
@@ -108,6 +115,7 @@ def _format_kernels(rows: Mapping[str, LockedKernel]) -> str:
 
 def read_lock(path: Path) -> Lock:
     """The lock in a file. Raises CompileError: there is none, or it is no lock that this version reads."""
+    _check_file(path, "read")
     try:
         value = decode(path.read_text(encoding="utf-8"))
     except OSError as error:

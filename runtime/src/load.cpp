@@ -117,6 +117,9 @@ int open_program(mycc_model *model, const Archive &archive, const char *label) {
   bool same = model->program->n_entries == manifest.n_entries;
   for (int32_t i = 0; same && i < manifest.n_entries; ++i) same = fits(manifest.entries[i], model->program->entries[i]);
   same = same && manifest.n_state == (model->program->abi_version >= 3 ? model->program->n_state : 0);
+  same = same && (model->target->gpu || !model->program->gpu);
+  const char *target = model->program->target;
+  if (manifest.contract) same = same && target && strcmp(target, model->target->name) == 0;
   if (!same) return fail(MYCC_ERROR_LOAD, "%s: %s does not fit manifest.json" MYCC_DAMAGED, label, name.data);
 
   model->entries = static_cast<Entry *>(calloc(uint32_t(manifest.n_entries), sizeof(Entry)));

@@ -167,7 +167,10 @@ static const mycc_entry entries[] = {
 #ifndef PROGRAM_VERSION
 #define PROGRAM_VERSION MYCC_ABI_VERSION
 #endif
-static const mycc_program program = {PROGRAM_VERSION, sizeof entries / sizeof *entries, entries, "cpu:test"};
+#ifndef TARGET
+#define TARGET "cpu:test"
+#endif
+static const mycc_program program = {PROGRAM_VERSION, sizeof entries / sizeof *entries, entries, TARGET};
 
 #ifdef CONTRACT
 __attribute__((section(".mycc.contract"), used)) static const char contract[] = CONTRACT;

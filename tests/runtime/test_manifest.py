@@ -38,13 +38,13 @@ LIES: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
-def contracted(folder: Path, *flags: str, **changes: Any) -> Draft:
+def contracted(folder: Path, *flags: str, target: str = f"cpu:{ISA}") -> Draft:
     """A package whose code says what it was compiled for."""
     data = WEIGHTS.nbytes + -WEIGHTS.nbytes % 64
     header = len(Draft(b"").header())
     contract = contract_of(ENTRIES, [], header, data)
-    library = compile_program(folder / "contracted.so", f'-DCONTRACT="{contract}"', *flags)
-    return Draft(library, changes={"contract": contract, **changes})
+    library = compile_program(folder / "contracted.so", f'-DCONTRACT="{contract}"', f'-DTARGET="{target}"', *flags)
+    return Draft(library, changes={"contract": contract})
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def draft(mark: Path) -> Draft:
 @pytest.fixture(scope="module")
 def older(mark: Path) -> Draft:
     """A package as it was before there were contracts."""
-    library = compile_program(mark.parent / "older.so", f'-DLOADED_MARK="{mark}"')
+    library = compile_program(mark.parent / "older.so", f'-DLOADED_MARK="{mark}"', f'-DTARGET="cpu:{ISA}"')
     return Draft(library, exact=False)
 
 
@@ -86,6 +86,11 @@ def test_a_manifest_that_does_not_fit_the_code_is_refused(library: Any, draft: D
     with pytest.raises(LoadError, match=r"model\.so was compiled for another manifest\.json"):
         library.load_memory(data)
     assert not mark.exists()
+
+
+def test_the_code_of_another_target_is_refused(library: Any, tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match=r"model\.so does not fit manifest\.json"):
+        library.load_memory(contracted(tmp_path, target="cpu:x86-64-v9").build())
 
 
 def test_weights_and_state_of_another_size_are_refused(library: Any, draft: Draft, mark: Path) -> None:

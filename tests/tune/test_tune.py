@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 from collections.abc import Callable, Mapping
@@ -200,6 +201,14 @@ def test_what_is_no_lock_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(CompileError) as caught:
         read_lock(PATH)
     assert message in str(caught.value)
+
+
+def test_a_lock_is_no_fifo(tmp_path: Path) -> None:
+    fifo = tmp_path / "model.lock"
+    os.mkfifo(fifo)
+    for use in (lambda: read_lock(fifo), lambda: write_lock(Lock("0.1.0", {}), fifo)):
+        with pytest.raises(CompileError, match="it is not a regular file"):
+            use()
 
 
 def test_a_lock_that_fits() -> None:
