@@ -153,8 +153,8 @@ RULES: tuple[Rule, ...] = (
         of=lambda entry: not elementwise(entry),
     ),
     Rule(
-        "`kthvalue`, `median`, `quantile`, `nanquantile`, `mode`, `unique`",
-        "kthvalue|(nan)?median|(nan)?quantile|mode|unique.*",
+        "`kthvalue`, `topk`, `median`, `quantile`, `nanquantile`, `mode`, `unique`",
+        "kthvalue|topk|(nan)?median|(nan)?quantile|mode|unique.*",
         "0 beside -0",
         Free(zeros=True),
         "they are equal, and the order of equal elements is free",
