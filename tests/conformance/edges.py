@@ -7,6 +7,7 @@ itself specifies nothing, `unspecified.py` says so.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -61,7 +62,12 @@ def _eager(call: Call, device: str) -> list[Any] | Exception:
             results = pytree.tree_leaves(there(*(duplicate(x) for x in there.inputs)))
             return [r.cpu() if isinstance(r, torch.Tensor) else r for r in results if r is not None]
     except Exception as error:
+        if "CUDA error" in str(error):  # no later call of this process would work
+            os._exit(_CUDA_ERROR)
         return error
+
+
+_CUDA_ERROR = 3
 
 
 def _drew(device: str) -> bool:
@@ -120,7 +126,16 @@ def _specials(group: Group, p: Prepared, package: Any, device: str) -> None:
         cases = [(i, call.with_inputs(inputs)) for i, call, inputs in calls if inputs is not None]
         cases = [(i, call) for i, call in cases if not free_of(group.tally.entry, call, name, device).skipped]
         if cases:
-            _special(group, p, package, name, device, [(i, call, _eager(call, device)) for i, call in cases])
+            _special(group, p, package, name, device, [(i, call, _wanted(call, device)) for i, call in cases])
+
+
+def _wanted(call: Call, device: str) -> list[Any] | Exception:
+    """Eager's results of special values. What a CPU refuses, a GPU is not asked for: it would end with the process."""
+    if device != "cpu":
+        there = _eager(call, "cpu")
+        if isinstance(there, Exception):
+            return there
+    return _eager(call, device)
 
 
 def _special(group: Group, p: Prepared, package: Any, name: str, device: str, cases: Sequence[Case]) -> None:

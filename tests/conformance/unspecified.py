@@ -89,6 +89,7 @@ _LINEAR_ALGEBRA = (
     "linalg.(?!vector_norm|norm|cross|diagonal|vecdot|multi_dot|matrix_power|vander|tensor).*"
     "|geqrf|ormqr|lu|lu_solve|lu_unpack|qr|svd|svd_lowrank|pca_lowrank|cholesky.*|logdet|pinverse|triangular_solve|norm.nuc"
 )
+_NORMS = ".*(batch|group|layer|instance)_norm.*|nn.(Batch|Group|Layer|Instance)Norm.*"
 _PRODUCTS = (
     "addmm.*|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
     "|linalg.*|.*conv.*|nn.(Lazy)?Conv.*|(_refs.)?fft.*|stft|istft|.*avg_pool.*|nn.*AvgPool.*|.*_aa|.*interpolate.*"
@@ -161,7 +162,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "`var_mean`, `std_mean`, norms of batches, groups, layers and instances",
-        "(var|std)_mean.*|.*(batch|group|layer|instance)_norm.*|nn.(Batch|Group|Layer|Instance)Norm.*",
+        f"(var|std)_mean.*|{_NORMS}",
         "infinities",
         Free(overflow=True),
         "eager's running mean is NaN behind an infinity, and infinite where the infinity comes last",
@@ -184,11 +185,11 @@ RULES: tuple[Rule, ...] = (
         when=_not_finite,
     ),
     Rule(
-        "`histogram`, `histogramdd`, `nn.GaussianNLLLoss`",
-        "histogram(dd)?|nn.GaussianNLLLoss|nn.functional.gaussian_nll_loss",
-        "NaN, infinities, negative variances",
+        "`histogram`, `histogramdd`, `gaussian_nll_loss`, `binary_cross_entropy`",
+        "histogram(dd)?|nn.GaussianNLLLoss|nn.functional.gaussian_nll_loss|nn.BCELoss|nn.functional.binary_cross_entropy",
+        "bounds that are NaN, negative variances, probabilities outside of 0 to 1",
         Free(errors=True),
-        "torch.export leaves the check of values in Python out",
+        "mycc computes with them: a check would cost every call a reading of all elements, on a GPU a wait",
     ),
     Rule(
         "`grid_sampler_2d`, `grid_sampler_3d`",
@@ -205,8 +206,8 @@ RULES: tuple[Rule, ...] = (
         "eager's vector loop gives 0 where its scalar loop gives x * 0",
     ),
     Rule(
-        "`batch_norm`, `instance_norm` and their modules",
-        ".*(batch_norm|instance_norm|BatchNorm|InstanceNorm).*",
+        "norms of batches, groups, layers and instances",
+        _NORMS,
         "results of 0",
         Free(zeros=True),
         "eager adds a shift of 0 where mycc subtracts the mean and adds nothing",
