@@ -2,7 +2,7 @@
 # make demo      ResNet-50 and BERT-base through the compiler and back, with figures
 # make test      lint, types and the tests that take seconds
 # make test-all  every test that this machine can run
-# make conformance  torch's own list of operators, all of it, and docs/operators.md (an hour or so)
+# make conformance  torch's own lists of operators and modules, special values too, and docs/operators.md (hours)
 # make nightly   thousands of random programs, and the architectures of transformers for docs/sweep.md (hours)
 # make lint | types | format | clean | distclean
 #
@@ -50,6 +50,8 @@ test-all: $(VENV)/.installed-all lint types
 conformance: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.conformance.run
 	$(BIN)/python -m tests.conformance.run --family cuda --dtype float32
+	$(BIN)/python -m tests.conformance.run --kind edges
+	$(BIN)/python -m tests.conformance.run --kind modules --dtype float32,float64
 	$(BIN)/python -m tests.conformance.page
 
 nightly: $(VENV)/.installed-all
