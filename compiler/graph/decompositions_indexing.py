@@ -243,6 +243,15 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = No
     return torch.where(index < steps // 2, first + step * index, last - step * (steps - 1 - index)).to(dtype)
 
 
+@definition("aten.max_unpool2d", "aten.max_unpool3d")
+def max_unpool(x: Tensor, places: Tensor, output_size: Sequence[int], *_: Any) -> Tensor:
+    """Zeros but for the elements at their places, each in the plane that it comes from."""
+    n = len(output_size)
+    lead = x.shape[:-n]
+    planes = x.new_zeros([*lead, math.prod(output_size)])
+    return planes.scatter(-1, places.flatten(-n), x.flatten(-n)).reshape([*lead, *output_size])
+
+
 @definition("aten.fractional_max_pool2d.default", "aten.fractional_max_pool3d.default")
 def fractional_max_pool(
     x: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], samples: Tensor

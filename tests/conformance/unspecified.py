@@ -169,6 +169,14 @@ RULES: tuple[Rule, ...] = (
         when=_not_finite,
     ),
     Rule(
+        "convolutions",
+        ".*conv.*|nn.(Lazy)?Conv.*",
+        "NaN and infinities",
+        Free(overflow=True),
+        "eager multiplies the zeros of the padding by the weights, with some algorithms; mycc leaves them out",
+        when=_not_finite,
+    ),
+    Rule(
         "attention with a causal mask, and transformers",
         "nn.functional.(scaled_dot_product|multi_head).*|nn.(Transformer|Multihead).*",
         "not finite, or with squares that overflow",

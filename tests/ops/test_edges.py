@@ -99,6 +99,7 @@ INDEXED: dict[str, tuple[Callable[..., Any], list[int], list[int]]] = {
     "gather of a number": (lambda x, i: x[0, 0].gather(0, i[0]), [0, 0], [1, 0]),
     "index_select of a number": (lambda x, i: x[0, 0].index_select(0, i[:1]), [0, 0], [1, 0]),
     "index_fill": (lambda x, i: x.index_fill(0, i, 7.0), [0, -4], [0, -5]),
+    "max_unpool": (lambda x, i: torch.nn.functional.max_unpool1d(x[:, :2], i.expand(4, 2), 2), [0, 3], [0, -1]),
     "put": (lambda x, i: x[:1, :1].put(i[:1], x[0, :1]), [-1, 0], [1, 0]),
 }
 
