@@ -35,6 +35,8 @@ struct Functions {
   MYCC_FUNCTION(model_target);
   MYCC_FUNCTION(model_threads);
   MYCC_FUNCTION(model_device);
+  MYCC_FUNCTION(entry_count);
+  MYCC_FUNCTION(input_count);
   MYCC_FUNCTION(output_count);
   MYCC_FUNCTION(kernel_count);
   MYCC_FUNCTION(kernel_name);
@@ -74,6 +76,8 @@ struct Functions {
     MYCC_FUNCTION(model_target);
     MYCC_FUNCTION(model_threads);
     MYCC_FUNCTION(model_device);
+    MYCC_FUNCTION(entry_count);
+    MYCC_FUNCTION(input_count);
     MYCC_FUNCTION(output_count);
     MYCC_FUNCTION(kernel_count);
     MYCC_FUNCTION(kernel_name);
@@ -166,6 +170,7 @@ class Model {
     int32_t type;
     functions_->model_device(model_, &type, &place_.device);
     place_.gpu = type == dlpack::kCuda;
+    for (int32_t i = 0; i < functions_->entry_count(model_); ++i) entries_.push_back(entry_of(i));
   }
   ~Model() { functions_->unload(model_); }
   Model(const Model &) = delete;
@@ -175,10 +180,12 @@ class Model {
                const py::handle &state) const {
     const Sequence values(tensors);
     const Inputs inputs(values.items(), values.size(), place(stream));
-    for (int32_t i = 0; i < inputs.count(); ++i)
-      if (functions_->input_written(model_, entry, i)) inputs.check_writable(values.items()[i], size_t(i));
+    static const Entry none{};  // run_with() says what is wrong with the number
+    const Entry &own = size_t(entry) < entries_.size() ? entries_[size_t(entry)] : none;
+    for (int32_t i : own.written)
+      if (i < inputs.count()) inputs.check_writable(values.items()[i], size_t(i));
     const OutputKind kind(values.items(), values.size(), inputs, functions_->calls);
-    const int32_t count = functions_->output_count(model_, entry);
+    const int32_t count = own.outputs;
     Outputs outputs(count, functions_->calls);
     const Place &where = inputs.place();
     mycc_run_options options{sizeof(mycc_run_options), where.has_stream, where.stream, nullptr, nullptr, 0, 0,
@@ -318,8 +325,21 @@ class Model {
     return place;
   }
 
+  // What every call asks of its entry point.
+  struct Entry {
+    int32_t outputs = 0;
+    std::vector<int32_t> written;  // inputs
+  };
+  Entry entry_of(int32_t i) const {
+    Entry entry{functions_->output_count(model_, i), {}};
+    for (int32_t input = 0; input < functions_->input_count(model_, i); ++input)
+      if (functions_->input_written(model_, i, input)) entry.written.push_back(input);
+    return entry;
+  }
+
   std::shared_ptr<const Functions> functions_;
   mycc_model *model_;
+  std::vector<Entry> entries_;
   Place place_;
   py::object memory_;  // what the package lies in, when it was not loaded from a file
 };
