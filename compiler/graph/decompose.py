@@ -70,9 +70,17 @@ def _wanted(node: Node, kept: Collection[str]) -> bool:
         return True
     if op(node) == "pad" and arg(node, 2, "mode", "constant") != "constant":
         return not _is_static(node)
+    if op(node) == "linear" and not _is_matrix_layer(node):
+        return True
     if has_rule(node):
         return False
     return op(node) not in kept and op(node) not in _NORMALIZED and str(node.target) not in kept
+
+
+def _is_matrix_layer(node: Node) -> bool:
+    """Whether a linear layer has a matrix of weights, and one number of the bias for each output if any."""
+    weight, bias = arg(node, 1, "weight"), arg(node, 2, "bias")
+    return weight.meta["val"].dim() == 2 and (bias is None or bias.meta["val"].shape == weight.meta["val"].shape[:1])
 
 
 def _is_static(node: Node) -> bool:

@@ -33,6 +33,13 @@ def _factor(value: float, x: Tensor) -> float | int:
     return value if x.dtype.is_floating_point else int(value)
 
 
+@definition("aten.linear")
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Forms that are no layer: of weights for one output, or a bias that is broadcast."""
+    y = torch.matmul(x, weight if weight.dim() == 1 else weight.t())
+    return y if bias is None else y + bias
+
+
 @definition("aten.addmv")
 def addmv(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return _factor(beta, c) * c + _factor(alpha, c) * mv(a, b)

@@ -32,6 +32,10 @@ SEQUENCES: dict[str, Callable[[torch.Tensor], Any]] = {
     "einsum": lambda x: (torch.einsum("bij,bkj->bik", x, x), torch.einsum("bij,jk->bik", x, x[0].t())),
     "einsum of three": lambda x: torch.einsum("bi,bi,bi->b", x[:, 0], x[:, 1], x[:, 2]),
     "outer": lambda x: torch.outer(x[0, 0], x[0, 1]),
+    "linear of one output": lambda x: (F.linear(x, torch.ones(16)), F.linear(x[0, 0], torch.ones(16))),
+    "linear with another bias": lambda x: (
+        F.linear(x, torch.ones(4, 16), torch.ones(6, 4)) + F.linear(x, torch.ones(4, 16), torch.tensor(2.0))
+    ),
     "mv": lambda x: x[0] @ x[0, 0],
     "baddbmm": lambda x: torch.addbmm(x[0, :, :6], x, x.transpose(1, 2)),
     "repeat_interleave": lambda x: x.repeat_interleave(2, 1),
