@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -40,16 +40,32 @@ Mode = Literal["default", "reduce-overhead", "max-autotune"]
 DTYPE_CHOICES = ("f32", "f16", "bf16")
 
 
+#: graph passes that make one operator of several, which then rounds to 16 bits once
+ROUNDING_PASSES = (
+    "fold-batch-norm",
+    "recognize-norms",
+    "recognize-activations",
+    "recognize-attention",
+    "attention-operands",
+)
+
+
 @dataclass(frozen=True)
 class GraphOptions:
     """Rewrites of the operator graph."""
 
     fold_constants: bool = True  # compute what depends on weights alone at compile time
     fold_batch_norm: bool = True  # put batch norm's scale into the convolution's weights
+    #: compute norms, activations and attention that a model spells out operator by operator, so that each result is
+    #: rounded to the model's 16-bit type as eager rounds it
+    eager_roundings: bool = False
 
     @property
     def skipped_passes(self) -> tuple[str, ...]:
         """Names of the graph passes that are turned off."""
+        if self.eager_roundings:
+            rest = replace(self, eager_roundings=False).skipped_passes
+            return tuple(dict.fromkeys((*rest, *ROUNDING_PASSES)))
         switches = {"fold-constants": self.fold_constants, "fold-batch-norm": self.fold_batch_norm}
         return tuple(name for name, on in switches.items() if not on)
 
