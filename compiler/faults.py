@@ -65,13 +65,18 @@ def _text(error: Exception) -> str:
 
 def _details(error: BaseException) -> list[str]:
     """`add_1 (aten.add.Tensor)  model.py:12  x + y`, then notes of who called, then mycc's innermost line."""
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    lines = {id(frame): line for frame, line in walk_tb(error.__traceback__)}
-    own = [frame for frame in frames if frame.f_code.co_filename.startswith(_OWN)]
-    node = next((found for frame in reversed(own) if (found := _node_in(frame))), "")
-    last = own[-1] if own else frames[-1] if frames else None
-    at = [f"at {Path(last.f_code.co_filename).name}:{lines[id(last)]} in {last.f_code.co_name}"] if last else []
+    frames = [step for cause in _causes(error) for step in walk_tb(cause.__traceback__)]
+    node = next((found for frame, _ in reversed(frames) if (found := _node_in(frame))), "")
+    own = [(frame.f_code, line) for frame, line in frames if frame.f_code.co_filename.startswith(_OWN)]
+    at = [f"at {Path(code.co_filename).name}:{line} in {code.co_name}" for code, line in own[-1:]]
     return [*([node] if node else []), *getattr(error, "__notes__", ()), *at]
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and what it was raised from, the root last."""
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _node_in(frame: FrameType) -> str:

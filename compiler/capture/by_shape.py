@@ -334,6 +334,29 @@ def _linear_cross_entropy(*args: Any, options: Any = None, **kwargs: Any) -> Ten
     return F.linear_cross_entropy(*args, **kwargs)
 
 
+# products ------------------------------------------------------------------------------------------------------------
+@_form_of(torch.einsum)
+def _einsum(equation: Any, *operands: Any) -> Tensor:
+    """In the order that opt_einsum finds for the example's sizes: it would make numbers of dynamic ones."""
+    tensors = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
+    sizes = [size for t in tensors if isinstance(t, Tensor) for size in t.shape]
+    settings = torch.backends.opt_einsum
+    if len(tensors) < 3 or not isinstance(equation, str) or all(isinstance(size, int) for size in sizes):
+        return torch.einsum(equation, *operands)
+    path = None
+    if settings.is_available() and settings.enabled and all(_hint(size) is not None for size in sizes):
+        shapes = [tuple(map(_hint, t.shape)) for t in tensors]
+        search = settings.get_opt_einsum().contract_path
+        steps = search(equation, *shapes, shapes=True, optimize=settings.strategy or "auto")[0]
+        path = [place for step in steps for place in step]
+    return torch._VF.einsum(equation, tensors, path=path)  # type: ignore[attr-defined]
+
+
+def _hint(size: Any) -> int | None:
+    """A size of the examples; None where only the run finds it."""
+    return size if isinstance(size, int) else size.node.hint
+
+
 # linear algebra ------------------------------------------------------------------------------------------------------
 @_form_of(torch.linalg.lstsq)
 def _lstsq(a: Tensor, b: Tensor, *, rcond: float | None = None, driver: str | None = None) -> Any:

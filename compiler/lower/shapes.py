@@ -36,6 +36,8 @@ class Sizes:
         if isinstance(value, int):
             return as_index(value)
         expr = value.node.expr if isinstance(value, torch.SymInt) else value
+        if not isinstance(expr, sympy.Basic):  # a number that the run finds, in the place of a size
+            raise _unknown("of a number that the run finds")
         if expr not in self._known:
             self._known[expr] = self._convert(expr)
         return self._known[expr]
@@ -52,7 +54,7 @@ class Sizes:
             return as_index(int(e))
         if isinstance(e, sympy.Symbol):
             if e not in self.symbols:
-                raise CompileError(f"the size {e} depends on the data: it is not known before the model runs")
+                raise _unknown(str(e))
             return of(self.symbols[e])
         if type(e).__name__ in ROUNDED:
             return self._rounded(e)
@@ -92,3 +94,10 @@ class Sizes:
     def _named(self, e: sympy.Expr) -> sympy.Expr:
         """A formula with the names of the sizes in it."""
         return e.xreplace({symbol: sympy.Symbol(size.name) for symbol, size in self.symbols.items()})
+
+
+def _unknown(size: str) -> CompileError:
+    return CompileError(
+        f"the size {size} depends on the data: it is not known before the model runs",
+        hint="In a branch or the body of a loop, use sizes from outside: n = x.item() in front of torch.cond or scan.",
+    )

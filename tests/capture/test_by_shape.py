@@ -119,7 +119,7 @@ def keyword_calls(function: Any) -> Iterator[tuple[list[str], dict[str, str]]]:
         return
     if inspect.isfunction(function) or packet is None:  # of Python; unique and its like hide their signature
         seen = inspect.signature(getattr(torch.Tensor, name, None) or function)
-        names = [[p.name for p in seen.parameters.values() if p.kind is not p.VAR_KEYWORD]]
+        names = [[p.name for p in seen.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]]
     else:
         schemas = [getattr(packet, o)._schema for o in packet.overloads()]
         types = [(s, [str(a.type) for a in s.arguments]) for s in schemas if s.is_mutable == name.endswith("_")]
@@ -127,7 +127,7 @@ def keyword_calls(function: Any) -> Iterator[tuple[list[str], dict[str, str]]]:
         schemas = [s for s in plain if not any(a.name == "dim" and "str" in str(a.type) for a in s.arguments)]
         assert schemas
         names = [[a.name for a in s.arguments if a.name not in CREATION] for s in schemas]
-    for each in names:
+    for each in filter(None, names):  # torch.einsum takes all by position
         first, rest = each[0], each[1:]
         tensor = first in ("self", "input")
         if method:
@@ -213,3 +213,29 @@ def test_a_mask_takes_as_many_values_as_there_are() -> None:
             eager(graph, (X, torch.ones_like(MASK), v))
     with pytest.raises(RuntimeError, match=r"\(test_by_shape.py:\d+\)"):
         eager(capture(write, (X, MASK, v)), (X, ~MASK & MASK, v))
+
+
+def test_the_order_of_a_long_product_fixes_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """opt_einsum, where it is installed, makes numbers of the sizes; here it gets those of the example."""
+    seen = []
+
+    class Installed:
+        @staticmethod
+        def contract_path(equation: str, *operands: Any, shapes: bool = False, optimize: str = "") -> Any:
+            sizes = [int(size) for x in operands for size in (x if shapes else x.shape)]
+            seen.append((shapes, sizes))
+            return [(1, 2), (0, 1)], ""
+
+    monkeypatch.setattr(torch.backends.opt_einsum, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.opt_einsum, "get_opt_einsum", lambda: Installed)
+    monkeypatch.setattr(torch.backends.opt_einsum, "_opt_einsum", Installed)
+    monkeypatch.setattr(torch.backends.opt_einsum, "enabled", True)
+    a, b = normal(4, 6, 2), normal(6, 2, 2)
+    n = torch.export.Dim("n", min=1, max=50)
+    shapes = ({1: n}, {0: n})
+    graph = capture(lambda d, c: torch.einsum("pni,nij,pnj->pn", d, c, d), (a, b), dynamic_shapes=shapes)
+    assert seen == [(True, [4, 6, 2, 6, 2, 2, 4, 6, 2])]
+    (call,) = [node for node in graph.module.graph.nodes if node.target is aten.einsum.default]
+    assert call.kwargs["path"] == [1, 2, 0, 1]
+    x, y = normal(4, 9, 2), normal(9, 2, 2)
+    torch.testing.assert_close(graph.module(x, y)[0], (x.unsqueeze(-2) @ y @ x.unsqueeze(-1)).squeeze(-1).squeeze(-1))

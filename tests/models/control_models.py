@@ -119,6 +119,17 @@ class Noisy(nn.Module):
         return last, rows, x, torch.rand(3)
 
 
+class Numbers(nn.Module):
+    """Numbers of tensors, of operands and of values of its own, in branches; sizes of numbers from outside of them."""
+
+    def forward(self, x, n):
+        k = n.item()
+        torch._check(k >= 0)
+        torch._check(k <= x.shape[0])
+        y = cond(x.sum() > 0, lambda x, n: x * (n.item() * 2 + 1), lambda x, n: x - x.max().item() + n.item(), (x, n))
+        return y, cond(y.mean() > 0, lambda y: y[:k].sum(0), lambda y: y.sum(0) * k, (y,))
+
+
 MODELS = {
     "branch": (Branch, (torch.randn(3, SIZE),)),
     "steps": (Steps, (torch.randn(4, SIZE), torch.tensor(3))),
@@ -127,6 +138,7 @@ MODELS = {
     "rows": (Rows, (torch.randn(5, SIZE), torch.randn(SIZE, 3))),
     "nested": (Nested, (torch.randn(3, 4) * 5, torch.tensor(1.0))),
     "counting": (Counting, (torch.randn(SIZE),)),
+    "numbers": (Numbers, (torch.randn(6, SIZE), torch.tensor(3))),
     "noisy": (Noisy, (torch.randn(4, SIZE), torch.tensor(3))),
 }
 DYNAMIC = {
