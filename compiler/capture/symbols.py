@@ -68,6 +68,12 @@ def size_symbols(
         term = _term(places, dims)
         name = _name(term, places, taken)
         low, high = _bounds(ranges.get(symbol), term)
+        if term is not None and term.named and term.max < NO_MAX and (low, high) != (max(term.min, 1), term.max):
+            raise CompileError(
+                f"the size '{term.root}' is declared to be {term.min} to {term.max}, but the model works for "
+                f"{low} to {high} only (torch.export finds this out while it traces the model)",
+                hint=f"Declare torch.export.Dim('{term.root}', min={low}, max={high}), or mend what fixes the size.",
+            )
         taken.add(name)
         result.append(SizeSymbol(name, symbol, low, high, i, axis, scale, offset))
     return tuple(result)

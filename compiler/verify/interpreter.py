@@ -13,6 +13,7 @@ from ..capture.control import is_control
 from ..capture.source_lines import place_of
 from .control import run_control
 from .ties import settled
+from .unchecked import check_operands
 
 Node = torch.fx.Node
 Call = Callable[[Node, tuple[Any, ...], dict[str, Any]], Any]
@@ -73,6 +74,7 @@ def call_torch(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     """The operator itself, equal elements in the order of their places (ties.py)."""
     if is_control(node.target):
         return run_control(str(node.target), args)
+    check_operands(node.target, args)
     result = settled(node.target, args, kwargs)
     return node.target(*args, **kwargs) if result is None else result  # type: ignore[operator]
 
