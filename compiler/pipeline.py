@@ -29,6 +29,7 @@ from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
 from .lower.builder import WinogradChoice
 from .lower.driver import Lowered
+from .lower.eager_roundings import with_eager_roundings
 from .observe import Observer, running_stage, warn
 from .options import CompileOptions
 from .package.assemble import Assembled, assemble, package_contract
@@ -108,6 +109,8 @@ def _code(
     """Lowers, schedules, generates and builds."""
     with running_stage(observers, "lower") as stage:
         lowered = {f: _lower(graphs, f, options.codegen.winograd, choices) for f in options.families}
+        if options.graph.eager_roundings and "cuda" in lowered:
+            lowered["cuda"] = [replace(p, program=with_eager_roundings(p.program)) for p in lowered["cuda"]]
         stage.value = [program for programs in lowered.values() for program in programs]
         stage.summary = summarise(stage.value)
     with running_stage(observers, "schedule") as stage:

@@ -473,7 +473,24 @@ _RANDOM = (
     ),
 )
 
-OPS: Mapping[str, ScalarOp] = _Table((*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_BITS, *_SPECIAL, _GCD, *_RANDOM))
+
+def _rounding_row(dtype: str, torch_name: str) -> ScalarOp:
+    """A float32 number rounded to a 16-bit type and back, on GPUs too, where a cast alone waits for the store."""
+
+    def reference(x: Any) -> Any:
+        import torch
+
+        return x.to(getattr(torch, torch_name)).to(x.dtype)
+
+    triton = _text(f"{{0}}.to(tl.{torch_name}).to(tl.float32)", 1)
+    return _row(f"round_{dtype}", "f", "same", reference, f"to_{dtype}", triton, types=("f32",))
+
+
+_ROUNDINGS = (_rounding_row("f16", "float16"), _rounding_row("bf16", "bfloat16"))
+
+OPS: Mapping[str, ScalarOp] = _Table(
+    (*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_BITS, *_SPECIAL, _GCD, *_RANDOM, *_ROUNDINGS)
+)
 
 
 def cast_op(dtype: str) -> ScalarOp:

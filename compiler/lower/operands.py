@@ -16,7 +16,7 @@ import torch
 
 from ..build.targets import Family
 from ..ir.dtypes import DTYPES, from_torch, to_torch
-from ..ir.expr import Expr, cast
+from ..ir.expr import Call, Const, Expr, cast
 from ..ir.index import ONE, Index
 from .builder import number, size_value
 from .tensor import Tensor
@@ -38,7 +38,9 @@ Rounding = Callable[[Expr], Expr]
 def rounding(dtype: str) -> Rounding:
     """What a step in a 16-bit type does to its value; nothing for the other types."""
     compute = DTYPES[dtype].compute
-    return (lambda e: e) if compute == dtype else lambda e: cast(cast(e, dtype), compute)
+    if compute == dtype or DTYPES[dtype].kind != "f":
+        return lambda e: e
+    return lambda e: cast(cast(e, dtype), compute) if isinstance(e, Const) else Call(f"round_{dtype}", (e,), compute)
 
 
 def promoted(operands: Sequence[Any]) -> str:
@@ -71,7 +73,9 @@ def element(operand: Any, indices: list[Index], common: str, wide: bool = False)
     held_in = compute if wide and DTYPES[common].kind == "f" else common
     if isinstance(operand, Tensor):
         e = operand.at_broadcast(indices)
-        return cast(cast(e, held_in) if e.dtype != "bool" else e, compute)
+        if DTYPES[common].kind == "f":
+            return cast(e, compute) if e.dtype in (held_in, "bool") else rounding(held_in)(cast(e, compute))
+        return cast(cast(e, held_in), compute)
     if isinstance(operand, Index):
         return cast(size_value(operand, held_in), compute)
     return cast(number(operand, held_in), compute)
