@@ -109,6 +109,11 @@ class Call(torch.nn.Module):
     def apply(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self._op(*args, **kwargs)
 
+    @property
+    def constants(self) -> list[Any]:
+        """The arguments that are no tensors."""
+        return [leaf for leaf in self._leaves if leaf is not None]
+
     def with_inputs(self, inputs: Sequence[torch.Tensor]) -> Call:
         """The same call of other tensors."""
         other = copy.copy(self)

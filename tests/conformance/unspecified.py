@@ -44,6 +44,12 @@ def _not_finite(call: Call) -> bool:
     return any(not bool((x.abs().double() <= _large(x.dtype)).all()) for x in floats if x.numel())
 
 
+def _complex(call: Call) -> bool:
+    """Tensors or numbers are complex."""
+    given = (*call.inputs, *call.constants)
+    return any(x.is_complex() if isinstance(x, torch.Tensor) else isinstance(x, complex) for x in given)
+
+
 def _irregular(call: Call) -> bool:
     """Not finite, or a matrix among the inputs that is singular nearly, or a square one with a negative eigenvalue."""
     if _not_finite(call):
@@ -91,7 +97,7 @@ _LINEAR_ALGEBRA = (
 )
 _NORMS = ".*(batch|group|layer|instance)_norm.*|nn.(Batch|Group|Layer|Instance)Norm.*"
 _PRODUCTS = (
-    "addmm.*|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
+    "addmm.*|gradient|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
     "|linalg.*|.*conv.*|nn.(Lazy)?Conv.*|(_refs.)?fft.*|stft|istft|.*avg_pool.*|nn.*AvgPool.*|.*_aa|.*interpolate.*"
     "|.*upsample.*|.*linear|nn.(Bil|L)inear|cholesky.*|triangular_solve|lu_solve|ormqr|geqrf|qr"
 )
@@ -99,12 +105,44 @@ _INTEGERS = ".*integer|mixed|ties"
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "`_segment_reduce`, `linalg.ldl_solve`, `lu_solve`, `lu_unpack`, `_unsafe_masked_index`, `ctc_loss`",
-        "_segment_reduce.*|linalg.ldl_solve|(linalg.)?lu_solve|lu_unpack|_unsafe_masked_index.*|nn.functional.ctc_loss|nn.CTCLoss",
+        "`_segment_reduce`, `linalg.ldl_solve`, `lu_solve`, `lu_unpack`, `_unsafe_masked_index`, `ctc_loss`, "
+        "`repeat_interleave`",
+        "_segment_reduce.*|repeat_interleave|linalg.ldl_solve|(linalg.)?lu_solve|lu_unpack|_unsafe_masked_index.*|nn.functional.ctc_loss|nn.CTCLoss",
         "integers out of range",
         Free(skipped=True),
         "eager takes lengths, pivots and indices without a check, and reads and writes outside of its tensors",
         _INTEGERS,
+    ),
+    Rule(
+        "`linalg.eig`, `linalg.eigvals`",
+        "linalg.eig(vals)?",
+        "not finite, or with squares that overflow",
+        Free(skipped=True),
+        "LAPACK ends the process in some of its forms",
+        when=_not_finite,
+    ),
+    Rule(
+        "complex numbers",
+        ".*",
+        "products and quotients of infinities and zeros",
+        Free(overflow=True, zeros=True),
+        "eager's vector loops multiply by parts, its scalar loops repair infinities as C does",
+        when=_complex,
+    ),
+    Rule(
+        "`unique`, `unique_consecutive`",
+        "unique.*",
+        "NaN",
+        Free(values=True),
+        "each NaN differs from each other one, and the order of rows that hold them is free",
+        when=_not_finite,
+    ),
+    Rule(
+        "`cov`",
+        "cov",
+        "weights whose sum is 0",
+        Free(errors=True),
+        "torch.export leaves the check of values out",
     ),
     Rule(
         "factorisations, solvers and what is made of them (`linalg.*`, `qr`, `svd`, `pinverse`, `logdet`, ...)",
