@@ -54,11 +54,13 @@ def _irregular(call: Call) -> bool:
     """Not finite, or a matrix among the inputs that is singular nearly, or a square one with a negative eigenvalue."""
     if _not_finite(call):
         return True
+    if any(x.is_floating_point() and x.numel() and float(x.abs().max()) < _SMALL for x in call.inputs):
+        return True  # determinants underflow
     matrices = [x.detach().to(torch.complex128) for x in call.inputs if x.dim() >= 2 and x.numel()]
     return any(not bool((torch.linalg.cond(x) <= _CONDITION).all()) or _indefinite(x) for x in matrices)
 
 
-_CONDITION = 1e6
+_CONDITION, _SMALL = 1e6, 1e-30
 
 
 def _indefinite(x: torch.Tensor) -> bool:
@@ -92,12 +94,12 @@ def elementwise(entry: Entry) -> bool:
 
 _ELEMENTWISE = "clamp|where|lerp|addcmul|addcdiv|nan_to_num|masked_fill|sign|sgn"
 _LINEAR_ALGEBRA = (
-    "linalg.(?!vector_norm|norm|cross|diagonal|vecdot|multi_dot|matrix_power|vander|tensor).*"
+    "linalg.(?!vector_norm|cross|diagonal|vecdot|multi_dot|matrix_power|vander).*"
     "|geqrf|ormqr|lu|lu_solve|lu_unpack|qr|svd|svd_lowrank|pca_lowrank|cholesky.*|logdet|pinverse|triangular_solve|norm.nuc"
 )
 _NORMS = ".*(batch|group|layer|instance)_norm.*|nn.(Batch|Group|Layer|Instance)Norm.*"
 _PRODUCTS = (
-    "addmm.*|gradient|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
+    "addmm.*|gradient|_softmax_backward_data|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
     "|linalg.*|.*conv.*|nn.(Lazy)?Conv.*|(_refs.)?fft.*|stft|istft|.*avg_pool.*|nn.*AvgPool.*|.*_aa|.*interpolate.*"
     "|.*upsample.*|.*linear|nn.(Bil|L)inear|cholesky.*|triangular_solve|lu_solve|ormqr|geqrf|qr"
 )
@@ -135,6 +137,28 @@ RULES: tuple[Rule, ...] = (
         "NaN",
         Free(values=True),
         "each NaN differs from each other one, and the order of rows that hold them is free",
+        when=_not_finite,
+    ),
+    Rule(
+        "`lerp`",
+        "lerp",
+        "results of 0",
+        Free(zeros=True),
+        "eager's vector loop adds (w - 1) d where its scalar loop takes (1 - w) d away",
+    ),
+    Rule(
+        "`searchsorted`, `bucketize`",
+        "searchsorted|bucketize",
+        "boundaries that are not in order",
+        Free(values=True),
+        "what a search finds among them is left open",
+    ),
+    Rule(
+        "`_softmax_backward_data`",
+        "_softmax_backward_data",
+        "NaN and infinities",
+        Free(overflow=True),
+        "eager takes the sum away before or after the product, by the dimension",
         when=_not_finite,
     ),
     Rule(
@@ -231,9 +255,10 @@ RULES: tuple[Rule, ...] = (
         when=_not_finite,
     ),
     Rule(
-        "`histogram`, `histogramdd`, `gaussian_nll_loss`, `binary_cross_entropy`",
-        "histogram(dd)?|nn.GaussianNLLLoss|nn.functional.gaussian_nll_loss|nn.BCELoss|nn.functional.binary_cross_entropy",
-        "bounds that are NaN, negative variances, probabilities outside of 0 to 1",
+        "`histogram`, `histogramdd`, `gaussian_nll_loss`, `binary_cross_entropy`, `quantile`, `linalg.lu_factor`",
+        "histogram(dd)?|nn.GaussianNLLLoss|nn.functional.gaussian_nll_loss|nn.BCELoss|nn.functional.binary_cross_entropy"
+        "|(nan)?quantile|linalg.lu_factor",
+        "bounds that are NaN, negative variances, probabilities outside of 0 to 1, factors with a 0 on the diagonal",
         Free(errors=True),
         "mycc computes with them: a check would cost every call a reading of all elements, on a GPU a wait",
     ),
