@@ -46,6 +46,10 @@ def _causal(m: Any, q: torch.Tensor) -> Any:
     return F.scaled_dot_product_attention(q, q, q, attn_mask=mask.expand(q.shape[0], 1, -1, -1))
 
 
+def _eight_bits(m: Any, x: torch.Tensor) -> Any:
+    return x.to(torch.float8_e4m3fn).t().to(torch.float32) * m.scale.to(torch.float32).unsqueeze(1)
+
+
 def _attention(m: Any, q: torch.Tensor, mask: torch.Tensor) -> Any:
     scores = torch.matmul(q, q.transpose(-1, -2)) / math.sqrt(8) + mask[:, None, None, :]
     return F.dropout(scores.softmax(-1), 0.1, False) @ q
@@ -107,6 +111,7 @@ CASES: dict[str, tuple[Any, ...]] = {
         {"words": rand(10, 4), "table": rand(64, 4), "kinds": rand(2, 4)},
     ),
     "decompose": (lambda m, x: F.glu(x, -1), (rand(2, 6),), ({0: B},), {}),
+    "float8-as-bytes": (_eight_bits, (rand(2, 4),), ({0: B},), {"scale": rand(4).to(torch.float8_e5m2)}),
     "complex-parts": (_rotary, (rand(2, 3, 4),), ({0: B},), {"turn": torch.polar(torch.ones(3, 2), rand(3, 2))}),
     "fold-batch-norm": (_conv_norm, (rand(2, 3, 5, 5),), ({0: B},), _conv_tensors()),
     "fold-constants": (lambda m, x: x * torch.cos(m.f * 2.0) * m.s, (rand(2, 4),), ({0: B},),
