@@ -98,7 +98,7 @@ for line in sys.stdin:
 
 
 def test_an_entry_that_hangs_or_dies_is_a_crash_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start() -> subprocess.Popen[str]:
+    def start(limited: bool) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", _FAKE_WORKER]
         return subprocess.Popen(
             command, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +58,10 @@ def _irregular(call: Call) -> bool:
     if any(x.is_floating_point() and x.numel() and float(x.abs().max()) < _SMALL for x in call.inputs):
         return True  # determinants underflow
     matrices = [x.detach().to(torch.complex128) for x in call.inputs if x.dim() >= 2 and x.numel()]
+    sides = [math.isqrt(x.numel()) for x in matrices]  # tensors that tensorinv takes for one matrix
+    matrices += [
+        x.reshape(n, n) for x, n in zip(list(matrices), sides, strict=True) if x.dim() > 2 and n * n == x.numel()
+    ]
     return any(not bool((torch.linalg.cond(x) <= _CONDITION).all()) or _indefinite(x) for x in matrices)
 
 
