@@ -34,9 +34,10 @@ from .control import CONTROL
 from .graph import ModelGraph
 from .inplace import functional_form, functional_item, rebuild_base
 from .own_calls import OwnCall, WrongCall
+from .pieces import piece_of, plain_view
 from .slices import slice_by_places
 from .sparse import NoSparseForm, Sparse, is_sparse, sparse_call
-from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, storages
+from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, is_expanded, storages
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
 __all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "NeedsRetrace", "RefusedNode", "Tensor"]
@@ -50,6 +51,14 @@ _IDENTITIES = {
     aten.alias.default,
     aten.detach.default,
     aten.detach_.default,
+}
+#: operators that eager torch lets write to tensors whose elements share memory
+_INTO_EXPANDED = {
+    aten.index_put_.default,
+    aten.masked_fill_.Scalar,
+    aten.masked_fill_.Tensor,
+    aten.index_fill_.int_Scalar,
+    aten.index_fill_.int_Tensor,
 }
 DROPOUTS = {
     aten.dropout.default,
@@ -140,6 +149,10 @@ class FunctionalCopy:
             return args[0][args[1]]
         if target is _PART and self.part is not None:
             return self.part(args[0], node)
+        if target is operator.getitem and isinstance(args[0], Tensor) and isinstance(args[1], int):
+            piece = piece_of(self.graph, node, args[0], args[1])
+            if piece is not None:
+                return piece
         if target in _COPIES and isinstance(args[0], Tensor) and args[0].node.op == "get_attr":
             fresh = self.graph.get_attr(str(args[0].node.target))  # torch.tensor([...]) in forward: may be written
             fresh.meta = dict(node.meta)
@@ -160,7 +173,7 @@ class FunctionalCopy:
             return self._batch_norm(node, args)
         if getattr(target, "__module__", "") == "torch._functorch.predispatch":
             raise NeedsRetrace("a function that torch.vmap maps")
-        new = slice_by_places(self.graph, node, self.nodes(args))
+        new = slice_by_places(self.graph, node, self.nodes(args)) or plain_view(self.graph, node, self.nodes(args))
         if new is None:
             new = self.graph.create_node("call_function", target, self.nodes(args), kwargs, name=node.name)
             new.meta = dict(node.meta)
@@ -221,6 +234,9 @@ class FunctionalCopy:
         if not isinstance(old, Tensor) or not _writes_first_only(target):
             raise NeedsRetrace(f"{target} writes to more than its first argument")
         reshapes = torch.Tag.inplace_view in target.tags  # transpose_ and its like change the shape, no values
+        if not reshapes and target not in _INTO_EXPANDED and is_expanded(old.node.meta.get("val")):
+            message = "the model writes to a tensor whose elements share memory, as expand makes them"
+            raise RefusedNode(node, message, "Write to a copy of it: x.clone().")
         new = functional_form(self.graph, node, self.nodes(args), kwargs)
         if new is None:
             raise NeedsRetrace(f"{target} has no functional form")

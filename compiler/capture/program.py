@@ -74,18 +74,23 @@ class ProgramInputs:
 
 def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -> ModelGraph:
     """The program as a ModelGraph; torch's own functionalisation first where ours cannot say it."""
-    dtype = _autocast_around(program)
+    dtype, reason = _autocast_around(program), ""
     try:
         if dtype is None:
             return _Importer(name, program, inputs).run()
-    except NeedsRetrace:
-        pass
+    except NeedsRetrace as needs:
+        reason = str(needs)
     around = torch.autocast("cpu", dtype) if dtype is not None else nullcontext()
     with torch.no_grad(), quiet_export(), around, _whole_functionalised():
         _round_operands(program.graph_module, dtype)
         try:
             functional = program.run_decompositions({})
         except Exception as error:  # a write to elements that lie over each other
+            if "is not functional" in str(error) and reason:
+                raise CompileError(
+                    f"a branch or loop whose body writes stands beside {reason}, which cannot be compiled together",
+                    hint="Write through slices, select, transposes or indices, or to a copy: x.clone().",
+                ) from error
             raise export_failure(error, inputs.names, lambda: program.run_decompositions({})) from error
     return _Importer(name, functional, inputs).run()
 

@@ -12,7 +12,7 @@ from torch import fx
 from .control import MUTABLE
 from .inplace import take_view
 
-__all__ = ["NeedsRetrace", "RefusedNode", "Tensor", "bind", "is_fixed", "storages"]
+__all__ = ["NeedsRetrace", "RefusedNode", "Tensor", "bind", "is_expanded", "is_fixed", "storages"]
 
 
 class NeedsRetrace(Exception):
@@ -77,6 +77,16 @@ def storages(value: object) -> set[int]:
     if isinstance(value, (tuple, list)):
         return {s for v in value for s in storages(v)}
     return set()
+
+
+def is_expanded(value: object) -> bool:
+    """Whether many elements of a fake tensor are one in memory."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return False
+    return any(
+        isinstance(step, int) and step == 0 and not (isinstance(size, int) and size < 2)
+        for size, step in zip(value.shape, value.stride(), strict=True)
+    )
 
 
 def is_fixed(tensor: Tensor) -> bool:

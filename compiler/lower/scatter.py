@@ -253,6 +253,11 @@ def index_put(
     after = [d for d in rest if d not in before]
     updates = (*(x.shape[d] for d in before), *picked, *(x.shape[d] for d in after))
     ordered = range(len(before), len(before) + len(picked))
+    fits = zip(reversed(updates), reversed(values.shape), strict=False)
+    if values.rank > len(updates) and any(n != ONE for n in values.shape[: values.rank - len(updates)]):
+        raise ctx.refuse("values of more dimensions than the elements that the indices name")
+    if any(n != own and n != ONE and n.constant and own.constant for own, n in fits):
+        raise ctx.refuse("values of other sizes than the elements that the indices name")
 
     def place(i: list[Index]) -> list[Index]:
         at: dict[int, Index] = {d: i[k] for k, d in enumerate(before)}

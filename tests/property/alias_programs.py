@@ -188,11 +188,8 @@ def _tensors(program: AliasProgram, call: int) -> dict[str, torch.Tensor]:
 
 
 def meet(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors share an element, and are not the same view."""
-    if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
-        return False
-    same = a.shape == b.shape and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
-    return not same and bool(_places(a) & _places(b))
+    """Whether two tensors share an element."""
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and bool(_places(a) & _places(b))
 
 
 def _repeats(t: torch.Tensor) -> bool:

@@ -1,0 +1,58 @@
+"""Random programs that write in place under several names; `explore --kind alias` draws thousands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from .alias_judge import judge
+from .alias_programs import AliasProgram
+from .programs import Input
+
+PROGRAMS = 100
+FOUND = {
+    "pieces beside a body that writes": AliasProgram(
+        (Input("x0", (4, 3), "float32"), Input("k0", (4,), "int64")),
+        (("b0", (4, 3), "float32"),),
+        (
+            "b0 = self.b0",
+            "v0 = x0.chunk(2)[1]",
+            "v0.add_(1)",
+            "v1 = b0.movedim(0, -1)",
+            "v1[k0] += v0[0, 0]",
+            "v2 = b0.narrow(0, 1, 2).unbind(0)[1]",
+            "def body(i, a):",
+            "    v2.mul_(2)",
+            "    b0[k0] += a[k0]",
+            "    return i + 1, a + b0",
+            "v3 = torch.while_loop(lambda i, a: i < 2, body, (torch.zeros((), dtype=torch.int64), x0))[1]",
+        ),
+        ("v3", "v0", "b0"),
+    ),
+    "an expanded intermediate": AliasProgram(
+        (Input("x0", (4,), "float32"), Input("k0", (4,), "int64")),
+        (),
+        ("v0 = x0 + 1", "v0.expand(2, 4).sub_(v0.mean())"),
+        ("v0",),
+        raises=True,
+    ),
+}
+
+
+def test_random_programs() -> None:
+    """In a process of its own: what hypothesis draws for a seed depends on the modules that are imported."""
+    command = [sys.executable, "-m", "tests.property.explore", "--kind", "alias", "--seed", "20", "--no-shrink"]
+    command += ["--programs", str(PROGRAMS), "--round", str(PROGRAMS * 6 // 5)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    right = re.search(r"^(\d+) of \d+ programs are right, 0 are wrong$", done.stdout, re.MULTILINE)
+    assert right is not None, done.stdout
+    assert int(right[1]) >= PROGRAMS
+
+
+def test_programs_that_were_wrong_once(tmp_path: Path) -> None:
+    verdicts = judge(list(FOUND.values()), tmp_path)
+    wrong = {name: verdicts[p] for name, p in FOUND.items() if verdicts[p].problem or verdicts[p].refused}
+    assert not wrong
