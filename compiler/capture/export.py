@@ -22,6 +22,7 @@ from .bodies import shared_operands
 from .by_shape import ByShape
 from .caches import register_caches
 from .casts import noting_casts, symbolic_casts
+from .containers import changed_containers
 from .draws import draws_random_numbers
 from .dynamic_shapes import check_additional, limit_notes, plain_shapes
 from .examples import dynamic_dims
@@ -162,6 +163,14 @@ class _Notes:
     def __init__(self) -> None:
         self.replaced: list[str] = []  # buffers and tensor attributes that forward assigned to
         self.assigned: list[str] = []  # those of them whose new value does not fit into their memory
+        self.containers: list[str] = []  # places in dicts and lists of arguments that forward changed
+
+    def warnings(self) -> tuple[str, ...]:
+        """What the package does not do for its caller."""
+        if not self.containers:
+            return ()
+        places = ", ".join(self.containers)
+        return (f"the model changes {places}: calls of the package leave the caller's dicts and lists as they are",)
 
 
 class _Call(torch.nn.Module):
@@ -187,8 +196,13 @@ class _Call(torch.nn.Module):
         for i, tensor in zip(self.tensors, tensors, strict=True):
             values[i] = tensor
         args, kwargs = pytree.tree_unflatten(values, self.spec)
+        given = pytree.tree_unflatten(values, self.spec)
         before = self._state()
         result = self._call[0](*args, **kwargs)
+        self.notes.containers = [
+            *changed_containers(given[0], args, "its arguments"),
+            *changed_containers(given[1], kwargs, "its arguments"),
+        ]
         for name, (owner, attribute, value) in before.items():
             new = getattr(owner, attribute, None)
             if new is value:
@@ -334,7 +348,7 @@ def _export(
     else:
         if call.notes.assigned:
             raise replaced_error(user_name(call.notes.assigned[0]))
-        return Captured(program)
+        return Captured(program, call.notes.warnings())
     if own or fixes_sizes:
         raise failure
     return _otherwise(call, given, examples, shapes, names, failure)
