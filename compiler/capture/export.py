@@ -344,7 +344,7 @@ def _export(
     except Exception as error:
         failure = export_failure(error, names, export)
         fixes_sizes = "Constraints violated" in str(error)
-        own = isinstance(error, Error)
+        own = isinstance(error, Error) or "Encountered input mutation" in str(error)  # which no other way takes
     else:
         if call.notes.assigned:
             raise replaced_error(user_name(call.notes.assigned[0]))

@@ -206,6 +206,8 @@ def _places(t: torch.Tensor) -> set[int]:
 def _written(sketch: Sketch, row: Row, known: Sequence[dict[str, torch.Tensor]]) -> str:
     """The text of a row over known tensors; operands that are taken as they are lie apart from what is written."""
     names = sketch.pick(row.kinds, known)
+    if "as_strided" in row.text and any(isinstance(n, str) for x in sketch.inputs for n in x.shape):
+        raise Unfit  # of the least size it may lie outside
     if row.writes and any(_repeats(k[names[0]]) for k in known):
         raise Unfit  # what is left in an element that several turns write is the last one's, whichever that is
     if row.raw and any(meet(k[names[0]], k[n]) for k in known for n in names[1:]):

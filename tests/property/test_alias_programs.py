@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .alias_judge import judge
 from .alias_programs import AliasProgram
 from .programs import Input
@@ -41,6 +43,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 def test_random_programs() -> None:
     """In a process of its own: what hypothesis draws for a seed depends on the modules that are imported."""
     command = [sys.executable, "-m", "tests.property.explore", "--kind", "alias", "--seed", "20", "--no-shrink"]
