@@ -19,7 +19,7 @@ from mycc.compiler.ir.ops import ANY, OPS, Precedence, Printed, ScalarOp, cast_o
 
 from ..vec.harness import LANES, builds, library, pointer, ulps, window
 
-CPP = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
+CPP = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "boolean"}
 NUMPY = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "bool": np.bool_}
 TYPES_OF_KIND = {"f": ("f32", "f64"), "i": ("i32", "i64"), "b": ("bool",)}
 COMPUTE = {"f16": "f32", "bf16": "f32", "u8": "i32", "i8": "i32", "i16": "i32"}
@@ -40,7 +40,9 @@ template <class O, class F, class... A> void scalars(F f, int64_t n, O *out, con
   for (int64_t i = 0; i < n; ++i) store_scalar(out + i, f(load_scalar(in + i)...));
 }
 template <class O, class F, class A, class B> void mixed(F f, int64_t n, O *out, const A *a, const B *b) {
-  for (int64_t i = 0; i < n; i += W) store(out + i, i / W % 2 ? f(load(a + i), b[i]) : f(a[i], load(b + i)));
+  for (int64_t i = 0; i < n; i += W) {
+    store(out + i, i / W % 2 ? f(load(a + i), load_scalar(b + i)) : f(load_scalar(a + i), load(b + i)));
+  }
 }
 """
 
