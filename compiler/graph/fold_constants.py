@@ -9,7 +9,7 @@ import torch.fx
 
 from ..capture.computed import is_definer
 from .node import Node
-from .patterns import is_op, is_tensor, op
+from .patterns import is_op, is_tensor
 from .triton_kernels import NAME as TRITON_KERNEL
 from .work import Work
 
@@ -31,6 +31,10 @@ _GENERATED = (
 )  # fmt: skip
 
 
+#: operators whose weight, their second argument, has to be a constant to be packed when the package is made
+_CONVOLUTIONS = (
+    "conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+)  # fmt: skip
 #: operators that this machine may not run
 _ELSEWHERE = (TRITON_KERNEL, "mycc.refused.default")
 
@@ -39,17 +43,20 @@ def fold_constants(work: Work) -> dict[str, int]:
     """c = cos(mul(positions, frequencies))     ->     c = constant                   (torch computes it)
        mul(x, constant of one element)          ->     mul(x, 0.125)
 
+       conv2d(x, view(constant))    ->     conv2d(x, constant)
+
     Only the last node of a constant subgraph is stored, and only when it is not much bigger than what it comes from;
-    views of constants stay views, and masks that come from indices alone are left to be generated. Sizes that are
-    symbols are no constants, and neither is what has a size that the run finds. Needs NORMAL; establishes FOLDED.
+    views of constants stay views where they are no weight of a convolution, and masks that come from indices alone are
+    left to be generated. Sizes that are symbols are no constants, and neither is what has a size that the run finds.
+    Needs NORMAL; establishes FOLDED.
     """
     constant = _constant_nodes(work)
     known: dict[Any, Any] = {}
     count = 0
     for node in work.nodes():
-        if node not in constant or not _is_frontier(node, constant):
+        if node not in constant or node.op != "call_function" or not is_tensor(node):
             continue
-        if is_op(node, *_CREATION, *_VIEWS) or not is_tensor(node) or not _is_worth_it(node):
+        if not (_is_weight(node) or _is_inner(node, constant)):
             continue
         tensor = _value(work, node, known)
         work.replace(node, work.constant(f"folded_{node.name}", tensor.detach(), like=node))
@@ -75,9 +82,17 @@ def _constant_nodes(work: Work) -> set[Node]:
     return constant
 
 
+def _is_weight(node: Node) -> bool:
+    """Whether a convolution is to have the node as a constant that can be packed: views and copies of one, too."""
+    return any(is_op(u, *_CONVOLUTIONS) and u.args[1] is node for u in node.users) and _is_small(node)
+
+
+def _is_inner(node: Node, constant: set[Node]) -> bool:
+    """Whether the node is the last one of a constant subgraph that computes."""
+    return not is_op(node, *_CREATION, *_VIEWS) and _is_frontier(node, constant) and _is_worth_it(node)
+
+
 def _is_frontier(node: Node, constant: set[Node]) -> bool:
-    if node.op != "call_function":
-        return False
     through = [u for u in node.users if u in constant]
     outside = len(through) < len(node.users)
     return outside or any(is_op(u, *_VIEWS) for u in through)
@@ -85,22 +100,26 @@ def _is_frontier(node: Node, constant: set[Node]) -> bool:
 
 def _is_worth_it(node: Node) -> bool:
     """Not much bigger than what it is made from, and more than arithmetic on indices."""
-    size = _bytes(node)
-    sources, generated, seen = 0, True, {node}
-    stack = [node]
+    return _is_small(node) and (_bytes(node) <= 64 or not all(_is_generated(n) for n in _made_from(node)))
+
+
+def _is_generated(node: Node) -> bool:
+    return node.op != "get_attr" and (not is_tensor(node) or is_op(node, *_CREATION, *_VIEWS, *_GENERATED))
+
+
+def _is_small(node: Node) -> bool:
+    """Whether a folded node is not much bigger than the constants that it is made from."""
+    return _bytes(node) <= _GROWTH + sum(_bytes(n) for n in _made_from(node) if n.op == "get_attr")
+
+
+def _made_from(node: Node) -> set[Node]:
+    """The node and all that it depends on."""
+    seen, stack = {node}, [node]
     while stack:
-        n = stack.pop()
-        if n.op == "get_attr":
-            sources += _bytes(n)
-            generated = False
-        elif is_tensor(n) and op(n) not in (*_CREATION, *_VIEWS, *_GENERATED):
-            generated = False
-        for source in n.all_input_nodes:
-            if source not in seen:
-                seen.add(source)
-                stack.append(source)
-    small = size <= 64
-    return (small or not generated) and size <= sources + _GROWTH
+        new = [s for s in stack.pop().all_input_nodes if s not in seen]
+        seen.update(new)
+        stack.extend(new)
+    return seen
 
 
 def _bytes(node: Node) -> int:
