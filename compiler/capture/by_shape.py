@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from ..graph.resize_smooth import TAPS, resized_size, resized_smoothly
 from .masks import masked_scatter, masked_scatter_
 from .places import get_item, set_item, sum_of
+from .pools import average_of_a_line, maximum_of_a_line
 from .result_types import bincount, unique, unique_consecutive
 from .sparse import product_by_shape, sum_by_shape
 
@@ -281,6 +282,12 @@ def _corrcoef(x: Tensor) -> Tensor:
     if c.is_complex():
         return torch.complex(c.real.clip(-1, 1), c.imag.clip(-1, 1))
     return c.clip(-1, 1)
+
+
+# pools ---------------------------------------------------------------------------------------------------------------
+for _maximum in (torch.max_pool1d, torch.max_pool1d_with_indices, F.max_pool1d, F.max_pool1d_with_indices):
+    _form_of(_maximum)(functools.partial(maximum_of_a_line, _maximum))
+_form_of(torch.avg_pool1d)(average_of_a_line)
 
 
 # resizing ------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from .failures import export_failure, listening, quiet_export
 from .graph import ModelGraph
 from .leaves import Dims, bind, leaves_of, shapes_by_leaf
 from .model_tensors import apart_from, check_leaves, check_model
+from .pools import pools_of_all_sizes
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
 from .scripts import Scripted, signature_of, unscripted
 from .second_ways import Captured, second_ways
@@ -330,7 +331,10 @@ def _export(
 
     def export(whatever_the_size: bool = False, conditions_beside: bool = False) -> ExportedProgram:
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
-        patches = (quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels(), shared_operands())
+        patches = (
+            quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels(), shared_operands(),
+            pools_of_all_sizes(),
+        )  # fmt: skip
         with torch.no_grad(), contextlib.ExitStack() as stack:
             for patch in patches:
                 stack.enter_context(patch)
