@@ -21,6 +21,7 @@ from ..graph.resize_smooth import TAPS, resized_size, resized_smoothly
 from .masks import masked_scatter, masked_scatter_
 from .places import get_item, set_item, sum_of
 from .pools import average_of_a_line, maximum_of_a_line
+from .recurrent import of_all_lengths
 from .result_types import bincount, unique, unique_consecutive
 from .sparse import product_by_shape, sum_by_shape
 
@@ -288,6 +289,11 @@ def _corrcoef(x: Tensor) -> Tensor:
 for _maximum in (torch.max_pool1d, torch.max_pool1d_with_indices, F.max_pool1d, F.max_pool1d_with_indices):
     _form_of(_maximum)(functools.partial(maximum_of_a_line, _maximum))
 _form_of(torch.avg_pool1d)(average_of_a_line)
+
+
+# recurrent layers ----------------------------------------------------------------------------------------------------
+for _layer in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
+    _form_of(_layer)(functools.partial(of_all_lengths, _layer))
 
 
 # resizing ------------------------------------------------------------------------------------------------------------

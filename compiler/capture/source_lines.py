@@ -37,7 +37,8 @@ _TORCH = str(Path(torch.__file__).parent) + "/"
 _LIBRARY_DIRS = tuple({sysconfig.get_paths()[key].rstrip("/") + "/" for key in ("purelib", "platlib", "stdlib")})
 ROOT = "mycc_model"  # the attribute under which capture's wrapper holds the user's model
 _OWN_DIRS = tuple({str(path.parents[1]) + "/" for path in (Path(__file__).absolute(), Path(__file__).resolve())})
-_FORMS = ("by_shape", "masks", "places", "result_types", "sparse")  # what stands in capture/ for functions of torch
+#: what stands in capture/ for functions of torch
+_FORMS = ("by_shape", "masks", "places", "pools", "recurrent", "result_types", "sparse")
 _CALLED_BY_MODELS = tuple(f"{folder}capture/{file}.py" for folder in _OWN_DIRS for file in _FORMS)
 
 

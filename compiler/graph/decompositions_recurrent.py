@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .definitions import NoDecomposition, definition
+from ...runtime.errors import CompileError
+from .definitions import definition
 
 
 @definition("aten.lstm.input")
@@ -27,8 +28,7 @@ def lstm(
     x = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
     count = len(params) // (num_layers * directions)
-    if not isinstance(x.shape[0], int):
-        raise NoDecomposition("a dynamic number of time steps")
+    _check_steps("lstm", x, 0)
     last_h, last_c = [], []
     for layer in range(num_layers):
         outs = []
@@ -41,6 +41,28 @@ def lstm(
             last_c.append(c)
         x = torch.cat(outs, -1) if directions == 2 else outs[0]
     return (x.transpose(0, 1) if batch_first else x), torch.stack(last_h), torch.stack(last_c)
+
+
+def _check_steps(name: str, x: Tensor, axis: int) -> None:
+    if not isinstance(x.shape[axis], int):
+        raise CompileError(
+            f"{name} with a dynamic number of time steps: for a GPU the steps are written out, one after the other",
+            hint="Compile for a CPU, or with a fixed number of steps for a GPU.",
+        )
+
+
+def _written_out(name: str) -> None:
+    layer = getattr(torch.ops.aten, name).input
+
+    @definition(f"aten.{name}.input")
+    def steps(x: Tensor, *args: Any) -> Any:
+        """As torch writes it, step by step."""
+        _check_steps(name, x, 1 if args[-1] else 0)
+        return layer.decompose(x, *args)
+
+
+for _name in ("gru", "rnn_tanh", "rnn_relu"):
+    _written_out(_name)
 
 
 def _lstm_direction(

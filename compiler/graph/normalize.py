@@ -27,6 +27,8 @@ _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropo
 _ALIASES = {"concat": aten.cat.default, "concatenate": aten.cat.default, "__and__": aten.bitwise_and.Tensor,
             "__or__": aten.bitwise_or.Tensor, "__xor__": aten.bitwise_xor.Tensor}  # fmt: skip
 
+_RECURRENT = {f"mycc.{name}.default": getattr(aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
+
 
 def normalize(work: Work) -> dict[str, int]:
     """to(x, f32, device=cpu), x already f32   ->   x
@@ -110,6 +112,15 @@ def _assertion(work: Work, node: Node) -> bool:
         found = assertions_of(work.graph, node, node.args, of_inputs=True)
     settle(found, ())
     work.graph.erase_node(node)
+    return True
+
+
+def _recurrent(work: Work, node: Node) -> bool:
+    """A layer with a dynamic number of steps, as torch calls it; see capture/recurrent.py."""
+    name = _RECURRENT.get(str(node.target))
+    if name is None:
+        return False
+    node.target = name
     return True
 
 
@@ -281,5 +292,5 @@ def _pair(value: Any, count: int) -> list[int]:
 
 _RULES: tuple[Callable[[Work, Node], bool], ...] = (
     _size, _size_value, _assertion, _identity, _dropout_with_mask, _cast, _reshape, _explicit_reshape, _transposition,
-    _alias, _scalar_overload, _expanded, _convolution_padding,
+    _alias, _recurrent, _scalar_overload, _expanded, _convolution_padding,
 )  # fmt: skip

@@ -17,6 +17,7 @@ from mycc.compiler.lower import lower
 from mycc.compiler.schedule import schedule
 from mycc.runtime.errors import CompileError
 from torch import Tensor, nn
+from torch.export import Dim
 
 KINDS = {
     "lstm": nn.LSTM,
@@ -110,3 +111,46 @@ def test_dropout_between_layers_is_refused(tmp_path: Path) -> None:
     model = Layers("lstm", num_layers=2, dropout=0.5).train()
     with pytest.raises(CompileError, match="dropout"):
         mycc.compile(model, (torch.randn(3, 1, 20),), out=tmp_path / "m.pkg")
+
+
+def test_every_number_of_steps(tmp_path: Path) -> None:
+    """A dynamic time dimension, which torch.export would fix; the batch is dynamic as well."""
+    steps, batch = Dim("steps", min=1, max=40), Dim("batch", min=1, max=9)
+
+    class Kinds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.all = nn.ModuleList(
+                [
+                    Layers("lstm", num_layers=2, bidirectional=True, batch_first=True),
+                    Layers("lstm", proj_size=9, batch_first=True),
+                    Layers("gru", num_layers=2, bidirectional=True, batch_first=True),
+                    Layers("tanh", bidirectional=True, batch_first=True),
+                    Layers("relu", num_layers=2, batch_first=True, bias=False),
+                ]
+            )
+            self.along = Layers("gru")
+
+        def forward(self, x: Tensor, state: Tensor) -> list[Tensor]:
+            return [
+                *(y for layer in self.all for y in layer(x)), *self.along(x.transpose(0, 1), state),
+                *self.all[0](x[:, x.shape[1] // 2 :]),
+            ]  # fmt: skip
+
+    def inputs(b: int, t: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(b, t, 20), torch.randn(1, b, 24)
+
+    model = Kinds().eval()
+    shapes = ({0: batch, 1: steps}, {1: batch})
+    path = mycc.compile(model, inputs(3, 7), out=tmp_path / "kinds.pkg", dynamic_shapes=shapes)
+    for b, t in ((1, 1), (3, 2), (9, 13), (2, 40)):
+        check(path, model, *inputs(b, t))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_of_a_gpu_are_fixed(kind: str) -> None:
+    shapes = ({0: Dim("steps", min=1, max=40)},)
+    graph = capture(Layers(kind).eval(), (torch.randn(7, 3, 20),), dynamic_shapes=shapes)
+    with pytest.raises(CompileError, match="dynamic number of time steps: for a GPU") as refused:
+        run_graph_passes(graph, kept=kept_for(["cuda"]))
+    assert "test_recurrent.py" in str(refused.value)
