@@ -44,7 +44,7 @@ def conv(
     spatial = weight.rank - 2
     if widens(ctx, x):
         return narrowed(ctx, conv(ctx, widened(ctx, x), weight, bias, stride, padding, dilation, groups), x.dtype)
-    if not packs(ctx, x):
+    if not packs(ctx, x, weight):
         own = ints(stride, spatial), _padding(padding, kernel_of(ctx, weight), ints(dilation, spatial))[0]
         return direct_convolution(ctx, x, weight, bias, *own, ints(dilation, spatial), groups, transposed=False)
     if x.rank == spatial + 1:
@@ -121,7 +121,8 @@ def convolve(
     if spatial == 1:
         x, window = unsqueeze(x, 2), window.lifted()
         shape = (*shape[:2], ONE, shape[2])
-    algorithm = algorithm_of(ctx, x, window, shape) if layout is None else algorithm_for(layout)
+    computed = isinstance(weight, Given)
+    algorithm = algorithm_of(ctx, x, window, shape, computed) if layout is None else algorithm_for(layout)
     last = channels_last(x.rank)
     in_planes = algorithm in IN_PLANES
     order = tuple(range(x.rank)) if in_planes else last

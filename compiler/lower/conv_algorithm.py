@@ -152,14 +152,17 @@ def _turning_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool
     return channels % PANEL == 0 and set(window.kernel) != {1} and stays_in_planes(ctx, x)
 
 
-def algorithm_of(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
+def algorithm_of(ctx: Context, x: Tensor, window: Window, shape: Shape, computed: bool = False) -> Algorithm:
     """What multiplies panels or taps of x [n, c, ...] to `shape`; a direct one is turned where planes stay planes."""
-    algorithm = channels_last_algorithm(ctx, x, window, shape)
+    algorithm = channels_last_algorithm(ctx, x, window, shape, computed)
     return "turned" if algorithm == "direct" and _turning_pays(ctx, x, window, shape) else algorithm
 
 
-def channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape) -> Algorithm:
-    """Grouped ones where groups have few channels; else what was chosen, or Winograd's where its transforms pay."""
+def channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape, computed: bool = False) -> Algorithm:
+    """Grouped ones where groups have few channels; else what was chosen, or Winograd's where its transforms pay.
+
+    computed: the weight is no constant: of Winograd's there are those whose kernel transforms taps itself.
+    """
     channels, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     if ctx.builder.family != "cpu":
         return "direct"
@@ -169,7 +172,8 @@ def channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Shap
     key = conv_key(x.dtype, [x.shape[d] for d in order], [shape[d] for d in order], window)
     chosen = ctx.builder.choices.shared(key, "algorithm", "")
     least_channels = min(channels, outputs) // window.groups
-    allowed = algorithms(ctx.builder.winograd, window, least_channels)
+    fitting = algorithms(ctx.builder.winograd, window, least_channels)
+    allowed = [a for a in fitting if a not in WINOGRAD_FORMS or WINOGRAD_FORMS[a].taps or not computed]
     for algorithm in allowed:
         if algorithm == chosen:
             return algorithm

@@ -62,7 +62,7 @@ def conv_transpose(
     if widens(ctx, x):
         wide = conv_transpose(ctx, widened(ctx, x), weight, bias, stride, padding, output_padding, groups, dilation)
         return narrowed(ctx, wide, x.dtype)
-    if not packs(ctx, x):
+    if not packs(ctx, x, weight):
         own = ints(stride, spatial), ints(padding, spatial), ints(dilation, spatial)
         return direct_convolution(ctx, x, weight, bias, *own, groups, transposed=True)
     if x.rank == spatial + 1:
@@ -81,6 +81,8 @@ def conv_transpose(
     shape = (x.shape[0], channels, *size)
     if set(steps) == {1} and planes_pay(ctx, x, whole, shape):  # one phase, of all taps
         flipped = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
+        if isinstance(given, Given):
+            given = replace(given, taps=tuple((k - 1, -1) for k in kernel), transposed=True)
         return convolve(ctx, x, given, bias, replace(whole, pad=flipped), shape, layout=PlaneTaps(groups, True))
     multiplied = products_pay(ctx, x, whole, shape)
     if multiplied and kernel == steps and set(dilations) == {1} and not any((*pads, *more)):
@@ -118,7 +120,8 @@ def conv_transpose(
             else:
                 sum_of_taps(ctx, x, factors, bias, window, shape, place.part(shape))
             continue
-        layout = layout_of(ctx, x, window, shape, channels_last_algorithm(ctx, x, window, shape), taps)
+        algorithm = channels_last_algorithm(ctx, x, window, shape, isinstance(given, Given))
+        layout = layout_of(ctx, x, window, shape, algorithm, taps)
         if isinstance(given, Given):
             given = replace(given, taps=tuple((p.taps[0], p.step) for p in rows), transposed=True)
         convolve(ctx, x, given, bias, window, shape, place, layout)

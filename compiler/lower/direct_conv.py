@@ -1,4 +1,4 @@
-"""Convolutions as sums over the window, element by element: for weights that are inputs, and for types without panels.
+"""Convolutions as sums over the window, element by element: for types without panels, and weights of dynamic sizes.
 
 Any number of spatial dimensions, plain or transposed. Slower than conv.py's, and right for everything.
 """
