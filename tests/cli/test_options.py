@@ -10,6 +10,7 @@ from mycc import CompileError, Error
 from mycc.compiler.observe import DumpObserver, TimingObserver, running_stage
 from mycc.compiler.options import CompileOptions, parse_settings, parse_targets
 from mycc.compiler.progress import ProgressObserver
+from mycc.runtime.errors import CompilerFault
 
 
 def test_settings():
@@ -75,7 +76,7 @@ def test_observers_see_every_stage(tmp_path):
         stage.value, stage.summary = (Value(), Value()), "412 nodes"
     with running_stage(observers, "graph") as stage:
         stage.value = "text"
-    with pytest.raises(ZeroDivisionError), running_stage(observers, "lower"):
+    with pytest.raises(CompilerFault, match=r"'lower'.*ZeroDivisionError"), running_stage(observers, "lower"):
         raise ZeroDivisionError
     assert [(s.name, s.summary) for s in timing.stages] == [("capture", "412 nodes"), ("graph", "")]
     assert stream.getvalue() == "capture     0.0 s  412 nodes\ngraph       0.0 s\n"

@@ -233,7 +233,7 @@ def test_every_template_is_used_by_a_golden() -> None:
     tiles -= {"map_tiles.cpp.j2"}  # the others are register tiles, see below
     assert {p.name for p in (TEMPLATES / "cpu").glob("*.j2")} == shown | tiles
     # see test_host_program, and test_cuda_program.py
-    hosts = {"program", "helpers", "entry", "table", "kernels", "cuda_program", "steps", "computed"}
+    hosts = {"program", "helpers", "entry", "get", "table", "kernels", "cuda_program", "steps", "computed"}
     assert {p.name.split(".")[0] for p in (TEMPLATES / "host").iterdir() if p.suffix == ".j2"} == hosts
 
 

@@ -81,7 +81,7 @@ def package(
             {"target": f"cuda:{chip}", "family": "cuda", "isa": f"cuda-{chip}", "arch": os.uname().machine, **names}
         )
         if roof:
-            rows[-1]["roof"] = {"tflops": roof, "tbytes": 1}
+            rows[-1]["roof"] = {"sms": 132, "tflops": roof, "tbytes": 1}
     if cpu is not None:
         members[f"lib/{ISA}/model.so"] = cpu
         names = {"library": f"lib/{ISA}/model.so", "loader": "", "glibc": "2.17"}

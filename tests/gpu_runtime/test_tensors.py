@@ -209,7 +209,8 @@ def test_run_and_bench(driver_path: Path, program: bytes, tmp_path: Path) -> Non
     rows = [dict(row) for row in ENTRIES]
     for row in rows:
         work = {"flops": "2*n", "bytes": "8*n", "writes": "4*n", "weights": "0"}
-        kernels = [{**kernel, **work} for kernel in row["kernels"]]
+        facts = {"grid": ["1"], "threads": 32, "shared": 0, "registers": 8, "spills": 0, "accesses": {}}
+        kernels = [{**kernel, **work, **facts, "node": i} for i, kernel in enumerate(row["kernels"])]
         row["launches"] = {"cuda:sm_90": kernels}
     path = tmp_path / "fake.pkg"
     path.write_bytes(package(program, "sm_90", roof=100, entry_points=rows))

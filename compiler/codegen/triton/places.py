@@ -16,7 +16,7 @@ from .kernel import TL_DTYPE, Launch, grid
 from .maps import finish, operand
 from .scope import INT32_MAX, TritonScope
 
-__all__ = ["PLACES", "size_bound"]
+__all__ = ["PLACES", "size_bound", "wide_places"]
 
 #: elements that a program has in registers; parts of a mask, each of a program, at most
 BLOCK, PARTS = 1024, 1024
@@ -53,9 +53,10 @@ class SearchView:
 @dataclass(frozen=True)
 class RowOrderView:
     """n rows of `columns`, compared as `key`. run: length of the sorted runs; turn: which half of the scratch memory
-    they are in. first: they are single rows, in order. last: the result is written."""
+    they are in. first: they are single rows, in order. last: the result is written. wide: as of SortView."""
 
     params: str
+    wide: str
     n: str
     columns: str
     key: str
@@ -71,6 +72,11 @@ class RowOrderView:
 def size_bound(size: Index) -> int | None:
     """The largest that a size can be; None when nothing is known."""
     return size.constant if size.constant is not None else largest(size)
+
+
+def wide_places(run: int) -> str:
+    """What makes places wide enough to count the elements of two runs."""
+    return ".to(tl.int64)" if 2 * run > INT32_MAX else ""
 
 
 def _scope(node: Routine) -> TritonScope:
@@ -133,8 +139,8 @@ def _row_order(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
             scope.scratch = ("i32", n * 8)
         text = TritonEmitter(scope, {})
         view = RowOrderView(
-            "", operand(text.index(n)), operand(text.index(columns)), key, run, block, run.bit_length(), i == 0,
-            i % 2 == 1, last, device.pdl,
+            "", wide_places(run), operand(text.index(n)), operand(text.index(columns)), key, run, block,
+            run.bit_length(), i == 0, i % 2 == 1, last, device.pdl,
         )  # fmt: skip
         stem = f"{name}_merge" if i else name
         programs = grid(blocks(n, block))

@@ -18,7 +18,7 @@ from .emit_triton import TritonEmitter
 from .fourier import fourier_launches
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import finish, operand
-from .places import PLACES, size_bound
+from .places import PLACES, size_bound, wide_places
 from .scope import TritonScope
 from .vision import SEQUENTIAL
 
@@ -58,9 +58,10 @@ class RoutineView:
 class SortView:
     """n: elements of a row, of which `count` are wanted. run: length of the sorted runs; turn: which half of the
     scratch memory they are in. key: tl dtype that elements are compared in, by the function `before`. last: the result
-    is written."""
+    is written. wide: makes 64 bits of a place where a pair of runs has more elements than 32 bits count."""
 
     params: str
+    wide: str
     n: str
     count: str
     key: str
@@ -191,6 +192,7 @@ def _sort_launch(
     block = min(256 if merging else BLOCK, power_of_two(size_bound(n) or RUN))
     view = SortView(
         params="",
+        wide=wide_places(run),
         n=operand(text.index(n)),
         count=operand(text.index(count)),
         key=_key(node),
@@ -214,7 +216,7 @@ def _mode(node: Routine, name: str, device: Device) -> Launch:
     block = min(BLOCK, power_of_two(size_bound(n) or BLOCK))
     length = operand(TritonEmitter(scope, {}).index(n))
     view = SortView(
-        "", length, length, _key(node), "sorts_before", 0, block, min(STEP, block), 0, False, True, device.pdl
+        "", "", length, length, _key(node), "sorts_before", 0, block, min(STEP, block), 0, False, True, device.pdl
     )  # fmt: skip
     return finish("mode.py.j2", view, scope, name, grid(node.count), node, warps_for(block * view.step, 64), device)
 
