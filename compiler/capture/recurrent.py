@@ -43,12 +43,15 @@ for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
     _define(_name)
 
 
-def of_all_lengths(layer: Callable[..., Any], *args: Any) -> Any:
+_ORDER = ("hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
+
+
+def of_all_lengths(layer: Callable[..., Any], input: Any = None, *args: Any, **named: Any) -> Any:
     """A call of torch.lstm, gru, rnn_tanh or rnn_relu, of sequences that are packed or not."""
-    *_, batch_first = args
-    x, states = args[:2]
-    packed = layer is torch.lstm and isinstance(states, Tensor)
-    packed = packed or not isinstance(args[3], bool)
-    if packed or not isinstance(x.shape[1 if batch_first else 0], torch.SymInt):
-        return layer(*args)
-    return getattr(torch.ops.mycc, layer.__name__)(*args)
+    if input is None or not {*named} <= {*_ORDER}:  # packed, by names
+        return layer(*(() if input is None else (input,)), *args, **named)
+    call = (input, *args, *(named[name] for name in _ORDER if name in named))
+    packed = (layer is torch.lstm and isinstance(call[1], Tensor)) or not isinstance(call[3], bool)
+    if packed or not isinstance(input.shape[1 if call[-1] else 0], torch.SymInt):
+        return layer(*call)
+    return getattr(torch.ops.mycc, layer.__name__)(*call)
