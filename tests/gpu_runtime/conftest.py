@@ -36,5 +36,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture(scope="session")
+def cpu_program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return compile_program(tmp_path_factory.mktemp("program") / "model.so", cpu=True)
+
+
+@pytest.fixture(scope="session")
 def gpu_package(program: bytes) -> bytes:
     return package(program, "sm_90")

@@ -214,6 +214,11 @@ static const mycc_computed computed[sizeof entries / sizeof *entries] = {
     [11] = {1, kept_found, kept_known_buffers, kept_known_outputs},
 };
 static const mycc_gpu_program gpu = {sizeof kernels / sizeof *kernels, kernels, gpu_entries, 0, 64};
-static const mycc_program program = {MYCC_ABI_VERSION, sizeof entries / sizeof *entries, entries, "cuda:test", &gpu, computed, 1, 0, fetches};
+#ifdef CPU_ALONE /* what a package holds for a CPU: the same entry points, none of them for a GPU */
+#define PARTS 0
+#else
+#define PARTS &gpu
+#endif
+static const mycc_program program = {MYCC_ABI_VERSION, sizeof entries / sizeof *entries, entries, "cuda:test", PARTS, computed, 1, 0, fetches};
 
 const mycc_program *mycc_program_get(void) { return &program; }

@@ -46,10 +46,10 @@ NAMES = {row["name"]: index for index, row in enumerate(ENTRIES)}
 F = TypeVar("F", bound=Callable[..., None])
 
 
-def compile_program(out: Path, shared: int = 100 << 10, image_bytes: int = len(IMAGE)) -> bytes:
-    """model.so of gpu_program.c."""
+def compile_program(out: Path, shared: int = 100 << 10, image_bytes: int = len(IMAGE), cpu: bool = False) -> bytes:
+    """model.so of gpu_program.c; cpu: as it is for a CPU."""
     options = ["-std=c11", "-O1", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/runtime/include"]
-    sizes = [f"-DSHARED_BYTES={shared}", f"-DIMAGE_BYTES={image_bytes}"]
+    sizes = [f"-DSHARED_BYTES={shared}", f"-DIMAGE_BYTES={image_bytes}", *(["-DCPU_ALONE"] if cpu else [])]
     subprocess.run(["gcc", *options, *sizes, str(HERE / "gpu_program.c"), "-o", str(out)], check=True)
     return out.read_bytes()
 

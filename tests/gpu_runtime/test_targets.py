@@ -17,12 +17,14 @@ X = np.arange(8, dtype=np.float32)
 
 
 @in_child
-def test_the_device_is_chosen_when_the_package_has_code_for_it(driver_path: Path, program: bytes) -> None:
+def test_the_device_is_chosen_when_the_package_has_code_for_it(
+    driver_path: Path, program: bytes, cpu_program: bytes
+) -> None:
     Driver(driver_path)
-    model = Loaded(package(program, "sm_80", "sm_90", "ptx", cpu=program))
+    model = Loaded(package(program, "sm_80", "sm_90", "ptx", cpu=cpu_program))
     assert (model.native.target, model.native.device) == ("cuda:sm_90", "cuda:0")
-    assert Loaded(package(program, "sm_90", cpu=program), device="cpu").native.device == "cpu"
-    assert Loaded(package(program, "sm_90", cpu=program), target=f"cpu:{ISA}").native.target == f"cpu:{ISA}"
+    assert Loaded(package(program, "sm_90", cpu=cpu_program), device="cpu").native.device == "cpu"
+    assert Loaded(package(program, "sm_90", cpu=cpu_program), target=f"cpu:{ISA}").native.target == f"cpu:{ISA}"
     assert Loaded(package(program, "sm_90", "ptx"), target="cuda:ptx").native.target == "cuda:ptx"
 
 
@@ -64,12 +66,12 @@ def test_which_code_runs_on_which_chip(
 
 
 @in_child
-def test_no_driver(no_driver: None, program: bytes) -> None:
+def test_no_driver(no_driver: None, program: bytes, cpu_program: bytes) -> None:
     text = refused(LoadError, lambda: Loaded(package(program, "sm_90", "sm_100")))
     assert "has no code for this machine's GPUs; it holds cuda:sm_90, cuda:sm_100" in text
     assert "no NVIDIA driver (libcuda.so.1) is installed" in text
-    assert Loaded(package(program, "sm_90", cpu=program)).native.device == "cpu"
-    text = refused(LoadError, lambda: Loaded(package(program, "sm_90", cpu=program), device="cuda"))
+    assert Loaded(package(program, "sm_90", cpu=cpu_program)).native.device == "cpu"
+    text = refused(LoadError, lambda: Loaded(package(program, "sm_90", cpu=cpu_program), device="cuda"))
     assert "no NVIDIA driver (libcuda.so.1) is installed" in text
 
 
@@ -103,7 +105,7 @@ def test_a_driver_that_does_not_start(driver_path: Path, program: bytes) -> None
 
 
 @in_child
-def test_no_code_for_the_chip(driver_path: Path, program: bytes) -> None:
+def test_no_code_for_the_chip(driver_path: Path, program: bytes, cpu_program: bytes) -> None:
     Driver(driver_path, (90,))
     text = refused(LoadError, lambda: Loaded(package(program, "sm_80", "sm_100")))
     assert "it holds cuda:sm_80, cuda:sm_100, and cuda:0 is an NVIDIA Fake 90 (sm_90)" in text
@@ -112,7 +114,7 @@ def test_no_code_for_the_chip(driver_path: Path, program: bytes) -> None:
     assert "there is no cuda:3; this machine has 1 device" in text
     text = refused(LoadError, lambda: Loaded(package(program, "sm_90"), device="gpu"))
     assert "device has to be cpu, cuda or cuda:<number>, not gpu" in text
-    text = refused(LoadError, lambda: Loaded(package(program, cpu=program), device="cuda"))
+    text = refused(LoadError, lambda: Loaded(package(program, cpu=cpu_program), device="cuda"))
     assert "has no code for a GPU" in text
     text = refused(LoadError, lambda: Loaded(package(program, "sm_90"), launch="fast"))
     assert "launch has to be auto, direct, graph or debug, not fast" in text
@@ -154,11 +156,11 @@ def test_weights_that_do_not_fit(driver_path: Path, program: bytes) -> None:
     assert "out of memory on cuda:0 (NVIDIA Fake 90): 64 bytes are needed, 100 of 100 are free" in text
 
 
-def test_a_package_for_the_cpu_opens_no_driver(driver_path: Path, program: bytes) -> None:
+def test_a_package_for_the_cpu_opens_no_driver(driver_path: Path, program: bytes, cpu_program: bytes) -> None:
     @in_child
     def load() -> None:
         driver = Driver(driver_path)
-        Loaded(package(program, cpu=program))
+        Loaded(package(program, cpu=cpu_program))
         assert driver.count("cuInit") == 0
 
     load()
