@@ -65,12 +65,14 @@ def rewritten(package: Path, out: Path, change: Callable[[dict[str, Any]], None]
     archive = Archive(package)
     manifest = json.loads(bytes(archive.read("manifest.json")))
     change(manifest)
-    text = json.dumps(manifest).encode()
     with open(out, "wb") as file:
         writer = ArchiveWriter(file)
         for name, member in archive.members.items():
             if name != "manifest.json":
                 writer.add(name, member.size, [archive.read(name)], PAGE)
+        if "directory" in manifest:
+            manifest["directory"] = sha256(writer.listing()).hexdigest()
+        text = json.dumps(manifest).encode()
         writer.add("manifest.json", len(text), [text])
         writer.close(f"mycc:{version}:{sha256(text).hexdigest()}".encode())
     return out

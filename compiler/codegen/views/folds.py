@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...ir.dtypes import DTYPES
 from .loops import Lanes, Loop
+
+
+def in_memory(scalar: str) -> str:
+    """The C++ type in memory of what is computed with as `scalar`."""
+    return DTYPES["bool"].cpp if scalar == "bool" else scalar
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,11 @@ class FoldView:
     across: str  # "reduce_max"
     best: str = ""  # of an argmax: what the best value itself is called; nobody asks for it when empty
     products: bool = False
+
+    @property
+    def stored(self) -> str:
+        """The accumulator's C++ type in memory."""
+        return in_memory(self.scalar)
 
     @property
     def largest(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .folds import in_memory
 from .loops import Lanes, Loop
 
 
@@ -57,6 +58,11 @@ class LaneCarry:
     start: str
     next: str
     next_part: str
+
+    @property
+    def stored(self) -> str:
+        """Its C++ type in memory."""
+        return in_memory(self.scalar)
 
 
 @dataclass(frozen=True)
