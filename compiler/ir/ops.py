@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...runtime.errors import CompileError
 from .dtypes import DTYPES
+from .philox import random_normal, random_normal_wide, random_unit, random_word
 from .special_ops import SPECIAL_FUNCTIONS
 
 if TYPE_CHECKING:
@@ -444,9 +445,36 @@ _BITS = (
     *_bit_rows("bf16", "bfloat16", "i32"),
 )
 
+
+def _mantissa(x: Any) -> Any:
+    import torch
+
+    return torch.frexp(x).mantissa
+
+
+def _exponent(x: Any) -> Any:
+    import torch
+
+    return torch.frexp(x).exponent.to(x.dtype)
+
+
+def _polygamma(order: Any, x: Any) -> Any:
+    """The order is one number for all elements."""
+    import torch
+
+    return torch.polygamma(int(order.flatten()[0]), x) if order.numel() and x.numel() else x
+
+
+#: special functions that torch has in another form
+_NOT_OF_TENSORS: Mapping[str, Callable[..., Any]] = {
+    "frexp_mantissa": _mantissa,
+    "frexp_exponent": _exponent,
+    "polygamma": _polygamma,
+}
 _SPECIAL = tuple(
-    _row(name, "f", "same", path, f"special_{name}", f"special_{name}", arity=arity, ulps=8, header="math_special.h")
+    _row(name, "f", "same", made, f"special_{name}", f"special_{name}", arity=arity, ulps=8, header="math_special.h")
     for name, arity, path in SPECIAL_FUNCTIONS
+    for made in [_NOT_OF_TENSORS.get(name, path)]
 )
 
 _GCD = _row("gcd", "i", "same", "gcd", "special_gcd", "special_gcd", arity=2, header="math_special.h")
@@ -456,16 +484,12 @@ _GCD = _row("gcd", "i", "same", "gcd", "special_gcd", "special_gcd", arity=2, he
 GPU_ALONE = "GPUs alone"
 
 
-def _no_reference(*_: Any) -> Any:
-    raise TypeError("random numbers have no reference")
-
-
 #: on GPUs alone (lower/philox.py): of seed, block of words, thread and number in the block; what cuRAND and torch round
 #: coarsely
 _RANDOM = (
     *(
-        _row(name, "i", "same", _no_reference, name, name, arity=4, header=GPU_ALONE)
-        for name in ("random_word", "random_unit", "random_normal", "random_normal_wide")
+        _row(reference.__name__, "i", "same", reference, *[reference.__name__] * 2, arity=4, header=GPU_ALONE)
+        for reference in (random_word, random_unit, random_normal, random_normal_wide)
     ),
     *(
         _row(f"fast_{name}", "f", "same", name, f"fast_{name}", f"libdevice.fast_{name}f", header=GPU_ALONE)

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..ir.index import Index, as_index
+from ..ir.layouts import PANEL, PLANE_WIDTH, Matrix, winograd_sides
 
 if TYPE_CHECKING:
     import torch
-
-PANEL = 16
-OUTPUTS = 4  # of a tile of a convolution in planes
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ class PlaneTaps:
     def elements(self, shape: tuple[int, ...]) -> int:
         first, second, *kernel = shape
         outputs, inputs = (second, first // self.groups) if self.transposed else (first // self.groups, second)
-        width = min(outputs, OUTPUTS)
+        width = min(outputs, PLANE_WIDTH)
         return self.groups * -(-outputs // width) * width * inputs * math.prod(kernel)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -159,34 +157,14 @@ class PlaneTaps:
             w = w.transpose(1, 2).flip(*range(3, w.ndim))
         w = w.movedim(2, -2)
         outputs = w.shape[1]
-        width = min(outputs, OUTPUTS)
+        width = min(outputs, PLANE_WIDTH)
         if outputs % width:
             w = torch.cat((w, w.new_zeros(self.groups, width - outputs % width, *w.shape[2:])), 1)
         return w.unflatten(1, (-1, width)).movedim(2, -1).contiguous().reshape(-1)
 
     def __str__(self) -> str:
         groups = f", {self.groups} groups" if self.groups > 1 else ""
-        return f"taps by inputs, {OUTPUTS} outputs{groups}"
-
-
-def _values(point: float, divisor: float) -> tuple[float, ...]:
-    return (1 / divisor, point / divisor, point * point / divisor)
-
-
-#: G of Winograd's convolutions, by the outputs of a tile and the stride: a kernel g becomes G g G^T. Rows are values
-#: of g as a polynomial; see mycc/winograd_forms.h.
-WINOGRAD: dict[tuple[int, int], tuple[tuple[float, ...], ...]] = {
-    (2, 1): (_values(0, 1), _values(1, 2), _values(-1, 2), (0, 0, 1)),
-    (3, 1): (
-        *(_values(p, d) for p in (3 / 8, -3 / 8, 5 / 4, -5 / 4) for d in [2 * p * (2 * p * p - 109 / 64)]),
-        (0, 0, 1),
-    ),
-    (4, 1): (
-        *(_values(p, d) for p, d in ((0, 1), (0.5**0.5, -1.5), (-(0.5**0.5), -1.5), (2**0.5, 6), (-(2**0.5), 6))),
-        (0, 0, 1),
-    ),
-    (2, 2): ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1)),
-}
+        return f"taps by inputs, {PLANE_WIDTH} outputs{groups}"
 
 
 class PhaseTaps(NamedTuple):
@@ -219,11 +197,9 @@ class WinogradPanels:
         matrices = 9 if self.taps else math.prod(sum(map(len, self._sides(n))) for n in sides[-2:])
         return self.groups * math.prod(sides[:-2]) * matrices * -(-outputs // PANEL) * PANEL * inputs
 
-    def _sides(self, taps: int) -> list[tuple[tuple[float, ...], ...]]:
+    def _sides(self, taps: int) -> list[Matrix]:
         """G of each three taps along a side of the kernel."""
-        whole = WINOGRAD[self.edge, self.stride]
-        short = tuple(row for row in whole if row != (0, 0, 1))
-        return [whole if 3 * i + 3 <= taps else short for i in range(-(-taps // 3))]
+        return winograd_sides(self.edge, self.stride, taps)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch

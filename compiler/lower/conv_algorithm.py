@@ -6,10 +6,11 @@ import math
 from typing import NamedTuple
 
 from ..ir.index import ONE, as_index, product
+from ..ir.layouts import PANEL
 from ..ir.structured import WINOGRAD_FORMS, Algorithm, Window
 from ..tune.keys import conv_key
 from ..tune.space import algorithms
-from .constants import PANEL, ConvPanels, GroupedTaps, Layout, PhaseTaps, PlaneTaps, Taps, TapsLast, WinogradPanels
+from .constants import ConvPanels, GroupedTaps, Layout, PhaseTaps, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import Context
 from .tap_products import MOST_COLUMNS
 from .tap_sums import FEW, LANES, TILED, lacks_tiles, lies_channels_last, stays_in_planes, written_out

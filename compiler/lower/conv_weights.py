@@ -10,9 +10,10 @@ from ..ir.buffers import Buffer
 from ..ir.dtypes import from_torch
 from ..ir.expr import Expr, IndexValue, Load, cast
 from ..ir.index import ONE, ZERO, Index, as_index, minimum
+from ..ir.layouts import PANEL, PLANE_WIDTH
 from ..ir.structured import Window
 from .builder import compare, number, where
-from .constants import OUTPUTS, PANEL, ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
+from .constants import ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, TapsLast, WinogradPanels
 from .context import ConstantRef, Context
 from .matmul import HALVES, PACKED
 from .tap_sums import Weight
@@ -110,7 +111,7 @@ def _arrangement(layout: Layout, dims: int, outputs: int) -> _Arrangement:
     """Of the weight [outputs, inputs, ...] of a group, with so many dimensions of taps; see constants.py."""
     taps = tuple(range(dims))
     if isinstance(layout, PlaneTaps):
-        width = min(outputs, OUTPUTS)
+        width = min(outputs, PLANE_WIDTH)
         return _Arrangement(("group", "panel", *taps[:-1], "input", taps[-1], "output"), width)
     if isinstance(layout, WinogradPanels):
         return _Arrangement(("group", *taps[:-2], "panel", "input", *taps[-2:], "output"), PANEL)

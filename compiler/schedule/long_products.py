@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 
+from ..ir.layouts import PANEL
 from ..ir.structured import Gemm
-from ..lower.constants import PANEL
 from .graph import NodeGraph
 from .split_k import split_product
 

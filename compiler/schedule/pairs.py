@@ -17,9 +17,9 @@ from ..ir.buffers import Operand
 from ..ir.expr import Acc, Expr, Load, rewrite, substitute
 from ..ir.in_place import over_own_elements
 from ..ir.index import ONE, Atom, Index, Var, of, product
+from ..ir.layouts import PANEL
 from ..ir.nodes import Map, Store
 from ..ir.structured import Gemm
-from ..lower.constants import PANEL
 from .graph import NodeGraph, label
 from .remarks import Remarks
 

@@ -20,9 +20,9 @@ from ..ir.bounds import largest
 from ..ir.buffers import Buffer, Operand
 from ..ir.expr import Acc, Call, Expr, Load, rewrite
 from ..ir.index import Var, as_index, of, product, row_major
+from ..ir.layouts import PANEL
 from ..ir.nodes import Map, Reduce, Store
 from ..ir.structured import Gemm
-from ..lower.constants import PANEL
 from .graph import NodeGraph
 from .loops import reduces_contiguous
 

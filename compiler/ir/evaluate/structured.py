@@ -1,0 +1,175 @@
+"""Matrix products, convolutions and attention, by what they are defined as: no tiles, no transforms, no online sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..buffers import Operand
+from ..expr import Acc
+from ..index import Index, as_index, of
+from ..layouts import PANEL
+from ..structured import Attention, Conv, ConvChain, Gemm, Rest
+from .memory import Memory
+from .numbers import Array, Value
+from .turns import Turns
+from .weights import weight_of
+
+
+def _operand(memory: Memory, operand: Operand, strides: Sequence[Index], shape: Sequence[int]) -> Value:
+    """The elements of an operand, an axis for each stride."""
+    place = np.asarray(operand.offset.evaluate(memory.sizes), np.int64)
+    for axis, (stride, n) in enumerate(zip(strides, shape, strict=True)):
+        along = np.arange(n, dtype=np.int64).reshape([n if a == axis else 1 for a in range(len(shape))])
+        place = place + along * stride.evaluate(memory.sizes)
+    return memory.load(operand.buffer, Value(place))
+
+
+def _sizes(memory: Memory, extents: Sequence[Index]) -> list[int]:
+    return [max(n.evaluate(memory.sizes), 0) for n in extents]
+
+
+# products ------------------------------------------------------------------------------------------------------------
+def run_gemm(node: Gemm, memory: Memory) -> None:
+    left = _left(node, memory)
+    accs = {}
+    for b, acc in ((node.b, node.acc), *node.also):
+        right = _right(node, b, memory)
+        with np.errstate(all="ignore"):
+            accs[acc] = Value(memory.numbers.computed(left @ right, acc.dtype))
+    _finish(node, memory, accs)
+
+
+def _left(node: Gemm, memory: Memory) -> Array:
+    """a[z..., m, k], or what the prologue makes of it."""
+    shape = _sizes(memory, [*(v.extent for v in node.dims[:-1]), node.k])
+    strides = [*node.a.strides, as_index(1)][: len(shape)]
+    a = _operand(memory, node.a, strides, shape)
+    if node.prologue is None:
+        return a.over(shape)
+    made = node.prologue
+    turns = Turns.over(memory, (*node.dims[:-1], made.depth), {made.acc: a})
+    return memory.numbers.held(turns.value(made.value).over(turns.shape), made.dtype)
+
+
+def _right(node: Gemm, b: Operand, memory: Memory) -> Array:
+    """b[z..., k, n]"""
+    *lead, n = _sizes(memory, [*(v.extent for v in node.dims[:-2]), node.dims[-1].extent])
+    k = node.k.evaluate(memory.sizes)
+    if not node.packed:
+        return _operand(memory, b, b.strides, (*lead, k, n)).over((*lead, k, n))
+    batch, panel = [s.evaluate(memory.sizes) for s in b.strides] if len(b.strides) == 2 else (0, k * PANEL)
+    if len(b.strides) == 1:
+        batch = b.strides[0].evaluate(memory.sizes)
+    z = np.arange(int(np.prod(lead))).reshape(*lead, 1, 1)
+    depth, column = np.arange(k)[:, None], np.arange(n)[None, :]
+    place = b.offset.evaluate(memory.sizes) + z * batch + column // PANEL * panel + depth * PANEL + column % PANEL
+    return memory.load(b.buffer, Value(place)).over((*lead, k, n))
+
+
+def _finish(node: Gemm | Conv, memory: Memory, accs: dict[Acc, Value]) -> None:
+    turns = Turns.over(memory, node.dims, accs)
+    for store in node.stores:
+        turns.store(store)
+
+
+# convolutions --------------------------------------------------------------------------------------------------------
+def run_conv(node: Conv, memory: Memory, family: str) -> None:
+    """Tap by tap: what lies outside of the map is zero."""
+    weight = weight_of(node, memory, family)
+    batch, *inner, channels = _sizes(memory, node.in_shape)
+    _, *outer = _sizes(memory, [v.extent for v in node.pixels])
+    groups, outputs, inputs, _ = weight.shape
+    x = _map_of(node, memory, (batch, *inner, channels))
+    total = np.zeros((batch, *outer, groups, outputs))
+    with np.errstate(all="ignore"):
+        for t, tap in enumerate(np.ndindex(*node.window.kernel)):
+            seen = _seen(x, node, tap, outer).reshape(batch, *outer, groups, inputs)
+            total = total + np.einsum("...gi,goi->...go", seen, weight[..., t])
+    result = total.reshape(batch, *outer, groups * outputs)
+    if node.in_planes:
+        result = np.moveaxis(result, -1, 1)
+    _finish(node, memory, {node.acc: Value(memory.numbers.computed(result, node.acc.dtype))})
+
+
+def _map_of(node: Conv, memory: Memory, shape: tuple[int, ...]) -> Array:
+    """The input with its channels last."""
+    strides = [*node.x.strides, as_index(1)][: len(shape)]
+    return _operand(memory, node.x, strides, shape).over(shape)
+
+
+def _seen(x: Array, node: Conv, tap: Sequence[int], outer: Sequence[int]) -> Array:
+    """What a tap reads for each output: zeros where it lies outside."""
+    win = node.window
+    for d, n in enumerate(outer):
+        at = np.arange(n) * win.stride[d] - win.pad[d] + tap[d] * win.dilation[d]
+        size = x.shape[d + 1]
+        inside = (at >= 0) & (at < size)
+        picked = np.take(x, np.clip(at, 0, max(size - 1, 0)), axis=d + 1) if size else _none(x, d + 1, n)
+        x = np.where(inside.reshape([n if a == d + 1 else 1 for a in range(x.ndim)]), picked, 0.0)
+    return x
+
+
+def _none(x: Array, axis: int, n: int) -> Array:
+    return np.zeros((*x.shape[:axis], n, *x.shape[axis + 1 :]))
+
+
+def run_chain(node: ConvChain, memory: Memory, family: str) -> None:
+    """Link after link; what lies between them is as large as if it were in memory."""
+    for link in node.links:
+        run_conv(link, memory, family)
+    for buffer in node.locals:
+        memory.cells.pop(buffer.root, None)
+
+
+# attention -----------------------------------------------------------------------------------------------------------
+def run_attention(node: Attention, memory: Memory) -> None:
+    """A row of scores that are all -inf, or that has no keys, gives zeros."""
+    batch, heads, rows, width = _sizes(memory, [v.extent for v in node.dims])
+    groups, keys, depth = _sizes(memory, (node.kv_heads, node.keys, node.head_size))
+    dense = as_index(1)
+    queries = (batch, heads, rows, depth)
+    q = _operand(memory, node.q, (*node.q.strides, dense), queries).over(queries)
+    k = _rows_of(node.k, node.k_rest, memory, (batch, groups, keys, depth))
+    v = _rows_of(node.v, node.v_rest, memory, (batch, groups, keys, width))
+    k, v = (np.repeat(t, heads // groups if groups else 1, 1) for t in (k, v))
+    with np.errstate(all="ignore"):
+        scores = memory.numbers.computed(q @ k.swapaxes(-1, -2) * node.scale, "f32")
+        if node.score is not None:
+            turns = Turns.over(memory, (*node.dims[:3], node.key), {Acc("score", "f32"): Value(scores)})
+            scores = turns.value(node.score).over(turns.shape)
+        hidden = np.zeros((rows, keys), bool)
+        if node.causal:
+            hidden = np.arange(keys)[None, :] > np.arange(rows)[:, None]
+        result = _weighted(np.where(hidden, -np.inf, scores), v, hidden)
+    turns = Turns.over(memory, node.dims)
+    strides = zip(node.dims, (*node.out.strides, dense), strict=True)
+    place = sum((of(loop) * stride for loop, stride in strides), node.out.offset)
+    turns.put(node.out.buffer, place, Value(result))
+
+
+def _weighted(scores: Array, v: Array, hidden: Array) -> Array:
+    """softmax(scores) v; the keys that are hidden from a query are not read for it."""
+    high = scores.max(-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(high == -np.inf, 0.0, high))
+    total = weights.sum(-1, keepdims=True)
+    if np.isfinite(v).all():
+        sums = weights @ v
+    else:
+        terms = np.where(hidden[..., None], 0.0, weights[..., None] * v[:, :, None])
+        sums = terms.sum(-2)
+    return np.where(high == -np.inf, 0.0, sums / total)
+
+
+def _rows_of(operand: Operand, rest: Rest | None, memory: Memory, shape: tuple[int, ...]) -> Array:
+    """Keys or values [b, g, key, d], the last of which may lie elsewhere."""
+    strides = (*operand.strides, as_index(1))
+    if rest is None:
+        return _operand(memory, operand, strides, shape).over(shape)
+    first = min(rest.first.evaluate(memory.sizes), shape[2])
+    here, there = (*shape[:2], first, shape[3]), (*shape[:2], shape[2] - first, shape[3])
+    others = (*rest.operand.strides, as_index(1))
+    parts = [_operand(memory, operand, strides, here).over(here)]
+    parts.append(_operand(memory, rest.operand, others, there).over(there))
+    return np.concatenate(parts, 2)

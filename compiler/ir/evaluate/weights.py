@@ -1,0 +1,93 @@
+"""The weight of a convolution [outputs, inputs of a group, taps...] out of each layout that it is packed in."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..layouts import PANEL, PLANE_WIDTH, winograd_sides
+from ..structured import WINOGRAD_FORMS, Conv
+from .memory import Memory
+from .numbers import Array, Value
+
+
+class _Sizes(NamedTuple):
+    """Groups, outputs and inputs of each of them, taps."""
+
+    groups: int
+    outputs: int
+    inputs: int
+    kernel: tuple[int, ...]
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.kernel)
+
+
+def weight_of(node: Conv, memory: Memory, family: str) -> Array:
+    """[group, output, input, tap], the taps row-major. family: on GPUs weights lie in their own order."""
+    groups = node.window.groups
+    sizes = _Sizes(
+        groups,
+        node.channel.extent.evaluate(memory.sizes) // groups,
+        node.in_shape[-1].evaluate(memory.sizes) // groups,
+        node.window.kernel,
+    )
+    first = node.w_offset.evaluate(memory.sizes)
+    if node.algorithm in WINOGRAD_FORMS:
+        return _winograd(node, memory, first, sizes)
+    return _elements(node, memory, first + _places(node, sizes, family))
+
+
+def _elements(node: Conv, memory: Memory, places: Array) -> Array:
+    return memory.load(node.w, Value(places)).over(places.shape)
+
+
+def _places(node: Conv, sizes: _Sizes, family: str) -> Array:
+    """Where each element lies, without the offset of the weight."""
+    g, o, i, t = np.ogrid[: sizes.groups, : sizes.outputs, : sizes.inputs, : sizes.taps]
+    panels = -(-sizes.outputs // PANEL)
+    if node.depthwise:
+        return np.asarray(t * sizes.groups + g + 0 * (o + i))
+    if node.in_planes and node.algorithm == "planes":
+        width = min(sizes.outputs, PLANE_WIDTH)
+        rows, columns = t // sizes.kernel[-1], t % sizes.kernel[-1]
+        block = g * -(-sizes.outputs // width) + o // width
+        block = block * (sizes.taps // sizes.kernel[-1]) + rows
+        return np.asarray(((block * sizes.inputs + i) * sizes.kernel[-1] + columns) * width + o % width)
+    if family == "cuda":
+        return np.asarray(((g * sizes.outputs + o) * sizes.taps + t) * sizes.inputs + i)
+    if node.algorithm == "grouped":
+        own = g * sizes.outputs + o
+        return np.asarray(((own // PANEL * sizes.taps + t) * sizes.inputs + i) * PANEL + own % PANEL)
+    return np.asarray((((g * panels + o // PANEL) * sizes.taps + t) * sizes.inputs + i) * PANEL + o % PANEL)
+
+
+def _winograd(node: Conv, memory: Memory, first: int, sizes: _Sizes) -> Array:
+    """Taps as they are, or what G made of each three by three of them: G is inverted."""
+    form = WINOGRAD_FORMS[node.algorithm]
+    *deep, height, width = sizes.kernel
+    depth, panels = math.prod(deep), -(-sizes.outputs // PANEL)
+    g, o, i, d = np.ogrid[: sizes.groups, : sizes.outputs, : sizes.inputs, :depth]
+    if form.taps:
+        t = np.arange(9)
+        block = ((g * depth + d) * panels + o // PANEL) * sizes.inputs + i
+        places = first + (block[..., None] * 9 + t) * PANEL + (o % PANEL)[..., None]
+        return _elements(node, memory, places).reshape(*places.shape[:3], -1)
+    rows, columns = ([np.array(g_) for g_ in winograd_sides(form.outputs, form.stride, n)] for n in (height, width))
+    matrices = sum(len(r) * len(c) for r in rows for c in columns)
+    at = np.arange(matrices)
+    block = (((g * depth + d)[..., None] * matrices + at) * panels + (o // PANEL)[..., None]) * sizes.inputs
+    places = first + (block + i[..., None]) * PANEL + (o % PANEL)[..., None]
+    made = _elements(node, memory, places)
+    kernel = np.zeros((*made.shape[:4], 3 * len(rows), 3 * len(columns)))
+    begin = 0
+    for y, r in enumerate(rows):
+        for x, c in enumerate(columns):
+            part = made[..., begin : begin + len(r) * len(c)].reshape(*made.shape[:4], len(r), len(c))
+            begin += len(r) * len(c)
+            kernel[..., 3 * y : 3 * y + 3, 3 * x : 3 * x + 3] = np.linalg.pinv(r) @ part @ np.linalg.pinv(c).T
+    whole = kernel[..., :height, :width]
+    return whole.reshape(*whole.shape[:3], -1)

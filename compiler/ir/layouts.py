@@ -1,0 +1,39 @@
+"""Layouts of packed weights: the numbers in them that belong to the meaning of structured nodes (structured.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: columns of a product, or outputs of a convolution, that lie side by side in a panel
+PANEL = 16
+#: outputs that lie side by side in the weights of a convolution in planes
+PLANE_WIDTH = 4
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+def _values(point: float, divisor: float) -> tuple[float, ...]:
+    return (1 / divisor, point / divisor, point * point / divisor)
+
+
+#: G of Winograd's convolutions, by the outputs of a tile and the stride: a kernel g becomes G g G^T. Rows are values
+#: of g as a polynomial; see mycc/winograd_forms.h.
+WINOGRAD: Mapping[tuple[int, int], Matrix] = {
+    (2, 1): (_values(0, 1), _values(1, 2), _values(-1, 2), (0, 0, 1)),
+    (3, 1): (
+        *(_values(p, d) for p in (3 / 8, -3 / 8, 5 / 4, -5 / 4) for d in [2 * p * (2 * p * p - 109 / 64)]),
+        (0, 0, 1),
+    ),
+    (4, 1): (
+        *(_values(p, d) for p, d in ((0, 1), (0.5**0.5, -1.5), (-(0.5**0.5), -1.5), (2**0.5, 6), (-(2**0.5), 6))),
+        (0, 0, 1),
+    ),
+    (2, 2): ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1)),
+}
+
+
+def winograd_sides(outputs: int, stride: int, taps: int) -> list[Matrix]:
+    """G for each three taps along a side of a kernel; a part that lacks its third tap has no row of it."""
+    whole = WINOGRAD[outputs, stride]
+    short = tuple(row for row in whole if row != (0, 0, 1))
+    return [whole if 3 * i + 3 <= taps else short for i in range(-(-taps // 3))]
