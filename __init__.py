@@ -23,10 +23,10 @@ __all__ = [
 _HOMES = {
     "compile": ".compiler.api",
     "load": ".runtime.loader",
-    "lowering": ".compiler.lower.custom",
-    "cpp_kernel": ".compiler.lower.custom",
-    "triton_kernel": ".compiler.lower.custom",
-    "TritonLaunch": ".compiler.lower.custom",
+    "lowering": ".compiler.lower.core.custom",
+    "cpp_kernel": ".compiler.lower.core.custom",
+    "triton_kernel": ".compiler.lower.core.custom",
+    "TritonLaunch": ".compiler.lower.core.custom",
     "Error": ".runtime.errors",
     "CompileError": ".runtime.errors",
     "InputError": ".runtime.errors",
@@ -36,7 +36,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from .compiler.api import compile
-    from .compiler.lower.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
+    from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
     from .runtime.loader import load
 

@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F
 from gpu_kernels import CAPABILITY, Runner, alone, compile_all, timed
 from mycc.compiler.capture.export import CaptureRequest, capture_request
-from mycc.compiler.codegen.triton.device import device_of
-from mycc.compiler.codegen.triton.generate import DeviceCode, generate_device
+from mycc.compiler.codegen.cuda.generate import DeviceCode, generate_device
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.lower import lower
+from mycc.compiler.machine.gpu import device_of
 from mycc.compiler.schedule import Schedule, schedule
 from mycc.compiler.schedule.schedule import DEFAULTS
 from torch import nn

@@ -3,7 +3,7 @@
     python bench/gpu_tune.py OUT [--cases bert:1,bert:32,...] [--dtype bf16]
 
 OUT gets a lock file for each model and batch (as `mycc compile --tune` writes it) and tiles.json: the tile of every
-matrix kernel, as rows of compiler/codegen/triton/tiles_sm90.json. Kernels are compiled side by side, while one model
+matrix kernel, as rows of compiler/codegen/cuda/tiles_sm90.json. Kernels are compiled side by side, while one model
 at a time is measured. Needs torch and triton, and mycc importable.
 """
 
@@ -59,15 +59,15 @@ def tune(case: str, options: argparse.Namespace) -> None:
     sys.path.insert(0, str(HERE))
     from mycc.compiler import pipeline
     from mycc.compiler.build.compile import BuildOptions
-    from mycc.compiler.build.targets import CUDA_TARGETS
     from mycc.compiler.capture.export import CaptureRequest, capture_request
     from mycc.compiler.capture.precision import in_dtype
-    from mycc.compiler.codegen.triton.generate import device_for
+    from mycc.compiler.codegen.cuda.generate import device_for
     from mycc.compiler.graph.passes import run_graph_passes
     from mycc.compiler.lower import lower
+    from mycc.compiler.machine.targets import CUDA_TARGETS
     from mycc.compiler.schedule.schedule import DEFAULTS
-    from mycc.compiler.tune import gpu_search
-    from mycc.compiler.tune.lock import write_lock
+    from mycc.compiler.tune.search import gpu_search
+    from mycc.compiler.tune.search.lock import write_lock
     from mycc.compiler.weights import collect_weights
     from zoo import ZOO
 
@@ -112,9 +112,9 @@ def _alone(gpu: Any) -> Any:
 
 def database_rows(schedules: Any, locked: Any, device: Any) -> Any:
     """Rows of the database of tiles: what was chosen for each kernel, and the time of the graph with it."""
-    from mycc.compiler.codegen.triton.measured import database_key
-    from mycc.compiler.tune.gpu_space import choice_of, tile_of
-    from mycc.compiler.tune.keys import kernel_key
+    from mycc.compiler.codegen.cuda.measured import database_key
+    from mycc.compiler.tune.choices.keys import kernel_key
+    from mycc.compiler.tune.search.gpu_space import choice_of, tile_of
 
     seen = set()
     for schedule in schedules:
@@ -134,7 +134,7 @@ def database_rows(schedules: Any, locked: Any, device: Any) -> Any:
 
 def chosen_by_model(node: Any, device: Any) -> Any:
     """The tile without a lock."""
-    from mycc.compiler.codegen.triton.structured import chosen_tile
+    from mycc.compiler.codegen.cuda.structured import chosen_tile
 
     return chosen_tile(node, device)
 

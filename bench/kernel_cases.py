@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import torch
-from mycc.compiler.codegen.micro import render_micro_kernels
+from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi".split()

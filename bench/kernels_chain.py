@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from kernel_cases import Libraries, arguments, print_table, repeats_for, row, take_turns
 from kernels_gemm import PANEL, floats, structure
-from mycc.compiler.lower.constants import ConvPanels
+from mycc.compiler.lower.core.constants import ConvPanels
 from torch.nn.functional import conv2d
 
 SOURCE = Path(__file__).with_suffix(".cpp")

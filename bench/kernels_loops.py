@@ -32,8 +32,8 @@ import torch
 from choice_forms import choices
 from fold_forms import folds
 from loop_forms import Form, forms
-from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
+from mycc.compiler.machine.targets import parse_targets
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..runtime.errors import CompileError
 from .capture.export import capture_request
-from .capture.graph import ModelGraph
 from .capture.precision import in_dtype
 from .capture.specialise import variant_requests
 from .faults import reporting_faults
-from .graph.kept_operators import kept_for
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
+from .model.graph import ModelGraph
+from .model.operators.kept import kept_for
 from .package.assemble import entry_row
 from .schedule import schedule
 
 if TYPE_CHECKING:
-    from .build.targets import Family
     from .capture.export import CaptureRequest
-    from .lower.driver import Lowered
+    from .lower.core.driver import Lowered
+    from .machine.targets import Family
     from .options import CompileOptions
 
 __all__ = ["CheckReport", "EntryReport", "Problem", "check"]

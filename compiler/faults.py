@@ -92,7 +92,7 @@ def _node_in(frame: FrameType) -> str:
 def _graph_node(value: Any) -> str:
     from torch.fx import Node
 
-    from .capture.source_lines import place_of
+    from .model.source_lines import place_of
 
     if not isinstance(value, Node) or value.op in ("output", "placeholder"):
         return ""

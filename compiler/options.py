@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..runtime.errors import CompileError
-from .build.targets import Family, Target, host_target, known_names
-from .build.targets import parse_targets as named_targets
+from .machine.targets import Family, Target, host_target, known_names
+from .machine.targets import parse_targets as named_targets
 
 __all__ = [
     "BuildOptions",
@@ -225,7 +225,7 @@ class CompileOptions:
             **others,
         )
         if made.lock is not None:  # not found missing after the export
-            from .tune.lock import read_lock
+            from .tune.search.lock import read_lock
 
             read_lock(made.lock)
         return made

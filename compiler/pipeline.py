@@ -15,21 +15,21 @@ from pathlib import Path
 from ..runtime.errors import CompileError
 from .build.compile import BuildOptions, BuildResult, build
 from .build.device_build import PROGRAM, build_devices
-from .build.targets import Family, Target
 from .capture.export import capture_request
-from .capture.graph import ModelGraph
 from .capture.precision import in_dtype
 from .capture.specialise import variant_requests
 from .capture.state import share_state, state_of, training_notes
+from .codegen.cuda.generate import device_for, generate_device
 from .codegen.generate import Generated, generate
-from .codegen.program import Sources
-from .codegen.triton.generate import device_for, generate_device
-from .graph.kept_operators import kept_for
+from .codegen.host.program import Sources
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
-from .lower.builder import WinogradChoice
-from .lower.driver import Lowered
-from .lower.eager_roundings import with_eager_roundings
+from .lower.core.builder import WinogradChoice
+from .lower.core.driver import Lowered
+from .lower.core.eager_roundings import with_eager_roundings
+from .machine.targets import Family, Target
+from .model.graph import ModelGraph
+from .model.operators.kept import kept_for
 from .observe import Observer, running_stage, warn
 from .options import CompileOptions
 from .package.assemble import Assembled, assemble, package_contract
@@ -37,11 +37,11 @@ from .package.writer import PackageSummary
 from .request import CompileRequest
 from .schedule import Schedule, schedule
 from .summaries import summarise
-from .tune.choices import NO_CHOICES, Choices
-from .tune.gpu_search import search_gpu
-from .tune.gpu_space import tiles_of
-from .tune.lock import Lock
-from .tune.stage import Tuned, choose
+from .tune.choices.choices import NO_CHOICES, Choices
+from .tune.search.gpu_search import search_gpu
+from .tune.search.gpu_space import tiles_of
+from .tune.search.lock import Lock
+from .tune.search.stage import Tuned, choose
 from .weights import Weights, collect_weights
 
 

@@ -8,9 +8,9 @@ from functools import singledispatch
 from typing import Any
 
 from .build.compile import BuildResult
-from .capture.graph import ModelGraph
 from .codegen.generate import Generated
-from .lower.driver import Lowered
+from .lower.core.driver import Lowered
+from .model.graph import ModelGraph
 from .package.writer import PackageSummary
 from .schedule import Schedule
 from .verify.verify import VerifyResult

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .capture.graph import InPlace
 from .capture.state import memory_key
 from .ir.buffers import Buffer
 from .ir.dtypes import DTYPES, from_torch
-from .lower.constants import Constant, Dense
-from .lower.driver import Lowered
+from .lower.core.constants import Constant, Dense
+from .lower.core.driver import Lowered
+from .model.graph import InPlace
 from .package.weights import WeightTensor, layout
 
 

@@ -20,8 +20,8 @@ from ...runtime.measure import products
 from ..api import compile_entries, compile_request, run_request
 from ..capture.examples import override_inputs
 from ..capture.export import capture, forward_of
-from ..capture.graph import ModelGraph
 from ..capture.source import Source, load_source
+from ..model.graph import ModelGraph
 from ..observe import Observer
 from ..options import CompileOptions
 from ..verify.compare import error, errors

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..machine.targets import TARGETS, Target, host_target, parse_targets
 from .cache import Cache, CacheInfo
 from .compile import BuildOptions, BuildResult, build
-from .targets import TARGETS, Target, host_target, parse_targets
 
 __all__ = [
     "TARGETS", "BuildOptions", "BuildResult", "Cache", "CacheInfo", "Target", "build", "host_target", "parse_targets",

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...runtime.errors import CompileError
+from ..machine.local_cpu import available_cores
+from ..machine.targets import Target
 from . import link
 from .cache import DEFAULT_LIMIT, Cache, encode_key, storage_error
 from .images import KernelImage
 from .includes import Headers
-from .linux import available_cores
 from .processes import Processes
-from .targets import Target
 from .toolchain import Toolchain, compiler_environment, find_toolchain
 from .workspace import keep_failed, workspace
 
@@ -34,7 +34,7 @@ COMPILE_FLAGS = (
     "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden",
     # Safe one by one: nobody reads errno or the floating point flags; NaN, infinities and signed zeros stay.
     "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
-    # What is fused says so: compilers fuse in one form of an expression and not in another (codegen/fused.py).
+    # What is fused says so: compilers fuse in one form of an expression and not in another (codegen/cpu/fma.py).
     "-ffp-contract=off",
     "-fno-plt", "-fno-asynchronous-unwind-tables", "-Wno-psabi", "-pipe",
     # What distributions switch on by default and what calls into libc.

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..machine.local_cpu import available_cores
+from ..machine.targets import Target
 from .compile import BuildOptions, BuildResult, build
 from .images import KernelImage
-from .linux import available_cores
-from .targets import Target
 from .triton_compile import CompiledKernels, compile_for_targets
 
 if TYPE_CHECKING:
-    from ..codegen.cuda_program import CompiledKernel
-    from ..codegen.triton.generate import DeviceCode
+    from ..codegen.cuda.generate import DeviceCode
+    from ..codegen.host.cuda_program import CompiledKernel
     from ..weights import Weights
 
 __all__ = ["PROGRAM", "build_devices", "host_program"]
@@ -43,7 +43,7 @@ def build_devices(
 
 
 def _with_kernels(program: BuildResult, kernels: CompiledKernels) -> BuildResult:
-    from ..codegen.cuda_program import pack_images
+    from ..codegen.host.cuda_program import pack_images
 
     images, _ = pack_images([_compiled(image) for image in kernels.images])
     return replace(
@@ -61,7 +61,7 @@ def host_program(
     code: DeviceCode, images: tuple[KernelImage, ...], target: Target, weights: Weights, contract: str = ""
 ) -> str:
     """The C++ text that launches the kernels."""
-    from ..codegen.cuda_program import render_cuda_program
+    from ..codegen.host.cuda_program import render_cuda_program
 
     compiled = [_compiled(image) for image in images]
     return render_cuda_program(
@@ -70,7 +70,7 @@ def host_program(
 
 
 def _compiled(image: KernelImage) -> CompiledKernel:
-    from ..codegen.cuda_program import CompiledKernel
+    from ..codegen.host.cuda_program import CompiledKernel
 
     facts = image.facts
     scratch = facts["scratch_bytes"], facts["scratch_alignment"]

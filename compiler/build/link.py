@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from ...runtime.errors import CompileError
+from ..machine.targets import Target
 from .elf import read_dynamic_symbols
-from .targets import Target
 from .toolchain import Toolchain
 
 __all__ = ["EXPORT", "EXPORT_MAP", "check_library", "foreign_symbols", "link_command", "undefined_symbols"]

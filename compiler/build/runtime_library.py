@@ -9,9 +9,9 @@ import shlex
 from pathlib import Path
 
 from ...runtime.errors import CompileError
+from ..machine.targets import Target
 from .cache import Cache, encode_key, storage_error
 from .processes import Processes
-from .targets import Target
 from .toolchain import Toolchain, compiler_environment, find_toolchain
 from .workspace import workspace
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...runtime.errors import CompileError
-from . import linux
+from ..machine import local_cpu as linux
 from .cache import Cache, encode_key
 
 __all__ = ["Toolchain", "compiler_environment", "find_toolchain"]

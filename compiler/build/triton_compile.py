@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import CompileError
+from ..machine.local_cpu import available_cores
+from ..machine.targets import Target
 from .cache import Cache, encode_key, storage_error
 from .compile import BuildOptions
 from .images import KernelImage
-from .linux import available_cores
 from .processes import kill_group
-from .targets import Target
 from .workspace import keep_failed, workspace
 
 if TYPE_CHECKING:
-    from ..codegen.triton.kernel import TritonKernel
+    from ..codegen.cuda.kernel import TritonKernel
 
 __all__ = ["CompiledKernels", "compile_for_targets", "compile_kernels", "kernel_options", "signature_of"]
 

@@ -1,9 +1,9 @@
 """Capture: from a model to a functional graph of aten operators."""
 
+from ..model.graph import ModelGraph, SizeSymbol, TensorSpec, format_graph
+from ..model.source_lines import Origin, origin
 from .export import CaptureRequest, capture, capture_request
-from .graph import ModelGraph, SizeSymbol, TensorSpec, format_graph
 from .source import Source, load_source
-from .source_lines import Origin, origin
 
 __all__ = [
     "CaptureRequest",

@@ -30,9 +30,9 @@ from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.utils._sympy.functions import Max
 
-from .sizes import NO_MAX
+from ..model.sizes import NO_MAX
+from ..model.source_lines import is_torch_file
 from .smallest import same_shapes, wrong_nodes
-from .source_lines import is_torch_file
 
 __all__ = ["Asked", "assumptions_hold", "body_holds", "holds_for_one"]
 

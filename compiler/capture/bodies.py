@@ -23,9 +23,9 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
-from .assertions import settle
-from .computed import KEPT
-from .control import Operands, batched, operands_of, region_graph
+from ..model.assertions import settle
+from ..model.computed import KEPT
+from ..model.control import Operands, batched, operands_of, region_graph
 from .tensors import RefusedNode, Tensor, bind, is_fixed, storages
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..graph.resize_smooth import TAPS, resized_size, resized_smoothly
+from ..model.operators.resize_smooth import TAPS, resized_size, resized_smoothly
 from .masks import masked_scatter, masked_scatter_
-from .places import get_item, set_item, sum_of
 from .pools import average_of_a_line, maximum_of_a_line
 from .recurrent import of_all_lengths
 from .result_types import bincount, unique, unique_consecutive
 from .sparse import product_by_shape, sum_by_shape
+from .tensor_indices import get_item, set_item, sum_of
 
 __all__ = ["ByShape", "bound"]
 

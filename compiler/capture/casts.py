@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from .source_lines import is_torch_file
+from ..model.source_lines import is_torch_file
 
 __all__ = ["noting_casts", "symbolic_casts"]
 

@@ -9,9 +9,9 @@ import sympy
 import torch
 
 from ...runtime.errors import CompileError
-from .graph import ModelGraph
-from .leaves import Dims, bind, leaves_of
-from .sizes import NO_MAX
+from ..model.graph import ModelGraph
+from ..model.leaves import Dims, bind, leaves_of
+from ..model.sizes import NO_MAX
 
 __all__ = ["check_additional", "limit_notes", "plain_shapes"]
 

@@ -11,8 +11,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError
-from .graph import DTYPE_NAMES
-from .leaves import Argument, Dims, Leaf, bind, find_leaf, leaves_of
+from ..model.graph import DTYPE_NAMES
+from ..model.leaves import (
+    Argument,
+    Dims,
+    Leaf,
+    bind,
+    find_leaf,
+    leaves_of,
+)
 
 __all__ = ["dynamic_dims", "override_inputs"]
 

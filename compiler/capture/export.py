@@ -17,25 +17,25 @@ from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
 from ...runtime.errors import CompileError, Error
+from ..model.graph import ModelGraph
+from ..model.leaves import Dims, bind, leaves_of, shapes_by_leaf
+from ..model.random_operators import draws_random_numbers
+from ..model.sizes import resize_examples, without_hints_of_one
+from ..model.source_lines import ROOT, recording_lines
 from .assumptions import Asked, assumptions_hold, holds_for_one
 from .bodies import shared_operands
 from .by_shape import ByShape
 from .caches import register_caches
 from .casts import noting_casts, symbolic_casts
 from .containers import changed_containers
-from .draws import draws_random_numbers
 from .dynamic_shapes import check_additional, limit_notes, plain_shapes
 from .examples import dynamic_dims
 from .failures import export_failure, listening, quiet_export
-from .graph import ModelGraph
-from .leaves import Dims, bind, leaves_of, shapes_by_leaf
 from .model_tensors import apart_from, check_leaves, check_model
 from .pools import pools_of_all_sizes
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
 from .scripts import Scripted, signature_of, unscripted
 from .second_ways import Captured, second_ways
-from .sizes import resize_examples, without_hints_of_one
-from .source_lines import ROOT, recording_lines
 from .specialise import fix_sizes
 from .trees import LEAF, constant, structure
 from .trial import run_once, sizes_of

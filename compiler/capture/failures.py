@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...runtime.errors import CompileError, Error
-from .source_lines import Frame, frames_of_exception, is_torch_file, pick, user_frame
+from ..model.source_lines import Frame, frames_of_exception, is_torch_file, pick, user_frame
 
 __all__ = ["export_failure", "place", "quiet_export"]
 

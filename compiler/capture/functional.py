@@ -26,15 +26,15 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
-from ..graph.functional_operators import functional_twin
-from ..graph.triton_kernels import remember
-from .assertions import ASSERTIONS, Assertion, AssertionRefused, assertions_of
+from ..model.assertions import ASSERTIONS, Assertion, AssertionRefused, assertions_of
+from ..model.control import CONTROL
+from ..model.graph import ModelGraph
+from ..model.operators.functional import functional_twin
+from ..model.operators.triton_kernels import remember
 from .bodies import copy_control
-from .control import CONTROL
-from .graph import ModelGraph
 from .inplace import functional_form, functional_item, rebuild_base
 from .own_calls import OwnCall, WrongCall
-from .pieces import piece_of, plain_view
+from .result_views import piece_of, plain_view
 from .slices import slice_by_places
 from .sparse import NoSparseForm, Sparse, is_sparse, sparse_call
 from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, is_expanded, storages

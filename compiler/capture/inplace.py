@@ -12,7 +12,7 @@ from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from .computed import raw, scalar_tensor
+from ..model.computed import raw, scalar_tensor
 
 __all__ = ["functional_form", "functional_item", "functional_overload", "rebuild_base", "take_view"]
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ...runtime.errors import CompileError
-from .leaves import Leaf
+from ..model.leaves import Leaf
 from .program import check_tensor
 from .sparse import is_sparse, storage_of
 from .trees import constant

@@ -15,7 +15,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
-from ..graph.functional_operators import tensors_of, written_arguments
+from ..model.operators.functional import tensors_of, written_arguments
 
 __all__ = ["OwnCall", "WrongCall"]
 

@@ -26,20 +26,20 @@ from torch.export.graph_signature import (
 )
 
 from ...runtime.errors import CompileError
-from .assertions import asked_sizes, settle
-from .computed import KEPT, computed_sizes, keep_definers, scalar_tensor
-from .control import MUTABLE, with_symbols
+from ..model.assertions import asked_sizes, settle
+from ..model.computed import KEPT, computed_sizes, keep_definers, scalar_tensor
+from ..model.control import MUTABLE, with_symbols
+from ..model.graph import DTYPE_NAMES, ModelGraph, TensorSpec
+from ..model.leaves import Dims
+from ..model.source_lines import ROOT, place_of
+from ..model.symbols import size_of, size_symbols
 from .failures import export_failure, quiet_export
 from .functional import FunctionalCopy, NeedsRetrace, RefusedNode, Tensor
-from .graph import DTYPE_NAMES, ModelGraph, TensorSpec
-from .leaves import Dims
 from .result_types import right_types
 from .scripts import SCRIPT
 from .smallest import check_smallest
-from .source_lines import ROOT, place_of
 from .sparse import NoSparseForm, Sparse, is_sparse, sparse_constant
 from .state import Changed, memory_key, with_changes
-from .symbols import size_of, size_symbols
 from .trees import LEAF, constant, leaf_names, structure
 
 __all__ = ["ProgramInputs", "check_tensor", "import_program", "replaced_error", "user_name"]

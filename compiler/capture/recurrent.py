@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..graph.own_operators import own_operator
+from ..model.operators.own import own_operator
 
 __all__ = ["of_all_lengths"]
 

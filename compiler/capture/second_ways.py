@@ -20,8 +20,8 @@ from torch.export import ExportedProgram
 from torch.export._draft_export import FailureType
 from torch.utils import _pytree as pytree
 
+from ..model.source_lines import Frame
 from .failures import place, quiet_export
-from .source_lines import Frame
 
 __all__ = ["Captured", "second_ways"]
 

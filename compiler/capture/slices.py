@@ -16,7 +16,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from .computed import free_symbols, raw, scalar_tensor
+from ..model.computed import free_symbols, raw, scalar_tensor
 
 __all__ = ["slice_by_places"]
 

@@ -18,9 +18,9 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ...runtime.errors import CompileError
-from .computed import is_definer
-from .graph import ModelGraph, SizeSymbol
-from .source_lines import place_of
+from ..model.computed import is_definer
+from ..model.graph import ModelGraph, SizeSymbol
+from ..model.source_lines import place_of
 
 __all__ = ["check_smallest", "wrong_nodes"]
 

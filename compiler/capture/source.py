@@ -29,7 +29,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ...runtime.errors import CompileError, Error
-from .source_lines import frames_of_exception, is_torch_file, user_frame
+from ..model.source_lines import frames_of_exception, is_torch_file, user_frame
 
 __all__ = ["Source", "load_source"]
 

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..graph.own_operators import own_operator
+from ..model.operators.own import own_operator
 
 if TYPE_CHECKING:
     from .functional import FunctionalCopy, Tensor

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import CompileError
-from .leaves import Dims, Leaf
-from .sizes import dim_term, resize
+from ..model.leaves import Dims, Leaf
+from ..model.sizes import dim_term, resize
 
 if TYPE_CHECKING:
+    from ..model.graph import ModelGraph
     from .export import CaptureRequest
-    from .graph import ModelGraph
 
 __all__ = ["Sizes", "fix_sizes", "variant_requests"]
 

@@ -17,9 +17,9 @@ import torch
 from torch import fx
 
 from ...runtime.errors import CompileError
+from ..model.graph import InPlace, ModelGraph, TensorSpec
+from ..model.source_lines import place_of
 from .functional import DROPOUTS
-from .graph import InPlace, ModelGraph, TensorSpec
-from .source_lines import place_of
 
 __all__ = ["Changed", "memory_key", "share_state", "state_of", "training_notes", "with_changes"]
 

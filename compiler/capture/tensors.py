@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .control import MUTABLE
+from ..model.control import MUTABLE
 from .inplace import take_view
 
 __all__ = ["NeedsRetrace", "RefusedNode", "Tensor", "bind", "is_expanded", "is_fixed", "storages"]

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ...runtime.errors import CompileError
+from ..model.source_lines import frames_of_exception, is_torch_file, pick
 from .failures import place
-from .source_lines import frames_of_exception, is_torch_file, pick
 
 __all__ = ["run_once", "sizes_of"]
 

@@ -15,8 +15,8 @@ from torch import fx
 from torch._higher_order_ops import triton_kernel_wrap as wrap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..graph.kept_operators import CUSTOM
-from ..graph.triton_kernels import KernelCall
+from ..model.operators.kept import CUSTOM
+from ..model.operators.triton_kernels import KernelCall
 
 __all__ = ["KERNEL_CALLS", "KernelArguments", "NoKernel", "opened", "tracing_kernels"]
 

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..build.targets import Target
-from ..capture.graph import ModelGraph
 from ..capture.state import state_of
 from ..ir.program import AnyNode
-from ..lower.shapes import sizes_of
+from ..lower.core.shapes import sizes_of
+from ..machine.targets import Target
+from ..model.graph import ModelGraph
 from ..schedule import Schedule
-from ..tune.choices import COST_MODEL, NO_CHOICES, Choice, Choices
-from ..tune.keys import kernel_key
+from ..tune.choices.choices import COST_MODEL, NO_CHOICES, Choice, Choices
+from ..tune.choices.keys import kernel_key
 from ..weights import Weights
-from .micro import render_micro_kernels, render_tile_units
-from .program import EntrySource, Sources, entry_view, render_sources
-from .render import Kernel, KernelPool, calls_of, tiles_of
+from .cpu.micro import render_micro_kernels, render_tile_units
+from .cpu.render import Kernel, KernelPool, calls_of, tiles_of
+from .host.program import EntrySource, Sources, entry_view, render_sources
 
 if TYPE_CHECKING:
-    from .triton.generate import DeviceCode
+    from .cuda.generate import DeviceCode
 
 #: effort (see render._cost) that one translation unit should hold: each compiles the tiles of products and convolutions
 #: that it uses once more (ResNet-50 on two cores: five units 6.7 s, two 3.3)

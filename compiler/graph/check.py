@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..capture.graph import ModelGraph
+from ..model.graph import ModelGraph
 from .node import Node
 from .sizes import expr
 from .work import computing_fake

@@ -12,27 +12,27 @@ from dataclasses import dataclass, replace
 
 import torch.fx
 
-from ..capture.graph import ModelGraph
-from .attention_operands import attention_operands
+from ..model.graph import ModelGraph
+from ..model.operators.kept import KEPT
+from .canonicalize.cse import common_subexpressions
+from .canonicalize.dead_code import dead_code
+from .canonicalize.inline_regions import inline_regions
+from .canonicalize.known_values import known_values
+from .canonicalize.normalize import normalize
+from .canonicalize.simplify import simplify
 from .complex.rewrite import complex_parts
-from .cse import common_subexpressions
-from .dead_code import dead_code
-from .decompose import decompose
-from .float8 import float8_as_bytes
-from .fold_batch_norm import fold_batch_norm
-from .fold_constants import fold_constants
-from .fold_padding import fold_padding
-from .gathered_linears import gathered_linears
-from .inline_regions import inline_regions
-from .kept_operators import KEPT
-from .known_values import known_values
-from .linear_products import linear_products
-from .merge_linears import merge_linears
-from .normalize import normalize
-from .recognize_activations import recognize_activations
-from .recognize_attention import recognize_attention
-from .recognize_norms import recognize_norms
-from .simplify import simplify
+from .decompose.decompose import decompose
+from .decompose.float8 import float8_as_bytes
+from .fold.batch_norm import fold_batch_norm
+from .fold.constants import fold_constants
+from .fold.padding import fold_padding
+from .recognize.activations import recognize_activations
+from .recognize.attention import recognize_attention
+from .recognize.attention_operands import attention_operands
+from .recognize.gathered_linears import gathered_linears
+from .recognize.linear_products import linear_products
+from .recognize.merge_linears import merge_linears
+from .recognize.norms import recognize_norms
 from .sizes import SymbolRange
 from .updates import mark_updates
 from .work import Work

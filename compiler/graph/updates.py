@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..capture.graph import ModelGraph
-from .functional_operators import behind_twin, tensors_of, written_arguments
+from ..model.graph import ModelGraph
+from ..model.operators.functional import behind_twin, tensors_of, written_arguments
 from .node import Node
 from .patterns import arg, op
 

@@ -18,7 +18,7 @@ import torch.fx
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 from ...runtime.errors import CompileError
-from ..capture.computed import KEPT, free_symbols, is_definer, raw
+from ..model.computed import KEPT, free_symbols, is_definer, raw
 from .node import Node
 from .sizes import Size, SymbolRange, expr
 

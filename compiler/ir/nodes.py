@@ -87,7 +87,7 @@ class Map(Node):
 class Fold:
     """acc = fold(op, value) over the reduced loops. op: sum, prod, max, min, any, all, argmax, argmin; top: the
     largest number, or NaN where there is one, as the target likes; its reader finds NaN by other means; spread: the sum
-    of squared deviations from the mean of all values (see schedule/spreads.py)."""
+    of squared deviations from the mean of all values (see schedule/algebra/welford.py)."""
 
     acc: Acc
     op: str
@@ -113,8 +113,8 @@ class Nest(Node):
 
     dims are the rows; `stages` have dims = rows + inner loops; `locals` are buffers that only live within a row.
     phases: one for each stage, in order, where the rows are pipelined: a stage of phase p runs p rows behind (see
-    schedule/pipelined.py); empty where each row is done before the next. walk: the loop behind the rows that stages of
-    the first phase and those of the last one go through together (see schedule/samples.py).
+    schedule/loops/pipeline_columns.py); empty where each row is done before the next. walk: the loop behind the rows
+    that stages of the first phase and those of the last one share (see schedule/loops/pipeline_samples.py).
     """
 
     stages: tuple[Map | Reduce, ...]

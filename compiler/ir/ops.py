@@ -484,8 +484,8 @@ _GCD = _row("gcd", "i", "same", "gcd", "special_gcd", "special_gcd", arity=2, he
 GPU_ALONE = "GPUs alone"
 
 
-#: on GPUs alone (lower/philox.py): of seed, block of words, thread and number in the block; what cuRAND and torch round
-#: coarsely
+#: on GPUs alone (lower/random/philox.py): of seed, block of words, thread and number in the block; what cuRAND and
+#: torch round coarsely
 _RANDOM = (
     *(
         _row(reference.__name__, "i", "same", reference, *[reference.__name__] * 2, arity=4, header=GPU_ALONE)

@@ -20,7 +20,7 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Routine(Node):
-    """For each of `count` blocks: a C++ function of lower/routines.py on the block's inputs, outputs and sizes."""
+    """For each of `count` blocks: a C++ function of lower/core/routines.py on the block's inputs, outputs and sizes."""
 
     function: str
     count: Index

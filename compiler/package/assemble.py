@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.certificate import VERIFY_SEED, make_certificate, serialize
 from ...runtime.errors import CompileError
 from ...runtime.loader import EntryPoint, Model, load
-from ..build.linux import machine
 from ..build.runtime_library import runtime_library
-from ..build.targets import Family, Target, target_folder
-from ..capture.draws import draws_random_numbers
-from ..capture.graph import ModelGraph, dtype_name
 from ..capture.state import state_of
-from ..lower.shapes import Sizes, sizes_of
+from ..lower.core.shapes import Sizes, sizes_of
+from ..machine.local_cpu import machine
+from ..machine.targets import Family, Target, target_folder
+from ..model.graph import ModelGraph, dtype_name
+from ..model.random_operators import draws_random_numbers
 from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
@@ -75,13 +75,13 @@ class Assembled:
 
     def _runs_here(self) -> bool:
         """Whether one of the package's targets can run on this machine; a cross-compiled package is verified there."""
-        from ..build.targets import runs_here
+        from ..machine.targets import runs_here
 
         return any(runs_here(target) for target in self.request.options.targets)
 
     def _other_models(self, path: Path, model: Model) -> list[Model]:
         """On a GPU: the package's code for the CPU, when this one runs it."""
-        from ..build.targets import runs_here
+        from ..machine.targets import runs_here
 
         runs = any(target.family == "cpu" and runs_here(target) for target in self.request.options.targets)
         return [load(path, self.request.options.threads, device="cpu")] if runs and model.device != "cpu" else []

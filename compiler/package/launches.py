@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..build.targets import Target
-from ..codegen.triton.device import device_of
+from ..machine.gpu import device_of
+from ..machine.targets import Target
 from ..schedule.report import kernel_rows
 
 if TYPE_CHECKING:
     from ..build.images import KernelImage
-    from ..codegen.triton.generate import DeviceCode
+    from ..codegen.cuda.generate import DeviceCode
 
 __all__ = ["launch_rows", "target_roof"]
 

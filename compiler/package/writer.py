@@ -13,7 +13,7 @@ from typing import Any
 from ...runtime.archive import FORMAT_VERSION, MANIFEST, SOURCES
 from ...runtime.native import ABI_VERSION, LIBRARY
 from ...runtime.strict_json import encode
-from ..build.targets import Target, target_folder
+from ..machine.targets import Target, target_folder
 from .archive import PAGE, ArchiveWriter, deflated
 from .contract import checked_contract, contract_of
 from .glibc import oldest_glibc

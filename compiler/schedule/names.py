@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from ..build.targets import Family
 from ..ir.nodes import Map, Nest, Reduce, Scan, Scatter
 from ..ir.program import AnyNode, Assert
 from ..ir.routines import Routine
 from ..ir.structured import WINOGRAD_FORMS, Attention, Conv, ConvChain, Gemm
+from ..machine.targets import Family
 
 MAX_OPERATORS = 4
 #: operators that say nothing about what a kernel does

@@ -12,10 +12,10 @@ from ..ir.nodes import Map, Nest, Node, Reduce, Scan, Scatter
 from ..ir.program import AnyNode, Assert
 from ..ir.routines import Routine
 from ..ir.structured import Attention, Conv, ConvChain, Gemm
-from ..tune.keys import kernel_key
-from .cost import OPERATOR_COST
+from ..tune.choices.keys import kernel_key
+from .cost.estimates import OPERATOR_COST
+from .cost.traffic import traffic
 from .schedule import Schedule
-from .traffic import traffic
 
 
 def kernel_rows(schedule: Schedule, symbols: tuple[str, ...]) -> list[dict[str, Any]]:

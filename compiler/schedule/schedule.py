@@ -5,50 +5,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..build.targets import Family
 from ..ir.buffers import Buffer
 from ..ir.expr import Acc
 from ..ir.nodes import Map, Reduce
 from ..ir.printer import print_define, print_node
 from ..ir.program import AnyNode, Define, Program
+from ..machine.targets import Family
 from ..options import ScheduleOptions
+from .algebra.blocked_variance import split_moments
+from .algebra.online_softmax import split_exponentials
+from .algebra.rfactor import split_reductions
+from .algebra.rfactor_samples import split_sample_folds
+from .algebra.split_k_cpu import split_long_products
+from .algebra.welford import fold_spreads
 from .barriers import in_pieces
-from .chains import fuse_chains
-from .device import device_rewrites
-from .epilogue import fuse_epilogues
-from .equal_folds import join_equal_folds
-from .exponentials import split_exponentials
+from .fusion.concat_distribution import split_at_pieces
+from .fusion.conv_chains import fuse_chains
+from .fusion.epilogue import fuse_epilogues
+from .fusion.glu import fuse_pairs
+from .fusion.groups import cut_groups
+from .fusion.horizontal import join_folds
+from .fusion.inline import inline_lookups, inline_maps
+from .fusion.kv_concat import join_keys
+from .fusion.lookups import fuse_lookups
+from .fusion.prologue import fuse_prologues
+from .fusion.reduction_cse import join_equal_folds
+from .fusion.rows import MAX_LOCAL_BYTES, fuse_columns, fuse_rows
+from .fusion.terms import keep_terms
+from .gpu.few_rows import device_rewrites
 from .graph import NodeGraph
-from .groups import cut_groups
-from .inline import inline_lookups, inline_maps
-from .joined_folds import join_folds
-from .joined_keys import join_keys
-from .long_products import split_long_products
-from .lookups import fuse_lookups
-from .memory import MemoryPlan, plan_memory
-from .moments import split_moments
+from .loops.interchange_copies import order_moves
+from .loops.interchange_reductions import fold_as_read
+from .loops.interchange_stores import order_loops
+from .loops.operand_layout import turn_operands
+from .loops.pipeline_columns import pipeline_columns
+from .loops.pipeline_rows import pipeline_rows
+from .loops.pipeline_samples import walk_samples
+from .loops.row_form import MAX_ROW, separate_rows
+from .loops.separable_windows import split_windows
+from .loops.unroll_reductions import write_out_folds
+from .memory.plan import MemoryPlan, plan_memory
 from .names import kernel_name
-from .nest import MAX_LOCAL_BYTES, fuse_columns, fuse_rows
-from .pairs import fuse_pairs
-from .partial import split_reductions
-from .pieces import split_at_pieces
-from .pipelined import pipeline_columns
-from .pipelined_rows import pipeline_rows
-from .prologue import fuse_prologues
-from .read_first import fold_as_read
-from .read_order import order_moves
 from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
-from .row_form import MAX_ROW, separate_rows
-from .sample_folds import split_sample_folds
-from .samples import walk_samples
-from .spreads import fold_spreads
 from .steps import ChooseStep, RepeatStep, Step, steps_of
-from .stored_order import order_loops
-from .terms import keep_terms
-from .turned_operands import turn_operands
-from .windows import split_windows
-from .written_out import write_out_folds
 
 DEFAULTS = ScheduleOptions()
 

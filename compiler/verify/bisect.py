@@ -18,14 +18,14 @@ from torch import fx
 
 from ...runtime.archive import Archive
 from ...runtime.errors import CompileError
-from ..capture.graph import ModelGraph
-from ..graph.kept_operators import kept_for
 from ..graph.passes import PassReport, run_graph_passes
 from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES, to_torch
 from ..ir.program import AnyNode
 from ..lower import lower, shared_layouts
-from ..lower.tensor import Tensor
+from ..lower.core.tensor import Tensor
+from ..model.graph import ModelGraph
+from ..model.operators.kept import kept_for
 from ..options import CompileOptions
 from ..schedule import Schedule, schedule
 from ..schedule.report import kernel_rows

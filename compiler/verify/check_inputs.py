@@ -16,7 +16,7 @@ import torch
 
 from ...runtime.certificate import InputCheck
 from ...runtime.generator import Fill, fill_tensor
-from ..capture.graph import ModelGraph, SizeSymbol, dtype_name
+from ..model.graph import ModelGraph, SizeSymbol, dtype_name
 from .properties import evident_fill
 
 _SEED = 20240607

@@ -23,7 +23,7 @@ from .verify import Tolerance, verify
 
 if TYPE_CHECKING:
     from ..capture.export import CaptureRequest
-    from ..capture.graph import ModelGraph
+    from ..model.graph import ModelGraph
     from ..options import CompileOptions
 
 __all__ = ["EntryResult", "ModelReport", "verify_model"]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..capture.graph import ModelGraph
+from ..model.graph import ModelGraph
 from .interpreter import Node, is_getitem, run_graph
 from .reference import reference_call, reference_constant, widened
 from .ties import REVERSIBLE

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..capture.control import operands_of
+from ..model.control import operands_of
 
 __all__ = ["run_control"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..capture.control import is_control
-from ..capture.source_lines import place_of
+from ..model.control import is_control
+from ..model.source_lines import place_of
 from .control import run_control
 from .ties import settled
 from .unchecked import check_operands

@@ -9,10 +9,10 @@ import torch
 import torch.fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from ..capture.control import is_control
-from ..capture.draws import draws
-from ..capture.graph import ModelGraph
-from ..graph.decompositions_products import scaled_mm
+from ..graph.decompose.products import scaled_mm
+from ..model.control import is_control
+from ..model.graph import ModelGraph
+from ..model.random_operators import draws
 from .control import run_control
 from .fast_double import FAST
 from .interpreter import Node, call_torch, run_graph

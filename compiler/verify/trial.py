@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ...runtime.certificate import VERIFY_SEED, InputCheck
 from ...runtime.errors import CompileError, RunError
-from ..capture.graph import ModelGraph
+from ..model.graph import ModelGraph
 from .check_inputs import Attempt, Draw, attempts
 from .compare import Deviation, deviation, same
 from .condition import LARGE, Noise, chooses, jumps, noisy
-from .places import Places, picked, place_outputs
+from .index_outputs import Places, picked, place_outputs
 from .reference import eager, reference
 
 __all__ = ["Compared", "Run", "Sample", "Trial", "seeded"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from ...runtime.certificate import CaseReference
 from ...runtime.errors import CompileError
-from ..capture.draws import draws_random_numbers
-from ..capture.graph import ModelGraph
+from ..model.graph import ModelGraph
+from ..model.random_operators import draws_random_numbers
 from .case import DEFAULT_TOLERANCE, SHARED_FLOOR, CaseResult, Tolerance
 from .check_inputs import Draw, draws
 from .judge import judged

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import mycc
 import torch
-from mycc.compiler.lower.builder import call, number
+from mycc.compiler.lower.core.builder import call, number
 from torch import nn
 
 HERE = Path(__file__).parent

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mycc.compiler.build import linux
-from mycc.compiler.build.targets import (
+from mycc.compiler.machine import local_cpu as linux
+from mycc.compiler.machine.targets import (
     CUDA_TARGETS,
     TARGETS,
     host_target,
@@ -83,7 +83,7 @@ def test_targets_of_gpus() -> None:
 
 
 def test_the_gpu_at_hand_needs_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mycc.compiler.build.device._DRIVER", "libcuda-that-is-not-there.so")
+    monkeypatch.setattr("mycc.compiler.machine.local_gpu._DRIVER", "libcuda-that-is-not-there.so")
     with pytest.raises(CompileError, match="there is no driver"):
         parse_targets("cuda")
     assert not runs_here(parse_targets("cuda:sm_90")[0])
@@ -96,7 +96,7 @@ def test_the_gpu_at_hand_needs_a_driver(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_gpu_at_hand_has_its_own_target_or_ptx(
     capability: int, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mycc.compiler.build.device.compute_capability", lambda: capability)
+    monkeypatch.setattr("mycc.compiler.machine.local_gpu.compute_capability", lambda: capability)
     assert [t.name for t in parse_targets("cuda")] == [target]
     assert runs_here(parse_targets(target)[0])
     assert runs_here(parse_targets("cuda:sm_100")[0]) == (capability == 100)

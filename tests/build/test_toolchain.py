@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mycc.compiler.build import linux
 from mycc.compiler.build.cache import Cache
 from mycc.compiler.build.toolchain import compiler_environment, find_toolchain
+from mycc.compiler.machine import local_cpu as linux
 from mycc.runtime.errors import CompileError
 
 from .build_support import write_script

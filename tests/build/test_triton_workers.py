@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from mycc.compiler.build import triton_compile
 from mycc.compiler.build.compile import BuildOptions
-from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import CompiledKernels, compile_kernels
-from mycc.compiler.codegen.triton.kernel import TritonKernel
+from mycc.compiler.codegen.cuda.kernel import TritonKernel
+from mycc.compiler.machine.targets import parse_targets
 from mycc.runtime.errors import CompileError
 
 (TARGET,) = parse_targets("cuda:sm_90")

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from mycc.compiler.capture import capture
 from mycc.compiler.capture.by_shape import _FORMS, bound
-from mycc.compiler.capture.source_lines import place_of
+from mycc.compiler.model.source_lines import place_of
 from mycc.compiler.verify import eager
 from torch.utils import _pytree as pytree
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from mycc.compiler.codegen.cuda_program import CompiledKernel, CudaEntrySource, pack_images, render_cuda_program
-from mycc.compiler.codegen.triton.kernel import (
+from mycc.compiler.codegen.cuda.kernel import (
     BufferArg,
     KernelParam,
     Launch,
@@ -20,10 +19,11 @@ from mycc.compiler.codegen.triton.kernel import (
     WorkArg,
     ZerosArg,
 )
+from mycc.compiler.codegen.host.cuda_program import CompiledKernel, CudaEntrySource, pack_images, render_cuda_program
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.index import ONE, Index, Size, as_index, of
 from mycc.compiler.ir.nodes import Origin
-from mycc.compiler.schedule.memory import Lifetime, MemoryPlan
+from mycc.compiler.schedule.memory.plan import Lifetime, MemoryPlan
 from mycc.runtime import __file__ as runtime_file
 from torch import nn
 

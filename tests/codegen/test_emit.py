@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mycc.compiler.codegen.emit import Emitter, literal
-from mycc.compiler.codegen.layout_text import indent
-from mycc.compiler.codegen.scope import Argument, Scope
+from mycc.compiler.codegen.cpu.emit import Emitter, literal
+from mycc.compiler.codegen.cpu.indentation import indent
+from mycc.compiler.codegen.cpu.scope import Argument, Scope
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Acc, Call, Const, Expr, IndexValue, Load, cast
 from mycc.compiler.ir.index import Index, Indirect, Size, Var, as_index, maximum, minimum, of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mycc.compiler.codegen.fused import with_fused_products
+from mycc.compiler.codegen.cpu.fma import with_fused_products
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Const, Expr, Load, cast
 from mycc.compiler.ir.index import Indirect, Var, as_index, of

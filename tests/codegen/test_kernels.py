@@ -10,15 +10,22 @@ import jinja2
 import mycc
 import pytest
 import torch
-from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.capture import capture
-from mycc.compiler.codegen.conv_tiles import RUN_TILE_SETS
+from mycc.compiler.codegen.cpu.conv_tiles import RUN_TILE_SETS
+from mycc.compiler.codegen.cpu.micro import TILE_SETS, render_micro_kernels, render_tile_set, render_tile_units
+from mycc.compiler.codegen.cpu.render import (
+    KernelPool,
+    calls_of,
+    environment,
+    split_units,
+    tiles_of,
+    view_of,
+)
 from mycc.compiler.codegen.generate import Generated, generate
-from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels, render_tile_set, render_tile_units
-from mycc.compiler.codegen.render import KernelPool, calls_of, environment, split_units, tiles_of, view_of
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
 from mycc.compiler.lower import lower
+from mycc.compiler.machine.targets import parse_targets
 from mycc.compiler.schedule import schedule
 from mycc.compiler.weights import collect_weights
 from mycc.templates import TEMPLATES

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from mycc.compiler.codegen.phase_views import phase_view
-from mycc.compiler.codegen.regions_ahead import REGION_BYTES, region_blocks
-from mycc.compiler.codegen.scope import Scope
-from mycc.compiler.codegen.views.phase_kernels import PhaseKernel
+from mycc.compiler.codegen.cpu.pipeline_views import phase_view
+from mycc.compiler.codegen.cpu.prefetch_blocks import REGION_BYTES, region_blocks
+from mycc.compiler.codegen.cpu.scope import Scope
+from mycc.compiler.codegen.cpu.views.pipelined_kernels import PhaseKernel
 from mycc.compiler.ir.nodes import Nest, Reduce
 
 from ..helpers.programs import scheduled

@@ -7,9 +7,9 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
-from mycc.compiler.codegen.program import _argument
-from mycc.compiler.codegen.render import KernelPool
-from mycc.compiler.codegen.starts import with_starts
+from mycc.compiler.codegen.cpu.base_offsets import with_starts
+from mycc.compiler.codegen.cpu.render import KernelPool
+from mycc.compiler.codegen.host.program import _argument
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Load
 from mycc.compiler.ir.index import Index, Indirect, Var, as_index, of

@@ -14,12 +14,12 @@ from unittest import mock
 import mycc
 import torch
 from mycc.compiler import pipeline
-from mycc.compiler.build.targets import Family
 from mycc.compiler.capture.export import CaptureRequest, capture_request
 from mycc.compiler.capture.state import share_state, state_of
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
+from mycc.compiler.machine.targets import Family
 from mycc.compiler.options import CompileOptions
 from mycc.compiler.request import CompileRequest
 from mycc.compiler.schedule import schedule

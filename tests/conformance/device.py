@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from mycc.compiler.capture.export import capture_request
-from mycc.compiler.codegen.triton.kernel import SizeArg
+from mycc.compiler.codegen.cuda.kernel import SizeArg
 from mycc.compiler.ir.random import CALL
 from mycc.runtime.errors import RunError
 

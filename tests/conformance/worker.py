@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mycc.compiler.capture.draws import draws_random_numbers
+from mycc.compiler.model.random_operators import draws_random_numbers
 from mycc.runtime.errors import CompileError, RunError
 
 from . import device

@@ -14,11 +14,11 @@ import pytest
 import torch
 from mycc.cli import app
 from mycc.compiler.build.compile import BuildOptions
-from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import compile_kernels, kernel_options
 from mycc.compiler.build.triton_worker import accesses
-from mycc.compiler.codegen.triton.device import DEVICES
-from mycc.compiler.codegen.triton.kernel import KernelParam, TritonKernel
+from mycc.compiler.codegen.cuda.kernel import KernelParam, TritonKernel
+from mycc.compiler.machine.gpu import DEVICES
+from mycc.compiler.machine.targets import parse_targets
 from mycc.runtime.errors import CompileError
 from mycc.runtime.inspect import inspect_package
 from mycc.runtime.launches import launch_facts, typical_sizes

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from mycc.compiler.codegen.triton.device import DEVICES
 from mycc.compiler.ir.structured import Conv
+from mycc.compiler.machine.gpu import DEVICES
 from torch import nn
 
 from ..helpers.device_programs import device_program, run_interpreted

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 from mycc.compiler.capture import capture
-from mycc.compiler.codegen.triton.generate import generate_device
+from mycc.compiler.codegen.cuda.generate import generate_device
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.lower import lower
-from mycc.compiler.lower.eager_roundings import with_eager_roundings
+from mycc.compiler.lower.core.eager_roundings import with_eager_roundings
 from mycc.compiler.schedule import schedule
 
 from ..helpers.device_programs import DEVICE, DeviceProgram, run_interpreted

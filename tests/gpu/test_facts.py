@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mycc.compiler.codegen.triton.facts import facts, plain
+from mycc.compiler.codegen.cuda.facts import facts, plain
 from mycc.compiler.ir.expr import Call, Const, Expr, IndexValue
 from mycc.compiler.ir.index import Index, Size, Var, as_index, maximum, minimum, of
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.build.compile import BuildOptions
-from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import compile_kernels
-from mycc.compiler.codegen.triton.device import DEVICES
-from mycc.compiler.codegen.triton.fourier import kernels
-from mycc.compiler.fourier import factors
+from mycc.compiler.codegen.cuda.fourier import kernels
+from mycc.compiler.ir.fourier import factors
+from mycc.compiler.machine.gpu import DEVICES
+from mycc.compiler.machine.targets import parse_targets
 from mycc.runtime.errors import CompileError
 
 from ..helpers.device_programs import device_program, run_interpreted

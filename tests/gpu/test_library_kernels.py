@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from mycc.compiler.build.compile import BuildOptions
-from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import compile_kernels
-from mycc.compiler.codegen.triton.device import DEVICES
+from mycc.compiler.machine.gpu import DEVICES
+from mycc.compiler.machine.targets import parse_targets
 
 from ..helpers.device_programs import device_program, run_interpreted
 from ..helpers.library_samples import SAMPLES

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.codegen.triton import rows
-from mycc.compiler.codegen.triton.device import Device
+from mycc.compiler.codegen.cuda import rows
+from mycc.compiler.machine.gpu import Device
 from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
 from torch import nn

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 import triton
 from mycc.compiler.build.compile import BuildOptions
-from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import CompiledKernels, compile_kernels
-from mycc.compiler.codegen.triton.device import DEVICES, Device
-from mycc.compiler.codegen.triton.gemm import misfit
-from mycc.compiler.codegen.triton.kernel import TritonKernel
-from mycc.compiler.codegen.triton.measured import rows as measured_rows
-from mycc.compiler.codegen.triton.probe import (
+from mycc.compiler.codegen.cuda.gemm import misfit
+from mycc.compiler.codegen.cuda.kernel import TritonKernel
+from mycc.compiler.codegen.cuda.measured import rows as measured_rows
+from mycc.compiler.codegen.cuda.probe import (
     Probe,
     attention_probe,
     computed_probe,
@@ -25,10 +23,12 @@ from mycc.compiler.codegen.triton.probe import (
     gemm_probe,
     pair_probe,
 )
-from mycc.compiler.codegen.triton.structured import chosen_tile, launches_of
-from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile, leaves_registers
+from mycc.compiler.codegen.cuda.structured import chosen_tile, launches_of
 from mycc.compiler.ir.index import Size, of
 from mycc.compiler.ir.structured import Window
+from mycc.compiler.machine.gpu import DEVICES, Device
+from mycc.compiler.machine.targets import parse_targets
+from mycc.compiler.schedule.gpu.tiles import AttentionTile, GemmTile, leaves_registers
 
 from ..conftest import Golden
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.codegen.triton.candidates import tile_candidates
-from mycc.compiler.codegen.triton.device import DEVICES
-from mycc.compiler.codegen.triton.probe import computed_probe, gemm_probe
-from mycc.compiler.codegen.triton.tiles import gemm_tile
+from mycc.compiler.codegen.cuda.candidates import tile_candidates
+from mycc.compiler.codegen.cuda.probe import computed_probe, gemm_probe
 from mycc.compiler.ir.expr import Call, Load, rewrite
 from mycc.compiler.ir.index import of
 from mycc.compiler.ir.nodes import Map, Origin, Store
 from mycc.compiler.ir.program import Program
 from mycc.compiler.ir.structured import Gemm
+from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.options import ScheduleOptions
+from mycc.compiler.schedule.fusion.prologue import fuse_prologues
+from mycc.compiler.schedule.gpu.tiles import gemm_tile
 from mycc.compiler.schedule.graph import NodeGraph
-from mycc.compiler.schedule.prologue import fuse_prologues
 from mycc.compiler.schedule.remarks import Remarks
-from mycc.compiler.tune.keys import kernel_key
+from mycc.compiler.tune.choices.keys import kernel_key
 from torch import nn
 from torch.nn import functional as F
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mycc.compiler.build.compile import BuildOptions
-from mycc.compiler.build.targets import parse_targets
 from mycc.compiler.build.triton_compile import compile_kernels
-from mycc.compiler.codegen.triton.device import DEVICES
+from mycc.compiler.machine.gpu import DEVICES
+from mycc.compiler.machine.targets import parse_targets
 from torch.utils import _pytree as pytree
 
 from ..helpers.cuda_generator import CudaGenerator

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.graph.all_decompositions import DECOMPOSITIONS
-from mycc.compiler.graph.kept_operators import KEPT
+from mycc.compiler.graph.decompose.all_families import DECOMPOSITIONS
+from mycc.compiler.model.operators.kept import KEPT
 from mycc.compiler.verify import eager
 from torch import nn
 from torch.nn import functional as F

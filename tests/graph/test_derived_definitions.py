@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from mycc.compiler.graph.derived_definitions import derived_definition
-from mycc.compiler.graph.kept_operators import KEPT
+from mycc.compiler.graph.decompose.derived_definitions import derived_definition
+from mycc.compiler.model.operators.kept import KEPT
 from torch._ops import OpOverload
 
 from ..helpers.overload_calls import Call, same_as_eager

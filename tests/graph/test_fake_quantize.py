@@ -9,7 +9,7 @@ import pytest
 import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.graph.passes import run_graph_passes
-from mycc.compiler.lower.driver import unsupported
+from mycc.compiler.lower.core.driver import unsupported
 from mycc.compiler.verify import eager, verify
 from torch import Tensor
 

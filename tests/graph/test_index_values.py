@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.capture import ModelGraph
-from mycc.compiler.graph.constant_forms import constant_form
-from mycc.compiler.graph.index_forms import Affine, Choice, Form
-from mycc.compiler.graph.index_values import IndexValues
+from mycc.compiler.graph.canonicalize.constant_forms import constant_form
+from mycc.compiler.graph.canonicalize.index_forms import Affine, Choice, Form
+from mycc.compiler.graph.canonicalize.index_values import IndexValues
 from mycc.compiler.graph.passes import PASSES, run_graph_passes
 from mycc.compiler.graph.sizes import SymbolRange, bounds, expr
 from mycc.compiler.verify.interpreter import call_torch, run_graph

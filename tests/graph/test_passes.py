@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sympy
 import torch
-from mycc.compiler.graph.inline_regions import inline_regions
+from mycc.compiler.graph.canonicalize.inline_regions import inline_regions
 from mycc.compiler.graph.passes import PASSES
 from mycc.compiler.graph.work import Work
 from mycc.runtime.errors import CompileError

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.graph.kept_operators import KEPT
 from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.model.operators.kept import KEPT
 from mycc.compiler.verify import eager
 from mycc.runtime.errors import CompileError
 from torch.nn import functional as F
@@ -93,7 +93,7 @@ def test_explicit_sizes_and_scales() -> None:
 
 def test_a_definition_for_the_examples_sizes_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that asks a condition on a size that does not hold for all, with a result that depends on the answer."""
-    from mycc.compiler.graph import decompose
+    from mycc.compiler.graph.decompose.decompose import decompose
 
     def only_long(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] > 4 else x * 3

@@ -10,11 +10,9 @@ from typing import Any
 
 import torch
 from mycc.compiler.capture.export import CaptureRequest, capture_request
-from mycc.compiler.capture.graph import ModelGraph
 from mycc.compiler.capture.precision import in_dtype
-from mycc.compiler.codegen.triton.device import DEVICES, Device
-from mycc.compiler.codegen.triton.generate import DeviceCode, generate_device
-from mycc.compiler.codegen.triton.kernel import Launch
+from mycc.compiler.codegen.cuda.generate import DeviceCode, generate_device
+from mycc.compiler.codegen.cuda.kernel import Launch
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.dtypes import to_torch
@@ -23,7 +21,9 @@ from mycc.compiler.ir.program import Define
 from mycc.compiler.ir.random import BLOCKS, CALL
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
-from mycc.compiler.lower.driver import Lowered
+from mycc.compiler.lower.core.driver import Lowered
+from mycc.compiler.machine.gpu import DEVICES, Device
+from mycc.compiler.model.graph import ModelGraph
 from mycc.compiler.options import ScheduleOptions
 from mycc.compiler.schedule import Schedule, schedule
 from mycc.compiler.schedule.schedule import DEFAULTS

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from mycc.compiler.build.targets import Family
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.evaluate import CallFails, evaluate
 from mycc.compiler.ir.program import Program
-from mycc.compiler.lower.driver import Lowered
+from mycc.compiler.lower.core.driver import Lowered
+from mycc.compiler.machine.targets import Family
 
 Array = np.ndarray[Any, Any]
 #: the outputs of a program in their order and then what it changed in place, or the error that it ends with

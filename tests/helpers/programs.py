@@ -17,7 +17,7 @@ from mycc.compiler.ir.nodes import Map, Origin, Store
 from mycc.compiler.ir.program import AnyNode, Program
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
-from mycc.compiler.lower.driver import Lowered
+from mycc.compiler.lower.core.driver import Lowered
 from mycc.compiler.schedule import Schedule, schedule
 from torch import nn
 from torch.export import Dim

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mycc.compiler.codegen.micro import render_micro_kernels
+from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE.parents[1] / "runtime" / "include"

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from mycc.compiler.codegen.micro import render_micro_kernels
+from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
 from .gemm_support import FLAGS, HERE, INCLUDE, WARNINGS, cpu_levels
 

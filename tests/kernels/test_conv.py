@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.ir.layouts import PANEL
 from mycc.compiler.ir.structured import WINOGRAD_FORMS
-from mycc.compiler.lower.constants import ConvPanels, GroupedTaps, Layout, PlaneTaps, Taps, WinogradPanels
+from mycc.compiler.lower.core.constants import (
+    ConvPanels,
+    GroupedTaps,
+    Layout,
+    PlaneTaps,
+    Taps,
+    WinogradPanels,
+)
 
 from .gemm_support import Conv, ConvChain, ConvSums, aligned, call, cpu_levels
 

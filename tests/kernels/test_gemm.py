@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mycc.compiler.codegen.micro import TILE_SETS, render_micro_kernels
+from mycc.compiler.codegen.cpu.micro import TILE_SETS, render_micro_kernels
 
 from .gemm_support import Gemm, GemmFree, Sums, busiest_share, call, cpu_levels, pack_panels
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from mycc.compiler.build.compile import COMPILE_FLAGS
-from mycc.compiler.build.targets import TARGETS, Target
-from mycc.compiler.codegen.conv_tiles import RUN_TILE_SETS
-from mycc.compiler.codegen.micro import PANEL, TILE_SETS, Tile, render_micro_kernels
+from mycc.compiler.codegen.cpu.conv_tiles import RUN_TILE_SETS
+from mycc.compiler.codegen.cpu.micro import PANEL, TILE_SETS, Tile, render_micro_kernels
+from mycc.compiler.machine.targets import TARGETS, Target
 
 from .gemm_support import HERE, INCLUDE
 

@@ -11,7 +11,7 @@ import torch
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.nodes import Map, Reduce
 from mycc.compiler.ir.program import Program
-from mycc.compiler.lower.tensor import Strided, Tensor, channels_last_order, dense_strides, shape_of
+from mycc.compiler.lower.core.tensor import Strided, Tensor, channels_last_order, dense_strides, shape_of
 from torch import nn
 from torch.nn import functional as F
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from mycc import CompileError
 from mycc.compiler.capture import capture
-from mycc.compiler.graph.functional_operators import functional_twin
-from mycc.compiler.graph.kept_operators import CUSTOM
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.printer import print_program
 from mycc.compiler.lower import lower
-from mycc.compiler.lower.constants import Dense, Panels
-from mycc.compiler.lower.registry import REGISTRY, Registry
+from mycc.compiler.lower.core.constants import Dense, Panels
+from mycc.compiler.lower.core.registry import REGISTRY, Registry
+from mycc.compiler.model.operators.functional import functional_twin
+from mycc.compiler.model.operators.kept import CUSTOM
 from torch import nn
 from torch.nn import functional as F
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 import sympy
 from mycc.compiler.ir.index import Size
-from mycc.compiler.lower.rounded import TRIED, is_rounded
-from mycc.compiler.lower.shapes import Sizes
+from mycc.compiler.lower.core.fraction_sizes import TRIED, is_rounded
+from mycc.compiler.lower.core.shapes import Sizes
 from mycc.runtime.errors import CompileError
 from torch.utils._sympy.functions import (
     CeilToInt,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from mycc.compiler.ir.layouts import PANEL
 from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
-from mycc.compiler.lower.constants import PhaseTaps, WinogradPanels
+from mycc.compiler.lower.core.constants import PhaseTaps, WinogradPanels
 from torch import nn
 
 from ..helpers.programs import scheduled

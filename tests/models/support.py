@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from mycc.compiler.capture.graph import ModelGraph
+from mycc.compiler.model.graph import ModelGraph
 from mycc.compiler.verify.compare import error, errors
 from mycc.compiler.verify.reference import reference
 

@@ -13,7 +13,7 @@ import mycc
 import numpy as np
 import pytest
 import torch
-from mycc.compiler.lower.builder import call, number
+from mycc.compiler.lower.core.builder import call, number
 from torch.export import Dim
 
 from ..helpers.command_server import CommandServer

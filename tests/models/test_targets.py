@@ -11,7 +11,7 @@ import mycc
 import numpy as np
 import pytest
 import torch
-from mycc.compiler.build.targets import TARGETS, host_target, runs_on
+from mycc.compiler.machine.targets import TARGETS, host_target, runs_on
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 INCLUDE = Path(__file__).resolve().parents[2] / "runtime" / "include"

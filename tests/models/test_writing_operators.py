@@ -9,7 +9,7 @@ from typing import Any
 import mycc
 import pytest
 import torch
-from mycc.compiler.lower.builder import call, number
+from mycc.compiler.lower.core.builder import call, number
 from torch import nn
 from torch.export import Dim
 

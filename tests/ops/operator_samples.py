@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import Any
 
 import torch
-from mycc.compiler.lower.meanings import BINARY
+from mycc.compiler.lower.pointwise.table import BINARY
 
 from ..helpers.samples import BATCH, I, Operand, Sample, T, W
 from . import ordered_samples, special_samples
@@ -111,7 +111,7 @@ def binary() -> Iterator[Sample]:
 
 
 def _binary(operator: str, name: str, overload: str, dynamic: bool) -> Iterator[Sample]:
-    from mycc.compiler.lower.registry import REGISTRY
+    from mycc.compiler.lower.core.registry import REGISTRY
 
     if REGISTRY.find(operator) is None:
         return

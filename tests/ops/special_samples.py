@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from mycc.compiler.lower.special import POLYNOMIALS, UNARY
+from mycc.compiler.lower.pointwise.special import POLYNOMIALS, UNARY
 
 from ..helpers.samples import BATCH, I, Sample, T
 

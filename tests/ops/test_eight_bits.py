@@ -8,7 +8,7 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
-from mycc.compiler.graph.float8 import FORMATS, number, rounded
+from mycc.compiler.graph.decompose.float8 import FORMATS, number, rounded
 from torch import Tensor
 from torch.export import Dim
 

@@ -10,7 +10,7 @@ import mycc
 import numpy as np
 import pytest
 import torch
-from mycc.compiler.fourier import is_smooth, roots, table
+from mycc.compiler.ir.fourier import is_smooth, roots, table
 
 fft = torch.fft
 SIZES = (1, 2, 5, 8, 13, 17, 60, 97, 143, 1000, 1024)

@@ -15,8 +15,8 @@ import mycc
 import pytest
 import torch
 from mycc.compiler import pipeline
-from mycc.compiler.graph.kept_operators import CUSTOM
-from mycc.compiler.lower.registry import REGISTRY
+from mycc.compiler.lower.core.registry import REGISTRY
+from mycc.compiler.model.operators.kept import CUSTOM
 
 from ..helpers.samples import Operator, disagreement, reference
 from ..helpers.sources import bools_in_memory

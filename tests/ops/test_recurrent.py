@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 from mycc.compiler.capture import capture
-from mycc.compiler.graph.kept_operators import kept_for
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.lower import lower
+from mycc.compiler.model.operators.kept import kept_for
 from mycc.compiler.schedule import schedule
 from mycc.runtime.errors import CompileError
 from torch import Tensor, nn

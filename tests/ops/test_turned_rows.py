@@ -7,7 +7,7 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
-from mycc.compiler.schedule.turned_rows import turned_rows
+from mycc.compiler.schedule.loops.transpose_rows import turned_rows
 from torch.nn import functional as F
 
 from ..helpers.programs import scheduled

@@ -17,7 +17,7 @@ import pytest
 import torch
 from mycc.compiler.capture.functional import FunctionalCopy
 from mycc.compiler.graph import passes
-from mycc.compiler.lower.registry import REGISTRY
+from mycc.compiler.lower.core.registry import REGISTRY
 from mycc.runtime.errors import CompilerFault
 
 from ..helpers.command_server import CommandServer
@@ -119,7 +119,7 @@ def in_the_schedule(patch: pytest.MonkeyPatch, raised: Raised) -> None:
 
 
 def in_codegen(patch: pytest.MonkeyPatch, raised: Raised) -> None:
-    from mycc.compiler.codegen import emit
+    from mycc.compiler.codegen.cpu import emit
 
     patch.setattr(emit.Emitter, "_print", _around(emit.Emitter._print, raised))
 
@@ -204,7 +204,7 @@ def test_memory_and_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 COMMAND = """
 import sys
 from mycc.cli import app
-from mycc.compiler.lower.registry import REGISTRY
+from mycc.compiler.lower.core.registry import REGISTRY
 def raises(ctx, *args, **kwargs):
     raise KeyError("b")
 REGISTRY.put("aten.cumsum.default", raises)

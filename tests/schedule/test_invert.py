@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mycc.compiler.ir.expr import Const
 from mycc.compiler.ir.index import Index, Size, Var, as_index, of, product
 from mycc.compiler.ir.nodes import Store
-from mycc.compiler.schedule.invert import digits, invert
+from mycc.compiler.schedule.fusion.invert import digits, invert
 
 from ..helpers.programs import flat, loops, temp
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mycc.compiler.ir.index import of
 from mycc.compiler.ir.nodes import Map, Origin, Store
-from mycc.compiler.schedule.memory import ALIGNMENT, best_placement, plan_memory
+from mycc.compiler.schedule.memory.plan import ALIGNMENT, best_placement, plan_memory
 
 from ..helpers.programs import Writer, call, load, loops, scheduled, temp
 

@@ -13,7 +13,7 @@ from mycc.compiler.ir.structured import Attention, Conv
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.schedule import Schedule, schedule
-from mycc.compiler.schedule.memory import ALIGNMENT, best_placement
+from mycc.compiler.schedule.memory.plan import ALIGNMENT, best_placement
 from torch import nn
 from torch.export import Dim
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from mycc.compiler.ir.nodes import Reduce
-from mycc.compiler.schedule.collapse import collapse
-from mycc.compiler.schedule.rolling import Rolled, rolled
+from mycc.compiler.schedule.loops.collapse import collapse
+from mycc.compiler.schedule.loops.sliding_window import Rolled, rolled
 from torch import nn
 from torch.nn import functional as F
 

@@ -12,14 +12,14 @@ from typing import Any
 import mycc
 import pytest
 import torch
-from mycc.compiler.build.targets import CUDA_TARGETS
-from mycc.compiler.codegen.triton.device import device_of
-from mycc.compiler.codegen.triton.tiles import AttentionTile, GemmTile
-from mycc.compiler.tune import gpu_search, stage
-from mycc.compiler.tune.choices import COST_MODEL, Choice
-from mycc.compiler.tune.gpu_driver import GraphLaunch, Kernel
-from mycc.compiler.tune.gpu_space import choice_of, tile_of
-from mycc.compiler.tune.lock import Lock, LockedKernel, read_lock
+from mycc.compiler.machine.gpu import device_of
+from mycc.compiler.machine.targets import CUDA_TARGETS
+from mycc.compiler.schedule.gpu.tiles import AttentionTile, GemmTile
+from mycc.compiler.tune.choices.choices import COST_MODEL, Choice
+from mycc.compiler.tune.search import gpu_search, stage
+from mycc.compiler.tune.search.gpu_driver import GraphLaunch, Kernel
+from mycc.compiler.tune.search.gpu_space import choice_of, tile_of
+from mycc.compiler.tune.search.lock import Lock, LockedKernel, read_lock
 from torch import nn
 
 SM_90 = next(target for target in CUDA_TARGETS if target.name == "cuda:sm_90")
@@ -134,7 +134,7 @@ def test_what_is_no_tile_is_refused(choice: Choice) -> None:
 def test_a_tile_that_does_not_fit_is_an_error(tuned: tuple[Path, Lock], tmp_path: Path) -> None:
     path, lock = tuned
     rows = {key: LockedKernel(choice_of(TILES[2])) for key in lock.targets["cuda:sm_90"]}
-    from mycc.compiler.tune.lock import write_lock
+    from mycc.compiler.tune.search.lock import write_lock
 
     write_lock(replace(lock, targets={"cuda:sm_90": rows}), path.with_name("wrong.lock"))
     with pytest.raises(mycc.CompileError, match="tile that the lock chooses"):
@@ -149,9 +149,9 @@ def test_without_a_gpu_nothing_is_tuned(tmp_path: Path) -> None:
 
 
 def test_candidates_fit_their_nodes() -> None:
-    from mycc.compiler.codegen.triton.candidates import tile_candidates
-    from mycc.compiler.codegen.triton.probe import attention_probe, conv_probe, gemm_probe, pair_probe
-    from mycc.compiler.codegen.triton.structured import launches_of
+    from mycc.compiler.codegen.cuda.candidates import tile_candidates
+    from mycc.compiler.codegen.cuda.probe import attention_probe, conv_probe, gemm_probe, pair_probe
+    from mycc.compiler.codegen.cuda.structured import launches_of
     from mycc.compiler.ir.structured import Window
 
     window = Window((3, 3), (1, 1), (1, 1), (1, 1), 1)

@@ -15,14 +15,29 @@ import mycc
 import pytest
 import torch
 from mycc import CompileError
-from mycc.compiler.codegen.render import KernelPool
+from mycc.compiler.codegen.cpu.render import KernelPool
 from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv, Gemm
-from mycc.compiler.tune import search as searching
-from mycc.compiler.tune.choices import COST_MODEL, NO_CHOICES, SHARED, Choice, Choices
-from mycc.compiler.tune.keys import kernel_key
-from mycc.compiler.tune.lock import Lock, LockedKernel, Trial, fit, format_lock, read_lock, write_lock
-from mycc.compiler.tune.search import Draft, search
-from mycc.compiler.tune.space import ALGORITHMS, FAMILIES, Situation, candidates, split, unknown_part
+from mycc.compiler.tune.choices.choices import COST_MODEL, NO_CHOICES, SHARED, Choice, Choices
+from mycc.compiler.tune.choices.keys import kernel_key
+from mycc.compiler.tune.choices.space import (
+    ALGORITHMS,
+    FAMILIES,
+    Situation,
+    candidates,
+    split,
+    unknown_part,
+)
+from mycc.compiler.tune.search import search as searching
+from mycc.compiler.tune.search.lock import (
+    Lock,
+    LockedKernel,
+    Trial,
+    fit,
+    format_lock,
+    read_lock,
+    write_lock,
+)
+from mycc.compiler.tune.search.search import Draft, search
 from mycc.runtime.inspect import inspect_package
 from mycc.runtime.measure import bench_package
 from mycc.runtime.render import render_bench, render_inspection
@@ -432,10 +447,10 @@ def shown(renderable: Any) -> str:
 
 
 def test_generated_code_of_two_targets_follows_their_own_choices() -> None:
-    from mycc.compiler.build.targets import parse_targets
     from mycc.compiler.capture import capture
     from mycc.compiler.codegen.generate import generate
     from mycc.compiler.lower import lower
+    from mycc.compiler.machine.targets import parse_targets
     from mycc.compiler.schedule import schedule
     from mycc.compiler.weights import collect_weights
 

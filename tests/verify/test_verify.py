@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from mycc.compiler.capture import ModelGraph, capture
-from mycc.compiler.capture.draws import draws_random_numbers
+from mycc.compiler.model.random_operators import draws_random_numbers
 from mycc.compiler.verify import eager, error, verify
 from mycc.compiler.verify.check_inputs import Draw, draws, input_checks, make_input, other_sizes
 from mycc.runtime.certificate import InputCheck, make_certificate, parse, serialize

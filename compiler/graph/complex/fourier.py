@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...fourier import table
+from ...ir.fourier import table
 from ..node import Node
 from ..work import Work
 from .parts import Call, Complex, rule

@@ -11,12 +11,12 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from ....runtime.errors import CompileError
-from ...capture.computed import KEPT, is_definer
-from ...capture.source_lines import origin
-from .. import own_operators  # noqa: F401
-from ..decompose import decompose, decompose_node, insert, trace
+from ...model.computed import KEPT, is_definer
+from ...model.operators import own as own_operators  # noqa: F401
+from ...model.source_lines import origin
+from ..canonicalize.normalize import normalize
+from ..decompose.decompose import decompose, decompose_node, insert, trace
 from ..node import Node
-from ..normalize import normalize
 from ..patterns import is_tensor
 from ..work import Work, aten, is_erased
 from . import arithmetic, fourier, functions, linalg, products, structure  # noqa: F401

@@ -1,9 +1,9 @@
 /* fft.h: discrete Fourier transforms of one row, real and imaginary parts apart, not scaled.
  *
- * Routines of lower/routines.py. Sizes with the prime factors 2 to 13 go by Stockham's self-sorting algorithm, radix 4
+ * Routines of lower/core/routines.py. Sizes with the prime factors 2 to 13 go by Stockham's self-sorting algorithm, radix 4
  * first (Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1992); all others as a convolution of a
  * power of two, by Bluestein's algorithm. A vector runs over interleaved transforms, in the first steps, which have few,
- * over butterflies too. Tables of roots of unity come with the call: compiler/fourier.py says what is
+ * over butterflies too. Tables of roots of unity come with the call: compiler/ir/fourier.py says what is
  * in them; for sizes that are known at run time only, fft_table makes the same.
  */
 #ifndef MYCC_FFT_H
@@ -250,7 +250,7 @@ template <class T> inline void write_roots(T *to, int64_t count, int64_t n) {
   }
 }
 
-/* compiler/fourier.py's table("fft", n), through doubles in `scratch` (of 10 padded(n)). */
+/* compiler/ir/fourier.py's table("fft", n), through doubles in `scratch` (of 10 padded(n)). */
 template <class T> inline void write_table(T *to, double *scratch, int64_t n) {
   if (is_smooth(n)) return write_roots(to, n, n);
   const int64_t m = padded(n);

@@ -1,4 +1,4 @@
-/* linalg.h: factorisations of one matrix: routines of lower/routines.py.
+/* linalg.h: factorisations of one matrix: routines of lower/core/routines.py.
  *
  * Over linalg_core.h and linalg_general.h. Those called complex_ take real and imaginary parts apart, wherever the others
  * have one block.

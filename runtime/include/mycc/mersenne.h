@@ -2,7 +2,7 @@
  * and what torch makes of its words, in torch's order. A generator is kMersenneState words of memory that each draw
  * takes and leaves changed, so that the draws of a call follow one another on any number of threads.
  *
- * Routines of lower/routines.py.
+ * Routines of lower/core/routines.py.
  */
 #ifndef MYCC_MERSENNE_H
 #define MYCC_MERSENNE_H
@@ -21,7 +21,7 @@ struct Mersenne {
   double normal;
   int32_t unused[4];
 };
-static_assert(sizeof(Mersenne) == kMersenneState * sizeof(int32_t), "the size that lower/mersenne.py asks for");
+static_assert(sizeof(Mersenne) == kMersenneState * sizeof(int32_t), "the size that lower/random/mersenne.py asks for");
 
 inline Mersenne &mersenne(int32_t *state, const int32_t *before) {
   __builtin_memcpy(state, before, sizeof(Mersenne));

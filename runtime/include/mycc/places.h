@@ -1,6 +1,6 @@
 /* places.h: which elements are set, and how often each is repeated: what sizes that a run finds are made from.
  *
- * Routines of lower/routines.py.
+ * Routines of lower/core/routines.py.
  */
 #ifndef MYCC_PLACES_H
 #define MYCC_PLACES_H

@@ -1,4 +1,4 @@
-/* search.h: places of values in sorted rows. Routines of lower/routines.py. */
+/* search.h: places of values in sorted rows. Routines of lower/core/routines.py. */
 #ifndef MYCC_SEARCH_H
 #define MYCC_SEARCH_H
 

@@ -1,6 +1,6 @@
 /* sequences.h: recurrences over time: recursive filters and connectionist temporal classification.
  *
- * Routines of lower/routines.py.
+ * Routines of lower/core/routines.py.
  */
 #ifndef MYCC_SEQUENCES_H
 #define MYCC_SEQUENCES_H

@@ -1,7 +1,7 @@
 /* sort.h: rows in order, stable, NaN as the largest: whole, or the first of them. Short rows are sorted by ranks, long
  * ones by digits; the first few of many are kept in a list, and of the rest only what comes before its last joins it.
  *
- * Routines of lower/routines.py: one row each, scratch from the host.
+ * Routines of lower/core/routines.py: one row each, scratch from the host.
  */
 #ifndef MYCC_SORT_H
 #define MYCC_SORT_H

@@ -1,6 +1,6 @@
 /* vision.h: detection operators: non-maximum suppression and pooling over regions of interest.
  *
- * Routines of lower/routines.py. The results follow torchvision's CPU operators (roi_align: He et al., "Mask R-CNN", 2017;
+ * Routines of lower/core/routines.py. The results follow torchvision's CPU operators (roi_align: He et al., "Mask R-CNN", 2017;
  * roi_pool: Girshick, "Fast R-CNN", 2015; position-sensitive forms: Dai et al., "R-FCN", 2016).
  */
 #ifndef MYCC_VISION_H

@@ -1,0 +1,1 @@
+"""C++ kernels: views of scheduled nodes, and their rendering."""

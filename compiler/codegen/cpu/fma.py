@@ -1,0 +1,93 @@
+"""A product that one sum reads, and nothing else, is added without being rounded:
+
+    add(mul(a, b), c)  ->  fma(a, b, c)         sub(mul(a, b), c)  ->  fma(a, b, neg(c))
+    add(c, mul(a, b))  ->  fma(a, b, c)         sub(c, mul(a, b))  ->  fma(neg(a), b, c)
+
+Of two products the first one is fused. Decided here alone, before anything is printed, so that lanes and scalars, whole
+and partial vectors are the same sum in every compiler, none of which may fuse by itself (build/compile.py). A fold that
+sums products fuses them too (fold_views.py). GPUs: Triton's compiler fuses as it likes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from ...ir.expr import (
+    Call,
+    Const,
+    Expr,
+    IndexValue,
+    Load,
+    uses,
+)
+from ...ir.nodes import Nest
+from ...ir.program import AnyNode
+from ...ir.structured import ConvChain
+from ...schedule.graph import map_expressions
+
+FUSED = ("f32", "f64")
+
+
+def with_fused_products(node: AnyNode) -> AnyNode:
+    """The node, its expressions with fused products; those of a nest are counted in each stage, as they are printed."""
+    if isinstance(node, Nest):
+        return replace(node, stages=tuple(with_fused_products(stage) for stage in node.stages))  # type: ignore[misc]
+    if isinstance(node, ConvChain):
+        links = tuple(with_fused_products(link) for link in node.links)
+        return replace(node, links=links, stores=links[-1].stores)  # type: ignore[arg-type]
+    fusion = _Fusion(uses(node.expressions()))
+    return map_expressions(node, fusion.of)
+
+
+def fused_factors(e: Expr, uses: Counter[Expr]) -> tuple[Expr, Expr] | None:
+    """The factors of a product that is read once."""
+    if isinstance(e, Call) and e.op == "mul" and e.dtype in FUSED and uses[e] <= 1:
+        return e.args[0], e.args[1]
+    return None
+
+
+class _Fusion:
+    """Rewrites the expressions of one node. uses: how often each of them is read."""
+
+    def __init__(self, uses: Counter[Expr]) -> None:
+        self.uses = uses
+        self.done: dict[Expr, Expr] = {}
+
+    def of(self, e: Expr) -> Expr:
+        if e not in self.done:
+            self.done[e] = self._rebuilt(e)
+        return self.done[e]
+
+    def _rebuilt(self, e: Expr) -> Expr:
+        match e:
+            case Call():
+                return self._sum(e) or Call(e.op, tuple(map(self.of, e.args)), e.dtype)
+            case Load() if e.children:  # a place and what is made of it have to agree
+                return Load(e.buffer, e.index.substitute({}, self._of_any))
+            case IndexValue() if e.children:
+                return IndexValue(e.index.substitute({}, self._of_any))
+        return e
+
+    def _of_any(self, value: object) -> object:
+        assert isinstance(value, Expr)
+        return self.of(value)
+
+    def _sum(self, e: Call) -> Expr | None:
+        """A sum or difference with one product in it fused; None for all else."""
+        if e.op not in ("add", "sub"):
+            return None
+        for product, other in (e.args, e.args[::-1]):
+            factors = fused_factors(product, self.uses)
+            if factors is not None and product.dtype == e.dtype:
+                a, b, c = map(self.of, (*factors, other))
+                if e.op == "sub" and product is e.args[0]:
+                    c = _negative(c)
+                elif e.op == "sub":
+                    a, b = (a, _negative(b)) if isinstance(b, Const) else (_negative(a), b)
+                return Call("fma", (a, b, c), e.dtype)
+        return None
+
+
+def _negative(e: Expr) -> Expr:
+    return Const(-e.value, e.dtype) if isinstance(e, Const) else Call("neg", (e,), e.dtype)

@@ -1,0 +1,141 @@
+"""Views of pipelined blocks of columns: their stages walk through the rows together (loops/pipeline_columns.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from ...ir.buffers import Buffer
+from ...ir.dtypes import DTYPES
+from ...ir.expr import Expr, Load, rewrite, substitute
+from ...ir.index import Atom, Index, Var, of, product
+from ...ir.nodes import Fold, Map, Nest, Reduce
+from ...schedule.graph import map_expressions
+from .emit import Emitter
+from .prefetch_blocks import coming_rows, region_blocks
+from .reduction_views import BLOCK_ROWS, folded_view
+from .scope import Scope
+from .statements import emit_stores
+from .views.loops import LocalView, Loop
+from .views.pipelined_kernels import ColumnEnd, ComingRegion, PhaseKernel, PhaseView
+from .views.reductions import FoldView
+
+Stage = Map | Reduce
+COLLIDE = 512  # bytes
+
+
+def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> PhaseKernel:
+    """A kernel of a nest that has phases."""
+    first = next(s for s in node.stages if isinstance(s, Reduce))
+    row, column = first.rdims[0], first.dims[-1]
+    text = Emitter(scope, None)
+    row_loop, lane = (Loop(scope.loop(v), text.index(v.extent)) for v in (row, column))
+    builder = _Builder(scope, row, column, frozenset(node.writes()), region_blocks(node, row, column))
+    count = product(v.extent for v in node.dims)
+    phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
+    return PhaseKernel(
+        "columns.cpp.j2",
+        scope.params(),
+        text.index(count),
+        text.index(count // builder.blocks),
+        builder.blocks,
+        text.index(row.extent * column.extent * builder.blocks),
+        row_loop,
+        lane,
+        BLOCK_ROWS,
+        2 if _collide(node, row) else 1,
+        phases,
+        locals_,
+        scope.streams(),
+    )
+
+
+def _collide(node: Nest, row: Var) -> bool:
+    """Whether rows lie multiples of 512 bytes apart: their lines fall into few sets of the caches, and into few banks
+    of memory. Two lines of each in turn come and go in half as many visits."""
+    accesses = [(ld.buffer, ld.index) for e in node.expressions() for ld in e.loads]
+    accesses += [(s.buffer, s.index) for stage in node.stages for s in stage.stores]
+    steps = [(index.coefficient(row), DTYPES[b.dtype].size) for b, index in accesses if b not in node.locals]
+    return any(step is not None and step.constant and step.constant * size % COLLIDE == 0 for step, size in steps)
+
+
+def phase_loops(
+    scope: Scope, node: Nest, phase: str, letters: Iterable[str]
+) -> tuple[tuple[Var, ...], tuple[Loop, ...], dict[Atom, Index]]:
+    """A phase's own variables for a nest's dimensions, its loops, and the dimensions as those variables."""
+    own = tuple(Var(f"{v.name}_{phase}", v.extent) for v in node.dims)
+    loops = (
+        Loop(scope.loop(v, f"{letter}_{phase}"), Emitter(scope, None).index(v.extent))
+        for v, letter in zip(own, letters, strict=True)
+    )
+    return own, tuple(loops), {v: of(new) for v, new in zip(node.dims, own, strict=True)}
+
+
+@dataclass
+class _Builder:
+    """Makes the phases of one nest. made: what the nest writes to memory; blocks: of a region."""
+
+    scope: Scope
+    row: Var
+    column: Var
+    made: frozenset[Buffer]
+    blocks: int
+    names: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
+
+    def phase(self, node: Nest, number: int) -> PhaseView:
+        _, loops, own = phase_loops(self.scope, node, str(number), self._letters(node))
+        stages = [moved(s, own) for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+        accs = {f.acc.name: next(self.names) for s in stages if isinstance(s, Reduce) for f in s.folds}
+        body = [s for s in stages if isinstance(s, Map) and self.row in s.dims]
+        lines, folds = self._body(body, [s for s in stages if isinstance(s, Reduce)], accs)
+        ends = tuple(self._end(s, accs, folds) for s in stages if s not in body)
+        return PhaseView(number, loops, self._next(node, number), lines, folds, ends)
+
+    def _body(
+        self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str]
+    ) -> tuple[tuple[str, ...], tuple[FoldView, ...]]:
+        """The statements of a vector of a row, and the folds of what they compute."""
+        folded = values_at_hand(maps, reductions)
+        emitter = Emitter(self.scope, self.column)
+        emitter.count_uses(f.value for f in folded)
+        emit_stores(emitter, *maps)
+        folds = tuple(folded_view(f, accs[f.acc.name], emitter) for f in folded)
+        return (*emitter.pre, *emitter.body), folds
+
+    def _end(self, stage: Stage, accs: dict[str, str], folds: Sequence[FoldView]) -> ColumnEnd:
+        emitter = Emitter(self.scope, self.column, accs=accs, vector_accs=frozenset(accs))
+        emit_stores(emitter, stage)
+        own = {accs[f.acc.name] for f in stage.folds} if isinstance(stage, Reduce) else set()
+        return ColumnEnd(tuple(f for f in folds if f.name in own), (*emitter.pre, *emitter.body))
+
+    def _next(self, node: Nest, number: int) -> ComingRegion:
+        """What the phase reads of memory in the region after its own."""
+        stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+        whole = [s for s in stages if isinstance(s, Reduce) or self.row in s.dims]
+        values = [e for s in whole for e in (_folded(s) if isinstance(s, Reduce) else (x.value for x in s.stores))]
+        loads = dict.fromkeys(ld for v in values for ld in v.loads if ld.buffer not in self.made | set(node.locals))
+        _, loops, first = phase_loops(self.scope, node, f"{number}_next", self._letters(node))
+        operands = coming_rows(self.scope, f"next{number}_", loads, self.row, self.column, first, self.blocks)
+        return ComingRegion(loops, operands)
+
+    def _letters(self, node: Nest) -> Iterator[str]:
+        return ("ij"[i] if i < 2 else f"i{i}" for i in range(len(node.dims)))
+
+
+def values_at_hand(maps: Sequence[Map], reductions: Sequence[Reduce]) -> list[Fold]:
+    """The folds of a phase, which need not load what its maps have just stored."""
+    stored = {Load(s.buffer, s.index): s.value for m in maps for s in m.stores if s.buffer.dtype == s.value.dtype}
+
+    def at_hand(e: Expr) -> Expr | None:
+        return stored.get(e) if isinstance(e, Load) else None
+
+    return [replace(f, value=rewrite(f.value, at_hand)) for r in reductions for f in r.folds]
+
+
+def _folded(stage: Reduce) -> list[Expr]:
+    return [f.value for f in stage.folds]
+
+
+def moved(stage: Stage, places: dict[Atom, Index]) -> Stage:
+    return map_expressions(stage, lambda e: substitute(e, places), lambda i: i.substitute(places))

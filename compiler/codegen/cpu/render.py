@@ -1,0 +1,211 @@
+"""From a schedule to sources: kernels rendered once each, the host program that calls them, translation units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import jinja2
+
+from ....templates import TEMPLATES
+from ...ir.dtypes import DTYPES
+from ...ir.index import ZERO, Index
+from ...ir.nodes import Scan, Scatter
+from ...ir.program import AnyNode, Assert, Choose, Repeat
+from ...ir.routines import Custom, Routine
+from ...ir.structured import Attention, Conv, ConvChain, Gemm
+from ...lower.core.routines import ROUTINES
+from ...schedule import Schedule
+from ...tune.choices.choices import COST_MODEL, Choice
+from .base_offsets import with_starts
+from .chain_views import chain_view
+from .fma import with_fused_products
+from .indentation import indent
+from .loop_views import loop_view
+from .ordered_views import assert_view, custom_view, routine_view, scan_view, scatter_view
+from .scope import Param
+from .structured_views import ATTENTION_ARGUMENTS, GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
+from .tuned import with_choice
+from .views.kernel import KernelView
+from .views.routines import CustomKernel
+
+PLACEHOLDER = "KERNEL"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel function: its symbol, source text and parameters by name."""
+
+    symbol: str
+    source: str
+    declaration: str
+    cost: float  # relative effort of the C++ compiler
+    units: tuple[tuple[str, str], ...] = ()  # translation units of the user's that it calls: file name, text
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One kernel of an entry point: the function and what to pass for each of its parameters."""
+
+    kernel: Kernel
+    params: tuple[Param, ...]
+
+
+@cache
+def environment(folder: str) -> jinja2.Environment:
+    """The templates of a folder; an undefined name is an error. In host/ and cuda/ block tags stand alone."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([TEMPLATES / folder]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=folder in ("host", "cuda"),
+        lstrip_blocks=folder == "cuda",
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+class KernelPool:
+    """All distinct kernels of a package: kernels that render to the same text are one function."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, Kernel] = {}
+        self._names: dict[str, int] = {}
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(self._by_text.values())
+
+    def call(self, name: str, node: AnyNode, choice: Choice = COST_MODEL, weight_bytes: Index = ZERO) -> KernelCall:
+        """The kernel of a scheduled node with a choice, rendered when its text is new; weight_bytes: see gemm_view."""
+        node, starts = with_starts(node)
+        view = with_choice(view_of(node, weight_bytes), choice)
+        text = _render(view)
+        if text not in self._by_text:
+            symbol = self._unique(name)
+            comment = _comment(node)
+            source = indent("\n".join((*(f"// {c}" for c in comment), text.replace(PLACEHOLDER, symbol))))
+            params = ", ".join(("const mycc_host *host", *(p.declaration for p in view.params)))
+            self._by_text[text] = Kernel(symbol, source, f"void {symbol}({params});", _cost(node, text), _units(view))
+        passed = tuple(replace(p, start=starts.get(p.buffer, 0)) if p.buffer else p for p in view.params)
+        return KernelCall(self._by_text[text], passed)
+
+    def _unique(self, name: str) -> str:
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        return f"{name}_{count}" if count else name
+
+
+def view_of(node: AnyNode, weight_bytes: Index = ZERO) -> KernelView:
+    node = with_fused_products(node)
+    match node:
+        case Gemm():
+            return gemm_view(node, weight_bytes)
+        case Conv():
+            return conv_view(node)
+        case ConvChain():
+            return chain_view(node)
+        case Attention():
+            return attention_view(node)
+        case Scan():
+            return scan_view(node)
+        case Scatter():
+            return scatter_view(node)
+        case Custom():
+            return custom_view(node)
+        case Routine():
+            return routine_view(node)
+        case Assert():
+            return assert_view(node)
+        case Choose() | Repeat():
+            raise TypeError("branches and loops are no kernels: the schedule puts their blocks in a row")
+    return loop_view(node)
+
+
+def _render(view: KernelView) -> str:
+    return environment("cpu").get_template(view.template).render(k=view, name=PLACEHOLDER)
+
+
+def _units(view: KernelView) -> tuple[tuple[str, str], ...]:
+    return ((f"custom_{view.function}.cpp", view.source),) if isinstance(view, CustomKernel) else ()
+
+
+def _comment(node: AnyNode) -> tuple[str, ...]:
+    ops = ", ".join(op.removeprefix("aten.") for op in node.origin.ops)
+    lines = ", ".join(node.origin.lines[:4])
+    return (f"{ops}  {lines}".rstrip(),) if ops else ()
+
+
+def _cost(node: AnyNode, text: str) -> float:
+    """Structured kernels instantiate the tiles of a whole family: each is worth some hundred lines of a loop kernel."""
+    return len(text) / 1000 + (6.0 if isinstance(node, (Gemm, Conv, ConvChain, Attention)) else 0.0)
+
+
+def split_units(kernels: Sequence[Kernel], units: int) -> dict[str, list[Kernel]]:
+    """Kernels over translation units of about equal cost, the dearest first; the same for the same kernels."""
+    count = max(1, min(units, len(kernels)))
+    bins: list[tuple[float, list[Kernel]]] = [(0.0, []) for _ in range(count)]
+    for kernel in sorted(kernels, key=lambda k: (-k.cost, k.symbol)):
+        i = min(range(count), key=lambda b: bins[b][0])
+        bins[i] = (bins[i][0] + kernel.cost, [*bins[i][1], kernel])
+    return {f"kernels_{i}.cpp": sorted(b, key=lambda k: k.symbol) for i, (_, b) in enumerate(bins) if b}
+
+
+def render_unit(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
+    """One translation unit."""
+    return environment("host").get_template("kernels.cpp.j2").render(kernels=kernels, headers=headers)
+
+
+def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
+    """The headers that the kernels of a unit need; kernels of loops alone compile without the GEMM family."""
+    text = "".join(k.source for k in kernels)
+    wanted = ["mycc/math.h", "mycc/loops.h"]
+    attends = any(f"{args} args" in text for args in ATTENTION_ARGUMENTS.values())
+    if "Args args" in text or attends:
+        wanted.append("micro_kernels.h")
+    products = ((args, "gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmFreeArgs"))
+    for args, header in (*products, ("ConvArgs", "conv.h")):
+        if f"{args} args" in text and f"mycc/{header}" not in wanted:
+            wanted.append(f"mycc/{header}")
+    if "turn_tile(" in text or "turn_rows<" in text:
+        wanted.append("mycc/transpose.h")
+    if "each_strip<" in text:
+        wanted.append("mycc/windows.h")
+    if "WholeLines<" in text:
+        wanted.append("mycc/whole_lines.h")
+    if "mycc_number numbers[" in text:
+        wanted.append("mycc/custom.h")
+    if "special_" in text:
+        wanted.append("mycc/math_special.h")
+    for routine in ROUTINES.values():
+        if f"{routine.function}(host, worker" in text and f"mycc/{routine.header}" not in wanted:
+            wanted.append(f"mycc/{routine.header}")
+    for function in ("depthwise", "winograd", "grouped", "planes", "turned", "chain"):
+        if f"conv_{function}" in text:
+            wanted.append(f"mycc/conv_{function}.h")
+    if attends:
+        wanted.append("mycc/attention.h")
+    return tuple(wanted)
+
+
+def tiles_of(kernels: Sequence[Kernel]) -> tuple[tuple[str, ...], bool]:
+    """The register tiles that kernels call: C++ types of the panels of products, and whether those of convolutions."""
+    text, headers = "".join(k.source for k in kernels), unit_headers(kernels)
+    narrow = {DTYPES[dtype].cpp: f"{args} args" in text for dtype, args in GEMM_ARGUMENTS.items()}
+    called = {**narrow, "float": "micro_kernels.h" in headers}
+    return tuple(t for t, c in called.items() if c), any(h.startswith("mycc/conv") for h in headers)
+
+
+def calls_of(
+    schedule: Schedule, pool: KernelPool, choose: Callable[[AnyNode], Choice] = lambda node: COST_MODEL
+) -> tuple[KernelCall, ...]:
+    """The kernels of a schedule in order, each with what `choose` gives for it."""
+    nodes, weight_bytes = schedule.program.nodes, _weight_bytes(schedule.program.nodes)
+    named = zip(schedule.names, nodes, strict=True)
+    return tuple(pool.call(name, node, choose(node), weight_bytes) for name, node in named)
+
+
+def _weight_bytes(nodes: Sequence[AnyNode]) -> Index:
+    """Bytes of the weights that products and convolutions read; of an embedding's table a run reads a few rows."""
+    reading = (n for n in nodes if isinstance(n, (Gemm, Conv, ConvChain)))
+    weights = {b for n in reading for b in n.reads() if b.kind == "const"}
+    return sum((b.size * DTYPES[b.dtype].size for b in weights), ZERO)

@@ -1,0 +1,114 @@
+"""Views of pipelined rows: the stages run along the lanes together, each a row behind (loops/pipeline_rows.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from ...ir.buffers import Buffer
+from ...ir.expr import Expr, Load
+from ...ir.index import Atom, Index, Var, product
+from ...ir.lanes import depends
+from ...ir.nodes import Map, Nest, Reduce
+from .emit import Emitter
+from .pipeline_views import Stage, moved, phase_loops, values_at_hand
+from .prefetch import fetches
+from .reduction_views import PIECE, folded_view
+from .scope import Scope
+from .statements import emit_stores, lanes_view
+from .views.loops import LocalView, Loop
+from .views.pipelined_kernels import RowPhase, RowPhaseKernel
+from .views.reductions import FoldView
+from .write_combining import Stage as Written
+from .write_combining import gather, memory_of
+
+#: elements that memory is read ahead, of all streams together
+AHEAD = 1536
+
+
+def row_phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> RowPhaseKernel:
+    """A kernel of a nest whose phases run a row apart."""
+    first = next(s for s in node.stages if isinstance(s, Reduce))
+    lane = first.rdims[0]
+    text = Emitter(scope, None)
+    loop = Loop(scope.loop(lane, "j"), text.index(lane.extent))
+    stages = zip(node.stages, node.phases, strict=True)
+    written = [Written(s, lane if lane in s.dims else None, phase) for s, phase in stages]
+    gathered = gather(written, node.dims, scope)
+    builder = _Builder(scope, lane, frozenset(node.writes()))
+    phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
+    extent = lane.extent.constant
+    return RowPhaseKernel(
+        "row_phases.cpp.j2",
+        scope.params(),
+        text.index(product(v.extent for v in node.dims)),
+        text.index(lane.extent * len(phases)),
+        loop,
+        phases[0].lanes.whole,
+        PIECE if extent is None or extent > PIECE else 0,
+        phases,
+        (*locals_, *memory_of(gathered)),
+        scope.streams(),
+        gathered,
+    )
+
+
+@dataclass
+class _Builder:
+    """Makes the phases of one nest. made: what the nest writes to memory; fetched: what is read ahead already."""
+
+    scope: Scope
+    lane: Var
+    made: frozenset[Buffer]
+    fetched: set[Load] = field(default_factory=set)
+    accs: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
+    last: Emitter | None = None
+
+    def phase(self, node: Nest, number: int) -> RowPhase:
+        letters = ("i" if i == 0 else f"i{i}" for i in range(len(node.dims)))
+        _, loops, own = phase_loops(self.scope, node, str(number), letters)
+        stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+        ahead = self._fetches(stages, node.dims[-1], own)
+        stages = [moved(s, own) for s in stages]
+        names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.folds}
+        whole = [s for s in stages if isinstance(s, Map) and self.lane in s.dims]
+        full, part = (self._emitter(p) for p in (False, True))
+        folds = self._body(whole, [s for s in stages if isinstance(s, Reduce)], names, full, part)
+        full.body[:0] = ahead
+        ends = tuple(self._end(s, names) for s in stages if s not in whole)
+        return RowPhase(number, loops, lanes_view(self.lane, self.scope, full, part), folds, ends)
+
+    def _emitter(self, part: bool) -> Emitter:
+        """Names of what stands in front of the loop go on from phase to phase."""
+        emitter = Emitter(self.scope, self.lane, part=part)
+        if self.last is not None:
+            emitter.behind(self.last)
+        self.last = emitter if part else self.last
+        return emitter
+
+    def _body(
+        self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str], full: Emitter, part: Emitter
+    ) -> tuple[FoldView, ...]:
+        """Emits what is done with a vector of a row; its folds."""
+        folded = values_at_hand(maps, reductions)
+        for emitter in (full, part):
+            emitter.count_uses(f.value for f in folded)
+            emit_stores(emitter, *maps)
+        return tuple(folded_view(f, accs[f.acc.name], full, part) for f in folded)
+
+    def _end(self, stage: Stage, accs: dict[str, str]) -> tuple[str, ...]:
+        emitter = Emitter(self.scope, None, accs=accs)
+        emit_stores(emitter, stage)
+        return (*emitter.pre, *emitter.body)
+
+    def _fetches(self, stages: Sequence[Stage], row: Var, own: dict[Atom, Index]) -> tuple[str, ...]:
+        """Fetches what later rows read of memory."""
+        values: list[Expr] = [e for s in stages for e in s.expressions()]
+        loads = [e for v in values for e in v.walk() if isinstance(e, Load)]
+        new = [ld for ld in loads if ld not in self.fetched and ld.buffer not in self.made]
+        self.fetched.update(new)
+        streams = {ld.buffer for ld in new if depends(ld.index, row)}
+        ahead, extent = AHEAD // max(len(streams), 1), self.lane.extent.constant or AHEAD
+        later = {**own, row: own[row] + -(-ahead // max(extent, 1))}
+        return fetches(self.scope, self.lane, new, (row,), later)

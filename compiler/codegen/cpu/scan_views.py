@@ -1,0 +1,99 @@
+"""Views of scans whose lanes run across the steps: every column of a block carries its own values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.dtypes import DTYPES
+from ...ir.expr import Expr
+from ...ir.index import ONE, Var, as_index, product
+from ...ir.nodes import Scan
+from ...schedule.cost.estimates import STREAMED_BYTES
+from ...schedule.loops.collapse import collapse
+from ...schedule.loops.vector_axis import LEAST_LANES
+from .emit import Emitter
+from .reduction_views import SCALARS, VECTORS, loops_of, rows_ahead
+from .scope import Scope
+from .statements import emit_stores, lanes_view
+from .views.loop_kernels import LoopKernel
+from .views.loops import Loop
+from .views.scans import LaneCarry, ScanColumns
+
+#: columns of a task: what they carry stays in the first level cache
+SCAN_COLUMNS = 1024
+
+
+def column_scan_view(node: Scan) -> LoopKernel | None:
+    """Blocks of columns, some steps at a time; None where neighbours in memory are steps of one scan."""
+    node = collapse(node)
+    vector = _lanes(node)
+    if vector is None:
+        return None
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
+    text = Emitter(scope, None)
+    blocks = (vector.extent + (SCAN_COLUMNS - 1)) // as_index(SCAN_COLUMNS)
+    kept = node.dims[:-1]
+    rows = (*loops_of(kept, scope, text), Loop("block", text.index(blocks)))
+    stage = _stage(node, vector, scope)
+    count = text.index(product(v.extent for v in kept) * blocks)
+    width = min(vector.extent.constant or SCAN_COLUMNS, SCAN_COLUMNS)
+    work = text.index(node.step.extent * width)
+    return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())
+
+
+def _lanes(node: Scan) -> Var | None:
+    """The last kept loop, where all accesses go along it side by side."""
+    if not node.dims or (node.dims[-1].extent.constant or LEAST_LANES) < LEAST_LANES:
+        return None
+    vector = node.dims[-1]
+    steps = [ld.index.coefficient(vector) for e in node.expressions() for ld in e.loads]
+    dense = all(step is not None and (not step.terms or step == ONE) for step in steps)
+    stored = all(s.index.coefficient(vector) == ONE for s in node.stores)
+    return vector if dense and stored and not any(vector in c.start.vars() for c in node.carries) else None
+
+
+def _stage(node: Scan, vector: Var, scope: Scope) -> ScanColumns:
+    (step,) = loops_of([node.step], scope, Emitter(scope, None))
+    lane = scope.loop(vector)
+    names = {c.acc.name: f"acc{i}" for i, c in enumerate(node.carries)}
+    start = Emitter(scope, None, accs=names)
+    start.count_uses(c.start for c in node.carries)
+    starts = [start.value(c.start) for c in node.carries]
+    forms = [_step(node, vector, scope, names, part) for part in (False, True)]
+    (advance, full, following), (advance_part, part, following_part) = forms
+    carries = tuple(
+        LaneCarry(names[c.acc.name], VECTORS[kind], SCALARS[kind], first, whole, last)
+        for c, first, whole, last in zip(node.carries, starts, following, following_part, strict=True)
+        for kind in (DTYPES[c.acc.dtype].compute,)
+    )
+    begin, extent = f"block * {SCAN_COLUMNS}", Emitter(scope, None).index(vector.extent)
+    return ScanColumns(
+        (*start.pre, *start.body),
+        carries,
+        step,
+        lanes_view(vector, scope, full, part, lane),
+        (*advance.pre, *advance.body),
+        (*advance_part.pre, *advance_part.body),
+        (*full.pre, *full.body),
+        (*part.pre, *part.body),
+        begin,
+        f"smaller({begin} + {SCAN_COLUMNS}, {extent})",
+        SCAN_COLUMNS,
+        rows_ahead(node.step, 1, list(_values(node)), vector, scope, written=True),
+    )
+
+
+def _step(
+    node: Scan, vector: Var, scope: Scope, names: dict[str, str], part: bool
+) -> tuple[Emitter, Emitter, list[str]]:
+    """What leads to the next values, what stores them, and the next values themselves."""
+    advance, finish = (Emitter(scope, vector, part, names, frozenset(names)) for _ in range(2))
+    advance.count_uses(c.next for c in node.carries)
+    following = [advance.lanes(c.next) for c in node.carries]
+    emit_stores(finish.behind(advance), node)
+    return advance, finish, following
+
+
+def _values(node: Scan) -> Iterator[Expr]:
+    yield from (c.next for c in node.carries)
+    yield from (s.value for s in node.stores)

@@ -1,0 +1,45 @@
+"""Few long rows of lanes, in pieces that threads share out.
+
+reduce[k:1048576; j:8] y[k] = sum x[j, k]      ->      reduce[k_piece:32, k:32768; j:8] y[k_piece*32768 + k] = ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir.expr import substitute
+from ...ir.index import (
+    Atom,
+    Index,
+    Var,
+    as_index,
+    of,
+    product,
+)
+from ...ir.lanes import ALIGNMENT
+from ...ir.nodes import Reduce
+from ...schedule.algebra.rfactor import ENOUGH_TASKS
+from ...schedule.graph import map_expressions
+from .reduction_views import folds_columns
+
+#: elements of a piece, at least and at most
+LEAST_PIECE, MOST_PIECE = 4096, 32768
+#: loops around the lanes from which on the last one stays inside
+INSIDE = 3
+
+
+def in_shared_pieces(node: Reduce, lanes: Var | None) -> Reduce:
+    """The reduction with long rows of `lanes` in equal pieces of whole vectors; as it is where rows are enough."""
+    if lanes is None or lanes not in node.dims or folds_columns(node, lanes) or len(node.dims) >= INSIDE:
+        return node
+    rows, length = product(v.extent for v in node.dims if v is not lanes).constant, lanes.extent.constant
+    if rows is None or rows >= ENOUGH_TASKS or length is None:
+        return node
+    size = next((n for n in range(MOST_PIECE, LEAST_PIECE - 1, -ALIGNMENT) if length % n == 0), length)
+    if size >= length:
+        return node
+    piece, inside = Var(f"{lanes.name}_piece", as_index(length // size)), Var(lanes.name, as_index(size))
+    places: dict[Atom, Index] = {lanes: of(piece) * size + of(inside)}
+    changed = map_expressions(node, lambda e: substitute(e, places), lambda i: i.substitute(places))
+    at = node.dims.index(lanes)
+    return replace(changed, dims=(*node.dims[:at], piece, inside, *node.dims[at + 1 :]))

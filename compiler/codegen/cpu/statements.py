@@ -1,0 +1,46 @@
+"""Statements of loop bodies: a node's stores in front of the vector loop, for full and for partial vectors."""
+
+from __future__ import annotations
+
+from ...ir.expr import Load
+from ...ir.index import Var
+from ...ir.nodes import Node
+from .emit import Emitter
+from .interleave import groups
+from .scope import Scope
+from .views.loops import Lanes
+
+LONGEST_VECTOR = 16
+
+
+def emit_stores(emitter: Emitter, *nodes: Node) -> None:
+    stores = [s for node in nodes for s in node.stores]
+    emitter.count_uses(s.value for s in stores)
+    for group in groups(stores, emitter.vector):
+        if len(group) > 1:
+            emitter.store_in_turn(group)
+        else:
+            emitter.store(group[0])
+
+
+def only_moves(node: Node) -> bool:
+    """Whether every element is stored as it was loaded."""
+    return all(isinstance(s.value, Load) and s.value.dtype == s.buffer.dtype for s in node.stores)
+
+
+def lanes_view(
+    vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None, moved: str = "", lead: str = ""
+) -> Lanes:
+    """What two emitters made of the same stores, as the vector loop over `vector`; moved, lead: as in Lanes."""
+    extent = vector.extent
+    whole = not lead and extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
+    return Lanes(
+        name or scope.loop(vector),
+        full.index(extent),
+        tuple(full.pre),
+        tuple(full.body),
+        tuple(part.body),
+        whole,
+        moved,
+        lead,
+    )

@@ -1,0 +1,261 @@
+"""Views of the structured kernels: GEMM, convolution, attention. Their loops are renamed to (z, m, n)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...ir.buffers import Operand
+from ...ir.expr import accumulators_first, substitute
+from ...ir.index import (
+    ONE,
+    ZERO,
+    Atom,
+    Index,
+    Var,
+    as_index,
+    of,
+    product,
+)
+from ...ir.nodes import Store
+from ...ir.structured import WINOGRAD_FORMS, Attention, Conv, Gemm
+from .emit import Emitter
+from .epilogue_terms import added, results
+from .lift import Lifted
+from .prefetch import fetches
+from .scope import Param, Scope
+from .statements import LONGEST_VECTOR
+from .views.loops import Lanes
+from .views.structured import AttentionKernel, Epilogue, GemmKernel
+
+Fields = tuple[tuple[str, str], ...]
+#: geometry that the convolution templates specialise on: stays a number in the kernel
+GEOMETRY = (*(f"{name}_{a}" for name in ("kernel", "stride", "pad", "dilation") for a in "dhw"), "groups")
+
+#: argument struct of a product by the type of its packed weights
+GEMM_ARGUMENTS = {"f32": "GemmArgs", "bf16": "GemmArgsBf16", "f16": "GemmArgsF16"}
+#: argument struct of an attention by the type of its operands
+ATTENTION_ARGUMENTS = {"f32": "AttentionArgs", "bf16": "AttentionArgsBf16", "f16": "AttentionArgsF16"}
+
+
+def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
+    """weight_bytes: of all products of a run; 0: not known."""
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    text = FieldPrinter(scope)
+    *batch, m, n = node.dims
+    others = tuple(acc.name for _, acc in node.also)
+    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=True, others=others)
+    lead = [v.extent for v in batch]
+    strides = node.a.strides
+    sizes = {"m": m.extent, "n": n.extent, "k": node.k}
+    if node.packed:
+        fields = text.sizes({"batch": product(lead), **sizes}) + text.address("a", node.a)
+        fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
+        b_batch, *b_panel = node.b.strides or (ZERO,)
+        fields += text.address("b", node.b) + text.sizes({"b_batch": b_batch})
+        if b_panel:  # parts of panels
+            fields += text.sizes({"b_panel": b_panel[0]})
+        if m.extent.constant in (None, 1):  # one row reads B as fast as memory gives
+            fields += text.sizes({"weight_bytes": weight_bytes})
+        arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]
+        function = "gemm_pairs" if others else "gemm"
+        return GemmKernel("gemm.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
+    pad = [ONE] * (2 - len(lead)) + lead
+    zeros = [ZERO] * (2 - len(lead))
+    a = [*zeros, *strides[: len(lead)]]
+    b = [*zeros, *node.b.strides[: len(lead)]]
+    fields = text.sizes({"batch0": pad[0], "batch1": pad[1], **sizes}) + text.address("a", node.a)
+    fields += text.sizes({"a_batch0": a[0], "a_batch1": a[1], "a_row": strides[-2]}) + text.address("b", node.b)
+    b_k, b_n = _unit_strides(node)
+    fields += text.sizes({"b_batch0": b[0], "b_batch1": b[1], "b_k": b_k, "b_n": b_n})
+    return GemmKernel("gemm_free.cpp.j2", text.params(), fields, epilogue)
+
+
+def _unit_strides(node: Gemm) -> tuple[Index, Index]:
+    """Strides of b along k and n; a dimension of size 1 counts as dense."""
+    b_k, b_n = node.b.strides[-2:]
+    if ONE in (b_k, b_n):
+        return b_k, b_n
+    return (ONE, b_n) if node.k == ONE else (b_k, ONE)
+
+
+def conv_view(node: Conv) -> GemmKernel:
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    text = FieldPrinter(scope)
+    epilogue = conv_epilogue(text, node, node.stores)
+    fields = conv_fields(text, node)
+    direct = "conv_depthwise" if node.depthwise else "conv"
+    if form := WINOGRAD_FORMS.get(node.algorithm):
+        arguments = [form.outputs, *([form.stride] if form.stride > 1 or form.taps else []), *(["true"] * form.taps)]
+        written = ", ".join(map(str, arguments))
+        return GemmKernel("conv_winograd.cpp.j2", text.params(), fields, epilogue, form=written)
+    template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
+    return GemmKernel(f"{template}.cpp.j2", text.params(), fields, epilogue)
+
+
+def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Epilogue:
+    """How a convolution finishes its elements with these stores."""
+    *rows, c = node.dims
+    if node.algorithm == "planes":  # a row of pixels at a time
+        return _epilogue(text, stores, [], rows, c, node.acc.name)
+    if node.algorithm == "turned":  # a block of pixels at a time, flat
+        n, c, *depth, h, w = node.dims
+        pixel = Var("pixel", h.extent * w.extent)
+        digits = _digits(pixel, (h, w))
+        flat = [Store(s.buffer, s.index.substitute(digits), substitute(s.value, digits)) for s in stores]
+        return _epilogue(text, flat, [], [n, c, *depth], pixel, node.acc.name, run=ONE)
+    groups = node.window.groups
+    in_groups = node.algorithm == "direct" or node.algorithm in WINOGRAD_FORMS
+    by_group = in_groups and not node.depthwise  # a run of channels ends with its group
+    run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent
+    return _epilogue(text, stores, [], rows, c, node.acc.name, run, tiled=node.algorithm == "direct")
+
+
+def conv_fields(text: FieldPrinter, node: Conv) -> Fields:
+    """The fields of a convolution's ConvArgs; an input that is local to the kernel has no address."""
+    win, axes = node.window, "dhw"[-len(node.window.kernel) :]
+    sizes: dict[str, Index | int] = {"batch": node.in_shape[0], "in_c": node.in_shape[-1], "out_c": node.channel.extent}
+    sizes |= {f"in_{a}": n for a, n in zip(axes, node.in_shape[1:-1], strict=True)}
+    sizes |= {f"out_{a}": v.extent for a, v in zip(axes, node.pixels[1:], strict=True)}
+    for name in ("kernel", "stride", "pad", "dilation"):
+        sizes |= {f"{name}_{a}": n for a, n in zip(axes, getattr(win, name), strict=True)}
+    fields = text.sizes({**sizes, "groups": win.groups})
+    if node.x.buffer not in text.scope.locals:
+        fields += text.address("x", node.x)
+    steps = ("x_batch", *(f"x_{a}" for a in axes), "x_c")
+    fields += text.sizes(dict(zip(steps, node.x.strides, strict=False)))
+    return fields + text.address("w", Operand(node.w, node.w_offset, ()))
+
+
+def attention_view(node: Attention) -> AttentionKernel:
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    text = FieldPrinter(scope)
+    b, h, m, d = node.dims
+    score = _score(scope, node) if node.score is not None else None
+    fields = text.sizes(
+        {
+            **{"batch": b.extent, "heads": h.extent, "kv_heads": node.kv_heads, "queries": m.extent},
+            **{"keys": node.keys, "head_size": node.head_size, "value_size": d.extent},
+        },
+    )
+    operands = {"q": node.q, "k": node.k, "v": node.v, "out": node.out}
+    for name, rest in (("k", node.k_rest), ("v", node.v_rest)):
+        if rest is not None:
+            operands[f"{name}_rest"] = rest.operand
+            fields += text.sizes({f"{name}_first": rest.first})
+    for name, o in operands.items():
+        fields += text.address(name, o)
+    for name, o in operands.items():
+        fields += text.sizes(dict(zip((f"{name}_batch", f"{name}_head", f"{name}_row"), o.strides, strict=True)))
+    fields += (("scale", f"{node.scale!r}f"), ("causal", "true" if node.causal else "false"), ("causal_offset", "0"))
+    arguments = ATTENTION_ARGUMENTS[node.q.buffer.dtype]
+    return AttentionKernel("attention.cpp.j2", text.params(), fields, arguments, score)
+
+
+class FieldPrinter:
+    """Prints the fields of an argument struct; numbers become arguments of the kernel (see lift.py).
+
+    prefix: of the arguments' names, for a kernel with several structs.
+    """
+
+    def __init__(self, scope: Scope, prefix: str = "", lifted: Lifted | None = None):
+        self.scope = scope
+        self.prefix = prefix
+        self.text = Emitter(scope, None)
+        self.lifted = Lifted() if lifted is None else lifted
+
+    def sizes(self, values: Mapping[str, Index | int]) -> Fields:
+        return tuple((name, self._size(name, as_index(value))) for name, value in values.items())
+
+    def address(self, name: str, o: Operand) -> Fields:
+        start, offset = self.scope.buffer(o.buffer), self._size(f"{name}_offset", o.offset)
+        return ((name, start if offset == "0" else f"{start} + {offset}"),)
+
+    def _size(self, name: str, value: Index) -> str:
+        small = value.constant is not None and 0 <= value.constant <= 1
+        return self.text.index(value if name in GEOMETRY or small else self.lifted.argument(self.prefix + name, value))
+
+    def params(self) -> tuple[Param, ...]:
+        return self.scope.params()
+
+
+# epilogues -----------------------------------------------------------------------------------------------------------
+def _channels(c: Var) -> int:
+    count = c.extent.constant
+    assert count is not None, "convolutions have a fixed number of channels"
+    return count
+
+
+def _epilogue(
+    text: FieldPrinter,
+    stores: Sequence[Store],
+    batch: Sequence[Var],
+    rows: Sequence[Var],
+    n: Var,
+    acc: str,
+    run: Index | None = None,
+    tiled: bool = False,
+    others: Sequence[str] = (),
+) -> Epilogue:
+    """The stores in terms of z (all batch loops), m (all row loops) and the vector loop n.
+
+    run: columns that a call of the epilogue finishes are a multiple of what this is a multiple of; None: of all.
+    tiled: register tiles multiply, which may add themselves.
+    others: sums of columns that are finished together with those of `acc`.
+    """
+    z, m = Var("z", product(v.extent for v in batch)), Var("m", product(v.extent for v in rows))
+    values: dict[Atom, Index] = {**_digits(z, batch), **_digits(m, rows)}
+    column = Var("column", n.extent)
+    values[n] = of(column)
+    scope = text.scope
+    moved = [
+        Store(s.buffer, s.index.substitute(values), accumulators_first(substitute(s.value, values))) for s in stores
+    ]
+    moved = [text.lifted.store(s) for s in moved]
+    for var, name in ((z, "z"), (m, "m"), (column, "column")):
+        scope.loop(var, name)
+    sums = {acc: "acc"} | {name: f"other{i or ''}" for i, name in enumerate(others)}
+    lanes = _segment(scope, moved, column, sums, run or n.extent)
+    only_added = added(scope, moved, m, column) if tiled and not others else ()
+    places = results(scope, moved, m, column) if tiled and not only_added else None
+    ahead = fetches(scope, column, [s.value for s in moved], (z, m))
+    return Epilogue((), lanes, ahead, only_added, places, tuple(sums.values()))
+
+
+def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
+    """Each loop as a digit of one flat loop."""
+    values: dict[Atom, Index] = {}
+    step = ONE
+    for i, v in reversed(list(enumerate(loops))):
+        quotient = of(flat) // step
+        values[v] = quotient % v.extent if i else quotient
+        step = step * v.extent
+    return values
+
+
+def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str, str], run: Index) -> Lanes:
+    names = {name: f"{text}_" for name, text in accs.items()}
+    emitters = [Emitter(scope, column, p, names, frozenset(accs)) for p in (False, True)]
+    for e in emitters:
+        e.count_uses(s.value for s in stores)
+        for s in stores:
+            e.store(s)
+    full, part = emitters
+    whole = run.constant is not None and run.constant % LONGEST_VECTOR == 0
+    return Lanes("column", full.index(column.extent), tuple(full.pre), tuple(full.body), tuple(part.body), whole)
+
+
+def _score(scope: Scope, node: Attention) -> Epilogue:
+    assert node.score is not None
+    b, h, m, _ = node.dims
+    for var, name in ((b, "b"), (h, "h"), (m, "m"), (node.key, "column")):
+        scope.loop(var, name)
+    lines: list[tuple[str, ...]] = []
+    pre: tuple[str, ...] = ()
+    for part in (False, True):
+        e = Emitter(scope, node.key, part, {"score": "acc_"}, frozenset({"score"}))
+        e.count_uses([node.score])
+        value = e.lanes(node.score)
+        store = f"store_part(s + i, {value}, count);" if part else f"store(s + i, {value});"
+        lines.append((*e.body, store))
+        pre = tuple(e.pre)
+    return Epilogue((), Lanes("column", "", pre, lines[0], lines[1], False))

@@ -1,0 +1,91 @@
+"""Kernels in phases: each a row, or a block of columns, behind the one before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .kernel import TunedKernel
+from .loops import GatheredRow, Lanes, LocalView, Loop
+from .reductions import FoldView
+
+
+@dataclass(frozen=True)
+class ColumnEnd:
+    """What is stored for the columns of a block at the end of a phase; folds: accumulators that it reads."""
+
+    folds: tuple[FoldView, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ComingRows:
+    """What a region reads of an operand: where it starts, the step between its rows, their elements, bytes of one."""
+
+    name: str
+    source: str
+    step: str
+    columns: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ComingRegion:
+    """What a phase reads of memory in the next region; rows: the loops over blocks, at its first one."""
+
+    rows: tuple[Loop, ...]
+    operands: tuple[ComingRows, ...]
+
+
+@dataclass(frozen=True)
+class PhaseView:
+    """A part of the work on a block of columns: `lines` for a vector of a row, then into the folds, then the ends."""
+
+    number: int
+    rows: tuple[Loop, ...]  # the loops over its blocks
+    next: ComingRegion  # fetched meanwhile
+    lines: tuple[str, ...]
+    folds: tuple[FoldView, ...]
+    ends: tuple[ColumnEnd, ...]
+
+
+@dataclass(frozen=True)
+class PhaseKernel(TunedKernel):
+    """Blocks of columns in phases, each a block behind the one before it; all of them go through the rows together."""
+
+    count: str  # blocks
+    regions: str  # of neighbouring blocks
+    blocks: int  # of a region
+    work: str  # elements of a region
+    row: Loop  # of a block
+    lane: Loop  # the columns of a block, whole vectors
+    rows: int  # rows whose folds are folded in their turn
+    lines: int  # lines of memory that are walked down together
+    phases: tuple[PhaseView, ...]
+    locals: tuple[LocalView, ...]
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+
+
+@dataclass(frozen=True)
+class RowPhase:
+    """A part of the work on a row: `lanes` for its vectors, then into the folds, then what the row has come to."""
+
+    number: int
+    rows: tuple[Loop, ...]  # the loops over its rows
+    lanes: Lanes
+    folds: tuple[FoldView, ...]
+    ends: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class RowPhaseKernel(TunedKernel):
+    """Rows in phases, each a row behind the one before it; all of them go along the lanes together."""
+
+    count: str  # rows
+    work: str  # elements of a row, once for each phase
+    lanes: Loop  # along a row
+    whole: bool  # a row is a multiple of the longest vector
+    piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
+    phases: tuple[RowPhase, ...]
+    locals: tuple[LocalView, ...]
+    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    gathered: tuple[GatheredRow, ...] = ()

@@ -1,0 +1,312 @@
+"""Attention as one Triton kernel: a tile of query rows for each program, or for several that share its keys."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ...ir.buffers import Operand
+from ...ir.dtypes import DTYPES
+from ...ir.index import ONE, Index, as_index, exact_div
+from ...ir.structured import Attention
+from ...machine.gpu import Device
+from ...schedule.cost.estimates import number
+from ...schedule.gpu.tiles import AttentionTile
+from .emit import Place, TritonEmitter, Value
+from .kernel import ALIGNMENT, TL_DTYPE, Launch
+from .matrix import (
+    Shared,
+    blocks,
+    count,
+    divides,
+    dynamic_and_wide,
+    launch,
+    mask_text,
+    parameters,
+    precision_text,
+    scalar,
+    times,
+)
+from .scope import TritonScope
+
+LOG2E = math.log2(math.e)
+
+
+@dataclass(frozen=True)
+class AttentionView:
+    """Of attention.py.j2: numbers, and finished texts."""
+
+    params: str
+    block_m: int
+    block_n: int
+    block_d: int
+    block_e: int
+    locate: tuple[str, ...]
+    row_lines: tuple[str, ...]
+    q_base: str
+    q_row: str
+    q_rows: str
+    q_mask: str
+    q_tiles: bool  # queries come through a descriptor too
+    k_head: str
+    k_row: str
+    k_rows: str
+    k_mask: tuple[str, str]  # of a block, and of one with keys past the end
+    v_head: str
+    v_row: str
+    v_rows: str
+    v_mask: tuple[str, str]
+    out_base: str
+    out_rows: str
+    out_mask: str
+    out_dtype: str
+    dtype: str
+    queries: str
+    keys: str
+    head_size: str
+    value_size: str
+    tile: AttentionTile
+    range_lines: tuple[str, ...]
+    begin: str
+    whole: str
+    end: str
+    edge: bool
+    single: bool
+    causal: bool
+    clamp_n: bool
+    guard: bool
+    scale: str
+    log2_scale: str  # what makes a score an exponent of two
+    score: tuple[str, ...]
+    precision: str
+    pdl: bool
+    wide: bool
+    split: int
+    part: int  # floats that one of the programs that share a tile leaves: maximum, sum and values of each row
+
+
+def attention_launch(name: str, node: Attention, device: Device, tile: AttentionTile) -> Launch:
+    """The launch of an attention, cut by `tile`.
+
+    Raises:
+        ValueError: the tile does not fit the node; see attention_misfit().
+    """
+    reason = attention_misfit(node, tile)
+    if reason:
+        raise ValueError(f"{tile}: {reason}")
+    scope = TritonScope.of(node)
+    rows = _Rows(node, tile, scope)
+    keys, tiles = node.keys, blocks(rows.count, tile.m) * rows.products
+    block_d, block_e = power_of_two(node.head_size), power_of_two(node.dims[3].extent)
+    part = tile.m * (block_e + 2)
+    shared = Shared(tiles * (tile.split * part * 4), tiles * 4) if tile.split > 1 else None
+    head = {"d": node.head_size, "e": node.dims[3].extent}
+    masks = {
+        n: "" if head[n] == size else f"({n} < {scalar(scope, head[n])})"
+        for n, size in (("d", block_d), ("e", block_e))
+    }
+    dtype = node.v.buffer.dtype
+    single = keys.constant is not None and keys.constant <= tile.n and tile.split == 1
+    begin, whole, end, range_lines = _ranges(node, tile, scope, rows)
+    if single:  # the one block may reach past the keys, whatever the rows see of them
+        end = scalar(scope, keys)
+    q, out = rows.texts(node.q), rows.texts(node.out)
+    row_mask = [] if divides(tile.m, rows.count) else [f"(rows < {scalar(scope, rows.count)})[:, None]"]
+    out_mask = " & ".join([*row_mask, *([f"{masks['e']}[None, :]"] if masks["e"] else [])])
+    score = _score(node, scope, rows)
+    view = AttentionView(
+        block_m=tile.m,
+        block_n=tile.n,
+        block_d=block_d,
+        block_e=block_e,
+        locate=rows.locate(),
+        row_lines=rows.lines(),
+        q_base=q[0],
+        q_row=scalar(scope, node.q.strides[2]),
+        q_rows=q[1],
+        q_tiles=tile.descriptors and not rows.packed,
+        q_mask=mask_text([*row_mask, f"{masks['d']}[None, :]" if masks["d"] else ""]),
+        tile=tile,
+        queries=scalar(scope, node.dims[2].extent),
+        head_size=scalar(scope, head["d"]),
+        value_size=scalar(scope, head["e"]),
+        k_head=rows.head(node.k),
+        k_row=scalar(scope, node.k.strides[2]),
+        k_rows=times("keys[None, :]", scope, node.k.strides[2]),
+        k_mask=_both(masks["d"], "[:, None]", "[None, :]"),
+        v_head=rows.head(node.v),
+        v_row=scalar(scope, node.v.strides[2]),
+        v_rows=times("keys[:, None]", scope, node.v.strides[2]),
+        v_mask=_both(masks["e"], "[None, :]", "[:, None]"),
+        out_base=out[0],
+        out_rows=out[1],
+        out_mask=f", mask={out_mask}" if out_mask else "",
+        out_dtype=TL_DTYPE[node.out.buffer.dtype],
+        dtype=TL_DTYPE[dtype],
+        keys=scalar(scope, keys),
+        range_lines=range_lines,
+        begin=begin,
+        whole=whole,
+        end=end,
+        edge=node.causal or not divides(tile.n, keys),
+        single=single,
+        causal=node.causal,
+        clamp_n=not divides(tile.n, keys),
+        guard=node.score is not None or tile.split > 1,
+        scale=repr(node.scale),
+        log2_scale=repr(LOG2E if score else node.scale * LOG2E),
+        score=score,
+        precision=precision_text(device.float32, {dtype}),
+        pdl=device.pdl,
+        wide=scope.wide,
+        split=tile.split,
+        part=part,
+        params=", ".join(p.name for p in parameters(scope, shared)),
+    )
+    suffix = f"{tile.m}x{tile.n}" + (f"_s{tile.split}" if tile.split > 1 else "")
+    grid = (tiles, as_index(tile.split), ONE)
+    options = (tile.warps, tile.stages)
+    room = device.leaves_room(number(tiles) * tile.split)
+    made = launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, options, device.pdl, shared, room)
+    return replace(made, kernel=replace(made.kernel, flush=True))  # a weight below 2^-126 is none
+
+
+def attention_misfit(node: Attention, tile: AttentionTile) -> str:
+    """Why a tile cannot cut a node; empty when it can."""
+    if not tile.descriptors:
+        return ""
+    if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.keys)):
+        return "descriptors of memory that may pass 2^31 elements need fixed sizes"
+    elements = ALIGNMENT // DTYPES[node.k.buffer.dtype].size
+    indices = [i for o in (node.q, node.k, node.v) for i in (o.offset, *o.strides)]
+    if not all(divides(elements, i) for i in indices):
+        return "descriptors need rows that start at multiples of 16 bytes"
+    return ""
+
+
+def packs(node: Attention, tile: AttentionTile) -> bool:
+    """Whether the query heads that share a key head are rows of one tile: where there are few queries."""
+    queries, group = node.dims[2].extent.constant, _group(node)
+    return group > 1 and queries is not None and queries * 2 <= tile.m
+
+
+def _group(node: Attention) -> int:
+    group = exact_div(node.dims[1].extent, node.kv_heads)
+    return group.constant if group is not None and group.constant is not None else 1
+
+
+def power_of_two(size: Index) -> int:
+    """The block that covers a head; tensor cores want 16 at least."""
+    assert size.constant is not None
+    return max(16, 1 << (size.constant - 1).bit_length())
+
+
+class _Rows:
+    """The rows of a product of queries and keys: the queries of one head, or of all heads that share a key head."""
+
+    def __init__(self, node: Attention, tile: AttentionTile, scope: TritonScope):
+        self.node, self.tile, self.scope = node, tile, scope
+        b, h, m, _ = node.dims
+        self.packed, self.group = packs(node, tile), _group(node)
+        self.count = m.extent * self.group if self.packed else m.extent
+        self.heads = node.kv_heads if self.packed else h.extent
+        self.products = b.extent * self.heads
+        axes = ("m",) if self.packed else ()
+        self.places = {b: Place("b"), h: Place("h", axes), m: Place("m", ("m",)), node.key: Place("n", ("n",))}
+
+    def locate(self) -> tuple[str, ...]:
+        """tile, split, b, h and the key head g of this program."""
+        scope, node = self.scope, self.node
+        tiles = count(scope, (self.count, self.tile.m))
+        heads, products = scalar(scope, self.heads), scalar(scope, self.products)
+        wide = ".to(tl.int64)" if scope.wide else ""
+        if tiles == "1":
+            lines = ["tile = 0", "z = tl.program_id(0)"]
+        elif node.causal and not self.packed:
+            # the longest rows first
+            lines = [f"tile = {tiles} - 1 - tl.program_id(0) // {products}", f"z = tl.program_id(0) % {products}"]
+        else:
+            lines = [f"tile = tl.program_id(0) % {tiles}", f"z = tl.program_id(0) // {tiles}"]
+        if self.tile.split > 1:
+            lines.append("split = tl.program_id(1)")
+        lines.append(f"b = (z // {heads}){wide}" if wide else f"b = z // {heads}")
+        at = f"(z % {heads}){wide}" if wide else f"z % {heads}"
+        if self.packed:
+            return (*lines, f"g = {at}")
+        return (*lines, f"h = {at}", f"g = h // {self.group}" if self.group > 1 else "g = h")
+
+    def lines(self) -> tuple[str, ...]:
+        """The rows of the tile and where they lie: m, and h where it differs by row."""
+        rows, scope = self.count, self.scope
+        lines = [f"rows = tile * {self.tile.m} + tl.arange(0, {self.tile.m})"]
+        if scope.wide:
+            lines.append("rows = rows.to(tl.int64)")
+        at = "rows"
+        if not divides(self.tile.m, rows):
+            at = f"tl.minimum(rows, {scalar(scope, rows)} - 1)"
+        if not self.packed:
+            return (*lines, f"m = {at}[:, None]" if at == "rows" else f"m = ({at})[:, None]")
+        queries = scalar(scope, self.node.dims[2].extent)
+        if queries == "1":
+            return (*lines, f"h = g * {self.group} + ({at})[:, None]", "m = tl.zeros_like(h)")
+        lines.append(f"at = {at}")
+        return (*lines, f"h = g * {self.group} + (at // {queries})[:, None]", f"m = (at % {queries})[:, None]")
+
+    def texts(self, o: Operand) -> tuple[str, str]:
+        """Start and row offsets of an operand that lies by query."""
+        b, h, m = (times(name, self.scope, s) for name, s in zip("bhm", o.strides, strict=True))
+        if self.packed:
+            return self._start(o, b), f"{h} + {m}"
+        return self._start(o, f"{b} + {h}"), m
+
+    def head(self, o: Operand) -> str:
+        """Start of an operand that lies by key."""
+        b, g = (times(name, self.scope, s) for name, s in zip("bg", o.strides[:2], strict=True))
+        return self._start(o, f"{b} + {g}")
+
+    def _start(self, o: Operand, index: str) -> str:
+        offset = TritonEmitter(self.scope, {}).index(o.offset)
+        return f"{self.scope.buffer(o.buffer)} + ({index}{'' if offset == '0' else f' + {offset}'})"
+
+
+def _both(mask: str, axes: str, keys: str) -> tuple[str, str]:
+    """The mask of a load of a block of keys, and with `valid` keys only."""
+    own = f"{mask}{axes}" if mask else ""
+    return mask_text([own]), mask_text([own, f"valid{keys}"])
+
+
+def _ranges(
+    node: Attention, tile: AttentionTile, scope: TritonScope, rows: _Rows
+) -> tuple[str, str, str, tuple[str, ...]]:
+    """Where the keys begin, up to where whole blocks go, where they end; and lines that compute that."""
+    keys, n = scalar(scope, node.keys), tile.n
+    number = node.keys.constant
+    if tile.split > 1:
+        run = (
+            str(-(-number // (tile.split * n)) * n)
+            if number is not None
+            else f"tl.cdiv({keys}, {tile.split * n}) * {n}"
+        )
+        first = (f"run = {run}", "first = split * run", f"last = tl.minimum(first + run, {keys})")
+        whole = "first" if node.causal else f"first + tl.maximum(last - first, 0) // {n} * {n}"
+        return "first", "whole", "last", (*first, f"whole = {whole}")
+    whole_keys = str(number // n * n) if number is not None else f"{keys} // {n} * {n}"
+    if not node.causal:
+        return "0", whole_keys, keys, ()
+    if rows.packed:
+        return "0", "0", keys, ()
+    lines = (
+        f"whole = tl.minimum((tile * {tile.m} + 1) // {n} * {n}, {whole_keys})",
+        f"end = tl.minimum((tile + 1) * {tile.m}, {keys})",
+    )
+    return "0", "whole", "end", lines
+
+
+def _score(node: Attention, scope: TritonScope, rows: _Rows) -> tuple[str, ...]:
+    """Lines that change a scaled score, in terms of b, h, m and n."""
+    if node.score is None:
+        return ()
+    emit = TritonEmitter(scope, rows.places, {}, {"score": Value("score", ("m", "n"))})
+    emit.count_uses([node.score])
+    value = emit.value(node.score)
+    return (*emit.lines, f"score = {value}")

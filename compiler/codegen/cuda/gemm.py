@@ -1,0 +1,265 @@
+"""Matrix products as Triton kernels: a tile for each program, or programs that walk over tiles (tensor descriptors)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.buffers import Operand
+from ...ir.dtypes import DTYPES
+from ...ir.index import ONE, Index, as_index, minimum
+from ...ir.structured import Gemm
+from ...machine.gpu import Device
+from ...schedule.gpu.tiles import GemmTile
+from .kernel import ALIGNMENT, TL_DTYPE, Launch
+from .matrix import (
+    LINE,
+    Axes,
+    Part,
+    Shared,
+    blocks,
+    count,
+    divides,
+    dynamic_and_wide,
+    finish_lines,
+    launch,
+    mask_text,
+    parameters,
+    pointer,
+    precision_text,
+    scalar,
+    shared_tiles,
+    tile_order,
+    times,
+)
+from .prologue import PrologueView, prologue_view
+from .scope import TritonScope
+
+
+@dataclass(frozen=True)
+class GemmView:
+    """Of gemm.py.j2, gemm_persistent.py.j2 and gemm_vector.py.j2: the numbers of the tile, and finished texts."""
+
+    params: str
+    tile: GemmTile
+    block_m: int
+    block_n: int
+    block_k: int
+    parts: tuple[Part, ...]
+    finish_parts: tuple[Part, ...]
+    m: str
+    n: str
+    k: str
+    whole_k: str  # of all batches, where they are parts of k
+    items: str  # tiles of all batches, for each of the programs that share one
+    tiles: str
+    tiles_m: str
+    tiles_n: str
+    order: str
+    group: int
+    batched: bool
+    a_base: str
+    a_row: str
+    a_rows: str
+    a_mask: str
+    b_row: str
+    b_depth: str
+    b_step: str
+    edge_m: bool  # the last tile has rows past the end; they are masked, as copies of one row would all wait for it
+    edge_n: bool
+    mask_k: bool
+    column_axes: str
+    prologue: PrologueView
+    casts: tuple[str, ...]
+    precision: str
+    finish: tuple[str, ...]
+    pdl: bool
+    prefetch: bool
+    split: int
+    begin: str  # of the run of k
+    end: str
+    wide: str
+
+
+def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch:
+    """The launch of a matrix product with its epilogue, cut by `tile`.
+
+    Raises:
+        ValueError: the tile does not fit the node; see misfit().
+    """
+    reason = misfit(node, tile)
+    if reason:
+        raise ValueError(f"{tile}: {reason}")
+    scope = TritonScope.of(node)
+    axes = Axes(node, 1)
+    tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n) * axes.z.extent
+    shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
+    view = _view(node, device, tile, scope, axes, shared)
+    template = "gemm_persistent.py.j2" if tile.descriptors else "gemm_vector.py.j2" if tile.vector else "gemm.py.j2"
+    grid = (tiles, as_index(tile.split), ONE)
+    if tile.descriptors:
+        grid = (minimum(tiles * tile.split, device.sms * tile.together), ONE, ONE)
+    suffix = f"{tile.m}x{tile.n}x{tile.k}" + (f"_s{tile.split}" if tile.split > 1 else "")
+    return launch(f"{name}_{suffix}", template, view, scope, node, grid, (tile.warps, tile.stages), device.pdl, shared)
+
+
+def misfit(node: Gemm, tile: GemmTile) -> str:
+    """Why a tile cannot cut a node; empty when it can."""
+    if node.also and (tile.split > 1 or tile.vector or tile.halves or len(tile.parts) > 1):
+        return "several products have one accumulator each, of an unsplit tile"
+    if tile.split > 1 and node.k.constant is None:
+        return "a split needs a fixed k"
+    if tile.vector and node.dims[-2].extent != ONE:
+        return "the form for vectors has one row"
+    if not tile.descriptors:
+        return "only programs that walk over tiles have specialized warps" if tile.specialize else ""
+    if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or tile.m < 128 or tile.warps != 4):
+        return "specialized warps share 128 rows of a tile that one program computes"
+    if tile.specialize and (len(tile.parts) > 1 or node.also or node.prologue):
+        return "specialized warps have one accumulator, of operands as they lie in memory"
+    if len(node.dims) > 2 and (node.prologue or not _slices(node, tile)):
+        return "descriptors are for one product, or for parts of k as they lie in memory"
+    if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.k)):
+        return "descriptors of memory that may pass 2^31 elements need fixed sizes"
+    b_k, b_n = unit_strides(node)
+    if b_k != ONE or node.a_dtype != node.b.buffer.dtype:
+        return "descriptors need a weight with dense k, of the dtype of the rows"
+    if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
+        return "descriptors need rows that start at multiples of 16 bytes"
+    return "" if not tile.halves or (len(tile.parts) == 1 and tile.split == 1) else "halves are of one accumulator"
+
+
+def _slices(node: Gemm, tile: GemmTile) -> bool:
+    """Whether the batch runs over parts of k of the same rows, which the steps divide."""
+    k = node.k
+    return len(node.dims) == 3 and node.a.strides[0] == node.b.strides[0] == k and divides(tile.k, k)
+
+
+def _aligned(operand: Operand, row: Index) -> bool:
+    elements = ALIGNMENT // DTYPES[operand.buffer.dtype].size
+    return divides(elements, row) and divides(elements, operand.offset)
+
+
+def unit_strides(node: Gemm) -> tuple[Index, Index]:
+    """Strides of b along k and n; a dimension of size 1 counts as dense."""
+    b_k, b_n = node.b.strides[-2:]
+    if ONE in (b_k, b_n):
+        return b_k, b_n
+    return (ONE, b_n) if node.k == ONE else (b_k, ONE)
+
+
+def _view(
+    node: Gemm, device: Device, tile: GemmTile, scope: TritonScope, axes: Axes, shared: Shared | None
+) -> GemmView:
+    m, n, k = axes.m.extent, axes.n.extent, node.k
+    b_k, b_n = unit_strides(node)
+    whole_k = divides(tile.k * tile.split, k)
+    run = -(-k.constant // (tile.k * tile.split)) * tile.k if k.constant is not None else 0
+    batched = axes.z.extent != ONE
+    slices = tile.descriptors and batched
+    a_base = pointer(scope, axes, node.a, () if slices else node.a.strides)
+    k_text = scalar(scope, k)
+    end = k_text if tile.split == 1 else f"begin + {run}" if whole_k else f"tl.minimum(begin + {run}, {k_text})"
+    terms = [f"z * {k_text}"] if slices else []
+    if tile.split > 1:
+        terms.append(f"split * {run}")
+    if slices:
+        end = f"z * {k_text} + {k_text}" if tile.split == 1 else f"tl.minimum(begin + {run}, z * {k_text} + {k_text})"
+    inside = not divides(tile.k, k)
+    m_tiles, n_tiles = blocks(m, tile.m), blocks(n, tile.n)
+    parts = _parts(node, tile, scope, axes, run, inside)
+    halves = tuple(Part(f"_{i}", i * tile.n // 2, tile.n // 2) for i in range(2))
+    edge_m = not divides(tile.m, m)
+    a_lanes, b_lanes = ("", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
+    return GemmView(
+        tile=tile,
+        block_m=tile.m,
+        block_n=tile.n,
+        block_k=tile.k,
+        parts=parts,
+        finish_parts=halves if tile.halves else (Part("", 0, tile.n),) if node.also else parts,
+        m=scalar(scope, m),
+        n=scalar(scope, n),
+        k=k_text,
+        whole_k=scalar(scope, k * axes.z.extent) if slices else k_text,
+        items=count(scope, (m, tile.m), (n, tile.n), (axes.z.extent * tile.split, 1)),
+        tiles=count(scope, (m, tile.m), (n, tile.n)),
+        tiles_m=count(scope, (m, tile.m)),
+        tiles_n=count(scope, (n, tile.n)),
+        order=tile_order(m_tiles, n_tiles),
+        group=tile.group,
+        batched=batched,
+        a_base=a_base,
+        a_row=scalar(scope, node.a.strides[-2]),
+        a_rows=times("rows[:, None]", scope, node.a.strides[-2]),
+        a_mask=mask_text(["in_rows" if edge_m else "", f"inside{a_lanes}" if inside else ""]),
+        b_row=scalar(scope, b_n),
+        b_depth=times(f"depth{b_lanes}", scope, b_k),
+        b_step=times(str(tile.k), scope, b_k),
+        edge_m=edge_m,
+        edge_n=not divides(tile.n, n),
+        column_axes="[:, None]" if tile.vector else "[None, :]",
+        mask_k=inside,
+        prologue=prologue_view(node, tile, scope, axes),
+        casts=_casts(node),
+        precision=precision_text(device.float32, {node.a_dtype, node.b.buffer.dtype}),
+        finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
+        pdl=device.pdl,
+        prefetch=device.pdl and node.b.buffer.kind == "const" and b_k == ONE and early(m_tiles, n_tiles, device),
+        split=tile.split,
+        begin=" + ".join(terms),
+        end=end,
+        wide=".to(tl.int64)" if scope.wide else "",
+        params=", ".join(p.name for p in parameters(scope, shared)),
+    )
+
+
+def early(m_tiles: Index, n_tiles: Index, device: Device) -> bool:
+    """Whether weights are worth asking for early: all programs start at once, and few ask for the same."""
+    m, tiles = m_tiles.constant, (m_tiles * n_tiles).constant
+    return m is not None and m <= 2 and tiles is not None and tiles <= 2 * device.sms
+
+
+def _sums(node: Gemm) -> dict[str, str]:
+    """The sums of a node as the epilogue finds them."""
+    if not node.also:
+        return {node.acc.name: "acc"}
+    return {acc.name: f"acc_{i}" for i, acc in enumerate((node.acc, *(acc for _, acc in node.also)))}
+
+
+def _parts(node: Gemm, tile: GemmTile, scope: TritonScope, axes: Axes, run: int, inside: bool) -> tuple[Part, ...]:
+    """The accumulators: over parts of the columns, or one for each product."""
+    _, b_n = unit_strides(node)
+    n, size = node.dims[-1].extent, DTYPES[node.b.buffer.dtype].size
+    rows, lanes = ("[:, None]", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
+    edge = not divides(tile.n, n)
+    slices = tile.descriptors and axes.z.extent != ONE
+    cuts = [(node.b, sum(tile.parts[:i]), width) for i, width in enumerate(tile.parts)]
+    cuts += [(b, 0, tile.n) for b, _ in node.also]
+    found = []
+    for i, (operand, offset, width) in enumerate(cuts):
+        suffix = "" if len(cuts) == 1 else f"_{i}"
+        columns = f"columns{suffix}"
+        base = pointer(scope, axes, operand, () if slices else operand.strides)
+        mask = mask_text([f"in_columns{suffix}" if edge else "", f"inside{lanes}" if inside else ""])
+        run_lines = lines_of(size, run, "begin", "end - 1") if tile.split > 1 else lines_of(size, run, "", str(run - 1))
+        first = f"tl.minimum({columns}, {scalar(scope, n)} - 1)[:, None]" if edge else f"{columns}[:, None]"
+        lines = f"{times(first, scope, b_n)} + {run_lines}"
+        found.append(Part(suffix, offset, width, base, times(f"{columns}{rows}", scope, b_n), mask, lines))
+    return tuple(found)
+
+
+def lines_of(size: int, run: int, begin: str, last: str) -> str:
+    """One element of each line of memory of a run of k that starts at `begin`; none lies behind `last`."""
+    step = LINE // size
+    width = 1 << max(-(-run // step) - 1, 0).bit_length()
+    text = f"{f'{begin} + ' if begin else ''}tl.arange(0, {width}) * {step}"
+    return f"tl.minimum({text}, {last})[None, :]" if last or width * step > run else f"({text})[None, :]"
+
+
+def _casts(node: Gemm) -> tuple[str, ...]:
+    """Operands of different types meet in the wider one."""
+    a, b = node.a_dtype, node.b.buffer.dtype
+    if a == b:
+        return ()
+    wide = "f32" if "f32" in (a, b) or {a, b} == {"f16", "bf16"} else a
+    return tuple(f"{t}_tile = {t}_tile.to({TL_DTYPE[wide]})" for t, own in (("a", a), ("b", b)) if own != wide)

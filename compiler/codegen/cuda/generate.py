@@ -1,0 +1,145 @@
+"""All kernels and launches of a GPU target: every node of every entry point becomes one or several launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from ....runtime.errors import CompileError
+from ...ir.buffers import Buffer
+from ...ir.index import ZERO, Index, maximum, product
+from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
+from ...ir.program import AnyNode, Assert
+from ...ir.routines import Custom, Routine
+from ...ir.structured import Attention, Conv, Gemm
+from ...lower.core.shapes import sizes_of
+from ...machine.gpu import Device, device_of
+from ...machine.targets import Target
+from ...model.graph import ModelGraph
+from ...schedule import Schedule
+from ...schedule.gpu.tiles import Tile
+from ...schedule.memory.plan import ALIGNMENT, Lifetime, MemoryPlan
+from ...tune.choices.keys import kernel_key
+from ..host.cuda_program import WORK, CudaEntrySource
+from ..host.step_views import known
+from .assertions import assert_launch
+from .custom import custom_launch
+from .kernel import Launch, TritonKernel, TritonPool, WorkArg, grid
+from .maps import map_launch
+from .module import render
+from .ordered import scan_launch, scatter_launches
+from .routines import routine_launches
+from .rows import rows_launch
+from .structured import launches_of
+
+__all__ = ["DeviceCode", "device_for", "generate_device"]
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """The distinct kernels of a target, and for every entry point its launches in order."""
+
+    kernels: tuple[TritonKernel, ...]
+    entries: tuple[CudaEntrySource, ...]
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"# ==== {k.symbol}.py\n{k.source}" for k in self.kernels)
+
+
+def device_for(target: Target, tf32: bool = False) -> Device:
+    """The device that a target's kernels are made for; tf32: products of float32 may round their operands."""
+    device = device_of(target.capability)
+    return replace(device, float32="tf32") if tf32 else device
+
+
+def generate_device(
+    graphs: Sequence[ModelGraph],
+    schedules: Sequence[Schedule],
+    device: Device,
+    tiles: Mapping[str, Tile] = MappingProxyType({}),
+) -> DeviceCode:
+    """Kernels that render alike are shared by all entry points. tiles: what was chosen for kernels, by key."""
+    pool = TritonPool()
+    entries = []
+    for graph, schedule in zip(graphs, schedules, strict=True):
+        launches: list[Launch] = []
+        owners: list[int] = []
+        for i, (name, node) in enumerate(zip(schedule.names, schedule.program.nodes, strict=True)):
+            tile = tiles.get(kernel_key(node) or "")
+            try:
+                own = [pool.named(launch) for launch in node_launches(node, name, device, tile)]
+            except ValueError as error:
+                if tile is None:
+                    raise
+                raise CompileError(
+                    f"the tile that the lock chooses for {node.origin.describe()} does not fit: {error}",
+                    hint="Tune the model again with --tune.",
+                ) from None
+            launches += own
+            owners += [i] * len(own)
+        sizes = sizes_of(graph)
+        inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs[: graph.n_arguments])
+        outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs[: graph.n_results])
+        planned = replace(schedule, memory=with_work(schedule, launches))
+        entries.append(CudaEntrySource(planned, tuple(launches), tuple(owners), inputs, outputs))
+    return DeviceCode(pool.kernels(), tuple(entries))
+
+
+def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = None) -> tuple[Launch, ...]:
+    """The launches of one node; the name is that of a new kernel. tile: of a matrix node, in place of the cost model's.
+
+    Raises:
+        ValueError: the tile does not fit the node.
+    """
+    routine = isinstance(node, Routine)
+    if all(b.size == ZERO for b in node.writes()) if routine else product(v.extent for v in node.dims) == ZERO:
+        return (Launch(TritonKernel(name, render("empty.py.j2", None), ()), grid(ZERO), (), node.origin),)
+    match node:
+        case Map():
+            return (map_launch(node, name, device),)
+        case Reduce() | Nest():
+            return (rows_launch(node, name, device),)
+        case Gemm() | Conv() | Attention():
+            return launches_of(node, device, name, tile)
+        case Scan():
+            return (scan_launch(node, name, device),)
+        case Scatter():
+            return scatter_launches(node, name, device)
+        case Assert():
+            return (assert_launch(node, name, device),)
+        case Custom():
+            return (custom_launch(node, name),)
+        case Routine():
+            return routine_launches(node, name, device)
+    raise TypeError(type(node).__name__)
+
+
+def with_work(schedule: Schedule, launches: Sequence[Launch]) -> MemoryPlan:
+    """The memory plan with the scratch memory of the launches: one more buffer, alive all the time, as long as any
+    launch needs; with sizes that the run finds, one for each number of them that has to be known."""
+    memory = schedule.memory
+    for needed, size in sorted(_work_sizes(schedule, launches).items()):
+        name = f"{WORK}{needed or ''}"
+        memory = _with_buffer(memory, Buffer(name, "u8", size, WORK), max(len(schedule.program.nodes) - 1, 0))
+    return memory
+
+
+def _work_sizes(schedule: Schedule, launches: Sequence[Launch]) -> dict[int, Index]:
+    sizes: dict[int, Index] = {}
+    for launch in launches:
+        for arg in launch.args:
+            if isinstance(arg, WorkArg):
+                needed = known(schedule, arg.bytes)
+                sizes[needed] = maximum(sizes[needed], arg.bytes) if needed in sizes else arg.bytes
+    return sizes
+
+
+def _with_buffer(memory: MemoryPlan, buffer: Buffer, last: int) -> MemoryPlan:
+    lifetimes = (*memory.lifetimes, Lifetime(buffer, 0, last))
+    size = buffer.size.constant
+    if size is None or (memory.offsets is None and memory.lifetimes):
+        return MemoryPlan(lifetimes, None, 0, 0)
+    rounded = -(-size // ALIGNMENT) * ALIGNMENT
+    offsets = (*(memory.offsets or ()), memory.arena)
+    return MemoryPlan(lifetimes, offsets, memory.arena + rounded, memory.live + rounded)

@@ -1,0 +1,206 @@
+"""What the views of matrix kernels share: loops flattened to (z, m, n), epilogues, rendering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...ir.buffers import Operand
+from ...ir.expr import accumulators_first, substitute
+from ...ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
+from ...ir.nodes import Node, Store
+from ...schedule.loops.row_form import flattened
+from .emit import Place, TritonEmitter, Value
+from .kernel import KernelParam, Launch, LaunchArgument, TritonKernel, WorkArg, ZerosArg
+from .module import render
+from .scope import TritonScope
+
+#: bytes that one instruction moves to L2
+LINE = 128
+
+
+@dataclass(frozen=True)
+class Part:
+    """An accumulator over some of a tile's columns (192 columns are 128 and 64), and where its operand lies.
+
+    b_lines: one element of each line of memory that it reads of a weight.
+    """
+
+    suffix: str
+    offset: int
+    width: int
+    b_base: str = ""
+    b_columns: str = ""
+    b_mask: str = ""
+    b_lines: str = ""
+
+    @property
+    def plus(self) -> str:
+        return f" + {self.offset}" if self.offset else ""
+
+
+class View(Protocol):
+    """What a template gets; `params` are the names of the kernel's parameters."""
+
+    @property
+    def params(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Memory for tiles that several programs share, beside the node's buffers: bytes of scratch and of counters."""
+
+    work: Index
+    counters: Index
+
+
+class Axes:
+    """The loops of a matrix node as z (all batch loops), m (all row loops) and n, under the names that kernels use."""
+
+    def __init__(self, node: Node, rows: int):
+        *batch, n = node.dims
+        self.batch, self.rows = batch[:-rows], batch[-rows:]
+        self.z = Var("z", product(v.extent for v in self.batch))
+        self.m = Var("m", product(v.extent for v in self.rows))
+        self.n = Var("n", n.extent)
+        outer: dict[Atom, Index] = dict.fromkeys(self.batch, ZERO)
+        if self.z.extent != ONE:
+            outer |= flattened(self.batch, self.z)
+        self.values: dict[Atom, Index] = {**outer, **flattened(self.rows, self.m), n: of(self.n)}
+        self.places = {self.z: Place("z"), self.m: Place("m", ("m",)), self.n: Place("n", ("n",))}
+
+    def moved(self, stores: Sequence[Store]) -> list[Store]:
+        """The stores in terms of z, m, n."""
+        values = self.values
+        return [
+            Store(s.buffer, s.index.substitute(values), accumulators_first(substitute(s.value, values))) for s in stores
+        ]
+
+
+def finish_lines(
+    scope: TritonScope,
+    axes: Axes,
+    node: Node,
+    sums: Mapping[str, str],
+    block: tuple[int, int],
+    columns: Index | None = None,
+) -> tuple[str, ...]:
+    """The lines that finish a tile, in terms of z, m, n and its sums; block: rows and columns of the tile.
+
+    sums: accumulators of the node by their names in the kernel.
+    columns: of one group, where tiles do not cross groups; `inside` is then the mask of the columns.
+    """
+    masks = {} if divides(block[0], axes.m.extent) else {"m": f"(m < {scalar(scope, axes.m.extent)})"}
+    if not divides(block[1], axes.n.extent if columns is None else columns):
+        whole = columns is None or columns == axes.n.extent
+        masks["n"] = f"(n < {scalar(scope, axes.n.extent)})" if whole else "inside"
+    emit = TritonEmitter(scope, axes.places, masks, {acc: Value(text, ("m", "n")) for acc, text in sums.items()})
+    stores = axes.moved(node.stores)
+    emit.count_uses(s.value for s in stores)
+    for s in stores:
+        emit.store(s)
+    return tuple(emit.lines)
+
+
+def divides(number: int, index: Index) -> bool:
+    """Whether number divides the index at all sizes."""
+    return all(c % number == 0 for c in index.terms.values())
+
+
+def scalar(scope: TritonScope, index: Index) -> str:
+    """An index over sizes, as an operand of any operator."""
+    text = TritonEmitter(scope, {}).index(index)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def times(name: str, scope: TritonScope, stride: Index) -> str:
+    """name * stride."""
+    return name if stride == ONE else f"{name} * {scalar(scope, stride)}"
+
+
+def blocks(index: Index, size: int) -> Index:
+    """How many blocks of a size cover it."""
+    return index if size == 1 else (index + (size - 1)) // as_index(size)
+
+
+def pointer(scope: TritonScope, axes: Axes, operand: Operand, strides: Sequence[Index]) -> str:
+    """The start of an operand in its batch z: buffer + offset + sum of stride * loop."""
+    index = operand.offset
+    for loop, stride in zip(axes.batch, strides, strict=False):
+        index = index + axes.values[loop] * stride
+    name, text = scope.buffer(operand.buffer), TritonEmitter(scope, axes.places).index(index)
+    if text == "0":
+        return name
+    text = text if text.isdigit() else f"({text})"
+    return f"{name} + {text}{'.to(tl.int64)' if scope.wide and 'z' in text else ''}"
+
+
+def count(scope: TritonScope, *sizes: tuple[Index, int]) -> str:
+    """How many tiles there are, as an operand: a number, or a quotient of a size."""
+    number, texts = 1, []
+    for index, block in sizes:
+        if index.constant is not None:
+            number *= -(-index.constant // block)
+        else:
+            texts.append(f"tl.cdiv({TritonEmitter(scope, {}).index(index)}, {block})")
+    if not texts:
+        return str(number)
+    factors = [*texts, *([str(number)] if number > 1 else [])]
+    return factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
+
+
+def dynamic_and_wide(node: Node, sizes: Sequence[Index]) -> bool:
+    """Whether sizes are 64-bit numbers at run time, which coordinates of descriptors cannot be."""
+    return any(size.constant is None for size in sizes) and TritonScope.of(node).wide
+
+
+def mask_text(masks: Sequence[str]) -> str:
+    """The mask of a load; empty texts do not count."""
+    needed = [m for m in masks if m]
+    return f", mask={' & '.join(needed)}, other=0.0" if needed else ""
+
+
+def tile_order(m_tiles: Index, n_tiles: Index, few: int = 8) -> str:
+    """The order of tiles: one row or column of them, rows first where they are few, else in groups of rows."""
+    if m_tiles == ONE or n_tiles == ONE:
+        return "row" if m_tiles == ONE else "column"
+    return "rows" if m_tiles.constant is not None and m_tiles.constant <= few else "groups"
+
+
+def precision_text(device_precision: str, dtypes: set[str]) -> str:
+    """How float32 products are made; those of f16 and bf16 are exact in any case."""
+    return f', input_precision="{device_precision}"' if dtypes == {"f32"} else ""
+
+
+def shared_tiles(tiles: Index, elements: int, split: int) -> Shared | None:
+    """Memory for the parts of tiles that `split` programs share."""
+    return Shared(tiles * (split * elements * 4), tiles * 4) if split > 1 else None
+
+
+def parameters(scope: TritonScope, shared: Shared | None) -> tuple[KernelParam, ...]:
+    """The parameters of the kernel; those of shared tiles come last."""
+    extra = (KernelParam("work", "*fp32", 16), KernelParam("counters", "*i32", 16)) if shared else ()
+    return (*scope.params(), *extra)
+
+
+def launch(
+    name: str,
+    template: str,
+    view: View,
+    scope: TritonScope,
+    node: Node,
+    grid: tuple[Index, Index, Index],
+    options: tuple[int, int],
+    pdl: bool,
+    shared: Shared | None = None,
+    leaves_room: bool = True,
+) -> Launch:
+    """The launch of a rendered view; options: warps and stages. leaves_room: see Device.leaves_room."""
+    args: tuple[LaunchArgument, ...] = scope.args()
+    if shared:
+        args = (*args, WorkArg(shared.work), ZerosArg(shared.counters))
+    params = parameters(scope, shared)
+    text = render(template, view, leaves_room)
+    kernel = TritonKernel(name, text, params, num_warps=options[0], num_stages=options[1], pdl=pdl)
+    return Launch(kernel, grid, args, node.origin)

@@ -1,0 +1,117 @@
+"""Scans and scatters as Triton kernels: lanes side by side, each of which does its steps in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.dtypes import DTYPES
+from ...ir.expr import substitute
+from ...ir.index import Var, product
+from ...ir.nodes import Map, Scan, Scatter
+from ...machine.gpu import Device
+from ...schedule.loops.row_form import flattened
+from .blocks import blocks, power_of_two, warps_for, whole
+from .emit import Place, TritonEmitter, Value
+from .kernel import TL_DTYPE, Launch, grid
+from .maps import emit_stores, finish, map_launch
+from .scans import combination, pays, scan_rows_launch
+from .scope import TritonScope
+
+LANES = 128
+
+
+@dataclass(frozen=True)
+class ScanView:
+    params: str
+    wide: str
+    block: int
+    masked: bool
+    total: str
+    before: tuple[str, ...]
+    steps: str
+    body: tuple[str, ...]
+    pdl: bool
+
+
+@dataclass(frozen=True)
+class ScatterView:
+    params: str
+    wide: str
+    block: int
+    masked: bool
+    total: str
+    steps: str
+    body: tuple[str, ...]
+    pdl: bool
+
+
+def scan_launch(node: Scan, name: str, device: Device) -> Launch:
+    """The launch of a scan: rows side by side where its steps combine, else a lane for each row."""
+    how = combination(node.carries)
+    if how is not None and pays(node, device):
+        return scan_rows_launch(node, how, name, device)
+    scope = TritonScope.of(node)
+    i, step, block, masked = _lanes(node.dims), Var("step", node.step.extent), *_block(node.dims)
+    values = {**flattened(node.dims, i), **flattened((node.step,), step)}
+    lanes = ("i",) if node.dims else ()
+    places = {i: Place("i", lanes), step: Place("step", counted=True)}
+    masks = {"i": "i_inside"} if masked else {}
+    shape = f"({block},)" if lanes else "[]"
+    accs: dict[str, Value] = {}
+    before = []
+    for number, carry in enumerate(node.carries):
+        accs[carry.acc.name] = Value(f"acc{number}", lanes)
+        start = TritonEmitter(scope, places, masks)
+        text = start.value(substitute(carry.start, values))
+        dtype = TL_DTYPE[DTYPES[carry.acc.dtype].compute]
+        before += [*start.lines, f"acc{number} = tl.full({shape}, {text}, {dtype})"]
+    body = TritonEmitter(scope, places, masks, accs)
+    following = [substitute(carry.next, values) for carry in node.carries]
+    body.count_uses(following)
+    texts = [body.value(e) for e in following]
+    for number, (carry, text) in enumerate(zip(node.carries, texts, strict=True)):
+        dtype = TL_DTYPE[DTYPES[carry.acc.dtype].compute]
+        body.lines.append(f"next{number} = ({text}).to({dtype})")
+    body.lines += [f"acc{number} = next{number}" for number in range(len(node.carries))]
+    end = TritonEmitter(scope, places, masks, accs, stem="u")
+    emit_stores(end, node.stores, values)
+    plain = TritonEmitter(scope, {})
+    view = ScanView(
+        "", _wide(scope), block, masked, plain.index(i.extent), tuple(before), plain.index(node.step.extent),
+        (*body.lines, *end.lines), device.pdl,
+    )  # fmt: skip
+    return finish("scan.py.j2", view, scope, name, grid(blocks(i.extent, block)), node, warps_for(block, 1), device)
+
+
+def scatter_launches(node: Scatter, name: str, device: Device) -> tuple[Launch, ...]:
+    """The launch that fills the result, and the one that updates it; in place there is nothing to fill."""
+    fill = (map_launch(Map(node.dims, node.stores, node.origin), f"{name}_fill", device),) if node.stores else ()
+    scope = TritonScope.of(node)
+    free, late = node.udims[: node.parallel], node.udims[node.parallel :]
+    i, step, block, masked = _lanes(free), Var("late", product(v.extent for v in late)), *_block(free)
+    values = {**flattened(free, i), **flattened(late, step)}
+    masks = {"i": "i_inside"} if masked else {}
+    emit = TritonEmitter(scope, {i: Place("i", ("i",)), step: Place("late", counted=True)}, masks)
+    emit_stores(emit, node.updates, values)
+    plain = TritonEmitter(scope, {})
+    view = ScatterView(
+        "", _wide(scope), block, masked, plain.index(i.extent), plain.index(step.extent), tuple(emit.lines), device.pdl
+    )
+    programs = grid(blocks(i.extent, block))
+    update = finish("scatter.py.j2", view, scope, name, programs, node, warps_for(block, 1), device)
+    return (*fill, update)
+
+
+def _lanes(loops: tuple[Var, ...]) -> Var:
+    return Var("i", product(v.extent for v in loops))
+
+
+def _block(loops: tuple[Var, ...]) -> tuple[int, bool]:
+    """Lanes of a program, and whether the last program has too many."""
+    total = product(v.extent for v in loops)
+    block = min(LANES, power_of_two(total.constant if total.constant is not None else LANES))
+    return block, not whole(total, block)
+
+
+def _wide(scope: TritonScope) -> str:
+    return ".to(tl.int64)" if scope.wide else ""

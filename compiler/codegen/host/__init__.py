@@ -1,0 +1,1 @@
+"""Host programs: size formulas, memory plan, and the calls or launches of kernels."""

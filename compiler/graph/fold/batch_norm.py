@@ -1,0 +1,183 @@
+"""Pass: batch norm in evaluation, and constant scales, as part of the convolution or linear before them."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..node import Node
+from ..patterns import (
+    arg,
+    dtype,
+    is_constant,
+    is_op,
+    only_user,
+    rank,
+    shape,
+)
+from ..sizes import expr
+from ..work import Work, aten
+
+HALVES = (torch.float16, torch.bfloat16)
+_CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "convolution")
+_BATCH_NORMS = ("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm", "cudnn_batch_norm",
+                "_batch_norm_no_update")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scale:
+    """y = x * scale + shift per channel (dimension 1), in float64."""
+
+    scale: torch.Tensor
+    shift: torch.Tensor
+
+
+def fold_batch_norm(work: Work) -> dict[str, int]:
+    """c = conv2d(x, w, b)                        c = conv2d(x, w * s, b * s + t)
+       y = batch_norm(c, g, h, mean, var)   ->                          s = g / sqrt(var + eps), t = h - mean * s
+       y = batch_norm(x, ...)               ->    y = x * s + t                        where no convolution is before it
+       y = conv2d(x, w, b) * constant[C, 1, 1]  ->    y = conv2d(x, w * constant, b * constant); likewise + constant
+
+    In float64, rounded once to the weights' dtype. The product before is folded when nothing else reads it; its weight
+    may have other readers (it is copied then). Weights of f16 and bf16 are not scaled, as that would round them again:
+    there the batch norm stays, and works on the sums. Needs NORMAL; establishes NO_BATCH_NORM where statistics are
+    constants of float32 or wider.
+    """
+    folded = kept = 0
+    for node in work.nodes():
+        if is_op(node, *_BATCH_NORMS):
+            result, scale = _result(node), _of_batch_norm(work, node)
+            if result is None or scale is None:
+                continue
+            if _fold_into_product(work, node.args[0], node, result, scale):
+                folded += 1
+            elif dtype(result) not in HALVES or not is_op(node, "batch_norm"):
+                _as_scale(work, node, result, scale)
+                kept += 1
+        elif is_op(node, "mul", "add", "sub", "div"):
+            channel = _of_arithmetic(work, node)
+            if channel is not None and _fold_into_product(work, channel[0], node, node, channel[1]):
+                folded += 1
+    counts = {"batch norms and scales folded": folded, "batch norms as scales": kept}
+    return {k: v for k, v in counts.items() if v}
+
+
+def _result(node: Node) -> Node | None:
+    """The node that is the normalised tensor; None when the statistics are read too, or in training."""
+    if is_op(node, "batch_norm", "cudnn_batch_norm", "native_batch_norm") and node.args[5]:
+        return None
+    if is_op(node, "batch_norm"):
+        return node
+    items = [u for u in node.users if u.target is operator.getitem]
+    return items[0] if len(items) == len(node.users) == 1 and items[0].args[1] == 0 else None
+
+
+def _of_batch_norm(work: Work, node: Node) -> Scale | None:
+    weight, bias, mean, var = node.args[1:5]
+    eps = node.args[7 if is_op(node, "batch_norm", "native_batch_norm", "cudnn_batch_norm") else 6]
+    if not all(v is None or is_constant(v) for v in (weight, bias, mean, var)) or mean is None or var is None:
+        return None
+    average, variance = _double(work, mean), _double(work, var)
+    assert average is not None
+    assert variance is not None
+    scale = torch.rsqrt(variance + float(eps))
+    gain, offset = _double(work, weight), _double(work, bias)
+    scale = scale if gain is None else scale * gain
+    shift = -average * scale
+    return Scale(scale, shift if offset is None else shift + offset)
+
+
+def _double(work: Work, node: Any) -> torch.Tensor | None:
+    return None if node is None else work.constants[str(node.target)].detach().double()
+
+
+def _of_arithmetic(work: Work, node: Node) -> tuple[Node, Scale] | None:
+    """conv * c, conv / c, conv + c, conv - c with a constant per channel, as (conv, scale)."""
+    if len(node.args) != 2 or node.kwargs:
+        return None
+    x, c = node.args
+    if is_constant(x) and is_op(node, "mul", "add"):
+        x, c = c, x
+    if not is_op(x, *_CONVOLUTIONS) or not is_constant(c) or dtype(x) != dtype(node) or dtype(c) != dtype(x):
+        return None
+    values = _per_channel(work, c, x)
+    if values is None:
+        return None
+    one, zero = torch.ones_like(values), torch.zeros_like(values)
+    scale = {"mul": values, "div": 1 / values}.get(node.target._opname, one)
+    shift = {"add": values, "sub": -values}.get(node.target._opname, zero)
+    if not torch.isfinite(scale).all():
+        return None
+    return x, Scale(scale, shift)
+
+
+def _per_channel(work: Work, constant: Node, conv: Node) -> torch.Tensor | None:
+    """A constant of shape [C, 1, 1], [1, C, 1, 1] or one element as [C]."""
+    values = _double(work, constant)
+    assert values is not None
+    channels = int(expr(shape(conv)[1]))
+    if values.numel() == 1 and values.dim() <= rank(conv):
+        return values.reshape(1).expand(channels)
+    column = [1] * (rank(conv) - values.dim()) + list(values.shape)
+    if len(column) != rank(conv) or column[1] != channels or values.numel() != channels:
+        return None
+    return values.reshape(channels)
+
+
+def _scaled(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """weight * scale computed in float64, rounded once to the weight's dtype."""
+    if weight.dtype != torch.float32:
+        return (weight.double() * scale).to(weight.dtype)
+    # numpy converts piece by piece in the cache: 5 times faster than a float64 copy of every weight
+    source, out = weight.numpy(), np.empty(tuple(weight.shape), np.float32)
+    np.multiply(source, scale.numpy(), out=out, dtype=np.float64, casting="same_kind")
+    return torch.from_numpy(out)
+
+
+def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, scale: Scale) -> bool:
+    """Scales the weights of a convolution or linear that only `reader` reads."""
+    if not is_op(product, *_CONVOLUTIONS, "linear") or not only_user(product, reader):
+        return False
+    if is_op(product, "linear") and rank(product) != 2:
+        return False
+    weight, bias = product.args[1], arg(product, 2, "bias")
+    if not is_constant(weight) or not (bias is None or is_constant(bias)):
+        return False
+    if is_op(product, "convolution") and product.args[6]:
+        return False  # transposed: the output channels are the weight's second dimension
+    name = str(weight.target)
+    matrix = work.constants[name]
+    if matrix.dtype in HALVES and not bool((scale.scale == 1).all()):
+        return False
+    column = [-1] + [1] * (matrix.dim() - 1)
+    folded = _scaled(matrix.detach(), scale.scale.reshape(column))
+    offset = _double(work, bias)
+    shift = (scale.shift if offset is None else offset * scale.scale + scale.shift).to(matrix.dtype)
+    new_weight = work.constant(f"{name}_scaled", folded, like=product)
+    new_bias = work.constant(f"{name}_shift", shift, like=product)
+    args = [product.args[0], new_weight, new_bias, *product.args[3:]]
+    new = work.call(
+        product.target, args, product.kwargs, like=product, val=product.meta["val"], covers=[product, reader]
+    )
+    result.replace_all_uses_with(new)
+    for dead in dict.fromkeys((result, reader, product)):
+        work.graph.erase_node(dead)
+    return True
+
+
+def _as_scale(work: Work, node: Node, result: Node, scale: Scale) -> None:
+    x: Node = node.args[0]
+    to = dtype(result)
+    column = [-1] + [1] * (rank(x) - 2)
+    factor = work.constant(f"{node.name}_scale", scale.scale.to(to).reshape(column), like=node)
+    offset = work.constant(f"{node.name}_shift", scale.shift.to(to).reshape(column), like=node)
+    val = result.meta["val"]
+    scaled = work.call(aten.mul.Tensor, (x, factor), like=node, val=val, covers=[node])
+    shifted = work.call(aten.add.Tensor, (scaled, offset), like=node, val=val, covers=[node])
+    result.replace_all_uses_with(shifted)
+    for dead in dict.fromkeys((result, node)):
+        work.graph.erase_node(dead)

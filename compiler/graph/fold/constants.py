@@ -1,0 +1,164 @@
+"""Pass: subgraphs of constants, computed now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from ...model.computed import is_definer
+from ...model.operators.triton_kernels import NAME as TRITON_KERNEL
+from ..node import Node
+from ..patterns import is_op, is_tensor
+from ..work import Work
+
+#: a folded constant may be this much bigger than all that it is made from, in bytes
+_GROWTH = 1 << 20
+
+_CREATION = (
+    "full", "zeros", "ones", "arange", "scalar_tensor", "full_like", "zeros_like", "ones_like", "new_full",
+    "new_zeros", "new_ones", "eye", "empty", "empty_like", "new_empty",
+)  # fmt: skip
+_VIEWS = (
+    "reshape", "permute", "expand", "slice", "select", "unsqueeze", "squeeze", "split", "split_with_sizes", "chunk",
+    "unbind", "t", "transpose", "view", "narrow", "repeat",
+)  # fmt: skip
+#: cheap enough to be generated where it is read instead of being stored
+_GENERATED = (
+    "add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not",
+    "logical_and", "logical_or", "logical_not", "where", "tril", "triu", "_to_copy", "neg", "rsub",
+)  # fmt: skip
+
+
+#: operators whose weight, their second argument, has to be a constant to be packed when the package is made
+_CONVOLUTIONS = (
+    "conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+)  # fmt: skip
+#: operators that this machine may not run
+_ELSEWHERE = (TRITON_KERNEL, "mycc.refused.default")
+
+
+def fold_constants(work: Work) -> dict[str, int]:
+    """c = cos(mul(positions, frequencies))     ->     c = constant                   (torch computes it)
+       mul(x, constant of one element)          ->     mul(x, 0.125)
+
+       conv2d(x, view(constant))    ->     conv2d(x, constant)
+
+    Only the last node of a constant subgraph is stored, and only when it is not much bigger than what it comes from;
+    views of constants stay views where they are no weight of a convolution, and masks that come from indices alone are
+    left to be generated. Sizes that are symbols are no constants, and neither is what has a size that the run finds.
+    Needs NORMAL; establishes FOLDED.
+    """
+    constant = _constant_nodes(work)
+    known: dict[Any, Any] = {}
+    count = 0
+    for node in work.nodes():
+        if node not in constant or node.op != "call_function" or not is_tensor(node):
+            continue
+        if not (_is_weight(node) or _is_inner(node, constant)):
+            continue
+        tensor = _value(work, node, known)
+        work.replace(node, work.constant(f"folded_{node.name}", tensor.detach(), like=node))
+        count += 1
+    scalars = sum(_scalar_operands(work, node) for node in work.graph.nodes)
+    found = {"constants folded": count, "constants as numbers": scalars}
+    return {k: v for k, v in found.items() if v}
+
+
+def _constant_nodes(work: Work) -> set[Node]:
+    """Nodes that depend on constants and numbers only."""
+    constant: set[Node] = set()
+    for node in work.graph.nodes:
+        if node.op == "get_attr":
+            constant.add(node)
+        elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            random = torch.Tag.nondeterministic_seeded in node.target.tags
+            runs = not random and str(node.target) not in _ELSEWHERE and not is_definer(node)
+            if runs and all(n in constant for n in node.all_input_nodes):
+                constant.add(node)
+        elif node.op == "call_function" and node.target.__name__ == "getitem" and node.args[0] in constant:
+            constant.add(node)
+    return constant
+
+
+def _is_weight(node: Node) -> bool:
+    """Whether a convolution is to have the node as a constant that can be packed: views and copies of one, too."""
+    return any(is_op(u, *_CONVOLUTIONS) and u.args[1] is node for u in node.users) and _is_small(node)
+
+
+def _is_inner(node: Node, constant: set[Node]) -> bool:
+    """Whether the node is the last one of a constant subgraph that computes."""
+    return not is_op(node, *_CREATION, *_VIEWS) and _is_frontier(node, constant) and _is_worth_it(node)
+
+
+def _is_frontier(node: Node, constant: set[Node]) -> bool:
+    through = [u for u in node.users if u in constant]
+    outside = len(through) < len(node.users)
+    return outside or any(is_op(u, *_VIEWS) for u in through)
+
+
+def _is_worth_it(node: Node) -> bool:
+    """Not much bigger than what it is made from, and more than arithmetic on indices."""
+    return _is_small(node) and (_bytes(node) <= 64 or not all(_is_generated(n) for n in _made_from(node)))
+
+
+def _is_generated(node: Node) -> bool:
+    return node.op != "get_attr" and (not is_tensor(node) or is_op(node, *_CREATION, *_VIEWS, *_GENERATED))
+
+
+def _is_small(node: Node) -> bool:
+    """Whether a folded node is not much bigger than the constants that it is made from."""
+    return _bytes(node) <= _GROWTH + sum(_bytes(n) for n in _made_from(node) if n.op == "get_attr")
+
+
+def _made_from(node: Node) -> set[Node]:
+    """The node and all that it depends on."""
+    seen, stack = {node}, [node]
+    while stack:
+        new = [s for s in stack.pop().all_input_nodes if s not in seen]
+        seen.update(new)
+        stack.extend(new)
+    return seen
+
+
+def _bytes(node: Node) -> int:
+    val = node.meta["val"]
+    return int(val.numel()) * val.element_size()
+
+
+def _value(work: Work, node: Node, known: dict[Any, Any]) -> Any:
+    """The value of a constant node; inner values are kept while the pass runs."""
+    pending = [node]
+    while pending:
+        n = pending[-1]
+        missing = [s for s in n.all_input_nodes if s not in known]
+        if missing:
+            pending.extend(missing)
+            continue
+        pending.pop()
+        if n not in known:
+            known[n] = _compute(work, n, known)
+    return known[node]
+
+
+def _compute(work: Work, node: Node, known: dict[Any, Any]) -> Any:
+    if node.op == "get_attr":
+        return work.constants[str(node.target)]
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known[n])
+    with torch.no_grad():
+        return node.target(*args, **kwargs)
+
+
+def _scalar_operands(work: Work, node: Node) -> bool:
+    """A 0-dimensional constant beside a tensor of its kind does what a number does."""
+    if not is_op(node, "add", "sub", "mul", "div") or len(node.args) < 2:
+        return False
+    x, c = node.args[0], node.args[1]
+    if not is_tensor(x) or not isinstance(c, Node) or c.op != "get_attr":
+        return False
+    value = work.constants[str(c.target)]
+    if value.dim() != 0 or x.meta["val"].dim() == 0 or value.dtype != x.meta["val"].dtype:
+        return False
+    node.args = (x, value.item(), *node.args[2:])
+    return True

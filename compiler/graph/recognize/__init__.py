@@ -1,0 +1,1 @@
+"""Passes that find attention, norms, activations and products where a model spells them out."""

@@ -1,0 +1,1 @@
+"""Lowerings of matrix products, convolutions, attention and recurrent layers."""

@@ -1,0 +1,1 @@
+"""What all lowerings share: the driver, the builder, values, constants, sizes and outputs."""

@@ -1,0 +1,1 @@
+"""Lowerings of views, gathers, scatters, sorts, searches and results whose size depends on values."""

@@ -1,0 +1,1 @@
+"""Lowerings of factorisations, Fourier transforms and recurrences over time: calls of routines."""

@@ -1,0 +1,1 @@
+"""Lowerings of pointwise operators: maps, by a table of expressions."""

@@ -1,0 +1,142 @@
+"""Divisions and powers, whose steps torch's kernels round in the operands' own type.
+
+    div(a, b, "trunc")       f32: trunc(a / b)       bf16: trunc(bf16(a / b))       bf16 by a number: trunc(a / b)
+    a // b                   (a - fmod(a, b)) / b, one less where the signs differ, to the nearest whole number
+
+On a GPU torch divides by a number as it multiplies by its reciprocal, which is made in float32 (float64 of f64).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.dtypes import DTYPES, held
+from ...ir.expr import Const, Expr
+from ..core.builder import call, compare, where
+from ..core.context import Context
+from ..core.registry import row
+from ..core.tensor import Tensor
+from .operands import Rounding, is_number, rounding, wide_operands
+from .pointwise import apply
+from .table import (
+    FLOAT,
+    SAME,
+    Compute,
+    Meaning,
+    scalar,
+    simple,
+)
+
+
+@row("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.true_divide.Scalar")
+def div(ctx: Context, a: Any, b: Any) -> Tensor:
+    return _divided(ctx, a, b, "div", FLOAT, simple(_own_division(ctx)))
+
+
+def _own_division(ctx: Context) -> str:
+    """The operator that divides as torch does on the target."""
+    return "div_rn" if ctx.builder.family == "cuda" else "div"
+
+
+@row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is None:
+        return div(ctx, a, b)
+    if rounding_mode == "floor":
+        return floor_divide(ctx, a, b)
+    step = _step_rounding(ctx, b)
+
+    def meaning(x: Expr, y: Expr) -> Expr:
+        if DTYPES[x.dtype].kind != "f" or step is None:
+            return call("trunc_div", x, y)
+        return call("trunc", step(call(_own_division(ctx), x, y)))
+
+    return _divided(ctx, a, b, "div_mode", SAME, meaning, lambda x, y, inverse: call("trunc", call("mul", x, inverse)))
+
+
+@row("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(ctx: Context, a: Any, b: Any) -> Tensor:
+    step = _step_rounding(ctx, b)
+
+    def meaning(x: Expr, y: Expr) -> Expr:
+        if DTYPES[x.dtype].kind != "f" or step is None:
+            return call("floor_div", x, y)
+        return _floor_div(x, y, lambda p: step(call(_own_division(ctx), p, y)), step)
+
+    def by_number(x: Expr, y: Expr, inverse: Expr) -> Expr:
+        return _floor_div(x, y, lambda p: call("mul", p, inverse), lambda e: e)
+
+    return _divided(ctx, a, b, "floor_divide", SAME, meaning, by_number)
+
+
+def _step_rounding(ctx: Context, b: Any) -> Rounding | None:
+    """How the steps of a quotient are rounded; None: as the type computes."""
+    dtype = ctx.result_dtype()
+    narrow = DTYPES[dtype].kind == "f" and DTYPES[dtype].compute != dtype
+    return rounding(dtype) if narrow and not is_number(b, ctx.builder.family) else None
+
+
+def _divided(
+    ctx: Context,
+    a: Any,
+    b: Any,
+    name: str,
+    kind: Compute,
+    meaning: Meaning,
+    by_number: Callable[[Expr, Expr, Expr], Expr] = lambda x, _, inverse: call("mul", x, inverse),
+) -> Tensor:
+    """A quotient; by_number: of x, y and 1 / y, where a GPU divides floats by a number."""
+
+    def value(x: Expr, y: Expr) -> Expr:
+        number = isinstance(y, Const) and not isinstance(b, Tensor) and DTYPES[y.dtype].kind == "f"
+        if ctx.builder.family != "cuda" or not number or y.value == 0:  # type: ignore[attr-defined]
+            return meaning(x, y)
+        inverse = held(1.0 / held(float(y.value), y.dtype), y.dtype)  # type: ignore[attr-defined]
+        return by_number(x, y, Const(inverse, y.dtype))
+
+    return apply(ctx, [a, b], value, kind, wide=wide_operands(name, [a, b], ctx.builder.family))
+
+
+def _floor_div(x: Expr, y: Expr, by_y: Rounding, step: Rounding) -> Expr:
+    """floor(x / y) of floats; by_y: divides by y. step: rounds what a step gives."""
+    zero, one = scalar(x, 0.0), scalar(x, 1.0)
+    rest = call("fmod", x, y)
+    quotient = by_y(step(call("sub", x, rest)))
+    signs = compare("ne", compare("lt", rest, zero), compare("lt", y, zero))
+    off = compare("logical_and", compare("ne", rest, zero), signs)
+    quotient = where(off, step(call("sub", quotient, one)), quotient)
+    whole = call("floor", quotient)
+    near = compare("gt", step(call("sub", quotient, whole)), scalar(x, 0.5))
+    whole = where(near, step(call("add", whole, one)), whole)
+    whole = where(compare("eq", quotient, zero), call("copysign", zero, by_y(x)), whole)
+    return where(compare("eq", y, zero), by_y(x), whole)
+
+
+@row("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
+def pow(ctx: Context, x: Any, y: Any) -> Tensor:
+    dtype = ctx.result_dtype()
+    whole = not isinstance(y, Tensor) and DTYPES[dtype].kind == "f"
+    special = _powers(dtype, ctx.builder.family).get(float(y)) if whole else None
+    if special is None:
+        return apply(ctx, [x, y], simple("pow"))
+    return apply(ctx, [x], special)
+
+
+def _powers(dtype: str, family: str) -> dict[float, Meaning]:
+    """Exponents with formulas of their own. Steps are rounded to 16 bits, but for f16 on CPUs, where torch computes
+    powers in float32."""
+    wide = dtype == "f16" and family == "cpu"
+    step = (lambda e: e) if wide else rounding(dtype)
+
+    def square(x: Expr) -> Expr:
+        return step(call("mul", x, x))
+
+    found: dict[float, Meaning] = {
+        2.0: square,
+        3.0: lambda x: call("mul", square(x), x),
+        1.0: lambda x: x,
+        -1.0: simple("reciprocal"),
+        -2.0: lambda x: call("reciprocal", square(x)),
+    }
+    return found if wide else found | {0.5: simple("sqrt"), -0.5: simple("rsqrt")}

@@ -1,0 +1,1 @@
+"""Lowerings of random operators: torch's generators on CPUs and on GPUs."""

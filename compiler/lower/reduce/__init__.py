@@ -1,0 +1,1 @@
+"""Lowerings of reductions, norms, pools and scans."""

@@ -1,0 +1,1 @@
+"""The machines that packages are built for: instruction sets, GPUs, and what this machine is."""

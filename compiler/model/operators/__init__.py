@@ -1,0 +1,1 @@
+"""Operators of mycc's own, and which operators the lowering takes whole."""

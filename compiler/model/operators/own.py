@@ -1,0 +1,192 @@
+"""Operators of mycc's own that the graph passes bring in, with what they compute, for torch.
+
+They work on real tensors: of a complex value, the real and the imaginary part; `table` is of compiler/ir/fourier.py, or
+None where the size is not known. Implemented by torch for constants that
+are folded; the lowering has them in lower/linalg/fourier.py and lower/reduce/scan.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_LIBRARY = torch.library.Library("mycc", "FRAGMENT")
+
+
+def own_operator(
+    schema: str, fake: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Defines mycc::name from its schema; the decorated function computes it, and fake values unless `fake` does."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        _LIBRARY.define(schema)
+        name = schema.split("(")[0]
+        _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"mycc::{name}", fake or function)
+        return function
+
+    return add
+
+
+@own_operator("refused(Tensor[] operands, str operator, str reason) -> Tensor")
+def refused(operands: list[Tensor], operator: str, reason: str) -> Tensor:
+    """Stands for an operator that cannot be compiled, so that the lowering tells it with all others."""
+    raise NotImplementedError(f"{operator}: {reason}")
+
+
+@own_operator("assert_true(Tensor condition, str text) -> ()", lambda *_: None)
+def assert_true(condition: Tensor, text: str) -> None:
+    """Fails with `text` unless the condition, a bool of one element, holds."""
+    if not bool(condition):
+        raise RuntimeError(text)
+
+
+@own_operator(
+    "ctc_loss(Tensor probs, Tensor labels, Tensor first, Tensor lengths, int blank) -> Tensor",
+    lambda probs, *_: probs.new_empty([probs.shape[1]]),
+)
+def ctc_loss(probs: Tensor, labels: Tensor, first: Tensor, lengths: Tensor, blank: int) -> Tensor:
+    """The CTC loss of each sequence.
+
+    Args:
+        probs: log probabilities, [steps, batch, classes].
+        labels: of all sequences, int64; first [batch]: where those of each begin.
+        lengths: [batch, 2], int64: steps of each sequence, and its labels.
+    """
+    losses = []
+    for i, (steps, count) in enumerate(lengths.tolist()):
+        own = labels[int(first[i]) : int(first[i]) + count].unsqueeze(0)
+        losses.append(torch.ctc_loss(probs[:, i : i + 1], own, [steps], [count], blank, reduction=0))
+    return torch.cat(losses) if losses else probs.new_empty([0])
+
+
+def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
+    return z.real.contiguous(), z.imag.contiguous()
+
+
+@own_operator("complex_cumprod(Tensor re, Tensor im, int dim) -> (Tensor, Tensor)")
+def complex_cumprod(re: Tensor, im: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Running products along `dim`."""
+    return _parts(torch.cumprod(torch.complex(re, im), dim))
+
+
+def _sized(x: Tensor, n: Any) -> Tensor:
+    return x.new_empty([*x.shape[:-1], n])
+
+
+@own_operator(
+    "fft(Tensor re, Tensor im, Tensor? table, bool forward) -> (Tensor, Tensor)",
+    lambda re, im, *_: (_sized(re, re.shape[-1]), _sized(im, im.shape[-1])),
+)
+def fft(re: Tensor, im: Tensor, table: Tensor | None, forward: bool) -> tuple[Tensor, Tensor]:
+    """The discrete Fourier transform along the last dimension, not scaled; the inverse's sign when not `forward`."""
+    z = torch.complex(re, im)
+    return _parts(torch.fft.fft(z) if forward else torch.fft.ifft(z, norm="forward"))
+
+
+@own_operator(
+    "rfft(Tensor x, Tensor? table) -> (Tensor, Tensor)",
+    lambda x, _: tuple(_sized(x, x.shape[-1] // 2 + 1) for _ in range(2)),
+)
+def rfft(x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The first n // 2 + 1 values of the forward transform of n real ones along the last dimension."""
+    return _parts(torch.fft.rfft(x))
+
+
+@own_operator("irfft(Tensor re, Tensor im, Tensor? table, SymInt n) -> Tensor", lambda re, im, table, n: _sized(re, n))
+def irfft(re: Tensor, im: Tensor, table: Tensor | None, n: int) -> Tensor:
+    """The n real values whose transform begins with these n // 2 + 1, not scaled by 1 / n."""
+    return torch.fft.irfft(torch.complex(re, im), n, norm="forward").contiguous()
+
+
+def _fake_geqrf(a: Tensor) -> tuple[Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    return a.mT.new_empty(a.mT.shape).mT, a.new_empty([*a.shape[:-2], torch.sym_min(m, n)])
+
+
+if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::geqrf", "Meta"):  # else no dynamic size passes it
+    torch.library.register_fake("aten::geqrf")(_fake_geqrf)
+
+
+# factorisations: of a matrix, its parts; results likewise ------------------------------------------------------------
+@own_operator("complex_lu(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor, Tensor)")
+def complex_lu(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """As torch.linalg.lu_factor_ex."""
+    lu, pivots, info = torch.linalg.lu_factor_ex(torch.complex(re, im))
+    return (*_parts(lu), pivots.contiguous(), info.contiguous())
+
+
+@own_operator("complex_triangular(Tensor a, Tensor ai, Tensor b, Tensor bi, bool upper, bool unit) -> (Tensor, Tensor)")
+def complex_triangular(a: Tensor, ai: Tensor, b: Tensor, bi: Tensor, upper: bool, unit: bool) -> tuple[Tensor, ...]:
+    """x with a x = b, of the same batch."""
+    matrix, right = torch.complex(a, ai), torch.complex(b, bi)
+    return _parts(torch.linalg.solve_triangular(matrix, right, upper=upper, unitriangular=unit))
+
+
+@own_operator("complex_cholesky(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor)")
+def complex_cholesky(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """The lower factor, and info."""
+    factor, info = torch.linalg.cholesky_ex(torch.complex(re, im))
+    return (*_parts(factor), info.contiguous())
+
+
+@own_operator("complex_qr(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor, Tensor)")
+def complex_qr(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """As torch.geqrf."""
+    packed, tau = torch.geqrf(torch.complex(re, im))
+    return (*_parts(packed), *_parts(tau))
+
+
+@own_operator("complex_reflectors(Tensor a, Tensor ai, Tensor tau, Tensor taui) -> (Tensor, Tensor)")
+def complex_reflectors(a: Tensor, ai: Tensor, tau: Tensor, taui: Tensor) -> tuple[Tensor, ...]:
+    """As torch.linalg.householder_product."""
+    return _parts(torch.linalg.householder_product(torch.complex(a, ai), torch.complex(tau, taui)))
+
+
+@own_operator("complex_eigh(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor)")
+def complex_eigh(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """Values, and the parts of the vectors, from the lower triangle."""
+    values, vectors = torch.linalg.eigh(torch.complex(re, im))
+    return (values, *_parts(vectors))
+
+
+@own_operator("complex_svd(Tensor re, Tensor im, bool full) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
+def complex_svd(re: Tensor, im: Tensor, full: bool) -> tuple[Tensor, ...]:
+    """u, s and v (not its adjoint) of a matrix with as many rows as columns or more; full: all columns of u."""
+    u, s, vh = torch.linalg.svd(torch.complex(re, im), full_matrices=full)
+    return (*_parts(u), s, *_parts(vh.mH))
+
+
+@own_operator("eig(Tensor x) -> (Tensor, Tensor, Tensor, Tensor)")
+def eig(x: Tensor) -> tuple[Tensor, ...]:
+    """The parts of the values and of the vectors of a real matrix, as torch.linalg.eig has them."""
+    values, vectors = torch.linalg.eig(x)
+    return (*_parts(values), *_parts(vectors))
+
+
+@own_operator("complex_eig(Tensor re, Tensor im) -> (Tensor, Tensor, Tensor, Tensor)")
+def complex_eig(re: Tensor, im: Tensor) -> tuple[Tensor, ...]:
+    """As torch.linalg.eig."""
+    values, vectors = torch.linalg.eig(torch.complex(re, im))
+    return (*_parts(values), *_parts(vectors))
+
+
+@own_operator("complex_ldl(Tensor re, Tensor im, bool hermitian) -> (Tensor, Tensor, Tensor, Tensor)")
+def complex_ldl(re: Tensor, im: Tensor, hermitian: bool) -> tuple[Tensor, ...]:
+    """As torch.linalg.ldl_factor_ex."""
+    factors, pivots, info = torch.linalg.ldl_factor_ex(torch.complex(re, im), hermitian=hermitian)
+    return (*_parts(factors), pivots.contiguous(), info.contiguous())
+
+
+@own_operator(
+    "complex_ldl_solve(Tensor ld, Tensor ldi, Tensor pivots, Tensor b, Tensor bi, bool hermitian) -> (Tensor, Tensor)"
+)
+def complex_ldl_solve(
+    ld: Tensor, ldi: Tensor, pivots: Tensor, b: Tensor, bi: Tensor, hermitian: bool
+) -> tuple[Tensor, ...]:
+    """As torch.linalg.ldl_solve, of the same batch."""
+    factors, right = torch.complex(ld, ldi), torch.complex(b, bi)
+    return _parts(torch.linalg.ldl_solve(factors, pivots, right, hermitian=hermitian))

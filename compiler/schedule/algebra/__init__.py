@@ -1,0 +1,1 @@
+"""Passes that change how a result is summed: split reductions, Welford, online softmax, split-K."""

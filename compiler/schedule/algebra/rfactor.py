@@ -1,0 +1,85 @@
+"""Long reductions to few elements: folded in pieces that run in parallel, and then over the pieces.
+
+    s = sum over i:I, j of x[i, j]      ->      p[k]  = sum over i:I/K, j of x[k*I/K + i, j]      k:K
+                                                s     = sum over k of p[k]
+
+The pieces depend on the sizes alone, so that the result has the same bits at any number of threads; and sums keep more
+of their digits. Sizes that are not known yet, or have no fitting divisor, are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...ir.buffers import Buffer
+from ...ir.expr import Load, substitute
+from ...ir.index import (
+    Atom,
+    Index,
+    Var,
+    as_index,
+    of,
+    product,
+    row_major,
+)
+from ...ir.nodes import Fold, Map, Origin, Reduce, Store
+from ..graph import NodeGraph
+from ..loops.vector_axis import folds_whole, vector_loop
+
+#: a reduction of at least so many elements is worth a second kernel
+LEAST_ELEMENTS = 1 << 18
+#: tasks that are enough, and pieces that are too many
+ENOUGH_TASKS, MOST_PIECES = 16, 64
+LEAST_ROWS = 64  # elements of a piece that make one: what is written and read again is little beside them
+#: columns of a task that folds rows of memory (codegen/cpu/reduction_views.py)
+COLUMNS = 1024
+
+
+def split_reductions(graph: NodeGraph) -> None:
+    for node in list(graph.nodes):
+        if isinstance(node, Reduce) and not folds_whole(node):
+            pieces = _pieces(node)
+            if pieces > 1:
+                graph.replace_by(node, _split(graph, node, pieces))
+
+
+def _pieces(node: Reduce) -> int:
+    """How many pieces of the outermost reduced loop; 1: leave it whole."""
+    kept, reduced = node.extent.constant, product(v.extent for v in node.rdims).constant
+    first = node.rdims[0].extent.constant if node.rdims else None
+    if kept is None or reduced is None or first is None or kept * reduced < LEAST_ELEMENTS:
+        return 1
+    tasks, vector = kept, vector_loop(node)
+    if vector in node.dims and vector is not None:
+        width = vector.extent.constant or 1
+        tasks = kept // width * -(-width // COLUMNS)
+    if tasks >= ENOUGH_TASKS:
+        return 1
+    fitting = [d for d in range(1, MOST_PIECES // tasks + 1) if first % d == 0 and d * LEAST_ROWS <= reduced]
+    return max(fitting, default=1)
+
+
+def _split(graph: NodeGraph, node: Reduce, pieces: int) -> list[Reduce | Map]:
+    outer, rest = node.rdims[0], node.rdims[1:]
+    piece = Var(f"{outer.name}_piece", as_index(pieces))
+    inner = Var(f"{outer.name}_in", outer.extent // as_index(pieces))
+    moved: dict[Atom, Index] = {outer: of(piece) * inner.extent + of(inner)}
+    dims = (piece, *node.dims)
+    first, again = fold_pieces(node, dims, (inner, *rest), moved, row_major(dims), product(v.extent for v in dims))
+    return [first, Reduce(node.dims, node.stores, Origin(node.origin.ops, node.origin.lines), (piece,), again)]
+
+
+def fold_pieces(
+    node: Reduce, dims: tuple[Var, ...], loops: tuple[Var, ...], moved: Mapping[Atom, Index], at: Index, size: Index
+) -> tuple[Reduce, tuple[Fold, ...]]:
+    """The folds of pieces, and those of what they come to. dims, loops: kept ones with the pieces, those of a piece;
+    moved: the loop that is cut; at, size: where a piece's result lies, and of how many."""
+    folds = tuple(replace(f, value=substitute(f.value, dict(moved))) for f in node.folds)
+    partial = [
+        Buffer(f"{node.stores[0].buffer.name}_pieces{i or ''}", f.acc.dtype, size, "temp")
+        for i, f in enumerate(node.folds)
+    ]
+    stores = tuple(Store(b, at, f.acc) for b, f in zip(partial, node.folds, strict=True))
+    again = tuple(Fold(f.acc, f.op, Load(b, at)) for b, f in zip(partial, node.folds, strict=True))
+    return Reduce(dims, stores, node.origin, loops, folds), again

@@ -1,0 +1,45 @@
+"""Products of few rows and columns, on a CPU, as sums over parts of a long k, so that threads share them.
+
+    y[m, n] = sum over k:K of a[m, k] * b[k, n] + bias[n]
+
+    p[s, m, n] = sum over k:K/S of a[m, s*K/S + k] * b[s*K/S + k, n]
+    y[m, n] = p[0, m, n] + p[1, m, n] + ... + bias[n]
+
+No task of a product gets a part of k (runtime/include/mycc/gemm_block.h), and few columns are one task: a head of ten
+classes behind a flattened image ran on one thread. S follows from the sizes: the bits are the same at any number of
+threads. Measured in docs/decisions/0104-long-products-in-parts.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...ir.layouts import PANEL
+from ...ir.structured import Gemm
+from ..graph import NodeGraph
+from .split_k_gpu import split_product
+
+#: rows and columns of a task: of weights in panels, and of operands as they lie
+ROWS, PACKED_COLUMNS, COLUMNS = 32, PANEL, 128
+#: tasks that are enough, the k and the multiply-adds that are worth one; reading b takes as long as four rows
+ENOUGH_TASKS, LEAST_DEPTH, LEAST_WORK, READ_ROWS = 8, 1024, 1 << 18, 4
+
+
+def split_long_products(graph: NodeGraph) -> None:
+    """Rewrites the products that are too few tasks."""
+    for node in list(graph.nodes):
+        if isinstance(node, Gemm) and (parts := _parts(node)) > 1:
+            graph.expand(node, split_product(node, parts))
+
+
+def _parts(node: Gemm) -> int:
+    """How many parts a product is split into; 1 for one that is not. A batch and rows that are not known may be one."""
+    *batch, rows = (v.extent.constant or 1 for v in node.dims[:-1])
+    columns, k = node.dims[-1].extent.constant, node.k.constant
+    if len(node.dims) > (2 if node.packed else 3) or len(node.stores) != 1 or columns is None or k is None:
+        return 1
+    wide = PACKED_COLUMNS if node.packed else COLUMNS
+    tasks = math.prod(batch) * math.ceil(rows / ROWS) * math.ceil(columns / wide)
+    worth = min(k // LEAST_DEPTH, max(rows, READ_ROWS) * columns * k // LEAST_WORK)
+    most = min(worth, ENOUGH_TASKS // max(tasks, 1))
+    return max((s for s in range(1, most + 1) if k % (s * PANEL) == 0), default=1)

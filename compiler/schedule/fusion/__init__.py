@@ -1,0 +1,1 @@
+"""Passes that decide which nodes share a kernel."""

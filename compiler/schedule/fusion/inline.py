@@ -1,0 +1,156 @@
+"""Vertical fusion: a map is computed where it is read, instead of stored.
+
+    t[i] = f(x[i])
+    y[i] = g(t[i], z[i])      ->      y[i] = g(f(x[i]), z[i])
+
+Done when it costs less than the memory that it saves: always for one reader that reads each element once, and for
+expressions that are cheap to compute again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.expr import Expr, Load, rewrite, substitute
+from ...ir.in_place import over_own_elements, overwrites, shared_roots
+from ...ir.index import Indirect, product
+from ...ir.nodes import Map, Reduce, Scan, Scatter, Store
+from ...ir.program import AnyNode
+from ...ir.structured import Attention
+from ..cost.estimates import CHEAP, is_long, number, work
+from ..graph import NodeGraph, label, loads_of, map_expressions, operand_buffers
+from ..remarks import Remarks
+from .invert import invert
+
+#: additions that a GPU makes in the time of a launch
+LAUNCH_WORK = 1 << 26
+
+
+def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool) -> None:
+    """Inlines every map that pays, producers before consumers.
+
+    recompute=False: only into other maps, where no element is computed more often than before; what reads a product
+    may become its epilogue then, and is not lost to the reduction behind it.
+    """
+    for buffer in [b for node in graph.nodes for b in node.writes() if b.kind == "temp"]:
+        node = graph.producer(buffer)  # of now: it may have taken in others
+        if not isinstance(node, Map) or len(node.stores) != 1:
+            continue
+        if recompute or all(isinstance(reader, Map) for reader in graph.readers(buffer)):
+            _consider(graph, node, remarks, CHEAP if recompute else 0)
+
+
+def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int) -> None:
+    store = node.stores[0]
+    readers = list(graph.readers(store.buffer))
+    reason = _refusal(node, store, readers, budget) or _overwritten(graph, node, store, readers)
+    for reader in readers:
+        if reason:
+            remarks.refused(label(node), label(reader), reason)
+    if reason or not readers:
+        return
+    for reader in readers:
+        graph.replace(reader, inlined(reader, node, store))
+        remarks.fused(label(node), label(reader), "computed where it is read")
+    graph.remove(node)
+
+
+def _refusal(node: Map, store: Store, readers: list[AnyNode], budget: int) -> str:
+    """Why the map must be stored; empty when it is to be inlined."""
+    evaluations = 0
+    own = number(node.extent)
+    for reader in readers:
+        if store.buffer in operand_buffers(reader):
+            return "read as an operand of a matrix kernel, which takes memory"
+        loads = loads_of(reader, store.buffer)
+        if any(invert(store, node.dims, ld.index) is None for ld in loads):
+            return "its elements are not written in one dense order"
+        evaluations += len(loads) * _iterations(reader)
+    cost = work(store.value)
+    if cost > budget and evaluations > own:
+        return f"would be computed {evaluations / max(own, 1):.3g} times, at {cost} operations each"
+    return ""
+
+
+def inline_lookups(graph: NodeGraph, remarks: Remarks) -> None:
+    """On a GPU: places that a map computes, and what else the node that looks them up reads of maps (weights, say), are
+    computed where they are read. Each is a few operations, and would be a launch."""
+    waiting = [node for node in graph.nodes if _looks_up_made(graph, node)]
+    for node in waiting:
+        while (maker := next(_cheaper_than_launch(graph, node), None)) is not None:
+            changed = inlined(node, maker, maker.stores[0])
+            graph.replace(node, changed)
+            remarks.fused(label(maker), label(changed), "computed where it is read")
+            graph.remove(maker)
+            node = changed
+
+
+def _looks_up_made(graph: NodeGraph, node: AnyNode) -> bool:
+    """Whether a node looks up elements at places that a map has made."""
+    places = {
+        ld.buffer
+        for e in node.expressions()
+        for load in e.loads
+        for a in load.index.atoms()
+        if isinstance(a, Indirect)
+        for ld in a.value.loads  # type: ignore[attr-defined]
+    }
+    return isinstance(node, Map | Reduce) and any(isinstance(graph.producer(b), Map) for b in places)
+
+
+def _cheaper_than_launch(graph: NodeGraph, node: AnyNode) -> Iterator[Map]:
+    """Maps that nobody else reads, of so little work that the node may do it for each of its elements."""
+    for buffer in node.reads():
+        maker = graph.producer(buffer)
+        if not isinstance(maker, Map) or len(maker.stores) != 1 or graph.readers(buffer) != [node]:
+            continue
+        spent = work(maker.stores[0].value) * _iterations(node)
+        if spent <= LAUNCH_WORK and not is_long(maker.stores[0].value):
+            loads = loads_of(node, buffer)
+            dense = all(invert(maker.stores[0], maker.dims, ld.index) is not None for ld in loads)
+            if dense and not _overwritten(graph, maker, maker.stores[0], [node]):
+                yield maker
+
+
+def _overwritten(graph: NodeGraph, node: Map, store: Store, readers: list[AnyNode]) -> str:
+    """Whether what the map reads is written over before a reader reads the map."""
+    for reader in readers:
+        if graph.crosses(node.reads(), node, reader) or (
+            shared_roots(node.reads()) & overwrites(reader) and not over_own_elements(inlined(reader, node, store))
+        ):
+            return "what it reads is written over in place before it is read"
+    return ""
+
+
+def _iterations(node: AnyNode) -> int:
+    total = number(node.extent)
+    if isinstance(node, Reduce):
+        for v in node.rdims:
+            total *= number(v.extent)
+    if isinstance(node, Scan):
+        total *= number(node.step.extent)
+    if isinstance(node, Scatter):
+        total = max(total, number(product(v.extent for v in node.udims)))
+    if isinstance(node, Attention):
+        total = total // max(number(node.dims[3].extent), 1) * number(node.keys)
+    return total
+
+
+def inlined(reader: AnyNode, node: Map, store: Store) -> AnyNode:
+    """The reader with every load of the map's buffer replaced by the map's expression at that place."""
+
+    def leaf(e: Expr) -> Expr | None:
+        if not (isinstance(e, Load) and e.buffer is store.buffer):
+            return None
+        values = invert(store, node.dims, e.index)
+        assert values is not None
+        return substitute(store.value, values)
+
+    changed = map_expressions(reader, lambda e: rewrite(e, leaf))
+    return _with_origin(changed, node)
+
+
+def _with_origin(reader: AnyNode, node: Map) -> AnyNode:
+    from dataclasses import replace
+
+    return replace(reader, origin=node.origin + reader.origin)

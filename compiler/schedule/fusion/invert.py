@@ -1,0 +1,55 @@
+"""From a place in a buffer back to the loops that wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.index import (
+    ONE,
+    ZERO,
+    Atom,
+    Index,
+    Var,
+    product,
+)
+from ...ir.nodes import Store
+
+
+def invert(store: Store, dims: Sequence[Var], place: Index) -> dict[Atom, Index] | None:
+    """The loop values at which `store` writes element `place`; None unless the store fills its buffer, once.
+
+    store b[i*12 + j], i:3, j:12        place 12*x + y   ->   {i: x, j: y}   (y < 12)
+    """
+    order = digits(store, dims)
+    if order is None:
+        return None
+    values: dict[Atom, Index] = {}
+    for position, (var, stride) in enumerate(order):
+        quotient = place // stride
+        values[var] = quotient if position == 0 else quotient % var.extent
+    return values
+
+
+def digits(store: Store, dims: Sequence[Var]) -> list[tuple[Var, Index]] | None:
+    """The loops as digits of the flat index, the slowest first, with their strides; None when they are not."""
+    strides: list[tuple[Var, Index]] = []
+    rest = store.index
+    for var in dims:
+        stride = store.index.coefficient(var)
+        if stride is None or not stride.terms:
+            return None
+        strides.append((var, stride))
+        rest = rest.without(var)
+    if rest != ZERO or store.index.vars() - set(dims):
+        return None
+    ordered: list[tuple[Var, Index]] = []
+    step = ONE
+    left = list(strides)
+    while left:
+        found = next((s for s in left if s[1] == step), None)
+        if found is None:
+            return None
+        left.remove(found)
+        ordered.insert(0, found)
+        step = step * found[0].extent
+    return ordered if step == store.buffer.size and product(v.extent for v in dims) == step else None

@@ -1,0 +1,1 @@
+"""What the schedule of a GPU program has beside the CPU's."""

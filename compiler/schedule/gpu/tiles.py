@@ -1,0 +1,424 @@
+"""Tiles of the matrix kernels: what a choice consists of, and how it is made.
+
+A choice comes from the measurements that ship with mycc (measured.py) when they have the shape's class, else from a
+model: how many rounds the multiprocessors need for all tiles, and how long the programs of a round take.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ...ir.dtypes import DTYPES
+from ...ir.expr import Call, Load
+from ...ir.index import ONE, Index, Size
+from ...ir.structured import Attention, Conv, Gemm
+from ...machine.gpu import Device
+
+
+@dataclass(frozen=True)
+class GemmTile:
+    """How a matrix product is cut. m, n, k: the tile and the step; n is the sum of `parts` (192 = 128 + 64).
+
+    split: programs that share a tile, each a run of k. group: rows of tiles that run together. descriptors: operands
+    come through tensor descriptors, and `together` programs of each multiprocessor walk over tiles; flatten: a hint
+    for that walk. specialize: some warps of the walk load, the others multiply, each half of the rows. halves: the tile
+    is finished in two halves. vector: one row of a, multiplied without tensor cores.
+    """
+
+    m: int
+    n: int
+    k: int
+    warps: int = 4
+    stages: int = 3
+    split: int = 1
+    group: int = 8
+    descriptors: bool = False
+    together: int = 1
+    flatten: bool = False
+    specialize: bool = False
+    halves: bool = False
+    vector: bool = False
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Powers of two that add up to n, the largest first."""
+        return tuple(1 << i for i in reversed(range(self.n.bit_length())) if self.n >> i & 1)
+
+    def __str__(self) -> str:
+        split = f" split {self.split}" if self.split > 1 else ""
+        kind = " descriptors" if self.descriptors else " vector" if self.vector else ""
+        return f"{self.m}x{self.n}x{self.k}{split}{kind}{' specialize' if self.specialize else ''}"
+
+
+@dataclass(frozen=True)
+class AttentionTile:
+    """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys.
+
+    descriptors: queries, keys and values come through tensor descriptors.
+    """
+
+    m: int
+    n: int
+    warps: int = 4
+    stages: int = 2
+    split: int = 1
+    descriptors: bool = False
+
+    def __str__(self) -> str:
+        split = f" split {self.split}" if self.split > 1 else ""
+        return f"{self.m}x{self.n}{split}" + (" descriptors" if self.descriptors else "")
+
+
+Tile: TypeAlias = GemmTile | AttentionTile
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A matrix product in numbers: rows, columns, depth, batches, bytes of an element; typical where dynamic."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    size: int
+    fixed_k: bool = True
+
+
+def typical(index: Index, at: float = 0.5) -> int:
+    """A size within its range; at: 0 is the least, 1 the largest, on the scale of factors."""
+    values: dict[str, int] = {}
+    for atom in index.atoms():
+        if isinstance(atom, Size):
+            low = max(atom.lo, 1)
+            high = atom.hi if atom.hi is not None else low * 4096
+            values[atom.name] = max(low, round(low * (high / low) ** at))
+    return max(index.evaluate(values), 1)
+
+
+def gemm_shape(node: Gemm, at: float = 0.5) -> Shape:
+    *batch, m, n = node.dims
+    batches = math.prod(typical(v.extent, at) for v in batch)
+    size = DTYPES[node.b.buffer.dtype].size
+    columns = typical(n.extent, at) * (1 + len(node.also))
+    return Shape(typical(m.extent, at), columns, typical(node.k, at), batches, size, node.k.constant is not None)
+
+
+def conv_shape(node: Conv, at: float = 0.5) -> Shape:
+    *pixels, c = node.dims
+    groups = node.window.groups
+    depth = math.prod(node.window.kernel) * typical(node.in_shape[-1]) // groups
+    rows = math.prod(typical(v.extent, at) for v in pixels)
+    return Shape(rows, typical(c.extent) // groups, depth, groups, DTYPES[node.w.dtype].size)
+
+
+def shapes(node: Gemm | Conv) -> tuple[Shape, ...]:
+    """The shape of a node; of a dynamic one, several within its range: its tile has to do for all."""
+    found = (gemm_shape(node, at) if isinstance(node, Gemm) else conv_shape(node, at) for at in (0.5, 0.75, 1.0))
+    return tuple(dict.fromkeys(found))
+
+
+# products ------------------------------------------------------------------------------------------------------------
+#: rows and columns of a tile -> the part of the roof that tensor cores reach on it; fitted to tiles measured on sm_90
+HALF_TILES = {
+    (128, 256): 0.70,
+    (128, 128): 0.71,
+    (64, 256): 0.54,
+    (128, 64): 0.87,
+    (64, 128): 0.98,
+    (64, 64): 0.43,
+    (128, 32): 0.51,
+    (64, 32): 0.50,
+    (32, 128): 0.76,
+    (32, 64): 0.25,
+    (16, 64): 0.14,
+    (16, 32): 0.08,
+}
+#: the same for float32 in multiply-adds
+FLOAT_TILES = {
+    (128, 128): 0.060,
+    (128, 64): 0.055,
+    (64, 64): 0.050,
+    (64, 32): 0.035,
+    (32, 32): 0.025,
+    (16, 32): 0.012,
+}
+#: functions of an epilogue that need many registers beside the sums
+FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
+#: the largest tile in one piece, and the most sums of a thread, that leave registers for a heavy epilogue, or for
+#: another tensor that it reads
+HEAVY, HEAVY_SUMS = 128 * 192, 128
+#: tiles for programs that walk: microseconds for each tile, and for each step of k; measured on sm_90
+WALKS = {
+    GemmTile(128, 384, 64, 8, 3, descriptors=True): (1.5, 1.0),
+    GemmTile(128, 320, 64, 8, 3, descriptors=True): (1.5, 0.92),
+    GemmTile(128, 256, 64, 8, 3, descriptors=True, halves=True): (1.5, 0.68),
+    GemmTile(128, 192, 64, 4, 4, descriptors=True): (1.5, 0.49),
+    GemmTile(128, 192, 64, 8, 4, descriptors=True): (1.5, 0.54),
+    GemmTile(128, 128, 64, 8, 4, descriptors=True, flatten=True): (1.2, 0.37),
+}
+#: bytes of the parts of all tiles that programs share
+MAX_WORK = 64 << 20
+SPLITS = (1, 2, 3, 4, 6, 8)
+#: microseconds, fitted likewise: to start a program; from memory to use; to add the parts of a tile, and for each part
+STARTUP, LATENCY, GATHER, GATHER_PART = 0.92, 0.70, 1.33, 0.40
+#: bandwidth of L2 in that of memory; traffic of an epilogue in bytes of its result
+L2, EPILOGUE = 2.6, 1.7
+
+
+def gemm_tile(node: Gemm, device: Device) -> GemmTile:
+    """The tile of a matrix product on a device."""
+    return with_room(_gemm_tile(node, device), node, device)
+
+
+def with_room(tile: GemmTile, node: Gemm, device: Device) -> GemmTile:
+    """The tile with no more stages than shared memory holds of an operand that is computed from what lies there."""
+    if node.prologue is None:
+        return tile
+    return replace(tile, stages=max(2, min(tile.stages, int(device.shared * 0.9) // stage_bytes(node, tile))))
+
+
+def stage_bytes(node: Gemm, tile: GemmTile) -> int:
+    """Shared memory of one step's operands, as they are loaded."""
+    return (tile.m * operand_bytes(node) + tile.n * DTYPES[node.b.buffer.dtype].size) * tile.k
+
+
+def operand_bytes(node: Gemm) -> int:
+    """Bytes that a product loads for an element of its left operand; what rows or columns share does not count."""
+    size = DTYPES[node.a.buffer.dtype].size
+    if node.prologue is None:
+        return size
+    moving = {node.dims[-2], node.prologue.depth}
+    return size + sum(DTYPES[ld.dtype].size for ld in node.prologue.value.loads if moving <= ld.own_vars())
+
+
+def _gemm_tile(node: Gemm, device: Device) -> GemmTile:
+    shape, dtype, heavy = gemm_shape(node), node.b.buffer.dtype, is_heavy(node)
+    if node.also:
+        return _pair_tile(node, shape, dtype, device)
+    known = _measured_tile(node, shape, device, heavy)
+    if known is not None and heavy and not leaves_registers(known):
+        known = _in_halves(node, known)
+    if known is not None:
+        return known
+    if shape.m == 1 and node.dims[-2].extent == ONE:
+        return vector_tile(shape, device)
+    walked = _walking_tile(node, shape, device)
+    return walked or fastest(shapes(node), dtype, device, heavy or reads_tiles(node))
+
+
+def leaves_registers(tile: GemmTile) -> bool:
+    """Whether the sums of a tile leave registers for a heavy epilogue, or for another tensor that it reads."""
+    threads = 32 * tile.warps * (2 if tile.specialize else 1)
+    return tile.halves or tile.m * tile.n <= min(HEAVY, HEAVY_SUMS * threads)
+
+
+def _in_halves(node: Gemm, tile: GemmTile) -> GemmTile | None:
+    """The tile finished in halves, where that can be."""
+    from ...codegen.cuda.gemm import misfit
+
+    halved = replace(tile, halves=True)
+    return halved if tile.descriptors and not misfit(node, halved) else None
+
+
+def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
+    """The tile of programs that walk over many tiles; None where there are few, or no descriptors."""
+    from ...codegen.cuda.gemm import misfit
+
+    enough = shape.m * shape.n >= device.sms * 128 * 64 and shape.k >= 256 and shape.m >= 1024
+    if not device.descriptors or not enough or len(shapes(node)) > 1 or DTYPES[node.b.buffer.dtype].size != 2:
+        return None
+
+    def time(tile: GemmTile) -> float:
+        start, step = WALKS[tile]
+        rounds = -(-(-(-shape.m // tile.m) * -(-shape.n // tile.n)) // device.sms)
+        return rounds * (start + step * -(-shape.k // tile.k))
+
+    heavy = is_heavy(node)
+    fitting = [t for t in WALKS if not misfit(node, t) and (not heavy or leaves_registers(t))]
+    return min(fitting, key=time, default=None)
+
+
+def _measured_tile(node: Gemm, shape: Shape, device: Device, heavy: bool = False) -> GemmTile | None:
+    from ...codegen.cuda.gemm import misfit
+    from ...codegen.cuda.measured import measured_gemm
+
+    if len(shapes(node)) > 1:
+        return None  # measured at one size
+    known = measured_gemm(shape, node.b.buffer.dtype, device, heavy=heavy)
+    return None if known is None or misfit(replace(node, also=()), known) else known
+
+
+def _pair_tile(node: Gemm, shape: Shape, dtype: str, device: Device) -> GemmTile:
+    """Several products in one tile: that of one product with all their columns, which they share."""
+    from ...codegen.cuda.gemm import misfit
+    from ...codegen.cuda.measured import measured_gemm
+
+    if len(shapes(node)) == 1:
+        known = measured_gemm(shape, dtype, device, 1 + len(node.also), True)
+        if known is not None and not misfit(node, known):
+            return known
+    known = _measured_tile(node, shape, device)
+    if known is None or known.split > 1 or known.vector or len(known.parts) > 1:
+        known = fastest(shapes(node), dtype, device, splits=(1,))
+    width = known.parts[0] // (1 << len(node.also).bit_length())
+    return replace(known, n=max(16, width), flatten=False, halves=False)
+
+
+def is_heavy(node: Gemm | Conv) -> bool:
+    """Whether the epilogue has functions that need many registers beside the sums."""
+    calls = (e.op for s in node.stores for e in s.value.walk() if isinstance(e, Call))
+    return any(op in FUNCTIONS for op in calls)
+
+
+def reads_tiles(node: Gemm | Conv) -> bool:
+    """Whether the epilogue reads a tensor with the rows and columns of the result, as a residual."""
+    *rows, column = node.dims
+    loads = (e.index.atoms() for s in node.stores for e in s.value.walk() if isinstance(e, Load))
+    return any(column in atoms and any(row in atoms for row in rows) for atoms in map(frozenset, loads))
+
+
+def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = False) -> float:
+    """Microseconds that a product takes with its best tile: measured, else by the model."""
+    from ...codegen.cuda.measured import measured_time
+
+    known = measured_time(shape, dtype, device)
+    if known is not None:
+        return known
+    tiles = candidates(shape, dtype, device, (1,) if unsplit else SPLITS)
+    return min(estimate(shape, dtype, t, device) for t in tiles)
+
+
+def conv_tile(node: Conv, device: Device) -> GemmTile:
+    """The tile of a convolution on a device."""
+    from ...codegen.cuda.measured import measured_conv
+
+    shape = conv_shape(node)
+    if node.depthwise:
+        return depthwise_tile(node)
+    known = measured_conv(shape, node.w.dtype, device) if len(shapes(node)) == 1 else None
+    heavy = is_heavy(node)
+    if known is not None and (not heavy or leaves_registers(known)):
+        return known
+    return fastest(shapes(node), node.w.dtype, device, heavy or reads_tiles(node))
+
+
+def fastest(
+    of_shapes: tuple[Shape, ...], dtype: str, device: Device, heavy: bool = False, splits: tuple[int, ...] = SPLITS
+) -> GemmTile:
+    """The tile that the model of waves finds fastest over all shapes; one accumulator, no descriptors.
+
+    heavy: the epilogue needs registers, see is_heavy() and reads_tiles(); splits: those that are allowed.
+    """
+    tiles = dict.fromkeys(t for shape in of_shapes for t in candidates(shape, dtype, device, splits))
+
+    def cost(tile: GemmTile) -> tuple[float, int, int]:
+        times = [math.log(estimate(shape, dtype, tile, device)) for shape in of_shapes]
+        return sum(times), tile.m * tile.n, tile.split
+
+    most = max(s.m * s.n * s.batch for s in of_shapes) * 4
+    allowed = (t for t in tiles if t.split == 1 or most * t.split <= MAX_WORK)
+    return min((t for t in allowed if not heavy or leaves_registers(t)), key=cost)
+
+
+def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...] = SPLITS) -> Iterator[GemmTile]:
+    """Tiles that are worth a look for a shape."""
+    half = uses_tensor_cores(dtype, device)
+    for m, n in HALF_TILES if half else FLOAT_TILES:
+        if (m > 16 and m >= 2 * shape.m) or (n > 32 and n >= 2 * shape.n) or (dtype == "f32" and m * n > 128 * 128):
+            continue
+        for k, split in itertools.product(steps(m, n, shape, half), splits):
+            if split == 1 or (shape.fixed_k and shape.k >= split * k * 2):
+                stages = max(2, min(4 if half else 3, int(device.shared * 0.9) // ((m + n) * k * shape.size)))
+                yield GemmTile(m, n, k, 8 if m * n >= 128 * (128 if shape.size == 2 else 64) else 4, stages, split)
+
+
+def uses_tensor_cores(dtype: str, device: Device) -> bool:
+    return dtype != "f32" or device.float32 != "ieee"
+
+
+def steps(m: int, n: int, shape: Shape, half: bool) -> tuple[int, ...]:
+    """Elements of k that a program takes at a time: 128 bytes of each row or twice that, less where k is short."""
+    short = max(16, 1 << max(shape.k - 1, 0).bit_length())
+    if not half:
+        return (16,)
+    wide = 128 // shape.size
+    if shape.size == 2 and m * n <= 64 * 128 and shape.k >= 4 * wide:
+        return (wide, 2 * wide)
+    return (min(wide, short),)
+
+
+def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
+    """Microseconds that a product takes, by the model."""
+    rows = HALF_TILES if uses_tensor_cores(dtype, device) else FLOAT_TILES
+    part = rows.get((tile.m, tile.n), 0.5)
+    if dtype == "f32" and device.float32 != "ieee":
+        part = part / (6 if device.float32 == "tf32x3" else 2)
+    threads = 32 * tile.warps
+    programs = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch * tile.split
+    shared = (tile.m + tile.n) * tile.k * shape.size * tile.stages
+    registers = (tile.m * tile.n // threads + 40) * threads
+    together = max(1, min(device.shared // shared, 65536 // registers, -(-programs // device.sms)))
+    rounds = -(-programs // (device.sms * together))
+    count = -(-shape.k // (tile.k * tile.split))
+    roof, memory = device.tflops * 1e6 / device.sms, device.bandwidth * 1e6 / device.sms  # of one, in a microsecond
+    compute = 2 * tile.m * tile.n * tile.k / (roof * part) * together
+    loads = (tile.m + tile.n) * tile.k * shape.size * together / (memory * L2)
+    program = STARTUP + LATENCY + count * max(compute, loads, LATENCY / tile.stages)
+    program += tile.m * tile.n * shape.size * together / memory * EPILOGUE
+    traffic = (shape.m * shape.k + shape.n * shape.k + shape.m * shape.n) * shape.batch * shape.size
+    gather = GATHER + GATHER_PART * tile.split if tile.split > 1 else 0.0
+    return max(rounds * program, traffic / (device.bandwidth * 1e6)) + gather
+
+
+def vector_tile(shape: Shape, device: Device) -> GemmTile:
+    """The tile of a product with one row: programs that fill the chip twice, each with a few rows of the weight."""
+    n = 16
+    while n > 4 and -(-shape.n // n) * shape.batch < 2 * device.sms:
+        n //= 2
+    split = 1
+    while (
+        split < 8 and shape.fixed_k and shape.k >= split * 1024 and shape.n // n * shape.batch * split < 2 * device.sms
+    ):
+        split *= 2
+    return GemmTile(1, n, max(16, min(512, 1 << max(shape.k - 1, 0).bit_length())), 4, 3, split, vector=True)
+
+
+def depthwise_tile(node: Conv) -> GemmTile:
+    channels = typical(node.dims[3].extent)
+    n = max(16, min(64, 1 << (channels - 1).bit_length()))
+    return GemmTile(2048 // n, n, 16, 4, 2)
+
+
+# attention -----------------------------------------------------------------------------------------------------------
+def attention_tile(node: Attention, device: Device) -> AttentionTile:
+    """The tile of an attention on a device."""
+    from ...codegen.cuda.attention import attention_misfit
+    from ...codegen.cuda.measured import measured_attention
+
+    b, h, m, e = node.dims
+    head = max(typical(node.head_size), typical(e.extent))
+    queries, keys = typical(m.extent), typical(node.keys)
+    products, dtype = typical(b.extent) * typical(h.extent), node.q.buffer.dtype
+    known = measured_attention(queries, keys, head, products, node.causal, dtype, device)
+    if known is not None and not attention_misfit(node, known):
+        return known
+    if node.q.buffer.dtype == "f32":
+        rows, columns = (32, 32) if head > 64 else (64, 32)
+    else:
+        rows, columns = (64, 64) if head > 64 else (128, 64)
+        if head > 128:
+            rows, columns = 64, 32
+    group = typical(h.extent) // typical(node.kv_heads)
+    packed = queries * group if queries * 2 <= 16 and group > 1 else queries
+    products = typical(b.extent) * (typical(node.kv_heads) if packed != queries else typical(h.extent))
+    while rows > 16 and (rows >= 2 * packed or -(-packed // rows) * products < device.sms):
+        rows //= 2
+    programs = -(-packed // rows) * products
+    split = 1
+    while not node.causal and split < 16 and programs * split * 2 <= 2 * device.sms and keys >= split * columns * 4:
+        split *= 2
+    return AttentionTile(rows, columns, 8 if rows >= 128 else 4, 3 if node.q.buffer.dtype != "f32" else 2, split)

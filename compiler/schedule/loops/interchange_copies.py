@@ -1,0 +1,68 @@
+"""Moves of whole lines go through memory in the order in which they read.
+
+for i:170  for j:12  for k:128  for l:64  y[((i*12 + j)*128 + k)*64 + l] = x[((i*128 + k)*12 + j)*64 + l]
+                         ->      for i:170  for k:128  for j:12  for l:64  y[..] = x[..]
+
+and a loop that reads backwards is turned round. Reads wait for memory, and the hardware fetches what comes next in a
+page; whole lines that are written past the caches are waited for by nobody, wherever they go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...ir.dtypes import DTYPES
+from ...ir.expr import substitute
+from ...ir.index import ONE, Atom, Index, Var, of
+from ...ir.lanes import depends
+from ...ir.nodes import Map, Store
+from ..cost.estimates import STREAMED_BYTES, number
+from ..graph import NodeGraph, map_expressions
+from .collapse import collapse
+from .vector_axis import step_of, vector_loop
+
+LINE = 64  # bytes
+#: of a result that the second level cache does not hold: the order of its loops counts
+LEAST_BYTES = 1 << 23
+
+
+def order_moves(graph: NodeGraph) -> None:
+    for node in list(graph.nodes):
+        if isinstance(node, Map):
+            merged = collapse(node)
+            steps = _steps(merged)
+            if steps:
+                graph.replace(node, _in_read_order(merged, steps))
+
+
+def _in_read_order(node: Map, steps: Mapping[Var, int]) -> Map:
+    past = _bytes(node.stores[0]) >= STREAMED_BYTES  # else they come into the caches, in the order in which they lie
+    back: dict[Atom, Index] = {v: v.extent - 1 - of(v) for v, step in steps.items() if past and step < 0}
+    forward = map_expressions(node, lambda e: substitute(e, back), lambda i: i.substitute(back)) if back else node
+    return replace(forward, dims=(*sorted(steps, key=lambda v: -abs(steps[v])), node.dims[-1]))
+
+
+def _steps(node: Map) -> dict[Var, int]:
+    """How far the one operand that is as large as the result goes from turn to turn of the kept loops; empty: there is
+    none, or the result is not made of whole lines."""
+    if len(node.stores) != 1 or len(node.dims) < 2 or vector_loop(node) is not node.dims[-1]:
+        return {}
+    (store,), (*rows, lane) = node.stores, node.dims
+    whole = [ld for ld in dict.fromkeys(store.value.loads) if all(depends(ld.index, v) for v in node.dims)]
+    if len(whole) != 1 or whole[0].index.coefficient(lane) != ONE or not _whole_lines(store, lane):
+        return {}
+    steps = {v: step_of(whole[0], v) for v in rows}
+    return steps if all(steps.values()) else {}
+
+
+def _whole_lines(store: Store, lane: Var) -> bool:
+    size = DTYPES[store.buffer.dtype].size
+    rest: Index = store.index.without(lane)
+    lines = all(c * size % LINE == 0 for c in rest.terms.values()) and store.index.coefficient(lane) == ONE
+    return lines and _bytes(store) >= LEAST_BYTES
+
+
+def _bytes(store: Store) -> int:
+    """Of the buffer that is stored to."""
+    return number(store.buffer.size) * DTYPES[store.buffer.dtype].size

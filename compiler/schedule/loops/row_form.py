@@ -1,0 +1,168 @@
+"""Rows as a GPU runs them: one program for some rows, every loop of a stage flattened to one column index.
+
+nest[b:s0, m:128]                                        row = b*128 + m
+  reduce[...; h:12, d:64] acc = sum x[...]          ->     reduce over j:768   acc = sum x[row*768 + j]
+  map[..., n:768] y[...] = x[...] - acc                    map   over j:768   y[row*768 + j] = x[row*768 + j] - acc
+
+What a stage stores is at hand for later ones at the same place, in registers; a nest that reads another place of what
+it writes has no such form (`separate_rows` makes kernels of its stages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.buffers import Buffer
+from ...ir.expr import Expr, Load, rewrite, substitute
+from ...ir.index import (
+    ONE,
+    ZERO,
+    Atom,
+    Index,
+    Var,
+    of,
+    product,
+    row_major,
+)
+from ...ir.nodes import Map, Nest, Reduce, Store
+from ..graph import NodeGraph, label, map_expressions
+from ..remarks import Remarks
+
+#: elements of a row that a program holds in registers; longer rows are walked through
+MAX_ROW = 16384
+#: of dynamic rows, whose kernels are made for the longest
+MAX_DYNAMIC_ROW = 4096
+COLUMNS = ("j", "k", "l", "o", "p", "q", "r", "s")
+
+
+@dataclass(frozen=True)
+class RowStage:
+    """A stage in terms of the row and its column loop; None: one value for each row."""
+
+    node: Map | Reduce
+    column: Var | None
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """rows: the flat loop over the rows, None when there is just one; whole: rows are held in registers."""
+
+    row: Var | None
+    stages: tuple[RowStage, ...]
+    locals: tuple[Buffer, ...]
+    whole: bool
+
+
+def row_form(node: Map | Reduce | Nest) -> RowForm | None:
+    """The form of a node, or None when it has none."""
+    rows, stages, locals_ = _parts(node)
+    row = Var("row", product(v.extent for v in rows)) if rows else None
+    values = flattened(rows, row)
+    columns: dict[Index, Var] = {}
+    found = []
+    for stage in stages:
+        inner = stage.dims[len(rows) :]
+        loops = inner
+        if isinstance(stage, Reduce):
+            if inner:
+                return None
+            loops = stage.rdims
+        extent = product(v.extent for v in loops)
+        column = None
+        if loops or isinstance(stage, Reduce):  # one over nothing folds one element
+            if extent not in columns and len(columns) == len(COLUMNS):
+                return None
+            column = columns.setdefault(extent, Var(COLUMNS[len(columns)], extent))
+        found.append(RowStage(_moved(stage, {**values, **flattened(loops, column)}, row, column), column))
+    whole = all(_held(v.extent) for v in columns.values())
+    if not _at_hand(found, whole):
+        return None
+    return RowForm(row, tuple(found), locals_, whole)
+
+
+def _parts(node: Map | Reduce | Nest) -> tuple[tuple[Var, ...], tuple[Map | Reduce, ...], tuple[Buffer, ...]]:
+    if isinstance(node, Nest):
+        return node.dims, node.stages, node.locals
+    return (node.dims if isinstance(node, Reduce) else node.dims[:-1]), (node,), ()
+
+
+def _held(extent: Index) -> bool:
+    from ...ir.index import Size
+
+    if extent.constant is not None:
+        return extent.constant <= MAX_ROW
+    sizes = {s.name: s.hi for s in extent.atoms() if isinstance(s, Size)}
+    if any(hi is None for hi in sizes.values()):
+        return False
+    return extent.evaluate({name: hi for name, hi in sizes.items() if hi is not None}) <= MAX_DYNAMIC_ROW
+
+
+def flattened(loops: Sequence[Var], flat: Var | None) -> dict[Atom, Index]:
+    """Each loop as a digit of the flat one, the last loop fastest."""
+    values: dict[Atom, Index] = {}
+    if flat is None:
+        return values
+    step = ONE
+    for i, v in reversed(list(enumerate(loops))):
+        quotient = of(flat) // step
+        extent = v.extent if v.extent != ZERO else ONE  # an empty loop never runs
+        values[v] = quotient % extent if i else quotient
+        step = step * extent
+    return values
+
+
+def _moved(stage: Map | Reduce, values: dict[Atom, Index], row: Var | None, column: Var | None) -> Map | Reduce:
+    changed = map_expressions(stage, lambda e: substitute(e, values), lambda i: i.substitute(values))
+    rows = () if row is None else (row,)
+    columns = () if column is None else (column,)
+    if isinstance(changed, Reduce):
+        return replace(changed, dims=rows, rdims=columns)
+    return replace(changed, dims=(*rows, *columns))
+
+
+def _at_hand(stages: Iterable[RowStage], whole: bool) -> bool:
+    """Whether everything that a stage reads of earlier stages' results is at the place where they wrote it."""
+    written: dict[Buffer, set[Index]] = {}
+    for stage in stages:
+        for e in stage.node.expressions():
+            for load in e.loads:
+                if load.buffer in written and load.index not in written[load.buffer]:
+                    return False
+                if load.buffer in written and not whole and stage.column in load.index.vars():
+                    return False
+        for store in stage.node.stores:
+            if any(load.buffer in written for e in Load(store.buffer, store.index).children for load in e.loads):
+                return False
+            written.setdefault(store.buffer, set()).add(store.index)
+    return True
+
+
+def separate_rows(graph: NodeGraph, remarks: Remarks) -> None:
+    """Makes kernels of the stages of every nest that has no row form; its locals become buffers of the arena."""
+    for node in list(graph.nodes):
+        if isinstance(node, Nest) and row_form(node) is None:
+            stages = _with_buffers(node)
+            remarks.refused(label(node), label(stages[-1]), "its rows do not fit one program")
+            graph.expand(node, stages)
+
+
+def _with_buffers(nest: Nest) -> tuple[Map | Reduce, ...]:
+    rows = product(v.extent for v in nest.dims)
+    flat = row_major(nest.dims)
+    temps = {b: Buffer(b.name, b.dtype, rows * b.size, "temp") for b in nest.locals}
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.buffer in temps:
+            return Load(temps[e.buffer], flat * e.buffer.size + e.index)
+        return None
+
+    stages = []
+    for stage in nest.stages:
+        changed = map_expressions(stage, lambda e: rewrite(e, leaf))
+        stores = tuple(
+            Store(temps[s.buffer], flat * s.buffer.size + s.index, s.value) if s.buffer in temps else s
+            for s in changed.stores
+        )
+        stages.append(replace(changed, stores=stores))
+    return tuple(stages)

@@ -1,0 +1,200 @@
+"""Windows over two dimensions are folded one after the other: down the rows first, then along the row that is left.
+
+    for h, w:  y[h, w] = max_{k, l} x[2*h + k, 2*w + l]      ->      for h:  row[c] = max_k x[2*h + k, c]
+                                                                             y[h, w] = max_l row[2*w + l]
+
+A row is made of neighbours in memory, and windows that overlap share what is folded down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.buffers import Buffer
+from ...ir.conditions import bound, conditions, conjunction, unclamped
+from ...ir.dtypes import DTYPES
+from ...ir.expr import (
+    Acc,
+    Call,
+    Const,
+    Expr,
+    Load,
+    substitute,
+)
+from ...ir.index import (
+    ONE,
+    ZERO,
+    Atom,
+    Index,
+    Var,
+    exact_div,
+    maximum,
+    minimum,
+    of,
+    product,
+    row_major,
+)
+from ...ir.nodes import Fold, Nest, Reduce, Store
+from ..graph import NodeGraph
+from .collapse import collapse
+from .sliding_window import rolled
+
+MOST_BYTES = 1 << 14  # of what is folded down: it has to stay in the first level cache
+LEAST_ROWS = 64  # of a kernel that threads share
+
+
+@dataclass(frozen=True)
+class _Window:
+    """What is folded along a row: `tap` of a window that starts at place - tap, which moves with the loop `lane`."""
+
+    tap: Var
+    lane: Var
+    place: Index
+    along: tuple[Expr, ...]  # conditions on the place
+    down: Expr  # what is folded, whatever the place
+    columns: Index
+
+
+def split_windows(graph: NodeGraph) -> None:
+    """Makes nests of the reductions over windows that take many elements."""
+    for node in list(graph.nodes):
+        if isinstance(node, Reduce) and rolled(collapse(node)) is None:
+            nest = in_two_folds(node)
+            if nest is not None:
+                graph.replace(node, nest)
+
+
+def in_two_folds(node: Reduce) -> Nest | None:
+    """The nest of the two folds, or None where the reduction is not one over windows, or too small."""
+    window = _window(node)
+    if window is None:
+        return None
+    (fold,) = node.folds
+    at = node.dims.index(window.lane)
+    inner = node.dims[at + 1 :]
+    row = window.columns * product(v.extent for v in inner)
+    rows = _rows(node.dims[:at], row * DTYPES[fold.value.dtype].size)
+    if not rows:
+        return None
+    lines = node.dims[len(rows) : at]
+    size = product(v.extent for v in lines) * row
+    local = Buffer(f"{node.stores[0].buffer.name}_row", fold.value.dtype, size, "local")
+
+    def at_column(c: Index) -> Index:
+        return row_major(inner, row_major(lines) * window.columns + c)
+
+    column = Var(f"{window.lane.name}_column", window.columns)
+    acc = Acc(f"{fold.acc.name}_row", fold.acc.dtype)
+    down = substitute(window.down, {window.tap: of(column) - window.place + of(window.tap)})
+    if {window.tap, window.lane} & down.vars():
+        return None
+    first = Reduce(
+        (*rows, *lines, column, *inner),
+        (Store(local, at_column(of(column)), acc),),
+        node.origin,
+        tuple(v for v in node.rdims if v is not window.tap),
+        (Fold(acc, fold.op, down),),
+    )
+    place = minimum(maximum(window.place, ZERO), window.columns - 1)
+    value: Expr = Load(local, at_column(place))
+    inside = conjunction(window.along)
+    if inside is not None:
+        value = Call("where", (inside, value, _outside(fold.value)), value.dtype)
+    second = replace(node, rdims=(window.tap,), folds=(replace(fold, value=value),))
+    return Nest(rows, (), node.origin, (first, second), (local,))
+
+
+def _rows(outer: Sequence[Var], line: Index) -> tuple[Var, ...]:
+    """The loops of the nest: all but those whose lines, of `line` bytes, are folded down together; () where one is too
+    long. A line that is read right after it was written is waited for.
+    """
+    size = line.constant
+    count = len(outer)
+    if size is None or size > MOST_BYTES:
+        return ()
+    while count > 1:
+        size *= outer[count - 1].extent.constant or MOST_BYTES
+        kept = math.prod(v.extent.constant or 1 for v in outer[: count - 1])
+        if size > MOST_BYTES or kept < LEAST_ROWS:
+            break
+        count -= 1
+    return tuple(outer[:count])
+
+
+def _window(node: Reduce) -> _Window | None:
+    if len(node.folds) != 1 or len(node.rdims) < 2 or node.folds[0].op not in ("max", "min", "sum"):
+        return None
+    (fold,) = node.folds
+    exact = fold.op != "sum" or DTYPES[fold.value.dtype].compute == fold.value.dtype
+    if not exact:
+        return None
+    tap = node.rdims[-1]
+    parts, value = _choice(fold.value, fold.op)
+    along = [p for p in parts if tap in p.vars()]
+    bounds = [b for b in map(bound, along) if b is not None]
+    places = {b.place for b in bounds} or _places(value, tap, node.dims)
+    if len(bounds) < len(along) or len(places) != 1:
+        return None
+    (place,) = places
+    lanes = [v for v in node.dims if v in place.vars()]
+    if place.coefficient(tap) != ONE or len(lanes) != 1 or place.vars() != {tap, lanes[0]}:
+        return None
+    (lane,) = lanes
+    ends: dict[Atom, Index] = {lane: lane.extent - 1, tap: tap.extent - 1}
+    limits = [b.limit for b in bounds if b.limit is not None and not b.limit.vars()]
+    columns = limits[0] if limits else place.substitute(ends) + 1
+    if not _worth(node, tap, columns, lane):
+        return None
+    rest = conjunction([p for p in parts if tap not in p.vars()])
+    if rest is not None and lane in rest.vars():
+        return None
+    down = unclamped(value, set(bounds))
+    if rest is not None:
+        down = Call("where", (rest, down, _outside(fold.value)), down.dtype)
+    return _Window(tap, lane, place, tuple(along), down, columns)
+
+
+def _worth(node: Reduce, tap: Var, columns: Index, lane: Var) -> bool:
+    """Whether two folds take fewer vectors, loaded or stored, for one of the result. Where the lanes run along the row,
+    windows that lie some elements apart are picked out of several vectors, half of them read before. Where they do not,
+    one fold has two loops whose ends depend on the place."""
+    count, along, size = columns.constant, tap.extent.constant, lane.extent.constant
+    down = product(v.extent for v in node.rdims if v is not tap).constant
+    if count is None or along is None or size is None or down is None:
+        return False
+    step = max(1, round(count / max(size, 1)))
+    apart, ends = ((1 + step) / 2, 1.0) if node.dims[-1] is lane else (1.0, 1.5)
+    return down * along * apart * ends > step * (down + 2) + along * apart and step <= along
+
+
+def _choice(e: Expr, op: str) -> tuple[list[Expr], Expr]:
+    """The conditions of a value that is left out where they do not hold, and the value; none of any other one."""
+    parts: list[Expr] = []
+    outside = _outside(e)
+    while isinstance(e, Call) and e.op == "where" and e.args[2] == outside and isinstance(outside, Const):
+        if op == "sum" and outside.value != 0:
+            break
+        parts += conditions(e.args[0])
+        e = e.args[1]
+    return parts, e
+
+
+def _outside(e: Expr) -> Expr:
+    return e.args[2] if isinstance(e, Call) and e.op == "where" else e
+
+
+def _places(value: Expr, tap: Var, dims: Sequence[Var]) -> set[Index]:
+    """Where the loads of a value without conditions lie along the row."""
+    found = set()
+    for load in value.loads:
+        stride = load.index.coefficient(tap)
+        if stride is None:
+            return set()
+        for v in dims:
+            apart = load.index.coefficient(v)
+            step = exact_div(apart, stride) if apart is not None and stride.terms else None
+            if step is not None and step.constant and step.constant <= (tap.extent.constant or 0):
+                found.add(of(v) * step + of(tap))
+    return found

@@ -1,0 +1,223 @@
+"""Windows that overlap are folded in one walk over memory: a row belongs to every window that has begun.
+
+    for r, q:  y[r, q] = max_{k, l} x[r + k, q + l]   ->   for at:  row[q] = max_l x[at, q + l]
+                                                                    y[r, q] = max(y[r, q], row[q]), r = at - 2 .. at
+
+What the windows hold so far stays in registers, and no row is folded twice along its lanes. Where every tap has a
+weight of its own, a row is loaded once and folded into each of the windows with that one's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.conditions import Bound, bound, conditions, conjunction, unclamped
+from ...ir.dtypes import DTYPES
+from ...ir.expr import (
+    Call,
+    Const,
+    Expr,
+    IndexValue,
+    Load,
+    rewrite,
+)
+from ...ir.index import (
+    ONE,
+    ZERO,
+    Atom,
+    Index,
+    Indirect,
+    Var,
+    exact_div,
+    of,
+)
+from ...ir.nodes import Reduce
+
+IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
+MOST_OPEN = 6  # windows that have begun: their vectors stay in registers
+MOST_TAPS = 9  # of a row's fold along the lanes, or down the rows of one column
+#: the same of windows with weights, and products of a row with all of them that are written out
+MOST_WEIGHTED_OPEN, MOST_PRODUCTS = 10, 128
+MOST_APART = 8  # lanes of neighbouring windows in memory
+LEAST_LANES, LEAST_WEIGHTED_LANES = 16, 6
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """Windows along the loop `row`: r folds the places [r * step - pad, r * step - pad + taps) of those in [0, size).
+
+    inner: the fold of one place, named `at`, in lanes that lie inside along `lanes`; edge: in any lanes.
+    inside: the first lane all of whose window lies inside, and the lane behind the last such.
+    weighted: the tap that a row is of a window, where the fold depends on it; None: it adds the same to each.
+    """
+
+    row: Var
+    taps: int
+    step: int
+    pad: int
+    size: Index | None
+    at: Var
+    lanes: Var
+    inner: Reduce
+    edge: Reduce
+    inside: tuple[int, int]
+    weighted: Var | None = None
+
+    @property
+    def open(self) -> int:
+        """Windows that have begun when one ends."""
+        return (self.taps - 1) // self.step
+
+
+def rolled(node: Reduce) -> Rolled | None:
+    """The reduction as one over windows that overlap; None for any other, or where too much of it is open."""
+    if len(node.folds) != 1 or node.folds[0].op not in IDENTITIES or len(node.dims) < 2:
+        return None
+    lanes = node.dims[-1]
+    extent = lanes.extent.constant
+    if extent is None or extent < LEAST_WEIGHTED_LANES or any(s.index.coefficient(lanes) != ONE for s in node.stores):
+        return None
+    parts, value = _choice(node)
+    if any(isinstance(a, Indirect) for load in value.loads for a in load.index.atoms()):
+        return None
+    for row in reversed(node.dims[:-1]):
+        for tap in node.rdims:
+            found = _rolled(node, row, tap, parts, value)
+            if found is not None:
+                return found
+    return None
+
+
+def _choice(node: Reduce) -> tuple[list[Expr], Expr]:
+    """The conditions under which a value counts, and the value."""
+    (fold,) = node.folds
+    value, parts = fold.value, list[Expr]()
+    while isinstance(value, Call) and value.op == "where":
+        other = value.args[2]
+        if not isinstance(other, Const) or other.value != IDENTITIES[fold.op]:
+            break
+        parts += conditions(value.args[0])
+        value = value.args[1]
+    return parts, value
+
+
+def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr) -> Rolled | None:
+    own = [p for p in parts if tap in p.vars()]
+    bounds = [b for b in map(bound, own) if b is not None]
+    if len(bounds) < len(own) or len({b.place for b in bounds}) > 1:
+        return None
+    place = bounds[0].place if bounds else _place(value, row, tap)
+    if place is None or place.vars() != {row, tap} or place.coefficient(tap) != ONE:
+        return None
+    factor, taps = place.coefficient(row), tap.extent.constant
+    step = factor.constant if factor is not None else None
+    first = place.substitute({row: ZERO, tap: ZERO}).constant
+    if step is None or taps is None or first is None or not 1 <= step < taps:
+        return None
+    limits = {b.limit for b in bounds if b.limit is not None}
+    if len(limits) > 1 or any(limit.vars() for limit in limits):
+        return None
+    at = Var(f"{row.name}_at", next(iter(limits)) if limits else row.extent * step + taps)
+    rest = [p for p in parts if p not in own]
+    moved: dict[Atom, Index] = {tap: of(at) - place + of(tap)}
+    plain = _moved(unclamped(value, set(bounds)), row, moved)
+    if row in plain.vars() or any({row, tap} & p.vars() for p in rest):
+        return None
+    weighted = tap if tap in plain.vars() else None
+    if weighted is None and (node.dims[-1].extent.constant or 0) < LEAST_LANES:
+        return None
+    windows = Rolled(
+        row, taps, step, -first, next(iter(limits), None), at, node.dims[-1], node, node, (0, 0), weighted
+    )  # fmt: skip
+    if windows.open > (MOST_WEIGHTED_OPEN if weighted else MOST_OPEN):
+        return None
+    if weighted and not (node.folds[0].op == "sum" and _is_weighted(plain, weighted)):
+        return None
+    return _with_lanes(node, row, tap, windows, rest, plain)
+
+
+def _is_weighted(value: Expr, tap: Var) -> bool:
+    """Whether it is a product of floating-point numbers of which one factor alone depends on the tap."""
+    dtype = DTYPES[value.dtype]
+    product = isinstance(value, Call) and value.op == "mul" and dtype.kind == "f" and dtype.compute == value.dtype
+    return product and sum(tap in a.vars() for a in value.children) == 1
+
+
+def _moved(value: Expr, row: Var, moved: dict[Atom, Index]) -> Expr:
+    """The value of a place instead of that of a tap of a window; a weight of the tap stays one."""
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, IndexValue):
+            return IndexValue(e.index.substitute(moved))
+        return Load(e.buffer, e.index.substitute(moved)) if isinstance(e, Load) and row in e.index.vars() else None
+
+    return rewrite(value, leaf)
+
+
+def _place(value: Expr, row: Var, tap: Var) -> Index | None:
+    """Where windows without conditions lie: row * step + tap."""
+    steps = set()
+    for load in value.loads:
+        if row not in load.index.vars():
+            continue  # a weight
+        apart, near = load.index.coefficient(row), load.index.coefficient(tap)
+        step = exact_div(apart, near) if apart is not None and near is not None and near.terms else None
+        steps.add(step.constant if step is not None else None)
+    step_of_all = next(iter(steps)) if len(steps) == 1 else None
+    return of(row) * step_of_all + of(tap) if step_of_all else None
+
+
+def _with_lanes(node: Reduce, row: Var, tap: Var, windows: Rolled, parts: Sequence[Expr], value: Expr) -> Rolled | None:
+    """The windows with the folds of one place: all in lanes that may lie outside, and what lies inside alone."""
+    lanes = windows.lanes
+    moving = [p for p in parts if lanes in p.vars()]
+    bounds = [b for b in map(bound, moving) if b is not None]
+    inner = unclamped(value, set(bounds))
+    rest = [p for p in parts if p not in moving]
+    rdims = tuple(v for v in node.rdims if v is not tap)
+    loads = [load for load in inner.loads if windows.weighted is None or lanes in load.index.vars()]
+    steps = {load.index.coefficient(lanes) for load in loads}
+    inside = _inside(bounds, lanes, rdims)
+    taken = 1
+    for v in rdims:
+        taken *= v.extent.constant or MOST_PRODUCTS + 1
+    most = MOST_TAPS if windows.weighted is None else MOST_PRODUCTS // (windows.open + 1)
+    if len(bounds) < len(moving) or inside is None or taken > most or not loads:
+        return None
+    apart = [s.constant if s is not None and s.terms else None for s in steps]
+    if any(s is None or not 1 <= s <= MOST_APART for s in apart):
+        return None
+    if bounds and {b.place.coefficient(lanes) for b in bounds} != steps:
+        return None
+    dims = tuple(v for v in node.dims if v is not row)
+
+    def fold(choice: Sequence[Expr], e: Expr) -> Reduce:
+        (own,) = node.folds
+        condition = conjunction(choice)
+        other = Const(IDENTITIES[own.op], e.dtype)
+        chosen = e if condition is None else Call("where", (condition, e, other), e.dtype)
+        return replace(node, dims=dims, rdims=rdims, folds=(replace(own, value=chosen),))
+
+    return replace(windows, inner=fold(rest, inner), edge=fold([*rest, *moving], value), inside=inside)
+
+
+def _inside(bounds: Sequence[Bound], lanes: Var, taps: Sequence[Var]) -> tuple[int, int] | None:
+    """The lanes all of whose places lie inside: from the first to the one behind the last."""
+    extent = lanes.extent.constant or 0
+    first, last = 0, extent
+    if len({b.place for b in bounds}) > 1:
+        return None
+    for b in bounds:
+        factor = b.place.coefficient(lanes)
+        lowest = b.place.substitute({lanes: ZERO, **dict.fromkeys(taps, ZERO)}).constant
+        highest = b.place.substitute({lanes: ZERO, **{v: v.extent - 1 for v in taps}}).constant
+        if factor is None or not factor.constant or lowest is None or highest is None or factor.constant < 1:
+            return None
+        if b.limit is None:
+            first = max(first, -(lowest // factor.constant))
+        elif b.limit.constant is None:
+            return None
+        else:
+            last = min(last, (b.limit.constant - 1 - highest) // factor.constant + 1)
+    return first, max(first, last)

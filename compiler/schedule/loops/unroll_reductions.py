@@ -1,0 +1,118 @@
+"""Reductions over a few elements, and the maps that use them over the same few, become one map: all is written out.
+
+for i:  s[i] = sum_k exp(x[i, k])    k:3             for i:  s = exp(x[i, 0]) + exp(x[i, 1]) + exp(x[i, 2])
+for i, k:  y[i, k] = exp(x[i, k]) / s[i]      ->             y[i, 0] = exp(x[i, 0]) / s
+                                                             y[i, 1] = exp(x[i, 1]) / s
+                                                             y[i, 2] = exp(x[i, 2]) / s
+
+So the lanes run along i, and each element is loaded and computed upon once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+
+from ...ir.expr import (
+    Acc,
+    Call,
+    Expr,
+    Load,
+    rewrite,
+    substitute,
+)
+from ...ir.in_place import overwrites, shared_roots
+from ...ir.index import Atom, Index, Var, as_index, product
+from ...ir.nodes import Fold, Map, Reduce, Store
+from ...ir.program import AnyNode
+from ..fusion.inline import inlined
+from ..fusion.invert import invert
+from ..graph import NodeGraph, label
+from ..remarks import Remarks
+from .vector_axis import SCALAR_FOLDS
+
+#: elements that are few: as many as can be picked out of whole vectors
+MOST = 8
+OPERATORS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "top": "maximum"}
+
+
+def write_out_folds(graph: NodeGraph, remarks: Remarks) -> None:
+    """Writes out the maps over few elements that read what was reduced over as many, with all such reductions."""
+    for node in list(graph.nodes):
+        if isinstance(node, Map) and node in graph.nodes:
+            found = _short_loop(graph, node)
+            if found is not None:
+                _write_out(graph, node, *found, remarks)
+
+
+def _short_loop(graph: NodeGraph, node: Map) -> tuple[Var, list[Reduce]] | None:
+    """A loop of few turns, and the reductions over as many elements that all its turns read alike."""
+    for short in node.dims:
+        if not 2 <= (short.extent.constant or 0) <= MOST or len(node.dims) < 2:
+            continue
+        chain = list(dict.fromkeys(_makers(graph, node, short.extent)))
+        direct = [ld for e in node.expressions() for ld in e.loads if graph.producer(ld.buffer) in chain]
+        alone = all(r is node or r in chain for maker in chain for b in maker.writes() for r in graph.readers(b))
+        if chain and alone and not any(short in ld.index.vars() for ld in direct) and _stays(graph, node, chain):
+            return short, sorted(chain, key=graph.position)
+    return None
+
+
+def _makers(graph: NodeGraph, node: Map | Reduce, count: Index) -> Iterator[Reduce]:
+    """The reductions over `count` elements whose results the node reads, and those whose results they read."""
+    for load in dict.fromkeys(ld for e in node.expressions() for ld in e.loads):
+        maker = graph.producer(load.buffer)
+        if load.buffer.kind == "temp" and isinstance(maker, Reduce) and _fits(maker, load, count):
+            yield maker
+            yield from _makers(graph, maker, count)
+
+
+def _fits(node: Reduce, load: Load, count: Index) -> bool:
+    plain = len(node.stores) == 1 and all(f.op in OPERATORS and f.op not in SCALAR_FOLDS for f in node.folds)
+    return (
+        plain
+        and product(v.extent for v in node.rdims) == count
+        and (invert(node.stores[0], node.dims, load.index) is not None)
+    )
+
+
+def _stays(graph: NodeGraph, node: Map, chain: list[Reduce]) -> bool:
+    """Nothing is written over in place before the map reads it, and not by the map itself."""
+    return not any(graph.crosses(m.reads(), m, node) or shared_roots(m.reads()) & overwrites(node) for m in chain)
+
+
+def _write_out(graph: NodeGraph, node: Map, short: Var, chain: list[Reduce], remarks: Remarks) -> None:
+    stores = (_at(s, {short: as_index(turn)}) for s in node.stores for turn in range(short.extent.constant or 0))
+    changed: AnyNode = replace(node, dims=tuple(v for v in node.dims if v is not short), stores=tuple(stores))
+    for maker in reversed(chain):
+        written = _as_map(maker)
+        changed = inlined(changed, written, written.stores[0])
+        remarks.fused(label(maker), label(node), "few elements: computed in registers")
+    graph.replace(node, changed)
+    for maker in reversed(chain):
+        graph.remove(maker)
+
+
+def _at(store: Store, values: dict[Atom, Index]) -> Store:
+    return Store(store.buffer, store.index.substitute(values), substitute(store.value, values))
+
+
+def _as_map(node: Reduce) -> Map:
+    """The reduction with its folds written out."""
+    values = {f.acc: _folded(f, node.rdims) for f in node.folds}
+
+    def leaf(e: Expr) -> Expr | None:
+        return values.get(e) if isinstance(e, Acc) else None
+
+    stores = tuple(Store(s.buffer, s.index, rewrite(s.value, leaf)) for s in node.stores)
+    return Map(node.dims, stores, node.origin)
+
+
+def _folded(fold: Fold, loops: tuple[Var, ...]) -> Expr:
+    """All values of a fold, one after the other."""
+    values = [fold.value]
+    for v in loops:
+        turns = range(v.extent.constant or 0)
+        values = [substitute(e, {v: as_index(turn)}) for e in values for turn in turns]
+    return reduce(lambda a, b: Call(OPERATORS[fold.op], (a, b), fold.acc.dtype), values)

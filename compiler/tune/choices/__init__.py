@@ -1,0 +1,1 @@
+"""What may be chosen for a kernel, and what was chosen. Light: imports no stage of the compiler."""
