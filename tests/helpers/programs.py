@@ -18,6 +18,7 @@ from mycc.compiler.ir.program import AnyNode, Program
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.lower.core.driver import Lowered
+from mycc.compiler.machine.targets import Family
 from mycc.compiler.schedule import Schedule, schedule
 from torch import nn
 from torch.export import Dim
@@ -42,11 +43,12 @@ def lowered(
     parts: Sequence[nn.Module] = (),
     dynamic: bool = False,
     passes: bool = True,
+    family: Family = "cpu",
 ) -> Lowered:
     """The function's program, verified. dynamic: the first dimension of every input is the batch."""
     shapes = (tuple({0: BATCH} if x.dim() else {} for x in inputs),) if dynamic else None
     graph = capture(Call1(function, *parts).eval(), inputs, None, shapes)
-    result = lower(run_graph_passes(graph) if passes else graph)
+    result = lower(run_graph_passes(graph) if passes else graph, family=family)
     verify_program(result.program, "lowering")
     return result
 

@@ -2,6 +2,7 @@
 
     python -m tests.property.explore --programs 2000 [--seed 1]      nightly
     python -m tests.property.explore --kind alias --programs 5000    those that write in place, under several names
+    python -m tests.property.explore --kind passes --programs 5000   evaluated after each pass of the schedule
 
 The exit code is 1 when a program is wrong, or when more than a tenth are refused. Rounds are drawn until as many
 programs as asked for have run.
@@ -25,7 +26,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from . import alias_judge, judge
+from . import alias_judge, judge, pass_judge
 from .alias_programs import AliasProgram, alias_programs
 from .judge import Verdict
 from .programs import Program, programs
@@ -46,7 +47,12 @@ class Kind:
     refused: float = REFUSED
 
 
-KINDS = {"operators": Kind(programs(), judge.judge), "alias": Kind(alias_programs(), alias_judge.judge, 0.3)}
+KINDS = {
+    "operators": Kind(programs(), judge.judge),
+    "alias": Kind(alias_programs(), alias_judge.judge, 0.3),
+    "passes": Kind(programs(), pass_judge.judge),
+    "alias-passes": Kind(alias_programs(), pass_judge.judge, 0.3),
+}
 
 
 class Wrong(AssertionError):

@@ -102,6 +102,12 @@ def _repeated_places(given: Sequence[Array], sizes: Sequence[int]) -> Sequence[A
     return (np.pad(places, (0, total - len(places))),)
 
 
+def _ends_before(given: Sequence[Array], sizes: Sequence[int]) -> Sequence[Array]:
+    """For each number from 0 on, how many of n sorted ends are not larger."""
+    n, total = sizes
+    return (np.searchsorted(given[0][:n], np.arange(total), side="right"),)
+
+
 # sequences -----------------------------------------------------------------------------------------------------------
 def _filter(given: Sequence[Array], sizes: Sequence[int]) -> Sequence[Array]:
     """out[t + order - 1] = x[t] - sum over k of a[k] * out[t + k]"""
@@ -166,6 +172,7 @@ ROUTINES: Mapping[str, Reference] = {
     "true_elements": _true_elements,
     "repeats_total": _repeats_total,
     "repeated_places": _repeated_places,
+    "ends_before": _ends_before,
     "recursive_filter": _filter,
     "ctc": _ctc,
     "fft": _fft,

@@ -102,7 +102,8 @@ def _cheaper_than_launch(graph: NodeGraph, node: AnyNode) -> Iterator[Map]:
     """Maps that nobody else reads, of so little work that the node may do it for each of its elements."""
     for buffer in node.reads():
         maker = graph.producer(buffer)
-        if not isinstance(maker, Map) or len(maker.stores) != 1 or graph.readers(buffer) != [node]:
+        alone = buffer.kind == "temp" and graph.readers(buffer) == [node]
+        if not isinstance(maker, Map) or len(maker.stores) != 1 or not alone:
             continue
         spent = work(maker.stores[0].value) * _iterations(node)
         if spent <= LAUNCH_WORK and not is_long(maker.stores[0].value):

@@ -55,7 +55,8 @@ def _makers(graph: NodeGraph, node: Map, remarks: Remarks) -> Iterator[tuple[Map
     """The maps that make what the node looks up, as stages of the rows, and the rows."""
     for load in dict.fromkeys(ld for s in node.stores for ld in s.value.loads):
         maker = graph.producer(load.buffer)
-        if not isinstance(maker, Map) or graph.readers(load.buffer) != [node]:
+        alone = load.buffer.kind == "temp" and graph.readers(load.buffer) == [node]
+        if not isinstance(maker, Map) or not alone:
             continue
         places = [v for a in load.index.atoms() if isinstance(a, Indirect) for v in a.value.vars()]  # type: ignore[attr-defined]
         rows = node.dims[: min((node.dims.index(v) for v in places), default=0)]

@@ -1,0 +1,169 @@
+"""Every pass of the schedule, watched: the program after it has to be lawful and to answer as the one before it did."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from mycc.compiler.ir.buffers import Buffer
+from mycc.compiler.ir.evaluate import Undefined
+from mycc.compiler.ir.program import AnyNode, Choose, Program, Repeat
+from mycc.compiler.ir.verify import BrokenLaw, verify_program
+from mycc.compiler.machine.targets import Family
+from mycc.compiler.schedule import schedule
+from mycc.compiler.schedule.barriers import is_keep
+from mycc.compiler.schedule.graph import NodeGraph
+
+from .evaluation import Answer, answer, difference
+
+#: the module that calls the passes one after the other
+SCHEDULE = importlib.import_module("mycc.compiler.schedule.schedule")
+Nodes = tuple[AnyNode, ...]
+#: name of a pass, and the nodes of its piece of the program before and after it
+Observe = Callable[[str, Nodes, Nodes], None]
+#: elements of inputs and constants, and the sizes of a call
+Call = tuple[Mapping[Buffer, np.ndarray[Any, Any]], Mapping[str, int]]
+
+
+class WrongPass(AssertionError):
+    """A pass that changed what a program answers, or made one that breaks a law."""
+
+
+def pass_names() -> list[str]:
+    """The passes that the schedule calls: functions of its folder on the graph of a program."""
+    return sorted(name for name, value in vars(SCHEDULE).items() if _is_pass(value))
+
+
+def _is_pass(value: object) -> bool:
+    if not inspect.isfunction(value) or not value.__module__.startswith(SCHEDULE.__package__ or ""):
+        return False
+    first = next(iter(inspect.signature(value).parameters.values()), None)
+    return first is not None and first.annotation in ("NodeGraph", NodeGraph)
+
+
+@contextmanager
+def observed(observe: Observe) -> Iterator[None]:
+    """Calls `observe` after each pass that changed the nodes that it was given."""
+    originals = {name: getattr(SCHEDULE, name) for name in pass_names()}
+
+    def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(graph: NodeGraph, *args: Any, **options: Any) -> Any:
+            before = tuple(graph.nodes)
+            result = function(graph, *args, **options)
+            after = tuple(graph.nodes)
+            if not _same(before, after):
+                observe(name, before, after)
+            return result
+
+        return call
+
+    for name, function in originals.items():
+        setattr(SCHEDULE, name, watched(name, function))
+    try:
+        yield
+    finally:
+        for name, function in originals.items():
+            setattr(SCHEDULE, name, function)
+
+
+def _same(a: Sequence[object], b: Sequence[object]) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
+@dataclass
+class Judge:
+    """Follows a whole program through the passes, which see pieces of it.
+
+    calls: what the program is evaluated with; changed: how often each pass changed a program.
+    """
+
+    program: Program
+    calls: Sequence[Call]
+    family: Family = "cpu"
+    changed: Counter[str] = field(default_factory=Counter)
+    wanted: list[Answer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.wanted = [answer(self.program, given, sizes, self.family) for given, sizes in self.calls]
+
+    def follow(self) -> Program:
+        """Schedules the program; WrongPass names the first pass that was wrong. Gives the scheduled program."""
+        with observed(self._observe):
+            result = schedule(self.program, family=self.family).program
+        self._check("in_a_row", result)
+        return result
+
+    def _observe(self, name: str, before: Nodes, after: Nodes) -> None:
+        self.changed[name] += 1
+        self.program = with_piece(self.program, _kernels(before), _kernels(after))
+        self._check(name, self.program)
+
+    def _check(self, name: str, program: Program) -> None:
+        try:
+            verify_program(program, name)
+            found = [answer(program, given, sizes, self.family) for given, sizes in self.calls]
+        except (BrokenLaw, Undefined) as error:
+            raise WrongPass(f"{name}: {error}") from error
+        for (_, sizes), f, w in zip(self.calls, found, self.wanted, strict=True):
+            problem = difference(f, w)
+            if problem:
+                raise WrongPass(f"{name} at {dict(sizes)}: {problem}")
+
+
+def special(x: torch.Tensor) -> torch.Tensor:
+    """A float tensor with NaN, infinities, a negative zero and a large number at some places."""
+    if not x.is_floating_point() or not x.numel():
+        return x
+    generator, values = torch.Generator().manual_seed(x.numel()), x.clone().flatten()
+    for value in (float("nan"), float("inf"), -float("inf"), -0.0, 1e30):
+        values[torch.randint(0, x.numel(), (1,), generator=generator)] = value
+    return values.reshape(x.shape)
+
+
+def _kernels(nodes: Nodes) -> Nodes:
+    return tuple(n for n in nodes if not is_keep(n))
+
+
+def with_piece(program: Program, before: Nodes, after: Nodes) -> Program:
+    """The program with other nodes in the place of neighbouring ones, at its top or in a block of it."""
+    place = _place(program.nodes, before)
+    if place is None:
+        inside = tuple(_with_block(n, before, after) for n in program.nodes)
+        assert not _same(inside, program.nodes), "the nodes that a pass changed are not in the program"
+        return program.with_nodes(inside)
+    end, grown = place + len(before), len(after) - len(before)
+    nodes = (*program.nodes[:place], *after, *program.nodes[end:])
+    defines = tuple(replace(d, after=d.after + (grown if d.after >= end else 0)) for d in program.defines)
+    return replace(program, nodes=nodes, defines=defines)
+
+
+def _with_block(node: AnyNode, before: Nodes, after: Nodes) -> AnyNode:
+    def block(nodes: Nodes) -> Nodes:
+        place = _place(nodes, before)
+        if place is not None:
+            return (*nodes[:place], *after, *nodes[place + len(before) :])
+        inner = tuple(_with_block(n, before, after) for n in nodes)
+        return nodes if _same(inner, nodes) else inner
+
+    if isinstance(node, Choose):
+        then, other = block(node.then), block(node.other)
+        return node if then is node.then and other is node.other else replace(node, then=then, other=other)
+    if isinstance(node, Repeat):
+        test, body = block(node.test), block(node.body)
+        return node if test is node.test and body is node.body else replace(node, test=test, body=body)
+    return node
+
+
+def _place(nodes: Nodes, run: Nodes) -> int | None:
+    """Where neighbouring nodes begin."""
+    starts = range(len(nodes) - len(run) + 1)
+    return next((i for i in starts if _same(nodes[i : i + len(run)], run)), None) if run else None
