@@ -137,15 +137,26 @@ def _tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
     return tuple(aten.slice.Tensor(x, dim, a, b) for a, b in itertools.pairwise(places))
 
 
+def _of_vmap(x: Tensor) -> bool:
+    return torch._C._functorch.is_batchedtensor(x)
+
+
 @_form_of(F.one_hot)
 def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """Without a number of classes: as many as the run finds."""
-    if num_classes != -1 or tensor.numel() == 0:
+    """With torch's checks, which an export of torch 2.11 leaves out. Without a number of classes: as many as the run
+    finds."""
+    wrong = num_classes == 0 or num_classes < -1 or (num_classes == -1 and tensor.numel() == 0)
+    if wrong or _of_vmap(tensor):  # assertions have no batching rule
         return F.one_hot(tensor, num_classes)
-    torch._assert_async((tensor >= 0).all(), "one_hot: Class values must be non-negative.")
-    count: Any = (tensor.max() + 1).clamp(min=1).item()
-    torch._check(count >= 1)
-    return (tensor.unsqueeze(-1) == torch.arange(count)).to(torch.int64)
+    count: Any = num_classes
+    if num_classes == -1:
+        torch._assert_async((tensor >= 0).all(), "one_hot: Class values must be non-negative.")
+        count = (tensor.max() + 1).clamp(min=1).item()
+        torch._check(count >= 1)
+    else:
+        inside = ((tensor >= 0) & (tensor < num_classes)).all()
+        torch._assert_async(inside, f"one_hot: Class values must be non-negative and smaller than {num_classes}.")
+    return (tensor.unsqueeze(-1) == torch.arange(count, device=tensor.device)).to(torch.int64)
 
 
 @_form_of(F.ctc_loss)

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import mpmath
+import numpy as np
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
@@ -84,9 +85,13 @@ def entries() -> dict[str, Entry]:
 
 
 class Call(torch.nn.Module):
-    """One call of an operator as a module: its tensors are the inputs, all else is constant."""
+    """One call of an operator as a module: its tensors are the inputs, all else is constant.
+
+    spread: whether the results are memory with gaps, of which the operator writes every n-th element.
+    """
 
     dynamic_shapes = None
+    spread = False
 
     def __init__(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         super().__init__()
@@ -186,8 +191,8 @@ def disagreement(entry: Entry, call: Call, got: Sequence[Any], want: Sequence[An
         got, want = FACTORS[entry.name](got), FACTORS[entry.name](want)
     if entry.name == "argsort" and want[0].dim():
         return _ordered(call.inputs[0], *got, *want)
-    if entry.name in CHOICES and len(want) == 2 and not _first_problem(entry, got[:1], want[:1]):
-        return _chosen(call.inputs[0], *got, want[1])
+    if entry.name in CHOICES and len(want) >= 2 and not _first_problem(entry, got[:1], want[:1]):
+        return _chosen(call.inputs[0], *got[:2], want[1]) or _first_problem(entry, got[2:], want[2:])
     problem = _first_problem(entry, got, want)
     if problem and entry.name in EXACT:
         return _first_problem(entry, got, [_exact(EXACT[entry.name], call.inputs[0]).to(want[0].dtype)])
@@ -216,15 +221,15 @@ def _as(want: Any, exact: Any) -> Any:
     return exact.to(want.dtype) if isinstance(want, torch.Tensor) else exact
 
 
-def in_float64(call: Call) -> list[Any] | None:
-    """The results for the same inputs in float64; None where torch has none."""
-    if not any(x.dtype in _WIDER for x in call.inputs):
+def in_float64(call: Call, integers: bool = False) -> list[Any] | None:
+    """The results for the same inputs in float64; None where torch has none. `integers`: torch takes integers among
+    them as float32."""
+    given = [x.float() if integers and x.dtype in _INTEGERS else x for x in call.inputs]
+    if not any(x.dtype in _WIDER for x in given):
         return None
     try:
         with torch.no_grad():
-            return pytree.tree_leaves(
-                call.wide()(*(x.to(_WIDER.get(x.dtype, x.dtype), copy=True) for x in call.inputs))
-            )
+            return pytree.tree_leaves(call.wide()(*(x.to(_WIDER.get(x.dtype, x.dtype), copy=True) for x in given)))
     except Exception:
         return None
 
@@ -233,6 +238,7 @@ _WIDER = {
     **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64),
     torch.complex64: torch.complex128,
 }
+_INTEGERS = (torch.int64, torch.int32, torch.uint8)
 
 
 def _first_problem(entry: Entry, got: Sequence[Any], want: Sequence[Any]) -> str:
@@ -304,7 +310,7 @@ def _differs(entry: Entry, got: Any, want: Any) -> str:
     if not isinstance(want, torch.Tensor):
         got = got.item() if hasattr(got, "item") else got
         return "" if got == want or (got != got and want != want) else f"{got!r} instead of {want!r}"
-    got = got if isinstance(got, torch.Tensor) else torch.from_dlpack(got)
+    got = as_tensor(got)
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
     if entry.empty:
@@ -315,7 +321,18 @@ def _differs(entry: Entry, got: Any, want: Any) -> str:
         torch.testing.assert_close(got, want.contiguous(), equal_nan=True, **tolerance(want.dtype))
     except AssertionError as error:
         return str(error)
+    except RuntimeError:  # it differs by complex numbers whose size overflows, which torch cannot print
+        return "differs"
     return ""
+
+
+def as_tensor(value: Any) -> torch.Tensor:
+    """A result of a package: an array where the call has no tensor among its arguments."""
+    if isinstance(value, torch.Tensor):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.name == "bfloat16":  # ml_dtypes' type, without DLPack
+        return torch.from_numpy(value.view("int16")).view(torch.bfloat16)
+    return torch.from_dlpack(value)
 
 
 def tolerance(dtype: torch.dtype) -> dict[str, float]:

@@ -83,7 +83,7 @@ def _features(sample: Any) -> set[tuple[Any, ...]]:
     found: set[tuple[Any, ...]] = {(key, repr(value)[:40]) for key, value in sample.kwargs.items()}
     for i, leaf in enumerate(_leaves(sample)):
         if isinstance(leaf, torch.Tensor):
-            strided = leaf.numel() > 1 and not leaf.is_contiguous()
+            strided = leaf.layout == torch.strided and leaf.numel() > 1 and not leaf.is_contiguous()
             found |= {(i, "rank", leaf.dim()), (i, leaf.dtype), (i, "strided", strided), (i, "empty", not leaf.numel())}
         else:
             found.add((i, type(leaf).__name__))
@@ -110,12 +110,17 @@ def _first_ones(samples: Sequence[Any], forms: Sequence[Callable[[Any], Call]], 
 
 
 def _base(like: torch.Tensor, spread: bool, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Zeros, and a view of them with the form of `like`: of every n-th element, or of all."""
+    """Ones, and a view of them with the form of `like`: of every n-th element, or of all."""
     if not spread:
-        whole = torch.zeros(like.shape, dtype=like.dtype, device=device)
+        whole = torch.ones(like.shape, dtype=like.dtype, device=device)
         return whole, whole
-    base = torch.zeros(*like.shape, _ROOM, dtype=like.dtype, device=device)
+    base = torch.ones(*like.shape, _ROOM, dtype=like.dtype, device=device)
     return base, base.select(-1, 1)
+
+
+def apart(results: Sequence[Any]) -> list[Any]:
+    """The views that a variant wrote to, then the memory between their elements."""
+    return [r.select(-1, 1) for r in results] + [r[..., ::2] for r in results]
 
 
 def _in_place(op: Op, sample: Any, spread: bool) -> Call:
@@ -146,6 +151,7 @@ def _out(op: Op, sample: Any, spread: bool) -> Call:
         return bases
 
     call = Call(run, (sample.input, *sample.args), dict(sample.kwargs))
+    call.spread = spread
     _check_strides(call, results, spread)
     return call
 

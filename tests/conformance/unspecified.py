@@ -19,6 +19,7 @@ class Free:
 
     zeros: bool = False  # the sign of zeros
     overflow: bool = False  # elements that are not finite, in eager or in the package
+    small: bool = False  # elements that are roundings of the largest one
     values: bool = False  # all values; shapes and dtypes are compared
     errors: bool = False  # whether values that eager refuses are refused
     skipped: bool = False  # eager itself may end the process: not run
@@ -28,6 +29,7 @@ class Free:
         texts = {
             "zeros": "signs of zeros",
             "overflow": "elements that are not finite, in eager or in the package",
+            "small": "errors of elements that are small beside the largest one",
             "values": "values",
             "errors": "what eager refuses",
             "skipped": "anything: it is not run",
@@ -49,6 +51,25 @@ def _complex(call: Call) -> bool:
     """Tensors or numbers are complex."""
     given = (*call.inputs, *call.constants)
     return any(x.is_complex() if isinstance(x, torch.Tensor) else isinstance(x, complex) for x in given)
+
+
+def _divides_least(call: Call) -> bool:
+    """The least integer over -1, in div and lcm."""
+    given = [x for x in (*call.inputs, *call.constants) if isinstance(x, (torch.Tensor, int))]
+    if len(given) < 2 or not all(isinstance(x, int) or not x.is_floating_point() for x in given[:2]):
+        return False
+    a, b = (torch.as_tensor(x) for x in given[:2])
+    dtype = torch.result_type(a, b)
+    if dtype == torch.bool or torch.iinfo(dtype).min == 0:
+        return False
+    a, b = torch.broadcast_tensors(a.to(dtype), b.to(dtype))
+    return bool(((a == torch.iinfo(dtype).min) & ((b == -1) | (torch.gcd(a, b) == -1))).any())
+
+
+def _long_degree(call: Call) -> bool:
+    """A degree of more than 10^6."""
+    given = [x for x in (*call.inputs, *call.constants) if isinstance(x, (torch.Tensor, int, float))]
+    return len(given) > 1 and bool((torch.as_tensor(given[1]).double() > 1e6).any())
 
 
 def _irregular(call: Call) -> bool:
@@ -129,6 +150,14 @@ RULES: tuple[Rule, ...] = (
         when=_not_finite,
     ),
     Rule(
+        "`div` with the rounding mode `trunc`, `lcm`",
+        "div.trunc_rounding|lcm",
+        "the least integer over -1",
+        Free(skipped=True),
+        "eager ends the process; mycc wraps (`tests/ops/test_special_edges.py`)",
+        when=_divides_least,
+    ),
+    Rule(
         "complex numbers",
         ".*",
         "products and quotients of infinities and zeros",
@@ -203,6 +232,21 @@ RULES: tuple[Rule, ...] = (
         Free(values=True),
         "the factors that a length is split into decide how far they spread",
         when=_not_finite,
+    ),
+    Rule(
+        "Fourier transforms",
+        "(fft|_refs.fft|nn.functional).*fft.*|stft|istft",
+        "sums of large and small numbers",
+        Free(small=True),
+        "each term of a transform has all elements of its input, so that errors are relative to the largest",
+    ),
+    Rule(
+        "`istft`",
+        "istft",
+        "windows whose squares add up to 0",
+        Free(errors=True),
+        "mycc divides by the sum: a check would cost every call a reading of it, on a GPU a wait",
+        "all .*",
     ),
     Rule(
         "`maximum`, `minimum`, `fmax`, `fmin`, `clamp`, `amax`, `amin`, and what compares by them",
@@ -303,6 +347,14 @@ RULES: tuple[Rule, ...] = (
         Free(values=True),
         "for degrees from 2 on eager returns a variable that it has not set",
         when=_not_finite,
+    ),
+    Rule(
+        "`special.laguerre_polynomial_l`, `special.legendre_polynomial_p`",
+        "special.(laguerre_polynomial_l|legendre_polynomial_p)",
+        "degrees of more than 10^6",
+        Free(skipped=True),
+        "so many steps of eager's recurrence take seconds, and are rounding errors alone; mycc ends it there",
+        when=_long_degree,
     ),
 )
 

@@ -225,11 +225,16 @@ def test_results_that_nobody_uses_need_not_agree() -> None:
     agrees(graph, passed(graph))
 
 
-def test_what_definitions_assert_is_kept() -> None:
+@pytest.mark.parametrize(
+    ("function", "assertions"),
+    [(lambda i: F.one_hot(i, 5), 1), (lambda i: torch.ops.aten.one_hot.default(i, 5), 2)],
+    ids=["by the capture", "by torch's definition"],
+)
+def test_what_definitions_assert_is_kept(function: Callable[..., Any], assertions: int) -> None:
     places = torch.tensor([[0, 3], [2, 1]])
-    graph = graph_of(lambda m, i: F.one_hot(i, 5), places)
+    graph = graph_of(lambda m, i: function(i), places)
     result = passed(graph)
-    assert operators(result)["mycc.assert_true"] == 2
+    assert operators(result)["mycc.assert_true"] == assertions
     assert torch.equal(eager(result, (places,))[0], F.one_hot(places, 5))
     for wrong in (-1, 5):
         with pytest.raises(RuntimeError, match="Class values must be"):

@@ -98,6 +98,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "eig": (eig, (A,)),
     "ldl": (lambda x, b: ldl(x, b, False), (PIVOTED, normal(6, 7, 2))),
     "ldl_hermitian": (lambda x, b: ldl(x, b, True), (PIVOTED, normal(6, 7, 2))),
+    "sums_of_nothing": (lambda x: flat([x.logsumexp(0), x.logsumexp((0, 1)), x.sum(0), x.prod(0)]), (X[:0],)),
     "matrix_exp": (lambda a: torch.linalg.matrix_exp(a), (A,)),
     **{f"double_{name}": (getattr(torch, name), (plane(POINTS, C128),)) for name in ("exp", "log", "sqrt", "tanh")},
 }

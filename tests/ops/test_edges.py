@@ -35,6 +35,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda a, b: (a // b, a % b, torch.div(a, b, rounding_mode="trunc"), a.fmod(b), a / b),
         (I, J),
     ),
+    "integers that a dropout drops": (
+        lambda a, x: [torch.ops.aten.native_dropout_backward(g, a > 0, s) for g in (a, x) for s in (0.0, 2.5)],
+        (I, I.float()),
+    ),
     "integer overflow": (lambda a: (a * 3, a + a, -a, a.abs(), a.sum(), a << 3), (I,)),
     "long overflow": (lambda a: (a + 1, a * 3, a.abs(), a.cumsum(0), a.sum()), (L,)),
     "byte overflow": (lambda a: (a + 100, a * 2, 5 - a, a.sum(), ~a), (B,)),

@@ -231,7 +231,8 @@ def logaddexp(call: Call, a: Any, b: Any) -> Complex:
 def logsumexp(call: Call, a: Complex, dims: Any, keepdim: bool = False) -> Complex:
     """From the largest real part, where that is finite."""
     axes = list(dims) or list(range(a.re.dim()))
-    top = a.re.amax(axes, True)
+    empty = any(a.re.shape[d] == 0 for d in axes)  # of nothing there is no largest
+    top = a.re.sum(axes, True) if empty else a.re.amax(axes, True)
     top = where(torch.isfinite(top), top, 0.0)
     power = exp_of(Complex(a.re - top, a.im))
     result = log_of(Complex(power.re.sum(axes, keepdim), power.im.sum(axes, keepdim)))

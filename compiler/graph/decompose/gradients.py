@@ -180,6 +180,12 @@ def _without_dropout(probability: float) -> None:
         raise NoDecomposition
 
 
+@definition("aten.native_dropout_backward")
+def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """In torch's order: an integer that the mask drops is the integer 0, a float keeps its sign."""
+    return grad * mask.to(grad.dtype) * scale
+
+
 @definition("aten._scaled_dot_product_flash_attention_for_cpu")
 def flash_attention_for_cpu(
     q: Tensor,

@@ -137,7 +137,20 @@ def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor:
 
 @row("aten.gcd.default")
 def gcd(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
-    return apply(ctx, [a, b], lambda x, y: call("gcd", x, y))
+    return apply(ctx, [a, b], lambda x, y: _gcd(x, y, ctx.result_dtype()))
+
+
+#: bits of an i32 that a narrow signed type leaves free
+_ROOM = {"i8": 24, "i16": 16}
+
+
+def _gcd(x: Expr, y: Expr, dtype: str) -> Expr:
+    """Narrow numbers in the high bits of an i32, so that the size of the least one wraps as in torch."""
+    if dtype not in _ROOM:
+        return call("gcd", x, y)
+    room = number(_ROOM[dtype], x.dtype)
+    high = (call("shift_left", e, room) for e in (x, y))
+    return call("shift_right", call("gcd", *high), room)
 
 
 @row("aten.lcm.default")
@@ -145,7 +158,8 @@ def lcm(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """|a / gcd(a, b) * b|, and 0 when one of them is."""
 
     def meaning(x: Expr, y: Expr) -> Expr:
-        divisor = call("maximum", call("gcd", x, y), number(1, x.dtype))
-        return call("abs", call("mul", call("trunc_div", x, divisor), y))
+        divisor = _gcd(x, y, ctx.result_dtype())
+        some = where(compare("eq", divisor, number(0, x.dtype)), number(1, x.dtype), divisor)
+        return call("abs", call("mul", call("trunc_div", x, some), y))
 
     return apply(ctx, [a, b], meaning)

@@ -7,6 +7,7 @@
 #define MYCC_MATH_SPECIAL_H
 
 #include "math.h"
+#include "math_polynomials.h"
 
 namespace mycc {
 namespace special {
@@ -68,16 +69,16 @@ inline double zeta(double s, double q) {
   return sum == 0 && s > 0x1p44 ? nan() : sum; /* torch multiplies powers of s that overflow by 0 */
 }
 
-/* Near its poles, the integers up to 0, what the sine of a rounded pi x gives, as torch's. */
-inline double trigamma(double x) {
+/* Near its poles, the integers up to 0, what the sine of a pi x that is rounded to T gives, as torch's. */
+template <class T> MYCC_INLINE double trigamma(double x) {
   if (__builtin_isinf(x)) return x > 0 ? 0 : nan();
   if (!(x < 0.5)) return zeta(2, x);
-  const double sine = __builtin_sin(PI * x);
+  const double sine = __builtin_sin((double)((T)PI * (T)x));
   return PI * PI / (sine * sine) - zeta(2, 1 - x);
 }
-inline double polygamma(double order, double x) {
+template <class T> inline double polygamma(double order, double x) {
   if (order == 0) return digamma(x);
-  if (order == 1) return trigamma(x);
+  if (order == 1) return trigamma<T>(x);
   const double sign = __builtin_fmod(order, 2) == 0 ? -1 : 1;
   return sign * __builtin_tgamma(order + 1) * zeta(order + 1, x);
 }
@@ -249,48 +250,6 @@ inline double airy_ai(double x) {
   return wave / (SQRT_PI * __builtin_sqrt(__builtin_sqrt(-x)));
 }
 
-/* ---- orthogonal polynomials by their recurrences (DLMF 18.9); a degree that is negative, or too large for an
- * integer of 64 bits, is 0; a broken one is cut ---- */
-template <class Step> MYCC_INLINE double polynomial(double degree, double first, Step step) {
-  if (!(degree > -1 && degree < 0x1p63)) return 0;
-  const int64_t n = degree < 1e6 ? (int64_t)degree : 1000000;
-  double before = 1, now = first;
-  if (n == 0) return before;
-  for (int64_t k = 1; k < n && now == now; ++k) {
-    const double next = step(now, before, (double)k);
-    before = now;
-    now = next;
-  }
-  return now;
-}
-inline double chebyshev(double degree, double x, double first) {
-  return polynomial(degree, first, [=](double now, double before, double) { return 2 * x * now - before; });
-}
-inline double chebyshev_t(double x, double n) { return chebyshev(n, x, x); }
-inline double chebyshev_u(double x, double n) { return chebyshev(n, x, 2 * x); }
-inline double chebyshev_v(double x, double n) { return chebyshev(n, x, 2 * x - 1); }
-inline double chebyshev_w(double x, double n) { return chebyshev(n, x, 2 * x + 1); }
-inline double shifted_chebyshev_t(double x, double n) { return chebyshev_t(2 * x - 1, n); }
-inline double shifted_chebyshev_u(double x, double n) { return chebyshev_u(2 * x - 1, n); }
-inline double shifted_chebyshev_v(double x, double n) { return chebyshev_v(2 * x - 1, n); }
-inline double shifted_chebyshev_w(double x, double n) { return chebyshev_w(2 * x - 1, n); }
-inline double hermite_h(double x, double n) {
-  return polynomial(n, 2 * x, [=](double now, double before, double k) { return 2 * x * now - 2 * k * before; });
-}
-inline double hermite_he(double x, double n) {
-  return polynomial(n, x, [=](double now, double before, double k) { return x * now - k * before; });
-}
-inline double laguerre_l(double x, double n) {
-  return polynomial(n, 1 - x, [=](double now, double before, double k) {
-    return ((2 * k + 1 - x) * now - k * before) / (k + 1);
-  });
-}
-inline double legendre_p(double x, double n) {
-  return polynomial(n, x, [=](double now, double before, double k) {
-    return ((2 * k + 1) * x * now - k * before) / (k + 1);
-  });
-}
-
 /* ---- parts of numbers ---- */
 inline double frexp_mantissa(double x) {
   int exponent = 0;
@@ -314,15 +273,22 @@ inline double frexp_exponent(double x) {
   inline vf64 special_##NAME(vf64 x) {                                                \
     return build<vf64>([=](int i) MYCC_INLINED { return special_##NAME(x[i]); });     \
   }
-#define MYCC_SPECIAL2(NAME)                                                                           \
-  inline double special_##NAME(double a, double b) { return special::NAME(a, b); }                    \
-  inline float special_##NAME(float a, float b) { return (float)special::NAME((double)a, (double)b); } \
-  inline vf32 special_##NAME(vf32 a, vf32 b) {                                                        \
-    return build<vf32>([=](int i) MYCC_INLINED { return special_##NAME(a[i], b[i]); });               \
-  }                                                                                                   \
-  inline vf64 special_##NAME(vf64 a, vf64 b) {                                                        \
-    return build<vf64>([=](int i) MYCC_INLINED { return special_##NAME(a[i], b[i]); });               \
+#define MYCC_SPECIAL2_LANES(NAME)                                                       \
+  inline vf32 special_##NAME(vf32 a, vf32 b) {                                          \
+    return build<vf32>([=](int i) MYCC_INLINED { return special_##NAME(a[i], b[i]); }); \
+  }                                                                                     \
+  inline vf64 special_##NAME(vf64 a, vf64 b) {                                          \
+    return build<vf64>([=](int i) MYCC_INLINED { return special_##NAME(a[i], b[i]); }); \
   }
+#define MYCC_SPECIAL2(NAME)                                                                            \
+  inline double special_##NAME(double a, double b) { return special::NAME(a, b); }                     \
+  inline float special_##NAME(float a, float b) { return (float)special::NAME((double)a, (double)b); } \
+  MYCC_SPECIAL2_LANES(NAME)
+/* Of functions whose edges differ between the types that torch computes in. */
+#define MYCC_SPECIAL2_OF_TYPE(NAME)                                                          \
+  inline double special_##NAME(double a, double b) { return special::NAME<double>(a, b); }   \
+  inline float special_##NAME(float a, float b) { return (float)special::NAME<float>(a, b); } \
+  MYCC_SPECIAL2_LANES(NAME)
 MYCC_SPECIAL1(digamma)
 MYCC_SPECIAL1(erfinv)
 MYCC_SPECIAL1(ndtri)
@@ -344,32 +310,36 @@ MYCC_SPECIAL1(airy_ai)
 MYCC_SPECIAL1(frexp_mantissa)
 MYCC_SPECIAL1(frexp_exponent)
 MYCC_SPECIAL2(zeta)
-MYCC_SPECIAL2(polygamma)
+MYCC_SPECIAL2_OF_TYPE(polygamma)
 MYCC_SPECIAL2(igamma)
 MYCC_SPECIAL2(igammac)
-MYCC_SPECIAL2(chebyshev_t)
-MYCC_SPECIAL2(chebyshev_u)
-MYCC_SPECIAL2(chebyshev_v)
-MYCC_SPECIAL2(chebyshev_w)
-MYCC_SPECIAL2(shifted_chebyshev_t)
-MYCC_SPECIAL2(shifted_chebyshev_u)
-MYCC_SPECIAL2(shifted_chebyshev_v)
-MYCC_SPECIAL2(shifted_chebyshev_w)
-MYCC_SPECIAL2(hermite_h)
-MYCC_SPECIAL2(hermite_he)
-MYCC_SPECIAL2(laguerre_l)
-MYCC_SPECIAL2(legendre_p)
+MYCC_SPECIAL2_OF_TYPE(chebyshev_t)
+MYCC_SPECIAL2_OF_TYPE(chebyshev_u)
+MYCC_SPECIAL2_OF_TYPE(chebyshev_v)
+MYCC_SPECIAL2_OF_TYPE(chebyshev_w)
+MYCC_SPECIAL2_OF_TYPE(shifted_chebyshev_t)
+MYCC_SPECIAL2_OF_TYPE(shifted_chebyshev_u)
+MYCC_SPECIAL2_OF_TYPE(shifted_chebyshev_v)
+MYCC_SPECIAL2_OF_TYPE(shifted_chebyshev_w)
+MYCC_SPECIAL2_OF_TYPE(hermite_h)
+MYCC_SPECIAL2_OF_TYPE(hermite_he)
+MYCC_SPECIAL2_OF_TYPE(laguerre_l)
+MYCC_SPECIAL2_OF_TYPE(legendre_p)
 #undef MYCC_SPECIAL1
 #undef MYCC_SPECIAL2
+#undef MYCC_SPECIAL2_OF_TYPE
+#undef MYCC_SPECIAL2_LANES
 
-/* Greatest common divisors, never negative. */
+/* Greatest common divisors. The size of the least integer wraps to itself, as in torch, whose result may be negative. */
 template <class T> inline T special_gcd(T a, T b) {
-  while (b != 0) {
-    const T rest = b == -1 ? 0 : a % b;
-    a = b;
-    b = rest;
+  if (a < 0) a = -a;
+  if (b < 0) b = -b;
+  while (a != 0) {
+    const T rest = a == -1 ? 0 : b % a;
+    b = a;
+    a = rest;
   }
-  return a < 0 ? -a : a;
+  return b;
 }
 inline vi32 special_gcd(vi32 a, vi32 b) {
   return build<vi32>([=](int i) MYCC_INLINED { return special_gcd((int32_t)a[i], (int32_t)b[i]); });
