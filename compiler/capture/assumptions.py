@@ -20,7 +20,7 @@ import math
 import operator
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -78,7 +78,14 @@ def assumptions_hold(program: ExportedProgram, asked: Asked) -> bool:
     sets = _placed(program, ranges, left_out)
     if len(sets) > MOST:
         return False
-    return not any(wrong_nodes(program.graph.nodes, sizes) for sizes in sets)
+    nodes = _nodes(program)
+    return not any(wrong_nodes(nodes, sizes) for sizes in sets)
+
+
+def _nodes(program: ExportedProgram) -> list[fx.Node]:
+    """The nodes of the graph, and of the bodies of its branches and loops."""
+    graphs = (m.graph for m in program.graph_module.modules() if isinstance(m, fx.GraphModule))
+    return [node for graph in graphs for node in graph.nodes]
 
 
 def holds_for_one(program: ExportedProgram) -> bool:
@@ -91,17 +98,17 @@ def holds_for_one(program: ExportedProgram) -> bool:
     ranges = {str(s): (max(low, 2), high) for s, (low, high) in _ranges(program).items()}
     if len(ranges) < len(program.range_constraints):
         return True
-    conditions = {f"Ne({size}, 1)" for size in _computed_sizes(program.graph)}
+    nodes = _nodes(program)
+    conditions = {f"Ne({size}, 1)" for size in _computed_sizes(nodes)}
     ones = [sizes for condition in sorted(conditions) for sizes in _exceptions(condition, ranges)[0] if sizes]
-    nodes = program.graph.nodes
     points = _placed(program, ranges, ones)[:MOST]
     anyway = {n for point in _placed(program, ranges, [{}]) for n in wrong_nodes(nodes, point)} if points else set()
     return all(anyway.issuperset(wrong_nodes(nodes, point)) for point in points)
 
 
-def _computed_sizes(graph: fx.Graph) -> set[sympy.Expr]:
-    """The sizes of the graph's tensors that are neither numbers nor an input's own."""
-    values = (node.meta.get("val") for node in graph.nodes)
+def _computed_sizes(nodes: Iterable[fx.Node]) -> set[sympy.Expr]:
+    """The sizes of tensors that are neither numbers nor an input's own."""
+    values = (node.meta.get("val") for node in nodes)
     sizes: Iterator[Any] = (n for v in values if isinstance(v, torch.Tensor) for n in v.shape)
     found = (n.node.expr for n in sizes if isinstance(n, torch.SymInt))
     return {e for e in found if not e.is_Symbol and not e.is_number}

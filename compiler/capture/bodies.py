@@ -86,7 +86,10 @@ def copy_control(copier: FunctionalCopy, node: fx.Node, env: dict[fx.Node, Any],
     if name == "while_loop":
         _check_apart(regions[-1])
     if not call.roots:
-        return Tensor(call.emit([region.finished(region.results) for region in regions], (), node.meta["val"]))
+        new = call.emit([region.finished(region.results) for region in regions], (), node.meta["val"])
+        if not isinstance(node.meta["val"], (tuple, list)):
+            return Tensor(new)
+        return tuple(Tensor(_part(copier.graph, new, i)) for i in range(len(node.meta["val"])))
     return _writing(call, tests_write=name == "while_loop" and bool(regions[0].written()))
 
 

@@ -13,7 +13,8 @@ A write through a view rebuilds the base, later uses of other views of it are ta
     z = add(x, 1)                z = add(x1, 1)
 
 Which tensors share memory is read from the storages of the fake tensors that torch.export left in meta["val"]. What
-this cannot say (a write through as_strided, autocast regions) raises NeedsRetrace, for torch's own functionalisation.
+this cannot say (a write to the parts of complex numbers, autocast regions) raises NeedsRetrace, for torch's own
+functionalisation.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from ..model.graph import ModelGraph
 from ..model.operators.functional import functional_twin
 from ..model.operators.triton_kernels import remember
 from .bodies import copy_control
-from .inplace import functional_form, functional_item, rebuild_base
+from .inplace import functional_form, functional_item, rebuild_base, rebuild_by_strides
 from .own_calls import OwnCall, WrongCall
-from .result_views import piece_of, plain_view
+from .result_views import piece_of, plain_view, strided_view
 from .slices import slice_by_places
 from .sparse import NoSparseForm, Sparse, is_sparse, sparse_call
+from .strides import overlaps
 from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, is_expanded, storages
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
@@ -60,6 +62,8 @@ _INTO_EXPANDED = {
     aten.index_fill_.int_Scalar,
     aten.index_fill_.int_Tensor,
 }
+_WRITE_A_COPY = "Write to a copy of it: x.clone()."
+_FILLS = {aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default}
 DROPOUTS = {
     aten.dropout.default,
     aten.dropout_.default,
@@ -173,6 +177,10 @@ class FunctionalCopy:
             return self._batch_norm(node, args)
         if getattr(target, "__module__", "") == "torch._functorch.predispatch":
             raise NeedsRetrace("a function that torch.vmap maps")
+        if target is aten.as_strided.default:
+            strided = strided_view(self.graph, node, args[0], self.value(args[0].root()), self.nodes(args[1:]))
+            if strided is not None:
+                return strided
         new = slice_by_places(self.graph, node, self.nodes(args)) or plain_view(self.graph, node, self.nodes(args))
         if new is None:
             new = self.graph.create_node("call_function", target, self.nodes(args), kwargs, name=node.name)
@@ -236,7 +244,7 @@ class FunctionalCopy:
         reshapes = torch.Tag.inplace_view in target.tags  # transpose_ and its like change the shape, no values
         if not reshapes and target not in _INTO_EXPANDED and is_expanded(old.node.meta.get("val")):
             message = "the model writes to a tensor whose elements share memory, as expand makes them"
-            raise RefusedNode(node, message, "Write to a copy of it: x.clone().")
+            raise RefusedNode(node, message, _WRITE_A_COPY)
         new = functional_form(self.graph, node, self.nodes(args), kwargs)
         if new is None:
             raise NeedsRetrace(f"{target} has no functional form")
@@ -336,19 +344,39 @@ class FunctionalCopy:
         for view in tensor.root().below():
             if view is not tensor and view.taken_by is None:
                 raise NeedsRetrace("a view of several tensors")
-        chain: list[tuple[Tensor, fx.Node]] = []
+        chain = self._rebuilt(tensor, new, by)
+        for view in tensor.root().below():
+            view.stale = True
+        for owner, node in chain:
+            owner.node, owner.stale = node, False
+
+    def _rebuilt(self, tensor: Tensor, new: fx.Node, by: fx.Node) -> list[tuple[Tensor, fx.Node]]:
+        """A tensor and what it is a view of, each with the value that a write leaves in it; the root at least."""
+        chain = [(tensor, new)]
         value, part = new, tensor
         while part.parent is not None:
             assert part.taken_by is not None
             rebuilt = rebuild_base(self.graph, self.value(part.parent), part.taken_by, value)
             if rebuilt is None:
-                raise NeedsRetrace(f"a write through {part.taken_by.target}")
+                whole = self._by_strides(tensor, new, by)
+                if whole is None:
+                    raise NeedsRetrace(f"a write through {part.taken_by.target}")
+                return [(tensor, new), (tensor.root(), whole)]
             value, part = rebuilt, part.parent
             chain.append((part, value))
-        for view in part.below():
-            view.stale = True
-        for owner, node in [(tensor, new), *chain]:
-            owner.node, owner.stale = node, False
+        return chain
+
+    def _by_strides(self, tensor: Tensor, new: fx.Node, by: fx.Node) -> fx.Node | None:
+        """What a write to a view leaves in its root, by its strides there; None where these are not known."""
+        taken = [t.taken_by for t in tensor.chain() if t.parent is not None]
+        if not all(node is not None and node.op == "call_function" for node in taken):
+            return None
+        assert taken[0] is not None
+        uniform = by.target in _FILLS
+        value = taken[0].meta["val"]
+        if not uniform and not is_expanded(value) and overlaps(value):
+            raise RefusedNode(by, "the model writes to a tensor whose elements share memory", _WRITE_A_COPY)
+        return rebuild_by_strides(self.graph, self.value(tensor.root()), taken[0], new, uniform)
 
 
 def _unwritten(like: torch.Tensor) -> torch.Tensor:

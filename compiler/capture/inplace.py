@@ -13,8 +13,11 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..model.computed import raw, scalar_tensor
+from .strides import memory_order, overlaps, strides_in
 
-__all__ = ["functional_form", "functional_item", "functional_overload", "rebuild_base", "take_view"]
+__all__ = [
+    "functional_form", "functional_item", "functional_overload", "rebuild_base", "rebuild_by_strides", "take_view",
+]  # fmt: skip
 
 aten = torch.ops.aten
 
@@ -208,6 +211,10 @@ def rebuild_base(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) ->
         )
     if op is aten.index_select.default:  # a slice by places
         return _emit(graph, view, aten.index_copy.default, (base, *rest, new), {}, value)
+    if op is aten.as_strided.default:
+        if overlaps(view.meta["val"]) is not False:  # some of its elements are new, others old, in one place
+            return None
+        return _emit(graph, view, aten.as_strided_scatter.default, (base, new, *rest), {}, value)
     if op in _SCATTERS:
         return _emit(graph, view, _SCATTERS[op], (base, new, *rest), view.kwargs, value)
     if op in _TRANSPOSES:
@@ -223,3 +230,20 @@ def rebuild_base(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) ->
     if op in _SAME_VALUES and tuple(view.meta["val"].shape) == tuple(value.shape):
         return new
     return None
+
+
+def rebuild_by_strides(graph: fx.Graph, root: fx.Node, view: fx.Node, new: fx.Node, uniform: bool) -> fx.Node | None:
+    """The value of `root`, a tensor with memory of its own, after a view anywhere in it was given the value `new`.
+
+    uniform: all elements of `new` are equal, so that they may lie over each other. None for dynamic sizes, and where
+    the graph does not know what lies in the memory.
+    """
+    whole, part = root.meta["val"], view.meta["val"]
+    order, place = memory_order(whole), strides_in(whole, part)
+    if order is None or place is None or (overlaps(part) and not uniform):
+        return None
+    memory = whole.permute(order)
+    base = _emit(graph, view, aten.permute.default, (root, order), {}, memory)
+    changed = _emit(graph, view, aten.as_strided_scatter.default, (base, new, *place), {}, memory)
+    inverse = [order.index(d) for d in range(len(order))]
+    return _emit(graph, view, aten.permute.default, (changed, inverse), {}, whole)

@@ -201,8 +201,8 @@ class _Importer:
             computed=computed,
             checks=checks,
         )
-        with_symbols(graph, graph.symbols)
         check_smallest(graph, _asked_for_one(self.inputs.dims))
+        with_symbols(graph, graph.symbols)
         return with_changes(graph, changes)
 
     # -- inputs and constants ---------------------------------------------------------------------------------------

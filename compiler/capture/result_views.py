@@ -2,19 +2,22 @@
 
 chunk(x, 2)[1]        ->   slice(x, 0, 2, 4)            unbind(x)[1]     ->   select(x, 0, 1)
 narrow(x, 0, 1, 2)    ->   slice(x, 0, 1, 3)            movedim(x, 0, 1) ->   permute(x, [1, 0])
+as_strided(x.t(), (2,), (3,))   ->   as_strided(x, (2,), (3,), 0)
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
+from .strides import memory_order, same_bits
 from .tensors import Tensor
 
-__all__ = ["piece_of", "plain_view"]
+__all__ = ["piece_of", "plain_view", "strided_view"]
 
 aten = torch.ops.aten
 
@@ -35,12 +38,33 @@ def piece_of(graph: fx.Graph, node: fx.Node, whole: Tensor, place: int) -> Tenso
         return _view(graph, node, whole.parent, aten.select.int, x, taken.args[1] if len(taken.args) > 1 else 0, place)
     if taken.target not in _PIECES or not isinstance(dim, int):
         return None
-    lengths = [piece.shape[dim] for piece in taken.meta["val"]]
-    if not all(isinstance(n, int) for n in lengths):
-        return None
-    start = sum(lengths[: place % len(lengths)])
-    end = start + lengths[place]
-    return _view(graph, node, whole.parent, aten.slice.Tensor, x, dim, start, end)
+    place %= len(taken.meta["val"])
+    ends = [0]
+    for i in range(place + 1):
+        ends.append(_sum(graph, node, ends[-1], _length(graph, node, taken, i, dim)))
+    return _view(graph, node, whole.parent, aten.slice.Tensor, x, dim, *ends[-2:])
+
+
+def _length(graph: fx.Graph, node: fx.Node, taken: fx.Node, place: int, dim: int) -> Any:
+    """The size of a piece: a number, or a node for a dynamic one."""
+    piece = taken.meta["val"][place]
+    size = piece.shape[dim]
+    if isinstance(size, int):
+        return size
+    part = graph.call_function(operator.getitem, (taken, place))
+    part.meta = {**node.meta, "val": piece}
+    length = graph.call_function(aten.sym_size.int, (part, dim))
+    length.meta = {**node.meta, "val": size}
+    return length
+
+
+def _sum(graph: fx.Graph, node: fx.Node, a: Any, b: Any) -> Any:
+    if isinstance(a, int) and (isinstance(b, int) or a == 0):
+        return b if a == 0 else a + b
+    total = graph.call_function(operator.add, (a, b))
+    values = [n.meta["val"] if isinstance(n, fx.Node) else n for n in (a, b)]
+    total.meta = {**node.meta, "val": values[0] + values[1]}
+    return total
 
 
 def _view(graph: fx.Graph, node: fx.Node, parent: Tensor, target: Any, *args: Any) -> Tensor:
@@ -63,3 +87,27 @@ def plain_view(graph: fx.Graph, node: fx.Node, args: Sequence[Any]) -> fx.Node |
     new = graph.create_node("call_function", target, tuple(args), {}, name=node.name)
     new.meta = dict(node.meta)
     return new
+
+
+def strided_view(graph: fx.Graph, node: fx.Node, tensor: Tensor, root: fx.Node, args: Sequence[Any]) -> Tensor | None:
+    """What as_strided takes of the memory of a tensor, as a view of its root; None where the graph does not know what
+    lies around the tensor.
+
+    node: the call; root: the value of the tensor's root; args: the call's arguments behind the tensor, in `graph`.
+    """
+    source: Any = node.args[0]
+    whole, value = root.meta["val"], source.meta["val"]
+    order = memory_order(whole)
+    if order is None or not same_bits(whole, value):
+        return None
+    size, stride, offset = (*args, None)[:3]
+    if offset is None:
+        offset = value.storage_offset()
+    if not isinstance(offset, (int, fx.Node)):
+        return None
+    base = tensor.root()
+    if order != sorted(order):
+        turned = graph.call_function(aten.permute.default, (root, order))
+        turned.meta = {**node.meta, "val": whole.permute(order)}
+        base, root = base.view(turned, turned), turned
+    return _view(graph, node, base, aten.as_strided.default, root, size, stride, offset)

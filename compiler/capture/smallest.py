@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ...runtime.errors import CompileError
 from ..model.computed import is_definer
+from ..model.control import regions_of
 from ..model.graph import ModelGraph, SizeSymbol
 from ..model.source_lines import place_of
 
@@ -27,13 +28,18 @@ __all__ = ["check_smallest", "wrong_nodes"]
 Sizes = Mapping[sympy.Symbol, int]
 
 
+class _NotKnown(Exception):
+    """A size that only the run finds, in the body of a branch or loop."""
+
+
 def check_smallest(graph: ModelGraph, asked: set[str]) -> None:
     """Raises the lower bound of a symbol to 2 where the graph is wrong for 1; a CompileError when 1 was asked for."""
     ones = [s for s in graph.symbols if s.min == 1]
     smallest = {s.symbol: s.min for s in graph.symbols}
+    nodes = [n for whole in (graph, *regions_of(graph)) for n in whole.module.graph.nodes]
 
     def wrong_at(sizes: Sizes) -> list[fx.Node]:
-        return wrong_nodes(graph.module.graph.nodes, {**_computed(graph, sizes), **sizes})
+        return wrong_nodes(nodes, {**_computed(graph, sizes), **sizes})
 
     wrong = wrong_at(smallest) if ones else []
     if not wrong:
@@ -85,6 +91,8 @@ def wrong_nodes(nodes: Iterable[fx.Node], sizes: Sizes) -> list[fx.Node]:
                 args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: _concrete(n.meta.get("val"), sizes))
             except ZeroDivisionError:  # a quotient of sizes that has no value here
                 found.append(node)
+                continue
+            except _NotKnown:
                 continue
             key = f"{node.target} {args} {kwargs} {expected}"
             if key not in known:
@@ -168,4 +176,7 @@ def _number(size: Any, sizes: Sizes) -> int:
     if not isinstance(size, torch.SymInt):
         return int(size)
     expr = size.node.expr
-    return int(sizes[expr]) if expr in sizes else int(expr.xreplace(sizes))
+    found = sizes[expr] if expr in sizes else expr.xreplace(sizes)
+    if isinstance(found, sympy.Expr) and found.free_symbols:
+        raise _NotKnown
+    return int(found)

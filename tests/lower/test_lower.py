@@ -15,9 +15,11 @@ from mycc.compiler.ir.printer import print_program
 from mycc.compiler.lower import lower
 from mycc.compiler.lower.core.constants import Dense, Panels
 from mycc.compiler.lower.core.registry import REGISTRY, Registry
+from mycc.compiler.model.graph import ModelGraph
 from mycc.compiler.model.operators.functional import functional_twin
 from mycc.compiler.model.operators.kept import CUSTOM
 from torch import nn
+from torch.export import Dim
 from torch.nn import functional as F
 
 from ..helpers.programs import Call1, lowered, plain
@@ -184,6 +186,19 @@ def test_refusals(case: str) -> None:
     with pytest.raises(CompileError, match=message) as caught:
         lower(run_graph_passes(capture(Call1(function), inputs)))
     assert case == "several masks" or __file__ in str(caught.value)
+
+
+def test_strides_that_reach_beyond_the_least_size() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((2, 2), (2, 1)) + 1
+
+    def captured(least: int) -> ModelGraph:
+        return capture(model, (torch.ones(5),), dynamic_shapes=({0: Dim("n", min=least, max=16)},))
+
+    with pytest.raises(CompileError, match="reaches element 3 of a tensor that may have n elements") as caught:
+        lower(run_graph_passes(captured(2)))
+    assert caught.value.hint == "Let the range of n start at 4."
+    lower(run_graph_passes(captured(4)))
 
 
 def test_a_name_is_registered_once() -> None:

@@ -20,7 +20,7 @@ from .alias_steps import FRESH, VIEWS, WRITES, Row
 from .programs import Draw, Extent, Input, Unfit
 
 SIZES = ({"n": 4}, {"n": 6}, {"n": 3}, {"n": 5})  # of the calls; the first is what it is compiled with
-LARGEST = 16
+SMALLEST, LARGEST = 3, 16
 PLACES = 3  # an index names the first so many elements of a dimension
 MAGNITUDE = 1e6
 DTYPES = ("float32", "float32", "float32", "int64", "float64", "int32")
@@ -57,7 +57,7 @@ class AliasProgram:
         """The program as a model file for `mycc compile`."""
         returned = ", ".join(f"{name}.clone()" for name in self.results)
         body = "".join(f"        {line}\n" for line in (*self.lines, f"return ({returned},)"))
-        dims = "".join(f'{s} = torch.export.Dim("{s}", min=2, max={LARGEST})\n' for s in self.symbols)
+        dims = "".join(f'{s} = torch.export.Dim("{s}", min={SMALLEST}, max={LARGEST})\n' for s in self.symbols)
         shapes = ", ".join(
             f'"{x.name}": {{{", ".join(f"{d}: {n}" for d, n in enumerate(x.shape) if isinstance(n, str))}}}'
             for x in self.inputs
@@ -206,8 +206,6 @@ def _places(t: torch.Tensor) -> set[int]:
 def _written(sketch: Sketch, row: Row, known: Sequence[dict[str, torch.Tensor]]) -> str:
     """The text of a row over known tensors; operands that are taken as they are lie apart from what is written."""
     names = sketch.pick(row.kinds, known)
-    if "as_strided" in row.text and any(isinstance(n, str) for x in sketch.inputs for n in x.shape):
-        raise Unfit  # of the least size it may lie outside
     if row.writes and any(_repeats(k[names[0]]) for k in known):
         raise Unfit  # what is left in an element that several turns write is the last one's, whichever that is
     if row.raw and any(meet(k[names[0]], k[n]) for k in known for n in names[1:]):

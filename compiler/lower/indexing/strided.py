@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
-from ...ir.index import Index, as_index, product
+from ....runtime.errors import CompileError
+from ...ir.index import ZERO, Index, as_index, product
+from ...ir.proofs import nonnegative_by_cases
 from ..core.context import Context
 from ..core.registry import row
-from ..core.tensor import Strided, Tensor
+from ..core.tensor import Shape, Strided, Tensor
 from .scatter import scatter_into
 
 
@@ -28,12 +30,35 @@ def _memory(ctx: Context, x: Tensor) -> Tensor:
     return dense
 
 
+def _check_inside(ctx: Context, x: Tensor, shape: Shape, strides: Sequence[Index], offset: Index) -> None:
+    """The last element lies in the memory of x, for all sizes."""
+    last = sum(((n - 1) * step for n, step in zip(shape, strides, strict=True)), offset)
+    room = product(x.shape) - 1 - last
+    if nonnegative_by_cases(room) or any(n == ZERO for n in shape):
+        return
+    raise CompileError(
+        f"it reaches element {last} of a tensor that may have {product(x.shape)} elements", hint=_least(room)
+    )
+
+
+def _least(room: Index) -> str | None:
+    """Which range of a size leaves no less than no room."""
+    if len(sizes := room.sizes()) != 1:
+        return None
+    (size,) = sizes
+    top = min(size.hi or size.lo, size.lo + 4096)
+    found = next((n for n in range(size.lo, top + 1) if room.evaluate({size.name: n}) >= 0), None)
+    return None if found is None or size.found else f"Let the range of {size.name} start at {found}."
+
+
 @row("aten.as_strided.default", "aten.as_strided_copy.default")
 def as_strided(ctx: Context, x: Tensor, size: Any, stride: Sequence[Any], offset: Any = None) -> Tensor:
     memory = _memory(ctx, x).strided
     assert memory is not None
     strides = tuple(ctx.size(s) for s in stride)
-    return Tensor(ctx.result_shape(), x.dtype, Strided(memory.buffer, strides, ctx.size(offset)))
+    shape, start = ctx.result_shape(), ctx.size(offset)
+    _check_inside(ctx, x, shape, strides, start)
+    return Tensor(shape, x.dtype, Strided(memory.buffer, strides, start))
 
 
 @row("aten.unfold.default")
@@ -56,6 +81,7 @@ def as_strided_scatter(
 ) -> Tensor:
     flat = ctx.builder.reshape(_memory(ctx, x), (product(x.shape),))
     strides = [ctx.size(s) for s in stride]
+    _check_inside(ctx, x, source.shape, strides, ctx.size(offset))
 
     def place(i: list[Index]) -> list[Index]:
         at = ctx.size(offset)
