@@ -90,7 +90,7 @@ def code_of(case: Case) -> tuple[Schedule, DeviceCode]:
     """The launches of a case."""
     example = torch.empty(case.shape, dtype=case.dtype)
     graph = run_graph_passes(capture_request(CaptureRequest(_Of(case.function), (example,), {}, None)))
-    planned = schedule(lower(graph, None, "cuda").program, DEFAULTS, "cuda")
+    planned = schedule(lower(graph, None, "cuda").program, DEFAULTS, device_of(CAPABILITY))
     return planned, generate_device([graph], [planned], device_of(CAPABILITY))
 
 

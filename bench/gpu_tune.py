@@ -61,9 +61,9 @@ def tune(case: str, options: argparse.Namespace) -> None:
     from mycc.compiler.build.compile import BuildOptions
     from mycc.compiler.capture.export import CaptureRequest, capture_request
     from mycc.compiler.capture.precision import in_dtype
-    from mycc.compiler.codegen.cuda.generate import device_for
     from mycc.compiler.graph.passes import run_graph_passes
     from mycc.compiler.lower import lower
+    from mycc.compiler.machine.gpu import device_for
     from mycc.compiler.machine.targets import CUDA_TARGETS
     from mycc.compiler.schedule.schedule import DEFAULTS
     from mycc.compiler.tune.search import gpu_search
@@ -78,7 +78,7 @@ def tune(case: str, options: argparse.Namespace) -> None:
     (request,) = in_dtype([CaptureRequest(model.build(), inputs, {}, None)], options.dtype)
     graph = capture_request(request)
     lowered = lower(run_graph_passes(graph), None, "cuda")
-    planned = pipeline.schedule(lowered.program, DEFAULTS, "cuda")
+    planned = pipeline.schedule(lowered.program, DEFAULTS, device_for(target))
     gpu_search.Gpu = _alone(gpu_search.Gpu)  # type: ignore[misc]
     settings = BuildOptions(options.jobs, options.out / "cache", version="bench")
     device = device_for(target)

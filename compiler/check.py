@@ -18,6 +18,7 @@ from .capture.specialise import variant_requests
 from .faults import reporting_faults
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
+from .machine.gpu import Device, device_for
 from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
 from .package.assemble import entry_row
@@ -130,7 +131,7 @@ def _check_entry(report: CheckReport, name: str, captured: ModelGraph, options: 
             report,
             name,
             "schedule",
-            lambda f=family, p=lowered.program: schedule(p, options.schedule, f),  # type: ignore[misc]
+            lambda f=family, p=lowered.program: schedule(p, options.schedule, _device(options, f)),  # type: ignore[misc]
         )
         if scheduled is not None:
             kernels[family] = len(scheduled.names)
@@ -138,6 +139,13 @@ def _check_entry(report: CheckReport, name: str, captured: ModelGraph, options: 
     if row is not None:
         weights = {id(t): t.numel() * t.element_size() for t in graph.constants.values()}
         report.entries.append(EntryReport(name, row, _operators(captured), kernels, sum(weights.values())))
+
+
+def _device(options: CompileOptions, family: Family) -> Device | None:
+    """The first GPU among the targets, or None for CPUs."""
+    if family == "cpu":
+        return None
+    return device_for(next(t for t in options.targets if t.family == family), options.codegen.tf32)
 
 
 def _lower(graph: ModelGraph, family: Family, options: CompileOptions) -> Lowered:

@@ -77,6 +77,13 @@ class ScheduleOptions:
     fuse: bool = True  # one kernel for what can share one; off: a kernel per operator, to look for a wrong one
     epilogues: bool = True  # let matrix products and convolutions finish their elements in place
     prologues: bool = True  # let matrix products on GPUs compute what they multiply, where that takes less time
+    off: tuple[str, ...] = ()  # names of passes to leave out, with commas between: schedule/passes.py lists them
+
+    @property
+    def switched_off(self) -> frozenset[str]:
+        """Names of the passes that are left out."""
+        epilogues = () if self.epilogues else ("epilogues", "glu", "conv-chains")
+        return frozenset((*self.off, *epilogues, *(() if self.prologues else ("prologues",))))
 
 
 @dataclass(frozen=True)
@@ -338,6 +345,11 @@ def _convert(name: str, value: object, kind: Any) -> object:
             if str(value).lower() in words:
                 return truth
         raise CompileError(f"option {name} is true or false, not '{value}'")
+    if get_origin(kind) is tuple:
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, Iterable) or not all(isinstance(word, str) for word in names):
+            raise CompileError(f"option {name} is a list of names with commas between, not {value!r}")
+        return tuple(word.strip() for word in names if word.strip())
     try:
         return kind(value)
     except (TypeError, ValueError):

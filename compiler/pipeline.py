@@ -19,7 +19,7 @@ from .capture.export import capture_request
 from .capture.precision import in_dtype
 from .capture.specialise import variant_requests
 from .capture.state import share_state, state_of, training_notes
-from .codegen.cuda.generate import device_for, generate_device
+from .codegen.cuda.generate import generate_device
 from .codegen.generate import Generated, generate
 from .codegen.host.program import Sources
 from .graph.passes import run_graph_passes
@@ -27,6 +27,7 @@ from .lower import lower, shared_layouts
 from .lower.core.builder import WinogradChoice
 from .lower.core.driver import Lowered
 from .lower.core.eager_roundings import with_eager_roundings
+from .machine.gpu import device_for
 from .machine.targets import Family, Target
 from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
@@ -36,6 +37,7 @@ from .package.assemble import Assembled, assemble, package_contract
 from .package.writer import PackageSummary
 from .request import CompileRequest
 from .schedule import Schedule, schedule
+from .schedule.passes import check_names
 from .summaries import summarise
 from .tune.choices.choices import NO_CHOICES, Choices
 from .tune.search.gpu_search import search_gpu
@@ -61,6 +63,7 @@ class CompileResult:
 def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileResult:
     """Compiles the request's entry points into one package. Raises CompileError; then nothing is left behind."""
     options = request.options
+    check_names(options.schedule.off)
     with running_stage(observers, "capture") as stage:
         entries = in_dtype(request.entries, options.dtype)
         captured = [capture_request(entry) for entry in entries]
@@ -91,9 +94,9 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
 
 @dataclass(frozen=True)
 class Code:
-    """What the stages between the graph and the package made, by family or target."""
+    """What the stages between the graph and the package made, by target."""
 
-    schedules: Mapping[Family, Sequence[Schedule]]
+    schedules: Mapping[str, Sequence[Schedule]]
     weights: Weights
     generated: Generated
     built: Mapping[str, BuildResult]
@@ -114,10 +117,8 @@ def _code(
         stage.value = [program for programs in lowered.values() for program in programs]
         stage.summary = summarise(stage.value)
     with running_stage(observers, "schedule") as stage:
-        schedules = {
-            f: [schedule(entry.program, options.schedule, f) for entry in lowered[f]] for f in options.families
-        }
-        stage.value = [s for family in schedules.values() for s in family]
+        schedules = _schedules(lowered, options)
+        stage.value = list({id(s): s for entries in schedules.values() for s in entries}.values())
         stage.summary = summarise(stage.value)
     with running_stage(observers, "codegen") as stage:
         weights = collect_weights(lowered.get("cpu", ()), lowered.get("cuda", ()), state_of(graphs))
@@ -137,7 +138,7 @@ def _draft(
     """Writes a package to be measured; its CPU schedules."""
     code = _code(captured, graphs, request.options, choices, ())
     assemble(request, captured, code.schedules, code.weights, code.generated, code.built).write(())
-    return code.schedules["cpu"]
+    return next(iter(code.schedules.values()))
 
 
 def _measure_gpu(
@@ -145,9 +146,9 @@ def _measure_gpu(
 ) -> Lock:
     """The lock of a GPU's target, measured on this machine."""
     lowered = _lower(graphs, "cuda", options.codegen.winograd, NO_CHOICES)
-    schedules = [schedule(entry.program, options.schedule, "cuda") for entry in lowered]
-    weights = collect_weights((), lowered)
     device = device_for(target, options.codegen.tf32)
+    schedules = [schedule(entry.program, options.schedule, device) for entry in lowered]
+    weights = collect_weights((), lowered)
     return search_gpu(captured, schedules, weights, target, device, _settings(options))
 
 
@@ -156,9 +157,22 @@ def _lower(graphs: Sequence[ModelGraph], family: Family, winograd: WinogradChoic
     return [lower(graph, own, family, winograd, choices) for graph, own in zip(graphs, layouts, strict=True)]
 
 
+def _schedules(lowered: Mapping[Family, Sequence[Lowered]], options: CompileOptions) -> dict[str, Sequence[Schedule]]:
+    """The schedules of all entry points by target: one for all CPUs, and one for each GPU as itself."""
+    found: dict[str, Sequence[Schedule]] = {}
+    cpu: Sequence[Schedule] = [schedule(entry.program, options.schedule) for entry in lowered.get("cpu", ())]
+    for target in options.targets:
+        if target.family == "cuda":
+            device = device_for(target, options.codegen.tf32)
+            found[target.name] = [schedule(entry.program, options.schedule, device) for entry in lowered["cuda"]]
+        else:
+            found[target.name] = cpu
+    return found
+
+
 def _generate(
     graphs: Sequence[ModelGraph],
-    schedules: Mapping[Family, Sequence[Schedule]],
+    schedules: Mapping[str, Sequence[Schedule]],
     weights: Weights,
     options: CompileOptions,
     choices: Choices,
@@ -168,10 +182,10 @@ def _generate(
     cpu = [target for target in options.targets if target.family == "cpu"]
     generated = Generated({}, (), ())
     if cpu:
-        generated = generate(graphs, schedules["cpu"], weights, cpu, choices, contract)
+        generated = generate(graphs, schedules[cpu[0].name], weights, cpu, choices, contract)
     device = {
         target.name: generate_device(
-            graphs, schedules["cuda"], device_for(target, options.codegen.tf32), tiles_of(choices, target.name)
+            graphs, schedules[target.name], device_for(target, options.codegen.tf32), tiles_of(choices, target.name)
         )
         for target in options.targets
         if target.family == "cuda"

@@ -1,8 +1,10 @@
-"""What code generation knows of a GPU: the numbers that tiles are chosen by. One row per chip family."""
+"""What the compiler knows of a GPU: the numbers that schedules and tiles are chosen by. One row per chip family."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from .targets import Target
 
 #: programs for each multiprocessor that leave room for those of the next kernel
 CROWD = 4
@@ -54,3 +56,9 @@ def device_of(capability: int) -> Device:
     """The numbers of the nearest chip that is not newer."""
     known = [c for c in DEVICES if c <= capability]
     return DEVICES[max(known, default=80)]
+
+
+def device_for(target: Target, tf32: bool = False) -> Device:
+    """The device that a target's kernels are made for; tf32: products of float32 may round their operands."""
+    device = device_of(target.capability)
+    return replace(device, float32="tf32") if tf32 else device

@@ -16,7 +16,7 @@ from ..build.runtime_library import runtime_library
 from ..capture.state import state_of
 from ..lower.core.shapes import Sizes, sizes_of
 from ..machine.local_cpu import machine
-from ..machine.targets import Family, Target, target_folder
+from ..machine.targets import Target, target_folder
 from ..model.graph import ModelGraph, dtype_name
 from ..model.random_operators import draws_random_numbers
 from ..observe import Observer, running_stage
@@ -136,14 +136,14 @@ def run_torch(entry: EntryPoint) -> Callable[[list[torch.Tensor]], list[torch.Te
 def assemble(
     request: CompileRequest,
     captured: Sequence[ModelGraph],
-    schedules: Mapping[Family, Sequence[Schedule]],
+    schedules: Mapping[str, Sequence[Schedule]],
     weights: Weights,
     generated: Generated,
     built: Mapping[str, BuildResult],
     tuning: Mapping[str, Any] | None = None,
 ) -> Assembled:
     """The contents of the package. tuning: the manifest's row of that name."""
-    shown = schedules.get("cpu") or schedules["cuda"]
+    shown = schedules[min(request.options.targets, key=lambda target: target.family != "cpu").name]
     symbols = generated.symbols or tuple(schedule.names for schedule in shown)
     rows = [entry_row(graph, s, names) for graph, s, names in zip(captured, shown, symbols, strict=True)]
     for i, row in enumerate(rows):

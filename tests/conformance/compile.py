@@ -19,6 +19,7 @@ from mycc.compiler.capture.state import share_state, state_of
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
+from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.machine.targets import Family
 from mycc.compiler.options import CompileOptions
 from mycc.compiler.request import CompileRequest
@@ -67,7 +68,7 @@ def prepare(name: str, call: Call, family: Family = "cpu") -> Prepared:
         graph = stage(lambda: run_graph_passes(captured))
         lowered = stage(lambda: lower(graph, None, family))
         stage(lambda: verify_program(lowered.program, "lower"))
-        planned = stage(lambda: schedule(lowered.program, family=family))
+        planned = stage(lambda: schedule(lowered.program, device=DEVICES[90] if family == "cuda" else None))
         stage(lambda: verify_program(planned.program, "schedule"))
     return Prepared(name, call, captured, graph, lowered, planned)
 

@@ -68,7 +68,7 @@ def program_of(graph: ModelGraph, device: Device = DEVICE, options: ScheduleOpti
     """The program of a captured model."""
     result = lower(run_graph_passes(graph), None, "cuda")
     verify_program(result.program, "lowering")
-    planned = schedule(result.program, options, "cuda")
+    planned = schedule(result.program, options, device)
     verify_program(planned.program, "scheduling")
     return DeviceProgram(graph, result, planned, generate_device([graph], [planned], device))
 

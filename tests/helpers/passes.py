@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
-import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,18 +13,15 @@ from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.evaluate import Undefined
 from mycc.compiler.ir.program import AnyNode, Choose, Program, Repeat
 from mycc.compiler.ir.verify import BrokenLaw, verify_program
+from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.machine.targets import Family
 from mycc.compiler.schedule import schedule
 from mycc.compiler.schedule.barriers import is_keep
-from mycc.compiler.schedule.graph import NodeGraph
+from mycc.compiler.schedule.passes import passes_for, same_nodes
 
 from .evaluation import Answer, answer, difference
 
-#: the module that calls the passes one after the other
-SCHEDULE = importlib.import_module("mycc.compiler.schedule.schedule")
 Nodes = tuple[AnyNode, ...]
-#: name of a pass, and the nodes of its piece of the program before and after it
-Observe = Callable[[str, Nodes, Nodes], None]
 #: elements of inputs and constants, and the sizes of a call
 Call = tuple[Mapping[Buffer, np.ndarray[Any, Any]], Mapping[str, int]]
 
@@ -37,46 +30,9 @@ class WrongPass(AssertionError):
     """A pass that changed what a program answers, or made one that breaks a law."""
 
 
-def pass_names() -> list[str]:
-    """The passes that the schedule calls: functions of its folder on the graph of a program."""
-    return sorted(name for name, value in vars(SCHEDULE).items() if _is_pass(value))
-
-
-def _is_pass(value: object) -> bool:
-    if not inspect.isfunction(value) or not value.__module__.startswith(SCHEDULE.__package__ or ""):
-        return False
-    first = next(iter(inspect.signature(value).parameters.values()), None)
-    return first is not None and first.annotation in ("NodeGraph", NodeGraph)
-
-
-@contextmanager
-def observed(observe: Observe) -> Iterator[None]:
-    """Calls `observe` after each pass that changed the nodes that it was given."""
-    originals = {name: getattr(SCHEDULE, name) for name in pass_names()}
-
-    def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(graph: NodeGraph, *args: Any, **options: Any) -> Any:
-            before = tuple(graph.nodes)
-            result = function(graph, *args, **options)
-            after = tuple(graph.nodes)
-            if not _same(before, after):
-                observe(name, before, after)
-            return result
-
-        return call
-
-    for name, function in originals.items():
-        setattr(SCHEDULE, name, watched(name, function))
-    try:
-        yield
-    finally:
-        for name, function in originals.items():
-            setattr(SCHEDULE, name, function)
-
-
-def _same(a: Sequence[object], b: Sequence[object]) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+def pass_names(family: Family) -> tuple[str, ...]:
+    """The passes of a family, each once."""
+    return tuple(dict.fromkeys(row.name for row in passes_for(DEVICES[90] if family == "cuda" else None)))
 
 
 @dataclass
@@ -97,12 +53,12 @@ class Judge:
 
     def follow(self) -> Program:
         """Schedules the program; WrongPass names the first pass that was wrong. Gives the scheduled program."""
-        with observed(self._observe):
-            result = schedule(self.program, family=self.family).program
+        device = DEVICES[90] if self.family == "cuda" else None
+        result = schedule(self.program, device=device, observer=self._observe).program
         self._check("in_a_row", result)
         return result
 
-    def _observe(self, name: str, before: Nodes, after: Nodes) -> None:
+    def _observe(self, name: str, before: Sequence[AnyNode], after: Sequence[AnyNode]) -> None:
         self.changed[name] += 1
         self.program = with_piece(self.program, _kernels(before), _kernels(after))
         self._check(name, self.program)
@@ -129,7 +85,7 @@ def special(x: torch.Tensor) -> torch.Tensor:
     return values.reshape(x.shape)
 
 
-def _kernels(nodes: Nodes) -> Nodes:
+def _kernels(nodes: Sequence[AnyNode]) -> Nodes:
     return tuple(n for n in nodes if not is_keep(n))
 
 
@@ -138,7 +94,7 @@ def with_piece(program: Program, before: Nodes, after: Nodes) -> Program:
     place = _place(program.nodes, before)
     if place is None:
         inside = tuple(_with_block(n, before, after) for n in program.nodes)
-        assert not _same(inside, program.nodes), "the nodes that a pass changed are not in the program"
+        assert not same_nodes(inside, program.nodes), "the nodes that a pass changed are not in the program"
         return program.with_nodes(inside)
     end, grown = place + len(before), len(after) - len(before)
     nodes = (*program.nodes[:place], *after, *program.nodes[end:])
@@ -152,7 +108,7 @@ def _with_block(node: AnyNode, before: Nodes, after: Nodes) -> AnyNode:
         if place is not None:
             return (*nodes[:place], *after, *nodes[place + len(before) :])
         inner = tuple(_with_block(n, before, after) for n in nodes)
-        return nodes if _same(inner, nodes) else inner
+        return nodes if same_nodes(inner, nodes) else inner
 
     if isinstance(node, Choose):
         then, other = block(node.then), block(node.other)
@@ -166,4 +122,4 @@ def _with_block(node: AnyNode, before: Nodes, after: Nodes) -> AnyNode:
 def _place(nodes: Nodes, run: Nodes) -> int | None:
     """Where neighbouring nodes begin."""
     starts = range(len(nodes) - len(run) + 1)
-    return next((i for i in starts if _same(nodes[i : i + len(run)], run)), None) if run else None
+    return next((i for i in starts if same_nodes(nodes[i : i + len(run)], run)), None) if run else None

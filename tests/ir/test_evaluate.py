@@ -17,6 +17,7 @@ from mycc.compiler.ir.nodes import Carry, Fold, Map, Nest, Node, Origin, Reduce,
 from mycc.compiler.ir.ops import OPS
 from mycc.compiler.ir.program import Program
 from mycc.compiler.lower import lower
+from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.schedule import schedule
 from torch import nn
 from torch.nn import functional as F
@@ -315,6 +316,6 @@ def test_programs_after_the_schedule_of_gpus() -> None:
     program = lower(run_graph_passes(capture(conv.eval(), (image,), None, None)), family="cuda")
     with torch.no_grad():
         wanted = copy.deepcopy(conv).double()(image.double()).reshape(-1).numpy()
-    for stage in (program.program, schedule(program.program, family="cuda").program):
+    for stage in (program.program, schedule(program.program, device=DEVICES[90]).program):
         (found,) = evaluate(stage, given_to(program, [image]), {}, family="cuda").values()
         assert difference([found], [wanted], 1e-12) == ""

@@ -10,6 +10,7 @@ import pytest
 import torch
 from mycc.compiler.ir.structured import Conv, ConvChain
 from mycc.compiler.ir.verify import verify_program
+from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.options import ScheduleOptions
 from mycc.compiler.schedule import Schedule, schedule
 from mycc.compiler.schedule.report import kernel_rows
@@ -101,7 +102,7 @@ def test_a_map_that_others_read_too_is_written() -> None:
 def test_without_epilogues_there_are_no_chains() -> None:
     program = lowered(Block().eval(), image()).program
     assert not chains(schedule(program, ScheduleOptions(epilogues=False)))
-    assert not chains(schedule(program, family="cuda"))
+    assert not chains(schedule(program, device=DEVICES[90]))
 
 
 def test_a_package_with_chains(tmp_path: Path) -> None:

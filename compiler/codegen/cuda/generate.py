@@ -14,8 +14,7 @@ from ...ir.program import AnyNode, Assert
 from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, Conv, Gemm
 from ...lower.core.shapes import sizes_of
-from ...machine.gpu import Device, device_of
-from ...machine.targets import Target
+from ...machine.gpu import Device
 from ...model.graph import ModelGraph
 from ...schedule import Schedule
 from ...schedule.gpu.tiles import Tile
@@ -33,7 +32,7 @@ from .routines import routine_launches
 from .rows import rows_launch
 from .structured import launches_of
 
-__all__ = ["DeviceCode", "device_for", "generate_device"]
+__all__ = ["DeviceCode", "generate_device"]
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,6 @@ class DeviceCode:
 
     def __str__(self) -> str:
         return "\n\n".join(f"# ==== {k.symbol}.py\n{k.source}" for k in self.kernels)
-
-
-def device_for(target: Target, tf32: bool = False) -> Device:
-    """The device that a target's kernels are made for; tf32: products of float32 may round their operands."""
-    device = device_of(target.capability)
-    return replace(device, float32="tf32") if tf32 else device
 
 
 def generate_device(

@@ -21,7 +21,7 @@ from ...ir.index import Var, as_index, of, product, row_major
 from ...ir.layouts import PANEL
 from ...ir.nodes import Map, Reduce, Store
 from ...ir.structured import Gemm
-from ...machine.gpu import DEVICES, Device
+from ...machine.gpu import Device
 from ..gpu.tiles import expected_time, gemm_shape
 from ..graph import NodeGraph
 from ..loops.vector_axis import reduces_contiguous
@@ -35,7 +35,7 @@ READ, GAIN = 0.1, 0.3
 REACH = 4
 
 
-def split_products(graph: NodeGraph, device: Device = DEVICES[90]) -> None:
+def split_products(graph: NodeGraph, device: Device) -> None:
     """Rewrites the products that win by it."""
     for node in list(graph.nodes):
         if isinstance(node, Gemm):

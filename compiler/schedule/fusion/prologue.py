@@ -19,7 +19,7 @@ from ...ir.in_place import overwrites, shared_roots
 from ...ir.index import ONE, ZERO, Indirect, Var, of
 from ...ir.nodes import Map
 from ...ir.structured import Gemm, Prologue
-from ...machine.gpu import DEVICES, Device
+from ...machine.gpu import Device
 from ..cost.estimates import LOAD, work
 from ..cost.traffic import traffic
 from ..gpu.tiles import (
@@ -46,7 +46,7 @@ MOVES, THROUGH_SHARED = 3.0, 4.5
 GROUP_ROWS = 64
 
 
-def fuse_prologues(graph: NodeGraph, remarks: Remarks, device: Device = DEVICES[90]) -> None:
+def fuse_prologues(graph: NodeGraph, remarks: Remarks, device: Device) -> None:
     """Fuses every map that can be into the product behind it, where the product then takes less time than both."""
     for node in list(graph.nodes):
         if not isinstance(node, Gemm) or node.prologue is not None:

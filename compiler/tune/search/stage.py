@@ -41,16 +41,14 @@ class Tuned:
     lock: Lock | None = None
     file: Path | None = None
 
-    def fitting(
-        self, schedules: Mapping[Family, Sequence[Schedule]], options: CompileOptions
-    ) -> tuple[Tuned, list[str]]:
+    def fitting(self, schedules: Mapping[str, Sequence[Schedule]], options: CompileOptions) -> tuple[Tuned, list[str]]:
         """The part that fits the compile's kernels, and what does not fit, a sentence each. Raises CompileError."""
         from .... import __version__
 
         if self.lock is None or self.file is None:
             return self, []
-        families = {t.family for t in options.targets if t.name in self.lock.targets}
-        every = (key for family in families for s in schedules.get(family, ()) for key in keys_of(s, family))
+        chosen = [t for t in options.targets if t.name in self.lock.targets]
+        every = (key for t in chosen for s in schedules[t.name] for key in keys_of(s, t.family))
         keys = sorted({key for key in every if key is not None})
         targets = [target.name for target in options.targets]
         choices, problems = fit(self.lock, self.file, __version__, targets, keys, ALGORITHMS[options.codegen.winograd])

@@ -1,4 +1,4 @@
-"""What the schedule of a GPU program has beside the CPU's: rewrites that make more programs of few rows."""
+"""Split reductions on a GPU: many programs reduce pieces of few long rows, a second kernel the pieces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ...ir.index import (
     row_major,
 )
 from ...ir.nodes import Fold, Reduce, Store
-from ..algebra.split_k_gpu import split_products
 from ..graph import NodeGraph
 
 #: rows of a reduction that are enough programs for a GPU
@@ -31,12 +30,11 @@ PARTS = 256
 AGAIN = {"sum": "sum", "prod": "prod", "max": "max", "top": "top", "min": "min", "any": "any", "all": "all"}
 
 
-def device_rewrites(graph: NodeGraph) -> None:
-    """Rewrites before fusion, for targets of the family cuda."""
+def split_long_rows(graph: NodeGraph) -> None:
+    """Splits the reductions of few rows that are long."""
     for node in list(graph.nodes):
         if isinstance(node, Reduce):
             _split_long_rows(graph, node)
-    split_products(graph)
 
 
 def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:

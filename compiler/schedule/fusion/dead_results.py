@@ -1,0 +1,33 @@
+"""Dead code: nodes whose results nobody reads, and such results of nodes that have others.
+
+y[i], p[i] = max over k of x[i, k], its place        ->        p[i] = the place of max over k of x[i, k]
+(nobody reads y)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir.buffers import Buffer
+from ...ir.expr import Acc
+from ...ir.nodes import Map, Reduce
+from ..graph import NodeGraph
+
+
+def remove_dead(graph: NodeGraph) -> None:
+    """Drops nodes whose results nobody reads, and such results of nodes that have others."""
+    for node in reversed(list(graph.nodes)):
+        dead = {b for b in node.writes() if b.kind == "temp" and not graph.readers(b)}
+        if len(dead) == len(node.writes()):
+            graph.remove(node)
+        elif dead and isinstance(node, Map | Reduce):
+            graph.replace(node, _without(node, dead))
+
+
+def _without(node: Map | Reduce, dead: set[Buffer]) -> Map | Reduce:
+    """The node without some of its results, and without the folds that were theirs alone."""
+    changed = replace(node, stores=tuple(s for s in node.stores if s.buffer not in dead))
+    if isinstance(changed, Reduce):
+        asked = {e for s in changed.stores for e in s.value.walk() if isinstance(e, Acc)}
+        changed = replace(changed, folds=tuple(f for f in changed.folds if f.acc in asked))
+    return changed

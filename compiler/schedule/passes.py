@@ -1,0 +1,226 @@
+"""The passes of the schedule in their order: a list for CPUs and a list for GPUs, and the driver that runs them.
+
+Each row says what a pass needs and what it establishes. `check_order` holds a list to that, as graph/passes.py does for
+the passes of the operator graph:
+
+    LIVE        every result is read                    UNIQUE      no reduction is computed twice
+    EXPRESSIONS chains of maps are one expression       EPILOGUES   products and convolutions finish their elements
+    SPLIT       long reductions are cut into pieces     ROWS        what shares its rows is one nest
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from ...runtime.errors import CompileError
+from ..ir.program import AnyNode
+from ..machine.gpu import Device
+from ..machine.targets import Family
+from .algebra.blocked_variance import split_moments
+from .algebra.online_softmax import split_exponentials
+from .algebra.rfactor import split_reductions
+from .algebra.rfactor_gpu import split_long_rows
+from .algebra.rfactor_samples import split_sample_folds
+from .algebra.split_k_cpu import split_long_products
+from .algebra.split_k_gpu import split_products
+from .algebra.welford import fold_spreads
+from .fusion.concat_distribution import split_at_pieces
+from .fusion.conv_chains import fuse_chains
+from .fusion.dead_results import remove_dead
+from .fusion.epilogue import fuse_epilogues
+from .fusion.glu import fuse_pairs
+from .fusion.groups import cut_groups
+from .fusion.horizontal import join_folds
+from .fusion.inline import inline_lookups, inline_maps
+from .fusion.kv_concat import join_keys
+from .fusion.lookups import fuse_lookups
+from .fusion.prologue import fuse_prologues
+from .fusion.reduction_cse import join_equal_folds
+from .fusion.rows import MAX_LOCAL_BYTES, fuse_columns, fuse_rows
+from .fusion.terms import keep_terms
+from .graph import NodeGraph
+from .loops.interchange_copies import order_moves
+from .loops.interchange_reductions import fold_as_read
+from .loops.interchange_stores import order_loops
+from .loops.operand_layout import turn_operands
+from .loops.pipeline_columns import pipeline_columns
+from .loops.pipeline_rows import pipeline_rows
+from .loops.pipeline_samples import walk_samples
+from .loops.row_form import MAX_ROW, separate_rows
+from .loops.separable_windows import split_windows
+from .loops.unroll_reductions import write_out_folds
+from .remarks import Remarks
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a pass may ask besides the graph. device: the GPU to schedule for; None: a CPU."""
+
+    remarks: Remarks
+    device: Device | None = None
+
+    @property
+    def family(self) -> Family:
+        return "cpu" if self.device is None else "cuda"
+
+    @property
+    def gpu(self) -> Device:
+        assert self.device is not None
+        return self.device
+
+
+@dataclass(frozen=True)
+class SchedulePass:
+    """A pass: its name, its function, what it needs, establishes and may undo.
+
+    required: code generation counts on it, or it has nothing to do with fusion: it runs without `schedule.fuse` too.
+    """
+
+    name: str
+    run: Callable[[NodeGraph, Context], None]
+    needs: frozenset[str] = frozenset()
+    establishes: frozenset[str] = frozenset()
+    undoes: frozenset[str] = frozenset()
+    required: bool = False
+
+
+#: called after a pass that changed nodes: its name, and the nodes before and after it
+Observer = Callable[[str, Sequence[AnyNode], Sequence[AnyNode]], None]
+
+
+def _row(
+    name: str,
+    run: Callable[[NodeGraph, Context], None],
+    needs: str = "",
+    establishes: str = "",
+    undoes: str = "",
+    required: bool = False,
+) -> SchedulePass:
+    first, second, third = (frozenset(text.split()) for text in (needs, establishes, undoes))
+    return SchedulePass(name, run, first, second, third, required)
+
+
+_LIVE = _row("dead-results", lambda g, c: remove_dead(g), establishes="LIVE", required=True)
+_UNIQUE = _row("reduction-cse", lambda g, c: join_equal_folds(g), needs="LIVE", establishes="UNIQUE", required=True)
+_ONCE = _row("inline", lambda g, c: inline_maps(g, c.remarks, recompute=False), "UNIQUE", "EXPRESSIONS")
+#: what is cheap is computed again rather than stored
+_AGAIN = _row("recompute", lambda g, c: inline_maps(g, c.remarks, recompute=True), "EXPRESSIONS")
+_EPILOGUES = _row("epilogues", lambda g, c: fuse_epilogues(g, c.remarks, c.family), "EXPRESSIONS", "EPILOGUES")
+_GLU = _row("glu", lambda g, c: fuse_pairs(g, c.remarks, c.family), "EPILOGUES")
+
+CPU_PASSES: tuple[SchedulePass, ...] = (
+    _LIVE,
+    _UNIQUE,
+    _row("split-k", lambda g, c: split_long_products(g), "LIVE", required=True),
+    # chains become one expression, that ends in the kernel that makes its operand
+    _ONCE,
+    _row("kv-concat", lambda g, c: join_keys(g, c.remarks), "EXPRESSIONS"),
+    _EPILOGUES,
+    _row("unroll-reductions", lambda g, c: write_out_folds(g, c.remarks), "EXPRESSIONS"),
+    _AGAIN,
+    _EPILOGUES,
+    _GLU,
+    _row("concat-distribution", lambda g, c: split_at_pieces(g, c.remarks), "EPILOGUES"),
+    # in front of the rows, which groups become
+    _row("groups", lambda g, c: cut_groups(g), "EPILOGUES"),
+    _row("welford", lambda g, c: fold_spreads(g), "EPILOGUES", "SPLIT"),
+    _row("blocked-variance", lambda g, c: split_moments(g), "EPILOGUES", "SPLIT"),
+    _row("online-softmax", lambda g, c: split_exponentials(g), "EPILOGUES", "SPLIT"),
+    _row("rfactor-samples", lambda g, c: split_sample_folds(g), "EPILOGUES", "SPLIT"),
+    _row("pipeline-samples", lambda g, c: walk_samples(g, c.remarks), "SPLIT"),
+    _row("fuse-columns", lambda g, c: fuse_columns(g, c.remarks), "EPILOGUES"),
+    _row("interchange-reductions", lambda g, c: fold_as_read(g), "EPILOGUES"),
+    # behind the passes that cut reductions together with their readers: these are alone
+    _row("rfactor", lambda g, c: split_reductions(g), "SPLIT"),
+    # behind the epilogues: what is left are rows
+    _row("fuse-rows", lambda g, c: fuse_rows(g, c.remarks, MAX_LOCAL_BYTES), "EPILOGUES SPLIT", "ROWS"),
+    _row("lookups", lambda g, c: fuse_lookups(g, c.remarks), "ROWS"),
+    _row("terms", lambda g, c: keep_terms(g), "ROWS"),
+    _row("horizontal", lambda g, c: join_folds(g), "ROWS"),
+    _row("pipeline-columns", lambda g, c: pipeline_columns(g), "ROWS"),
+    _row("pipeline-rows", lambda g, c: pipeline_rows(g), "ROWS"),
+    # behind all that changes what a convolution makes inside
+    _row("conv-chains", lambda g, c: fuse_chains(g, c.remarks), "ROWS EPILOGUES"),
+    _row("operand-layout", lambda g, c: turn_operands(g), "ROWS"),
+    _row("interchange-stores", lambda g, c: order_loops(g), "ROWS"),
+    _row("interchange-copies", lambda g, c: order_moves(g), "ROWS"),
+    _row("separable-windows", lambda g, c: split_windows(g), "ROWS"),
+)
+
+GPU_PASSES: tuple[SchedulePass, ...] = (
+    _LIVE,
+    _UNIQUE,
+    _row("rfactor", lambda g, c: split_long_rows(g), "LIVE", "SPLIT", required=True),
+    _row("split-k", lambda g, c: split_products(g, c.gpu), "LIVE", required=True),
+    _ONCE,
+    _EPILOGUES,
+    _AGAIN,
+    _EPILOGUES,
+    _AGAIN,  # chains that grew in the pass before
+    _row("inline-lookups", lambda g, c: inline_lookups(g, c.remarks), "EXPRESSIONS"),
+    _GLU,
+    _row(
+        "fuse-rows", lambda g, c: fuse_rows(g, c.remarks, MAX_ROW * 8, turns=True), "EPILOGUES SPLIT", "ROWS"
+    ),
+    # maps that have not become a part of rows or of an epilogue
+    _row("prologues", lambda g, c: fuse_prologues(g, c.remarks, c.gpu), "ROWS EPILOGUES"),
+    _row("separate-rows", lambda g, c: separate_rows(g, c.remarks), required=True),
+)  # fmt: skip
+
+
+def passes_for(device: Device | None) -> tuple[SchedulePass, ...]:
+    """The list for a GPU, or for CPUs."""
+    return CPU_PASSES if device is None else GPU_PASSES
+
+
+def optional_passes() -> tuple[str, ...]:
+    """Names of the passes that can be switched off, each once."""
+    return tuple(dict.fromkeys(p.name for p in (*CPU_PASSES, *GPU_PASSES) if not p.required))
+
+
+def check_names(names: Collection[str]) -> None:
+    """Raises CompileError when one of the names is no pass that can be switched off."""
+    known = optional_passes()
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"Did you mean {near[0]}?" if near else f"Passes: {', '.join(known)}."
+            raise CompileError(f"schedule.off names no pass that can be left out: '{name}'", hint=hint)
+
+
+def run_passes(
+    graph: NodeGraph, context: Context, off: Collection[str] = (), fuse: bool = True, observer: Observer | None = None
+) -> None:
+    """Runs the passes of a target on a piece of a program.
+
+    off: names of passes to leave out. fuse: False leaves all out but the required ones. observer: told of each pass
+    that changed the nodes.
+    """
+    for row in passes_for(context.device):
+        if not row.required and (row.name in off or not fuse):
+            continue
+        before = tuple(graph.nodes)
+        try:
+            row.run(graph, context)
+        except Exception as error:
+            error.add_note(f"in schedule pass {row.name}")
+            raise
+        after = tuple(graph.nodes)
+        if observer is not None and not same_nodes(before, after):
+            observer(row.name, before, after)
+
+
+def same_nodes(a: Sequence[AnyNode], b: Sequence[AnyNode]) -> bool:
+    """Whether they are the same objects in the same order."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
+def check_order(passes: Sequence[SchedulePass]) -> None:
+    """Raises AssertionError when a pass needs what no pass before it establishes, or what one has undone."""
+    facts: frozenset[str] = frozenset()
+    for row in passes:
+        if missing := row.needs - facts:
+            raise AssertionError(f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before leaves")
+        facts = (facts - row.undoes) | row.establishes
