@@ -66,6 +66,12 @@ def _result(memory: Memory, buffer: Buffer) -> Array:
     return cells.values.copy()
 
 
+def _written(nodes: Sequence[AnyNode]) -> list[Buffer]:
+    """What nodes write, and the blocks inside them."""
+    inside = [n for node in nodes if isinstance(node, (Choose, Repeat)) for block in node.blocks for n in block]
+    return [*(b for node in nodes for b in node.writes()), *(_written(inside) if inside else ())]
+
+
 @dataclass
 class _Run:
     """One evaluation of a program."""
@@ -125,7 +131,7 @@ class _Run:
         if isinstance(region, Branches):
             self._span(*ends[0 if self.memory.number(region.flag) else 1])
             return
-        written = [b for n in self.program.nodes[region.first : region.last] for b in n.writes()]
+        written = _written(self.program.nodes[region.first : region.last])
         self._loop(region, written, lambda: self._span(*ends[0]), lambda: self._span(*ends[1]))
 
     def _loop(
@@ -179,7 +185,7 @@ class _Run:
             case Choose():
                 self._block(node.then if memory.number(node.flag) else node.other)
             case Repeat():
-                written = [b for block in node.blocks for n in block for b in n.writes()]
+                written = _written([n for block in node.blocks for n in block])
                 self._loop(node, written, lambda: self._block(node.test), lambda: self._block(node.body))
             case _:
                 raise TypeError(type(node).__name__)
