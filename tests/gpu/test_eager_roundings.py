@@ -30,3 +30,4 @@ def test_chains_have_the_bits_of_eager(interpreter: TritonInterpreter) -> None:
     program = DeviceProgram(graph, result, planned, generate_device([graph], [planned], DEVICE))
     (got,) = run_interpreted(program, interpreter, [x, y])
     assert torch.equal(got, chain(x, y))
+    assert not any(kernel.fuses for kernel in program.code.kernels)  # an FMA of f16 would round once

@@ -152,7 +152,7 @@ def _teach_libdevice() -> None:
     from triton.runtime.interpreter import TensorHandle
 
     others = {
-        "rint": torch.round, "normcdfinv": torch.special.ndtri, "cyl_bessel_i0": torch.special.i0,
+        "rint": torch.round, "mul_rn": torch.mul, "normcdfinv": torch.special.ndtri, "cyl_bessel_i0": torch.special.i0,
         "cyl_bessel_i1": torch.special.i1, "j0": torch.special.bessel_j0, "j1": torch.special.bessel_j1,
         "y0": torch.special.bessel_y0, "y1": torch.special.bessel_y1,
         "fast_sinf": torch.sin, "fast_cosf": torch.cos, "fast_tanf": torch.tan, "fast_logf": torch.log,

@@ -32,6 +32,8 @@ def row_stream_view(
     (stage,) = kernel.stages
     if not isinstance(node, Reduce) or not isinstance(stage, RowFold | ArgRow) or vector is None or kernel.locals:
         return kernel
+    if not node.reads():  # a sum of constants
+        return kernel
     best, positions = (stage.best, stage.positions) if isinstance(stage, ArgRow) else (stage, ())
     length = vector.extent.constant or LEAST_ROW
     if stage.loops or best.outer or not LEAST_ROW <= length < STREAMS * STREAM or _few(node):

@@ -50,6 +50,8 @@ FLOAT_FORMS = {
 HALF_FORMS = {"gelu_erf": "gelu_half({0})"}
 LOG2_E = 1.4426950408889634
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+#: LLVM makes arithmetic of 16 bits of what lies between two of them, and of its products and sums FMAs
+ROUNDINGS = ("round_f16", "round_bf16")
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,7 @@ class TritonEmitter:
             self.scope.softmax = True
             return Printed(f"tl.exp2({_factor(self._print(e.args[0]))} * {LOG2_E})")
         row = OPS[e.op]
+        self.scope.rounds |= e.op in ROUNDINGS
         operands = self._branches(e) if e.op == "where" else [self._print(a) for a in e.args]
         spelling = row.triton_spelling
         if e.args and DTYPES[e.args[-1].dtype].kind == "f":

@@ -195,5 +195,7 @@ def finish(
     shown = replace(view, params=", ".join(p.name for p in params))  # type: ignore[type-var]
     text = render(template, shown, device.leaves_room(number(product(programs))))
     flush = scope.softmax and "libdevice" not in text.partition("@triton.jit")[2]
-    kernel = TritonKernel(name, text, params, num_warps=warps, num_stages=2, pdl=device.pdl, flush=flush)
+    kernel = TritonKernel(
+        name, text, params, num_warps=warps, num_stages=2, pdl=device.pdl, flush=flush, fuses=not scope.rounds
+    )
     return Launch(kernel, programs, scope.args(), node.origin)

@@ -202,5 +202,7 @@ def launch(
         args = (*args, WorkArg(shared.work), ZerosArg(shared.counters))
     params = parameters(scope, shared)
     text = render(template, view, leaves_room)
-    kernel = TritonKernel(name, text, params, num_warps=options[0], num_stages=options[1], pdl=pdl)
+    kernel = TritonKernel(
+        name, text, params, num_warps=options[0], num_stages=options[1], pdl=pdl, fuses=not scope.rounds
+    )
     return Launch(kernel, grid, args, node.origin)

@@ -36,6 +36,8 @@ class TritonScope:
     checks: bool = False
     #: what is printed has weights of a softmax, which may be zero where they are no normal numbers
     softmax: bool = False
+    #: what is printed rounds to 16 bits between its steps, which an FMA of 16-bit numbers would skip
+    rounds: bool = False
     #: element type (of Triton's signatures) and bytes of the scratch memory that the kernel calls `work`
     scratch: tuple[str, Index] | None = None
 

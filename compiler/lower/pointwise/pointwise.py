@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...ir.dtypes import DTYPES, to_torch
+from ...ir.dtypes import DTYPES, held, to_torch
 from ...ir.expr import Const, Expr, cast
 from ...ir.index import Index
 from ..core.builder import call, compare, where
@@ -16,6 +16,7 @@ from ..core.registry import row
 from ..core.tensor import Tensor
 from . import table as meanings
 from .operands import element, promoted, rounding, wide_operands
+from .pointwise import meanings
 from .table import (
     BINARY,
     BOOL,
@@ -182,6 +183,23 @@ def prelu(ctx: Context, x: Tensor, weight: Tensor) -> Tensor:
     return apply(ctx, [x, weight], lambda e, w: where(compare("gt", e, meanings.scalar(e, 0)), e, call("mul", e, w)))
 
 
+@row("aten.hardsigmoid.default")
+def hardsigmoid(ctx: Context, x: Tensor) -> Tensor:
+    return apply(ctx, [x], lambda e: meanings.hardsigmoid(e, _sixth(ctx)), FLOAT)
+
+
+@row("aten.hardswish.default")
+def hardswish(ctx: Context, x: Tensor) -> Tensor:
+    return apply(ctx, [x], lambda e: meanings.hardswish(e, _sixth(ctx)), FLOAT)
+
+
+def _sixth(ctx: Context) -> Callable[[Expr], Expr]:
+    """A sixth of a value: GPUs multiply by 1/6 as a float32, of f64 too."""
+    if ctx.builder.family == "cpu":
+        return lambda e: call("div", e, meanings.scalar(e, 6.0))
+    return lambda e: call("mul", e, meanings.scalar(e, held(1.0 / 6.0, "f32")))
+
+
 @row("aten.elu.default")
 def elu(ctx: Context, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
     return apply(ctx, [x], lambda e: meanings.elu(e, alpha, scale, input_scale))
@@ -204,7 +222,9 @@ def softplus(ctx: Context, x: Tensor, beta: float = 1, threshold: float = 20) ->
 
 @row("aten.threshold.default")
 def threshold(ctx: Context, x: Tensor, threshold: float, value: float) -> Tensor:
-    return apply(ctx, [x, threshold, value], meanings.threshold, wide=(1, 2))
+    """CPUs compare with the number as it is, GPUs round it to the type of x."""
+    wide = (1, 2) if ctx.builder.family == "cpu" else ()
+    return apply(ctx, [x, threshold, value], meanings.threshold, wide=wide)
 
 
 @row("aten.softshrink.default")
@@ -273,7 +293,7 @@ def addcdiv(ctx: Context, x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> 
 
     def meaning(e: Expr, p: Expr, q: Expr) -> Expr:
         if ctx.builder.family == "cuda":
-            return call("fma", factor, call("div", p, q), e)
+            return call("fma", factor, call("div_rn", p, q), e)
         return call("add", e, call("div", _scaled(p, factor), q))
 
     return apply(ctx, [x, a, b], meaning, FLOAT)

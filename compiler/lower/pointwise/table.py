@@ -76,13 +76,12 @@ def _gelu(x: Expr, approximate: str = "none") -> Expr:
     return call("gelu_tanh" if approximate == "tanh" else "gelu_erf", x)
 
 
-def _hardsigmoid(x: Expr) -> Expr:
-    return call("div", clamp(call("add", x, scalar(x, 3.0)), scalar(x, 0.0), scalar(x, 6.0)), scalar(x, 6.0))
+def hardsigmoid(x: Expr, sixth: Callable[[Expr], Expr]) -> Expr:
+    return sixth(clamp(call("add", x, scalar(x, 3.0)), scalar(x, 0.0), scalar(x, 6.0)))
 
 
-def _hardswish(x: Expr) -> Expr:
-    clamped = clamp(call("add", x, scalar(x, 3.0)), scalar(x, 0.0), scalar(x, 6.0))
-    return call("div", call("mul", x, clamped), scalar(x, 6.0))
+def hardswish(x: Expr, sixth: Callable[[Expr], Expr]) -> Expr:
+    return sixth(call("mul", x, clamp(call("add", x, scalar(x, 3.0)), scalar(x, 0.0), scalar(x, 6.0))))
 
 
 def softplus(x: Expr, beta: Any = 1.0, threshold: Any = 20.0) -> Expr:
@@ -147,7 +146,7 @@ UNARY: dict[str, tuple[Compute, Meaning]] = {
     **{
         n: (FLOAT, simple(n))
         for n in (
-            *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin", "cos"),
+            *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos"),
             *("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),
             *("sigmoid", "lgamma"),
         )
@@ -158,8 +157,6 @@ UNARY: dict[str, tuple[Compute, Meaning]] = {
     "silu": (FLOAT, simple("silu")),
     "gelu": (FLOAT, _gelu),
     "mish": (FLOAT, _mish),
-    "hardsigmoid": (FLOAT, _hardsigmoid),
-    "hardswish": (FLOAT, _hardswish),
     "log_sigmoid": (FLOAT, _log_sigmoid),
     "logical_not": (BOOL, lambda x: compare("logical_not", x)),
     "bitwise_not": (SAME, lambda x: compare("logical_not", x) if x.dtype == "bool" else call("bit_not", x)),
