@@ -162,3 +162,11 @@ def test_places_of_columns(shape: tuple[int, ...], dtype: torch.dtype, tmp_path:
     for threads in (1, 2):
         for got, want in zip(mycc.load(path, threads=threads)(x), best(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_rows_of_constants(tmp_path: Path) -> None:
+    """Rows that read no memory have no streams."""
+    model = mycc.load(
+        mycc.compile(lambda x: torch.ones_like(x)[:, :77].mean(-1), (torch.ones(30, 200),), out=tmp_path / "m.pkg")
+    )
+    assert torch.equal(model(torch.ones(30, 200)), torch.ones(30))

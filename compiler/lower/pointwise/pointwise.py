@@ -16,7 +16,6 @@ from ..core.registry import row
 from ..core.tensor import Tensor
 from . import table as meanings
 from .operands import element, promoted, rounding, wide_operands
-from .pointwise import meanings
 from .table import (
     BINARY,
     BOOL,
