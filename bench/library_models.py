@@ -12,19 +12,12 @@ LIBRARIES = (
     "e3nn", "neuraloperator", "speechbrain",
 )  # fmt: skip
 #: of models that are not right: why, in plain words
-_BOXES = "torchvision's batched_nms and its detectors branch in Python on how many boxes are left"
 _CONSTANT = "its Python fixes a dynamic size: "
+_ONE_BY_ONE = "resizes what it found of each box in a Python loop over the boxes, to the size of the box: "
 NOTES: dict[str, str] = {
-    **{
-        f"torchvision/{name}": _BOXES
-        for name in (
-            "fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn retinanet_resnet50_fpn fcos_resnet50_fpn "
-            "ssd300_vgg16 ssdlite320_mobilenet_v3_large maskrcnn_resnet50_fpn keypointrcnn_resnet50_fpn"
-        ).split()
-    },
+    "torchvision/maskrcnn_resnet50_fpn": _ONE_BY_ONE + "roi_heads.py, paste_masks_in_image",
+    "torchvision/keypointrcnn_resnet50_fpn": _ONE_BY_ONE + "roi_heads.py, heatmaps_to_keypoints",
     "torchvision/raft_small": _CONSTANT + "it splits features by the number of images",
-    "torchvision/swin_t": "the export of padded windows of dynamic height and width takes minutes",
-    "torchvision/swin_v2_t": "the export of padded windows of dynamic height and width takes minutes",
     "timm/selecsls42b": _CONSTANT + "the height of the image",
     "timm/convit_tiny": "forward makes a table and keeps it as a buffer of another shape: run the model once before",
     "kornia/equalize_clahe": _CONSTANT + "tiles are counted by numbers of the example",

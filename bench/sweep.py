@@ -9,6 +9,7 @@
     python bench/sweep.py --only-page          the page again, from the results alone
     python bench/sweep.py --dtype bf16         in another type; printed only
     python bench/sweep.py --quick              a first look
+    python bench/sweep.py --table libraries --peers    what AOTInductor and ONNX Runtime do with what mycc refuses
 
 Each architecture is exported, compiled and compared with itself in float64, with fixed sizes and with a dynamic batch
 (at batches of 2, 1 and 3), in a process of its own that has a time limit and one thread. Results are written after
@@ -20,7 +21,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
-import json
 import math
 import multiprocessing
 import os
@@ -31,9 +31,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -44,26 +43,15 @@ import library_models
 import mycc
 import sweep_models
 import torch
-from architectures.base import Row, Wrapped
+from architectures.base import Wrapped
 from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
-from sweep_page import ARCHITECTURES, CASES, FACTOR, FLOOR, LIBRARIES, Result, Words, page
+from sweep_files import AnyRow, Files, Found, Table, Task, cases_of, versions_of
+from sweep_page import ARCHITECTURES, CASES, FACTOR, FLOOR, LIBRARIES, Result
+from sweep_peers import PEERS
 
 ROOT = Path(__file__).resolve().parents[1]
-AnyRow = Row | library_models.LibraryRow
 BATCHES = {"static": (2,), "dynamic": (2, 1, 3)}
-Task = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows, what is said of those that are not right, the stem of the files' names, and the page's words."""
-
-    rows: Sequence[AnyRow]
-    notes: Mapping[str, str]
-    stem: str
-    words: Words
-    libraries: tuple[str, ...]
 
 
 TABLES = {
@@ -77,11 +65,15 @@ BY_NAME: dict[str, AnyRow] = {row.name: row for table in TABLES.values() for row
 
 @dataclass(frozen=True)
 class How:
-    """How to compile: `dtype` as of mycc.compile; `quick`: little optimised, without the package's verification."""
+    """How to compile: `dtype` as of mycc.compile; `quick`: little optimised, without the package's verification.
+
+    peer: not with mycc, but with one of PEERS.
+    """
 
     dtype: str | None = None
     quick: bool = False
     limit: float = 300.0
+    peer: str = ""
 
     def options(self) -> dict[str, Any]:
         quick = {"verify": False, "options": {"build.flags": "-O1"}} if self.quick else {}
@@ -122,6 +114,23 @@ def measure(row: AnyRow, case: str, how: How) -> Result:
             worst, problem = _compared(row, model, package, batch, worst, problem, how.dtype)
     status = "wrong" if problem else "right"
     return Result(row.name, case, status, problem, *worst)
+
+
+def measure_peer(row: AnyRow, case: str, how: How) -> Result:
+    """As `measure`, with one of PEERS; what it says of a model that it does not take is a refusal."""
+    model, shapes = model_of(row), row.dynamic_shapes() if case == "dynamic" else None
+    problem = ""
+    with tempfile.TemporaryDirectory(prefix="sweep") as folder, torch.no_grad():
+        try:
+            package = PEERS[how.peer](model, inputs_of(row, 2), shapes, folder)
+        except Exception as refusal:
+            return Result(row.name, case, "refused", f"{type(refusal).__name__}: {_told(str(refusal))}")
+        for batch in BATCHES[case]:
+            try:
+                _, problem = _compared(row, model, package, batch, (0.0, 0.0), problem, None)
+            except Exception as error:
+                problem = problem or f"a call at a batch of {batch}: {_told(str(error))}"
+    return Result(row.name, case, "wrong" if problem else "right", problem)
 
 
 def _refused(model: Wrapped, example: Any, shapes: Any, refusal: CompileError) -> tuple[str, str]:
@@ -205,7 +214,7 @@ def _child(task: Task, how: How, answers: connection.Connection) -> None:
 
     name, case = task
     try:
-        answer(measure(BY_NAME[name], case, how))
+        answer((measure_peer if how.peer else measure)(BY_NAME[name], case, how))
     except Exception as problem:
         answer(Result(name, case, "crash", f"{type(problem).__name__}: {_first_line(str(problem))}"))
         raise
@@ -274,49 +283,16 @@ def in_processes(tasks: Iterable[Task], how: How, jobs: int) -> Iterator[Result]
             r.end()
 
 
-# results -------------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Files:
-    """The results, and the page that is made of them."""
-
-    results: Path
-    page: Path
-    table: Table
-
-    def read(self) -> tuple[dict[Task, Result], dict[str, str]]:
-        """By task, and the versions of the libraries that they were found with."""
-        if not self.results.exists():
-            return {}, {}
-        found = json.loads(self.results.read_text())
-        return {(r["name"], r["case"]): Result(**r) for r in found["results"]}, found["versions"]
-
-    def write(self, results: dict[Task, Result], versions: dict[str, str]) -> None:
-        """A line per result, in the order of the table, and the page; whoever reads meanwhile finds a whole file."""
-        ordered = [r for row in self.table.rows for case in CASES if (r := results.get((row.name, case))) is not None]
-        lines = ",\n".join(json.dumps(asdict(r)) for r in ordered)
-        _replace(self.results, f'{{"versions": {json.dumps(versions)}, "results": [\n{lines}\n]}}\n')
-        _replace(self.page, page(ordered, versions, self.table.notes, self.table.words))
-
-
-def _version(name: str) -> str:
-    with contextlib.suppress(PackageNotFoundError):
-        return version(name)
-    return ""
-
-
-def _replace(path: Path, text: str) -> None:
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)
-
-
+# the command ---------------------------------------------------------------------------------------------------------
 def _tasks(options: argparse.Namespace, known: dict[Task, Result]) -> list[Task]:
     own = [row.name for row in TABLES[options.table].rows]
     names = options.only.split(",") if options.only else own
     if unknown := [name for name in names if name not in own]:
         raise SystemExit(f"no architecture {', '.join(unknown)} in the table {options.table}")
     wanted = options.status.split(",") if options.status else None
-    tasks = [(name, case) for name in names for case in ((options.case,) if options.case else CASES)]
+    tasks = [(name, case) for name in names for case in cases_of(BY_NAME[name]) if options.case in ("", case)]
+    if options.peers:
+        return [t for t in tasks if t in known and known[t].status != "right"]
     return [t for t in tasks if wanted is None or (known[t].status if t in known else "missing") in wanted]
 
 
@@ -330,6 +306,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=How.limit, help="seconds for one architecture in one case")
     parser.add_argument("--dtype", default=None, help="bf16 or f16; the results are printed only")
     parser.add_argument("--quick", action="store_true", help="little optimised, and without the package's verification")
+    parser.add_argument("--peers", action="store_true", help="AOTInductor and ONNX Runtime instead of mycc")
     parser.add_argument("--json", type=Path, help="the results")
     parser.add_argument("--page", type=Path, help="the page made of them")
     parser.add_argument("--only-page", action="store_true", help="only write the page again")
@@ -342,21 +319,38 @@ def main() -> int:
     table = TABLES[options.table]
     results_file = options.json or Path(__file__).with_name(f"{table.stem}.json")
     files = Files(results_file, options.page or ROOT / "docs" / f"{table.stem}.md", table)
-    results, versions = files.read()
+    found = files.read()
     if options.only_page:
-        files.write(results, versions)
+        files.write(found)
         return 0
-    versions = {name: _version(name) for name in table.libraries}
+    whole = not (options.only or options.status or options.case or options.peers)
+    found.versions = versions_of(table, {} if whole else found.versions)
     how = How(options.dtype, options.quick, options.limit)
+    tasks = _tasks(options, found.results)
+    if options.peers:
+        return _run_peers(tasks, how, options.jobs, found, files)
     ran = []
-    for result in in_processes(_tasks(options, results), how, options.jobs):
+    for result in in_processes(tasks, how, options.jobs):
         ran.append(result)
-        line = f"{result.name:20} {result.case:8} {result.status:8} {result.seconds:6.1f} s {result.cpu:6.1f} cpu  "
-        print(line + result.reason, flush=True)
+        _print(result)
         if options.dtype is None:
-            results[result.name, result.case] = replace(result, kind=BY_NAME[result.name].kind)
-            files.write(results, versions)
+            found.results[result.name, result.case] = replace(result, kind=BY_NAME[result.name].kind)
+            files.write(found)
     return 1 if any(r.status in ("wrong", "crash") for r in ran) else 0
+
+
+def _run_peers(tasks: Sequence[Task], how: How, jobs: int, found: Found, files: Files) -> int:
+    for peer in PEERS:
+        for result in in_processes(tasks, replace(how, peer=peer), jobs):
+            _print(result, peer)
+            found.peers[result.name, result.case, peer] = replace(result, kind=peer)
+            files.write(found)
+    return 0
+
+
+def _print(result: Result, what: str = "") -> None:
+    line = f"{result.name:20} {result.case:8} {what}{result.status:8} {result.seconds:6.1f} s {result.cpu:6.1f} cpu  "
+    print(line + result.reason, flush=True)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,17 @@ LIBRARIES = Words(
 )
 
 
-def page(results: Sequence[Result], versions: Mapping[str, str], notes: Mapping[str, str], words: Words) -> str:
-    """The page as text; `notes` say of architectures, by name, why they are not right, in plain words."""
+def page(
+    results: Sequence[Result],
+    versions: Mapping[str, str],
+    notes: Mapping[str, str],
+    words: Words,
+    peers: Sequence[Result] = (),
+) -> str:
+    """The page as text; `notes` say of architectures, by name, why they are not right, in plain words.
+
+    peers: what other compilers, named by `kind`, made of those that are not right.
+    """
     by_name: dict[str, dict[str, Result]] = {}
     for r in results:
         by_name.setdefault(r.name, {})[r.case] = r
@@ -79,6 +88,8 @@ def page(results: Sequence[Result], versions: Mapping[str, str], notes: Mapping[
     other = [r for r in results if r.status != "right"]
     if other:
         lines += ["", "## Why the others are not", "", *_reasons(other, notes)]
+    if peers:
+        lines += ["", "## What other compilers make of them", "", *_peers(other, peers)]
     return "\n".join(lines) + "\n"
 
 
@@ -116,3 +127,32 @@ def _reasons(other: Sequence[Result], notes: Mapping[str, str]) -> list[str]:
         message = reason.replace("|", "\\|")
         lines.append(f"| {name} | {', '.join(cases)} | {status} | {notes.get(name, '')} | {message} |")
     return lines
+
+
+def _peers(other: Sequence[Result], peers: Sequence[Result]) -> list[str]:
+    """A column for each of the other compilers, and how many of these programs each takes."""
+    names = list(dict.fromkeys(r.kind for r in peers))
+    by_case = {(r.name, r.case, r.kind): r for r in peers}
+    right = Counter(r.kind for r in peers if r.status == "right")
+    counts = ", ".join(f"{name} takes {right[name]}" for name in names)
+    lines = [
+        f"Of these {len(other)} programs {counts}. AOTInductor is torch.export and "
+        "`torch._inductor.aoti_compile_and_package`; ONNX is `torch.onnx.export(dynamo=True)` and ONNX Runtime, by "
+        "trace with `dynamo=False`. The same inputs are compared; *wrong* are results at other sizes or images than "
+        "the example's too. Made by `python bench/sweep.py --table libraries --peers`.",
+        "",
+        "| architecture | sizes | " + " | ".join(names) + " |",
+        "|---|---|" + "---|" * len(names),
+    ]
+    for r in other:
+        found = [by_case.get((r.name, r.case, name)) for name in names]
+        cells = [_cell(f) for f in found]
+        lines.append(f"| {r.name} | {r.case} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _cell(found: Result | None) -> str:
+    if found is None:
+        return ""
+    reason = found.reason.replace("|", "\\|")[:160]
+    return f"{found.status}: {reason}" if reason else found.status

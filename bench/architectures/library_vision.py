@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -37,20 +39,57 @@ class Detector(torch.nn.Module):
         return tuple(found.values())
 
 
-def _detector(name: str, **options: Any) -> Callable[[], torch.nn.Module]:
-    return lambda: Detector(_torchvision(name, **options)())
+#: layers that score boxes: their names end so, before a number
+_SCORES = re.compile(r"(cls_logits|cls_score|classification_head\.module_list)(\.\d+)*$")
+
+
+def _detector(name: str) -> Callable[[], torch.nn.Module]:
+    """A detector whose scores are apart: random weights give all boxes about the same, and none more than is asked."""
+
+    def build() -> torch.nn.Module:
+        count = {"box_detections_per_img" if "rcnn" in name else "detections_per_img": COUNT}
+        model = Detector(_torchvision(name, **count, **({} if name.startswith("ssd") else SMALL))()).eval()
+        norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+        for norm in norms:
+            norm.train()
+            norm.momentum = 1.0
+        x = torch.rand(3, 96, 128)
+        with torch.no_grad():
+            with contextlib.suppress(ValueError):  # of one pixel there is no variance
+                model(x)
+            model.eval()
+            layers = [m for n, m in model.named_modules() if _SCORES.search(n) and hasattr(m, "weight")]
+            for layer in layers:
+                layer.register_forward_hook(_spread)
+            model(x)
+        return model
+
+    return build
+
+
+def _spread(layer: Any, _: Any, logits: torch.Tensor) -> torch.Tensor:
+    """Makes the weights such that the logits of the first call have a standard deviation of 2."""
+    factor = 2.0 / float(logits.std())
+    layer.weight *= factor
+    layer._forward_hooks.clear()
+    return logits * factor
 
 
 CLASSIFIERS = (
     "alexnet convnext_tiny densenet121 efficientnet_b0 efficientnet_v2_s mnasnet0_5 mobilenet_v2 mobilenet_v3_small "
-    "regnet_x_400mf regnet_y_400mf resnet18 resnext50_32x4d shufflenet_v2_x0_5 squeezenet1_1 swin_t swin_v2_t vgg11_bn"
+    "regnet_x_400mf regnet_y_400mf resnet18 resnext50_32x4d shufflenet_v2_x0_5 squeezenet1_1 vgg11_bn"
 ).split()
-FIXED = {"vit_b_32": 224, "maxvit_t": 224, "googlenet": 96, "inception_v3": 128}
+#: of one size of image; the export of swin's padded windows of dynamic height and width takes minutes
+FIXED = {"swin_t": 64, "swin_v2_t": 64, "vit_b_32": 224, "maxvit_t": 224, "googlenet": 96, "inception_v3": 128}
 VIDEOS = {"r3d_18": 48, "mc3_18": 48, "r2plus1d_18": 48, "s3d": 224, "mvit_v1_b": 224, "mvit_v2_s": 224, "swin3d_t": 64}
 DETECTORS = (
     "fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn retinanet_resnet50_fpn fcos_resnet50_fpn "
     "ssd300_vgg16 ssdlite320_mobilenet_v3_large maskrcnn_resnet50_fpn keypointrcnn_resnet50_fpn"
 ).split()
+#: what detectors of images of any size resize them to
+SMALL = {"min_size": 128, "max_size": 160}
+#: few detections, the order of whose scores does not depend on roundings
+COUNT = 8
 
 
 def _operators() -> dict[str, Callable[..., Any]]:

@@ -28,6 +28,7 @@ from .by_shape import ByShape
 from .caches import register_caches
 from .casts import noting_casts, symbolic_casts
 from .containers import changed_containers
+from .detections import detections_of_all_sizes
 from .dynamic_shapes import check_additional, limit_notes, plain_shapes
 from .examples import dynamic_dims
 from .failures import export_failure, listening, quiet_export
@@ -333,7 +334,7 @@ def _export(
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
         patches = (
             quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels(), shared_operands(),
-            pools_of_all_sizes(),
+            pools_of_all_sizes(), detections_of_all_sizes(),
         )  # fmt: skip
         with torch.no_grad(), contextlib.ExitStack() as stack:
             for patch in patches:
@@ -381,7 +382,8 @@ def _otherwise(
 
 
 def _first_that_works(export: Callable[..., ExportedProgram]) -> ExportedProgram:
-    """A model that calls int() or float() of sizes is exported once more with those that leave them symbolic."""
+    """A model that makes numbers of sizes (int(), len(), min()) is exported once more with those that leave them
+    symbolic."""
     with noting_casts() as namespaces:
         try:
             return _where_conditions_hold(export)

@@ -1,4 +1,4 @@
-"""int() and float() of sizes leave them symbolic."""
+"""int(), float(), len(), min() and max() of sizes leave them symbolic."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ MODELS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "int of a fraction": (lambda x: x.new_ones(int(x.shape[0] * 0.5) + 1), "TruncToInt(0.5*ToFloat(s0)) + 1"),
     "int of a quotient": (lambda x: x.new_ones(int(x.shape[0] / 2) + 1), "TruncToInt(IntTrueDiv(s0, 2)) + 1"),
     "float of a size": (lambda x: x.new_ones(int(float(x.shape[0]) * 2.0)), "TruncToInt(2.0*ToFloat(s0))"),
+    "length": (lambda x: x.new_ones(len(x) + len([1])), "s0 + 1"),
+    "least": (lambda x: x.new_ones(min(x.shape[0], 5)), "Min(5, s0)"),
+    "largest of a list": (lambda x: x.new_ones(max([5, int(x.shape[0] / 2)])), "Max(5, TruncToInt(IntTrueDiv(s0, 2)))"),
     "beside the class": (lambda x: x.new_ones(int("2") + int(x.shape[0])) if isinstance(2, int) else x, "s0 + 2"),
 }
 
@@ -61,7 +64,19 @@ def test_stand_ins_are_the_classes_for_all_else() -> None:
         assert issubclass(bool, space["int"])
         assert not isinstance(2.5, space["int"])
         assert space["int"].from_bytes(b"\1", "big") == 1
+        assert space["len"]("abc") == 3
+        assert space["min"](["b", "a"]) == "a"
+        assert space["max"]((), default=4) == 4
+        assert space["max"](1, 2.5, key=lambda n: -n) == 1
+        with pytest.raises(TypeError):
+            space["len"](torch.tensor(1))
     assert space == {"float": None}
+
+
+def test_the_least_of_what_the_run_finds() -> None:
+    graph = capture(lambda x: x[x > 0].topk(min(4, len(x[x > 0]))).values, (torch.ones(8),))
+    (size,) = graph.outputs[0].shape
+    assert str(size).startswith("Min(4, ")
 
 
 def test_only_casts_of_sizes_are_noted() -> None:

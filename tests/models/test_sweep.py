@@ -25,7 +25,8 @@ def sweep() -> Iterator[Any]:
     for name in [
         n
         for n in sys.modules
-        if n.partition(".")[0] in ("sweep", "sweep_models", "sweep_page", "library_models", "architectures")
+        if n.partition(".")[0]
+        in ("sweep", "sweep_files", "sweep_models", "sweep_page", "sweep_peers", "library_models", "architectures")
     ]:
         del sys.modules[name]
 
@@ -64,10 +65,40 @@ def test_the_page_is_made_of_the_results_alone(sweep: Any, tmp_path: Path) -> No
         ("bert", "static"): sweep.Result("bert", "static", "refused", "no | way", kind="text encoder"),
         ("bert", "dynamic"): sweep.Result("bert", "dynamic", "refused", "no | way", kind="text encoder"),
     }
+    peers = {("bert", "static", "ONNX"): sweep.Result("bert", "static", "right", kind="ONNX")}
+    found = sweep.Found(results, {"torch": "2"}, peers)
     files = sweep.Files(tmp_path / "sweep.json", tmp_path / "sweep.md", sweep.TABLES["transformers"])
-    files.write(results, {"torch": "2"})
-    assert files.read() == (results, {"torch": "2"})
+    files.write(found)
+    assert files.read() == found
     page = files.page.read_text()
     assert "| vit | vision classifier | right | 2.0e-07 |  |  | 1.0e-07 |" in page
     assert "| bert | static, dynamic | refused |  | no \\| way |" in page
     assert "| static | 1 | 1 | 0 | 0 | 0 |" in page
+    assert "Of these 2 programs ONNX takes 1." in page
+    assert "| bert | static | right |" in page
+
+
+def test_other_compilers_are_judged_alike(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(package: Any) -> Any:
+        monkeypatch.setitem(sweep.PEERS, "own", lambda model, *_: package(model))
+        return sweep.measure_peer(sweep.BY_NAME["bit"], "dynamic", sweep.How(peer="own"))
+
+    def refuses(_: Any) -> Any:
+        raise ValueError("no such thing")
+
+    assert measured(lambda model: model).status == "right"
+    assert measured(lambda model: lambda *inputs: _off(model(*inputs))).status == "wrong"
+    assert (
+        measured(lambda model: lambda *inputs: model(*inputs) if len(inputs[0]) > 1 else refuses(0)).status == "wrong"
+    )
+    refused = measured(refuses)
+    assert (refused.status, refused.reason) == ("refused", "ValueError: no such thing")
+
+
+def test_versions_of_results_that_stay(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sweep_files
+
+    monkeypatch.setattr(sweep_files, "version", lambda _: "2")
+    table = sweep.TABLES["transformers"]
+    assert sweep.versions_of(table, {"torch": "1"}) == {"transformers": "2", "torch": "1/2"}
+    assert sweep.versions_of(table, {"torch": "1/2"})["torch"] == "1/2"
