@@ -225,16 +225,17 @@ def in_float64(call: Call, integers: bool = False) -> list[Any] | None:
     """The results for the same inputs in float64; None where torch has none. `integers`: torch takes integers among
     them as float32."""
     given = [x.float() if integers and x.dtype in _INTEGERS else x for x in call.inputs]
-    if not any(x.dtype in _WIDER for x in given):
+    if not any(x.dtype in WIDER for x in given):
         return None
     try:
         with torch.no_grad():
-            return pytree.tree_leaves(call.wide()(*(x.to(_WIDER.get(x.dtype, x.dtype), copy=True) for x in given)))
+            return pytree.tree_leaves(call.wide()(*(x.to(WIDER.get(x.dtype, x.dtype), copy=True) for x in given)))
     except Exception:
         return None
 
 
-_WIDER = {
+#: what in_float64 computes in
+WIDER = {
     **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64),
     torch.complex64: torch.complex128,
 }

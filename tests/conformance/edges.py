@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from mycc.runtime.errors import Error as MyccError
+from torch.testing._comparison import default_tolerances
 from torch.utils import _pytree as pytree
 
 from .catalog import CHOICES, DTYPES, SEED, Call, Entry, RandomEntry, as_tensor, disagreement, in_float64, tolerance
@@ -230,7 +231,14 @@ def _close(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
     if want.is_complex():
         a, b = torch.view_as_real(got.resolve_conj()), torch.view_as_real(want.resolve_conj())
         return _close(a, b).all(-1)
-    return torch.isclose(got, want, equal_nan=True, **tolerance(want.dtype))
+    rtol, atol = _tolerances(want.dtype)
+    return torch.isclose(got, want, equal_nan=True, rtol=rtol, atol=atol)
+
+
+def _tolerances(dtype: torch.dtype) -> tuple[float, float]:
+    """What `disagreement` takes, relative and absolute: also where those are torch's defaults."""
+    own = tolerance(dtype)
+    return (own["rtol"], own["atol"]) if own else default_tolerances(dtype)
 
 
 def _zeros(got: Sequence[Any], want: Sequence[Any], call: Call) -> str:

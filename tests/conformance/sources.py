@@ -20,7 +20,7 @@ import torch
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 
-from .catalog import FACTORS, SEED, Call, Entry, entries
+from .catalog import FACTORS, SEED, WIDER, Call, Entry, entries
 
 _LOOKED_AT = 300  # reference inputs of an entry that the programs are taken from
 _LARGEST = 4096  # elements of a program's inputs together
@@ -142,10 +142,14 @@ def _out(op: Op, sample: Any, spread: bool) -> Call:
         results, spec = pytree.tree_flatten(op(sample.input, *sample.args, **sample.kwargs))
     wanted = [r.to("meta") for r in results]
     cpu = torch.device("cpu")
+    own = next((x.dtype for x in _tensors(sample)), None)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        device = next((x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)), cpu)
-        bases, views = zip(*(_base(w, spread, device) for w in wanted), strict=True)
+        given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        device = next((x.device for x in given), cpu)
+        widened = given and given[0].dtype != own  # in_float64: results are as wide
+        there = [w.to(WIDER.get(w.dtype, w.dtype)) if widened else w for w in wanted]
+        bases, views = zip(*(_base(w, spread, device) for w in there), strict=True)
         out = pytree.tree_unflatten(views, spec)
         op(*args, out=out if isinstance(out, torch.Tensor) else tuple(out), **kwargs)
         return bases

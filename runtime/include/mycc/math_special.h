@@ -95,6 +95,19 @@ inline double large_incomplete_gamma(double a, double ratio, bool upper) {
   return upper ? 0.5 * __builtin_erfc(size) + rest : 0.5 * __builtin_erfc(-size) - rest;
 }
 
+/* The regularised upper incomplete gamma function where it is near 0, for x <= 1 (DLMF 8.7.3). */
+inline double upper_gamma_of_small(double a, double x) {
+  double factor = 1, sum = 0;
+  for (int n = 1; n < 100; ++n) {
+    factor *= -x / n;
+    const double term = factor / (a + n);
+    sum += term;
+    if (__builtin_fabs(term) <= EPSILON * __builtin_fabs(sum)) break;
+  }
+  const double power = a * __builtin_log(x), beside = __builtin_lgamma(1 + a);
+  return -__builtin_expm1(power - beside) - a * __builtin_exp(power - beside) * sum;
+}
+
 /* The regularised lower (upper) incomplete gamma function: a series below a + 1, a continued fraction above. */
 inline double incomplete_gamma(double a, double x, bool upper) {
   if (x < 0 || a < 0) return nan();
@@ -103,7 +116,13 @@ inline double incomplete_gamma(double a, double x, bool upper) {
   if (__builtin_isinf(a)) return __builtin_isinf(x) ? nan() : (upper ? 1 : 0);
   if (__builtin_isinf(x)) return upper ? 0 : 1;
   if (a != a || x != x) return nan();
-  if (a > 1e9) return large_incomplete_gamma(a, x / a, upper);
+  if (a > 1e9) {
+    const double power = a * __builtin_log(x), factor = __builtin_lgamma(a); /* both may overflow: torch's NaN */
+    if (x < 0.6 * a && power - factor != power - factor) return nan();
+    return large_incomplete_gamma(a, x / a, upper);
+  }
+  if (!upper && x <= 1 && a < 0x1p-1024) return 0; /* 1 / a is infinite: torch's weight of the series is 0 */
+  if (upper && x <= 1 && a < (x > 0.5 ? x : -0.4 / __builtin_log(x))) return upper_gamma_of_small(a, x);
   if (x < a + 1) {
     double term = 1 / a, sum = term;
     for (double n = a + 1; term > EPSILON * sum; n += 1) sum += term *= x / n;
@@ -126,10 +145,26 @@ inline double igamma(double a, double x) { return incomplete_gamma(a, x, false);
 inline double igammac(double a, double x) { return incomplete_gamma(a, x, true); }
 
 /* ---- the error function's inverse and scaled form (DLMF 7.12, 7.17) ---- */
+/* exp(x^2) erfc(x) */
+inline double erfcx(double x) {
+  if (x < -26.7) return infinity();
+  if (x < 10) return __builtin_exp(x * x) * __builtin_erfc(x);
+  const double y = 1 / (2 * x * x);
+  double term = 1, sum = 1;
+  for (int k = 1; k < 40 && __builtin_fabs(term) > EPSILON; ++k) sum += term *= -(2 * k - 1) * y;
+  return sum / SQRT_PI / x;
+}
 /* x >= 0 with erfc(x) = q, 0 < q <= 1: Halley's steps from a closed approximation of logarithm and root. */
 inline double erfc_inverse(double q) {
   const double a = 0.147, l = __builtin_log(q * (2 - q)), m = 2 / (PI * a) + 0.5 * l;
   double x = __builtin_sqrt(__builtin_sqrt(m * m - l / a) - m);
+  if (q < 1e-290) { /* erfc has few bits or none here: Newton's steps on its logarithm */
+    for (int i = 0; i < 4; ++i) {
+      const double scaled = erfcx(x);
+      x += SQRT_PI / 2 * scaled * (__builtin_log(scaled) - x * x - __builtin_log(q));
+    }
+    return x;
+  }
   for (int i = 0; i < 4; ++i) {
     const double error = x < 0.5 ? 1 - q - __builtin_erf(x) : __builtin_erfc(x) - q;
     const double slope = 2 / SQRT_PI * __builtin_exp(-x * x);
@@ -160,15 +195,6 @@ inline double ndtri(double p) {
   if (p > 0.25 && p < 0.75) return root2 * erfinv(2 * p - 1);
   return p < 0.5 ? -root2 * erfc_inverse(2 * p) : root2 * erfc_inverse(2 * (1 - p));
 }
-/* exp(x^2) erfc(x) */
-inline double erfcx(double x) {
-  if (x < -26.7) return infinity();
-  if (x < 10) return __builtin_exp(x * x) * __builtin_erfc(x);
-  const double y = 1 / (2 * x * x);
-  double term = 1, sum = 1;
-  for (int k = 1; k < 40 && __builtin_fabs(term) > EPSILON; ++k) sum += term *= -(2 * k - 1) * y;
-  return sum / (x * SQRT_PI);
-}
 
 /* ---- Bessel functions (DLMF 10.25, 10.32, 10.40, 9.2) ---- */
 /* exp(-x) I_v(x) for x >= 0 and v = 0 or 1. */
@@ -185,7 +211,7 @@ inline double scaled_bessel_i(int v, double x) {
     const double odd = 2 * k - 1;
     sum += term *= -(4.0 * v * v - odd * odd) / (k * 8 * x);
   }
-  return sum / __builtin_sqrt(2 * PI * x);
+  return sum / (__builtin_sqrt(2 * PI) * __builtin_sqrt(x));
 }
 inline double i0e(double x) { return x != x ? x : scaled_bessel_i(0, __builtin_fabs(x)); }
 inline double i1e(double x) { return x != x ? x : (x < 0 ? -1 : 1) * scaled_bessel_i(1, __builtin_fabs(x)); }
@@ -201,10 +227,12 @@ inline double scaled_bessel_k(double v, double x) {
   if (x != x || x < 0) return nan();
   if (x == 0) return infinity();
   if (__builtin_isinf(x)) return 0;
-  const double narrow = 0.6 / __builtin_sqrt(x), h = narrow < 0.15 ? narrow : 0.15;
+  if (0.5 * x == 0) return v == 0 ? infinity() : nan(); /* as torch's, which takes the logarithm of 0 */
+  if (v == 1 && x < 1e-100) return 1 / x;
+  const double root = __builtin_sqrt(x), narrow = 0.6 / root, h = narrow < 0.15 ? narrow : 0.15;
   double sum = 0.5;
   for (int i = 1;; ++i) {
-    const double t = i * h, s = __builtin_sinh(0.5 * t), weight = 2 * x * s * s;
+    const double t = i * h, s = root * __builtin_sinh(0.5 * t), weight = 2 * s * s;
     const double term = __builtin_exp(v * t - weight) * 0.5 * (1 + __builtin_exp(-2 * v * t));
     sum += term;
     if (weight > 1 && term < 0.01 * EPSILON * sum) return sum * h;
