@@ -264,8 +264,11 @@ _with_scalars(torch._foreach_addcdiv, torch.div)
 # statistics ----------------------------------------------------------------------------------------------------------
 @_form_of(torch.cov, Tensor.cov)
 def _cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """Of a matrix, the covariances of its rows; weights are taken as they are."""
+    """Of a matrix, the covariances of its rows; negative weights and a sum of 0 are errors of the run."""
     rows = x if x.dim() == 2 else x.reshape([1, -1])
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is not None:
+            torch._assert_async((given >= 0).all(), f"cov(): {name} cannot be negative")
     count: Any = rows.shape[1]
     weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
     if weights is None:
@@ -273,6 +276,7 @@ def _cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, awei
         norm: Any = torch.sym_max(count - correction, 0)
     else:
         total = weights.sum()
+        torch._assert_async(total != 0, "cov(): weights sum to zero, can't be normalized")
         mean = (rows * weights).sum(1) / total
         norm = total - correction
         if aweights is not None and correction != 0:
@@ -339,13 +343,13 @@ def _interpolate(
 def _gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """NaN where torch raises an error: when an element of `var` is negative."""
+    """Negative elements of `var` are an error of the run."""
     if not isinstance(var, Tensor):
         return F.gaussian_nll_loss(input, target, var, full, eps, reduction)
-    valid = (var >= 0).all()
+    torch._assert_async(~(var < 0).any(), "gaussian_nll_loss: var has negative entry/entries")
     if input.shape != var.shape and input.shape[:-1] == var.shape:
         var = var.unsqueeze(-1)
-    var = torch.where(valid, var.clamp(min=eps), torch.nan)
+    var = var.clamp(min=eps)
     loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)

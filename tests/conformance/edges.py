@@ -21,7 +21,7 @@ from .catalog import CHOICES, DTYPES, SEED, Call, Entry, RandomEntry, as_tensor,
 from .compile import Crash, Prepared, first_line, flat_results
 from .sources import Program, apart, module_programs, op_programs
 from .tally import Group, Tally
-from .unspecified import elementwise, free_of
+from .unspecified import Free, elementwise, free_of
 from .values import duplicate, filled, fills
 
 REFERENCES, VARIANTS, MODULES = 4, 1, 3  # programs of an entry: of its reference inputs, of each variant, of a module
@@ -187,7 +187,7 @@ def judge(
         wide = wide if wide is not None and len(wide) == len(want) else want
         ones = zip(got, want, wide, strict=True)
         scale = _largest(call) if free.overflow else None
-        problem = next((text for g, w, e in ones if (text := _element(g, w, e, scale, free.small))), "")
+        problem = next((text for g, w, e in ones if (text := _element(g, w, e, scale, free))), "")
     return problem or ("" if free.zeros else _zeros(got, want, call))
 
 
@@ -197,11 +197,12 @@ def _largest(call: Call) -> float:
     return max((float(x[x.isfinite()].max()) for x in floats if bool(x.isfinite().any())), default=0.0)
 
 
-def _element(got: Any, want: Any, exact: Any, scale: float | None, small: bool) -> str:
+def _element(got: Any, want: Any, exact: Any, scale: float | None, free: Free) -> str:
     """The first element that is close neither to eager's nor to eager's in float64.
 
     scale: of the inputs, where overflow is free: finite elements are close as sums of such numbers are.
-    small: errors are those of the result's largest element.
+    free: where errors of small elements are free, they are those of the result's largest element; so are elements that
+        are NaN in eager.
     """
     if not isinstance(want, torch.Tensor):
         got = got.item() if hasattr(got, "item") else got
@@ -212,10 +213,12 @@ def _element(got: Any, want: Any, exact: Any, scale: float | None, small: bool) 
     exact = exact if isinstance(exact, torch.Tensor) and exact.shape == want.shape else want
     rounded = exact.cpu().to(want.dtype)
     good = _close(got, want) | _close(got, rounded)
+    if free.nan:
+        good |= want.isnan()
     if scale is not None:
         good |= ~(torch.isfinite(got) & torch.isfinite(want) & torch.isfinite(rounded))
         good |= (got - want).abs().double() <= scale * tolerance(want.dtype).get("rtol", 1e-2)
-    if small:
+    if free.small:
         good |= (got - want).abs() <= _ROUNDINGS * torch.finfo(want.dtype).eps * want.abs().max()
     if bool(good.all()):
         return ""

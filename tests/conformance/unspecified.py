@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -20,6 +21,7 @@ class Free:
     zeros: bool = False  # the sign of zeros
     overflow: bool = False  # elements that are not finite, in eager or in the package
     small: bool = False  # elements that are roundings of the largest one
+    nan: bool = False  # elements that are NaN in eager
     values: bool = False  # all values; shapes and dtypes are compared
     errors: bool = False  # whether values that eager refuses are refused
     skipped: bool = False  # eager itself may end the process: not run
@@ -30,6 +32,7 @@ class Free:
             "zeros": "signs of zeros",
             "overflow": "elements that are not finite, in eager or in the package",
             "small": "errors of elements that are small beside the largest one",
+            "nan": "elements that are NaN in eager",
             "values": "values",
             "errors": "what eager refuses",
             "skipped": "anything: it is not run",
@@ -70,6 +73,33 @@ def _long_degree(call: Call) -> bool:
     """A degree of more than 10^6."""
     given = [x for x in (*call.inputs, *call.constants) if isinstance(x, (torch.Tensor, int, float))]
     return len(given) > 1 and bool((torch.as_tensor(given[1]).double() > 1e6).any())
+
+
+def _nan(call: Call) -> bool:
+    """NaN among the inputs."""
+    return any(bool(x.isnan().any()) for x in call.inputs)
+
+
+def _quotients_overflow(call: Call) -> bool:
+    """Finite numbers whose quotient is infinite in their type."""
+    given = [x for x in (*call.inputs, *call.constants) if isinstance(x, (torch.Tensor, int, float))]
+    if len(given) != 2 or not any(isinstance(x, torch.Tensor) for x in given):
+        return False
+    with contextlib.suppress(RuntimeError):  # two forms that do not broadcast: results are written to one of them
+        pairs = ((given[0], given[1]), (given[1], given[0]))  # reflected operators divide the second by the first
+        return any(bool((torch.isinf(torch.div(a, b)) & _finite(a, b)).any()) for a, b in pairs)
+    return False
+
+
+def _finite(a: torch.Tensor | float, b: torch.Tensor | float) -> torch.Tensor:
+    """Where both are finite, and the second is not 0."""
+    return torch.isfinite(torch.as_tensor(a)) & torch.isfinite(torch.as_tensor(b)) & (torch.as_tensor(b) != 0)
+
+
+def _cancels(call: Call) -> bool:
+    """A mean that is lost in the rounding of float32 numbers as large as the inputs."""
+    floats = [x.double() for x in call.inputs if x.is_floating_point() and x.numel()]
+    return any(bool(x.isfinite().all()) and abs(float(x.sum())) <= 1e-6 * float(x.abs().max()) for x in floats)
 
 
 def _irregular(call: Call) -> bool:
@@ -127,7 +157,7 @@ _NORMS = ".*(batch|group|layer|instance)_norm.*|nn.(Batch|Group|Layer|Instance)N
 _PRODUCTS = (
     "addmm.*|gradient|_softmax_backward_data|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
     "|linalg.*|.*conv.*|nn.(Lazy)?Conv.*|(_refs.)?fft.*|stft|istft|.*avg_pool.*|nn.*AvgPool.*|.*_aa|.*interpolate.*"
-    "|.*upsample.*|.*linear|nn.(Bil|L)inear|cholesky.*|triangular_solve|lu_solve|ormqr|geqrf|qr"
+    "|.*upsample.*|.*linear|nn.(Bil|L)inear|cholesky.*|triangular_solve|lu_solve|ormqr|geqrf|qr|svd|pinverse"
 )
 _INTEGERS = ".*integer|mixed|ties"
 
@@ -172,6 +202,30 @@ RULES: tuple[Rule, ...] = (
         Free(values=True),
         "each NaN differs from each other one, and the order of rows that hold them is free",
         when=_not_finite,
+    ),
+    Rule(
+        "`mode`",
+        "mode",
+        "NaN",
+        Free(values=True),
+        "eager sorts by a comparison that NaN makes no order, so that what is counted depends on where NaN lies",
+        when=_nan,
+    ),
+    Rule(
+        "`fmod`, `remainder`, `%`",
+        "fmod|remainder|__rmod__",
+        "finite numbers whose quotient overflows",
+        Free(nan=True),
+        "eager's vector loop gives NaN, its scalar loop the exact remainder, as packages do",
+        when=_quotients_overflow,
+    ),
+    Rule(
+        "`var_mean`, `std_mean`",
+        "(var|std)_mean.*",
+        "sums that cancel",
+        Free(zeros=True),
+        "the order of additions decides whether such a mean is 0 or a small number, which 16 bits round to a 0 of its sign",
+        when=_cancels,
     ),
     Rule(
         "`lerp`",

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...ir.dtypes import from_torch, held
 from .definitions import NoDecomposition, definition, widened
 
 aten = torch.ops.aten
@@ -43,6 +44,28 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @definition("aten.addmv")
 def addmv(c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return _factor(beta, c) * c + _factor(alpha, c) * mv(a, b)
+
+
+@definition("aten.addr")
+def addr(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta c + (alpha a) b, each step and both numbers rounded as in torch's kernel; c is not read when beta is 0."""
+    dtype = torch.result_type(c, a.new_empty([1], dtype=torch.result_type(a, b)))
+    alpha, beta = (held(x, from_torch(dtype)) if dtype.is_floating_point else x for x in (alpha, beta))
+    a, b = a.to(dtype).unsqueeze(1), b.to(dtype)
+    if dtype == torch.bool:
+        product = a & b if alpha else torch.zeros_like(a & b)
+        return c | product if beta else product
+    product = a * b if alpha == 1 else _factor(alpha, a) * a * b
+    if beta == 0:
+        return product
+    return (c if beta == 1 else _factor(beta, a) * c.to(dtype)) + product
+
+
+@definition("aten.linalg_cross")
+def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
+    """Products and their difference, each rounded to the tensors' type."""
+    a, b = torch.broadcast_tensors(a, b)
+    return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
 
 
 @definition("aten.addbmm")

@@ -37,6 +37,8 @@ COMBINE: dict[str, Combine] = {
     "amax": lambda old, new: call("maximum", old, new),
     "amin": lambda old, new: call("minimum", old, new),
 }
+#: of 16-bit floats, torch's CPUs combine these in float32 and round once (scatter_add and its kin)
+SUMS = frozenset(("add", "sum", "mean", "multiply", "prod"))
 
 
 def scatter_into(
@@ -47,20 +49,26 @@ def scatter_into(
     value: Callable[[list[Index]], Expr],
     how: str,
     ordered: Sequence[int],
+    wide: bool = False,
 ) -> Tensor:
     """x with x[place(i)] = combine(x[place(i)], value(i)) for every i of `updates`; in the memory of x where it may be.
 
     ordered: the dimensions of `updates` along which several updates may meet one element; they run innermost.
+    wide: whether torch's CPU rounds 16-bit floats once, behind all updates, and not behind each.
     """
     builder = ctx.builder
     own = target_of(ctx, x)
+    compute = DTYPES[x.dtype].compute
+    if wide and how in SUMS and builder.family == "cpu" and x.dtype in ("f16", "bf16"):
+        start = Tensor(x.shape, compute, make=lambda i: cast(x.at(i), compute))
+        total = scatter_into(ctx, start, updates, place, lambda i: cast(value(i), x.dtype), how, ordered)
+        return builder.map(x.shape, x.dtype, lambda i: cast(total.at(i), x.dtype), out=own)
     out = builder.temp(x.shape, x.dtype) if own is None else own
     dims, indices = builder.loops(x.shape) if own is None else ((), [])
     loops = [builder.var(n, "u") if n != ONE else None for n in updates]
     at = [ZERO if v is None else of(v) for v in loops]
     target = out.at(place(at))
     assert isinstance(target, Load)
-    compute = DTYPES[x.dtype].compute
     new = cast(cast(value(at), x.dtype), compute)
     update = Store(target.buffer, target.index, cast(COMBINE[how](cast(target, compute), new), x.dtype))
     free = [v for d, v in enumerate(loops) if v is not None and d not in ordered]
@@ -85,6 +93,7 @@ def _reduced(
     how: str,
     include_self: bool,
     ordered: Sequence[int],
+    wide: bool = False,
 ) -> Tensor:
     """scatter_into for torch's reduce=: without `include_self` a touched element starts from the neutral one; a mean
     is divided by the number of its terms."""
@@ -98,7 +107,7 @@ def _reduced(
         touched = scatter_into(ctx, filled(places, "bool", False), visits, place, one, "set", ordered)
         neutral = number(_neutral(how, x.dtype), x.dtype)
         start = Tensor(x.shape, x.dtype, make=lambda i: where(touched.at_broadcast(i), neutral, x.at(i)))
-    out = scatter_into(ctx, start, updates, place, value, how, ordered)
+    out = scatter_into(ctx, start, updates, place, value, how, ordered, wide)
     if how != "mean":
         return out
     first = filled(places, "i64", 1 if include_self else 0)
@@ -162,7 +171,7 @@ def _value(source: Any, dtype: str) -> Callable[[list[Index]], Expr]:
 @row("aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce")
 def scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Any, reduce: str = "set") -> Tensor:
     wide, index, axis, place = _along(ctx, x, dim, index)
-    out = scatter_into(ctx, wide, index.shape, place, _value(source, x.dtype), reduce, [axis])
+    out = scatter_into(ctx, wide, index.shape, place, _value(source, x.dtype), reduce, [axis], wide=True)
     return ctx.builder.reshape(out, x.shape)
 
 
@@ -177,7 +186,7 @@ def scatter_reduce(
 ) -> Tensor:
     wide, index, axis, place = _along(ctx, x, dim, index)
     value = _value(source, x.dtype)
-    out = _reduced(ctx, wide, index.shape, place, value, reduce, include_self, [axis])
+    out = _reduced(ctx, wide, index.shape, place, value, reduce, include_self, [axis], wide=True)
     return ctx.builder.reshape(out, x.shape)
 
 
@@ -209,7 +218,8 @@ def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, 
         e = cast(own(i), compute)
         return e if alpha == 1 else _mul(e, number(alpha, compute))
 
-    return ctx.builder.reshape(scatter_into(ctx, wide, updates, place, value, "add", [axis]), x.shape)
+    once = alpha == 1 and x.rank > 1  # torch's index_add is a scatter_add here
+    return ctx.builder.reshape(scatter_into(ctx, wide, updates, place, value, "add", [axis], once), x.shape)
 
 
 @row("aten.index_copy.default")

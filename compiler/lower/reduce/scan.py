@@ -141,6 +141,8 @@ def worst(compute: str, lowest: bool) -> float | int | bool:
 @row("aten.logcumsumexp.default")
 def logcumsumexp(ctx: Context, x: Tensor, dim: int) -> Tensor:
     """log(exp a + exp b) as max + log1p(exp(min - max)), where both are not the same infinity."""
+    if x.rank == 0:  # itself, with its sign of zero
+        return ctx.builder.map((), x.dtype, lambda _: x.at([]))
     carried = CARRIED_IN[x.dtype]
 
     def following(accs: Sequence[Expr], e: Expr, _: Index) -> Expr:
