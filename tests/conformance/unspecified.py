@@ -224,7 +224,7 @@ RULES: tuple[Rule, ...] = (
         "(var|std)_mean.*",
         "sums that cancel",
         Free(zeros=True),
-        "the order of additions decides whether such a mean is 0 or a small number, which 16 bits round to a 0 of its sign",
+        "the order of additions decides whether a mean is 0 or a small number, which 16 bits round to a 0 of its sign",
         when=_cancels,
     ),
     Rule(

@@ -1,0 +1,97 @@
+"""Float operators at the edges of their types, as eager on a CPU: largest and smallest numbers of special functions,
+signs of zeros, NaN, where 16-bit sums round, and values that eager refuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import mycc
+import pytest
+import torch
+import torch.nn.functional as F
+
+Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
+MAX, TINY, SMALL = torch.finfo(torch.float64).max, torch.finfo(torch.float64).tiny, 5e-324
+POINTS = [0.0, -0.0, math.nan, math.inf, -math.inf, MAX, 1e37, TINY, SMALL, 1e-310, 1e-300, 1e-20, 0.1, 0.5, 1.0]
+X = torch.tensor([sign * v for v in [*POINTS, 2.5, 20.0, 700.0, 1e10] for sign in (1, -1)], dtype=torch.float64)
+A, B = (t.flatten() for t in torch.meshgrid(X, X, indexing="ij"))
+SPECIAL = (
+    "i0 i0e i1 i1e modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 "
+    "scaled_modified_bessel_k0 scaled_modified_bessel_k1 ndtri erfcx erfinv digamma"
+).split()
+HALVES = (torch.float16, torch.bfloat16)
+ZERO = torch.zeros(60, dtype=torch.long)
+
+
+def half(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+
+
+def scattered(x: torch.Tensor, s: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Every way to combine many elements in one place."""
+    wide = i[:, None].expand(s.shape).contiguous()
+    return (
+        x.scatter_add(0, wide, s),
+        *(x.scatter_reduce(0, wide, s, how) for how in ("sum", "mean", "prod")),
+        x.scatter_reduce(0, wide, s, "sum", include_self=False),
+        torch.scatter(x, 0, wide, 1.1, reduce="add"),
+        x.clone().scatter_add_(0, wide, s),
+        x.index_add(0, i, s),
+        x.index_add(0, i, s, alpha=3),
+        x[:, 0].index_add(0, i, s[:, 0]),
+        x.index_put((i,), s, accumulate=True),
+    )
+
+
+#: name -> function and arguments; equal bit by bit
+EXACT: dict[str, Case] = {
+    **{f"scatter {d}": (scattered, (half(d, 2, 8), half(d, 60, 8), ZERO)) for d in HALVES},
+    **{
+        f"addr {d}": (
+            lambda c, a, b: c.addr(a, b, beta=0.6, alpha=0.2),
+            tuple(map(lambda s, d=d: half(d, *s), ((9, 8), (9,), (8,)))),
+        )
+        for d in HALVES
+    },
+    **{f"cross {d}": (torch.linalg.cross, (half(d, 40, 3), half(d, 40, 3).flip(0))) for d in HALVES},
+    "cross of subnormals": (
+        lambda a, b: torch.linalg.cross(a, b),
+        (torch.tensor([[0.0, 9e-41, -9e-41], [0, -9e-41, 1]]).bfloat16(), torch.tensor([[0, 9e-41, 9e-41]]).bfloat16()),
+    ),
+    "addr of a subnormal and an infinity": (
+        lambda c, a, b: c.addr(a, b, beta=0.6, alpha=0.2),
+        (torch.zeros(2, 1, dtype=torch.float64), torch.tensor([SMALL, 1.0], dtype=torch.float64), X[6:7]),
+    ),
+    "logcumsumexp of a number": (lambda x: x.logcumsumexp(0), (torch.tensor(-0.0),)),
+}
+#: name -> function and arguments; NaN, infinities and signs of zeros exactly, other numbers to 1e-10
+CLOSE: dict[str, Case] = {
+    **{name: (getattr(torch.special, name), (X,)) for name in SPECIAL},
+    "igamma": (torch.special.gammainc, (A, B)),
+    "igammac": (torch.special.gammaincc, (A, B)),
+    "gaussian_nll_loss of NaN": (
+        lambda x, v: F.gaussian_nll_loss(x, x.flip(0), v, full=True, reduction="none"),
+        (torch.arange(4.0), torch.tensor([0.0, math.nan, 2.0, -0.0])),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> mycc.Model:
+    entries: dict[str, Any] = {f"case{i}": case for i, case in enumerate({**EXACT, **CLOSE}.values())}
+    return mycc.load(mycc.compile(entries, out=tmp_path_factory.mktemp("edges") / "floats.pkg", verify=False))
+
+
+@pytest.mark.parametrize("name", [*EXACT, *CLOSE])
+def test_as_eager(name: str, package: mycc.Model) -> None:
+    cases = {**EXACT, **CLOSE}
+    function, arguments = cases[name]
+    found, wanted = package.entry(f"case{list(cases).index(name)}")(*arguments), function(*arguments)
+    rtol = 0.0 if name in EXACT else 1e-10
+    atol = 0.0 if name in EXACT else 1e-7 if name.startswith("igamma") else 1e-320
+    for got, want in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, wanted)), strict=True):
+        torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True)
+        zeros = (got == 0) & (want == 0)
+        assert torch.equal(got[zeros].signbit(), want[zeros].signbit())
