@@ -113,7 +113,7 @@ def compile_command(
     verbose: Verbose = False,
 ) -> None:
     """Compile a model to a package."""
-    from .compiler.api import check_out, compile_entries, compile_request, require_torch, run_request
+    from .compiler.api import check_files, check_out, compile_entries, compile_request, require_torch, run_request
     from .compiler.observe import TimingObserver, running_stage
     from .compiler.options import CompileOptions
 
@@ -125,6 +125,7 @@ def compile_command(
         threads=threads, options=_with_tf32(settings, tf32), cache_dir=cache_dir, jobs=jobs, dump=dump,
         specialize=specialize or (),
     )  # fmt: skip
+    check_files(options)
     if out is not None:
         check_out(out)
     with stdout_to_stderr(as_json):

@@ -29,13 +29,19 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from mycc.compiler.codegen.cuda.candidates import attention_tiles, conv_tiles, large_tiles, middle_tiles, skinny_tiles
 from mycc.compiler.codegen.cuda.probe import Probe, attention_probe, conv_probe, gemm_probe
 from mycc.compiler.codegen.cuda.structured import chosen_tile, launches_of
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.structured import Window
 from mycc.compiler.machine.gpu import Device, device_of
 from mycc.compiler.schedule.gpu.tiles import AttentionTile, GemmTile, conv_shape
+from mycc.compiler.tune.search.gpu_candidates import (
+    attention_tiles,
+    conv_tiles,
+    large_tiles,
+    middle_tiles,
+    skinny_tiles,
+)
 
 CAPABILITY = 90
 FOLDER = Path(tempfile.gettempdir()) / "gpu_kernels"

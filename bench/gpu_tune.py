@@ -3,7 +3,7 @@
     python bench/gpu_tune.py OUT [--cases bert:1,bert:32,...] [--dtype bf16]
 
 OUT gets a lock file for each model and batch (as `mycc compile --tune` writes it) and tiles.json: the tile of every
-matrix kernel, as rows of compiler/codegen/cuda/tiles_sm90.json. Kernels are compiled side by side, while one model
+matrix kernel, as rows of compiler/schedule/gpu/tiles_sm90.json. Kernels are compiled side by side, while one model
 at a time is measured. Needs torch and triton, and mycc importable.
 """
 
@@ -68,7 +68,7 @@ def tune(case: str, options: argparse.Namespace) -> None:
     from mycc.compiler.schedule.schedule import DEFAULTS
     from mycc.compiler.tune.search import gpu_search
     from mycc.compiler.tune.search.lock import write_lock
-    from mycc.compiler.weights import collect_weights
+    from mycc.compiler.weights.collect import collect_weights
     from zoo import ZOO
 
     target = next(t for t in CUDA_TARGETS if t.name == options.target)
@@ -112,7 +112,7 @@ def _alone(gpu: Any) -> Any:
 
 def database_rows(schedules: Any, locked: Any, device: Any) -> Any:
     """Rows of the database of tiles: what was chosen for each kernel, and the time of the graph with it."""
-    from mycc.compiler.codegen.cuda.measured import database_key
+    from mycc.compiler.schedule.gpu.measured import database_key
     from mycc.compiler.tune.choices.keys import kernel_key
     from mycc.compiler.tune.search.gpu_space import choice_of, tile_of
 

@@ -19,7 +19,7 @@ from .request import CompileRequest
 if TYPE_CHECKING:
     from .capture.export import CaptureRequest
 
-__all__ = ["check_out", "compile", "compile_entries", "compile_request", "require_torch", "run_request"]
+__all__ = ["check_files", "check_out", "compile", "compile_entries", "compile_request", "require_torch", "run_request"]
 
 
 def compile(
@@ -84,9 +84,18 @@ def compile(
             target=target, dtype=dtype, mode=mode, tune=tune, lock=lock, verify=verify, strict=strict, threads=threads,
             options=options, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize,
         )  # fmt: skip
+        check_files(checked)
         entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)
         request = compile_request(entries, checked, out, name)
     return run_request(request, _observers(progress))
+
+
+def check_files(options: CompileOptions) -> None:
+    """Raises CompileError when a file that the options name cannot be read, before the model is loaded."""
+    if options.lock is not None:
+        from .tune.search.lock import read_lock
+
+        read_lock(options.lock)
 
 
 def compile_request(

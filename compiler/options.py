@@ -219,9 +219,8 @@ class CompileOptions:
         specialize: str | Sequence[str] | Mapping[str, Any] = (),
         **others: Any,
     ) -> CompileOptions:
-        """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown, and for
-        a lock file that cannot be read."""
-        made = cls(
+        """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown."""
+        return cls(
             targets=parse_targets(target),
             dtype=_dtype_name(dtype),
             cache_dir=Path(cache_dir).expanduser() if cache_dir is not None else None,
@@ -231,11 +230,6 @@ class CompileOptions:
             **parse_settings(options or ()),
             **others,
         )
-        if made.lock is not None:  # not found missing after the export
-            from .tune.search.lock import read_lock
-
-            read_lock(made.lock)
-        return made
 
 
 def _dtype_name(dtype: object) -> str | None:

@@ -42,9 +42,9 @@ from .summaries import summarise
 from .tune.choices.choices import NO_CHOICES, Choices
 from .tune.search.gpu_search import search_gpu
 from .tune.search.gpu_space import tiles_of
-from .tune.search.lock import Lock
+from .tune.search.lock import Lock, read_lock
 from .tune.search.stage import Tuned, choose
-from .weights import Weights, collect_weights
+from .weights.collect import Weights, collect_weights
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     """Compiles the request's entry points into one package. Raises CompileError; then nothing is left behind."""
     options = request.options
     check_names(options.schedule.off)
+    lock = None if options.lock is None else read_lock(options.lock)  # not found missing after the export
     with running_stage(observers, "capture") as stage:
         entries = in_dtype(request.entries, options.dtype)
         captured = [capture_request(entry) for entry in entries]
@@ -80,7 +81,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
         stage.summary = summarise(graphs)
     measure_gpu = partial(_measure_gpu, graphs, options)
-    tuned = choose(request, captured, partial(_draft, captured, graphs), measure_gpu, observers)
+    tuned = choose(request, captured, lock, partial(_draft, captured, graphs), measure_gpu, observers)
     code = _code(captured, graphs, options, tuned.choices, observers)
     tuned, problems = tuned.fitting(code.schedules, options)
     if problems and options.strict:

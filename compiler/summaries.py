@@ -13,7 +13,6 @@ from .lower.core.driver import Lowered
 from .model.graph import ModelGraph
 from .package.writer import PackageSummary
 from .schedule import Schedule
-from .verify.verify import VerifyResult
 
 
 def summarise(value: Any) -> str:
@@ -78,14 +77,6 @@ def _generated(first: Generated, values: Sequence[Generated]) -> str:
 def _package(first: PackageSummary, values: Sequence[PackageSummary]) -> str:
     name, size = first.path.name, first.size / 1e6
     return f"{name} {size:.1f} MB: weights {first.weights / 1e6:.1f}, code {first.other / 1e6:.1f}"
-
-
-@_many.register
-def _verified(first: VerifyResult, values: Sequence[VerifyResult]) -> str:
-    worst = max(values, key=lambda v: v.error)
-    left_out = sum(count for value in values for case in value.cases for count in case.doubtful)
-    remark = f"; {left_out} elements depend on rounding alone" if left_out else ""
-    return f"error {worst.error:.1e} against float64 (eager {worst.eager:.1e}){remark}"
 
 
 def _builds(values: Mapping[str, BuildResult]) -> str:

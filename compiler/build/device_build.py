@@ -16,7 +16,7 @@ from .triton_compile import CompiledKernels, compile_for_targets
 if TYPE_CHECKING:
     from ..codegen.cuda.generate import DeviceCode
     from ..codegen.host.cuda_program import CompiledKernel
-    from ..weights import Weights
+    from ..weights.collect import Weights
 
 __all__ = ["PROGRAM", "build_devices", "host_program"]
 

@@ -14,7 +14,7 @@ from ..model.graph import ModelGraph
 from ..schedule import Schedule
 from ..tune.choices.choices import COST_MODEL, NO_CHOICES, Choice, Choices
 from ..tune.choices.keys import kernel_key
-from ..weights import Weights
+from ..weights.collect import Weights
 from .cpu.micro import render_micro_kernels, render_tile_units
 from .cpu.render import Kernel, KernelPool, calls_of, tiles_of
 from .host.program import EntrySource, Sources, entry_view, render_sources

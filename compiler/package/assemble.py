@@ -22,11 +22,11 @@ from ..model.random_operators import draws_random_numbers
 from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
-from ..verify.verify import Tolerance, VerifyResult, verify
+from ..verify.verify import Tolerance, VerifyResult, summarise, verify
+from ..weights.safetensors import layout
 from .contract import contract_of
 from .launches import launch_rows
 from .python_side import installed_loader, installed_wrappers
-from .weights import layout
 from .writer import Completion, PackageContents, PackageSummary, write_package
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..build.compile import BuildResult
     from ..codegen.generate import Generated
     from ..request import CompileRequest
-    from ..weights import Weights
+    from ..weights.collect import Weights
 
 
 @dataclass
@@ -87,8 +87,6 @@ class Assembled:
         return [load(path, self.request.options.threads, device="cpu")] if runs and model.device != "cpu" else []
 
     def _verify(self, path: Path, observers: Sequence[Observer]) -> Completion:
-        from ..summaries import summarise
-
         numerics = self.request.options.numerics
         allowed = {"f43": 4.0}.get(self.request.options.codegen.winograd, 0.0)  # asked for, so allowed to round more
         tolerance = Tolerance(max(numerics.factor, allowed), numerics.floor)

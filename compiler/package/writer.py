@@ -14,13 +14,13 @@ from ...runtime.archive import FORMAT_VERSION, MANIFEST, SOURCES
 from ...runtime.native import ABI_VERSION, LIBRARY
 from ...runtime.strict_json import encode
 from ..machine.targets import Target, target_folder
+from ..weights.safetensors import WeightLayout, WeightTensor, layout, stream
 from .archive import PAGE, ArchiveWriter, deflated
 from .contract import checked_contract, contract_of
 from .glibc import oldest_glibc
 from .launches import target_roof
 from .python_side import import_name, python_members
 from .replace import whole_file
-from .weights import WeightLayout, WeightTensor, layout, stream
 
 __all__ = ["BLOCK", "CERTIFICATE", "WEIGHTS", "PackageContents", "PackageSummary", "write_package"]
 

@@ -14,7 +14,7 @@ from .check_inputs import Draw, draws
 from .judge import judged
 from .trial import Run, Trial
 
-__all__ = ["CaseResult", "Run", "Tolerance", "VerifyResult", "verify"]
+__all__ = ["CaseResult", "Run", "Tolerance", "VerifyResult", "summarise", "verify"]
 
 
 @dataclass(frozen=True)
@@ -76,3 +76,11 @@ def verify(
             hint=f"This is a fault of {fault}; nothing was written. `--no-verify` writes the package all the same.",
         )
     return VerifyResult(graph.name, cases)
+
+
+def summarise(results: Sequence[VerifyResult]) -> str:
+    """One line for a person about the comparison of all entry points."""
+    worst = max(results, key=lambda result: result.error)
+    left_out = sum(count for result in results for case in result.cases for count in case.doubtful)
+    remark = f"; {left_out} elements depend on rounding alone" if left_out else ""
+    return f"error {worst.error:.1e} against float64 (eager {worst.eager:.1e}){remark}"

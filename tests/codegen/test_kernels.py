@@ -27,7 +27,7 @@ from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
 from mycc.compiler.lower import lower
 from mycc.compiler.machine.targets import parse_targets
 from mycc.compiler.schedule import schedule
-from mycc.compiler.weights import collect_weights
+from mycc.compiler.weights.collect import collect_weights
 from mycc.templates import TEMPLATES
 from torch import nn
 from torch.nn import functional as F

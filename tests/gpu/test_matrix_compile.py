@@ -14,7 +14,6 @@ from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.triton_compile import CompiledKernels, compile_kernels
 from mycc.compiler.codegen.cuda.gemm import misfit
 from mycc.compiler.codegen.cuda.kernel import TritonKernel
-from mycc.compiler.codegen.cuda.measured import rows as measured_rows
 from mycc.compiler.codegen.cuda.probe import (
     Probe,
     attention_probe,
@@ -28,6 +27,7 @@ from mycc.compiler.ir.index import Size, of
 from mycc.compiler.ir.structured import Window
 from mycc.compiler.machine.gpu import DEVICES, Device
 from mycc.compiler.machine.targets import parse_targets
+from mycc.compiler.schedule.gpu.measured import rows as measured_rows
 from mycc.compiler.schedule.gpu.tiles import AttentionTile, GemmTile, leaves_registers
 
 from ..conftest import Golden

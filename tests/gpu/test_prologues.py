@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.codegen.cuda.candidates import tile_candidates
 from mycc.compiler.codegen.cuda.probe import computed_probe, gemm_probe
 from mycc.compiler.ir.expr import Call, Load, rewrite
 from mycc.compiler.ir.index import of
@@ -25,6 +24,7 @@ from mycc.compiler.schedule.gpu.tiles import gemm_tile
 from mycc.compiler.schedule.graph import NodeGraph
 from mycc.compiler.schedule.remarks import Remarks
 from mycc.compiler.tune.choices.keys import kernel_key
+from mycc.compiler.tune.search.gpu_candidates import tile_candidates
 from torch import nn
 from torch.nn import functional as F
 
@@ -170,7 +170,7 @@ def slower(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for row in rows:
         graph = NodeGraph(map_and_product(row["map"], row["m"], row["n"], row["k"]))
-        fuse_prologues(graph, Remarks())
+        fuse_prologues(graph, Remarks(), DEVICES[90])
         chosen = row["fused_us" if len(graph.nodes) == 1 else "apart_us"]
         if chosen > 1.03 * min(row["fused_us"], row["apart_us"]):
             found.append(row)

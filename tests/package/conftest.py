@@ -15,7 +15,7 @@ import pytest
 from mycc import runtime
 from mycc.compiler.package import python_side, writer
 from mycc.compiler.package.contract import contract_of
-from mycc.compiler.package.weights import WeightTensor, layout
+from mycc.compiler.weights.safetensors import WeightTensor, layout
 from mycc.runtime import certificate
 from mycc.runtime.generator import Fill
 

@@ -18,8 +18,8 @@ from mycc.compiler.build.elf import read_dynamic_symbols
 from mycc.compiler.package import archive, replace
 from mycc.compiler.package.glibc import oldest_glibc
 from mycc.compiler.package.python_side import import_name
-from mycc.compiler.package.weights import WeightTensor, layout
 from mycc.compiler.package.writer import Completion, PackageContents, write_package
+from mycc.compiler.weights.safetensors import WeightTensor, layout
 from mycc.runtime import load
 from mycc.runtime.archive import Archive
 from mycc.runtime.errors import CompileError, LoadError

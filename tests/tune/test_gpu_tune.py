@@ -149,10 +149,10 @@ def test_without_a_gpu_nothing_is_tuned(tmp_path: Path) -> None:
 
 
 def test_candidates_fit_their_nodes() -> None:
-    from mycc.compiler.codegen.cuda.candidates import tile_candidates
     from mycc.compiler.codegen.cuda.probe import attention_probe, conv_probe, gemm_probe, pair_probe
     from mycc.compiler.codegen.cuda.structured import launches_of
     from mycc.compiler.ir.structured import Window
+    from mycc.compiler.tune.search.gpu_candidates import tile_candidates
 
     window = Window((3, 3), (1, 1), (1, 1), (1, 1), 1)
     probes = [

@@ -452,7 +452,7 @@ def test_generated_code_of_two_targets_follows_their_own_choices() -> None:
     from mycc.compiler.lower import lower
     from mycc.compiler.machine.targets import parse_targets
     from mycc.compiler.schedule import schedule
-    from mycc.compiler.weights import collect_weights
+    from mycc.compiler.weights.collect import collect_weights
 
     graph = capture(nn.Linear(32, 48), (x,))
     lowered = lower(graph)

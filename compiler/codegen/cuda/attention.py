@@ -6,20 +6,19 @@ import math
 from dataclasses import dataclass, replace
 
 from ...ir.buffers import Operand
-from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, exact_div
 from ...ir.structured import Attention
 from ...machine.gpu import Device
 from ...schedule.cost.estimates import number
+from ...schedule.gpu.fit import attention_misfit
 from ...schedule.gpu.tiles import AttentionTile
 from .emit import Place, TritonEmitter, Value
-from .kernel import ALIGNMENT, TL_DTYPE, Launch
+from .kernel import TL_DTYPE, Launch
 from .matrix import (
     Shared,
     blocks,
     count,
     divides,
-    dynamic_and_wide,
     launch,
     mask_text,
     parameters,
@@ -169,19 +168,6 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
     room = device.leaves_room(number(tiles) * tile.split)
     made = launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, options, device.pdl, shared, room)
     return replace(made, kernel=replace(made.kernel, flush=True))  # a weight below 2^-126 is none
-
-
-def attention_misfit(node: Attention, tile: AttentionTile) -> str:
-    """Why a tile cannot cut a node; empty when it can."""
-    if not tile.descriptors:
-        return ""
-    if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.keys)):
-        return "descriptors of memory that may pass 2^31 elements need fixed sizes"
-    elements = ALIGNMENT // DTYPES[node.k.buffer.dtype].size
-    indices = [i for o in (node.q, node.k, node.v) for i in (o.offset, *o.strides)]
-    if not all(divides(elements, i) for i in indices):
-        return "descriptors need rows that start at multiples of 16 bytes"
-    return ""
 
 
 def packs(node: Attention, tile: AttentionTile) -> bool:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.buffers import Buffer, Operand
+from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index
-from ...ir.structured import Conv, Gemm
+from ...ir.structured import Conv
 from ...machine.gpu import Device
 from ...schedule.gpu.tiles import GemmTile
 from ...schedule.loops.row_form import flattened
@@ -18,8 +18,8 @@ from .emit import Place, TritonEmitter
 from .gemm import early, lines_of
 from .kernel import Launch
 from .matrix import (
-    Axes,
     Part,
+    PlacedAxes,
     blocks,
     count,
     divides,
@@ -84,7 +84,7 @@ def conv_launch(name: str, node: Conv, device: Device, tile: GemmTile) -> Launch
     if len(tile.parts) > 1 or tile.descriptors or tile.vector:
         raise ValueError(f"{tile}: convolutions have tiles of one accumulator, without descriptors")
     scope = TritonScope.of(node)
-    axes = Axes(node, len(node.dims) - 1)
+    axes = PlacedAxes(node, len(node.dims) - 1)
     groups = 1 if node.depthwise else node.window.groups
     columns = _columns(node, groups)
     tiles = blocks(axes.m.extent, tile.m) * blocks(columns, tile.n) * groups
@@ -104,28 +104,10 @@ def _columns(node: Conv, groups: int) -> Index:
     return node.dims[-1].extent // as_index(groups)
 
 
-def as_gemm(node: Conv) -> Gemm | None:
-    """A window of one pixel, at every pixel of a dense map, is a matrix product; None when it is not that."""
-    w = node.window
-    if w.kernel != (1, 1) or w.stride != (1, 1) or w.pad != (0, 0) or w.groups != 1:
-        return None
-    batch, rows, columns, channels = node.in_shape
-    if tuple(v.extent for v in node.dims[:-1]) != node.in_shape[:-1]:
-        return None  # some of the map only, or zeros behind it
-    if node.x.strides[1] != columns * node.x.strides[2]:
-        return None
-    if batch != ONE and node.x.strides[0] != rows * node.x.strides[1]:
-        return None
-    axes = Axes(node, 3)
-    a = Operand(node.x.buffer, node.x.offset, (node.x.strides[2], ONE))
-    b = Operand(node.w, node.w_offset, (ONE, channels))
-    return Gemm((axes.m, axes.n), tuple(axes.moved(node.stores)), node.origin, channels, a, b, False, node.acc)
-
-
 class _Conv:
     """Texts of one convolution."""
 
-    def __init__(self, node: Conv, device: Device, tile: GemmTile, scope: TritonScope, axes: Axes, groups: int):
+    def __init__(self, node: Conv, device: Device, tile: GemmTile, scope: TritonScope, axes: PlacedAxes, groups: int):
         self.node, self.device, self.tile, self.scope, self.axes, self.groups = node, device, tile, scope, axes, groups
         channels = node.in_shape[-1].constant
         assert channels is not None

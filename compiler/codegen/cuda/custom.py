@@ -9,6 +9,7 @@ from ...ir.bounds import largest
 from ...ir.index import Index
 from ...ir.routines import Custom, TritonSource
 from ...lower.core.triton_text import dtype_name
+from ...schedule.gpu.width import INT32_MAX
 from .kernel import (
     PLACEHOLDER,
     SIGNATURE,
@@ -20,7 +21,6 @@ from .kernel import (
     SizeArg,
     TritonKernel,
 )
-from .scope import INT32_MAX
 
 _IMPORTS = "import triton\nimport triton.language as tl\n"
 

@@ -10,11 +10,12 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, maximum
 from ...ir.routines import Routine
 from ...machine.gpu import Device
+from ...schedule.gpu.width import INT32_MAX
 from .blocks import blocks, power_of_two, warps_for
 from .emit import TritonEmitter
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import finish, operand
-from .scope import INT32_MAX, TritonScope
+from .scope import TritonScope
 
 __all__ = ["PLACES", "size_bound", "wide_places"]
 

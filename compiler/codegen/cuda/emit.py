@@ -31,9 +31,10 @@ from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load, fits_integer, u
 from ...ir.index import Atom, Binary, Index, Indirect, Size, Var, of
 from ...ir.nodes import Store
 from ...ir.ops import GPU_ALONE, OPS, Precedence, Printed, Spelling, spell
+from ...schedule.gpu.width import fits_int32
 from .facts import facts, plain
 from .kernel import TL_DTYPE
-from .scope import LAUNCH, STATUS, TritonScope, fits_int32
+from .scope import LAUNCH, STATUS, TritonScope
 
 MAX_INLINE = 64  # longer expressions get a name
 Axes = tuple[str, ...]

@@ -19,11 +19,12 @@ from ...ir.index import Index, as_index
 from ...ir.routines import Blocks, Routine
 from ...machine.gpu import Device
 from ...schedule.cost.estimates import number
+from ...schedule.gpu.width import fits_int32
 from .blocks import blocks, power_of_two, share, warps_for
 from .emit import TritonEmitter
 from .kernel import SIGNATURE, Launch, grid
 from .maps import finish
-from .scope import WORK, TritonScope, fits_int32
+from .scope import WORK, TritonScope
 
 #: elements of a program's tile: sums in registers, real and imaginary ones
 TILE = {"f32": 2048, "f64": 1024}

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, minimum
 from ...ir.structured import Gemm
 from ...machine.gpu import Device
+from ...schedule.gpu.fit import misfit, unit_strides
 from ...schedule.gpu.tiles import GemmTile
-from .kernel import ALIGNMENT, TL_DTYPE, Launch
+from .kernel import TL_DTYPE, Launch
 from .matrix import (
     LINE,
-    Axes,
     Part,
+    PlacedAxes,
     Shared,
     blocks,
     count,
     divides,
-    dynamic_and_wide,
     finish_lines,
     launch,
     mask_text,
@@ -90,7 +89,7 @@ def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch
     if reason:
         raise ValueError(f"{tile}: {reason}")
     scope = TritonScope.of(node)
-    axes = Axes(node, 1)
+    axes = PlacedAxes(node, 1)
     tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n) * axes.z.extent
     shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
     view = _view(node, device, tile, scope, axes, shared)
@@ -102,53 +101,8 @@ def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch
     return launch(f"{name}_{suffix}", template, view, scope, node, grid, (tile.warps, tile.stages), device.pdl, shared)
 
 
-def misfit(node: Gemm, tile: GemmTile) -> str:
-    """Why a tile cannot cut a node; empty when it can."""
-    if node.also and (tile.split > 1 or tile.vector or tile.halves or len(tile.parts) > 1):
-        return "several products have one accumulator each, of an unsplit tile"
-    if tile.split > 1 and node.k.constant is None:
-        return "a split needs a fixed k"
-    if tile.vector and node.dims[-2].extent != ONE:
-        return "the form for vectors has one row"
-    if not tile.descriptors:
-        return "only programs that walk over tiles have specialized warps" if tile.specialize else ""
-    if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or tile.m < 128 or tile.warps != 4):
-        return "specialized warps share 128 rows of a tile that one program computes"
-    if tile.specialize and (len(tile.parts) > 1 or node.also or node.prologue):
-        return "specialized warps have one accumulator, of operands as they lie in memory"
-    if len(node.dims) > 2 and (node.prologue or not _slices(node, tile)):
-        return "descriptors are for one product, or for parts of k as they lie in memory"
-    if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.k)):
-        return "descriptors of memory that may pass 2^31 elements need fixed sizes"
-    b_k, b_n = unit_strides(node)
-    if b_k != ONE or node.a_dtype != node.b.buffer.dtype:
-        return "descriptors need a weight with dense k, of the dtype of the rows"
-    if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
-        return "descriptors need rows that start at multiples of 16 bytes"
-    return "" if not tile.halves or (len(tile.parts) == 1 and tile.split == 1) else "halves are of one accumulator"
-
-
-def _slices(node: Gemm, tile: GemmTile) -> bool:
-    """Whether the batch runs over parts of k of the same rows, which the steps divide."""
-    k = node.k
-    return len(node.dims) == 3 and node.a.strides[0] == node.b.strides[0] == k and divides(tile.k, k)
-
-
-def _aligned(operand: Operand, row: Index) -> bool:
-    elements = ALIGNMENT // DTYPES[operand.buffer.dtype].size
-    return divides(elements, row) and divides(elements, operand.offset)
-
-
-def unit_strides(node: Gemm) -> tuple[Index, Index]:
-    """Strides of b along k and n; a dimension of size 1 counts as dense."""
-    b_k, b_n = node.b.strides[-2:]
-    if ONE in (b_k, b_n):
-        return b_k, b_n
-    return (ONE, b_n) if node.k == ONE else (b_k, ONE)
-
-
 def _view(
-    node: Gemm, device: Device, tile: GemmTile, scope: TritonScope, axes: Axes, shared: Shared | None
+    node: Gemm, device: Device, tile: GemmTile, scope: TritonScope, axes: PlacedAxes, shared: Shared | None
 ) -> GemmView:
     m, n, k = axes.m.extent, axes.n.extent, node.k
     b_k, b_n = unit_strides(node)
@@ -226,7 +180,9 @@ def _sums(node: Gemm) -> dict[str, str]:
     return {acc.name: f"acc_{i}" for i, acc in enumerate((node.acc, *(acc for _, acc in node.also)))}
 
 
-def _parts(node: Gemm, tile: GemmTile, scope: TritonScope, axes: Axes, run: int, inside: bool) -> tuple[Part, ...]:
+def _parts(
+    node: Gemm, tile: GemmTile, scope: TritonScope, axes: PlacedAxes, run: int, inside: bool
+) -> tuple[Part, ...]:
     """The accumulators: over parts of the columns, or one for each product."""
     _, b_n = unit_strides(node)
     n, size = node.dims[-1].extent, DTYPES[node.b.buffer.dtype].size

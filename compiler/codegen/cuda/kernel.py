@@ -16,8 +16,6 @@ from ...ir.nodes import Origin
 
 #: what stands in a rendered module for the name of its kernel, which is known when the module is known to be new
 PLACEHOLDER = "KERNEL"
-#: pointers are aligned to this many bytes: the arena, the weights, and inputs (the runtime copies another once)
-ALIGNMENT = 16
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...ir.buffers import Operand
-from ...ir.expr import accumulators_first, substitute
-from ...ir.index import ONE, ZERO, Atom, Index, Var, as_index, of, product
-from ...ir.nodes import Node, Store
-from ...schedule.loops.row_form import flattened
+from ...ir.index import ONE, Index, as_index
+from ...ir.nodes import Node
+from ...ir.structured import Attention, Conv, Gemm
+from ...schedule.gpu.axes import Axes
+from ...schedule.gpu.fit import divides
 from .emit import Place, TritonEmitter, Value
 from .kernel import KernelParam, Launch, LaunchArgument, TritonKernel, WorkArg, ZerosArg
 from .module import render
@@ -55,32 +56,17 @@ class Shared:
     counters: Index
 
 
-class Axes:
-    """The loops of a matrix node as z (all batch loops), m (all row loops) and n, under the names that kernels use."""
+class PlacedAxes(Axes):
+    """The axes of a kernel, with the names and the dimensions of a tile that they have in it."""
 
-    def __init__(self, node: Node, rows: int):
-        *batch, n = node.dims
-        self.batch, self.rows = batch[:-rows], batch[-rows:]
-        self.z = Var("z", product(v.extent for v in self.batch))
-        self.m = Var("m", product(v.extent for v in self.rows))
-        self.n = Var("n", n.extent)
-        outer: dict[Atom, Index] = dict.fromkeys(self.batch, ZERO)
-        if self.z.extent != ONE:
-            outer |= flattened(self.batch, self.z)
-        self.values: dict[Atom, Index] = {**outer, **flattened(self.rows, self.m), n: of(self.n)}
+    def __init__(self, node: Gemm | Conv | Attention, rows: int):
+        super().__init__(node, rows)
         self.places = {self.z: Place("z"), self.m: Place("m", ("m",)), self.n: Place("n", ("n",))}
-
-    def moved(self, stores: Sequence[Store]) -> list[Store]:
-        """The stores in terms of z, m, n."""
-        values = self.values
-        return [
-            Store(s.buffer, s.index.substitute(values), accumulators_first(substitute(s.value, values))) for s in stores
-        ]
 
 
 def finish_lines(
     scope: TritonScope,
-    axes: Axes,
+    axes: PlacedAxes,
     node: Node,
     sums: Mapping[str, str],
     block: tuple[int, int],
@@ -103,11 +89,6 @@ def finish_lines(
     return tuple(emit.lines)
 
 
-def divides(number: int, index: Index) -> bool:
-    """Whether number divides the index at all sizes."""
-    return all(c % number == 0 for c in index.terms.values())
-
-
 def scalar(scope: TritonScope, index: Index) -> str:
     """An index over sizes, as an operand of any operator."""
     text = TritonEmitter(scope, {}).index(index)
@@ -124,7 +105,7 @@ def blocks(index: Index, size: int) -> Index:
     return index if size == 1 else (index + (size - 1)) // as_index(size)
 
 
-def pointer(scope: TritonScope, axes: Axes, operand: Operand, strides: Sequence[Index]) -> str:
+def pointer(scope: TritonScope, axes: PlacedAxes, operand: Operand, strides: Sequence[Index]) -> str:
     """The start of an operand in its batch z: buffer + offset + sum of stride * loop."""
     index = operand.offset
     for loop, stride in zip(axes.batch, strides, strict=False):
@@ -148,11 +129,6 @@ def count(scope: TritonScope, *sizes: tuple[Index, int]) -> str:
         return str(number)
     factors = [*texts, *([str(number)] if number > 1 else [])]
     return factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
-
-
-def dynamic_and_wide(node: Node, sizes: Sequence[Index]) -> bool:
-    """Whether sizes are 64-bit numbers at run time, which coordinates of descriptors cannot be."""
-    return any(size.constant is None for size in sizes) and TritonScope.of(node).wide
 
 
 def mask_text(masks: Sequence[str]) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ...ir.bounds import largest
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, Size
 from ...ir.nodes import Node
 from ...ir.random import CALL
+from ...schedule.gpu.fit import ALIGNMENT
+from ...schedule.gpu.width import is_wide
 from ..cpu.scope import size_name
-from .kernel import ALIGNMENT, SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg
+from .kernel import SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg
 
-INT32_MAX = 2**31 - 1
-#: indices of lanes that the masks switch off may run past the end by this much
-SLACK = 1 << 20
 STATUS, LAUNCH, WORK = "status", "launch", "work"
 
 
@@ -44,8 +41,7 @@ class TritonScope:
     @classmethod
     def of(cls, node: Node) -> TritonScope:
         """The scope of a node's kernel; 64-bit indices only where 32 bits may not do."""
-        buffers = (*node.reads(), *node.writes())
-        return cls(frozenset(node.writes()), wide=any(not fits_int32(b.size) for b in buffers))
+        return cls(frozenset(node.writes()), wide=is_wide(node))
 
     def __post_init__(self) -> None:
         self.written = frozenset(b.root for b in self.written)
@@ -77,12 +73,6 @@ class TritonScope:
         if self.scratch is not None:
             rows.append(WorkArg(self.scratch[1]))
         return (*rows, StatusArg(), LaunchArg()) if self.checks else tuple(rows)
-
-
-def fits_int32(*sizes: Index) -> bool:
-    """Whether indices into memory of these many elements are 32-bit integers, those of masked lanes too."""
-    tops: Iterable[int | None] = (largest(s) for s in sizes)
-    return all(t is not None and t + SLACK <= INT32_MAX for t in tops)
 
 
 def element_size(buffer: Buffer) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import Device
+from ...schedule.gpu.axes import as_gemm
 from ...schedule.gpu.tiles import (
     AttentionTile,
     GemmTile,
@@ -13,7 +14,7 @@ from ...schedule.gpu.tiles import (
     gemm_tile,
 )
 from .attention import attention_launch
-from .conv import as_gemm, conv_launch
+from .conv import conv_launch
 from .gemm import gemm_launch
 from .kernel import Launch
 

@@ -218,7 +218,7 @@ def leaves_registers(tile: GemmTile) -> bool:
 
 def _in_halves(node: Gemm, tile: GemmTile) -> GemmTile | None:
     """The tile finished in halves, where that can be."""
-    from ...codegen.cuda.gemm import misfit
+    from .fit import misfit
 
     halved = replace(tile, halves=True)
     return halved if tile.descriptors and not misfit(node, halved) else None
@@ -226,7 +226,7 @@ def _in_halves(node: Gemm, tile: GemmTile) -> GemmTile | None:
 
 def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
     """The tile of programs that walk over many tiles; None where there are few, or no descriptors."""
-    from ...codegen.cuda.gemm import misfit
+    from .fit import misfit
 
     enough = shape.m * shape.n >= device.sms * 128 * 64 and shape.k >= 256 and shape.m >= 1024
     if not device.descriptors or not enough or len(shapes(node)) > 1 or DTYPES[node.b.buffer.dtype].size != 2:
@@ -243,8 +243,8 @@ def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
 
 
 def _measured_tile(node: Gemm, shape: Shape, device: Device, heavy: bool = False) -> GemmTile | None:
-    from ...codegen.cuda.gemm import misfit
-    from ...codegen.cuda.measured import measured_gemm
+    from .fit import misfit
+    from .measured import measured_gemm
 
     if len(shapes(node)) > 1:
         return None  # measured at one size
@@ -254,8 +254,8 @@ def _measured_tile(node: Gemm, shape: Shape, device: Device, heavy: bool = False
 
 def _pair_tile(node: Gemm, shape: Shape, dtype: str, device: Device) -> GemmTile:
     """Several products in one tile: that of one product with all their columns, which they share."""
-    from ...codegen.cuda.gemm import misfit
-    from ...codegen.cuda.measured import measured_gemm
+    from .fit import misfit
+    from .measured import measured_gemm
 
     if len(shapes(node)) == 1:
         known = measured_gemm(shape, dtype, device, 1 + len(node.also), True)
@@ -283,7 +283,7 @@ def reads_tiles(node: Gemm | Conv) -> bool:
 
 def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = False) -> float:
     """Microseconds that a product takes with its best tile: measured, else by the model."""
-    from ...codegen.cuda.measured import measured_time
+    from .measured import measured_time
 
     known = measured_time(shape, dtype, device)
     if known is not None:
@@ -294,7 +294,7 @@ def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = Fals
 
 def conv_tile(node: Conv, device: Device) -> GemmTile:
     """The tile of a convolution on a device."""
-    from ...codegen.cuda.measured import measured_conv
+    from .measured import measured_conv
 
     shape = conv_shape(node)
     if node.depthwise:
@@ -396,8 +396,8 @@ def depthwise_tile(node: Conv) -> GemmTile:
 # attention -----------------------------------------------------------------------------------------------------------
 def attention_tile(node: Attention, device: Device) -> AttentionTile:
     """The tile of an attention on a device."""
-    from ...codegen.cuda.attention import attention_misfit
-    from ...codegen.cuda.measured import measured_attention
+    from .fit import attention_misfit
+    from .measured import measured_attention
 
     b, h, m, e = node.dims
     head = max(typical(node.head_size), typical(e.extent))

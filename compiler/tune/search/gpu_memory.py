@@ -22,11 +22,11 @@ from ...codegen.cuda.kernel import (
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES, to_torch
 from ...model.graph import ModelGraph
-from ...package.weights import layout
 from ...schedule import Schedule
 from ...schedule.memory.plan import ALIGNMENT, best_placement
 from ...verify.check_inputs import example_sizes
-from ...weights import Weights
+from ...weights.collect import Weights
+from ...weights.safetensors import layout
 from .gpu_driver import Gpu
 
 __all__ = ["EntryMemory", "upload_weights"]

@@ -16,7 +16,6 @@ from ....runtime.roof import machine_facts
 from ...build.compile import BuildOptions
 from ...build.images import KernelImage
 from ...build.triton_compile import compile_kernels
-from ...codegen.cuda.candidates import tile_candidates
 from ...codegen.cuda.generate import node_launches
 from ...codegen.cuda.kernel import Launch, TritonKernel, TritonPool
 from ...ir.program import AnyNode
@@ -26,9 +25,10 @@ from ...machine.targets import Target
 from ...model.graph import ModelGraph
 from ...schedule import Schedule
 from ...schedule.gpu.tiles import Tile
-from ...weights import Weights
+from ...weights.collect import Weights
 from ..choices.choices import COST_MODEL, Choice
 from ..choices.keys import kernel_key
+from .gpu_candidates import tile_candidates
 from .gpu_driver import Gpu, Graph, GraphLaunch, Kernel
 from .gpu_memory import EntryMemory, upload_weights
 from .gpu_space import choice_of

@@ -22,7 +22,7 @@ from ...schedule import Schedule
 from ..choices.choices import NO_CHOICES, Choice, Choices
 from ..choices.keys import kernel_key
 from ..choices.space import ALGORITHMS, Situation, candidates
-from .lock import Lock, fit, read_lock, write_lock
+from .lock import Lock, fit, write_lock
 from .search import Draft, search
 
 __all__ = ["Make", "MeasureGpu", "Tuned", "choose", "keys_of", "lock_path"]
@@ -84,17 +84,18 @@ def keys_of(schedule: Schedule, family: Family = "cpu") -> tuple[str | None, ...
 def choose(
     request: CompileRequest,
     captured: Sequence[ModelGraph],
+    lock: Lock | None,
     make: Make,
     measure_gpu: MeasureGpu,
     observers: Sequence[Observer],
 ) -> Tuned:
-    """The choices of a request: of its lock file, or measured with `make` and `measure_gpu`, or none.
+    """The choices of a request: of `lock`, which was read from its file, or measured with `make` and `measure_gpu`, or
+    none.
 
-    Raises CompileError: the lock cannot be read; no target of the request runs on this machine.
+    Raises CompileError: no target of the request runs on this machine.
     """
     options = request.options
-    if options.lock is not None:
-        lock = read_lock(options.lock)
+    if lock is not None:
         return Tuned(lock.choices(ALGORITHMS[options.codegen.winograd]), lock, options.lock)
     if not options.tuning:
         return Tuned()

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import Device
-from ...schedule.gpu.tiles import (
+from .axes import as_gemm
+from .tiles import (
     AttentionTile,
     GemmTile,
     Shape,
@@ -24,7 +25,6 @@ from ...schedule.gpu.tiles import (
     is_heavy,
     typical,
 )
-from .conv import as_gemm
 
 Row: TypeAlias = Mapping[str, Any]
 #: how far a shape may be from a measured one: the sum over its sizes of |log2(size / measured)|

@@ -10,6 +10,8 @@ from typing import Any
 from ...ir.program import AnyNode
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import Device
+from ...schedule.gpu.axes import as_gemm
+from ...schedule.gpu.fit import attention_misfit, misfit
 from ...schedule.gpu.tiles import (
     AttentionTile,
     GemmTile,
@@ -22,9 +24,6 @@ from ...schedule.gpu.tiles import (
     typical,
     with_room,
 )
-from .attention import attention_misfit
-from .conv import as_gemm
-from .gemm import misfit
 
 #: bytes of shared memory that operands of a tile may take
 MOST_SHARED = 215_000

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .capture.state import memory_key
-from .ir.buffers import Buffer
-from .ir.dtypes import DTYPES, from_torch
-from .lower.core.constants import Constant, Dense
-from .lower.core.driver import Lowered
-from .model.graph import InPlace
-from .package.weights import WeightTensor, layout
+from ..capture.state import memory_key
+from ..ir.buffers import Buffer
+from ..ir.dtypes import DTYPES, from_torch
+from ..lower.core.constants import Constant, Dense
+from ..lower.core.driver import Lowered
+from ..model.graph import InPlace
+from .safetensors import WeightTensor, layout
 
 
 @dataclass

@@ -1,0 +1,84 @@
+"""Which tiles a matrix node can be cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.buffers import Operand
+from ...ir.dtypes import DTYPES
+from ...ir.index import ONE, Index
+from ...ir.nodes import Node
+from ...ir.structured import Attention, Gemm
+from .tiles import AttentionTile, GemmTile
+from .width import is_wide
+
+#: pointers are aligned to this many bytes: the arena, the weights, and inputs (the runtime copies another once)
+ALIGNMENT = 16
+
+
+def misfit(node: Gemm, tile: GemmTile) -> str:
+    """Why a tile cannot cut a node; empty when it can."""
+    if node.also and (tile.split > 1 or tile.vector or tile.halves or len(tile.parts) > 1):
+        return "several products have one accumulator each, of an unsplit tile"
+    if tile.split > 1 and node.k.constant is None:
+        return "a split needs a fixed k"
+    if tile.vector and node.dims[-2].extent != ONE:
+        return "the form for vectors has one row"
+    if not tile.descriptors:
+        return "only programs that walk over tiles have specialized warps" if tile.specialize else ""
+    if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or tile.m < 128 or tile.warps != 4):
+        return "specialized warps share 128 rows of a tile that one program computes"
+    if tile.specialize and (len(tile.parts) > 1 or node.also or node.prologue):
+        return "specialized warps have one accumulator, of operands as they lie in memory"
+    if len(node.dims) > 2 and (node.prologue or not _slices(node, tile)):
+        return "descriptors are for one product, or for parts of k as they lie in memory"
+    if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.k)):
+        return "descriptors of memory that may pass 2^31 elements need fixed sizes"
+    b_k, b_n = unit_strides(node)
+    if b_k != ONE or node.a_dtype != node.b.buffer.dtype:
+        return "descriptors need a weight with dense k, of the dtype of the rows"
+    if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
+        return "descriptors need rows that start at multiples of 16 bytes"
+    return "" if not tile.halves or (len(tile.parts) == 1 and tile.split == 1) else "halves are of one accumulator"
+
+
+def _slices(node: Gemm, tile: GemmTile) -> bool:
+    """Whether the batch runs over parts of k of the same rows, which the steps divide."""
+    k = node.k
+    return len(node.dims) == 3 and node.a.strides[0] == node.b.strides[0] == k and divides(tile.k, k)
+
+
+def _aligned(operand: Operand, row: Index) -> bool:
+    elements = ALIGNMENT // DTYPES[operand.buffer.dtype].size
+    return divides(elements, row) and divides(elements, operand.offset)
+
+
+def unit_strides(node: Gemm) -> tuple[Index, Index]:
+    """Strides of b along k and n; a dimension of size 1 counts as dense."""
+    b_k, b_n = node.b.strides[-2:]
+    if ONE in (b_k, b_n):
+        return b_k, b_n
+    return (ONE, b_n) if node.k == ONE else (b_k, ONE)
+
+
+def attention_misfit(node: Attention, tile: AttentionTile) -> str:
+    """Why a tile cannot cut a node; empty when it can."""
+    if not tile.descriptors:
+        return ""
+    if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.keys)):
+        return "descriptors of memory that may pass 2^31 elements need fixed sizes"
+    elements = ALIGNMENT // DTYPES[node.k.buffer.dtype].size
+    indices = [i for o in (node.q, node.k, node.v) for i in (o.offset, *o.strides)]
+    if not all(divides(elements, i) for i in indices):
+        return "descriptors need rows that start at multiples of 16 bytes"
+    return ""
+
+
+def divides(number: int, index: Index) -> bool:
+    """Whether number divides the index at all sizes."""
+    return all(c % number == 0 for c in index.terms.values())
+
+
+def dynamic_and_wide(node: Node, sizes: Sequence[Index]) -> bool:
+    """Whether sizes are 64-bit numbers at run time, which coordinates of descriptors cannot be."""
+    return any(size.constant is None for size in sizes) and is_wide(node)
