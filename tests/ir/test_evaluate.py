@@ -271,6 +271,15 @@ def test_rows_have_local_memory() -> None:
     assert run(Nest((ROW,), (), Origin(), stages, (L,))).tolist() == [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8]
 
 
+def test_local_memory_holds_one_row() -> None:
+    """Two phases behind, the row after it is there."""
+    stages = (node(Load(X, AT), L, of(COLUMN)), node(Load(L, of(COLUMN))))
+    for phases in ((0, 0), (0, 1)):
+        assert run(Nest((ROW,), (), Origin(), stages, (L,), phases)).tolist() == list(range(12))
+    with pytest.raises(Undefined, match="l of phase 0 is read in phase 2"):
+        run(Nest((ROW,), (), Origin(), stages, (L,), (0, 2)))
+
+
 def test_updates_run_in_order() -> None:
     """Each element sees its updates in the order of the loops: here 2 y + x."""
     place = of(Indirect(Load(N, AT), as_index(12)))

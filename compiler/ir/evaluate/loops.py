@@ -33,6 +33,7 @@ def run_reduce(node: Reduce, memory: Memory, rows: Rows | None = None) -> None:
 
 def run_nest(node: Nest, memory: Memory) -> None:
     """Stage after stage over all rows: `phases` and `walk` say in which order kernels do it, and change no value."""
+    _check_phases(node)
     count = prod(max(v.extent.evaluate(memory.sizes), 0) for v in node.dims)
     locals_ = {b: Cells.unknown(b.dtype, count * memory.size(b)) for b in node.locals}
     rows = Rows(node.dims, count, locals_)
@@ -41,6 +42,17 @@ def run_nest(node: Nest, memory: Memory) -> None:
             run_reduce(stage, memory, rows)
         else:
             run_map(stage, memory, rows)
+
+
+def _check_phases(node: Nest) -> None:
+    """A local buffer holds one row: a phase reads what its own or the one before it made, for the next row is behind
+    it then."""
+    pairs = list(zip(node.phases, node.stages, strict=True)) if node.phases else []
+    made = {b: phase for phase, stage in pairs for b in stage.writes() if b in node.locals}
+    for phase, stage in pairs:
+        for buffer in stage.reads():
+            if not 0 <= phase - made.get(buffer, phase) <= 1:
+                raise Undefined(f"{buffer.name} of phase {made[buffer]} is read in phase {phase}")
 
 
 # reductions ----------------------------------------------------------------------------------------------------------
