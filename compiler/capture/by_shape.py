@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..model.operators.resize_smooth import TAPS, resized_size, resized_smoothly
 from .masks import masked_scatter, masked_scatter_
+from .out_arguments import WITH_OUT, copied
 from .pools import average_of_a_line, maximum_of_a_line
 from .recurrent import of_all_lengths
 from .result_types import bincount, unique, unique_consecutive
@@ -40,6 +41,10 @@ class ByShape(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = kwargs or {}
+        if func in WITH_OUT and named.get("out") is not None:
+            rest = {key: value for key, value in named.items() if key != "out"}
+            if copied(self.__torch_function__(func, types, args, rest), named["out"]):
+                return named["out"]
         if (form := _FORMS.get(func)) is not None and (call := bound(form, args, named)) is not None:
             return form(*call.args, **call.kwargs)
         return func(*args, **named)

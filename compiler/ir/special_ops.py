@@ -42,3 +42,7 @@ SPECIAL_FUNCTIONS: tuple[tuple[str, int, str], ...] = (
     ("laguerre_l", 2, "special.laguerre_polynomial_l"),
     ("legendre_p", 2, "special.legendre_polynomial_p"),
 )
+
+_CHEBYSHEV = tuple(f"{shifted}chebyshev_{kind}" for shifted in ("", "shifted_") for kind in "tuvw")
+#: functions that take numbers of their own type, whose range decides; others compute in float64
+OF_THEIR_TYPE = frozenset(("nextafter", "hermite_h", "hermite_he", "laguerre_l", "legendre_p", *_CHEBYSHEV))

@@ -56,6 +56,19 @@ def write_moved(x: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return y, z, w
 
 
+def into_views(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    """Results of linear algebra in every second column of zeros."""
+    n = len(a)
+    places = [torch.zeros(n, 2 * k) for k in (n, n, 2, 2)]
+    views = [p[:, ::2] for p in places]
+    torch.linalg.cholesky(a, out=views[0])
+    torch.linalg.inv(a, out=views[1])
+    torch.linalg.solve(a, b, out=views[2])
+    rest = (torch.empty(0), torch.empty(0, dtype=torch.int64), torch.empty(0))
+    torch.linalg.lstsq(a, b, driver="gels", out=(views[3], *rest))
+    return places
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "equal": (lambda x, y: torch.stack([torch.tensor(x.equal(y)), torch.tensor(torch.equal(x, x))]), (X, X + 1)),
     "allclose": (lambda x: torch.tensor(torch.allclose(x, x * (1 + 1e-6))), (X,)),
@@ -95,6 +108,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     },
     "lstsq_low_rank": (lambda a, b: list(torch.linalg.lstsq(a, b))[:3], (LOW_RANK, normal(6, 2))),
     "lstsq_complex": (lambda a: torch.linalg.lstsq(a.mT, a.mT[:, :2] + 1).solution, (Z,)),
+    "into views": (into_views, (SQUARE @ SQUARE.mT + torch.eye(len(SQUARE)), SQUARE[:, :2])),
     "lstsq_batch": (lambda a, b: torch.linalg.lstsq(a, b).solution, (normal(2, 5, 3), normal(2, 5))),
 }
 

@@ -175,6 +175,24 @@ def test_special_functions_against_float64(name: str, interpreter: TritonInterpr
     torch.testing.assert_close(found.double(), SPECIAL[name](x.double()).double(), rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", ["chebyshev_polynomial_v", "legendre_polynomial_p", "hermite_polynomial_he"])
+def test_polynomials_overflow_as_in_torch(name: str, interpreter: TritonInterpreter) -> None:
+    x = torch.tensor([0.0, 1.0, -1.0, 2.0, -7.0, 0.3, 255.0, -(2.0**31)])
+    n = torch.tensor([-1.0, 0.0, 1.0, 3.0, 9.0, 100.0, 129.0, 9.3e18])
+    x, n = (t.flatten() for t in torch.meshgrid(x, n, indexing="ij"))
+    function = getattr(torch.special, name)
+    (found,) = run_interpreted(program(lambda x, n: function(x, n), x, n), interpreter, (x, n))
+    torch.testing.assert_close(found, function(x, n), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def test_divisors_of_the_least_integer(interpreter: TritonInterpreter) -> None:
+    least = -(2**31)
+    row = torch.tensor([least, least + 1, -1, 0, 2, 6, -6, 7], dtype=torch.int32)
+    a, b = (t.flatten() for t in torch.meshgrid(row, row, indexing="ij"))
+    (found,) = run_interpreted(program(lambda a, b: torch.gcd(a, b), a, b), interpreter, (a, b))
+    assert torch.equal(found, torch.gcd(a, b))
+
+
 def test_a_matrix_that_is_too_large_is_refused_with_its_line() -> None:
     with pytest.raises(CompileError, match=r"cholesky.*test_routine_kernels.py:\d+.*for a GPU: .*at most 128"):
         program(lambda x: torch.linalg.cholesky(x), torch.eye(200))

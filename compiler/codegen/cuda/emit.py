@@ -31,6 +31,7 @@ from ...ir.expr import Acc, Call, Const, Expr, IndexValue, Load, fits_integer, u
 from ...ir.index import Atom, Binary, Index, Indirect, Size, Var, of
 from ...ir.nodes import Store
 from ...ir.ops import GPU_ALONE, OPS, Precedence, Printed, Spelling, spell
+from ...ir.special_ops import OF_THEIR_TYPE
 from ...schedule.gpu.width import fits_int32
 from .facts import facts, plain
 from .kernel import TL_DTYPE
@@ -257,7 +258,7 @@ class TritonEmitter:
             operands = [self._name(p) if p.precedence < _ATOM or "(" in p.text else p for p in operands]
         if row.header:
             operands = [_tensor(a, p) for a, p in zip(e.args, operands, strict=True)]
-            if e.dtype == "f32" and e.op != "nextafter" and row.header != GPU_ALONE:  # computed in float64
+            if e.dtype == "f32" and e.op not in OF_THEIR_TYPE and row.header != GPU_ALONE:  # computed in float64
                 operands = [Printed(f"{_atom(p)}.to(tl.float64)") for p in operands]
                 return Printed(f"{spell(row, 'triton', operands).text}.to(tl.float32)")
         elif "libdevice." in spelling.pattern and e.dtype == "f64":  # a number would be a float32
