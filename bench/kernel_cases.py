@@ -56,7 +56,7 @@ def build(isa: str, source: Path) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="mycc-bench-") as folder:
         (Path(folder) / "micro_kernels.h").write_text(render_micro_kernels(isa))
         out = f"{folder}/bench.so"
-        include = ["-I", folder, "-I", str(ROOT / "runtime" / "include")]
+        include = ["-I", folder, "-I", str(ROOT / "runtime" / "include"), "-I", str(ROOT)]
         command = ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", f"-march={isa}", *include, str(source), "-o", out]
         subprocess.run(command, check=True)
         library = ctypes.CDLL(out)

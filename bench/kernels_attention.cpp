@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "mycc/attention.h"
+#include "kernels/attention/attention.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 /* The kernel of bench/kernels_chain.py: timed runs of a chain of convolutions. */
 #include "kernels_host.h"
-#include "mycc/conv_chain.h"
+#include "kernels/conv/chain.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 /* The kernels of bench/kernels_conv.py: timed runs of the convolution headers. */
 #include "kernels_host.h"
-#include "mycc/conv.h"
-#include "mycc/conv_grouped.h"
-#include "mycc/conv_winograd.h"
+#include "kernels/conv/conv.h"
+#include "kernels/conv/grouped.h"
+#include "kernels/conv/winograd.h"
 
 namespace {
 

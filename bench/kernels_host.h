@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <thread>
 
-#include "mycc/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 namespace {
 

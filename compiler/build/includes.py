@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["INCLUDE_FOLDER", "Headers"]
+__all__ = ["INCLUDE_FOLDERS", "Headers"]
 
-INCLUDE_FOLDER = Path(__file__).resolve().parents[2] / "runtime" / "include"
+_ROOT = Path(__file__).resolve().parents[2]
+#: of the ABI and of the kernels: headers are "mycc/abi.h" and "kernels/gemm/gemm.h"
+INCLUDE_FOLDERS = (_ROOT / "runtime" / "include", _ROOT)
+_OWN = ("mycc", "kernels")
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*([^\n]*)", re.MULTILINE)
 _NAME = re.compile(r'"([^"]+)"|<([^>]+)>')
@@ -21,9 +24,9 @@ class Headers:
     Every header is read once, and compiled from the text that was read here: keys and objects cannot disagree.
     """
 
-    def __init__(self, generated: Mapping[str, str], folder: Path = INCLUDE_FOLDER) -> None:
+    def __init__(self, generated: Mapping[str, str], folders: Sequence[Path] = INCLUDE_FOLDERS) -> None:
         self._texts: dict[str, str | None] = dict(generated)
-        self._folder = folder
+        self._folders = folders
         self._direct: dict[str, tuple[str, ...]] = {}
 
     def of(self, source: str) -> dict[str, str]:
@@ -55,13 +58,13 @@ class Headers:
                     break
 
     def _all(self) -> Iterator[str]:
-        for file in self._folder.rglob("*.h"):
-            self._text(file.relative_to(self._folder).as_posix())
+        for folder in self._folders:
+            for file in (f for own in _OWN for f in (folder / own).rglob("*.h")):
+                self._text(file.relative_to(folder).as_posix())
         yield from [path for path, text in self._texts.items() if text is not None]
 
     def _text(self, path: str) -> str | None:
         if path not in self._texts:
-            inside = not path.startswith(("/", "../"))
-            file = self._folder / path
-            self._texts[path] = file.read_text() if inside and file.is_file() else None
+            files = (folder / path for folder in self._folders if path.split("/")[0] in _OWN)
+            self._texts[path] = next((file.read_text() for file in files if file.is_file()), None)
         return self._texts[path]

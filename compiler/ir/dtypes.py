@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DType:
     """One element type: `kind` is f(loat), i(nt) or b(ool); `compute` is the type that arithmetic on it is done in;
-    `cpp` is its type in memory (runtime/include/mycc/vec_types.h)."""
+    `cpp` is its type in memory (kernels/vec/types.h)."""
 
     name: str
     size: int

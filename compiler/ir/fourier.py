@@ -1,4 +1,4 @@
-"""Tables for the transforms of runtime/include/mycc/fft.h: roots of unity, and what Bluestein's algorithm needs."""
+"""Tables for the transforms of kernels/linalg/fft.h: roots of unity, and what Bluestein's algorithm needs."""
 
 from __future__ import annotations
 

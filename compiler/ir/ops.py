@@ -3,7 +3,7 @@
     OPS["lt"].cpp                      "lt({0}, {1})"
     spell(OPS["sub"], "cpp", (Printed("a", ATOM), Printed("b + c", SUM))).text      "a - (b + c)"
 
-The C++ spellings use the functions of runtime/include/mycc/vec.h and math.h, which take scalars and vectors alike.
+The C++ spellings use the functions of kernels/vec/vec.h and math.h, which take scalars and vectors alike.
 The reference of a row takes torch tensors of float64, int64 or bool; torch is imported only when one is called. The
 tests of the operators are made from the rows: see tests/ops/test_op_table.py.
 """
@@ -80,7 +80,7 @@ class ScalarOp:
     correctly. It holds for the C++ spelling; Triton's functions have their own.
     types: the element types of the operands, where not all of the kinds.
     domain: the interval where tests draw float operands; integers are drawn over their whole range.
-    header: of runtime/include/mycc/, for an operator that math.h does not have; in Triton it is a function of
+    header: of kernels/, for an operator that math.h does not have; in Triton it is a function of
     templates/cuda/special.py.j2, whose operands are tensors. Its tests are in test_special.py.
     """
 
@@ -473,12 +473,12 @@ _NOT_OF_TENSORS: Mapping[str, Callable[..., Any]] = {
     "polygamma": _polygamma,
 }
 _SPECIAL = tuple(
-    _row(name, "f", "same", made, f"special_{name}", f"special_{name}", arity=arity, ulps=8, header="math_special.h")
+    _row(name, "f", "same", made, f"special_{name}", f"special_{name}", arity=arity, ulps=8, header="math/special.h")
     for name, arity, path in SPECIAL_FUNCTIONS
     for made in [_NOT_OF_TENSORS.get(name, path)]
 )
 
-_GCD = _row("gcd", "i", "same", "gcd", "special_gcd", "special_gcd", arity=2, header="math_special.h")
+_GCD = _row("gcd", "i", "same", "gcd", "special_gcd", "special_gcd", arity=2, header="math/special.h")
 
 
 #: in place of the header of an operator without a C++ spelling

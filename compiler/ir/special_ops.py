@@ -1,4 +1,4 @@
-"""Special functions of the operator table: name, operands, torch's function, C++ of mycc/math_special.h."""
+"""Special functions of the operator table: name, operands, torch's function, C++ of kernels/math/special.h."""
 
 from __future__ import annotations
 

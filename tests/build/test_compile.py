@@ -343,8 +343,8 @@ def test_headers_follow_includes_through_generated_and_own_ones(tmp_path: Path) 
     (tmp_path / "mycc" / "b.h").write_text('#include "made.h"\n')
     (tmp_path / "mycc" / "c.h").write_text("")
     made = {"made.h": "#include <mycc/a.h>\n", "apart.h": ""}
-    found = Headers(made, tmp_path).of('#include "mycc/a.h"\n')
+    found = Headers(made, [tmp_path]).of('#include "mycc/a.h"\n')
     assert list(found) == ["made.h", "mycc/a.h", "mycc/b.h"]
     assert found["made.h"] == made["made.h"]
-    assert Headers(made, tmp_path).of('#include "missing.h"\n') == {}
-    assert "mycc/c.h" in Headers(made, tmp_path).of("#include NAME\n")
+    assert Headers(made, [tmp_path]).of('#include "missing.h"\n') == {}
+    assert "mycc/c.h" in Headers(made, [tmp_path]).of("#include NAME\n")

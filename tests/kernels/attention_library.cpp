@@ -1,6 +1,6 @@
 /* What test_attention.py calls: attention with and without a mask, on the test host. */
 #include "gemm_host.h"
-#include "mycc/attention.h"
+#include "kernels/attention/attention.h"
 
 namespace {
 

@@ -1,12 +1,12 @@
 /* The GEMM and convolution kernels behind plain functions for ctypes. Each returns how many elements were misplaced. */
 #include "gemm_host.h"
-#include "mycc/conv.h"
-#include "mycc/conv_chain.h"
-#include "mycc/conv_grouped.h"
-#include "mycc/conv_planes.h"
-#include "mycc/conv_turned.h"
-#include "mycc/conv_winograd.h"
-#include "mycc/gemm.h"
+#include "kernels/conv/conv.h"
+#include "kernels/conv/chain.h"
+#include "kernels/conv/grouped.h"
+#include "kernels/conv/nchw.h"
+#include "kernels/conv/transposed.h"
+#include "kernels/conv/winograd.h"
+#include "kernels/gemm/gemm.h"
 
 namespace {
 

@@ -15,7 +15,9 @@ import numpy as np
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
 HERE = Path(__file__).resolve().parent
-INCLUDE = HERE.parents[1] / "runtime" / "include"
+ROOT = HERE.parents[1]  # of "kernels/..."
+INCLUDE = ROOT / "runtime" / "include"
+INCLUDES = ("-I", INCLUDE, "-I", ROOT, "-I", HERE)
 FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -ffp-contract=off".split()
 WARNINGS = ["-Wno-psabi", "-Wall", "-Wextra", "-Werror"]
 NEEDS = {
@@ -47,7 +49,16 @@ def _build(isa: str) -> tuple[ctypes.CDLL | None, str]:
         folder = Path(name)
         (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
         out, source = folder / "gemm.so", HERE / "gemm_library.cpp"
-        flags = [*FLAGS, *WARNINGS, f"-march={isa}", "-I", folder, "-I", INCLUDE, "-I", HERE, "-shared", "-fPIC"]
+        flags = [
+            *FLAGS,
+            *WARNINGS,
+            f"-march={isa}",
+            "-I",
+            folder,
+            *INCLUDES,
+            "-shared",
+            "-fPIC",
+        ]
         command = [str(word) for word in ("g++", *flags, source, "-o", out, "-pthread")]
         done = subprocess.run(command, capture_output=True, text=True)
         return (None, done.stderr) if done.returncode else (ctypes.CDLL(str(out)), "")

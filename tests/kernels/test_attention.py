@@ -1,4 +1,4 @@
-"""runtime/include/mycc/attention.h against torch in float64, for every ISA level that this CPU runs."""
+"""kernels/attention/attention.h against torch in float64, for every ISA level that this CPU runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
-from .gemm_support import FLAGS, HERE, INCLUDE, WARNINGS, cpu_levels
+from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS, cpu_levels
 
 LEVELS = cpu_levels()
 INF = float("inf")
@@ -48,7 +48,17 @@ def library(isa: str) -> ctypes.CDLL:
 def build(isa: str, folder: Path) -> ctypes.CDLL:
     (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
     flags = [flag for flag in FLAGS if flag != "-fvisibility=hidden"]
-    command = ["g++", *flags, *WARNINGS, f"-march={isa}", "-I", folder, "-I", INCLUDE, "-I", HERE, "-shared", "-fPIC"]
+    command = [
+        "g++",
+        *flags,
+        *WARNINGS,
+        f"-march={isa}",
+        "-I",
+        folder,
+        *INCLUDES,
+        "-shared",
+        "-fPIC",
+    ]
     out = folder / "attention.so"
     subprocess.run([str(c) for c in [*command, HERE / "attention_library.cpp", "-o", out, "-pthread"]], check=True)
     loaded = ctypes.CDLL(str(out))

@@ -1,4 +1,4 @@
-"""Matrix products of runtime/include/mycc/gemm.h against float64, for every ISA level that this CPU runs."""
+"""Matrix products of kernels/gemm/gemm.h against float64, for every ISA level that this CPU runs."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from mycc.compiler.codegen.cpu.conv_tiles import RUN_TILE_SETS
 from mycc.compiler.codegen.cpu.micro import PANEL, TILE_SETS, Tile, render_micro_kernels
 from mycc.compiler.machine.targets import TARGETS, Target
 
-from .gemm_support import HERE, INCLUDE
+from .gemm_support import HERE, INCLUDE, ROOT
 
 CPU = [target for target in TARGETS if target.family == "cpu"]
 #: tiles that take every register: a converted vector of 16-bit weights, which no instruction reads from memory, is one
@@ -35,7 +35,7 @@ def disassembly(target: Target, folder: Path, source: Path = HERE / "gemm_librar
         pytest.skip(f"no compiler for {target.arch}")
     (folder / "micro_kernels.h").write_text(render_micro_kernels(target.isa))
     out = folder / "kernels.so"
-    include = [f"-I{path}" for path in (folder, INCLUDE, HERE)]
+    include = [f"-I{path}" for path in (folder, INCLUDE, ROOT, HERE)]
     flags = [flag for flag in COMPILE_FLAGS if flag != "-fvisibility=hidden"]  # names to find the tiles by
     command = [compiler, *flags, *target.flags, *include, "-shared", str(source)]
     subprocess.run([*command, "-o", str(out)], check=True)
@@ -208,7 +208,7 @@ def test_attention_makes_weights_in_registers(target: Target, tmp_path: Path) ->
 
 
 RESIDUAL = """
-#include "mycc/gemm.h"
+#include "kernels/gemm/gemm.h"
 using namespace mycc;
 struct Add {
   float *y;

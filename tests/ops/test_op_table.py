@@ -31,7 +31,7 @@ ROUNDED_STEPS = {"floor_div", "trunc_div"}
 ZERO_TIES = {"maximum", "minimum", "fmax", "fmin"}
 
 TEMPLATE = """
-#include "mycc/math.h"
+#include "kernels/math/math.h"
 using namespace mycc;
 template <class O, class F, class... A> void vectors(F f, int64_t n, O *out, const A *...in) {
   for (int64_t i = 0; i < n; i += W) store(out + i, f(load(in + i)...));

@@ -47,7 +47,7 @@ from torch.nn import functional as F
 
 from ..helpers.programs import scheduled
 
-INCLUDE = Path(__file__).resolve().parents[2] / "runtime" / "include" / "mycc"
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 x = torch.randn(8, 32)
 image = torch.randn(1, 32, 14, 14).to(memory_format=torch.channels_last)
@@ -123,13 +123,13 @@ def test_winograd_is_a_candidate_where_the_options_allow_it() -> None:
 @pytest.mark.parametrize(
     ("family", "struct", "header"),
     [
-        ("gemm", "GemmTuning", "gemm_block.h"),
-        ("conv", "ConvTuning", "conv_args.h"),
-        ("attention", "AttentionTuning", "attention_packed.h"),
+        ("gemm", "GemmTuning", "gemm/block.h"),
+        ("conv", "ConvTuning", "conv/args.h"),
+        ("attention", "AttentionTuning", "attention/packed.h"),
     ],
 )
 def test_the_first_value_is_the_cost_models(family: str, struct: str, header: str) -> None:
-    text = (INCLUDE / header).read_text().split(f"struct {struct} {{")[1].split("\n};")[0]
+    text = (KERNELS / header).read_text().split(f"struct {struct} {{")[1].split("\n};")[0]
     fields = re.findall(r"int64_t (\w+) = (\d+)(?: << (\d+))?;", text)
     numbers = {name: int(number) << int(shift or 0) for name, number, shift in fields}
     (found,) = (f for f in FAMILIES if f.name == family)

@@ -1,5 +1,5 @@
 /* bounds_library.cpp: the functions of vec_bounds.h, one vector at a time, for the tests. */
-#include "mycc/vec.h"
+#include "kernels/vec/vec.h"
 
 using namespace mycc;
 

@@ -1,5 +1,5 @@
 /* lines_library.cpp: rows of a result written by tasks, as whole_lines.h gathers them, for the tests. */
-#include "mycc/whole_lines.h"
+#include "kernels/loops/write_combining.h"
 
 using namespace mycc;
 

@@ -1,5 +1,5 @@
 /* lookup_library.cpp: a row looked up by a table, as generated kernels do it, for the tests. */
-#include "mycc/loops.h"
+#include "kernels/loops/loops.h"
 
 using namespace mycc;
 

@@ -1,5 +1,5 @@
 /* sort_library.cpp: rows sorted, for the tests. */
-#include "mycc/sort.h"
+#include "kernels/sort/sort.h"
 
 using namespace mycc;
 

@@ -18,7 +18,7 @@ FORMS = ["".join(form) for form in product("vs", repeat=3)]
 COUNT = 1 << 12
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-38, 3e38]
 
-SOURCE = '#include "mycc/math.h"\nusing namespace mycc;\n' + "\n".join(
+SOURCE = '#include "kernels/math/math.h"\nusing namespace mycc;\n' + "\n".join(
     f'extern "C" void {form}_{name}(int64_t n, {cpp} *y, const {cpp} *a, const {cpp} *b, const {cpp} *c) {{\n'
     f"  for (int64_t i = 0; i < n; i += {'W' if 'v' in form else 1})\n"
     f"    store{'' if 'v' in form else '_scalar'}(y + i, "

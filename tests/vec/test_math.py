@@ -15,7 +15,7 @@ import pytest
 from mycc.compiler.ir.ops import ANY, OPS, Printed, spell
 
 from .exact import MEANING, exact, operands_of
-from .harness import FLAGS, INCLUDE, WARNINGS, builds, ulps, window
+from .harness import FLAGS, ROOT, WARNINGS, builds, ulps, window
 
 ROWS = [op.name for op in OPS.values() if op.ulps > 0 and op.domain == ANY and not op.cpp.startswith("special_")]
 AARCH64 = "aarch64-linux-gnu-g++:armv8-a"
@@ -26,7 +26,7 @@ PROGRAM = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "mycc/math.h"
+#include "kernels/math/math.h"
 using namespace mycc;
 typedef void (*Row)(int64_t n, float *out, const float *a, const float *b);
 %s
@@ -69,7 +69,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def command(build: str, folder: Path) -> list[str]:
     compiler, isa = build.split(":")
     (folder / "rows.cpp").write_text(source())
-    flags = [*FLAGS.split(), *WARNINGS.split(), f"-march={isa}", "-I", str(INCLUDE)]
+    flags = [*FLAGS.split(), *WARNINGS.split(), f"-march={isa}", "-I", str(ROOT)]
     static = ["-static"] if build == AARCH64 else []
     subprocess.run([compiler, *flags, *static, str(folder / "rows.cpp"), "-o", str(folder / "rows"), "-lm"], check=True)
     return [*(["qemu-aarch64-static"] if build == AARCH64 else []), str(folder / "rows")]

@@ -10,7 +10,7 @@ import pytest
 from .harness import builds, library, pointer
 
 SOURCE = """
-#include "mycc/math.h"
+#include "kernels/math/math.h"
 using namespace mycc;
 extern "C" void weights(const float *x, float *y, int64_t n) {
   for (int64_t i = 0; i < n; i += W) store(y + i, exp_weight(load(x + i)));

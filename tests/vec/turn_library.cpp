@@ -1,6 +1,6 @@
 /* turn_library.cpp: tiles that are turned and rows that are moved, on elements as they lie in memory, for the tests. */
-#include "mycc/math.h"
-#include "mycc/transpose.h"
+#include "kernels/math/math.h"
+#include "kernels/loops/transpose.h"
 
 using namespace mycc;
 

@@ -1,5 +1,5 @@
 /* vec_library.cpp: every memory function, cast and reduction of vec.h, one vector at a time, for the tests. */
-#include "mycc/math.h"
+#include "kernels/math/math.h"
 
 using namespace mycc;
 

@@ -1,5 +1,5 @@
 /* weave_library.cpp: the functions of vec_weave.h on elements as they lie in memory, one vector at a time, for the tests. */
-#include "mycc/math.h"
+#include "kernels/math/math.h"
 
 using namespace mycc;
 

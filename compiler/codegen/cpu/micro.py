@@ -162,7 +162,7 @@ TILE_SETS: dict[str, TileSet] = {
 
 
 def render_micro_kernels(isa: str, bodies: bool = True) -> str:
-    """The text of micro_kernels.h (included by mycc/gemm.h) for an instruction set level.
+    """The text of micro_kernels.h (included by kernels/gemm/gemm.h) for an instruction set level.
 
     isa: one of TILE_SETS; bodies: with the tiles, else render_tile_units has them. Raises ValueError for another level.
     """

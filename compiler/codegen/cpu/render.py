@@ -155,35 +155,43 @@ def render_unit(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
     return environment("host").get_template("kernels.cpp.j2").render(kernels=kernels, headers=headers)
 
 
+#: how the functions of convolutions are called -> their header
+CONVOLUTIONS = {
+    **{name: name for name in ("depthwise", "winograd", "grouped", "chain")},
+    "planes": "nchw",
+    "turned": "transposed",
+}
+
+
 def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     """The headers that the kernels of a unit need; kernels of loops alone compile without the GEMM family."""
     text = "".join(k.source for k in kernels)
-    wanted = ["mycc/math.h", "mycc/loops.h"]
+    wanted = ["kernels/math/math.h", "kernels/loops/loops.h"]
     attends = any(f"{args} args" in text for args in ATTENTION_ARGUMENTS.values())
     if "Args args" in text or attends:
         wanted.append("micro_kernels.h")
-    products = ((args, "gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmFreeArgs"))
-    for args, header in (*products, ("ConvArgs", "conv.h")):
-        if f"{args} args" in text and f"mycc/{header}" not in wanted:
-            wanted.append(f"mycc/{header}")
+    products = ((args, "gemm/gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmFreeArgs"))
+    for args, header in (*products, ("ConvArgs", "conv/conv.h")):
+        if f"{args} args" in text and f"kernels/{header}" not in wanted:
+            wanted.append(f"kernels/{header}")
     if "turn_tile(" in text or "turn_rows<" in text:
-        wanted.append("mycc/transpose.h")
+        wanted.append("kernels/loops/transpose.h")
     if "each_strip<" in text:
-        wanted.append("mycc/windows.h")
+        wanted.append("kernels/loops/sliding_window.h")
     if "WholeLines<" in text:
-        wanted.append("mycc/whole_lines.h")
+        wanted.append("kernels/loops/write_combining.h")
     if "mycc_number numbers[" in text:
         wanted.append("mycc/custom.h")
     if "special_" in text:
-        wanted.append("mycc/math_special.h")
+        wanted.append("kernels/math/special.h")
     for routine in ROUTINES.values():
-        if f"{routine.function}(host, worker" in text and f"mycc/{routine.header}" not in wanted:
-            wanted.append(f"mycc/{routine.header}")
-    for function in ("depthwise", "winograd", "grouped", "planes", "turned", "chain"):
+        if f"{routine.function}(host, worker" in text and f"kernels/{routine.header}" not in wanted:
+            wanted.append(f"kernels/{routine.header}")
+    for function, header in CONVOLUTIONS.items():
         if f"conv_{function}" in text:
-            wanted.append(f"mycc/conv_{function}.h")
+            wanted.append(f"kernels/conv/{header}.h")
     if attends:
-        wanted.append("mycc/attention.h")
+        wanted.append("kernels/attention/attention.h")
     return tuple(wanted)
 
 
@@ -192,7 +200,7 @@ def tiles_of(kernels: Sequence[Kernel]) -> tuple[tuple[str, ...], bool]:
     text, headers = "".join(k.source for k in kernels), unit_headers(kernels)
     narrow = {DTYPES[dtype].cpp: f"{args} args" in text for dtype, args in GEMM_ARGUMENTS.items()}
     called = {**narrow, "float": "micro_kernels.h" in headers}
-    return tuple(t for t, c in called.items() if c), any(h.startswith("mycc/conv") for h in headers)
+    return tuple(t for t, c in called.items() if c), any(h.startswith("kernels/conv/") for h in headers)
 
 
 def calls_of(

@@ -1,5 +1,5 @@
-"""The size formulas of an entry point, C++ of the type mycc::Size (mycc/sizes.h), which does not wrap; and which sizes
-are checked alone, as no memory has them.
+"""The size formulas of an entry point, C++ of the type mycc::Size (kernels/math/sizes.h), which does not wrap; and
+which sizes are checked alone, as no memory has them.
 
     dims[1] = (size_n * size_n).value;
     sizes[0] = lines(size_n * size_n * 4);

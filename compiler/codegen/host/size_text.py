@@ -1,4 +1,4 @@
-"""Prints indices over sizes as C++ of the type mycc::Size (mycc/sizes.h), which does not wrap."""
+"""Prints indices over sizes as C++ of the type mycc::Size (kernels/math/sizes.h), which does not wrap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches in sorted rows: edges are counted where they are few, else found by halving (mycc/search.h)."""
+"""Searches in sorted rows: edges are counted where they are few, else found by halving (kernels/sort/search.h)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorting: whole rows, stable (mycc/sort.h); medians, order statistics and modes from sorted rows."""
+"""Sorting: whole rows, stable (kernels/sort/sort.h); medians, order statistics and modes from sorted rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchvision's operators of detection: non-maximum suppression and pooling over regions of interest (mycc/vision.h).
+"""torchvision's operators of detection: non-maximum suppression and region pooling (kernels/vision/vision.h).
 
 The names are torchvision's; mycc itself never imports it.
 """

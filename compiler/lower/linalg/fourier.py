@@ -1,4 +1,4 @@
-"""Fourier transforms of the last dimension: routines of mycc/fft.h (graph/complex/fourier.py makes the calls).
+"""Fourier transforms of the last dimension: routines of kernels/linalg/fft.h, called by graph/complex.
 
 A GPU has them as kernels for sizes without large prime factors that are known; all others go by Bluestein's algorithm
 there, as maps around transforms of a power of two.

@@ -1,5 +1,5 @@
-"""Factorisations of matrices: routines of mycc/linalg.h. All else of linear algebra is decomposed into them and
-products (graph/decompose/linalg.py)."""
+"""Factorisations of matrices: routines of kernels/linalg/linalg.h. All else is decomposed into them
+and products (graph/decompose/linalg.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrences over time: the CTC loss and recursive filters (mycc/sequences.h)."""
+"""Recurrences over time: the CTC loss and recursive filters (kernels/linalg/sequences.h)."""
 
 from __future__ import annotations
 

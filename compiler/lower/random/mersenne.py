@@ -18,7 +18,7 @@ from ..core.builder import Builder, call, compare, number
 from ..core.routines import call_routine
 from ..core.tensor import Shape, Tensor, permute, reshape
 
-STATE = 632  # words of a generator: kMersenneState of mycc/mersenne.h
+STATE = 632  # words of a generator: kMersenneState of kernels/random/mersenne.h
 #: from this range on whole numbers are drawn from 64 bits
 WIDE_RANGE = 1 << 28
 #: a dense tensor of so many numbers is filled with normal ones in blocks

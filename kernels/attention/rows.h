@@ -1,0 +1,123 @@
+/* rows.h: what both ways of attention share: arguments, query rows. Included by attention/attention.h. */
+#ifndef MYCC_KERNELS_ATTENTION_ROWS_H
+#define MYCC_KERNELS_ATTENTION_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mycc/abi.h"
+#include "kernels/gemm/block.h"
+#include "kernels/vec/vec.h"
+
+namespace mycc {
+
+/* Sizes and strides (in elements; the last dimension is dense) of one attention. */
+struct AttentionSizes {
+  int64_t batch, heads, kv_heads, queries, keys, head_size, value_size; /* heads % kv_heads == 0: grouped queries */
+  int64_t q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, out_batch, out_head, out_row;
+  float scale;
+  bool causal; /* query i sees the keys j <= i + causal_offset */
+  int64_t causal_offset;
+  /* Keys from k_first on lie at k_rest, values from v_first on at v_rest: a cache, and what this call adds to it. */
+  int64_t k_first = INT64_MAX, v_first = INT64_MAX;
+  int64_t k_rest_batch = 0, k_rest_head = 0, k_rest_row = 0, v_rest_batch = 0, v_rest_head = 0, v_rest_row = 0;
+};
+
+/* The same with addresses. Elements of 16 bits become float32 where they are read. */
+template <class Element> struct AttentionArgsOf : AttentionSizes {
+  const Element *q, *k, *v;
+  Element *out;
+  const Element *k_rest = nullptr, *v_rest = nullptr;
+};
+typedef AttentionArgsOf<float> AttentionArgs;
+typedef AttentionArgsOf<half> AttentionArgsF16;
+typedef AttentionArgsOf<bfloat> AttentionArgsBf16;
+
+/* score(b, h, m, n0, s, count) changes the scaled scores s[0..count-1] of query m of head h for the keys n0, n0 + 1, ..
+ * n0 + count - 1: adds a bias, writes -inf where masked. It is not asked for keys that `causal` hides. */
+struct NoScore {
+  void operator()(int64_t, int64_t, int64_t, int64_t, float *, int64_t) const {}
+};
+
+namespace attention_detail {
+
+constexpr float kInfinity = __builtin_inff();
+constexpr int64_t kAhead = 16; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
+
+/* Rows first .. first + count - 1 of the query rows of a (batch, key head). Row r of them all is query r % queries of
+ * the (r / queries)-th head of the group. */
+struct Rows {
+  const AttentionSizes *args;
+  int64_t batch, kv_head, first, count;
+
+  int64_t head(int64_t r) const { return kv_head * (args->heads / args->kv_heads) + (first + r) / args->queries; }
+  int64_t query(int64_t r) const { return (first + r) % args->queries; }
+  /* Values n .. n + count - 1, as many of them as lie `stride` apart from v(n) on. */
+  int64_t v_run(int64_t n, int64_t count, int64_t *stride) const {
+    *stride = n < args->v_first ? args->v_row : args->v_rest_row;
+    return n < args->v_first ? min64(count, args->v_first - n) : count;
+  }
+
+  /* Row r sees the keys 0 .. visible(r) - 1. */
+  int64_t visible(int64_t r) const {
+    return args->causal ? max64(0, min64(args->keys, query(r) + args->causal_offset + 1)) : args->keys;
+  }
+  /* The most keys that one of the rows r .. r + n - 1 sees. */
+  int64_t visible(int64_t r, int64_t n) const {
+    if (!args->causal) return args->keys;
+    int64_t most = 0;
+    for (int64_t i = r; i < r + n; ++i) most = max64(most, visible(i));
+    return most;
+  }
+};
+
+/* The same with where the rows lie. */
+template <class Element> struct RowsOf : Rows {
+  const AttentionArgsOf<Element> *at;
+
+  RowsOf(const AttentionArgsOf<Element> &from, int64_t b, int64_t h, int64_t r, int64_t n)
+      : Rows{&from, b, h, r, n}, at(&from) {}
+
+  const Element *q(int64_t r) const { return at->q + batch * at->q_batch + head(r) * at->q_head + query(r) * at->q_row; }
+  Element *out(int64_t r) const {
+    return at->out + batch * at->out_batch + head(r) * at->out_head + query(r) * at->out_row;
+  }
+  const Element *k(int64_t n) const {
+    const int64_t i = n - at->k_first;
+    if (i < 0) return at->k + batch * at->k_batch + kv_head * at->k_head + n * at->k_row;
+    return at->k_rest + batch * at->k_rest_batch + kv_head * at->k_rest_head + i * at->k_rest_row;
+  }
+  const Element *v(int64_t n) const {
+    const int64_t i = n - at->v_first;
+    if (i < 0) return at->v + batch * at->v_batch + kv_head * at->v_head + n * at->v_row;
+    return at->v_rest + batch * at->v_rest_batch + kv_head * at->v_rest_head + i * at->v_rest_row;
+  }
+};
+
+/* scale * Q of the rows, dense: the rows of a strided Q share few cache sets. */
+template <class Element> inline void copy_queries(const RowsOf<Element> &rows, float scale, float *q) {
+  const int64_t size = rows.args->head_size;
+  for (int64_t r = 0; r < rows.count; ++r, q += size) {
+    const Element *from = rows.q(r);
+    fetch_row_near(from + kAhead * rows.args->q_row, size);
+    int64_t i = 0;
+    for (; i + W <= size; i += W) store(q + i, load(from + i) * scale);
+    if (i < size) store_part(q + i, load_part(from + i, int(size - i)) * scale, int(size - i));
+  }
+}
+
+inline void scale_row(float *o, float factor, int64_t size) {
+  for (int64_t i = 0; i < size; i += W) store(o + i, load(o + i) * factor);
+}
+
+/* out = o / sum; zeros where nothing was summed. */
+template <class Element> inline void write_row(const float *o, float sum, Element *out, int64_t size) {
+  const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+  int64_t i = 0;
+  for (; i + W <= size; i += W) store(out + i, load(o + i) * inverse);
+  if (i < size) store_part(out + i, load(o + i) * inverse, int(size - i));
+}
+
+} // namespace attention_detail
+} // namespace mycc
+#endif /* MYCC_KERNELS_ATTENTION_ROWS_H */

@@ -1,0 +1,91 @@
+/* write_combining.h: rows of a result that are gathered in a cache and written past it in whole lines.
+ *
+ * Memory is read before a line is written in part, and a row whose ends are no ends of lines has parts of lines at both.
+ * Rows that lie one behind the other are put together here, and leave as lines that memory need not be read for.
+ */
+#ifndef MYCC_KERNELS_LOOPS_WRITE_COMBINING_H
+#define MYCC_KERNELS_LOOPS_WRITE_COMBINING_H
+
+#include "kernels/vec/vec.h"
+
+namespace mycc {
+
+/* Bytes that are gathered before lines are written: few enough for the first cache, and more than the stores that may
+ * be on their way there. */
+constexpr int64_t kGatheredBytes = 4096;
+
+/* Results of so many bytes are written past the caches: STREAMED_BYTES of schedule/cost/estimates.py. */
+constexpr int64_t kStreamedBytes = (int64_t)1 << 24;
+
+/* Elements of the memory that they are gathered in, beside those of a row. */
+template <class T> constexpr int64_t kGathered = (kGatheredBytes + 128) / (int64_t)sizeof(T);
+
+#if defined(MYCC_X86)
+/* Rows of a task from `first` on; gathered: memory of kGathered elements and a row, aligned to a line. */
+template <class T> struct WholeLines {
+  char *memory, *line; /* what lies in `memory` goes to `line`, the start of one */
+  int64_t end, begin;  /* bytes in memory; those in front are of another task */
+  int64_t gone = 0;    /* of them, those that have been written as lines */
+
+  MYCC_INLINE WholeLines(T *first, T *gathered) : memory((char *)gathered) {
+    begin = end = (int64_t)((uintptr_t)first & 63);
+    line = (char *)first - begin;
+  }
+  /* Where the next row is to be written. */
+  MYCC_INLINE T *row() const { return (T *)(void *)(memory + end); }
+  /* Its first `elements` are; lines of them may leave while others are computed. */
+  MYCC_INLINE void have(int64_t elements) {
+    const int64_t bytes = end + elements * (int64_t)sizeof(T);
+    if (bytes - gone >= kGatheredBytes) leave(bytes & ~(int64_t)63);
+  }
+  /* All of it is, with `elements`. */
+  MYCC_INLINE void next(int64_t elements) {
+    end += elements * (int64_t)sizeof(T);
+    if (end >= kGatheredBytes) put();
+  }
+  /* So were all rows of the task. */
+  MYCC_INLINE void finish() {
+    put();
+    __builtin_memcpy(line + begin, memory + begin, (size_t)(end - begin));
+    isa::stream_fence();
+  }
+
+private:
+  MYCC_INLINE void put() {
+    const int64_t whole = end & ~(int64_t)63;
+    if (!whole) return;
+    leave(whole);
+    __builtin_memcpy(memory, memory + whole, 64);
+    line += whole;
+    end -= whole;
+    gone = 0;
+  }
+  MYCC_INLINE void leave(int64_t whole) {
+    if (begin) __builtin_memcpy(line + begin, memory + begin, (size_t)(64 - begin));
+    for (int64_t i = begin ? 64 : gone; i < whole; i += 64) {
+#pragma GCC unroll 4
+      for (int part = 0; part < 64; part += (int)sizeof(vi32)) {
+        vi32 v;
+        __builtin_memcpy(&v, memory + i + part, sizeof v);
+        isa::stream(line + i + part, v);
+      }
+    }
+    begin = 0;
+    gone = whole;
+  }
+};
+#else
+/* Without stores past the caches rows are written where they belong. */
+template <class T> struct WholeLines {
+  T *at;
+
+  MYCC_INLINE WholeLines(T *first, T *) : at(first) {}
+  MYCC_INLINE T *row() const { return at; }
+  MYCC_INLINE void have(int64_t) {}
+  MYCC_INLINE void next(int64_t elements) { at += elements; }
+  MYCC_INLINE void finish() {}
+};
+#endif
+
+} /* namespace mycc */
+#endif /* MYCC_KERNELS_LOOPS_WRITE_COMBINING_H */
