@@ -56,6 +56,8 @@ conformance: $(VENV)/.installed-dev
 
 nightly: $(VENV)/.installed-all
 	$(BIN)/python -m tests.property.explore --programs 2000
+	$(BIN)/python -m tests.property.explore --kind reduction-passes --programs 1000
+	$(BIN)/python -m tests.property.explore --kind alias-passes --programs 500
 	$(BIN)/python bench/sweep.py
 
 lint: $(VENV)/.installed-dev

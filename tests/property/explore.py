@@ -51,6 +51,7 @@ KINDS = {
     "operators": Kind(programs(), judge.judge),
     "alias": Kind(alias_programs(), alias_judge.judge, 0.3),
     "passes": Kind(programs(), pass_judge.judge),
+    "reduction-passes": Kind(programs(12, reducing=True), pass_judge.judge),
     "alias-passes": Kind(alias_programs(), pass_judge.judge, 0.3),
 }
 

@@ -623,3 +623,12 @@ OPERATORS: list[Step] = [
     *FUNCTIONS,
     *FUNCTIONS,
 ]
+#: for programs of reductions, norms and windows, and of what stands between them
+REDUCING: list[Step] = [
+    *map(_unary, UNARY[::4]),
+    *map(_binary, BINARY[::4]),
+    *map(_movement, MOVEMENTS[::2]),
+    *map(_reduction, REDUCTIONS),
+    *map(_reduction, REDUCTIONS),
+    *[_layer_norm, _rms_norm, _group_norm, _batch_norm, _pool, _resize, _cat, _linear] * 3,
+]

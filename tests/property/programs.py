@@ -198,18 +198,23 @@ def _fit(result: torch.Tensor) -> torch.Tensor:
 
 
 @st.composite
-def programs(draw: Draw, steps: int = 20) -> Program:
-    """A program of up to `steps` operators, one to three inputs and one to three results."""
-    from .operators import OPERATORS
+def programs(draw: Draw, steps: int = 20, reducing: bool = False) -> Program:
+    """A program of up to `steps` operators, one to three inputs and one to three results.
+
+    reducing: most of them fold, and there are some of them.
+    """
+    from .operators import OPERATORS, REDUCING
+
+    operators = REDUCING if reducing else OPERATORS
 
     inputs = draw(st.lists(_inputs(), min_size=1, max_size=3))
     inputs = [Input(f"x{i}", shape, dtype) for i, (shape, dtype) in enumerate(inputs)]
     sketch = Sketch(draw)
     sketch.values = [Value(x.name, (x.example(SIZES[0]), x.example(SIZES[1])), x.example(LEAST), True) for x in inputs]
-    for _ in range(draw(st.integers(1, steps))):
+    for _ in range(draw(st.integers(steps // 2 if reducing else 1, steps))):
         kept = len(sketch.parameters)
         try:
-            draw(st.sampled_from(OPERATORS))(sketch)
+            draw(st.sampled_from(operators))(sketch)
         except Unfit:
             del sketch.parameters[kept:]
     made = [v.name for v in sketch.values[len(inputs) :]]

@@ -104,6 +104,6 @@ def test_random_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["passes", "alias-passes"])
+@pytest.mark.parametrize("kind", ["passes", "reduction-passes", "alias-passes"])
 def test_many_random_programs(kind: str) -> None:
     explored(kind, 200)
