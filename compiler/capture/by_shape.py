@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..model.operators.resize_smooth import TAPS, resized_size, resized_smoothly
+from . import checked
 from .masks import masked_scatter, masked_scatter_
 from .out_arguments import WITH_OUT, copied
 from .pools import average_of_a_line, maximum_of_a_line
@@ -341,6 +342,14 @@ def _interpolate(
         sizes = [resized_size(n, s) for n, s in zip(input.shape[2:], each, strict=True)]
         return resized_smoothly(input, taps, sizes, True, each)
     return F.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+
+
+# what values are refused ---------------------------------------------------------------------------------------------
+_form_of(torch.linalg.inv, torch.inverse, Tensor.inverse)(checked.inverse)
+_form_of(torch.linalg.solve)(checked.solution)
+_form_of(torch.linalg.cholesky, torch.cholesky, Tensor.cholesky)(checked.cholesky)
+for _quantile in (torch.quantile, torch.nanquantile):
+    _form_of(_quantile, getattr(Tensor, _quantile.__name__))(checked.quantiles(_quantile))
 
 
 # losses --------------------------------------------------------------------------------------------------------------

@@ -250,18 +250,12 @@ RULES: tuple[Rule, ...] = (
         when=_not_finite,
     ),
     Rule(
-        "`cov`",
-        "cov",
-        "weights whose sum is 0",
-        Free(errors=True),
-        "torch.export leaves the check of values out",
-    ),
-    Rule(
         "factorisations, solvers and what is made of them (`linalg.*`, `qr`, `svd`, `pinverse`, `logdet`, ...)",
         _LINEAR_ALGEBRA,
         "not finite, with squares that overflow, singular or not positive definite",
         Free(values=True, errors=True),
-        "LAPACK's blocking decides how far they spread; mycc gives what is left of a factorisation that eager refuses",
+        "LAPACK's blocking decides how far they spread, and whether a pivot is 0; of `lu_factor`, `ldl_factor` and "
+        "what is made of them mycc gives what is left of a factorisation that eager refuses",
         when=_irregular,
     ),
     Rule(
@@ -358,10 +352,9 @@ RULES: tuple[Rule, ...] = (
         when=_not_finite,
     ),
     Rule(
-        "`histogram`, `histogramdd`, `gaussian_nll_loss`, `binary_cross_entropy`, `quantile`, `linalg.lu_factor`",
-        "histogram(dd)?|nn.GaussianNLLLoss|nn.functional.gaussian_nll_loss|nn.BCELoss|nn.functional.binary_cross_entropy"
-        "|(nan)?quantile|linalg.lu_factor",
-        "bounds that are NaN, negative variances, probabilities outside of 0 to 1, factors with a 0 on the diagonal",
+        "`histogram`, `histogramdd`, `binary_cross_entropy`, `linalg.lu_factor`",
+        "histogram(dd)?|nn.BCELoss|nn.functional.binary_cross_entropy|linalg.lu_factor",
+        "bounds that are NaN, probabilities outside of 0 to 1, factors with a 0 on the diagonal",
         Free(errors=True),
         "mycc computes with them: a check would cost every call a reading of all elements, on a GPU a wait",
     ),

@@ -11,6 +11,7 @@ import mycc
 import pytest
 import torch
 import torch.nn.functional as F
+from mycc.runtime.errors import RunError
 
 Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 MAX, TINY, SMALL = torch.finfo(torch.float64).max, torch.finfo(torch.float64).tiny, 5e-324
@@ -95,3 +96,47 @@ def test_as_eager(name: str, package: mycc.Model) -> None:
         torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True)
         zeros = (got == 0) & (want == 0)
         assert torch.equal(got[zeros].signbit(), want[zeros].signbit())
+
+
+#: name -> function, arguments that it takes, ones that eager refuses, a part of what both say
+REFUSED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[torch.Tensor, ...], str]] = {
+    "inv": (torch.linalg.inv, (torch.eye(3) * 2,), (torch.ones(3, 3),), "singular"),
+    "inverse of a batch": (lambda x: x.inverse(), (torch.eye(3).expand(2, 3, 3),), (torch.zeros(2, 3, 3),), "singular"),
+    "solve": (torch.linalg.solve, (torch.eye(3), torch.ones(3, 1)), (torch.ones(3, 3), torch.ones(3, 1)), "singular"),
+    "cholesky": (torch.linalg.cholesky, (torch.eye(3),), (-torch.eye(3),), "positive-definite"),
+    "quantile": (
+        lambda x, q: x.quantile(q, dim=0),
+        (torch.ones(4, 2), torch.tensor([0.0, 1.0])),
+        (torch.ones(4, 2), torch.tensor([0.5, 1.5])),
+        "q values must be in the range",
+    ),
+    "gaussian_nll_loss": (
+        F.gaussian_nll_loss,
+        (torch.ones(3), torch.zeros(3), torch.tensor([0.0, 1.0, math.nan])),
+        (torch.ones(3), torch.zeros(3), torch.tensor([0.0, -1.0, 1.0])),
+        "var has negative entry",
+    ),
+    "cov": (
+        lambda x, w: torch.cov(x, aweights=w),
+        (torch.arange(6.0).reshape(2, 3), torch.ones(3)),
+        (torch.arange(6.0).reshape(2, 3), torch.zeros(3)),
+        "weights sum to zero",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> mycc.Model:
+    entries: dict[str, Any] = {f"case{i}": case[:2] for i, case in enumerate(REFUSED.values())}
+    return mycc.load(mycc.compile(entries, out=tmp_path_factory.mktemp("refused") / "refused.pkg", verify=False))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_values_that_eager_refuses(name: str, refusing: mycc.Model) -> None:
+    function, taken, refused, text = REFUSED[name]
+    entry = refusing.entry(f"case{list(REFUSED).index(name)}")
+    torch.testing.assert_close(entry(*taken), function(*taken), equal_nan=True)
+    with pytest.raises((RuntimeError, ValueError), match=text):
+        function(*refused)
+    with pytest.raises(RunError, match=text):
+        entry(*refused)
