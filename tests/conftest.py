@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 Golden = Callable[[str], None]
 SLOW_SECONDS = 1800
+MANY = 500  # tests of a run that says where its time went
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,6 +25,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the seconds that the tests of each folder took, of all processes together, and the longest tests."""
+    folders: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                folders["/".join(report.nodeid.split("/")[:2])] += report.duration  # type: ignore[assignment]
+                tests[report.nodeid] += report.duration  # type: ignore[assignment]
+    if len(tests) > MANY:
+        terminalreporter.section("seconds by folder")
+        terminalreporter.line(", ".join(f"{name} {seconds:.0f}" for name, seconds in folders.most_common()))
+        longest = (f"{seconds:.0f} {name}" for name, seconds in tests.most_common(40))
+        terminalreporter.line("\n".join(longest))
 
 
 @pytest.fixture
