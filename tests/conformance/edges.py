@@ -179,7 +179,7 @@ def judge(
 ) -> str:
     """What is wrong with results, in words; empty when nothing is. `fill`: the name of the special values."""
     free = free_of(entry, call, fill, device)
-    if call.spread and entry.name in CHOICES:
+    if call.spread and entry.name in CHOICES and len(want) == 2:  # values and places
         got, want = apart(got), apart(want)
     problem = disagreement(entry, call, got, want)
     if entry.random or entry.empty:
