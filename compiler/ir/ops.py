@@ -285,7 +285,7 @@ _ARITHMETIC = (
     _row("abs", "fi", "same", "abs", "abs", "tl.abs"),
     _row("sign", "fi", "same", "sign", "sign", _SIGN),
     _row("reciprocal", "f", "same", "reciprocal", "reciprocal", _text("(1.0 / {0})", 1)),
-    _row("sqrt", "f", "same", "sqrt", "sqrt", "tl.sqrt_rn"),
+    _row("sqrt", "f", "same", "sqrt", "sqrt", "square_root"),
     _row("rsqrt", "f", "same", "rsqrt", "rsqrt", "tl.rsqrt", ulps=1.5),
     _row("copysign", "f", "same", "copysign", "copysign", "libdevice.copysign", arity=2),
     _row("hypot", "f", "same", "hypot", "hypot", "libdevice.hypot", arity=2, ulps=1),

@@ -47,6 +47,12 @@ BESIDE: dict[str, Function] = {
     "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
     "cube": lambda x: x**3,
     "power -2": lambda x: x**-2,
+    "hardtanh": lambda x: F.hardtanh(x, -S, 3.3),
+    "addcmul": lambda x: torch.addcmul(x, x.flip(0), x.roll(7), value=0.3),
+    "addcdiv": lambda x: torch.addcdiv(x, x.flip(0), x.roll(7), value=0.3),
+    "lerp": lambda x: torch.lerp(x, x.flip(0), 0.3),
+    "sqrt": lambda x: x**0.5,
+    "tiny": lambda x: x.clamp(min=1e-40),
 }
 
 
@@ -59,9 +65,14 @@ def on_device(function: Callable[..., Any], folder: Path, *inputs: torch.Tensor,
 
 
 def numbers(dtype: torch.dtype) -> torch.Tensor:
-    if dtype == torch.float32:
+    if dtype in (torch.float32, torch.float64):
         generator = torch.Generator().manual_seed(0)
-        x = torch.randint(-(2**31), 2**31, (1 << 14,), generator=generator).to(torch.int32).view(dtype)
+        x = (
+            torch.randint(-(2**31), 2**31, (1 << 14,), generator=generator)
+            .to(torch.int32)
+            .view(torch.float32)
+            .to(dtype)
+        )
     else:
         x = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(dtype)
     return torch.where(x.isnan(), torch.full_like(x, NAN), x)
@@ -72,16 +83,26 @@ def differing(a: torch.Tensor, b: torch.Tensor) -> int:
     return int((~((a == b) | (a.isnan() & b.isnan()))).sum())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_numbers_beside_tensors(dtype: torch.dtype, tmp_path: Path) -> None:
     found, wanted = on_device(lambda x: [f(x) for f in BESIDE.values()], tmp_path, numbers(dtype))
     off = {n: differing(a, b) for n, a, b in zip(BESIDE, found, wanted, strict=True)}
     assert not {n: count for n, count in off.items() if count}
 
 
-def test_casts_to_integers(tmp_path: Path) -> None:
-    x = torch.tensor([NAN, INF, -INF, 1e20, -1e20, 3e9, -3e9, -1.5, 100.9])
-    found, wanted = on_device(lambda x: [x.to(torch.int64), x.to(torch.int32)], tmp_path, x)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_casts_to_integers(dtype: torch.dtype, tmp_path: Path) -> None:
+    x = [NAN, INF, -INF, 1e20, -1e20, 3e9, -3e9, -1.5, 100.9, 300.0, -300.0, 40000.0, 2147483648.0, 4294967296.5, -0.5]
+    types = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    found, wanted = on_device(lambda x: [x.to(t) for t in types], tmp_path, torch.tensor(x).to(dtype))
+    assert [y.tolist() for y in found] == [y.tolist() for y in wanted]
+
+
+def test_wide_integers_of_two_numbers(tmp_path: Path) -> None:
+    def chosen(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.where(x > 0, 100000, 200000) * 100000, torch.where(x > 0, 3000000000, -5)]
+
+    found, wanted = on_device(chosen, tmp_path, torch.arange(-5, 6))
     assert [y.tolist() for y in found] == [y.tolist() for y in wanted]
 
 

@@ -50,6 +50,7 @@ FLOAT_FORMS = {
 }
 #: what suffices where the result is rounded to 16 bits
 HALF_FORMS = {"gelu_erf": "gelu_half({0})"}
+LEAST_NORMAL = 2.0**-126  # of float32
 LOG2_E = 1.4426950408889634
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 #: LLVM makes arithmetic of 16 bits of what lies between two of them, and of its products and sums FMAs
@@ -216,7 +217,7 @@ class TritonEmitter:
     def _text(self, e: Expr) -> Printed:
         match e:
             case Const():
-                return literal(e)
+                return _tensor(e, literal(e)) if _needs_type(e) else literal(e)
             case Acc():
                 return Printed(self.accs[e.name].text)
             case Load():
@@ -261,10 +262,10 @@ class TritonEmitter:
             if e.dtype == "f32" and e.op not in OF_THEIR_TYPE and row.header != GPU_ALONE:  # computed in float64
                 operands = [Printed(f"{_atom(p)}.to(tl.float64)") for p in operands]
                 return Printed(f"{spell(row, 'triton', operands).text}.to(tl.float32)")
-        elif "libdevice." in spelling.pattern and e.dtype == "f64":  # a number would be a float32
-            operands = [_tensor(a, p) for a, p in zip(e.args, operands, strict=True)]
         elif all(_is_number(a) for a in e.args):  # Triton's functions want a tensor
             operands[0] = _tensor(e.args[0], operands[0])
+        elif e.op == "where" and e.dtype == "i64" and all(_is_number(a) for a in e.args[1:]):  # two of them were int32
+            operands[1] = _tensor(e.args[1], operands[1])
         if spelling is row.triton_spelling:
             return spell(row, "triton", operands)
         pairs = zip(operands, spelling.operands, strict=True)
@@ -471,6 +472,12 @@ def _is_number(e: Expr) -> bool:
     return isinstance(e, Const) or (isinstance(e, IndexValue) and e.index.constant is not None)
 
 
+def _needs_type(c: Const) -> bool:
+    """Whether a number has to say its type: Triton takes it for a float32, or for a float64 where it is subnormal."""
+    compute, value = DTYPES[c.dtype].compute, abs(float(c.value))
+    return compute == "f64" or (compute == "f32" and 0 < value < LEAST_NORMAL)
+
+
 def _saturated(c: Const, dtype: str) -> Const:
     """A number that no integer holds, as NVIDIA's conversion has it: the nearest one that is held, 0 for NaN. The
     compiler of the kernels would take it for undefined."""
@@ -482,7 +489,7 @@ def _saturated(c: Const, dtype: str) -> Const:
 
 def _tensor(e: Expr, printed: Printed) -> Printed:
     """A number as a tensor; all else is one."""
-    if not _is_number(e):
+    if not _is_number(e) or printed.text.startswith("tl.full"):
         return printed
     return Printed(f"tl.full([], {printed.text}, {TL_DTYPE[DTYPES[e.dtype].compute]})")
 
