@@ -4,6 +4,7 @@ test_eager_values.py compares the same with torch on a GPU."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -70,11 +71,7 @@ def compiled(kernels: list[TritonKernel], target: str, cache: Path) -> list[str]
 
 
 def of_type(op: ScalarOp, dtype: str) -> bool:
-    return (
-        (op.name != "pow" or dtype[0] == "f")
-        and DTYPES[dtype].kind in op.accepts
-        and DTYPES[dtype].compute in (op.types or (DTYPES[dtype].compute,))
-    )
+    return DTYPES[dtype].kind in op.accepts and DTYPES[dtype].compute in (op.types or (DTYPES[dtype].compute,))
 
 
 @pytest.mark.parametrize("dtype", [t for types in TYPES.values() for t in types])
@@ -163,6 +160,18 @@ def test_float64_is_computed_in_float64(interpreter: TritonInterpreter) -> None:
         scale = float(want.abs().nan_to_num(0, 0, 0).max()) if want.dtype.is_floating_point else 0.0
         near = torch.allclose(got, want, rtol=1e-13, atol=1e-15 * scale, equal_nan=True)
         assert near, name
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_powers_of_integers(dtype: torch.dtype, interpreter: TritonInterpreter) -> None:
+    """They wrap; negative ones are whole for 1 and -1 alone."""
+    low = 0 if dtype == torch.uint8 else -6
+    bases, powers = zip(*itertools.product(range(low, 12), range(0 if low == 0 else -3, 40)), strict=True)
+    x, y = (torch.tensor(v).to(dtype) for v in (bases, powers))
+    program = device_program(Call1(lambda x, y: [x**y, x**3, 3 ** y.abs(), (x**y) // 5]), (x, y))
+    found = run_interpreted(program, interpreter, [x, y])
+    for got, want in zip(found, [x**y, x**3, 3 ** y.abs(), (x**y) // 5], strict=True):
+        assert torch.equal(got, want)
 
 
 def test_two_wide_numbers_are_wide(interpreter: TritonInterpreter) -> None:

@@ -98,6 +98,13 @@ def test_casts_to_integers(dtype: torch.dtype, tmp_path: Path) -> None:
     assert [y.tolist() for y in found] == [y.tolist() for y in wanted]
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_powers_of_integers(dtype: torch.dtype, tmp_path: Path) -> None:
+    x, y = (t.flatten().to(dtype) for t in torch.meshgrid(torch.arange(-6, 12), torch.arange(40), indexing="ij"))
+    found, wanted = on_device(lambda x, y: [x**y, x**3, 3**y, (x**y) // 5], tmp_path, x, y)
+    assert [y.tolist() for y in found] == [y.tolist() for y in wanted]
+
+
 def test_wide_integers_of_two_numbers(tmp_path: Path) -> None:
     def chosen(x: torch.Tensor) -> list[torch.Tensor]:
         return [torch.where(x > 0, 100000, 200000) * 100000, torch.where(x > 0, 3000000000, -5)]

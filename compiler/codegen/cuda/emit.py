@@ -50,6 +50,8 @@ FLOAT_FORMS = {
 }
 #: what suffices where the result is rounded to 16 bits
 HALF_FORMS = {"gelu_erf": "gelu_half({0})"}
+#: float spellings that do not hold for integers; their operands are tensors
+INTEGER_FORMS = {"pow": Spelling("integer_power({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2)}
 LEAST_NORMAL = 2.0**-126  # of float32
 LOG2_E = 1.4426950408889634
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -255,6 +257,8 @@ class TritonEmitter:
         spelling = row.triton_spelling
         if e.args and DTYPES[e.args[-1].dtype].kind == "f":
             spelling = FLOAT_FORMS.get(e.op, spelling)
+        else:
+            spelling = INTEGER_FORMS.get(e.op, spelling)
         if any(spelling.pattern.count(f"{{{i}}}") > 1 for i in range(row.arity)):
             operands = [self._name(p) if p.precedence < _ATOM or "(" in p.text else p for p in operands]
         if row.header:
@@ -262,6 +266,8 @@ class TritonEmitter:
             if e.dtype == "f32" and e.op not in OF_THEIR_TYPE and row.header != GPU_ALONE:  # computed in float64
                 operands = [Printed(f"{_atom(p)}.to(tl.float64)") for p in operands]
                 return Printed(f"{spell(row, 'triton', operands).text}.to(tl.float32)")
+        elif e.op in INTEGER_FORMS and spelling is INTEGER_FORMS[e.op]:
+            operands = [_tensor(a, p) for a, p in zip(e.args, operands, strict=True)]
         elif all(_is_number(a) for a in e.args):  # Triton's functions want a tensor
             operands[0] = _tensor(e.args[0], operands[0])
         elif e.op == "where" and e.dtype == "i64" and all(_is_number(a) for a in e.args[1:]):  # two of them were int32
