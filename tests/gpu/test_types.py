@@ -190,3 +190,13 @@ def test_numbers_below_the_normal_ones_of_float32(interpreter: TritonInterpreter
     found = run_interpreted(program, interpreter, [x])
     for got, want in zip(found[:3], f(x)[:3], strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_casts_to_bytes_go_by_way_of_int64(dtype: torch.dtype, interpreter: TritonInterpreter) -> None:
+    x = torch.tensor([3e9, 2147483648.0, 4294967295.0, 4294967552.0, -1.5, 300.0, 255.5, -0.5]).to(dtype)
+    program = device_program(Call1(lambda x: [x.to(torch.uint8), x.to(torch.uint8) + 1]), (x,))
+    found = run_interpreted(program, interpreter, [x])
+    want = x.double().trunc().to(torch.int64).to(torch.uint8)
+    assert torch.equal(found[0], want)
+    assert torch.equal(found[1], want + 1)

@@ -333,8 +333,10 @@ class TritonEmitter:
         half = e.dtype in ("f16", "bf16") and source.dtype == "f32"
         if half and isinstance(source, Call) and source.op in HALF_FORMS:
             return Printed(HALF_FORMS[source.op].format(*(self._print(a).text for a in source.args)))
+        # torch converts floats to bytes by way of int64, to other integers by way of int32
+        way = "i64" if e.dtype == "i64" or (e.dtype == "u8" and DTYPES[source.dtype].kind == "f") else "i32"
         if isinstance(source, Const) and DTYPES[e.dtype].kind == "i" and not fits_integer(source):
-            source = _saturated(source, "i64" if e.dtype == "i64" else "i32")
+            source = _saturated(source, way)
         inner = self._print(source)
         before, after = DTYPES[source.dtype].compute, DTYPES[e.dtype].compute
         if e.dtype in ("f16", "bf16") and before == "f32":
@@ -346,7 +348,7 @@ class TritonEmitter:
             return Printed(f"{text}.to({TL_DTYPE[after]})")
         if e.dtype in ("u8", "i8", "i16"):
             narrow = {"u8": "tl.uint8", "i8": "tl.int8", "i16": "tl.int16"}[e.dtype]
-            wide = f"{text}.to(tl.int32)" if before != "i32" else text
+            wide = f"{text}.to({TL_DTYPE[way]})" if before != "i32" else text
             return Printed(f"{wide}.to({narrow}).to(tl.int32)")
         return inner if before == after else Printed(f"{text}.to({TL_DTYPE[after]})")
 
