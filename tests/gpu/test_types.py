@@ -31,7 +31,7 @@ from ..helpers.triton_interpreter import TritonInterpreter
 S = 1.7
 ROW = Var("i", as_index(128))
 #: types in memory by kind of operand
-TYPES = {"f": ("f32", "f64"), "i": ("i32", "i64", "i8"), "b": ("bool",)}
+TYPES = {"f": ("f32", "f64"), "i": ("i64", "i8"), "b": ("bool",)}
 NUMBERS = {"f": S, "i": 3, "b": True}
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -200,3 +200,17 @@ def test_casts_to_bytes_go_by_way_of_int64(dtype: torch.dtype, interpreter: Trit
     want = x.double().trunc().to(torch.int64).to(torch.uint8)
     assert torch.equal(found[0], want)
     assert torch.equal(found[1], want + 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_rounding_to_decimals(dtype: torch.dtype, interpreter: TritonInterpreter) -> None:
+    """The scaled number has the type of the tensor, as in torch's CUDA kernels."""
+    x = torch.arange(0, 1 << 16, 7, dtype=torch.int32).to(torch.int16).view(torch.float16).to(dtype)
+    x = torch.where(x.isnan(), torch.zeros_like(x), x)
+    ten = torch.tensor(10.0)
+    f = Call1(lambda x: [torch.round(x, decimals=2), torch.round(x, decimals=-1)])
+    found = run_interpreted(device_program(f, (x,)), interpreter, [x])
+    a = x.float()
+    wanted = [((a * (ten * ten)).to(dtype).float().round() / (ten * ten)), ((a / ten).to(dtype).float().round() * ten)]
+    for got, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, want.to(dtype), rtol=0, atol=0, equal_nan=True)

@@ -47,6 +47,8 @@ BESIDE: dict[str, Function] = {
     "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
     "cube": lambda x: x**3,
     "power -2": lambda x: x**-2,
+    "round 2": lambda x: torch.round(x, decimals=2),
+    "round -1": lambda x: torch.round(x, decimals=-1),
     "hardtanh": lambda x: F.hardtanh(x, -S, 3.3),
     "addcmul": lambda x: torch.addcmul(x, x.flip(0), x.roll(7), value=0.3),
     "addcdiv": lambda x: torch.addcdiv(x, x.flip(0), x.roll(7), value=0.3),

@@ -10,6 +10,7 @@ from ..core.builder import call, compare, number, where
 from ..core.context import Context
 from ..core.registry import row
 from ..core.tensor import Tensor
+from .operands import rounding
 from .pointwise import apply
 from .table import FLOAT
 
@@ -125,12 +126,17 @@ def signbit(ctx: Context, x: Tensor) -> Tensor:
 
 @row("aten.round.decimals")
 def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor:
+    """GPUs round the scaled value, and the scale, to the type of x."""
+    of_gpu = ctx.builder.family == "cuda"
+    step = rounding(ctx.result_dtype()) if of_gpu else lambda e: e
+    divide = "div_rn" if of_gpu else "div"
+
     def meaning(e: Expr) -> Expr:
         if e.dtype not in ("f32", "f64"):
             return e
-        scale = number(10.0 ** abs(decimals), e.dtype)
-        there, back = ("mul", "div") if decimals >= 0 else ("div", "mul")
-        return call(back, call("round", call(there, e, scale)), scale)
+        scale = step(number(10.0 ** abs(decimals), e.dtype))
+        there, back = ("mul", divide) if decimals >= 0 else (divide, "mul")
+        return call(back, call("round", step(call(there, e, scale))), scale)
 
     return apply(ctx, [x], meaning)
 
