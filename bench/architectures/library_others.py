@@ -388,6 +388,7 @@ TORCHAUDIO = [
         ),
         (Input(("b", 1, "t")),),
         _SOUND,
+        {"t": 8},
     ),
     LibraryRow("torchaudio/Wav2Letter", "sound", _audio("Wav2Letter", num_classes=8), (Input(("b", 1, 800)),)),
     LibraryRow(

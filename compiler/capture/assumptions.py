@@ -32,6 +32,7 @@ from torch.utils._sympy.functions import Max
 
 from ..model.sizes import NO_MAX
 from ..model.source_lines import is_torch_file
+from . import casts
 from .smallest import same_shapes, wrong_nodes
 
 __all__ = ["Asked", "assumptions_hold", "body_holds", "holds_for_one"]
@@ -223,7 +224,7 @@ def _some(low: int, high: int, count: int) -> list[int]:
 
 def _is_machinery(file: str) -> bool:
     """Files that stand between a comparison of sizes and torch's record of it."""
-    if "torch/fx/experimental/" in file or "/logging/" in file or file == __file__:
+    if "torch/fx/experimental/" in file or "/logging/" in file or file in (__file__, casts.__file__):
         return True
     return file.endswith(("torch/__init__.py", "torch/utils/_stats.py"))
 

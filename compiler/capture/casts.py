@@ -1,13 +1,12 @@
-"""int(), float(), len(), min() and max() of sizes.
+"""int() and float() of sizes, and len() of tensors.
 
-Python's own int(x.shape[1] * 0.5) makes a number of the example's size, and the dimension is fixed; so do len(x), and
-min(x.shape[1], 100), which asks which is less. Where a model does that, its code sees an int that leaves sizes
-symbolic, as torch.sym_int does, a len() that gives the first size, and torch.sym_min.
+Python's own int(x.shape[1] * 0.5) makes a number of the example's size, and the dimension is fixed; so does
+len(x). Where a model does that, its code sees an int that leaves sizes symbolic, as torch.sym_int does, and a len that
+gives the first size.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,15 +23,12 @@ Namespace = dict[str, Any]
 #: what Python calls to make a number of a size
 _METHODS = (
     (torch.SymInt, "__int__"), (torch.SymInt, "__index__"), (torch.SymFloat, "__int__"), (torch.SymFloat, "__float__"),
-    (torch.SymBool, "__bool__"),
 )  # fmt: skip
-#: what asks for the truth of a comparison
-_CHOICES = frozenset({"min", "max"})
 
 
 @contextmanager
 def noting_casts() -> Iterator[list[Namespace]]:
-    """Collects the globals of functions, torch's aside, that make numbers of sizes or take the least of them."""
+    """Collects the globals of functions, torch's aside, that make numbers of sizes."""
     found: list[Namespace] = []
     before = [(owner, name, getattr(owner, name)) for owner, name in _METHODS]
     for owner, name, method in before:
@@ -48,8 +44,7 @@ def _noting(method: Callable[[Any], Any], found: list[Namespace]) -> Callable[[A
     def noting(size: Any) -> Any:
         caller = sys._getframe(1)
         own = not is_torch_file(caller.f_code.co_filename) and not any(caller.f_globals is space for space in found)
-        chooses = isinstance(size, torch.SymBool) and not _CHOICES.isdisjoint(caller.f_code.co_names)
-        if own and (chooses or _stays(size)):
+        if own and _stays(size):
             found.append(caller.f_globals)
         return method(size)
 
@@ -99,25 +94,8 @@ def _len(x: Any) -> Any:
     return x.shape[0] if isinstance(x, torch.Tensor) and x.dim() else len(x)
 
 
-def _choice(plain: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """min or max, of the one or the other kind."""
-
-    def choose(*args: Any, **kwargs: Any) -> Any:
-        values = args
-        if len(args) == 1 and isinstance(args[0], (list, tuple)):
-            values = tuple(args[0])
-        numbers = all(isinstance(v, (int, float)) or _stays(v) for v in values)
-        if kwargs or not numbers or not any(isinstance(v, (torch.SymInt, torch.SymFloat)) for v in values):
-            return plain(*args, **kwargs)
-        return functools.reduce(symbolic, values)
-
-    return choose
-
-
 _CASTS: dict[str, Callable[..., Any]] = {
     "int": _Cast("int", (), {"plain": int, "symbolic": staticmethod(torch.sym_int)}),
     "float": _Cast("float", (), {"plain": float, "symbolic": staticmethod(torch.sym_float)}),
     "len": _len,
-    "min": _choice(min, torch.sym_min),
-    "max": _choice(max, torch.sym_max),
 }

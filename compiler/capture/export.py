@@ -31,7 +31,8 @@ from .containers import changed_containers
 from .detections import detections_of_all_sizes
 from .dynamic_shapes import check_additional, limit_notes, plain_shapes
 from .examples import dynamic_dims
-from .failures import export_failure, listening, quiet_export
+from .failures import export_failure, fixes_a_size, listening, quiet_export
+from .filled import filled
 from .model_tensors import apart_from, check_leaves, check_model
 from .pools import pools_of_all_sizes
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
@@ -101,9 +102,9 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
     tensors = [i for i, leaf in enumerate(leaves) if leaf.is_tensor]
     names = _unique([leaves[i].name for i in tensors])
 
-    def export(dims: list[Dims]) -> tuple[Captured, tuple[torch.Tensor, ...], list[Dims], bool]:
+    def export(dims: list[Dims], larger: bool = False) -> tuple[Captured, tuple[torch.Tensor, ...], list[Dims], bool]:
         """The program, the examples and dimensions that it is for, and whether the model sets a seed."""
-        values = apart_from(resize_examples(leaves, dims), _owners(request.model))
+        values = apart_from(resize_examples(leaves, dims, larger), _owners(request.model))
         if request.fixed:
             values, dims = fix_sizes(leaves, values, dims, request.fixed)
         call = _Call(request.model, values, spec, tensors, _Notes())
@@ -114,25 +115,34 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
             given = [leaves[i].value for i in tensors]
             return _export(call, given, examples, own, names), examples, own, torch.initial_seed() != _OWN_SEED
 
+    def imported(dims: list[Dims], larger: bool = False) -> tuple[ModelGraph, tuple[str, ...], bool]:
+        captured, examples, own, seeds = export(dims, larger)
+        assert captured.program is not None, "_export raises when nothing works"
+        in_leaves = iter([LEAF if x.is_tensor else constant(x.value, f"input '{x.name}'") for x in leaves])
+        tree: Any = structure(spec, lambda: next(in_leaves))
+        tree["tuple"][0]["names"] = [argument.name for argument in arguments[: len(request.args)]]
+        graph = import_program(request.name, captured.program, ProgramInputs(names, examples, own, tree))
+        return graph, captured.notes, seeds
+
     try:
-        captured, examples, own, seeds = export(dims)
-    except CompileError:
+        graph, found, seeds = imported(dims)
+    except CompileError as error:
         without = without_hints_of_one(leaves, dims)  # they may have to stay 1
-        if without == dims:
+        if without == dims and not fixes_a_size(error):
             raise
-        captured, examples, own, seeds = export(without)
-    assert captured.program is not None, "_export raises when nothing works"
-    in_leaves = iter([LEAF if leaf.is_tensor else constant(leaf.value, f"input '{leaf.name}'") for leaf in leaves])
-    tree: Any = structure(spec, lambda: next(in_leaves))
-    tree["tuple"][0]["names"] = [argument.name for argument in arguments[: len(request.args)]]
-    graph = import_program(request.name, captured.program, ProgramInputs(names, examples, own, tree))
+        try:
+            graph, found, seeds = imported(without, larger=without == dims)
+        except CompileError:
+            if without == dims:
+                raise error from None
+            raise
     if seeds and draws_random_numbers(graph):
         raise CompileError(
             "the model calls torch.manual_seed: what it draws then would not be what the package draws",
             hint="Take it out of forward(), and give calls of the package their seed: m(x, seed=3).",
         )
     check_additional(request.dynamic_shapes, forward_of(request.model), graph)
-    notes = (*limit_notes(dims), *captured.notes)
+    notes = (*limit_notes(dims), *found)
     return replace(graph, variant_of=request.variant_of, fixed=request.fixed, notes=notes)
 
 
@@ -167,6 +177,11 @@ class _Notes:
         self.assigned: list[str] = []  # those of them whose new value does not fit into their memory
         self.containers: list[str] = []  # places in dicts and lists of arguments that forward changed
 
+    def clear(self) -> None:
+        """For another trace."""
+        for kept in (self.replaced, self.assigned, self.containers):
+            kept.clear()
+
     def warnings(self) -> tuple[str, ...]:
         """What the package does not do for its caller."""
         if not self.containers:
@@ -192,6 +207,7 @@ class _Call(torch.nn.Module):
         self._call = [model]  # in a list: not a submodule a second time
         self.values, self.spec, self.tensors = list(values), spec, tuple(tensors)
         self.notes = notes
+        self.keeps = False  # whether attributes stay as forward leaves them
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         values = list(self.values)
@@ -199,8 +215,10 @@ class _Call(torch.nn.Module):
             values[i] = tensor
         args, kwargs = pytree.tree_unflatten(values, self.spec)
         given = pytree.tree_unflatten(values, self.spec)
-        before = self._state()
+        before = self.state()
         result = self._call[0](*args, **kwargs)
+        if self.keeps:
+            return result
         self.notes.containers = [
             *changed_containers(given[0], args, "its arguments"),
             *changed_containers(given[1], kwargs, "its arguments"),
@@ -232,7 +250,7 @@ class _Call(torch.nn.Module):
             if isinstance(value, torch.Tensor)
         ]
 
-    def _state(self) -> dict[str, tuple[torch.nn.Module, str, Any]]:
+    def state(self) -> dict[str, tuple[torch.nn.Module, str, Any]]:
         """Everything that forward could keep a tensor in: torch.export sees this only in the outermost module."""
         return {
             f"{path}.{name}": (module, name, value)
@@ -346,17 +364,33 @@ def _export(
 
     try:
         program = _first_that_works(export)
+        if call.notes.assigned:
+            program = _once_filled(call, examples, lambda: _first_that_works(export))
     except Exception as error:
         failure = export_failure(error, names, export)
         fixes_sizes = "Constraints violated" in str(error)
         own = isinstance(error, Error) or "Encountered input mutation" in str(error)  # which no other way takes
     else:
-        if call.notes.assigned:
-            raise replaced_error(user_name(call.notes.assigned[0]))
         return Captured(program, call.notes.warnings())
     if own or fixes_sizes:
         raise failure
     return _otherwise(call, given, examples, shapes, names, failure)
+
+
+def _once_filled(
+    call: _Call, examples: Sequence[torch.Tensor], export: Callable[[], ExportedProgram]
+) -> ExportedProgram:
+    """The program of a model that puts tensors of another kind in the place of buffers, if only a first call does."""
+    names = tuple(dict.fromkeys(call.notes.assigned))
+    call.notes.clear()
+    refusal = replaced_error(user_name(names[0]))
+    with filled(call, names, examples) as only_filled:
+        if not only_filled:
+            raise refusal
+        program = export()
+    if set(names) & {*call.notes.replaced, *call.notes.assigned} or call.notes.assigned:
+        raise refusal
+    return program
 
 
 def _otherwise(
@@ -382,8 +416,7 @@ def _otherwise(
 
 
 def _first_that_works(export: Callable[..., ExportedProgram]) -> ExportedProgram:
-    """A model that makes numbers of sizes (int(), len(), min()) is exported once more with those that leave them
-    symbolic."""
+    """A model that calls int(), float() or len() is exported once more with those that leave sizes symbolic."""
     with noting_casts() as namespaces:
         try:
             return _where_conditions_hold(export)

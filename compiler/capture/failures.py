@@ -173,6 +173,14 @@ def _rename(text: str, names: Sequence[str]) -> str:
     return _SIZE_OF.sub(readable, text)
 
 
+_FIXES = "the model fixes a dimension that was asked to be dynamic"
+
+
+def fixes_a_size(error: Error) -> bool:
+    """Whether a refusal says that the model makes a constant of a dynamic size, or takes fewer than it is asked to."""
+    return error.message == _FIXES or "but the model works for" in error.message
+
+
 def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[], object]) -> CompileError:
     fixed = _listened(retry)
     details = []
@@ -181,7 +189,7 @@ def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[]
         name = f"{match['name']} ({where[1]})" if where else match["name"]
         details.append(f"{name} is fixed to {match['value']}  {place(fixed.lines.get(int(match['value'])))}".rstrip())
     return CompileError(
-        "the model fixes a dimension that was asked to be dynamic",
+        _FIXES,
         details=list(dict.fromkeys(details)),
         hint="Take sizes from x.shape instead of constants on these lines, or leave the dimension fixed.",
     )

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from ..model.source_lines import Frame
 from .failures import place, quiet_export
 
-__all__ = ["Captured", "second_ways"]
+__all__ = ["Captured", "agree", "other_numbers", "run", "second_ways"]
 
 
 @dataclass(frozen=True)
@@ -59,26 +59,32 @@ def _check(program: ExportedProgram, model: torch.nn.Module, examples: Sequence[
     if any(isinstance(t, FakeTensor) for t in (*program.constants.values(), *program.state_dict.values())):
         raise _Refused("it takes a tensor of the trace for a constant")
     module = program.module(check_guards=False)
-    others = [t * 0.75 + 0.1 if t.is_floating_point() or t.is_complex() else t for t in examples]
+    others = other_numbers(examples)
     for inputs in (examples, others):
         try:
-            wanted = _run(model, inputs)
+            wanted = run(model, inputs)
         except Exception:
             if inputs is others:  # numbers that the model does not take
                 continue
             raise
-        if not _agree(wanted, _run(module, inputs)):
+        if not agree(wanted, run(module, inputs)):
             raise _Refused("its results are not the model's")
 
 
-def _agree(wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> bool:
+def other_numbers(examples: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Inputs of other values; integers, which may be indices, are as they were."""
+    return [t * 0.75 + 0.1 if t.is_floating_point() or t.is_complex() else t for t in examples]
+
+
+def agree(wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> bool:
+    """Whether these are the same results, up to roundings."""
     return len(wanted) == len(found) and all(
         a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True)
         for a, b in zip(wanted, found, strict=True)
     )
 
 
-def _run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors that a call gives that leaves inputs and buffers as they were."""
     kept = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     try:

@@ -70,17 +70,18 @@ def without_hints_of_one(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[D
     ]
 
 
-def resize_examples(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[Any]:
+def resize_examples(leaves: Sequence[Leaf], dims: Sequence[Dims], larger: bool = False) -> list[Any]:
     """The values of the leaves with every dynamic dimension at least 2 and different symbols of different sizes.
 
-    A size that is fine already is kept. Tensors are repeated or cut, so that integers keep their range.
+    A size that is fine already is kept. Tensors are repeated or cut, so that integers keep their range. larger: all
+    are more than twice as large, where their ranges allow: the model may make a size of 1 of a small one.
     """
     terms = {
         (i, axis): dim_term(dim, leaf.value.shape[axis], axis)
         for i, (leaf, by_axis) in enumerate(zip(leaves, dims, strict=True))
         for axis, dim in by_axis.items()
     }
-    roots = _choose(leaves, terms)
+    roots = _choose(leaves, terms, larger)
     values = [leaf.value for leaf in leaves]
     for (i, axis), term in terms.items():
         size = term.scale * roots[term.root] + term.offset
@@ -88,7 +89,7 @@ def resize_examples(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[Any]:
     return values
 
 
-def _choose(leaves: Sequence[Leaf], terms: dict[tuple[int, int], DimTerm]) -> dict[str, int]:
+def _choose(leaves: Sequence[Leaf], terms: dict[tuple[int, int], DimTerm], larger: bool) -> dict[str, int]:
     chosen: dict[str, int] = {}
     taken: set[int] = set()
     uses: dict[str, list[tuple[DimTerm, int, str]]] = {}
@@ -96,6 +97,7 @@ def _choose(leaves: Sequence[Leaf], terms: dict[tuple[int, int], DimTerm]) -> di
         uses.setdefault(term.root, []).append((term, leaves[i].value.shape[axis], f"{leaves[i].name} dimension {axis}"))
     for root, places in uses.items():
         wanted = _wanted(root, places)
+        wanted = max(wanted, min(2 * wanted + 1, places[0][0].max)) if larger else wanted
         value = _free(wanted, [term for term, _, _ in places], taken)
         chosen[root] = value
         taken |= {term.scale * value + term.offset for term, _, _ in places}

@@ -153,6 +153,36 @@ def test_a_buffer_of_another_shape_is_refused():
         capture(Inside(Grower()), (torch.randn(2),))
 
 
+class Table(torch.nn.Module):
+    """Fills a table on its first call; `grows`: it also counts calls in it."""
+
+    def __init__(self, grows: bool = False):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(1))
+        self.grows = grows
+
+    def forward(self, x):
+        if self.table.shape[0] != x.shape[1]:
+            self.table = torch.arange(x.shape[1]) * 2.0
+        if self.grows:
+            self.table = self.table + 1
+        return x + self.table
+
+
+def test_a_table_that_the_first_call_fills():
+    model, x = Inside(Table()), torch.randn(2, 3)
+    graph = capture(model, (x,), dynamic_shapes=({0: torch.export.Dim("n", min=1, max=9)},))
+    assert not graph.in_place
+    assert model.inner.table.tolist() == [0.0]
+    (table,) = graph.constants.values()
+    assert table.tolist() == [0.0, 2.0, 4.0]
+    with pytest.raises(CompileError, match="fixes a dimension"):
+        capture(model, (x,), dynamic_shapes=({1: torch.export.Dim("n", min=1, max=9)},))
+    with pytest.raises(CompileError, match=r"replaces its buffer 'inner\.table'"):
+        capture(Inside(Table(grows=True)), (x,))
+    assert model.inner.table.tolist() == [0.0]
+
+
 class Plain(torch.nn.Module):
     def __init__(self):
         super().__init__()

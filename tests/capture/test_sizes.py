@@ -163,3 +163,14 @@ def test_a_changed_example_size_is_no_small_one():
     dims = ({0: Dim("n", min=1, max=9)}, {0: Dim("m", min=2, max=9)})
     graph = capture(lambda x, y: (x * 2, y[1:] * 2), (torch.ones(3), torch.ones(3)), dynamic_shapes=dims)
     assert [x.shape[0] for x in graph.examples] == [3, 4]
+
+
+def test_a_size_that_the_model_makes_1_of_the_example():
+    """8 places are one of the next layer: torch takes that for a constant."""
+    layers = torch.nn.Sequential(torch.nn.Conv1d(1, 3, 3, 8, 1), torch.nn.ReLU(), torch.nn.Conv1d(3, 2, 1, 2))
+    graph = capture(layers, (torch.randn(2, 1, 8),), dynamic_shapes=({2: 4 * Dim("n", min=2, max=16)},))
+    (size,) = graph.symbols
+    assert (size.name, size.min, size.max) == ("n", 2, 16)
+    for n in (8, 12, 64):
+        x = torch.randn(2, 1, n)
+        torch.testing.assert_close(graph.module(x)[0], layers(x))
