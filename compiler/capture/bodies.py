@@ -123,6 +123,11 @@ class _Call:
     def is_written(self, operand: Any) -> bool:
         return isinstance(operand, Tensor) and operand.root() in self.roots
 
+    def handed_in(self) -> list[Tensor]:
+        """The shared operands that bodies take as inputs, each once."""
+        tensors = dict.fromkeys(t for t in self.shared if isinstance(t, Tensor))
+        return [t for t in tensors if not is_fixed(t) and not self.is_written(t)]
+
     def foreign(self) -> list[fx.Node]:
         """Nodes beside the memory that views of it were taken with: sizes, places."""
         found: dict[fx.Node, None] = {}
@@ -145,7 +150,7 @@ class _Call:
             copier.regions[region] = region_graph(region, graph, used, follows, copier.regions)
             regions.append(copier.graph.get_attr(region))
         own = [*self.own[: self.kept], *handed, *self.own[self.kept :]]
-        left = [t for t in self.shared if isinstance(t, Tensor) and not is_fixed(t) and not self.is_written(t)]
+        left = self.handed_in()
         if self.given.flag is not None:
             own, left = [], [*handed, *left]
         operands = Operands(
@@ -179,18 +184,19 @@ class _Region:
 
     def _input(self, name: str, like: fx.Node) -> Tensor:
         new = self.graph.placeholder(name)
+        new.target = new.name  # torch calls operands of two kinds alike
         new.meta = dict(like.meta)
         return Tensor(new, outside=True)
 
     def receive(self) -> list[Any]:
-        """The operands from outside, as inputs."""
-        shared = [
-            self._shared(operand, placeholder) if isinstance(operand, Tensor) else operand
-            for operand, placeholder in zip(self.call.shared, self._placeholders[len(self.call.own) :], strict=True)
-        ]
+        """The operands from outside, as inputs: in the order of `_Call.emit`, whatever views are taken with."""
+        pairs = list(zip(self.call.shared, self._placeholders[len(self.call.own) :], strict=True))
+        places = {operand: placeholder for operand, placeholder in reversed(pairs) if isinstance(operand, Tensor)}
+        for operand in self.call.handed_in():
+            self._inside[operand] = self._input(places[operand].name, places[operand])
         for node in self.call.foreign():
             self._node(node)
-        return shared
+        return [self._shared(operand) if isinstance(operand, Tensor) else operand for operand, _ in pairs]
 
     def run(self, then: tuple[fx.GraphModule, fx.Node] | None = None) -> list[Tensor]:
         """Copies the body; `results` are what it returns. then: another body behind it, over the results; its own."""
@@ -222,12 +228,10 @@ class _Region:
             found.append(start)
         return found
 
-    def _shared(self, outer: Tensor, placeholder: fx.Node) -> Tensor:
+    def _shared(self, outer: Tensor) -> Tensor:
         if outer in self._inside or self.call.is_written(outer):
             return self._view(outer)
-        if is_fixed(outer):
-            return self._constant(outer)
-        return self._inside.setdefault(outer, self._input(placeholder.name, placeholder))
+        return self._constant(outer)
 
     def _constant(self, outer: Tensor) -> Tensor:
         if self.call.is_written(outer):

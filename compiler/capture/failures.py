@@ -11,11 +11,15 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from torch.fx.experimental.symbolic_shapes import DimConstraints
 
 from ...runtime.errors import CompileError, Error
 from ..model.source_lines import Frame, frames_of_exception, is_torch_file, pick, user_frame
 
-__all__ = ["export_failure", "place", "quiet_export"]
+__all__ = ["export_failure", "place", "quiet_export", "whole_suggestions"]
 
 SHAPES_LOG = "torch.fx.experimental.symbolic_shapes"
 _LOGS = (SHAPES_LOG, "torch.export", "torch._export", "torch._dynamo", "torch._subclasses.fake_tensor")
@@ -67,6 +71,21 @@ def quiet_export() -> Iterator[None]:
         text = captured.getvalue()
         if text and "def forward(self" not in text:
             sys.stderr.write(text)
+
+
+@contextlib.contextmanager
+def whole_suggestions() -> Iterator[None]:
+    """torch fails where the smallest size that it would suggest is a fraction (5/2 <= n): it suggests nothing then."""
+    own = DimConstraints.prettify_results
+
+    def suggestions(self: DimConstraints, *args: Any, **kwargs: Any) -> str:
+        try:
+            return own(self, *args, **kwargs)
+        except AssertionError:
+            return ""
+
+    with mock.patch.object(DimConstraints, "prettify_results", suggestions):
+        yield
 
 
 class FixedSizes(logging.Handler):

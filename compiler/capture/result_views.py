@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from ..model.computed import free_symbols
 from .strides import memory_order, same_bits
 from .tensors import Tensor
 
@@ -38,8 +40,11 @@ def piece_of(graph: fx.Graph, node: fx.Node, whole: Tensor, place: int) -> Tenso
         return _view(graph, node, whole.parent, aten.select.int, x, taken.args[1] if len(taken.args) > 1 else 0, place)
     if taken.target not in _PIECES or not isinstance(dim, int):
         return None
-    place %= len(taken.meta["val"])
-    ends = [0]
+    lengths = [piece.shape[dim] for piece in taken.meta["val"]]
+    if any(symbol_is_type(s, SymT.UNBACKED_INT) for n in lengths for s in free_symbols(n)):
+        return None  # the run finds them
+    place %= len(lengths)
+    ends: list[Any] = [0]
     for i in range(place + 1):
         ends.append(_sum(graph, node, ends[-1], _length(graph, node, taken, i, dim)))
     return _view(graph, node, whole.parent, aten.slice.Tensor, x, dim, *ends[-2:])

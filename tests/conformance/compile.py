@@ -24,6 +24,7 @@ from mycc.compiler.machine.targets import Family
 from mycc.compiler.options import CompileOptions
 from mycc.compiler.request import CompileRequest
 from mycc.compiler.schedule import schedule
+from mycc.compiler.schedule.memory.laws import verify_memory
 from mycc.runtime.errors import CompileError, RunError
 
 from .catalog import SEED, Together
@@ -70,6 +71,7 @@ def prepare(name: str, call: Call, family: Family = "cpu") -> Prepared:
         stage(lambda: verify_program(lowered.program, "lower"))
         planned = stage(lambda: schedule(lowered.program, device=DEVICES[90] if family == "cuda" else None))
         stage(lambda: verify_program(planned.program, "schedule"))
+        stage(lambda: verify_memory(planned.program, planned.memory))
     return Prepared(name, call, captured, graph, lowered, planned)
 
 

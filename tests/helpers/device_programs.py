@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from mycc.compiler.machine.gpu import DEVICES, Device
 from mycc.compiler.model.graph import ModelGraph
 from mycc.compiler.options import ScheduleOptions
 from mycc.compiler.schedule import Schedule, schedule
+from mycc.compiler.schedule.memory.laws import verify_memory
 from mycc.compiler.schedule.schedule import DEFAULTS
 from mycc.compiler.schedule.steps import ChooseStep, RepeatStep, Step
 from mycc.runtime.errors import RunError
@@ -70,6 +72,7 @@ def program_of(graph: ModelGraph, device: Device = DEVICE, options: ScheduleOpti
     verify_program(result.program, "lowering")
     planned = schedule(result.program, options, device)
     verify_program(planned.program, "scheduling")
+    verify_memory(planned.program, planned.memory)
     return DeviceProgram(graph, result, planned, generate_device([graph], [planned], device))
 
 
@@ -79,15 +82,18 @@ def run_interpreted(
     inputs: Sequence[torch.Tensor],
     left: dict[Buffer, torch.Tensor] | None = None,
     seed: int = 1,
+    state: Mapping[Buffer, torch.Tensor] = MappingProxyType({}),
 ) -> list[torch.Tensor]:
     """The outputs for inputs of any sizes that the program allows; temporaries start as NaN or 77. `left` takes what
-    all memory holds in the end. seed: of random numbers, as a device with RESIDENT blocks draws them."""
+    all memory holds in the end. seed: of random numbers, as a device with RESIDENT blocks draws them. state: what an
+    earlier call has left in the model's buffers."""
     sizes = {**_sizes(program.graph, inputs), CALL.name: seed, BLOCKS.name: RESIDENT}
     planned = program.schedule.program
     states = [change.initial for change in program.graph.in_place if change.initial is not None]
     memory: dict[Buffer, torch.Tensor] = {}
     for buffer, tensor in zip((*planned.inputs, *planned.state), (*inputs, *states), strict=True):
         memory[buffer.root] = _flat(tensor)
+    memory |= {b.root: state[b.root].clone() for b in planned.state if b.root in state}
     for constant, buffer in program.lowered.constants.items():
         memory[buffer] = constant.layout.pack(constant.tensor.detach()).contiguous().clone()
     entry = program.code.entries[0]

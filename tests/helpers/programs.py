@@ -20,6 +20,7 @@ from mycc.compiler.lower import lower
 from mycc.compiler.lower.core.driver import Lowered
 from mycc.compiler.machine.targets import Family
 from mycc.compiler.schedule import Schedule, schedule
+from mycc.compiler.schedule.memory.laws import verify_memory
 from torch import nn
 from torch.export import Dim
 
@@ -57,6 +58,7 @@ def scheduled(function: Callable[..., Any], *inputs: torch.Tensor, **how: Any) -
     """The function's schedule, verified."""
     result = schedule(lowered(function, *inputs, **how).program)
     verify_program(result.program, "scheduling")
+    verify_memory(result.program, result.memory)
     return result
 
 

@@ -188,6 +188,25 @@ def test_refusals(case: str) -> None:
     assert case == "several masks" or __file__ in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, y, k: x.index_add(0, k, y.unsqueeze(-1)),
+        lambda x, y, k: x.index_put((k,), y[:2]),
+        lambda x, y, k: x.put(k, y[:2, 0]),
+    ],
+)
+def test_sources_of_other_shapes(write: Function) -> None:
+    """torch's trace does not look; a body that no call runs may hold them."""
+
+    def model(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 1e9, lambda x, y, k: write(x, y, k), lambda x, y, k: x * 2, (x, y, k))
+
+    inputs = (torch.ones(4, 3), torch.ones(3, 3), torch.tensor([0, 2, 1]))
+    with pytest.raises(CompileError, match=r"a source of shape|values of other sizes"):
+        lower(run_graph_passes(capture(Call1(model), inputs)))
+
+
 def test_strides_that_reach_beyond_the_least_size() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         return x.as_strided((2, 2), (2, 1)) + 1

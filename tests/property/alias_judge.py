@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mycc.compiler.machine.targets import Family
 from mycc.runtime.errors import CompileError, Error, InputError
 
 from ..conformance.compile import Crash, Prepared, build_all, prepare, reason
@@ -21,50 +22,52 @@ from .judge import Loaded, Verdict
 TOLERANCE = 1e-4  # beside numbers of few digits, whose sums are exact but for long programs
 
 
-def judge(programs: Sequence[AliasProgram], cache: Path) -> dict[AliasProgram, Verdict]:
-    """What became of each program; those that compile lie in as few packages as possible."""
+def judge(programs: Sequence[AliasProgram], cache: Path, family: Family = "cpu") -> dict[AliasProgram, Verdict]:
+    """What became of each program; those that compile lie in as few packages as possible. family: cuda is this
+    machine's GPU."""
     verdicts: dict[AliasProgram, Verdict] = {}
     prepared: dict[str, tuple[AliasProgram, Prepared]] = {}
     for i, program in enumerate(dict.fromkeys(programs)):
         try:
-            one = prepared_as(f"p{i}", program)
+            one = prepared_as(f"p{i}", program, family)
             prepared[one.name] = program, one
         except CompileError as error:
             verdicts[program] = Verdict() if program.raises else Verdict(refused=reason(error))
         except Crash as error:
             verdicts[program] = Verdict(str(error))
     with tempfile.TemporaryDirectory(prefix="programs") as folder:
-        for one, package in build_all([p for _, p in prepared.values()], Path(folder), cache):
+        for one, package in build_all([p for _, p in prepared.values()], Path(folder), cache, family):
             program = prepared[one.name][0]
             failed = isinstance(package, Exception)
-            verdicts[program] = Verdict(str(package) if failed else problem(program, one.name, package))
+            verdicts[program] = Verdict(str(package) if failed else problem(program, one.name, package, family))
     return verdicts
 
 
-def prepared_as(name: str, program: AliasProgram) -> Prepared:
+def prepared_as(name: str, program: AliasProgram, family: Family = "cpu") -> Prepared:
     """The program up to its schedule; its buffers are called after it, as packages hold many."""
     space = program.load(f"{name}_")
-    return prepare(name, Loaded(space["model"], program.examples(0), space.get("dynamic_shapes")))
+    return prepare(name, Loaded(space["model"], program.examples(0), space.get("dynamic_shapes")), family)
 
 
-def problem(program: AliasProgram, name: str, package: Any) -> str:
+def problem(program: AliasProgram, name: str, package: Any, device: str = "cpu") -> str:
     """The first thing that is wrong in some calls, each with other arguments that lie in memory in another way."""
     eager = program.twin()
     for call in range(len(SIZES)):
         mine, given = (lying(program, call) for _ in range(2))
-        wanted, found = _called(eager, given), _called(package.entry(name), mine)
+        mine = tuple(x.to(device) for x in mine)
+        wanted, found = called(eager, given), called(package.entry(name), mine)
         if isinstance(wanted, Exception) or isinstance(found, Exception):
             expanded = call == 3 and isinstance(found, InputError)  # of which torch refuses some writes, we all
             if expanded or (isinstance(wanted, Exception) and isinstance(found, Exception)):
                 return ""  # both may have written a part
-            return f"call {call}: eager gives {_said(wanted)}, the package {_said(found)}"
+            return f"call {call}: eager gives {said(wanted)}, the package {said(found)}"
         held = dict(eager.named_buffers())
         own = package.state
         rows = [(f"result {i}", f, w) for i, (f, w) in enumerate(zip(found, wanted, strict=True))]
         rows += [(x.name, m, g) for x, m, g in zip(program.inputs, mine, given, strict=True)]
         rows += [(n, own[f"{name}_{n}"], b) for n, b in held.items() if f"{name}_{n}" in own]
         for what, f, w in rows:
-            if text := differs(torch.as_tensor(f), w):
+            if text := differs(torch.as_tensor(f).cpu(), w):
                 return f"call {call}: {what} {text}"
     return ""
 
@@ -89,7 +92,8 @@ def _lying(x: torch.Tensor, call: int) -> torch.Tensor:
     return x[:1].expand(x.shape) if call == 3 else x
 
 
-def _called(function: Any, given: Sequence[torch.Tensor]) -> Any:
+def called(function: Any, given: Sequence[torch.Tensor]) -> Any:
+    """The results, or the error that the call raises."""
     try:
         with torch.no_grad():
             return function(*given)
@@ -97,7 +101,8 @@ def _called(function: Any, given: Sequence[torch.Tensor]) -> Any:
         return error
 
 
-def _said(result: Any) -> str:
+def said(result: Any) -> str:
+    """What came of a call, for the message of a difference."""
     return f"{type(result).__name__} {reason(result)}" if isinstance(result, Exception) else "a result"
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from . import alias_judge_gpu
 from .alias_judge import judge
 from .alias_programs import AliasProgram
+from .judge import Verdict
 from .programs import Input
 
 PROGRAMS = 100
@@ -75,6 +77,42 @@ FOUND = {
         ),
         ("v0", "v1", "v2", "b0"),
     ),
+    "a view that is taken with the memory itself, handed in before an index": AliasProgram(
+        (Input("x0", (5,), "float32"), Input("k0", (4,), "int64")),
+        (("b0", (4, 4, 4), "float32"),),
+        (
+            "b0 = self.b0",
+            "v1 = b0.view_as(b0)",
+            "v3 = b0 - x0.sum()",
+            "def then(a):",
+            "    b0[k0] += 1",
+            "    return v1 + 1",
+            "v4 = torch.cond(k0.sum() > 3, then, lambda a: v3 + 1, (v3,))",
+        ),
+        ("v3", "v4"),
+    ),
+    "a loop that carries what it writes through views": AliasProgram(
+        (Input("x0", (4,), "float32"), Input("k0", (4,), "int64")),
+        (("b0", (4, 4, 4), "float32"), ("b1", (4, 4, 4), "int32")),
+        (
+            "b0 = self.b0",
+            "b1 = self.b1",
+            "v0 = b0.unsqueeze(0)",
+            "v1 = b0.view_as(b0)",
+            "v2 = v1.view(-1)",
+            "def body(i, a):",
+            "    v0.index_copy_(1, k0, v0[:, k0] - 1)",
+            "    u1 = v2.unbind(0)[1]",
+            "    return i + 1, a + v0.sum().clamp(-9, 9).to(a.dtype)",
+            "def test(i, a):",
+            "    u0 = v1.to(v1.dtype)",
+            "    b1[:, 0] = b1[:, 1]",
+            "    return i < 1",
+            "v8 = torch.while_loop(test, body, (torch.zeros((), dtype=torch.int64), b0))[1]",
+            "v8.mul_(2)",
+        ),
+        ("v1", "v2", "v8"),
+    ),
     "an expanded intermediate": AliasProgram(
         (Input("x0", (4,), "float32"), Input("k0", (4,), "int64")),
         (),
@@ -101,3 +139,9 @@ def test_programs_that_were_wrong_once(tmp_path: Path) -> None:
     verdicts = judge(list(FOUND.values()), tmp_path)
     wrong = {name: verdicts[p] for name, p in FOUND.items() if verdicts[p].problem or verdicts[p].refused}
     assert not wrong
+
+
+def test_as_kernels_for_gpus(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    few = [FOUND[name] for name in ("pieces beside a body that writes", "an expanded intermediate")]
+    assert set(alias_judge_gpu.judge(few, tmp_path).values()) == {Verdict()}

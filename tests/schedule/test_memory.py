@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mycc.compiler.ir.index import of
 from mycc.compiler.ir.nodes import Map, Origin, Store
-from mycc.compiler.schedule.memory.plan import ALIGNMENT, best_placement, plan_memory
+from mycc.compiler.ir.program import Loop
+from mycc.compiler.ir.verify import BrokenLaw
+from mycc.compiler.schedule import Schedule
+from mycc.compiler.schedule.memory.laws import occupied_kernels, verify_memory
+from mycc.compiler.schedule.memory.plan import ALIGNMENT, Lifetime, MemoryPlan, best_placement, plan_memory
 
 from ..helpers.programs import Writer, call, load, loops, scheduled, temp
 
@@ -115,6 +121,63 @@ def test_dynamic_sizes_are_placed_at_run_time() -> None:
     s = scheduled(lambda a: torch.softmax(a, 1) @ torch.softmax(a, 2), torch.randn(4, 16, 16), dynamic=True)
     assert s.memory.offsets is None
     assert s.memory.lifetimes
+
+
+def chain(dynamic: bool = False) -> Schedule:
+    return scheduled(lambda a: torch.softmax(a, 1) @ torch.softmax(a, 2), torch.randn(4, 16, 16), dynamic=dynamic)
+
+
+def shortened(plan: MemoryPlan) -> MemoryPlan:
+    """The first buffer is forgotten before it is read for the last time."""
+    first, *rest = plan.lifetimes
+    return replace(plan, lifetimes=(Lifetime(first.buffer, first.first, first.last - 1), *rest))
+
+
+WRONG: dict[str, tuple[bool, Callable[[MemoryPlan], MemoryPlan], str]] = {
+    "all in one place": (False, lambda p: replace(p, offsets=tuple(0 for _ in p.lifetimes)), "lie over each other"),
+    "forgotten early": (False, shortened, "is needed in kernels 0..2, and has memory in 0..1"),
+    "forgotten early, of a dynamic size": (True, shortened, "is needed in kernels 0..2, and has memory in 0..1"),
+    "a small arena": (False, lambda p: replace(p, arena=p.arena - 1), "of an arena of"),
+    "no place": (False, lambda p: MemoryPlan((), (), 0, 0), "has no place in memory"),
+    "over what the node still reads": (
+        False,
+        lambda p: replace(p, over={p.lifetimes[1].buffer: p.lifetimes[0].buffer}),
+        "lie in one place, and both are needed",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_wrong_plans(fault: str) -> None:
+    dynamic, change, message = WRONG[fault]
+    s = chain(dynamic)
+    with pytest.raises(BrokenLaw, match=message):
+        verify_memory(s.program, change(s.memory))
+
+
+def test_what_a_loop_needs_from_outside_stays() -> None:
+    """A value from before the loop is read in every turn; one of the body is needed in its own turn alone."""
+
+    def function(a: torch.Tensor) -> torch.Tensor:
+        w = torch.softmax(a, 0)
+        start = torch.zeros((), dtype=torch.int64)
+        return torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, torch.softmax(x, 0) @ w), (start, a))[1]
+
+    s = scheduled(function, torch.randn(8, 8))
+    (loop,) = s.program.regions
+    assert isinstance(loop, Loop)
+    held = occupied_kernels(s.program)
+    whole = (1 << loop.last) - (1 << loop.first)
+    outside = [b for n in s.program.nodes[: loop.first] for b in n.writes() if held[b.root] & whole]
+    assert len(outside) >= 3, "w and what the loop carries"
+    assert all(held[b.root] & whole == whole for b in outside)
+    own = {b for n in s.program.nodes[loop.middle : loop.last] for b in n.writes() if b.kind == "temp"}
+    assert own
+    assert all(held[b] & whole != whole for b in own)
+    (w,) = (t for t in s.memory.lifetimes if t.buffer in outside and t.buffer.kind == "temp")
+    times = tuple(replace(t, last=loop.last - 2) if t is w else t for t in s.memory.lifetimes)
+    with pytest.raises(BrokenLaw, match=f"{w.buffer.name} is needed in kernels"):
+        verify_memory(s.program, replace(s.memory, lifetimes=times))
 
 
 @pytest.fixture(scope="module")

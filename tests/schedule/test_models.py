@@ -13,6 +13,7 @@ from mycc.compiler.ir.structured import Attention, Conv
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.schedule import Schedule, schedule
+from mycc.compiler.schedule.memory.laws import verify_memory
 from mycc.compiler.schedule.memory.plan import ALIGNMENT, best_placement
 from torch import nn
 from torch.export import Dim
@@ -41,6 +42,7 @@ def bert(dynamic: bool) -> Schedule:
     graph = capture(Encoder().eval(), (ids, mask), None, (dims, dims) if dynamic else None)
     result = schedule(lower(run_graph_passes(graph)).program)
     verify_program(result.program, "scheduling")
+    verify_memory(result.program, result.memory)
     return result
 
 

@@ -9,6 +9,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, Load, cast
 from ...ir.index import ONE, ZERO, Index, of
 from ...ir.nodes import Scatter, Store
+from ...ir.proofs import nonnegative_by_cases
 from ..core.builder import call, compare, number, where
 from ..core.context import Context
 from ..core.in_place import target_of
@@ -203,15 +204,31 @@ def _slices(ctx: Context, x: Tensor, dim: int, index: Tensor, wrap: bool = False
     return wide, axis, updates, place
 
 
-def _slice_value(source: Tensor, rank: int) -> Callable[[list[Index]], Expr]:
+def _slice_value(ctx: Context, source: Tensor, updates: Shape) -> Callable[[list[Index]], Expr]:
     """Slices of a tensor; a 0-d source is the one element of a 1-d one."""
-    return lambda i: source.at(i if source.rank == rank else [])
+    if source.rank == 0 and len(updates) == 1:
+        return lambda _: source.at([])
+    _check_covers(ctx, source.shape, updates)
+    return source.at
+
+
+def _check_covers(ctx: Context, given: Shape, wanted: Shape) -> None:
+    """There is a value for each element, for all sizes: torch looks when it runs, not when it traces."""
+    if len(given) != len(wanted) or not all(map(_at_least, given, wanted)):
+        have, need = (f"[{', '.join(map(str, shape))}]" for shape in (given, wanted))
+        raise ctx.refuse(f"a source of shape {have} for elements of shape {need}")
+
+
+def _at_least(size: Index, other: Index) -> bool:
+    """Whether it is proved, or asked in the run, which knows the sizes that it finds."""
+    room = size - other
+    return room.constant == 0 or any(s.found for s in room.sizes()) or nonnegative_by_cases(room)
 
 
 @row("aten.index_add.default")
 def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float | int = 1) -> Tensor:
     wide, axis, updates, place = _slices(ctx, x, dim, index)
-    own = _slice_value(source, wide.rank)
+    own = _slice_value(ctx, source, updates)
     compute = DTYPES[x.dtype].compute
 
     def value(i: list[Index]) -> Expr:
@@ -225,7 +242,7 @@ def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, 
 @row("aten.index_copy.default")
 def index_copy(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     wide, axis, updates, place = _slices(ctx, x, dim, index)
-    value = _slice_value(source, wide.rank)
+    value = _slice_value(ctx, source, updates)
     return ctx.builder.reshape(scatter_into(ctx, wide, updates, place, value, "set", [axis]), x.shape)
 
 
@@ -241,7 +258,7 @@ def index_reduce(
     ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True
 ) -> Tensor:
     wide, axis, updates, place = _slices(ctx, x, dim, index)
-    value = _slice_value(source, wide.rank)
+    value = _slice_value(ctx, source, updates)
     out = _reduced(ctx, wide, updates, place, value, reduce, include_self, [axis])
     return ctx.builder.reshape(out, x.shape)
 
@@ -266,7 +283,7 @@ def index_put(
     fits = zip(reversed(updates), reversed(values.shape), strict=False)
     if values.rank > len(updates) and any(n != ONE for n in values.shape[: values.rank - len(updates)]):
         raise ctx.refuse("values of more dimensions than the elements that the indices name")
-    if any(n != own and n != ONE and n.constant and own.constant for own, n in fits):
+    if any(n != ONE and not _at_least(n, own) for own, n in fits):
         raise ctx.refuse("values of other sizes than the elements that the indices name")
 
     def place(i: list[Index]) -> list[Index]:
@@ -295,6 +312,7 @@ def put(ctx: Context, x: Tensor, index: Tensor, source: Tensor, accumulate: bool
     from ...ir.index import product
 
     count = product(x.shape)
+    _check_covers(ctx, (product(source.shape),), (product(index.shape),))
 
     def place(i: list[Index]) -> list[Index]:
         return [indirect(index.at(i), count, wrap=True)]

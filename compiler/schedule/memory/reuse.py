@@ -38,7 +38,7 @@ def results_over_operands(nodes: Sequence[AnyNode], kept: Iterable[Buffer]) -> d
         for store in node.stores:
             if not _plain(store.buffer) or writers[store.buffer] > 1 or _stores(node, store.buffer) > 1:
                 continue
-            found = next((b for b in free if _same_elements(node, store, b)), None)
+            found = next((b for b in free if same_elements(node, store, b)), None)
             if found is not None:
                 over[store.buffer] = found
                 free.remove(found)
@@ -53,7 +53,7 @@ def _stores(node: AnyNode, buffer: Buffer) -> int:
     return sum(s.buffer is buffer for s in node.stores)
 
 
-def _same_elements(node: AnyNode, store: Store, buffer: Buffer) -> bool:
+def same_elements(node: AnyNode, store: Store, buffer: Buffer) -> bool:
     """Whether all that the node reads of `buffer` is the element that it stores at the same turn, and no store behind
     this one reads it again."""
     alike = buffer.dtype == store.buffer.dtype and buffer.size == store.buffer.size
