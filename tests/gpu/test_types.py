@@ -182,6 +182,21 @@ def test_two_wide_numbers_are_wide(interpreter: TritonInterpreter) -> None:
         assert torch.equal(got, want)
 
 
+def test_sizes_are_wide(interpreter: TritonInterpreter) -> None:
+    """Their products, and of two of them the one that is chosen; 32 bits hold the sizes themselves."""
+    n = torch.export.Dim("n", min=2, max=100000)
+
+    def model(x: torch.Tensor) -> list[torch.Tensor]:
+        size = x.shape[0]
+        chosen = torch.where(x > 0, size, 5) * 100000
+        return [x.double() + size * size, chosen, x + (size * size - 3), torch.arange(0, size * 100000, 100000)]
+
+    x = torch.arange(65537)
+    program = device_program(Call1(model), (x,), (({0: n},),))
+    for got, want in zip(run_interpreted(program, interpreter, [x]), model(x), strict=True):
+        assert torch.equal(got, want)
+
+
 def test_numbers_below_the_normal_ones_of_float32(interpreter: TritonInterpreter, tmp_path: Path) -> None:
     x = torch.tensor([0.0, 1e-40, -1e-40, 3.0, float("nan")])
     f = Call1(lambda x: [x == 1e-40, x.clamp(min=1e-40), torch.where(x > 0, x, 1e-40), 1e-40 / x, x.fmod(1e-40)])

@@ -114,6 +114,7 @@ class TritonEmitter:
     _axes: dict[Expr, Axes] = field(default_factory=dict)
     _indirect: dict[Indirect, str] = field(default_factory=dict)
     _names: int = 0
+    _in_64_bits: bool = False
     #: the branches of `where` around what is printed: facts, the condition's text and axes
     _within: tuple[tuple[tuple[Index, ...], str, Axes], ...] = ()
 
@@ -225,14 +226,20 @@ class TritonEmitter:
             case Load():
                 return self._load(e)
             case IndexValue():
-                printed = self._polynomial(e.index)
-                return Printed(self._wide(e.index, printed))
+                return Printed(self._wide(e.index))
             case Call():
                 return self._call(e)
         raise TypeError(type(e).__name__)
 
-    def _wide(self, index: Index, printed: Printed) -> str:
-        """An index as a 64-bit value; a number or a scalar becomes one by itself in arithmetic."""
+    def _wide(self, index: Index) -> str:
+        """An index as a 64-bit value; a number or a scalar becomes one by itself in arithmetic. What 32 bits may not
+        hold is computed in 64."""
+        if not (self.scope.wide or index.constant is not None or _is_atom(index) or fits_int32(index)):
+            self._in_64_bits = True
+            printed = self._polynomial(index)
+            self._in_64_bits = False
+            return _atom(printed) if printed.precedence == _ATOM else f"({printed.text})"
+        printed = self._polynomial(index)
         if any(isinstance(a, Var) and self.places[a].counted for a in index.atoms()) and not self.index_axes(index):
             return f"tl.full([], {printed.text}, tl.int64)"
         if self.scope.wide or index.constant is not None:
@@ -270,13 +277,19 @@ class TritonEmitter:
             operands = [_tensor(a, p) for a, p in zip(e.args, operands, strict=True)]
         elif all(_is_number(a) for a in e.args):  # Triton's functions want a tensor
             operands[0] = _tensor(e.args[0], operands[0])
-        elif e.op == "where" and e.dtype == "i64" and all(_is_number(a) for a in e.args[1:]):  # two of them were int32
-            operands[1] = _tensor(e.args[1], operands[1])
+        elif (
+            e.op == "where" and e.dtype == "i64" and all(self._is_scalar(a) for a in e.args[1:])
+        ):  # two of them were int32
+            operands[1] = Printed(f"tl.full([], {operands[1].text}, tl.int64)")
         if spelling is row.triton_spelling:
             return spell(row, "triton", operands)
         pairs = zip(operands, spelling.operands, strict=True)
         texts = [o.text if o.precedence >= needed else f"({o.text})" for o, needed in pairs]
         return Printed(spelling.pattern.format(*texts), spelling.precedence)
+
+    def _is_scalar(self, e: Expr) -> bool:
+        """Whether it is a number, or an index that 32 bits may hold."""
+        return isinstance(e, (Const, IndexValue)) and not self.axes(e)
 
     def _scaled_weight(self, e: Call) -> Printed | None:
         """A weight of a softmax times a value whose logarithm is at hand: one exponential of a sum."""
@@ -411,15 +424,21 @@ class TritonEmitter:
     def _atom_text(self, atom: Atom) -> Printed:
         match atom:
             case Size():
-                return Printed(self.scope.size(atom))
+                return self._in_width(Printed(self.scope.size(atom)))
             case Var():
                 place = self.places[atom]
-                return Printed(place.text, place.precedence)
+                return self._in_width(Printed(place.text, place.precedence), place.counted)
             case Indirect():
-                return Printed(self._checked(atom))
+                return self._in_width(Printed(self._checked(atom)))
             case Binary():
                 return self._binary(atom)
         raise TypeError(type(atom).__name__)
+
+    def _in_width(self, printed: Printed, counted: bool = False) -> Printed:
+        """A part of an index, which may be computed in 64 bits."""
+        if not self._in_64_bits:
+            return printed
+        return Printed(f"tl.full([], {printed.text}, tl.int64)" if counted else f"{_atom(printed)}.to(tl.int64)")
 
     def _binary(self, atom: Binary) -> Printed:
         a, b = self._polynomial(atom.a), self._polynomial(atom.b)
@@ -478,6 +497,11 @@ def _plus(name: str, index: str) -> str:
 
 def _is_number(e: Expr) -> bool:
     return isinstance(e, Const) or (isinstance(e, IndexValue) and e.index.constant is not None)
+
+
+def _is_atom(index: Index) -> bool:
+    """Whether it is a size or a loop variable alone, which 32 bits hold."""
+    return any(index == of(a) for a in index.atoms() if isinstance(a, (Size, Var)))
 
 
 def _needs_type(c: Const) -> bool:
