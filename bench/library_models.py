@@ -21,6 +21,13 @@ NOTES: dict[str, str] = {
     "timm/selecsls42b": _CONSTANT + "the height of the image",
     "timm/convit_tiny": "forward makes a table and keeps it as a buffer of another shape: run the model once before",
     "kornia/equalize_clahe": _CONSTANT + "tiles are counted by numbers of the example",
+    **dict.fromkeys(
+        ("torchaudio/lowpass_biquad", "torchaudio/equalizer_biquad", "torchaudio/deemph_biquad"),
+        _CONSTANT + "the numbers of rows and samples that lfilter works on",
+    ),
+    "torchaudio/Resample": _CONSTANT + "the length of the result is computed with floats",
+    "speechbrain/ECAPA_TDNN": _CONSTANT + "the batch",
+    "speechbrain/CRDNN": _CONSTANT + "the batch",
     "diffusers/unet3d_condition": _CONSTANT + "the batch is reshaped by the number of frames",
 }
 

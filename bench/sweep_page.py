@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -139,7 +140,7 @@ def _peers(other: Sequence[Result], peers: Sequence[Result]) -> list[str]:
         f"Of these {len(other)} programs {counts}. AOTInductor is torch.export and "
         "`torch._inductor.aoti_compile_and_package`; ONNX is `torch.onnx.export(dynamo=True)` and ONNX Runtime, by "
         "trace with `dynamo=False`. The same inputs are compared; *wrong* are results at other sizes or images than "
-        "the example's too. Made by `python bench/sweep.py --table libraries --peers`.",
+        "the example's too; empty is not tried. Made by `python bench/sweep.py --table libraries --peers`.",
         "",
         "| architecture | sizes | " + " | ".join(names) + " |",
         "|---|---|" + "---|" * len(names),
@@ -154,5 +155,5 @@ def _peers(other: Sequence[Result], peers: Sequence[Result]) -> list[str]:
 def _cell(found: Result | None) -> str:
     if found is None:
         return ""
-    reason = found.reason.replace("|", "\\|")[:160]
+    reason = re.sub(r"\x1b\[\d*m", "", found.reason).replace("|", "\\|")[:160]
     return f"{found.status}: {reason}" if reason else found.status
