@@ -42,11 +42,16 @@ def groups_of_edges(tally: Tally, kind: str, batch: dict[str, Any]) -> list[Grou
     alone: list[tuple[Program, list[Any]]] = []
     for program in programs:
         want = _eager(program.call, device)
-        if not isinstance(want, Exception):
+        if not isinstance(want, Exception) and not _spills(program.call, want):
             (alone if _drew(device) else together).append((program, want))
     parts = [together] * bool(together) + [[one] for one in alone]
     firsts = [0, *(i + len(together) for i in range(len(alone)))] if together else range(len(alone))
     return [_group(tally, part, first) for part, first in zip(parts, firsts, strict=True)]
+
+
+def _spills(call: Call, want: Sequence[Any]) -> bool:
+    """Whether eager itself writes past the strides of out (avg_pool2d on a GPU)."""
+    return call.spread and any(bool((gaps != 1).any()) for gaps in apart(want)[len(want) :])
 
 
 def _group(tally: Tally, part: Sequence[tuple[Program, list[Any]]], first: int) -> Group:
@@ -193,7 +198,7 @@ def judge(
         ones = zip(got, want, wide, strict=True)
         scale = _largest(call) if free.overflow else None
         problem = next((text for g, w, e in ones if (text := _element(g, w, e, scale, free))), "")
-    return problem or ("" if free.zeros else _zeros(got, want, call))
+    return problem or ("" if free.zeros or free.values else _zeros(got, want, call))
 
 
 def _largest(call: Call) -> float:

@@ -70,9 +70,32 @@ def _divides_least(call: Call) -> bool:
 
 
 def _long_degree(call: Call) -> bool:
-    """A degree of more than 10^6."""
+    """A degree of more than 10^6; a number may come before the tensors, and counts as one too."""
     given = [x for x in (*call.inputs, *call.constants) if isinstance(x, (torch.Tensor, int, float))]
-    return len(given) > 1 and bool((torch.as_tensor(given[1]).double() > 1e6).any())
+    return len(given) > 1 and any(bool((torch.as_tensor(x).double() > 1e6).any()) for x in given)
+
+
+def _infinite_beside_subnormal(call: Call) -> bool:
+    """Elements that are not finite, and others that are smaller than the smallest normal number."""
+    floats = [x for x in call.inputs if x.is_floating_point() and x.numel()]
+    small = any(bool(((x != 0) & (x.abs() < torch.finfo(x.dtype).tiny)).any()) for x in floats)
+    return small and not all(bool(x.isfinite().all()) for x in floats)
+
+
+def _duplicates(call: Call) -> bool:
+    """An index that holds an element twice."""
+    indices = [x for x in call.inputs if x.dtype in (torch.int64, torch.int32)]
+    return any(x.unique().numel() < x.numel() for x in indices)
+
+
+def _equal_counts(call: Call) -> bool:
+    """NaN, or two values of a row that occur equally often, in one of the dimensions."""
+    x = call.inputs[0]
+    if bool(x.isnan().any()):
+        return True
+    rows = (r for d in range(x.dim()) for r in x.movedim(d, -1).reshape(-1, x.shape[d]))
+    counts = (r.unique(return_counts=True)[1].sort(descending=True).values for r in rows)
+    return any(len(c) > 1 and bool(c[0] == c[1]) for c in counts)
 
 
 def _nan(call: Call) -> bool:
@@ -162,6 +185,69 @@ _PRODUCTS = (
 _INTEGERS = ".*integer|mixed|ties"
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "`matrix_exp`",
+        "(linalg.)?matrix_exp",
+        "not finite, or with squares that overflow",
+        Free(skipped=True),
+        "eager on a GPU squares a matrix 2^63 times for an infinite norm, and never returns",
+        when=_not_finite,
+        devices=("cuda",),
+    ),
+    Rule(
+        "`qr`, `geqrf` and what is made of them",
+        "(linalg.)?qr|geqrf|linalg.lstsq|(svd|pca)_lowrank",
+        "not finite, with squares that overflow, or singular",
+        Free(skipped=True),
+        "eager's library on a GPU does not return for some of them",
+        when=_irregular,
+        devices=("cuda",),
+    ),
+    Rule(
+        "orthogonal polynomials (`special.hermite_polynomial_h`, ...)",
+        "special.*polynomial.*",
+        "degrees of more than 10^6",
+        Free(skipped=True),
+        "eager on a GPU takes an infinite degree for 2^63, and goes through so many steps",
+        when=_long_degree,
+        devices=("cuda",),
+    ),
+    Rule(
+        "`embedding_bag`",
+        "nn.functional.embedding_bag|nn.EmbeddingBag",
+        "integers out of range",
+        Free(skipped=True),
+        "eager on a GPU takes offsets without a check, reads outside of its tensors and ends the process",
+        _INTEGERS,
+        devices=("cuda",),
+    ),
+    Rule(
+        "sums of products on a GPU: products of matrices, convolutions, Fourier transforms, `linalg.*`",
+        _PRODUCTS,
+        "infinities or NaN beside numbers below the smallest normal one",
+        Free(overflow=True),
+        "tensor cores take such a number for 0, and 0 times infinity is NaN",
+        when=_infinite_beside_subnormal,
+        devices=("cuda",),
+    ),
+    Rule(
+        "`scatter`, `index_copy`, `index_put`, `put`",
+        "scatter|index_copy|index_put|put",
+        "an index that occurs twice",
+        Free(values=True),
+        "which of the values stays depends on the order of eager's threads on a GPU",
+        when=_duplicates,
+        devices=("cuda",),
+    ),
+    Rule(
+        "`mode`",
+        "mode",
+        "NaN, or values that occur equally often",
+        Free(values=True),
+        "torch does not say which of them it gives, and a GPU gives others than a CPU",
+        when=_equal_counts,
+        devices=("cuda",),
+    ),
     Rule(
         "`_segment_reduce`, `linalg.ldl_solve`, `lu_solve`, `lu_unpack`, `_unsafe_masked_index`, `ctc_loss`, "
         "`repeat_interleave`",

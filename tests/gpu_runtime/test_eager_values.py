@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ..gpu.test_edge_values import CASES as EDGES
 from ..ops.pool_samples import OF_FLOATS, POOLS
 from ..ops.pool_samples import inputs as windows
 
@@ -144,3 +145,12 @@ def test_roundings_between_operators(dtype: torch.dtype, tmp_path: Path) -> None
 
     found, wanted = on_device(chain, tmp_path, x, y, **{"graph.eager_roundings": True})
     assert torch.equal(found[0], wanted[0])
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_signs_of_zero_and_values_at_edges(name: str, tmp_path: Path) -> None:
+    function, inputs, _ = EDGES[name]
+    (found,), (wanted,) = on_device(lambda *x: [function(*x)], tmp_path, *inputs)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+    known = ~wanted.isnan()
+    assert torch.equal(found.signbit()[known], wanted.signbit()[known])

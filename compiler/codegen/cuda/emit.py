@@ -41,8 +41,9 @@ MAX_INLINE = 64  # longer expressions get a name
 Axes = tuple[str, ...]
 _ATOM = Precedence.ATOM
 
-#: integer spellings that do not hold for floats: Triton's // and % are for integers
+#: integer spellings that do not hold for floats: Triton's // and % are for integers, and its -x is 0 - x, which has no -0
 FLOAT_FORMS = {
+    "neg": Spelling("{0} * -1.0", Precedence.PRODUCT, (Precedence.PRODUCT,)),
     "floor_div": Spelling("floor_div({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
     "remainder": Spelling("remainder({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
     "trunc_div": Spelling("libdevice.trunc(divided({0}, {1}))", _ATOM, (Precedence.LOWEST,) * 2),
@@ -557,6 +558,8 @@ def literal(c: Const) -> Printed:
     real = float(c.value)
     if real != real:
         return Printed('float("nan")')
+    if real == 0 and math.copysign(1.0, real) < 0:  # Triton's own constants have no -0
+        return Printed(f"tl.full([], 0.0, {TL_DTYPE[dtype]}) * -1.0", Precedence.PRODUCT)
     if real in (float("inf"), float("-inf")):
         return Printed('float("inf")') if real > 0 else Printed('float("-inf")')
     return Printed(_digits(real, c.dtype), _ATOM if real >= 0 else Precedence.UNARY)

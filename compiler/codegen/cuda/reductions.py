@@ -19,6 +19,7 @@ class FoldForm:
     """step: of {a} and {x}; across: of {a} along {axis} ({keep}: its dimension stays, as 1); start: as text; join: of
     the values of two parts, {a} and {x}; operand: how tightly {x} has to bind.
 
+    whole: what follows `across` where no lane starts the fold: a sum of -0 alone is 0, as torch's.
     position: what is wanted is where `across` is first reached; step is then a function of value and place, and the
     value and the place of what comes later.
     """
@@ -29,6 +30,7 @@ class FoldForm:
     dtype: str  # of the tile, tl
     join: str
     operand: Precedence
+    whole: str = ""
     position: bool = False
 
 
@@ -79,7 +81,14 @@ def fold_form(fold: Fold) -> FoldForm:
         start, dtype = str(_STARTS[op][compute]), TL_DTYPE[compute]
     if fold.op in POSITIONS:
         return FoldForm(f"step_{fold.op}", across, start, dtype, step, Precedence.ATOM, position=True)
-    return FoldForm(step, across, start, dtype, step, _OPERANDS.get(op, Precedence.LOWEST))
+    whole = " + 0.0" if op == "sum" and DTYPES[compute].kind == "f" else ""
+    return FoldForm(step, across, start, dtype, step, _OPERANDS.get(op, Precedence.LOWEST), whole)
+
+
+def nothing(shape: str, dtype: str) -> str:
+    """A tile to which values are added to spread them: of floats it is -0, as 0 + -0 is 0."""
+    zeros = f"tl.zeros({shape}, {dtype})"
+    return f"{zeros} * -1.0" if dtype.startswith(("tl.float", "tl.bfloat")) else zeros
 
 
 def is_truth(fold: Fold) -> bool:

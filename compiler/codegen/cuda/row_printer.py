@@ -13,7 +13,7 @@ from ...schedule.loops.row_form import RowForm
 from .blocks import blocks, whole
 from .emit import Axes, Place, TritonEmitter, Value
 from .kernel import grid
-from .reductions import FoldForm
+from .reductions import FoldForm, nothing
 from .scope import TritonScope
 
 
@@ -57,7 +57,7 @@ class RowPrinter:
             printed = Printed(f"({printed.text}).to(tl.int32)")
         wanted = {*(() if emit.places[column].counted else (column.name,)), *(("r",) if self.rows > 1 else ())}
         if not wanted <= set(emit.axes(e)):
-            tile = f"tl.zeros({self.shape(block)}, {form.dtype}) + {printed.within(Precedence.SUM)}"
+            tile = f"{nothing(self.shape(block), form.dtype)} + {printed.within(Precedence.SUM)}"
             printed = Printed(tile, Precedence.SUM)
         return f"tl.where({inside}, {printed.text}, {form.start})" if inside else printed.within(form.operand)
 

@@ -233,7 +233,9 @@ class _Printer(RowPrinter):
         if form.position:
             emit.lines += [f"{acc}_tile = {tile}", *self.first(acc, form, f"{acc}_tile", column.name)]
         else:
-            emit.lines.append(f"{acc} = {self.across(form, tile)}{' != 0' if is_truth(fold) else ''}")
+            padded = inside and column.extent.constant is not None
+            after = " != 0" if is_truth(fold) else "" if padded else form.whole
+            emit.lines.append(f"{acc} = {self.across(form, tile)}{after}")
         self.acc(fold, acc)
 
     def place_by_keys(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, block: int) -> None:

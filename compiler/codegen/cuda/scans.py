@@ -15,6 +15,7 @@ from .blocks import blocks, power_of_two, share, warps_for, whole
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import emit_stores, finish
+from .reductions import nothing
 from .scope import TritonScope
 
 #: shorter scans are as fast step by step
@@ -162,7 +163,7 @@ def scan_rows_launch(node: Scan, how: Combination, name: str, device: Device) ->
     moved = [substitute(v, loops) for v in how.values]
     values.count_uses(moved)
     for i, (value, start, dtype) in enumerate(zip(moved, starts, dtypes, strict=True)):
-        values.lines.append(f"value{i} = tl.zeros(({block_rows}, {block}), {dtype}) + {values.value(value)}")
+        values.lines.append(f"value{i} = {nothing(f'({block_rows}, {block})', dtype)} + {values.value(value)}")
         if "c" in masks:
             values.lines.append(f"value{i} = tl.where(step_inside, value{i}, {start})")
     own, carried, accs = ([f"{stem}{i}" for i in range(len(dtypes))] for stem in ("value", "carry", "acc"))
