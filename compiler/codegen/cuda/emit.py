@@ -41,7 +41,7 @@ MAX_INLINE = 64  # longer expressions get a name
 Axes = tuple[str, ...]
 _ATOM = Precedence.ATOM
 
-#: integer spellings that do not hold for floats: Triton's // and % are for integers, and its -x is 0 - x, which has no -0
+#: integer spellings that do not hold for floats: Triton's // and % are for integers, its -x is 0 - x and has no -0
 FLOAT_FORMS = {
     "neg": Spelling("{0} * -1.0", Precedence.PRODUCT, (Precedence.PRODUCT,)),
     "floor_div": Spelling("floor_div({0}, {1})", _ATOM, (Precedence.LOWEST,) * 2),
