@@ -5,7 +5,9 @@ Indices are simplified with less, as the forms of windows are recognised by thei
 
 from __future__ import annotations
 
-from .index import Binary, Index, exact_div, factors_of, lowest
+import math
+
+from .index import Binary, Index, Size, exact_div, factors_of, lowest
 
 __all__ = ["nonnegative_by_cases"]
 
@@ -13,8 +15,9 @@ _MOST_CHOICES = 3  # minima and maxima whose sides are tried: each doubles the p
 
 
 def nonnegative_by_cases(e: Index) -> bool:
-    """`Index.nonnegative` that also tries both sides of minima and maxima, and multiples for quotients."""
-    if e.nonnegative():
+    """`Index.nonnegative` that also tries both sides of minima and maxima, and multiples and least values of quotients:
+    n * ((n + 1) // 2) > 0 for n >= 3."""
+    if e.nonnegative() or _with_least_quotients(e).nonnegative():
         return True
     low, stuck = lowest(e)
     if stuck is None:
@@ -28,3 +31,23 @@ def nonnegative_by_cases(e: Index) -> bool:
         return False
     times = stuck.b  # b * e >= 0 says that e >= 0
     return exact_div(factors_of(low, stuck), times) is None and nonnegative_by_cases(low * times)
+
+
+def _with_least_quotients(e: Index) -> Index:
+    """A lower bound of e: quotients of sizes that make it larger are as small as they may be."""
+    for atom in {a: None for m in e.terms for a in m if isinstance(a, Binary) and a.op == "//"}:
+        with_it = {m: c for m, c in e.terms.items() if atom in m}
+        by, least = atom.b.constant or 0, _least(atom.a)
+        rising = all(c > 0 and m.count(atom) == 1 for m, c in with_it.items())
+        others = all(isinstance(a, Size) for m in with_it for a in m if a != atom)
+        if rising and others and by > 0 and least is not None and least >= 0:
+            rest = Index({m: c for m, c in e.terms.items() if m not in with_it})
+            e = rest + factors_of(e, atom) * (least // by)
+    return e
+
+
+def _least(e: Index) -> int | None:
+    """The least value of a formula of sizes, each of which makes it larger."""
+    if any(not isinstance(a, Size) for m in e.terms for a in m) or any(m and c < 0 for m, c in e.terms.items()):
+        return None
+    return sum(c * math.prod(a.lo for a in m if isinstance(a, Size)) for m, c in e.terms.items())

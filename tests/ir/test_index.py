@@ -169,6 +169,7 @@ PROOFS_BY_CASES = {
     "half a size": b - b // as_index(2),
     "half a size, but one at least": b - maximum(1, b // as_index(2)),
     "room behind a loop over that": b - loop("half", maximum(1, b // as_index(2))) - 1,
+    "a size times the larger half of another": b * ((s + 1) // as_index(2)) - 1,
     "the smaller of two sizes": b + s - minimum(b, s),
     "the larger of two sizes": b + s - maximum(b, s),
 }
@@ -178,6 +179,7 @@ NO_PROOFS = {
     "a loop starts at nought": n - 1,
     "a size below its greatest": as_index(63) - b,
     "two sizes": b - s,
+    "a size times a half that may be nought": s * (b // as_index(2)) - 1,
     "the larger of two sizes": b - maximum(b, s),
     "half a size, but two at least": b - maximum(2, b // as_index(2)),
     "a third from a half": b // as_index(3) - b // as_index(2),

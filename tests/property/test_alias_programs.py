@@ -113,6 +113,22 @@ FOUND = {
         ),
         ("v1", "v2", "v8"),
     ),
+    "rows of every second one of a dynamic size": AliasProgram(
+        (Input("x0", ("n", "n"), "float32"),),
+        (),
+        (
+            "v0 = x0[::2]",
+            "v0.copy_(v0.flip(0))",
+            "v1 = v0.cumsum(0).clamp(-9, 9)",
+            "v1[...] += 1",
+            "v0[...] += 1",
+            "v2 = v1[0]",
+            "v3 = v2[0]",
+            "v3[...] += 1",
+            "v2.add_(1)",
+        ),
+        ("v2", "v3"),
+    ),
     "an expanded intermediate": AliasProgram(
         (Input("x0", (4,), "float32"), Input("k0", (4,), "int64")),
         (),
