@@ -21,6 +21,7 @@ from .programs import Draw, Extent, Input, Unfit
 
 SIZES = ({"n": 4}, {"n": 6}, {"n": 3}, {"n": 5})  # of the calls; the first is what it is compiled with
 SMALLEST, LARGEST = 3, 16
+DRAWN_WITH = 3  # calls: with the least size too no index lies outside, as values that are not used raise nothing
 PLACES = 3  # an index names the first so many elements of a dimension
 MAGNITUDE = 1e6
 DTYPES = ("float32", "float32", "float32", "int64", "float64", "int32")
@@ -124,7 +125,7 @@ def _first(shape: Sequence[int], dtype: str, seed: int) -> str:
 
 @dataclass
 class Sketch:
-    """A program while it is drawn: `known` are its tensors after two calls with different sizes."""
+    """A program while it is drawn: `known` are its tensors after calls with different sizes."""
 
     draw: Draw
     inputs: tuple[Input, ...]
@@ -158,7 +159,7 @@ class Sketch:
         """Adds lines, if eager torch takes them and says what they give."""
         program = AliasProgram(self.inputs, self.buffers, (*self.lines, *lines), ())
         try:
-            self.known = [_tensors(program, call) for call in (0, 1)]
+            self.known = [_tensors(program, call) for call in range(DRAWN_WITH)]
         except Unfit as unfit:
             if "single memory location" in str(unfit) and self.lines:
                 self.lines += lines
