@@ -33,7 +33,7 @@ from ..model.graph import ModelGraph
 from ..model.operators.functional import functional_twin
 from ..model.operators.triton_kernels import remember
 from .bodies import copy_control
-from .inplace import functional_form, functional_item, rebuild_base, rebuild_by_strides
+from .inplace import functional_form, functional_item, rebuild_base, rebuild_by_strides, rebuild_expanded
 from .own_calls import OwnCall, WrongCall
 from .result_views import piece_of, plain_view, strided_view
 from .slices import slice_by_places
@@ -356,7 +356,12 @@ class FunctionalCopy:
         value, part = new, tensor
         while part.parent is not None:
             assert part.taken_by is not None
-            rebuilt = rebuild_base(self.graph, self.value(part.parent), part.taken_by, value)
+            if part.taken_by.target is aten.expand.default and not _accumulates(by):
+                rebuilt = rebuild_expanded(self.graph, self.value(part.parent), part.taken_by, value)
+                if rebuilt is None:
+                    raise RefusedNode(by, "the model writes to many elements that share memory", _WRITE_A_COPY)
+            else:
+                rebuilt = rebuild_base(self.graph, self.value(part.parent), part.taken_by, value)
             if rebuilt is None:
                 whole = self._by_strides(tensor, new, by)
                 if whole is None:
@@ -377,6 +382,11 @@ class FunctionalCopy:
         if not uniform and not is_expanded(value) and overlaps(value):
             raise RefusedNode(by, "the model writes to a tensor whose elements share memory", _WRITE_A_COPY)
         return rebuild_by_strides(self.graph, self.value(tensor.root()), taken[0], new, uniform)
+
+
+def _accumulates(node: fx.Node) -> bool:
+    """Whether a write adds to what its elements held."""
+    return node.target is aten.index_put_.default and bool(_argument(node, 3, "accumulate"))
 
 
 def _unwritten(like: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,8 @@ from ..model.computed import raw, scalar_tensor
 from .strides import memory_order, overlaps, strides_in
 
 __all__ = [
-    "functional_form", "functional_item", "functional_overload", "rebuild_base", "rebuild_by_strides", "take_view",
+    "functional_form", "functional_item", "functional_overload", "rebuild_base", "rebuild_by_strides",
+    "rebuild_expanded", "take_view",
 ]  # fmt: skip
 
 aten = torch.ops.aten
@@ -230,6 +232,40 @@ def rebuild_base(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) ->
     if op in _SAME_VALUES and tuple(view.meta["val"].shape) == tuple(value.shape):
         return new
     return None
+
+
+#: copies of a tensor's memory in an expanded view, of which each is looked at
+MOST_COPIES = 64
+
+
+def rebuild_expanded(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) -> fx.Node | None:
+    """The value of `base` after its expanded view `view` was given the value `new` without adding to what it held.
+
+        v = x.expand(2, 3); v[:, i] = a            ->        x = where(new[0] != x, new[0], x), then the same of new[1]
+
+    All copies lie in the same memory: what the last one that changes leaves there stays. torch's own functional form
+    adds the changes of all copies up. None: too many copies, or a number of them that is dynamic.
+    """
+    old, shape = base.meta["val"], view.meta["val"].shape
+    added = len(shape) - old.dim()
+    copied = [d for d, size in enumerate(shape) if d < added or (old.shape[d - added] == 1 and size != 1)]
+    if not all(isinstance(shape[d], int) for d in copied) or math.prod(int(shape[d]) for d in copied) > MOST_COPIES:
+        return None
+
+    def emit(target: Any, *args: Any) -> fx.Node:
+        with old.fake_mode:
+            value = target(*fx.map_arg(args, lambda n: n.meta["val"]))
+        return _emit(graph, view, target, args, {}, value)
+
+    unchanged = emit(aten.expand.default, base, _sizes(graph, view, view))
+    for number, d in enumerate(copied):
+        held = emit(aten.select.int, unchanged, d - number, 0)
+        after = held
+        for copy in range(int(shape[d])):
+            own = emit(aten.select.int, new, d - number, copy)
+            after = emit(aten.where.self, emit(aten.ne.Tensor, own, held), own, after)
+        unchanged, new = held, after
+    return emit(aten.reshape.default, new, _sizes(graph, view, base))
 
 
 def rebuild_by_strides(graph: fx.Graph, root: fx.Node, view: fx.Node, new: fx.Node, uniform: bool) -> fx.Node | None:
