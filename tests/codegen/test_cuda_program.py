@@ -79,8 +79,9 @@ def test_host_program(golden: Callable[[str], None]) -> None:
 @pytest.mark.parametrize("warnings", [("-Wall", "-Wextra", "-Werror")])
 def test_the_program_is_plain_c_plus_plus(tmp_path: Path, warnings: tuple[str, ...]) -> None:
     (tmp_path / "program.cpp").write_text(program())
-    include = Path(runtime_file).parent / "include"
-    command = ["g++", "-std=c++17", "-fsyntax-only", *warnings, f"-I{include}", str(tmp_path / "program.cpp")]
+    root = Path(runtime_file).parent.parent
+    include = [f"-I{root / 'runtime' / 'include'}", f"-I{root}"]
+    command = ["g++", "-std=c++17", "-fsyntax-only", *warnings, *include, str(tmp_path / "program.cpp")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
