@@ -38,7 +38,10 @@ _LIBRARY_DIRS = tuple({sysconfig.get_paths()[key].rstrip("/") + "/" for key in (
 ROOT = "mycc_model"  # the attribute under which capture's wrapper holds the user's model
 _OWN_DIRS = tuple({str(path.parents[1]) + "/" for path in (Path(__file__).absolute(), Path(__file__).resolve())})
 #: what stands in capture/ for functions of torch
-_FORMS = ("by_shape", "masks", "tensor_indices", "pools", "recurrent", "result_types", "sparse")
+_FORMS = (
+    "by_shape", "checked", "detections", "masks", "out_arguments", "pools", "recurrent", "result_types", "sparse",
+    "tensor_indices",
+)  # fmt: skip
 _CALLED_BY_MODELS = tuple(f"{folder}capture/{file}.py" for folder in _OWN_DIRS for file in _FORMS)
 
 
