@@ -93,7 +93,7 @@ def test_explicit_sizes_and_scales() -> None:
 
 def test_a_definition_for_the_examples_sizes_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that asks a condition on a size that does not hold for all, with a result that depends on the answer."""
-    from mycc.compiler.graph.decompose.decompose import decompose
+    from mycc.compiler.graph.decompose import decompose
 
     def only_long(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] > 4 else x * 3
