@@ -42,7 +42,10 @@ from .strides import overlaps
 from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, is_expanded, storages
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
-__all__ = ["DROPOUTS", "INLINED", "FunctionalCopy", "NeedsRetrace", "RefusedNode", "Tensor"]
+__all__ = [
+    "DROPOUTS", "INLINED", "SHARED", "WRITE_A_COPY", "FunctionalCopy", "NeedsRetrace", "RefusedNode", "Tensor",
+    "overwrites_copies",
+]  # fmt: skip
 
 aten = torch.ops.aten
 
@@ -62,7 +65,8 @@ _INTO_EXPANDED = {
     aten.index_fill_.int_Scalar,
     aten.index_fill_.int_Tensor,
 }
-_WRITE_A_COPY = "Write to a copy of it: x.clone()."
+SHARED = "the model writes to a tensor whose elements share memory, as expand makes them"
+WRITE_A_COPY = "Write to a copy of it: x.clone()."
 _FILLS = {aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default}
 DROPOUTS = {
     aten.dropout.default,
@@ -243,8 +247,7 @@ class FunctionalCopy:
             raise NeedsRetrace(f"{target} writes to more than its first argument")
         reshapes = torch.Tag.inplace_view in target.tags  # transpose_ and its like change the shape, no values
         if not reshapes and target not in _INTO_EXPANDED and is_expanded(old.node.meta.get("val")):
-            message = "the model writes to a tensor whose elements share memory, as expand makes them"
-            raise RefusedNode(node, message, _WRITE_A_COPY)
+            raise RefusedNode(node, SHARED, WRITE_A_COPY)
         new = functional_form(self.graph, node, self.nodes(args), kwargs)
         if new is None:
             raise NeedsRetrace(f"{target} has no functional form")
@@ -357,9 +360,13 @@ class FunctionalCopy:
         while part.parent is not None:
             assert part.taken_by is not None
             if part.taken_by.target is aten.expand.default and not _accumulates(by):
+                through_a_view = part is not tensor and is_expanded(tensor.node.meta.get("val"))
+                if by.target is aten.index_put_.default and through_a_view:  # which copies it writes is not known
+                    raise RefusedNode(by, SHARED, WRITE_A_COPY)
                 rebuilt = rebuild_expanded(self.graph, self.value(part.parent), part.taken_by, value)
                 if rebuilt is None:
-                    raise RefusedNode(by, "the model writes to many elements that share memory", _WRITE_A_COPY)
+                    raise RefusedNode(by, SHARED, WRITE_A_COPY)
+                chain = []  # the copies of `new` may differ: views are taken again
             else:
                 rebuilt = rebuild_base(self.graph, self.value(part.parent), part.taken_by, value)
             if rebuilt is None:
@@ -380,8 +387,16 @@ class FunctionalCopy:
         uniform = by.target in _FILLS
         value = taken[0].meta["val"]
         if not uniform and not is_expanded(value) and overlaps(value):
-            raise RefusedNode(by, "the model writes to a tensor whose elements share memory", _WRITE_A_COPY)
+            raise RefusedNode(by, "the model writes to a tensor whose elements share memory", WRITE_A_COPY)
         return rebuild_by_strides(self.graph, self.value(tensor.root()), taken[0], new, uniform)
+
+
+def overwrites_copies(node: fx.Node) -> bool:
+    """Whether a node writes to an expanded tensor without adding: torch's functional form is wrong there, as it sums
+    the changes of all copies."""
+    if node.target not in _INTO_EXPANDED or _accumulates(node):
+        return False
+    return isinstance(node.args[0], fx.Node) and is_expanded(node.args[0].meta.get("val"))
 
 
 def _accumulates(node: fx.Node) -> bool:

@@ -241,30 +241,45 @@ MOST_COPIES = 64
 def rebuild_expanded(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) -> fx.Node | None:
     """The value of `base` after its expanded view `view` was given the value `new` without adding to what it held.
 
-        v = x.expand(2, 3); v[:, i] = a            ->        x = where(new[0] != x, new[0], x), then the same of new[1]
+        v = x.expand(2, 3); v[:, i] = a      ->      x = v'[1]                             the last copy
+        v = x.expand(2, 3); v[0, i] = a      ->      x = where(v'[0] != x, v'[0], x) ...   the copy that differs
 
-    All copies lie in the same memory: what the last one that changes leaves there stays. torch's own functional form
-    adds the changes of all copies up. None: too many copies, or a number of them that is dynamic.
+    All copies lie in the same memory; torch's own functional form adds the changes of all of them up. None: too many
+    copies, a number of them that is dynamic, or indices that name several, of which the last one stays.
     """
     old, shape = base.meta["val"], view.meta["val"].shape
     added = len(shape) - old.dim()
     copied = [d for d, size in enumerate(shape) if d < added or (old.shape[d - added] == 1 and size != 1)]
     if not all(isinstance(shape[d], int) for d in copied) or math.prod(int(shape[d]) for d in copied) > MOST_COPIES:
         return None
+    indices = new.args[1] if new.target is aten.index_put.default else ()
+    assert isinstance(indices, (list, tuple))
+    values = [index.meta["val"] for index in indices if isinstance(index, fx.Node)]
+    named = [indices[d].meta["val"] for d in copied if d < len(indices) and isinstance(indices[d], fx.Node)]
+    if any(value.dtype in (torch.bool, torch.uint8) for value in values) or any(n.numel() != 1 for n in named):
+        return None
+    alike = new.target is aten.index_put.default and not named
 
     def emit(target: Any, *args: Any) -> fx.Node:
         with old.fake_mode:
             value = target(*fx.map_arg(args, lambda n: n.meta["val"]))
         return _emit(graph, view, target, args, {}, value)
 
-    unchanged = emit(aten.expand.default, base, _sizes(graph, view, view))
+    def changed(copy: fx.Node, held: fx.Node, after: fx.Node) -> fx.Node:
+        """`copy` where it is not what was held, signs of zeros too; elsewhere `after`."""
+        unequal = emit(aten.ne.Tensor, copy, held)
+        if old.is_floating_point():
+            signs = [emit(aten.signbit.default, x) for x in (copy, held)]
+            unequal = emit(aten.logical_or.default, unequal, emit(aten.ne.Tensor, *signs))
+        return emit(aten.where.self, unequal, copy, after)
+
+    held = emit(aten.expand.default, base, _sizes(graph, view, view))
     for number, d in enumerate(copied):
-        held = emit(aten.select.int, unchanged, d - number, 0)
-        after = held
-        for copy in range(int(shape[d])):
-            own = emit(aten.select.int, new, d - number, copy)
-            after = emit(aten.where.self, emit(aten.ne.Tensor, own, held), own, after)
-        unchanged, new = held, after
+        held = emit(aten.select.int, held, d - number, 0)
+        copies = [emit(aten.select.int, new, d - number, copy) for copy in range(int(shape[d]))]
+        new = copies[-1] if alike else held
+        for copy in () if alike else copies:
+            new = changed(copy, held, new)
     return emit(aten.reshape.default, new, _sizes(graph, view, base))
 
 

@@ -34,7 +34,7 @@ from ..model.leaves import Dims
 from ..model.source_lines import ROOT, place_of
 from ..model.symbols import size_of, size_symbols
 from .failures import export_failure, quiet_export
-from .functional import FunctionalCopy, NeedsRetrace, RefusedNode, Tensor
+from .functional import SHARED, WRITE_A_COPY, FunctionalCopy, NeedsRetrace, RefusedNode, Tensor, overwrites_copies
 from .result_types import right_types
 from .scripts import SCRIPT
 from .smallest import check_smallest
@@ -72,6 +72,14 @@ class ProgramInputs:
     tree: object
 
 
+def _check_copies(program: ExportedProgram) -> None:
+    """Refuses what torch's own functionalisation gets wrong."""
+    graphs = (m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule))
+    wrong = next((node for graph in graphs for node in graph.nodes if overwrites_copies(node)), None)
+    if wrong is not None:
+        raise CompileError(SHARED, hint=WRITE_A_COPY, details=[place_of(wrong)])
+
+
 def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -> ModelGraph:
     """The program as a ModelGraph; torch's own functionalisation first where ours cannot say it."""
     dtype, reason = _autocast_around(program), ""
@@ -80,6 +88,7 @@ def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -
             return _Importer(name, program, inputs).run()
     except NeedsRetrace as needs:
         reason = str(needs)
+    _check_copies(program)
     around = torch.autocast("cpu", dtype) if dtype is not None else nullcontext()
     with torch.no_grad(), quiet_export(), around, _whole_functionalised():
         _round_operands(program.graph_module, dtype)
