@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...runtime.errors import CompileError
-from ..machine import local_cpu as linux
+from ..machine import local_cpu
 from .cache import Cache, encode_key
 
 __all__ = ["Toolchain", "compiler_environment", "find_toolchain"]
@@ -78,7 +78,7 @@ def compiler_environment(temporary: Path) -> dict[str, str]:
 @functools.lru_cache(maxsize=64)
 def _find(arch: str, cxx: str, path: str, folder: Path) -> Toolchain:
     """`path` is what shutil.which() searches: a new PATH is another search."""
-    cache, native = Cache(folder), arch == linux.machine()
+    cache, native = Cache(folder), arch == local_cpu.machine()
     if cxx:
         chosen = _describe(_words(cxx, path), cache, "$CXX")
         if chosen.arch == arch:

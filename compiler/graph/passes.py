@@ -14,6 +14,7 @@ import torch.fx
 
 from ..model.graph import ModelGraph
 from ..model.operators.kept import KEPT
+from ..pass_order import check_order
 from .canonicalize.cse import common_subexpressions
 from .canonicalize.dead_code import dead_code
 from .canonicalize.inline_regions import inline_regions
@@ -162,13 +163,8 @@ def run_graph_passes(
     graph = replace(graph, regions=regions)
     work = _work(graph)
     context = Context(graph.module, kept)
-    facts: frozenset[str] = frozenset()
+    check_order(PASSES)
     for row in PASSES:
-        missing = row.needs - facts
-        if missing:
-            raise AssertionError(
-                f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before establishes"
-            )
         start = time.perf_counter()
         try:
             counts = row.run(work, context) if row.name not in skip else {}
@@ -176,7 +172,6 @@ def run_graph_passes(
             error.add_note(f"in graph pass {row.name} of '{graph.name}'")
             raise
         seconds = time.perf_counter() - start
-        facts = (facts - row.undoes) | row.establishes
         if observer is not None:
             observer(PassReport(row.name, counts, seconds), _result(graph, work))
     return _result(graph, work)

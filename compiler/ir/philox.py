@@ -17,12 +17,16 @@ Words = NDArray[np.uint64]
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
-def _block(seed: torch.Tensor, block: torch.Tensor, thread: torch.Tensor) -> tuple[Words, ...]:
-    """The four words of a block."""
-    parts = np.broadcast_arrays(*(np.asarray(t.numpy()).view(np.uint64) for t in (seed, block, thread)))
-    key, block_, thread_ = (np.atleast_1d(p) for p in parts)
-    low, high = key & LOW, key >> HALF
-    a, b, c, d = block_ & LOW, block_ >> HALF, thread_ & LOW, thread_ >> HALF
+def _block(*operands: torch.Tensor) -> tuple[Words, ...]:
+    """The four words of a block: of seed, block and thread."""
+    return philox(*(np.atleast_1d(t.numpy()).view(np.uint64) for t in operands))
+
+
+def philox(seed: Words, block: Words, thread: Words) -> tuple[Words, ...]:
+    """The four words of each block of each thread's line, in 64 bits each."""
+    seed, block, thread = np.broadcast_arrays(seed, block, thread)
+    low, high = seed & LOW, seed >> HALF
+    a, b, c, d = block & LOW, block >> HALF, thread & LOW, thread >> HALF
     for _ in range(10):
         left, right = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
         a, b, c, d = (right >> HALF) ^ b ^ low, right & LOW, (left >> HALF) ^ d ^ high, left & LOW

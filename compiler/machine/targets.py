@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...runtime.errors import CompileError
-from . import local_cpu as linux
+from . import local_cpu
 
 __all__ = ["CUDA_TARGETS", "TARGETS", "Family", "Target", "host_target", "parse_targets"]
 
@@ -54,7 +54,7 @@ _PLAIN = {"x86_64": ("-march=x86-64-v2",), "aarch64": ("-march=armv8-a", "-mno-o
 
 
 def _cuda(name: str, capability: int, sms: int, ptx: bool = False) -> Target:
-    arch = linux.machine()
+    arch = local_cpu.machine()
     return Target(f"cuda:{name}", arch, f"cuda-{name}", _PLAIN.get(arch, ()), 1, "cuda", capability, sms, ptx)
 
 
@@ -114,8 +114,8 @@ def host_target(arch: str | None = None, flags: frozenset[str] | None = None) ->
     Raises:
         CompileError: there is none.
     """
-    arch = linux.machine() if arch is None else arch
-    flags = linux.cpu_flags() if flags is None else flags
+    arch = local_cpu.machine() if arch is None else arch
+    flags = local_cpu.cpu_flags() if flags is None else flags
     if arch == "aarch64":
         return _by_name("cpu:aarch64")
     if arch != "x86_64":

@@ -22,7 +22,7 @@ from torch import fx
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .computed import KEPT, ComputedSize, SizeCheck, is_definer, raw, relations, scalar_tensor
-from .operators import own as own_operators  # noqa: F401  # defines mycc::assert_true
+from .operators import own  # noqa: F401  # defines mycc::assert_true
 from .source_lines import origin, place_of
 
 __all__ = ["ASSERTIONS", "Assertion", "AssertionRefused", "asked_sizes", "assertions_of", "settle"]

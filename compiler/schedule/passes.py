@@ -1,7 +1,6 @@
 """The passes of the schedule in their order: a list for CPUs and a list for GPUs, and the driver that runs them.
 
-Each row says what a pass needs and what it establishes. `check_order` holds a list to that, as graph/passes.py does for
-the passes of the operator graph:
+Each row says what a pass needs and what it establishes; compiler/pass_order.py holds a list to that:
 
     LIVE        every result is read                    UNIQUE      no reduction is computed twice
     EXPRESSIONS chains of maps are one expression       EPILOGUES   products and convolutions finish their elements
@@ -73,7 +72,7 @@ class Context:
 
 @dataclass(frozen=True)
 class SchedulePass:
-    """A pass: its name, its function, what it needs, establishes and may undo.
+    """A pass: its name, its function, and its facts (see compiler/pass_order.py).
 
     required: code generation counts on it, or it has nothing to do with fusion: it runs without `schedule.fuse` too.
     """
@@ -215,12 +214,3 @@ def run_passes(
 def same_nodes(a: Sequence[AnyNode], b: Sequence[AnyNode]) -> bool:
     """Whether they are the same objects in the same order."""
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
-
-
-def check_order(passes: Sequence[SchedulePass]) -> None:
-    """Raises AssertionError when a pass needs what no pass before it establishes, or what one has undone."""
-    facts: frozenset[str] = frozenset()
-    for row in passes:
-        if missing := row.needs - facts:
-            raise AssertionError(f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before leaves")
-        facts = (facts - row.undoes) | row.establishes

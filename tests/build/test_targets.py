@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mycc.compiler.machine import local_cpu as linux
+from mycc.compiler.machine import local_cpu
 from mycc.compiler.machine.targets import (
     CUDA_TARGETS,
     TARGETS,
@@ -30,7 +30,7 @@ def test_cpu_is_recorded_by_its_full_name() -> None:
     (target,) = parse_targets("cpu")
     assert target == host_target()
     assert target.name in [known.name for known in TARGETS]
-    assert target.arch == linux.machine()
+    assert target.arch == local_cpu.machine()
 
 
 def test_cpu_beside_its_own_name_is_one_target() -> None:
@@ -78,7 +78,7 @@ def test_targets_of_gpus() -> None:
     assert [t.family for t in (cpu, gpu, portable)] == ["cpu", "cuda", "cuda"]
     assert (gpu.capability, gpu.sms, gpu.ptx, gpu.isa) == (90, 132, False, "cuda-sm_90")
     assert portable.ptx
-    assert gpu.arch == linux.machine()  # of its host program
+    assert gpu.arch == local_cpu.machine()  # of its host program
     assert [target_folder(t.name) for t in (cpu, gpu, portable)] == ["x86-64-v3", "cuda-sm_90", "cuda-ptx"]
 
 
@@ -116,17 +116,17 @@ def test_gcc_uses_all_of_avx_512() -> None:
 def test_cpu_flags_of_both_architectures(tmp_path: Path) -> None:
     info = tmp_path / "cpuinfo"
     info.write_text("processor\t: 0\nflags\t\t: fpu sse4_2 avx2\n\nprocessor\t: 1\nflags\t\t: fpu\n")
-    assert linux.cpu_flags(info) == {"fpu", "sse4_2", "avx2"}
+    assert local_cpu.cpu_flags(info) == {"fpu", "sse4_2", "avx2"}
     info.write_text("processor\t: 0\nFeatures\t: fp asimd\n")
-    assert linux.cpu_flags(info) == {"fp", "asimd"}
-    assert linux.cpu_flags(tmp_path / "nothing") == frozenset()
+    assert local_cpu.cpu_flags(info) == {"fp", "asimd"}
+    assert local_cpu.cpu_flags(tmp_path / "nothing") == frozenset()
 
 
 def test_cores_are_cut_by_a_containers_quota(tmp_path: Path) -> None:
     quota = tmp_path / "cpu.max"
-    everything = linux.available_cores(tmp_path / "nothing")
+    everything = local_cpu.available_cores(tmp_path / "nothing")
     assert everything >= 1
     quota.write_text("max 100000\n")
-    assert linux.available_cores(quota) == everything
+    assert local_cpu.available_cores(quota) == everything
     quota.write_text("50000 100000\n")
-    assert linux.available_cores(quota) == 1
+    assert local_cpu.available_cores(quota) == 1

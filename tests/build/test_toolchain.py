@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from mycc.compiler.build.cache import Cache
 from mycc.compiler.build.toolchain import compiler_environment, find_toolchain
-from mycc.compiler.machine import local_cpu as linux
+from mycc.compiler.machine import local_cpu
 from mycc.runtime.errors import CompileError
 
 from .build_support import write_script
 
-HOST = linux.machine()
+HOST = local_cpu.machine()
 OTHER = "aarch64" if HOST == "x86_64" else "x86_64"
 
 

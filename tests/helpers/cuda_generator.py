@@ -7,22 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-
-U32 = np.uint64(0xFFFFFFFF)
+from mycc.compiler.ir.philox import philox as blocks_of
 
 
 def philox(seed: int, block: np.ndarray, thread: np.ndarray) -> np.ndarray:
     """Four words, in front, of each block of each thread's line (Philox 4x32-10)."""
-    block, thread = np.broadcast_arrays(np.asarray(block, np.uint64), np.asarray(thread, np.uint64))
-    a, b, c, d = block & U32, block >> np.uint64(32), thread & U32, thread >> np.uint64(32)
-    key = [seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF]
-    for _ in range(10):
-        left, right = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
-        a = (right >> np.uint64(32)) ^ b ^ np.uint64(key[0])
-        c = (left >> np.uint64(32)) ^ d ^ np.uint64(key[1])
-        b, d = right & U32, left & U32
-        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return np.stack((a, b, c, d))
+    return np.stack(blocks_of(*(np.asarray(x, np.uint64) for x in (seed & (2**64 - 1), block, thread))))
 
 
 @dataclass

@@ -19,6 +19,7 @@ from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.machine.targets import Family
 from mycc.compiler.options import ScheduleOptions
+from mycc.compiler.pass_order import check_order
 from mycc.compiler.schedule import passes as schedule_passes
 from mycc.compiler.schedule import schedule
 from mycc.compiler.schedule.graph import NodeGraph
@@ -28,7 +29,6 @@ from mycc.compiler.schedule.passes import (
     GPU_PASSES,
     Context,
     SchedulePass,
-    check_order,
     optional_passes,
 )
 from torch import Tensor, nn

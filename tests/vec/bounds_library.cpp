@@ -1,4 +1,4 @@
-/* bounds_library.cpp: the functions of vec_bounds.h, one vector at a time, for the tests. */
+/* bounds_library.cpp: the functions of kernels/vec/bounds.h, one vector at a time, for the tests. */
 #include "kernels/vec/vec.h"
 
 using namespace mycc;

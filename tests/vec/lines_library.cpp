@@ -1,4 +1,4 @@
-/* lines_library.cpp: rows of a result written by tasks, as whole_lines.h gathers them, for the tests. */
+/* lines_library.cpp: rows of a result written by tasks, as kernels/loops/write_combining.h gathers them, for the tests. */
 #include "kernels/loops/write_combining.h"
 
 using namespace mycc;

@@ -1,4 +1,4 @@
-"""Derives and prints the polynomials of math.h and math64.h in runtime/include/mycc: python tests/vec/minimax.py [NAME]
+"""Derives and prints the polynomials of kernels/math/: python tests/vec/minimax.py [NAME]
 
 A fit approximates f(x) by the sum of c_k x^k on [low, high] so that the largest weighted error is smallest.
 

@@ -1,4 +1,4 @@
-"""vec_bounds.h: lanes outside of a row have another value, and nothing outside of it is read."""
+"""kernels/vec/bounds.h: lanes outside of a row have another value, and nothing outside of it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""transpose.h and the rows of vec_weave.h: tiles turned, rows moved; nothing outside of them is touched."""
+"""Tiles of kernels/loops/transpose.h and rows of kernels/vec/interleave.h: nothing outside of them is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vec_weave.h: vectors that lie in memory in turn, backwards, or around an end; nothing outside is read or written."""
+"""kernels/vec/interleave.h: vectors that lie in turn, backwards, or around an end; nothing outside is touched."""
 
 from __future__ import annotations
 

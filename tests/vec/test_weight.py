@@ -1,4 +1,4 @@
-"""math_weight.h: the exponential of a softmax, whose error may grow as the weight becomes small."""
+"""kernels/math/softmax_weight.h: the exponential of a softmax, whose error may grow as the weight becomes small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""whole_lines.h: rows that are gathered and written in whole lines; nothing beside the rows of a task is touched."""
+"""kernels/loops/write_combining.h: rows are written in whole lines; nothing beside the rows of a task is touched."""
 
 from __future__ import annotations
 

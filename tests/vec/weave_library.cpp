@@ -1,4 +1,4 @@
-/* weave_library.cpp: the functions of vec_weave.h on elements as they lie in memory, one vector at a time, for the tests. */
+/* weave_library.cpp: the functions of kernels/vec/interleave.h on elements as they lie in memory, one vector at a time, for the tests. */
 #include "kernels/math/math.h"
 
 using namespace mycc;

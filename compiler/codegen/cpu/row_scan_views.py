@@ -45,7 +45,7 @@ def row_scan_view(node: Scan) -> LoopKernel | None:
     return LoopKernel("rows.cpp.j2", scope.params(), *texts, ahead=ahead, gathered=gathered)
 
 
-#: functions of vec_reduce.h
+#: functions of kernels/vec/reduce.h
 RUNNING = {"add": "running_sum", "mul": "running_product"}
 
 

@@ -1,4 +1,4 @@
-"""Results whose rows are gathered in a cache and written past it in whole lines (whole_lines.h).
+"""Results whose rows are gathered in a cache and written past it in whole lines (kernels/loops/write_combining.h).
 
     for row  for k:58  y[row*58 + k] = ..      ->      for row  { for k:58  gathered[at + k] = ..,  whole lines to y }
 

@@ -1,4 +1,4 @@
-"""Rules: linear algebra, through the routines for real and imaginary parts (own_operators.py)."""
+"""Rules: linear algebra, through the routines for real and imaginary parts (operators/own.py)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from ....runtime.errors import CompileError
 from ...model.computed import KEPT, is_definer
-from ...model.operators import own as own_operators  # noqa: F401
+from ...model.operators import own  # noqa: F401
 from ...model.source_lines import origin
 from ..canonicalize.normalize import normalize
 from ..decompose.decompose import decompose, decompose_node, insert, trace

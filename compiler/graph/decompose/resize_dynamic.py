@@ -2,7 +2,7 @@
 
     y = rows @ (x @ columns^T)      rows [out height, height], columns [out width, width]
 
-Where the sizes are fixed, decompositions_resize.py folds the weights and adds few pixels instead.
+Where the sizes are fixed, decompose/resize.py folds the weights and adds few pixels instead.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from .conv_elementwise import within
 
 FEW = 4  # channels that a convolution of all of them sums up one by one
 LANES = 16  # channels from which on their lanes are worth a layout: a vector of the widest registers
-TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (conv_depthwise.h)
+TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (kernels/conv/depthwise.h)
 
 #: products that are written out: of a signal's element, of a row with all windows that have begun; and such windows
 MOST_TURNS, MOST_PRODUCTS, MOST_BEGUN = 16, 128, 11

@@ -1,4 +1,4 @@
-"""Pointwise operators: maps over broadcast operands, by the tables of meanings.py or with arguments of their own."""
+"""Pointwise operators: maps over broadcast operands, by the tables of table.py or with arguments of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.builder import call, compare, where
 from ..core.context import Context
 from ..core.registry import row
 from ..core.tensor import Tensor
-from . import table as meanings
+from . import table
 from .operands import element, promoted, rounding, wide_operands
 from .table import (
     BINARY,
@@ -99,17 +99,17 @@ _register_tables()
 
 @row("aten.add.Tensor", "aten.add.Scalar")
 def add(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
-    return _sum(ctx, a, b, alpha, meanings.add)
+    return _sum(ctx, a, b, alpha, table.add)
 
 
 @row("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
-    return _sum(ctx, a, b, alpha, meanings.sub)
+    return _sum(ctx, a, b, alpha, table.sub)
 
 
 @row("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(ctx: Context, a: Any, b: Any, alpha: float | int = 1) -> Tensor:
-    return _sum(ctx, b, a, alpha, meanings.sub)
+    return _sum(ctx, b, a, alpha, table.sub)
 
 
 def _sum(ctx: Context, a: Any, b: Any, alpha: float | int, meaning: Meaning) -> Tensor:
@@ -118,24 +118,24 @@ def _sum(ctx: Context, a: Any, b: Any, alpha: float | int, meaning: Meaning) -> 
     factor = element(alpha, [], common, wide=family == "cuda")
     if isinstance(factor, Const) and factor.value != 1 and DTYPES[factor.dtype].kind == "f":
         assert isinstance(factor.value, float)
-        sign = -1.0 if meaning is meanings.sub else 1.0
+        sign = -1.0 if meaning is table.sub else 1.0
         signed = Const(sign * factor.value, factor.dtype)
         return apply(ctx, [a, b], lambda x, y: call("fma", signed, y, x), wide=wide_operands("add", [a, b], family))
     return apply(ctx, [a, b], lambda x, y: meaning(x, _scaled(y, factor)), wide=wide_operands("add", [a, b], family))
 
 
 def _scaled(e: Expr, alpha: Expr) -> Expr:
-    return e if isinstance(alpha, Const) and alpha.value == 1 else meanings.mul(e, alpha)
+    return e if isinstance(alpha, Const) and alpha.value == 1 else table.mul(e, alpha)
 
 
 @row("aten.max.other")
 def max_other(ctx: Context, a: Any, b: Any) -> Tensor:
-    return apply(ctx, [a, b], meanings.simple("maximum"))
+    return apply(ctx, [a, b], table.simple("maximum"))
 
 
 @row("aten.min.other")
 def min_other(ctx: Context, a: Any, b: Any) -> Tensor:
-    return apply(ctx, [a, b], meanings.simple("minimum"))
+    return apply(ctx, [a, b], table.simple("minimum"))
 
 
 @row("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default", "aten.clip.Tensor")
@@ -145,29 +145,29 @@ def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     def meaning(e: Expr, *bounds: Expr) -> Expr:
         rest = list(bounds)
         lo = rest.pop(0) if min is not None else None
-        return meanings.clamp(e, lo, rest.pop(0) if max is not None else None)
+        return table.clamp(e, lo, rest.pop(0) if max is not None else None)
 
     return apply(ctx, [x, *given], meaning)
 
 
 @row("aten.clamp_min.default", "aten.clamp_min.Tensor")
 def clamp_min(ctx: Context, x: Tensor, bound: Any) -> Tensor:
-    return apply(ctx, [x, bound], meanings.clamp)
+    return apply(ctx, [x, bound], table.clamp)
 
 
 @row("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def clamp_max(ctx: Context, x: Tensor, bound: Any) -> Tensor:
-    return apply(ctx, [x, bound], lambda e, hi: meanings.clamp(e, None, hi))
+    return apply(ctx, [x, bound], lambda e, hi: table.clamp(e, None, hi))
 
 
 @row("aten.hardtanh.default")
 def hardtanh(ctx: Context, x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    return apply(ctx, [x, min_val, max_val], meanings.clamp)
+    return apply(ctx, [x, min_val, max_val], table.clamp)
 
 
 @row("aten.leaky_relu.default")
 def leaky_relu(ctx: Context, x: Tensor, negative_slope: float = 0.01) -> Tensor:
-    return apply(ctx, [x], lambda e: meanings.leaky_relu(e, negative_slope))
+    return apply(ctx, [x], lambda e: table.leaky_relu(e, negative_slope))
 
 
 @row("aten.prelu.default")
@@ -179,57 +179,57 @@ def prelu(ctx: Context, x: Tensor, weight: Tensor) -> Tensor:
     elif weight.rank == 1:
         for _ in range(x.rank - 2):
             weight = unsqueeze(weight, weight.rank)
-    return apply(ctx, [x, weight], lambda e, w: where(compare("gt", e, meanings.scalar(e, 0)), e, call("mul", e, w)))
+    return apply(ctx, [x, weight], lambda e, w: where(compare("gt", e, table.scalar(e, 0)), e, call("mul", e, w)))
 
 
 @row("aten.hardsigmoid.default")
 def hardsigmoid(ctx: Context, x: Tensor) -> Tensor:
-    return apply(ctx, [x], lambda e: meanings.hardsigmoid(e, _sixth(ctx)), FLOAT)
+    return apply(ctx, [x], lambda e: table.hardsigmoid(e, _sixth(ctx)), FLOAT)
 
 
 @row("aten.hardswish.default")
 def hardswish(ctx: Context, x: Tensor) -> Tensor:
-    return apply(ctx, [x], lambda e: meanings.hardswish(e, _sixth(ctx)), FLOAT)
+    return apply(ctx, [x], lambda e: table.hardswish(e, _sixth(ctx)), FLOAT)
 
 
 def _sixth(ctx: Context) -> Callable[[Expr], Expr]:
     """A sixth of a value: GPUs multiply by 1/6 as a float32, of f64 too."""
     if ctx.builder.family == "cpu":
-        return lambda e: call("div", e, meanings.scalar(e, 6.0))
-    return lambda e: call("mul", e, meanings.scalar(e, held(1.0 / 6.0, "f32")))
+        return lambda e: call("div", e, table.scalar(e, 6.0))
+    return lambda e: call("mul", e, table.scalar(e, held(1.0 / 6.0, "f32")))
 
 
 @row("aten.elu.default")
 def elu(ctx: Context, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
-    return apply(ctx, [x], lambda e: meanings.elu(e, alpha, scale, input_scale))
+    return apply(ctx, [x], lambda e: table.elu(e, alpha, scale, input_scale))
 
 
 @row("aten.selu.default")
 def selu(ctx: Context, x: Tensor) -> Tensor:
-    return apply(ctx, [x], lambda e: meanings.elu(e, 1.6732632423543772, 1.0507009873554805))
+    return apply(ctx, [x], lambda e: table.elu(e, 1.6732632423543772, 1.0507009873554805))
 
 
 @row("aten.celu.default")
 def celu(ctx: Context, x: Tensor, alpha: float = 1.0) -> Tensor:
-    return apply(ctx, [x], lambda e: meanings.elu(e, alpha, 1.0, 1.0 / alpha))
+    return apply(ctx, [x], lambda e: table.elu(e, alpha, 1.0, 1.0 / alpha))
 
 
 @row("aten.softplus.default")
 def softplus(ctx: Context, x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    return apply(ctx, [x], lambda e: meanings.softplus(e, beta, threshold), FLOAT)
+    return apply(ctx, [x], lambda e: table.softplus(e, beta, threshold), FLOAT)
 
 
 @row("aten.threshold.default")
 def threshold(ctx: Context, x: Tensor, threshold: float, value: float) -> Tensor:
     """CPUs compare with the number as it is, GPUs round it to the type of x."""
     wide = (1, 2) if ctx.builder.family == "cpu" else ()
-    return apply(ctx, [x, threshold, value], meanings.threshold, wide=wide)
+    return apply(ctx, [x, threshold, value], table.threshold, wide=wide)
 
 
 @row("aten.softshrink.default")
 def softshrink(ctx: Context, x: Tensor, bound: float = 0.5) -> Tensor:
     """CPUs compute with the bound as it is, GPUs round it to the type of x."""
-    return apply(ctx, [x, bound], meanings.softshrink, wide=(1,) if ctx.builder.family == "cpu" else ())
+    return apply(ctx, [x, bound], table.softshrink, wide=(1,) if ctx.builder.family == "cpu" else ())
 
 
 @row("aten.logit.default")
@@ -238,11 +238,11 @@ def logit(ctx: Context, x: Tensor, eps: float | None = None) -> Tensor:
     step = rounding(ctx.result_dtype()) if ctx.builder.family == "cpu" else lambda e: e
 
     def meaning(e: Expr) -> Expr:
-        one = meanings.scalar(e, 1.0)
+        one = table.scalar(e, 1.0)
         if eps is not None and eps >= 0:
-            low = step(meanings.scalar(e, float(eps)))
+            low = step(table.scalar(e, float(eps)))
             assert isinstance(low, Const)
-            high = step(meanings.scalar(e, 1.0 - float(low.value)))
+            high = step(table.scalar(e, 1.0 - float(low.value)))
             e = where(compare("lt", e, low), low, where(compare("gt", e, high), high, e))
         return call("log", step(call("div", e, step(call("sub", one, e)))))
 
@@ -277,7 +277,7 @@ def addcmul(ctx: Context, x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> 
 
     def meaning(e: Expr, p: Expr, q: Expr) -> Expr:
         if DTYPES[e.dtype].kind != "f":
-            return meanings.add(e, _scaled(call("mul", p, q), factor))
+            return table.add(e, _scaled(call("mul", p, q), factor))
         if ctx.builder.family == "cuda":
             return call("fma", factor, call("mul", p, q), e)
         return call("fma", _scaled(p, factor), q, e)
@@ -300,7 +300,7 @@ def addcdiv(ctx: Context, x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> 
 
 @row("aten.lerp.Scalar", "aten.lerp.Tensor")
 def lerp(ctx: Context, a: Tensor, b: Tensor, weight: Any) -> Tensor:
-    return apply(ctx, [a, b, weight], meanings.lerp, wide=(2,))
+    return apply(ctx, [a, b, weight], table.lerp, wide=(2,))
 
 
 @row("aten.nan_to_num.default")
@@ -308,7 +308,7 @@ def nan_to_num(ctx: Context, x: Tensor, nan: Any = None, posinf: Any = None, neg
     if DTYPES[x.dtype].kind != "f":
         return x
     info = torch.finfo(to_torch(x.dtype))
-    return apply(ctx, [x], lambda e: meanings.nan_to_num(e, info, nan, posinf, neginf))
+    return apply(ctx, [x], lambda e: table.nan_to_num(e, info, nan, posinf, neginf))
 
 
 @row(

@@ -7,7 +7,7 @@ for row:                                            for step:
                                                         high' = max(high', x[step, k])                  phase 0
 
 So memory is read, computed upon and written at the same time, and no row waits for the last step of its own reduction.
-What was made for blocks of columns (pipelined.py) holds here for rows.
+What was made for blocks of columns (loops/pipeline_columns.py) holds here for rows.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ for i:  s[i] = fold of part[i, :]               ->                        part[p
 for i:  for p:  y[i, p, :] = f(x[i, p, :], s[i])                  s = fold of part[:]
 
 So what is normalised was read from memory one sample before, and is in the caches still, and memory is read and written
-at the same time. The pieces p are those of moments.py: they come piece by piece of both samples.
+at the same time. The pieces p are those of algebra/blocked_variance.py: they come piece by piece of both samples.
 """
 
 from __future__ import annotations
