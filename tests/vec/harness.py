@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]  # of "kernels/..."
+ROOT = Path(__file__).resolve().parents[2]
+#: of "kernels/..." and of "mycc/abi.h"
+INCLUDES = (f"-I{ROOT}", f"-I{ROOT / 'runtime' / 'include'}")
 FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -fwrapv -ffp-contract=off"
 WARNINGS = "-Wall -Wextra -Werror -Wno-psabi"
 LEVELS = {
@@ -44,7 +46,7 @@ def library(source: str, build: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="mycc-vec-") as name:
         folder = Path(name)
         (folder / "test.cpp").write_text(source)
-        command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", "-I", str(ROOT), "-shared", "-fPIC"]
+        command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *INCLUDES, "-shared", "-fPIC"]
         done = subprocess.run(
             [*command, str(folder / "test.cpp"), "-o", str(folder / "test.so")], capture_output=True, text=True
         )

@@ -15,7 +15,7 @@ import pytest
 from mycc.compiler.ir.ops import ANY, OPS, Printed, spell
 
 from .exact import MEANING, exact, operands_of
-from .harness import FLAGS, ROOT, WARNINGS, builds, ulps, window
+from .harness import FLAGS, INCLUDES, WARNINGS, builds, ulps, window
 
 ROWS = [op.name for op in OPS.values() if op.ulps > 0 and op.domain == ANY and not op.cpp.startswith("special_")]
 AARCH64 = "aarch64-linux-gnu-g++:armv8-a"
@@ -69,7 +69,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def command(build: str, folder: Path) -> list[str]:
     compiler, isa = build.split(":")
     (folder / "rows.cpp").write_text(source())
-    flags = [*FLAGS.split(), *WARNINGS.split(), f"-march={isa}", "-I", str(ROOT)]
+    flags = [*FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *INCLUDES]
     static = ["-static"] if build == AARCH64 else []
     subprocess.run([compiler, *flags, *static, str(folder / "rows.cpp"), "-o", str(folder / "rows"), "-lm"], check=True)
     return [*(["qemu-aarch64-static"] if build == AARCH64 else []), str(folder / "rows")]
