@@ -157,7 +157,7 @@ def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     count: Any = num_classes
     if num_classes == -1:
         torch._assert_async((tensor >= 0).all(), "one_hot: Class values must be non-negative.")
-        count = (tensor.max() + 1).clamp(min=1).item()
+        count = (tensor.max().clamp(min=0) + 1).item()  # of the largest int64: negative, which the run refuses
         torch._check(count >= 1)
     else:
         inside = ((tensor >= 0) & (tensor < num_classes)).all()

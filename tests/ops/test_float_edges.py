@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import mpmath
 import mycc
 import pytest
 import torch
@@ -104,6 +106,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[tor
     "inverse of a batch": (lambda x: x.inverse(), (torch.eye(3).expand(2, 3, 3),), (torch.zeros(2, 3, 3),), "singular"),
     "solve": (torch.linalg.solve, (torch.eye(3), torch.ones(3, 1)), (torch.ones(3, 3), torch.ones(3, 1)), "singular"),
     "cholesky": (torch.linalg.cholesky, (torch.eye(3),), (-torch.eye(3),), "positive-definite"),
+    "one_hot": (
+        F.one_hot,
+        (torch.tensor([0, 2]),),
+        (torch.tensor([0, -1]),),
+        "Class values must be non-negative",
+    ),
     "quantile": (
         lambda x, q: x.quantile(q, dim=0),
         (torch.ones(4, 2), torch.tensor([0.0, 1.0])),
@@ -140,3 +148,35 @@ def test_values_that_eager_refuses(name: str, refusing: mycc.Model) -> None:
         function(*refused)
     with pytest.raises(RunError, match=text):
         entry(*refused)
+
+
+@pytest.mark.parametrize("places", [[0, 2**63 - 1], [2**62], [-(2**63)]])
+def test_classes_that_eager_has_no_memory_for(places: list[int], refusing: mycc.Model) -> None:
+    entry = refusing.entry(f"case{list(REFUSED).index('one_hot')}")
+    x = torch.tensor((places * 2)[:2])
+    with pytest.raises(RuntimeError):
+        F.one_hot(x)
+    with pytest.raises(RunError):
+        entry(x)
+
+
+def test_bessel_and_airy_functions_of_float64_are_closer_than_eagers(tmp_path: Path) -> None:
+    """Eager's own are off by 2e-7 to 3e-6, near the first zeros most; mpmath's are exact."""
+    x = torch.cat([torch.linspace(0.01, 30, 200, dtype=torch.float64), 5 + torch.linspace(-0.1, 0.1, 50).double()])
+    y = torch.cat([-x[x < 20], x])
+    functions: dict[str, Callable[[float], Any]] = {
+        "airy_ai": mpmath.airyai,
+        "bessel_j0": lambda v: mpmath.besselj(0, v),
+        "bessel_j1": lambda v: mpmath.besselj(1, v),
+        "bessel_y0": lambda v: mpmath.bessely(0, v),
+        "bessel_y1": lambda v: mpmath.bessely(1, v),
+    }
+    entries: dict[str, Any] = {
+        name: (getattr(torch.special, name), (x if name.startswith("bessel_y") else y,)) for name in functions
+    }
+    package = mycc.load(mycc.compile(entries, out=tmp_path / "bessel.pkg", verify=False))
+    for name, exact in functions.items():
+        given = entries[name][1][0]
+        want = torch.tensor([float(exact(v)) for v in given.tolist()], dtype=torch.float64)
+        atol = 3e-11 if name == "airy_ai" else 3e-15
+        torch.testing.assert_close(package.entry(name)(given), want, rtol=1e-13, atol=atol)
