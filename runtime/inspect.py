@@ -9,7 +9,7 @@ from .errors import LoadError
 from .signature import Signature
 from .tensorfile import parse_header
 
-__all__ = ["accuracy_line", "choices_of", "describe", "inspect_package", "megabytes"]
+__all__ = ["accuracy_line", "choices_of", "describe", "inspect_package", "megabytes", "plan_text"]
 
 
 def inspect_package(path: PackageSource) -> dict[str, Any]:
@@ -106,6 +106,19 @@ def choices_of(information: dict[str, Any]) -> dict[str, dict[str, Any]]:
     names = [row["target"] for row in information["targets"]]
     found: dict[str, dict[str, Any]] = next((tuning["targets"][n] for n in names if n in tuning["targets"]), {})
     return found
+
+
+#: decisions of a plan that its short text names
+SHORT_PLAN = ("form", "algorithm", "vector", "parallel", "block", "warps", "stages")
+
+
+def plan_text(kernel: dict[str, Any]) -> str:
+    """The plan of a kernel's row in short, "form rows, vector j4"; "" where the package does not say it."""
+    plan = kernel.get("plan")
+    if not isinstance(plan, dict):
+        return ""
+    shown = [(name, plan[name]) for name in SHORT_PLAN if isinstance(plan.get(name), str | int | list)]
+    return ", ".join(f"{name} {' '.join(map(str, x)) if isinstance(x, list) else x}" for name, x in shown)
 
 
 def accuracy_line(check: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .execute import RunResult
-from .inspect import choices_of, describe, megabytes
+from .inspect import choices_of, describe, megabytes, plan_text
 from .launches import launch_facts, typical_sizes
 from .verify import VerifyReport
 
@@ -97,11 +97,13 @@ def _table(*columns: tuple[str, str]) -> Table:
 def kernel_table(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Table:
     """The kernels of an entry point's row of the manifest, in order, with the operators and lines they come from."""
     tuned = (("tuned", "left"),) if choices else ()
-    table = _table(("#", "right"), (f"kernels of {row['name']}", "left"), *tuned, ("ops", "left"), ("source", "left"))
+    planned = (("plan", "left"),) if any(plan_text(kernel) for kernel in row["kernels"]) else ()
+    ends = (("ops", "left"), ("source", "left"), *planned)
+    table = _table(("#", "right"), (f"kernels of {row['name']}", "left"), *tuned, *ends)
     for index, kernel in enumerate(row["kernels"]):
         choice = [choice_text(choices.get(kernel.get("key", ""), {}))] if choices else []
         texts = (kernel["name"], *choice, _short(kernel["ops"]), _short(kernel["sources"]))
-        table.add_row(str(index), *map(Text, texts))
+        table.add_row(str(index), *map(Text, (*texts, plan_text(kernel)) if planned else texts))
     return table
 
 

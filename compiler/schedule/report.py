@@ -9,6 +9,8 @@ from typing import Any
 from ..ir.expr import Acc, Call, Expr, Load
 from ..ir.index import Index, as_index, product
 from ..ir.nodes import Map, Nest, Node, Reduce, Scan, Scatter
+from ..ir.plans.kernel import Plan
+from ..ir.plans.text import plan_row
 from ..ir.program import AnyNode, Assert
 from ..ir.routines import Routine
 from ..ir.structured import Attention, Conv, ConvChain, Gemm
@@ -20,11 +22,13 @@ from .schedule import Schedule
 
 def kernel_rows(schedule: Schedule, symbols: tuple[str, ...]) -> list[dict[str, Any]]:
     """One row per kernel, in order of execution; `symbols` are the names of the compiled functions."""
-    return [_row(node, name) for node, name in zip(schedule.program.nodes, symbols, strict=True)]
+    return [
+        _row(node, plan, name) for node, plan, name in zip(schedule.program.nodes, schedule.plans, symbols, strict=True)
+    ]
 
 
-def _row(node: AnyNode, name: str) -> dict[str, Any]:
-    moved = traffic(node)
+def _row(node: AnyNode, plan: Plan | None, name: str) -> dict[str, Any]:
+    moved, decided = traffic(node), plan_row(plan)
     return {
         "name": name,
         "kind": type(node).__name__.lower(),
@@ -36,6 +40,7 @@ def _row(node: AnyNode, name: str) -> dict[str, Any]:
         "writes": str(moved.written),
         "weights": str(moved.weights),
         "buffers": [f"{b.kind}:{b.name}" for b in (*node.reads(), *node.writes())],
+        **({"plan": decided} if decided else {}),
     }
 
 

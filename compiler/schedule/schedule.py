@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..ir.plans.kernel import Kernel, Plan
+from ..ir.plans.text import plan_text
 from ..ir.printer import print_define, print_node
 from ..ir.program import AnyNode, Define, Program
 from ..machine.gpu import Device
@@ -14,6 +16,7 @@ from .graph import NodeGraph
 from .memory.plan import MemoryPlan, plan_memory
 from .names import kernel_name
 from .passes import Context, Observer, run_passes
+from .planning import plan_kernel
 from .regions import in_a_row, scheduled_blocks
 from .remarks import Remark, Remarks
 from .steps import ChooseStep, RepeatStep, Step, steps_of
@@ -23,12 +26,20 @@ DEFAULTS = ScheduleOptions()
 
 @dataclass(frozen=True)
 class Schedule:
-    """What code generation renders: nodes of `program` are kernels, `steps` says when each runs."""
+    """What code generation renders: nodes of `program` are kernels, `steps` says when each runs.
+
+    kernels: each with its plan, in the order of the nodes.
+    """
 
     program: Program
     names: tuple[str, ...]
     memory: MemoryPlan
     remarks: tuple[Remark, ...]
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def plans(self) -> tuple[Plan | None, ...]:
+        return tuple(kernel.plan for kernel in self.kernels)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -50,6 +61,8 @@ class Schedule:
             match step:
                 case int():
                     lines.append(f"kernel {self.names[step]}\n{print_node(self.program.nodes[step])}")
+                    plan = plan_text(self.kernels[step].plan)
+                    lines += [f"  plan {plan}"] if plan else []
                 case Define():
                     lines.append(print_define(step))
                 case ChooseStep():
@@ -86,4 +99,5 @@ def schedule(
     result = in_a_row(in_pieces(program, scheduled))
     names = tuple(kernel_name(n, context.family) for n in result.nodes)
     memory = plan_memory(result.nodes, result.defines, result.regions, reuse=device is None)
-    return Schedule(result, names, memory, context.remarks.rows(result.nodes))
+    kernels = tuple(plan_kernel(n, context) for n in result.nodes)
+    return Schedule(result, names, memory, context.remarks.rows(result.nodes), kernels)

@@ -282,7 +282,7 @@ def test_rows_of_whole_lines_go_past_the_caches(columns: int, pitch: int, stream
     """Half a line that goes past the caches alone is read again, and written twice: 8 lanes took 86 times as long."""
     large = Buffer("large", "f32", as_index(pitch << 20), "output", 0)
     rows, column = Var("r", as_index(1 << 20)), Var("c", as_index(columns))
-    scope = Scope(frozenset({large}), stream_from=1 << 24)
+    scope = Scope(frozenset({large}), nontemporal=(large,))
     scope.loop(rows, "r")
     scope.loop(column, "c")
     e = Emitter(scope, column)

@@ -27,6 +27,7 @@ from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
 from mycc.compiler.lower import lower
 from mycc.compiler.machine.targets import parse_targets
 from mycc.compiler.schedule import schedule
+from mycc.compiler.schedule.planning import plan_kernel
 from mycc.compiler.weights.collect import collect_weights
 from mycc.templates import TEMPLATES
 from torch import nn
@@ -206,8 +207,8 @@ MACROS = ("loops.j2", "columns.j2", "stages.j2", "epilogue.j2")  # seen in the k
 def kernels(name: str) -> str:
     template, function, inputs, parts, dynamic = KERNELS[name]
     s = scheduled(function, *inputs, parts=parts, dynamic=dynamic)
-    chosen = [(c, n) for c, n in zip(calls_of(s, KernelPool()), s.program.nodes, strict=True)]
-    shown = [c.kernel.source for c, n in chosen if view_of(n).template == f"{template}.cpp.j2"]
+    chosen = [(c, k) for c, k in zip(calls_of(s, KernelPool()), s.kernels, strict=True)]
+    shown = [c.kernel.source for c, k in chosen if view_of(k.node, k.plan).template == f"{template}.cpp.j2"]
     assert shown, f"no kernel of {template}"
     return plain("\n".join(shown))
 
@@ -221,7 +222,7 @@ def test_forms_of_winograd_differ_in_the_function_alone() -> None:
     _, function, inputs, parts, _ = KERNELS["conv_winograd2"]
     s = scheduled(function, *inputs, parts=parts)
     node = next(n for n in s.program.nodes if isinstance(n, Conv))
-    sources = {a: KernelPool().call("k", replace(node, algorithm=a)).kernel.source for a in WINOGRAD_FORMS}
+    sources = {a: KernelPool().call("k", plan_kernel(replace(node, algorithm=a))).kernel.source for a in WINOGRAD_FORMS}
     texts = {"winograd3": "<3>", "winograd3taps": "<3, 1, true>", "winograd4": "<4>", "winograd2s2": "<2, 2>"}
     for algorithm, text in texts.items():
         assert f"conv_winograd{text}(host, args" in sources[algorithm]

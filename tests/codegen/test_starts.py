@@ -14,6 +14,7 @@ from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Load
 from mycc.compiler.ir.index import Index, Indirect, Var, as_index, of
 from mycc.compiler.ir.nodes import Map, Origin, Store
+from mycc.compiler.schedule.planning import plan_kernel
 from torch import nn
 
 from ..helpers.programs import call
@@ -49,7 +50,7 @@ def test_starts(node: Map, starts: dict[Buffer, int]) -> None:
 
 def test_steps_share_a_kernel() -> None:
     pool = KernelPool()
-    calls = [pool.call("map", step(i + 640 * t + 3, i + 640 * t, to=i + 64 * t)) for t in range(5)]
+    calls = [pool.call("map", plan_kernel(step(i + 640 * t + 3, i + 640 * t, to=i + 64 * t))) for t in range(5)]
     assert len(pool.kernels()) == 1
     assert [_argument(p, {}) for p in calls[2].params] == ["input_x + 1280", "output_y + 128"]
 

@@ -165,14 +165,14 @@ def test_parts_of_a_choice() -> None:
 def test_a_choice_is_an_argument_of_the_kernel(case: str, choice: dict[str, int], texts: list[str]) -> None:
     function, parts, inputs, wanted = NODES[case]
     s = scheduled(function, *inputs, parts=parts)
-    name, node = next((n, node) for n, node in zip(s.names, s.program.nodes, strict=True) if kernel_key(node) == wanted)
+    name, kernel = next((n, k) for n, k in zip(s.names, s.kernels, strict=True) if kernel_key(k.node) == wanted)
     pool = KernelPool()
-    plain, tuned = pool.call(name, node), pool.call(name, node, Choice.of(choice))  # type: ignore[arg-type]
+    plain, tuned = pool.call(name, kernel), pool.call(name, kernel, Choice.of(choice))  # type: ignore[arg-type]
     ((field, value),) = choice.items()
     assert [(p.name, p.size) for p in tuned.params if p not in plain.params] == [(f"tuning_{field}", str(value))]
     assert all(text in tuned.kernel.source for text in texts)
     assert "tuning" not in plain.kernel.source
-    other = pool.call(name, node, Choice.of({field: value + 16}))
+    other = pool.call(name, kernel, Choice.of({field: value + 16}))
     assert other.kernel is tuned.kernel  # another value is another argument of the same function
 
 

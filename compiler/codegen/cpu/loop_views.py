@@ -18,6 +18,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Nest, Reduce
+from ...ir.plans.loop import LoopPlan
 from ...schedule.cost.estimates import is_long
 from ...schedule.graph import map_expressions
 from ...schedule.loops.collapse import collapse, collapse_rows
@@ -28,7 +29,7 @@ from ...schedule.loops.vector_axis import arg_loop, cross_loop, keeps_places, ve
 from .bounds import MOST_APART, inside
 from .emit import Emitter
 from .interleave import weave
-from .nontemporal import is_led, streamed_from
+from .nontemporal import is_led
 from .pipeline_views import phase_view
 from .prefetch import fetches, stream_ahead, widest
 from .prefetch_nests import with_looked_up, with_stage_fetches
@@ -74,9 +75,9 @@ SHORT_BYTES = 512  # of rows that are gathered several at a time
 SHORT_WINDOW, LEAST = 16, 2
 
 
-def loop_view(node: Map | Reduce | Nest) -> KernelView:
+def loop_view(node: Map | Reduce | Nest, plan: LoopPlan) -> KernelView:
     """The view of a kernel made of loops."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=streamed_from(node))
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal)
     scope.whole_lines = isinstance(node, Map) and len(node.stores) > 1 and any(is_long(s.value) for s in node.stores)
     turned = turned_rows(node) if isinstance(node, Reduce | Nest) else None
     if turned is not None:

@@ -7,28 +7,16 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import IndexValue, Load
 from ...ir.index import ONE, Var
 from ...ir.lanes import ALIGNMENT, lane_stride
-from ...ir.nodes import Map, Nest, Reduce, Store
-from ...schedule.cost.estimates import STREAMED_BYTES
+from ...ir.nodes import Map, Store
 from .scope import Scope
 
 LINE = 64  # bytes
-#: bytes of a result that goes past the caches too, where its kernel reads so many that nothing of it would stay there
-STREAMED_BESIDE, MANY_READ = 1 << 23, 1 << 25
 MANY_LINES = 16  # of a row: one more that is written twice counts for little
 
 
-def streamed_from(node: Map | Reduce | Nest) -> int:
-    """Bytes from which on a result is written past the caches."""
-    read = sum((buffer.size.constant or 0) * DTYPES[buffer.dtype].size for buffer in node.reads())
-    return STREAMED_BESIDE if read >= MANY_READ else STREAMED_BYTES
-
-
 def is_large(buffer: Buffer, scope: Scope) -> bool:
-    """Whether the result is far larger than the caches."""
-    elements = buffer.size.constant
-    if scope.stream_from is None or elements is None or buffer in scope.locals:
-        return False
-    return elements * DTYPES[buffer.dtype].size >= scope.stream_from
+    """Whether the plan writes the result past the caches."""
+    return buffer in scope.nontemporal and buffer not in scope.locals
 
 
 def is_led(node: Map, lanes: Var, scope: Scope) -> bool:

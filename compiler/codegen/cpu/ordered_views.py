@@ -18,6 +18,7 @@ from ...ir.index import (
 )
 from ...ir.lanes import direct
 from ...ir.nodes import Map, Scan, Scatter
+from ...ir.plans.loop import LoopPlan
 from ...ir.program import Assert
 from ...ir.routines import Blocks, CppSource, Custom, Routine
 from ...lower.core.routines import ROUTINES
@@ -38,10 +39,10 @@ from .views.scans import CarryView, ScanStage
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
 
 
-def scan_view(node: Scan) -> LoopKernel:
+def scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
     """A row per element of `dims`, its steps one after the other; running sums a vector at a time; or rows of columns
     side by side."""
-    along_lanes = column_scan_view(node) or row_scan_view(node)
+    along_lanes = column_scan_view(node, plan) or row_scan_view(node, plan)
     if along_lanes is not None:
         return along_lanes
     scope = Scope(frozenset(node.writes()), node.origin.describe())

@@ -12,6 +12,8 @@ from ....templates import TEMPLATES
 from ...ir.dtypes import DTYPES
 from ...ir.index import ZERO, Index
 from ...ir.nodes import Scan, Scatter
+from ...ir.plans import kernel as plans
+from ...ir.plans.loop import LoopPlan
 from ...ir.program import AnyNode, Assert, Choose, Repeat
 from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, Conv, ConvChain, Gemm
@@ -75,10 +77,12 @@ class KernelPool:
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(self._by_text.values())
 
-    def call(self, name: str, node: AnyNode, choice: Choice = COST_MODEL, weight_bytes: Index = ZERO) -> KernelCall:
-        """The kernel of a scheduled node with a choice, rendered when its text is new; weight_bytes: see gemm_view."""
-        node, starts = with_starts(node)
-        view = with_choice(view_of(node, weight_bytes), choice)
+    def call(
+        self, name: str, kernel: plans.Kernel, choice: Choice = COST_MODEL, weight_bytes: Index = ZERO
+    ) -> KernelCall:
+        """A kernel of the schedule with a choice, rendered when its text is new; weight_bytes: see gemm_view."""
+        node, starts = with_starts(kernel.node)
+        view = with_choice(view_of(node, kernel.plan, weight_bytes), choice)
         text = _render(view)
         if text not in self._by_text:
             symbol = self._unique(name)
@@ -95,7 +99,8 @@ class KernelPool:
         return f"{name}_{count}" if count else name
 
 
-def view_of(node: AnyNode, weight_bytes: Index = ZERO) -> KernelView:
+def view_of(node: AnyNode, plan: plans.Plan | None, weight_bytes: Index = ZERO) -> KernelView:
+    """What the template of a kernel is rendered with."""
     node = with_fused_products(node)
     match node:
         case Gemm():
@@ -107,7 +112,7 @@ def view_of(node: AnyNode, weight_bytes: Index = ZERO) -> KernelView:
         case Attention():
             return attention_view(node)
         case Scan():
-            return scan_view(node)
+            return scan_view(node, _loop_plan(plan))
         case Scatter():
             return scatter_view(node)
         case Custom():
@@ -118,7 +123,12 @@ def view_of(node: AnyNode, weight_bytes: Index = ZERO) -> KernelView:
             return assert_view(node)
         case Choose() | Repeat():
             raise TypeError("branches and loops are no kernels: the schedule puts their blocks in a row")
-    return loop_view(node)
+    return loop_view(node, _loop_plan(plan))
+
+
+def _loop_plan(plan: plans.Plan | None) -> LoopPlan:
+    assert isinstance(plan, LoopPlan)
+    return plan
 
 
 def _render(view: KernelView) -> str:
@@ -207,9 +217,9 @@ def calls_of(
     schedule: Schedule, pool: KernelPool, choose: Callable[[AnyNode], Choice] = lambda node: COST_MODEL
 ) -> tuple[KernelCall, ...]:
     """The kernels of a schedule in order, each with what `choose` gives for it."""
-    nodes, weight_bytes = schedule.program.nodes, _weight_bytes(schedule.program.nodes)
-    named = zip(schedule.names, nodes, strict=True)
-    return tuple(pool.call(name, node, choose(node), weight_bytes) for name, node in named)
+    weight_bytes = _weight_bytes(schedule.program.nodes)
+    named = zip(schedule.names, schedule.kernels, strict=True)
+    return tuple(pool.call(name, kernel, choose(kernel.node), weight_bytes) for name, kernel in named)
 
 
 def _weight_bytes(nodes: Sequence[AnyNode]) -> Index:

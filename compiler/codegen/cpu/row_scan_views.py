@@ -16,7 +16,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Acc, Call, Expr
 from ...ir.index import ONE, Index, Var, product
 from ...ir.nodes import Scan
-from ...schedule.cost.estimates import STREAMED_BYTES
+from ...ir.plans.loop import LoopPlan
 from ...schedule.loops.vector_axis import LEAST_LANES
 from .emit import Emitter
 from .prefetch_rows import short_ahead
@@ -28,12 +28,12 @@ from .views.scans import ScanRow
 from .write_combining import Stage, gather, memory_of
 
 
-def row_scan_view(node: Scan) -> LoopKernel | None:
+def row_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel | None:
     """A running sum along memory, a vector at a time; None for other scans."""
     value = _folded(node)
     if value is None or not _along(node, value) or (node.step.extent.constant or LEAST_LANES) < LEAST_LANES:
         return None
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal)
     text = Emitter(scope, None)
     rows = loops_of(node.dims, scope, text)
     written = Stage(node, node.step)

@@ -8,7 +8,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr
 from ...ir.index import ONE, Var, as_index, product
 from ...ir.nodes import Scan
-from ...schedule.cost.estimates import STREAMED_BYTES
+from ...ir.plans.loop import LoopPlan
 from ...schedule.loops.collapse import collapse
 from ...schedule.loops.vector_axis import LEAST_LANES
 from .emit import Emitter
@@ -23,13 +23,13 @@ from .views.scans import LaneCarry, ScanColumns
 SCAN_COLUMNS = 1024
 
 
-def column_scan_view(node: Scan) -> LoopKernel | None:
+def column_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel | None:
     """Blocks of columns, some steps at a time; None where neighbours in memory are steps of one scan."""
     node = collapse(node)
     vector = _lanes(node)
     if vector is None:
         return None
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_BYTES)
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal)
     text = Emitter(scope, None)
     blocks = (vector.extent + (SCAN_COLUMNS - 1)) // as_index(SCAN_COLUMNS)
     kept = node.dims[:-1]

@@ -51,7 +51,7 @@ class Scope:
     sizes: dict[Size, str] = field(default_factory=dict)
     loops: dict[Var, str] = field(default_factory=dict)
     locals: dict[Buffer, str] = field(default_factory=dict)
-    stream_from: int | None = None  # bytes of a result that is written past the caches, if the template knows of that
+    nontemporal: tuple[Buffer, ...] = ()  # results that are written past the caches, where vectors are whole lines
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
     #: results that are gathered row by row -> where a row is written, the loops within one
     gathered: dict[Buffer, tuple[str, frozenset[Var]]] = field(default_factory=dict)

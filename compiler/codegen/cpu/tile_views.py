@@ -11,6 +11,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Load
 from ...ir.index import ONE, ZERO, Var, product
 from ...ir.nodes import Map
+from ...schedule.loops.store_policy import results_from
 from ...schedule.loops.vector_axis import across
 from .emit import HALVES, Emitter
 from .nontemporal import LINE
@@ -40,7 +41,7 @@ MOST_NARROWER = 4  # times than the widest: a vector of a turned operand has to 
 
 def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
     """The view of a map with its blocks; loads that are dense along neither loop stay gathers."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), stream_from=STREAMED_APART)
+    scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=results_from(node, STREAMED_APART))
     plain = Emitter(scope, None)
     outer = [v for v in node.dims if v is not vector and v is not cross]
     loops = tuple(Loop(scope.loop(v), plain.index(v.extent)) for v in outer)

@@ -10,7 +10,8 @@ from ....runtime.errors import CompileError
 from ...ir.buffers import Buffer
 from ...ir.index import ZERO, Index, maximum, product
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
-from ...ir.program import AnyNode, Assert
+from ...ir.plans.kernel import Kernel
+from ...ir.program import Assert
 from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, Conv, Gemm
 from ...lower.core.shapes import sizes_of
@@ -58,10 +59,11 @@ def generate_device(
     for graph, schedule in zip(graphs, schedules, strict=True):
         launches: list[Launch] = []
         owners: list[int] = []
-        for i, (name, node) in enumerate(zip(schedule.names, schedule.program.nodes, strict=True)):
+        for i, (name, kernel) in enumerate(zip(schedule.names, schedule.kernels, strict=True)):
+            node = kernel.node
             tile = tiles.get(kernel_key(node) or "")
             try:
-                own = [pool.named(launch) for launch in node_launches(node, name, device, tile)]
+                own = [pool.named(launch) for launch in kernel_launches(kernel, name, device, tile)]
             except ValueError as error:
                 if tile is None:
                     raise
@@ -79,12 +81,15 @@ def generate_device(
     return DeviceCode(pool.kernels(), tuple(entries))
 
 
-def node_launches(node: AnyNode, name: str, device: Device, tile: Tile | None = None) -> tuple[Launch, ...]:
-    """The launches of one node; the name is that of a new kernel. tile: of a matrix node, in place of the cost model's.
+def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None = None) -> tuple[Launch, ...]:
+    """The launches of one kernel of the schedule; the name is that of a new one.
+
+    tile: of a matrix node, in place of the cost model's.
 
     Raises:
         ValueError: the tile does not fit the node.
     """
+    node = kernel.node
     routine = isinstance(node, Routine)
     if all(b.size == ZERO for b in node.writes()) if routine else product(v.extent for v in node.dims) == ZERO:
         return (Launch(TritonKernel(name, render("empty.py.j2", None), ()), grid(ZERO), (), node.origin),)

@@ -16,9 +16,9 @@ from ....runtime.roof import machine_facts
 from ...build.compile import BuildOptions
 from ...build.images import KernelImage
 from ...build.triton_compile import compile_kernels
-from ...codegen.cuda.generate import node_launches
+from ...codegen.cuda.generate import kernel_launches
 from ...codegen.cuda.kernel import Launch, TritonKernel, TritonPool
-from ...ir.program import AnyNode
+from ...ir.plans import kernel as planned
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import Device
 from ...machine.targets import Target
@@ -49,7 +49,7 @@ AGREEMENT = 0.1
 class _Key:
     """The kernels of a key: (entry, node, name) of each, candidates, and what was measured."""
 
-    places: list[tuple[int, AnyNode, str]] = field(default_factory=list)
+    places: list[tuple[int, planned.Kernel, str]] = field(default_factory=list)
     candidates: tuple[Tile, ...] = ()
     trials: list[Trial] = field(default_factory=list)
     chosen: Choice = COST_MODEL
@@ -103,12 +103,13 @@ def search_gpu(
 def _keys(schedules: Sequence[Schedule], device: Device) -> dict[str, _Key]:
     found: dict[str, _Key] = {}
     for i, schedule in enumerate(schedules):
-        for name, node in zip(schedule.names, schedule.program.nodes, strict=True):
+        for name, kernel in zip(schedule.names, schedule.kernels, strict=True):
+            node = kernel.node
             key = kernel_key(node)
             if key is None or not isinstance(node, (Gemm, Conv, Attention)):
                 continue
             row = found.setdefault(key, _Key(candidates=tile_candidates(node, device)))
-            row.places.append((i, node, name))
+            row.places.append((i, kernel, name))
     return found
 
 
@@ -120,18 +121,19 @@ class _Launches:
         self.nodes: list[list[tuple[str | None, tuple[Launch, ...]]]] = []
         self.tried: dict[tuple[str, Tile], dict[int, tuple[Launch, ...]]] = {}
         for schedule in schedules:
-            pairs = zip(schedule.names, schedule.program.nodes, strict=True)
-            self.nodes.append([(kernel_key(node), self._named(node, name)) for name, node in pairs])
+            pairs = zip(schedule.names, schedule.kernels, strict=True)
+            self.nodes.append([(kernel_key(kernel.node), self._named(kernel, name)) for name, kernel in pairs])
         for key, row in keys.items():
             for tile in row.candidates:
                 try:
-                    self.tried[key, tile] = {id(node): self._named(node, name, tile) for _, node, name in row.places}
+                    own = {id(kernel.node): self._named(kernel, name, tile) for _, kernel, name in row.places}
+                    self.tried[key, tile] = own
                 except ValueError:  # an epilogue of this key that the tile does not take
                     continue
-        self.owners = [[id(node) for node in schedule.program.nodes] for schedule in schedules]
+        self.owners = [[id(kernel.node) for kernel in schedule.kernels] for schedule in schedules]
 
-    def _named(self, node: AnyNode, name: str, tile: Tile | None = None) -> tuple[Launch, ...]:
-        return tuple(self._pool.named(launch) for launch in node_launches(node, name, self._device, tile))
+    def _named(self, kernel: planned.Kernel, name: str, tile: Tile | None = None) -> tuple[Launch, ...]:
+        return tuple(self._pool.named(launch) for launch in kernel_launches(kernel, name, self._device, tile))
 
     def compile(self, target: Target, options: BuildOptions) -> dict[str, KernelImage]:
         """Images by symbol; a candidate that does not compile has none."""
