@@ -33,7 +33,7 @@ from mycc.compiler.codegen.cuda.probe import Probe, attention_probe, conv_probe,
 from mycc.compiler.codegen.cuda.structured import chosen_tile, launches_of
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.structured import Window
-from mycc.compiler.machine.gpu import Device, device_of
+from mycc.compiler.machine.gpu import H200, Device
 from mycc.compiler.schedule.gpu.tiles import AttentionTile, GemmTile, conv_shape
 from mycc.compiler.tune.search.gpu_candidates import (
     attention_tiles,
@@ -43,7 +43,9 @@ from mycc.compiler.tune.search.gpu_candidates import (
     skinny_tiles,
 )
 
-CAPABILITY = 90
+#: the chip that is measured
+CHIP = H200
+CAPABILITY = CHIP.capability
 FOLDER = Path(tempfile.gettempdir()) / "gpu_kernels"
 COLD = 130e6  # bytes of weights that a graph goes through
 FINALISTS, TURNS = 4, 7  # the peer and the fastest candidates, which are timed again in turns
@@ -67,7 +69,7 @@ class Shape:
     float32: str = "ieee"
 
     def device(self) -> Device:
-        return replace(device_of(CAPABILITY), float32=self.float32)
+        return replace(CHIP, float32=self.float32)
 
 
 # kernels -------------------------------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ def sliced_shape_of(m: int, n: int, k: int, slices: int) -> Shape:
         return [lambda: F.linear(t["a"], t["b"])]
 
     key = {"m": m, "n": n, "k": k // slices, "batch": slices, "dtype": "bf16"}
-    every = (*skinny_tiles(m, n, k // slices, slices), *middle_tiles(m, n, k // slices, slices))
+    every = (*skinny_tiles(CHIP, m, n, k // slices, slices), *middle_tiles(CHIP, m, n, k // slices, slices))
     tiles = tuple(t for t in every if t.split == 1)
     moved = 2.0 * (m * k + n * k) + 4.0 * slices * m * n
     return Shape("gemm", f"{m}x{n}x{k} in {slices} parts", probe, key, peer, tiles, 2.0 * m * n * k, moved)
@@ -254,7 +256,7 @@ def conv_shape_of(batch: int, size: int, channels: int, out: int, kernel: int, s
     shape = conv_shape(node)
     key = {"m": shape.m, "n": shape.n, "k": shape.k, "batch": 1, "dtype": "bf16", "kernel": kernel}
     moved = 2.0 * (batch * size * size * channels + shape.n * shape.k + shape.m * shape.n)
-    tiles = conv_tiles(node, device_of(CAPABILITY))
+    tiles = conv_tiles(node, CHIP)
     label = f"b{batch} {size}x{size} {channels}->{out} {kernel}x{kernel}/{stride}"
     return Shape("conv", label, probe, key, peer, tiles, 2.0 * shape.m * shape.n * shape.k, moved)
 
@@ -307,9 +309,9 @@ def sections() -> dict[str, list[Shape]]:
         *((197, 768, 768, 2), (197, 768, 768, 3), (197, 768, 3072, 3), (197, 768, 3072, 4), (197, 768, 3072, 6)),
     )
     return {
-        "skinny": [gemm_shape_of(*s, (*skinny_tiles(*s), *middle_tiles(*s))) for s in skinny],
+        "skinny": [gemm_shape_of(*s, (*skinny_tiles(CHIP, *s), *middle_tiles(CHIP, *s))) for s in skinny],
         "gemm": [gemm_shape_of(*s, tuple(large_tiles())) for s in large],
-        "other": [gemm_shape_of(*s, (*skinny_tiles(*s), *middle_tiles(*s))) for s in other]
+        "other": [gemm_shape_of(*s, (*skinny_tiles(CHIP, *s), *middle_tiles(CHIP, *s))) for s in other]
         + [gemm_shape_of(*s, tuple(large_tiles())) for s in many],
         "slices": [sliced_shape_of(*s) for s in parts],
         "attention": [attention_shape_of(*s, tuple(attention_tiles(*s[2:5], s[2] < 16))) for s in heads],
@@ -465,7 +467,7 @@ def _measure_all(shapes: Iterable[Shape], out: Path, deadline: float) -> None:
 
 def database_text(rows: list[dict[str, Any]]) -> str:
     """One row a line, so that a change can be read."""
-    return '{"rows": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n"
+    return f'{{"chip": "{CHIP.name}", "rows": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n"
 
 
 if __name__ == "__main__":

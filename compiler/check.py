@@ -18,7 +18,7 @@ from .capture.specialise import variant_requests
 from .faults import reporting_faults
 from .graph.passes import run_graph_passes
 from .lower import lower, shared_layouts
-from .machine.gpu import Device, device_for
+from .machine.gpu import Device
 from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
 from .package.assemble import entry_row
@@ -145,7 +145,7 @@ def _device(options: CompileOptions, family: Family) -> Device | None:
     """The first GPU among the targets, or None for CPUs."""
     if family == "cpu":
         return None
-    return device_for(next(t for t in options.targets if t.family == family), options.codegen.tf32)
+    return options.device(next(t for t in options.targets if t.family == family))
 
 
 def _lower(graph: ModelGraph, family: Family, options: CompileOptions) -> Lowered:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..runtime.errors import CompileError
+from .machine.gpu import Device, chip_of, device_for
 from .machine.targets import Family, Target, host_target, known_names
 from .machine.targets import parse_targets as named_targets
 
@@ -94,6 +95,12 @@ class CodegenOptions:
     #: convolutions of 3x3 taps or more by tiles of 2x2 or 3x3 outputs; f43: also of 4x4, error up to 4 x eager's
     winograd: Literal["f23", "f33", "f43", "off"] = "f33"
     tf32: bool = False  # on a GPU: let products of float32 round their operands to 10 bits of mantissa
+    #: the chip to choose tiles and splits for, where a target has several: of cuda:sm_90 h200 or h100
+    gpu: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.gpu:
+            chip_of(name)  # raises where there is none
 
 
 @dataclass(frozen=True)
@@ -191,6 +198,10 @@ class CompileOptions:
         """Of the targets, each once."""
         return tuple(dict.fromkeys(target.family for target in self.targets))
 
+    def device(self, target: Target) -> Device:
+        """The GPU that a target's kernels are made for."""
+        return device_for(target, self.codegen.tf32, self.codegen.gpu)
+
     def fingerprint(self) -> str:
         """A hash of the options that alter generated code or objects."""
         altering = (self.dtype, self.mode, self.tune, self.graph, self.schedule, self.codegen, self.build)
@@ -204,6 +215,10 @@ class CompileOptions:
             found.append("mode 'reduce-overhead' has no effect on target cpu (CUDA graphs are for GPUs)")
         if "cpu" not in families and self.lock is not None:
             found.append("the lock file has no effect: there is no target cpu")
+        capabilities = {target.capability for target in self.targets if not target.ptx}
+        for name in self.codegen.gpu:
+            if (wanted := chip_of(name).capability) not in capabilities:
+                found.append(f"codegen.gpu={name} has no effect: there is no target cuda:sm_{wanted}")
         return found
 
     @classmethod

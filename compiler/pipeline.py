@@ -27,7 +27,6 @@ from .lower import lower, shared_layouts
 from .lower.core.builder import WinogradChoice
 from .lower.core.driver import Lowered
 from .lower.core.eager_roundings import with_eager_roundings
-from .machine.gpu import device_for
 from .machine.targets import Family, Target
 from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
@@ -147,7 +146,7 @@ def _measure_gpu(
 ) -> Lock:
     """The lock of a GPU's target, measured on this machine."""
     lowered = _lower(graphs, "cuda", options.codegen.winograd, NO_CHOICES)
-    device = device_for(target, options.codegen.tf32)
+    device = options.device(target)
     schedules = [schedule(entry.program, options.schedule, device) for entry in lowered]
     weights = collect_weights((), lowered)
     return search_gpu(captured, schedules, weights, target, device, _settings(options))
@@ -164,7 +163,7 @@ def _schedules(lowered: Mapping[Family, Sequence[Lowered]], options: CompileOpti
     cpu: Sequence[Schedule] = [schedule(entry.program, options.schedule) for entry in lowered.get("cpu", ())]
     for target in options.targets:
         if target.family == "cuda":
-            device = device_for(target, options.codegen.tf32)
+            device = options.device(target)
             found[target.name] = [schedule(entry.program, options.schedule, device) for entry in lowered["cuda"]]
         else:
             found[target.name] = cpu
@@ -186,7 +185,7 @@ def _generate(
         generated = generate(graphs, schedules[cpu[0].name], weights, cpu, choices, contract)
     device = {
         target.name: generate_device(
-            graphs, schedules[target.name], device_for(target, options.codegen.tf32), tiles_of(choices, target.name)
+            graphs, schedules[target.name], options.device(target), tiles_of(choices, target.name)
         )
         for target in options.targets
         if target.family == "cuda"

@@ -51,6 +51,11 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
     }
 
 
+def _target_text(row: dict[str, Any]) -> str:
+    """A target, and the chip that its kernels were tuned for."""
+    return f"{row['target']} (tuned for {row['chip']})" if "chip" in row else str(row["target"])
+
+
 def describe(information: dict[str, Any]) -> str:
     """The inspection in a few lines of plain text."""
     versions = information["versions"]
@@ -60,7 +65,7 @@ def describe(information: dict[str, Any]) -> str:
     for row in information["entry_points"]:
         lines += ["", row["signature"]]
     weights, rows = information["weights"], information["entry_points"]
-    targets = ", ".join(row["target"] for row in information["targets"])
+    targets = ", ".join(_target_text(row) for row in information["targets"])
     glibc = f"; glibc {information['glibc']} or later" if information["glibc"] else ""
     wrappers = ", ".join(information["python"])
     total, heavy, other = (megabytes(n) for n in (information["size"], weights["size"], information["other"]))

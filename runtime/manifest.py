@@ -126,7 +126,7 @@ _ENTRY = {
 }  # fmt: skip
 _TARGET = {
     "target": _is_name, "isa": _is_name, "library": _is_name, "loader": _is_text, "glibc": _is_version,
-    "family?": _is_text, "arch?": _is_text, "images?": _is_text,
+    "family?": _is_text, "arch?": _is_text, "images?": _is_text, "chip?": _is_name,
     "roof?": {"sms": _is_number, "tflops": _is_number, "tbytes": _is_number},
 }  # fmt: skip
 _WEIGHTS = {

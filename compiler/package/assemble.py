@@ -156,6 +156,7 @@ def assemble(
         weights=weights.tensors,
         libraries={name: b.library for name, b in built.items()},
         targets=request.options.targets,
+        devices={t.name: request.options.device(t) for t in request.options.targets if t.family == "cuda"},
         images={name: b.images for name, b in built.items() if b.images},
         device_weights=weights.device,
         loaders={target.name: _loader(target, request.options.cache_dir) for target in request.options.targets},

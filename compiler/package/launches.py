@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..machine.gpu import device_of
-from ..machine.targets import Target
+from ..machine.gpu import Device
 from ..schedule.report import kernel_rows
 
 if TYPE_CHECKING:
@@ -21,12 +20,13 @@ FACTS = ("threads", "shared", "registers", "spills", "accesses")
 WORK = ("flops", "bytes", "writes", "weights")
 
 
-def target_roof(target: Target) -> dict[str, Any]:
-    """What a GPU can do at most, for its row of the manifest: bf16 products in TFLOP/s, memory in TB/s."""
-    if target.family != "cuda":
-        return {}
-    device = device_of(target.capability)
-    return {"roof": {"sms": device.sms, "tflops": device.tflops, "tbytes": device.bandwidth}}
+def target_roof(device: Device) -> dict[str, Any]:
+    """The chip that a GPU's kernels were made for, and what it can do at most, for its row of the manifest: bf16
+    products in TFLOP/s, memory in TB/s."""
+    return {
+        "chip": device.name,
+        "roof": {"sms": device.sms, "tflops": device.tflops, "tbytes": device.bandwidth},
+    }
 
 
 def launch_rows(code: DeviceCode, entry: int, images: Sequence[KernelImage]) -> list[dict[str, Any]]:

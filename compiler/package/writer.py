@@ -13,6 +13,7 @@ from typing import Any
 from ...runtime.archive import FORMAT_VERSION, MANIFEST, SOURCES
 from ...runtime.native import ABI_VERSION, LIBRARY
 from ...runtime.strict_json import encode
+from ..machine.gpu import Device
 from ..machine.targets import Target, target_folder
 from ..weights.safetensors import WeightLayout, WeightTensor, layout, stream
 from .archive import PAGE, ArchiveWriter, deflated
@@ -40,6 +41,7 @@ class PackageContents:
         weights: constants, in the order of `layout`.
         libraries: target ("cpu:x86-64-v3") -> bytes of its model.so, the target to prefer first.
         targets: the same targets, as the builder knows them.
+        devices: target of a GPU -> the chip that its kernels were made for.
         images: target of a GPU -> bytes of its compiled kernels.
         device_weights: the part of the weights' data that kernels of GPUs read.
         loaders: target -> bytes of a libmycc.so for that kind of CPU.
@@ -61,6 +63,7 @@ class PackageContents:
     wrappers: Mapping[str, bytes] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     targets: Sequence[Target] = ()
+    devices: Mapping[str, Device] = field(default_factory=dict)
     images: Mapping[str, bytes] = field(default_factory=dict)
     device_weights: tuple[int, int] = (0, 0)
     certificate: bytes | None = None
@@ -232,7 +235,9 @@ def _target_row(contents: PackageContents, target: str) -> dict[str, Any]:
     images = {"images": _images_member(target)} if target in contents.images else {}
     about: dict[str, Any] = {}
     if target in known:
-        about = {"family": known[target].family, "arch": known[target].arch, **target_roof(known[target])}
+        about = {"family": known[target].family, "arch": known[target].arch}
+    if target in contents.devices:
+        about |= target_roof(contents.devices[target])
     return {
         "target": target,
         "isa": target_folder(target),

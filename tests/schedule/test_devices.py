@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 import torch
+from mycc.compiler.codegen.cuda.probe import gemm_probe
 from mycc.compiler.ir.structured import Gemm
-from mycc.compiler.machine.gpu import DEVICES, Device
+from mycc.compiler.machine.gpu import CHIPS, DEVICES, H100, H200, Device, device_for
+from mycc.compiler.machine.targets import parse_targets
+from mycc.compiler.options import CompileOptions
 from mycc.compiler.schedule import schedule
+from mycc.compiler.schedule.gpu.measured import measured_time
+from mycc.compiler.schedule.gpu.tiles import estimate, expected_time, gemm_shape, gemm_tile
+from mycc.runtime.errors import CompileError
 from torch import nn
 
 from ..helpers.programs import lowered
+
+COMPILER = Path(__file__).parents[2] / "compiler"
 
 
 def parts_of_k(device: Device) -> int | None:
@@ -29,3 +41,80 @@ def test_each_device_has_its_own_split() -> None:
 def test_a_changed_row_changes_the_schedule() -> None:
     """A chip of few multiprocessors has enough tiles for all of them."""
     assert parts_of_k(replace(DEVICES[80], sms=4)) == 1
+
+
+def test_each_target_has_its_own_row() -> None:
+    found = {t.name: device_for(t).name for t in parse_targets("cuda:sm_80,cuda:sm_90,cuda:sm_100,cuda:ptx")}
+    assert found == {"cuda:sm_80": "a100", "cuda:sm_90": "h200", "cuda:sm_100": "b200", "cuda:ptx": "a100"}
+
+
+def test_h100_and_h200_are_two_rows_that_differ_in_memory() -> None:
+    assert replace(H100, name=H200.name, bandwidth=H200.bandwidth) == H200
+    assert H100.bandwidth < H200.bandwidth
+    few = gemm_shape(gemm_probe(16, 4096, 16384, "bf16").node)
+    tile = gemm_tile(gemm_probe(16, 4096, 16384, "bf16").node, H200)
+    assert estimate(few, "bf16", tile, H100) > 1.2 * estimate(few, "bf16", tile, H200)  # what reads a weight once
+
+
+def test_times_are_of_the_chip_that_was_measured() -> None:
+    shape = gemm_shape(gemm_probe(1, 4096, 4096, "bf16").node)
+    assert measured_time(shape, "bf16", H200) == 10.79
+    assert measured_time(shape, "bf16", H100) is None
+    assert expected_time(shape, "bf16", H100) > 4096 * 4096 * 2 / 3.0e6
+    assert gemm_tile(gemm_probe(1, 4096, 4096, "bf16").node, H100) == gemm_tile(
+        gemm_probe(1, 4096, 4096, "bf16").node, H200
+    )
+
+
+def test_the_user_names_the_chip_of_a_target() -> None:
+    options = CompileOptions.of(target="cuda:sm_80,cuda:sm_90", options=["codegen.gpu=h100"])
+    assert [options.device(t).name for t in options.targets] == ["a100", "h100"]
+    assert not options.ineffective()
+    plain = CompileOptions.of(target="cuda:sm_80,cuda:sm_90")
+    assert [plain.device(t).name for t in plain.targets] == ["a100", "h200"]
+    assert options.fingerprint() != plain.fingerprint()
+
+
+def test_a_chip_of_no_target_has_no_effect_and_an_unknown_one_is_an_error() -> None:
+    (told,) = CompileOptions.of(target="cuda:sm_80", options=["codegen.gpu=h100"]).ineffective()
+    assert told == "codegen.gpu=h100 has no effect: there is no target cuda:sm_90"
+    with pytest.raises(CompileError, match="names no GPU that mycc knows: 'h20'") as error:
+        CompileOptions.of(target="cuda:sm_90", options=["codegen.gpu=h20"])
+    assert "h200" in str(error.value)
+
+
+def gpu_files() -> Iterator[Path]:
+    """The files that decide about kernels of GPUs, and those that print them."""
+    for folder in ("codegen/cuda", "schedule/gpu"):
+        yield from (COMPILER / folder).glob("*.py")
+    yield from (COMPILER / "schedule/algebra").glob("*_gpu.py")
+    yield from (COMPILER / name for name in ("schedule/fusion/prologue.py", "tune/search/gpu_candidates.py"))
+
+
+def test_no_number_of_a_chip_stands_outside_of_machine() -> None:
+    """SM counts, sizes of shared memory, registers and caches, bandwidths and roofs."""
+    facts = {n for c in CHIPS for n in (c.sms, c.shared, c.l2, c.tflops, c.bandwidth, c.additions)} | {65536}
+    facts |= {round(size / 1024) for size in (c.shared for c in CHIPS)}
+    facts = {n for n in facts if n > 8 or n != round(n)}  # small whole numbers are everywhere
+    allowed = {("rows.py", 65536)}  # 16 bits of a key
+    found = {
+        (path.name, node.value)
+        for path in gpu_files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and node.value in facts
+    }
+    assert found <= allowed
+
+
+def test_lines_and_accesses_of_memory_have_one_name() -> None:
+    """No constant of another file is called a line, a sector, a warp's lanes or an access."""
+    names = {"LINE", "SECTOR", "ACCESS", "WARP", "LANES_OF_WARP", "REGISTERS", "SHARED", "SMS"}
+    found = {
+        f"{path.name}: {target.id}"
+        for path in gpu_files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in names
+    }
+    assert not found

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from ...ir.index import Index, as_index
-from ...machine.gpu import Device
+from ...machine.gpu import WARP, Device
 from ...schedule.cost.estimates import number
 
-LANES = 32
-#: programs that fill a device: so many for each multiprocessor
-PROGRAMS = 4
 #: elements from which a thread takes more of them: so many programs that what counts is the loads that are under way
 MANY = 1 << 23
 
@@ -20,12 +17,12 @@ def power_of_two(value: int) -> int:
 
 def warps_for(elements: int, each: int = 8, most: int = 16) -> int:
     """Warps for a tile, of which every thread has about `each` elements."""
-    return max(1, min(most, power_of_two(elements) // (LANES * each)))
+    return max(1, min(most, power_of_two(elements) // (WARP * each)))
 
 
 def share(total: Index, device: Device, least: int, most: int) -> int:
     """How many of `total` things one program does, so that the device is full: a power of two in [least, most]."""
-    wanted = number(total) // (device.sms * PROGRAMS)
+    wanted = number(total) // (device.sms * device.full)
     return max(least, min(most, power_of_two(wanted + 1) // 2 or 1))
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, minimum
 from ...ir.structured import Gemm
-from ...machine.gpu import Device
+from ...machine.gpu import LINE, Device
 from ...schedule.gpu.fit import misfit, unit_strides
 from ...schedule.gpu.tiles import GemmTile
 from .kernel import TL_DTYPE, Launch
 from .matrix import (
-    LINE,
     Part,
     PlacedAxes,
     Shared,

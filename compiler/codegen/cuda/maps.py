@@ -10,7 +10,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, substitute
 from ...ir.index import ONE, ZERO, Atom, Index, Indirect, Var, product
 from ...ir.nodes import Map, Node, Store
-from ...machine.gpu import Device
+from ...machine.gpu import ACCESS, Device
 from ...schedule.cost.estimates import number
 from ...schedule.loops.collapse import collapse
 from ...schedule.loops.row_form import flattened
@@ -23,7 +23,6 @@ from .scope import TritonScope
 #: shorter inner loops are not worth an axis of a tile
 LEAST_AXIS = 16
 TILE = 64
-LOADED_AT_ONCE = 16  # bytes
 LOADS_OF_MANY = 4
 
 
@@ -84,7 +83,7 @@ def _flat(node: Map, name: str, device: Device) -> Launch:
     scope = TritonScope.of(node)
     total = product(v.extent for v in node.dims)
     i = Var("i", total)
-    each = LOADED_AT_ONCE // max(DTYPES[b.dtype].size for b in (*node.reads(), *node.writes()))
+    each = ACCESS // max(DTYPES[b.dtype].size for b in (*node.reads(), *node.writes()))
     most = total.constant if total.constant is not None else 1024
     more = LOADS_OF_MANY if number(total) >= MANY else 1
     block = min(power_of_two(max(most, 1)), share(total, device, 128, 1024 * more))

@@ -17,9 +17,6 @@ from .kernel import KernelParam, Launch, LaunchArgument, TritonKernel, WorkArg, 
 from .module import render
 from .scope import TritonScope
 
-#: bytes that one instruction moves to L2
-LINE = 128
-
 
 @dataclass(frozen=True)
 class Part:

@@ -24,7 +24,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Expr, Load
 from ...ir.index import ONE, ZERO, Index, Var, of
 from ...ir.nodes import Fold, Nest, Reduce
-from ...machine.gpu import Device
+from ...machine.gpu import ACCESS, LINE, Device
 from ...schedule.loops.row_form import MAX_ROW, RowForm, RowStage
 from .blocks import power_of_two
 from .emit import Aligned, Place, TritonEmitter, Value
@@ -33,9 +33,6 @@ from .maps import finish
 from .reductions import FoldForm, fold_form, is_truth
 from .row_printer import RowPrinter
 from .scope import TritonScope
-
-#: bytes of one access, and of a line of memory
-ACCESS, LINE = 16, 128
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ...ir.in_place import overwrites, shared_roots
 from ...ir.index import ONE, ZERO, Indirect, Var, of
 from ...ir.nodes import Map
 from ...ir.structured import Gemm, Prologue
-from ...machine.gpu import Device
+from ...machine.gpu import TENSOR_CORE_TILE, Device
 from ..cost.estimates import LOAD, work
 from ..cost.traffic import traffic
 from ..gpu.tiles import (
@@ -36,10 +36,6 @@ from .invert import invert
 
 #: element types of products' operands
 MULTIPLIED = ("f32", "f16", "bf16")
-#: microseconds of a launch behind another one
-LAUNCH = 1.0
-#: part of the arithmetic and of the bandwidth of a device that these kernels reach
-REACHED = 0.85
 #: operations that conversions and moves cost beside an element's own, and those of its way through shared memory
 MOVES, THROUGH_SHARED = 3.0, 4.5
 #: rows of a tile from which the tensor cores take an operand once for all columns
@@ -121,7 +117,7 @@ def _spread(operand: Operand) -> tuple[int, int]:
 
 def _slower(producer: Map, fused: Gemm, device: Device) -> str:
     """Why a product is not to compute its operand; empty when it is."""
-    saved = LAUNCH + typical(traffic(producer).total) / (REACHED * device.bandwidth * 1e6)
+    saved = device.launch + typical(traffic(producer).total) / (device.reached * device.bandwidth * 1e6)
     spent = extra_time(fused, gemm_tile(fused, device), device)
     return "" if spent <= saved else f"the product would take {spent:.2g} us longer, {saved:.2g} us are saved"
 
@@ -143,8 +139,8 @@ def extra_time(node: Gemm, tile: GemmTile, device: Device) -> float:
     tiles = sum(moving <= ld.own_vars() for ld in value.loads)  # that come as the operand does
     operations = work(value) - LOAD * tiles + MOVES + (0 if as_it_lies else THROUGH_SHARED)
     if as_it_lies and tile.m < GROUP_ROWS and not tile.vector:
-        operations *= max(1, tile.warps * 16 // tile.m)  # warps side by side compute the same rows
-    return rounds * together * elements * operations * device.sms / (REACHED * device.additions * 1e6)
+        operations *= max(1, tile.warps * TENSOR_CORE_TILE // tile.m)  # warps side by side compute the same rows
+    return rounds * together * elements * operations * device.sms / (device.reached * device.additions * 1e6)
 
 
 def _resident(node: Gemm, tile: GemmTile, device: Device) -> int:

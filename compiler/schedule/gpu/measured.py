@@ -1,7 +1,9 @@
 """Tiles that were measured on a device and ship with mycc: tiles_sm90.json, written by bench/gpu_kernels.py.
 
 A row serves the shape that it was measured at and shapes of its class: the same element type, and sizes that are within
-a factor of it. To add a chip: run bench/gpu_kernels.py on it, see docs/gpu-tiles.md.
+a factor of it. Its tile serves every chip of the capability, its time the chip alone that the table names: an H100 and
+an H200 multiply alike, and read memory at different speeds. To add a chip: run bench/gpu_kernels.py on it, see
+docs/gpu-tiles.md.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def measured_gemm(shape: Shape, dtype: str, device: Device, together: int = 1, h
 
 
 def measured_time(shape: Shape, dtype: str, device: Device) -> float | None:
-    """Microseconds measured for products like this one, or None."""
+    """Microseconds measured for products like this one on this chip, or None."""
+    if device.name != chip(device.capability):
+        return None  # another chip of its kind has another memory
     row = _nearest_gemm(shape, dtype, device, 1, False)
     return float(row["us"]) if row and "us" in row else None
 
@@ -106,8 +110,20 @@ def _nearest(among: Sequence[Row], sizes: Mapping[str, int], dtype: str, device:
     return found
 
 
-@cache
 def rows(capability: int) -> tuple[Row, ...]:
-    """The measurements of a chip; none for one that nobody has measured."""
+    """The measurements of the chips of a capability; none where nobody has measured one."""
+    return _table(capability)[1]
+
+
+def chip(capability: int) -> str:
+    """The chip on which the rows of a capability were measured; "" where nobody has measured one."""
+    return _table(capability)[0]
+
+
+@cache
+def _table(capability: int) -> tuple[str, tuple[Row, ...]]:
     path = Path(__file__).with_name(f"tiles_sm{capability}.json")
-    return tuple(json.loads(path.read_text(encoding="utf-8"))["rows"]) if path.exists() else ()
+    if not path.exists():
+        return "", ()
+    table = json.loads(path.read_text(encoding="utf-8"))
+    return str(table["chip"]), tuple(table["rows"])

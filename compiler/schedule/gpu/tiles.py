@@ -16,7 +16,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Load
 from ...ir.index import ONE, Index, Size
 from ...ir.structured import Attention, Conv, Gemm
-from ...machine.gpu import Device
+from ...machine.gpu import LINE, REGISTERS, TENSOR_CORE_TILE, WARP, Device
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,10 @@ WALKS = {
 #: bytes of the parts of all tiles that programs share
 MAX_WORK = 64 << 20
 SPLITS = (1, 2, 3, 4, 6, 8)
-#: microseconds, fitted likewise: to start a program; from memory to use; to add the parts of a tile, and for each part
-STARTUP, LATENCY, GATHER, GATHER_PART = 0.92, 0.70, 1.33, 0.40
-#: bandwidth of L2 in that of memory; traffic of an epilogue in bytes of its result
-L2, EPILOGUE = 2.6, 1.7
+#: traffic of an epilogue in bytes of its result
+EPILOGUE = 1.7
+#: registers of a thread beside its sums
+OTHER_REGISTERS = 40
 
 
 def gemm_tile(node: Gemm, device: Device) -> GemmTile:
@@ -178,7 +178,7 @@ def with_room(tile: GemmTile, node: Gemm, device: Device) -> GemmTile:
     """The tile with no more stages than shared memory holds of an operand that is computed from what lies there."""
     if node.prologue is None:
         return tile
-    return replace(tile, stages=max(2, min(tile.stages, int(device.shared * 0.9) // stage_bytes(node, tile))))
+    return replace(tile, stages=max(2, min(tile.stages, device.operands_room // stage_bytes(node, tile))))
 
 
 def stage_bytes(node: Gemm, tile: GemmTile) -> int:
@@ -212,7 +212,7 @@ def _gemm_tile(node: Gemm, device: Device) -> GemmTile:
 
 def leaves_registers(tile: GemmTile) -> bool:
     """Whether the sums of a tile leave registers for a heavy epilogue, or for another tensor that it reads."""
-    threads = 32 * tile.warps * (2 if tile.specialize else 1)
+    threads = WARP * tile.warps * (2 if tile.specialize else 1)
     return tile.halves or tile.m * tile.n <= min(HEAVY, HEAVY_SUMS * threads)
 
 
@@ -332,7 +332,7 @@ def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...]
             continue
         for k, split in itertools.product(steps(m, n, shape, half), splits):
             if split == 1 or (shape.fixed_k and shape.k >= split * k * 2):
-                stages = max(2, min(4 if half else 3, int(device.shared * 0.9) // ((m + n) * k * shape.size)))
+                stages = max(2, min(4 if half else 3, device.operands_room // ((m + n) * k * shape.size)))
                 yield GemmTile(m, n, k, 8 if m * n >= 128 * (128 if shape.size == 2 else 64) else 4, stages, split)
 
 
@@ -341,11 +341,11 @@ def uses_tensor_cores(dtype: str, device: Device) -> bool:
 
 
 def steps(m: int, n: int, shape: Shape, half: bool) -> tuple[int, ...]:
-    """Elements of k that a program takes at a time: 128 bytes of each row or twice that, less where k is short."""
-    short = max(16, 1 << max(shape.k - 1, 0).bit_length())
+    """Elements of k that a program takes at a time: a line of each row or two, less where k is short."""
+    short = max(TENSOR_CORE_TILE, 1 << max(shape.k - 1, 0).bit_length())
     if not half:
-        return (16,)
-    wide = 128 // shape.size
+        return (TENSOR_CORE_TILE,)
+    wide = LINE // shape.size
     if shape.size == 2 and m * n <= 64 * 128 and shape.k >= 4 * wide:
         return (wide, 2 * wide)
     return (min(wide, short),)
@@ -357,20 +357,20 @@ def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
     part = rows.get((tile.m, tile.n), 0.5)
     if dtype == "f32" and device.float32 != "ieee":
         part = part / (6 if device.float32 == "tf32x3" else 2)
-    threads = 32 * tile.warps
+    threads = WARP * tile.warps
     programs = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch * tile.split
     shared = (tile.m + tile.n) * tile.k * shape.size * tile.stages
-    registers = (tile.m * tile.n // threads + 40) * threads
-    together = max(1, min(device.shared // shared, 65536 // registers, -(-programs // device.sms)))
+    registers = (tile.m * tile.n // threads + OTHER_REGISTERS) * threads
+    together = max(1, min(device.shared // shared, REGISTERS // registers, -(-programs // device.sms)))
     rounds = -(-programs // (device.sms * together))
     count = -(-shape.k // (tile.k * tile.split))
     roof, memory = device.tflops * 1e6 / device.sms, device.bandwidth * 1e6 / device.sms  # of one, in a microsecond
     compute = 2 * tile.m * tile.n * tile.k / (roof * part) * together
-    loads = (tile.m + tile.n) * tile.k * shape.size * together / (memory * L2)
-    program = STARTUP + LATENCY + count * max(compute, loads, LATENCY / tile.stages)
+    loads = (tile.m + tile.n) * tile.k * shape.size * together / (memory * device.l2_speed)
+    program = device.startup + device.latency + count * max(compute, loads, device.latency / tile.stages)
     program += tile.m * tile.n * shape.size * together / memory * EPILOGUE
     traffic = (shape.m * shape.k + shape.n * shape.k + shape.m * shape.n) * shape.batch * shape.size
-    gather = GATHER + GATHER_PART * tile.split if tile.split > 1 else 0.0
+    gather = device.gather + device.gather_part * tile.split if tile.split > 1 else 0.0
     return max(rounds * program, traffic / (device.bandwidth * 1e6)) + gather
 
 

@@ -25,8 +25,8 @@ from ...schedule.gpu.tiles import (
     with_room,
 )
 
-#: bytes of shared memory that operands of a tile may take
-MOST_SHARED = 215_000
+#: parts of the shared memory of a program that operands of a product's tile may take, and of a convolution's
+PRODUCT_SHARED, CONV_SHARED = 0.925, 0.861
 #: rows from which a product is cut into large tiles; up to it into few, or parts of k
 MANY_ROWS = 1024
 #: depth up to which many rows take longer to move than to multiply
@@ -51,12 +51,14 @@ def _gemm_candidates(node: Gemm, device: Device) -> tuple[GemmTile, ...]:
     shape, dtype = gemm_shape(node), node.b.buffer.dtype
     sizes = (shape.m, shape.n, shape.k, shape.batch)
     if shape.m < MANY_ROWS:
-        few, middle = (_promising(tiles(*sizes), shape, dtype, device) for tiles in (skinny_tiles, middle_tiles))
+        few, middle = (
+            _promising(tiles(device, *sizes), shape, dtype, device) for tiles in (skinny_tiles, middle_tiles)
+        )
         tiles = [*few[:MOST_FEW], *middle[:MOST_MIDDLE]]
     else:
         tiles = list(large_tiles(dtype))
     if shape.m >= MANY_ROWS and dtype != "f32" and shape.k <= SHALLOW:
-        tiles = list(shallow_tiles(shape))
+        tiles = list(shallow_tiles(shape, device))
     if node.also:
         tiles = [_of_pair(tile, node) for tile in tiles if tile.split == 1]
     tiles = [with_room(tile, node, device) for tile in tiles]
@@ -75,7 +77,7 @@ def _of_pair(tile: GemmTile, node: Gemm) -> GemmTile:
     return replace(tile, n=max(16, width), flatten=False, halves=False)
 
 
-def skinny_tiles(m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
+def skinny_tiles(device: Device, m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
     """Tiles of products with few rows."""
     if m == 1:
         for bn, bk, split in itertools.product((4, 8, 16), (256, 512, 1024), (1, 2, 4)):
@@ -93,17 +95,17 @@ def skinny_tiles(m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
             or (steps < 2 and split > 1)
         ):
             continue
-        stages = max(2, min(4, steps, int(MOST_SHARED // ((bm + bn) * bk * 2))))
+        stages = max(2, min(4, steps, int(PRODUCT_SHARED * device.shared // ((bm + bn) * bk * 2))))
         yield GemmTile(bm, bn, bk, 8 if bm * bn >= 128 * 128 else 4, stages, split)
 
 
-def middle_tiles(m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
+def middle_tiles(device: Device, m: int, n: int, k: int, batch: int = 1) -> Iterator[GemmTile]:
     """Tiles with descriptors for products of a few hundred rows."""
     for (bm, bn), bk, split in itertools.product(
         ((64, 64), (64, 128), (128, 64), (128, 128), (64, 256), (128, 256)), (64, 128), (1, 2, 3, 4)
     ):
         programs = -(-m // bm) * -(-n // bn) * split * batch
-        stages = min(4, int(MOST_SHARED // ((bm + bn) * bk * 2)))
+        stages = min(4, int(PRODUCT_SHARED * device.shared // ((bm + bn) * bk * 2)))
         if not 44 <= programs <= 300 or k % (split * bk) or stages < 2 or (split > 1 and k < split * bk * 3):
             continue
         warps = 8 if bm * bn >= 128 * 128 else 4
@@ -144,14 +146,18 @@ def large_tiles(dtype: str = "bf16") -> Iterator[GemmTile]:
         yield GemmTile(bm, bn, 64, warps, stages, descriptors=True, **hints)
 
 
-def shallow_tiles(shape: Shape) -> Iterator[GemmTile]:
+def shallow_tiles(shape: Shape, device: Device) -> Iterator[GemmTile]:
     """Tiles of products with many rows that move more than they multiply: small ones, so that several programs of a
     multiprocessor wait for memory at different times."""
     fits = max(shape.n, 64)
     for (bm, bn), (bk, stages) in itertools.product(
         ((64, 64), (64, 128), (128, 64), (128, 128), (64, 256)), ((64, 3), (128, 2))
     ):
-        if bn <= fits and (bk <= shape.k or bk == 64) and (bm + bn) * bk * stages * 2 <= MOST_SHARED // 2:
+        if (
+            bn <= fits
+            and (bk <= shape.k or bk == 64)
+            and (bm + bn) * bk * stages * 2 <= PRODUCT_SHARED * device.shared / 2
+        ):
             yield GemmTile(bm, bn, bk, 4, stages)
     for bm, bn, warps, stages, together in (
         *((64, 128, 4, 3, 3), (128, 64, 4, 3, 3), (128, 128, 4, 3, 2), (128, 128, 8, 3, 2), (128, 128, 8, 4, 1)),
@@ -174,7 +180,7 @@ def conv_tiles(node: Conv, device: Device) -> tuple[GemmTile, ...]:
         fits = bn <= max(shape.n, 32) and (bm == 32 or bm < 2 * shape.m) and 32 * 32 < bm * bn <= 128 * 256
         if not fits or (split > 1 and steps < 2) or (bk == 32 and shape.k >= 256) or (bk == 128 and bm * bn > 64 * 128):
             continue
-        stages = max(2, min(4, int(200e3 // ((bm + bn) * bk * 2))))
+        stages = max(2, min(4, int(CONV_SHARED * device.shared // ((bm + bn) * bk * 2))))
         found.append(GemmTile(bm, bn, bk, 8 if bm * bn >= 128 * 128 else 4, stages, split))
     found.sort(key=lambda tile: estimate(shape, "bf16", tile, device))
     kept = found[:8]
