@@ -347,6 +347,7 @@ def _interpolate(
 # what values are refused ---------------------------------------------------------------------------------------------
 _form_of(torch.linalg.inv, torch.inverse, Tensor.inverse)(checked.inverse)
 _form_of(torch.linalg.solve)(checked.solution)
+_form_of(torch.histc, Tensor.histc)(checked.histogram)
 _form_of(torch.linalg.cholesky, torch.cholesky, Tensor.cholesky)(checked.cholesky)
 for _quantile in (torch.quantile, torch.nanquantile):
     _form_of(_quantile, getattr(Tensor, _quantile.__name__))(checked.quantiles(_quantile))

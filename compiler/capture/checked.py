@@ -43,6 +43,14 @@ def cholesky(A: Tensor, upper: bool = False) -> Tensor:
     return factor
 
 
+def histogram(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """histc; of a range that the elements give, which is finite."""
+    if min == max and input.numel():
+        finite = torch.isfinite(input.amin()) & torch.isfinite(input.amax())
+        torch._assert_async(finite, "torch.histc: the range of the elements is not finite")
+    return torch.histc(input, bins, min, max)
+
+
 def quantiles(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """quantile or nanquantile, of fractions from 0 to 1; torch checks them on a CPU alone."""
 

@@ -256,10 +256,7 @@ _ARITHMETIC = (
     _row("sub", "fi", "same", "sub", _infix("-", _S), _infix("-", _S), arity=2),
     _row("mul", "fi", "same", "mul", _infix("*", _P), _infix("*", _P), arity=2),
     _row("mul_rn", "f", "same", "mul", _infix("*", _P), "libdevice.mul_rn", arity=2),  # is no part of an FMA on GPUs
-    _row("div", "f", "same", "true_divide", _infix("/", _P), _infix("/", _P), arity=2),
-    _row(
-        "div_rn", "f", "same", "true_divide", _infix("/", _P), "divided", arity=2
-    ),  # torch's; div: of the lowering's own
+    _row("div", "f", "same", "true_divide", _infix("/", _P), "divided", arity=2),  # Triton's own is rounded otherwise
     _row(
         "floor_div",
         "fi",

@@ -180,7 +180,7 @@ _NORMS = ".*(batch|group|layer|instance)_norm.*|nn.(Batch|Group|Layer|Instance)N
 _PRODUCTS = (
     "addmm.*|gradient|_softmax_backward_data|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
     "|linalg.*|.*conv.*|nn.(Lazy)?Conv.*|(_refs.)?fft.*|stft|istft|.*avg_pool.*|nn.*AvgPool.*|.*_aa|.*interpolate.*"
-    "|.*upsample.*|.*linear|nn.(Bil|L)inear|cholesky.*|triangular_solve|lu_solve|ormqr|geqrf|qr|svd|pinverse"
+    "|.*upsample.*|.*linear|nn.(Bil|L)inear|cholesky.*|triangular_solve|lu|lu_solve|ormqr|geqrf|qr|svd|pinverse"
 )
 _INTEGERS = ".*integer|mixed|ties"
 
@@ -243,8 +243,8 @@ RULES: tuple[Rule, ...] = (
         "`mode`",
         "mode",
         "NaN, or values that occur equally often",
-        Free(values=True),
-        "torch does not say which of them it gives, and a GPU gives others than a CPU",
+        Free(values=True, errors=True),
+        "torch does not say which of them it gives, a GPU gives others than a CPU, and fails at rows of NaN alone",
         when=_equal_counts,
         devices=("cuda",),
     ),

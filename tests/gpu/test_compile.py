@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,27 @@ def test_loads_of_a_kernel(form: str, golden: Golden, cache: Path) -> None:
         parts.append(f"# {kernel.num_warps} warps; {facts}\n{source}")
         assert image.facts["spills"] == 0
     golden("\n".join(parts))
+
+
+CONDITIONS = [None, -2, "fro", "nuc", 1, math.inf]
+
+
+def test_a_scalar_that_is_written_between_others_compiles(tmp_path: Path, cache: Path) -> None:
+    """Each form of linalg.cond, whose result is one element of each row of another tensor."""
+
+    def written(x: torch.Tensor, p: Any) -> torch.Tensor:
+        base = torch.ones(*x.shape[:-2], 3)
+        torch.linalg.cond(x, p, out=base.select(-1, 1))
+        return base
+
+    x = torch.randn(5, 5)
+    entries = {
+        f"entry{i}": (lambda x, p=p: written(x, p), (given,))
+        for i, (p, given) in enumerate((p, given) for p in CONDITIONS for given in (x, x.expand(2, 5, 5).contiguous()))
+    }
+    out = tmp_path / "cond.pkg"
+    mycc.compile(entries, out=out, target="cuda:sm_90", verify=False, cache_dir=cache)
+    assert len(manifest_of(out)["entry_points"]) == len(entries)
 
 
 def test_the_same_bytes_without_and_from_the_cache(tmp_path: Path) -> None:

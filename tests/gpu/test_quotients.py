@@ -3,6 +3,7 @@ tests/gpu_runtime/test_eager_values.py compares the same with torch on a GPU."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -65,6 +66,25 @@ def test_quotients(dtype: torch.dtype, interpreter: TritonInterpreter) -> None:
     found = run_interpreted(program, interpreter, [x])
     for (name, (_, formula)), got in zip(QUOTIENTS.items(), found, strict=True):
         torch.testing.assert_close(got, formula(x), rtol=0, atol=0, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("count", [6, 7, 49, 768])
+def test_means_are_rounded_correctly(count: int, interpreter: TritonInterpreter) -> None:
+    """Of sums that are exact, tiny ones and infinities too."""
+    sums = [1.0, 3.0, 3.0 * count, 0.5, -count, 1e-44 * count, 3e38, math.inf, -math.inf, math.nan]
+    x = torch.zeros(len(sums), count)
+    x[:, 0] = torch.tensor(sums)
+    program = device_program(Call1(lambda x: x.mean(1)), (x,))
+    (got,) = run_interpreted(program, interpreter, [x])
+    torch.testing.assert_close(got, torch.tensor(sums) / count, rtol=0, atol=0, equal_nan=True)
+
+
+def test_what_a_negative_epsilon_cancels_is_zero(interpreter: TritonInterpreter) -> None:
+    """A mean of squares of 0.5 that is off by one unit would make the root finite."""
+    x = torch.tensor([[0.0, 1.0, 0.0, 1.0, 0.0, 1.0]])
+    program = device_program(Call1(lambda x: F.rms_norm(x, (6,), eps=-0.5)), (x,))
+    (got,) = run_interpreted(program, interpreter, [x])
+    torch.testing.assert_close(got, F.rms_norm(x, (6,), eps=-0.5), rtol=0, atol=0, equal_nan=True)
 
 
 def test_divisions_by_sizes_multiply_by_the_reciprocal(interpreter: TritonInterpreter) -> None:

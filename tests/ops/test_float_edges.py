@@ -48,8 +48,19 @@ def scattered(x: torch.Tensor, s: torch.Tensor, i: torch.Tensor) -> tuple[torch.
     )
 
 
+#: whole numbers, and their thirds, fifths and sevenths, of which bins have edges
+STEPS = torch.cat([torch.arange(-21, 22) / n for n in (1, 3, 5, 7)])
 #: name -> function and arguments; equal bit by bit
 EXACT: dict[str, Case] = {
+    **{
+        f"histc {d}": (
+            lambda x: tuple(
+                torch.histc(x, *given) for given in ((42,), (10, -1, 1), (100, -3, 7), (3, 2, 2), (7, 0, 3))
+            ),
+            (STEPS.to(d),),
+        )
+        for d in (*HALVES, torch.float32, torch.float64)
+    },
     **{f"scatter {d}": (scattered, (half(d, 2, 8), half(d, 60, 8), ZERO)) for d in HALVES},
     **{
         f"addr {d}": (
@@ -111,6 +122,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[tor
         (torch.tensor([0, 2]),),
         (torch.tensor([0, -1]),),
         "Class values must be non-negative",
+    ),
+    "histc": (
+        lambda x: torch.histc(x, 4),
+        (torch.tensor([-1.0, 2.0]),),
+        (torch.tensor([-1.0, math.inf]),),
+        "range of .* is not finite|range of the elements is not finite",
     ),
     "quantile": (
         lambda x, q: x.quantile(q, dim=0),

@@ -46,7 +46,7 @@ from .window_taps import PAIR, tap_of
 
 HALVES = ("f16", "bf16")
 MAX_INLINE = 72  # longer expressions get a name
-ARITHMETIC = ("add", "sub", "mul", "div", "div_rn", "fma")
+ARITHMETIC = ("add", "sub", "mul", "div", "fma")
 
 
 @dataclass

@@ -259,6 +259,8 @@ class TritonEmitter:
         if self._is_of_softmax(e):
             self.scope.softmax = True
             return Printed(f"tl.exp2({_factor(self._print(e.args[0]))} * {LOG2_E})")
+        if (quotient := self._by_number(e)) is not None:
+            return quotient
         row = OPS[e.op]
         self.scope.rounds |= e.op in ROUNDINGS
         operands = self._branches(e) if e.op == "where" else [self._print(a) for a in e.args]
@@ -287,6 +289,17 @@ class TritonEmitter:
         pairs = zip(operands, spelling.operands, strict=True)
         texts = [o.text if o.precedence >= needed else f"({o.text})" for o, needed in pairs]
         return Printed(spelling.pattern.format(*texts), spelling.precedence)
+
+    def _by_number(self, e: Call) -> Printed | None:
+        """A quotient of a float32 by a number (the elements of a mean): as a product in float64, which no other way of
+        rounding correctly is as short as. Where the quotient is not exact, it is further from a tie than its error."""
+        if e.op != "div" or e.dtype != "f32" or not isinstance(e.args[1], Const) or _is_number(e.args[0]):
+            return None
+        divisor = float(e.args[1].value)
+        if not (math.isfinite(divisor) and divisor):
+            return None
+        wide = f"{_atom(self._print(e.args[0]))}.to(tl.float64)"
+        return Printed(f"({wide} * {1 / divisor!r}).to(tl.float32)")
 
     def _is_scalar(self, e: Expr) -> bool:
         """Whether it is a number, or an index that 32 bits may hold."""
@@ -372,9 +385,10 @@ class TritonEmitter:
         if known is not None:
             return Printed(known.text)
         index, masks = e.index, []
+        whole = set(self.index_axes(e.index))
         for true, condition, axes in self._within:
             moved = plain(index, true)
-            if moved != index and set(axes) <= set(self.index_axes(e.index)):
+            if moved != index and set(axes) <= whole == set(self.index_axes(moved)):  # pointers as wide as their masks
                 index = moved
                 masks.append(condition)
         text = self._loaded(e, index, masks)

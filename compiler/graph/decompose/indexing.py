@@ -168,9 +168,14 @@ def _edges(first: Tensor, last: Tensor, bins: int) -> Tensor:
 
 @definition("aten.histc")
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    if x.dtype in (torch.float16, torch.bfloat16):
-        raise NoDecomposition("torch finds the bins of halves in steps that are rounded to halves")
-    return _counted(x, _edges(*_range(x, min, max, 1.0), bins), None)
+    """torch finds a bin by these steps, each rounded to the type of x, and not by its edges. Counts are exact."""
+    flat = x.reshape([-1])
+    first, last = _range(flat, min, max, 1.0)
+    inside = (flat >= first) & (flat <= last)
+    place = torch.where(inside, (flat - first) * bins / (last - first), torch.zeros_like(flat))
+    place = place.to(torch.int64).clamp(max=bins - 1)
+    counts = aten.index_add.default(torch.zeros([bins], dtype=torch.int64), 0, place, inside.to(torch.int64))
+    return counts.to(x.dtype)
 
 
 @definition("aten.histogram.bin_ct")

@@ -292,7 +292,7 @@ def addcdiv(ctx: Context, x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> 
 
     def meaning(e: Expr, p: Expr, q: Expr) -> Expr:
         if ctx.builder.family == "cuda":
-            return call("fma", factor, call("div_rn", p, q), e)
+            return call("fma", factor, call("div", p, q), e)
         return call("add", e, call("div", _scaled(p, factor), q))
 
     return apply(ctx, [x, a, b], meaning, FLOAT)

@@ -37,7 +37,7 @@ def div(ctx: Context, a: Any, b: Any) -> Tensor:
     def by_number(x: Expr, _: Expr, inverse: Expr) -> Expr:
         return call("mul", x, inverse)
 
-    return _divided(ctx, a, b, "div", FLOAT, simple(_own_division(ctx)), by_number, exact=True)
+    return _divided(ctx, a, b, "div", FLOAT, simple("div"), by_number, exact=True)
 
 
 @row("aten.reciprocal.default")
@@ -49,17 +49,12 @@ def reciprocal(ctx: Context, x: Tensor) -> Tensor:
 
 def _inverse(family: Family) -> Meaning:
     """1 / x, rounded as torch does."""
-    return simple("reciprocal") if family == "cpu" else lambda x: call("div_rn", scalar(x, 1.0), x)
+    return simple("reciprocal") if family == "cpu" else lambda x: call("div", scalar(x, 1.0), x)
 
 
 def _kept(e: Expr) -> Expr:
     """The value of a step that is not rounded."""
     return e
-
-
-def _own_division(ctx: Context) -> str:
-    """The operator that divides as torch does on the target."""
-    return "div_rn" if ctx.builder.family == "cuda" else "div"
 
 
 @row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
@@ -73,7 +68,7 @@ def div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> 
     def meaning(x: Expr, y: Expr) -> Expr:
         if DTYPES[x.dtype].kind != "f" or step is None:
             return call("trunc_div", x, y)
-        return call("trunc", step(call(_own_division(ctx), x, y)))
+        return call("trunc", step(call("div", x, y)))
 
     return _divided(ctx, a, b, "div_mode", SAME, meaning, lambda x, y, inverse: call("trunc", call("mul", x, inverse)))
 
@@ -86,7 +81,7 @@ def floor_divide(ctx: Context, a: Any, b: Any) -> Tensor:
         if DTYPES[x.dtype].kind != "f" or step is None:
             return call("floor_div", x, y)
         if ctx.builder.family == "cuda":
-            return _floor_div(x, y, lambda p: call("div_rn", p, y), whole=step)
+            return _floor_div(x, y, lambda p: call("div", p, y), whole=step)
         return _floor_div(x, y, lambda p: step(call("div", p, y)), step)
 
     def by_number(x: Expr, y: Expr, inverse: Expr) -> Expr:

@@ -129,13 +129,12 @@ def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor:
     """GPUs round the scaled value, and the scale, to the type of x."""
     of_gpu = ctx.builder.family == "cuda"
     step = rounding(ctx.result_dtype()) if of_gpu else lambda e: e
-    divide = "div_rn" if of_gpu else "div"
 
     def meaning(e: Expr) -> Expr:
         if e.dtype not in ("f32", "f64"):
             return e
         scale = step(number(10.0 ** abs(decimals), e.dtype))
-        there, back = ("mul", divide) if decimals >= 0 else (divide, "mul")
+        there, back = ("mul", "div") if decimals >= 0 else ("div", "mul")
         return call(back, call("round", step(call(there, e, scale))), scale)
 
     return apply(ctx, [x], meaning)

@@ -9,7 +9,7 @@ from ...ir.special_ops import SPECIAL_FUNCTIONS
 #: cost of one evaluation in additions; operators that are not listed cost 1
 OPERATOR_COST = {
     "fma": 2,
-    **dict.fromkeys(("div", "div_rn", "sqrt", "rsqrt", "reciprocal", "floor_div", "remainder", "fmod"), 4),
+    **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal", "floor_div", "remainder", "fmod"), 4),
     **dict.fromkeys(("exp", "exp_weight", "exp2", "log", "log2", "log10", "tanh", "sigmoid", "silu", "sin", "cos"), 12),
     **dict.fromkeys(("erf", "erfc", "gelu_erf", "gelu_tanh", "pow", "tan", "expm1", "log1p"), 16),
     **dict.fromkeys(("asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "lgamma"), 24),
