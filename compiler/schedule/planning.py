@@ -16,38 +16,57 @@ from ..ir.plans.loop import LoopPlan
 from ..ir.plans.matrix import MatrixPlan
 from ..ir.program import AnyNode
 from ..ir.structured import Attention, Conv, ConvChain, Gemm
-from .loops.store_policy import nontemporal_results
+from .loops import loop_plan
 from .passes import Context
 from .remarks import Remarks
 
 
 @dataclass(frozen=True)
 class PlanningPass:
-    """A pass: its name, the field of which kind of plan it makes, and the function that gives the field's value.
+    """A pass: its name, the kind of plan of its kernels (None: all kernels), the field that it makes, and its function.
 
-    needs: fields that are made before. The function sees the kernel with these.
+    field: of the plan; "node" or "starts": of the kernel. run: gives the kernel with that field; a rewrite of the node
+    may leave a fact of it in the plan. needs: fields of the plan that are made before.
     """
 
     name: str
-    plan: type[Plan]
+    plan: type[Plan] | None
     field: str
-    run: Callable[[Kernel, Context], Any]
+    run: Callable[[Kernel, Context], Kernel]
     needs: frozenset[str] = frozenset()
 
 
-def _row(
-    name: str, plan: type[Plan], field: str, run: Callable[[Kernel, Context], Any], needs: str = ""
-) -> PlanningPass:
-    return PlanningPass(name, plan, field, run, frozenset(needs.split()))
+def _rewrite(name: str, field: str, run: Callable[[Kernel], Kernel], needs: str = "") -> PlanningPass:
+    return PlanningPass(name, LoopPlan, field, lambda k, c: run(k), frozenset(needs.split()))
 
 
-def _loops(kernel: Kernel) -> Map | Reduce | Nest | Scan:
-    assert isinstance(kernel.node, Map | Reduce | Nest | Scan)
-    return kernel.node
+def _loops(name: str, field: str, value: Callable[[Kernel], Any], needs: str = "") -> PlanningPass:
+    """A row that makes a field of a LoopPlan."""
+
+    def run(kernel: Kernel, context: Context) -> Kernel:
+        assert isinstance(kernel.plan, LoopPlan)
+        return replace(kernel, plan=replace(kernel.plan, **{field: value(kernel)}))
+
+    return PlanningPass(name, LoopPlan, field, run, frozenset(needs.split()))
 
 
 CPU_PLANNING: tuple[PlanningPass, ...] = (
-    _row("store-policy", LoopPlan, "nontemporal", lambda k, c: nontemporal_results(_loops(k))),
+    PlanningPass("base-offsets", None, "starts", lambda k, c: loop_plan.hoist_base_offsets(k)),
+    PlanningPass("fma-contraction", None, "node", lambda k, c: loop_plan.contract_products(k)),
+    _loops("transpose-rows", "transposed", loop_plan.transposed),
+    _rewrite("collapse", "node", loop_plan.collapse_loops, "transposed"),
+    _loops("sliding-window", "windows", loop_plan.windows, "transposed"),
+    _rewrite("share-rows", "node", loop_plan.share_rows, "transposed windows"),
+    _rewrite("interleave", "interleaved", loop_plan.interleave),
+    _rewrite("join-short-rows", "node", loop_plan.join_short_rows, "interleaved"),
+    _loops("form", "form", loop_plan.form, "transposed windows interleaved"),
+    _loops("vector-axis", "vector", loop_plan.vector, "form interleaved"),
+    _loops("tiles", "cross", loop_plan.cross, "form vector"),
+    _loops("store-policy", "nontemporal", loop_plan.nontemporal, "form"),
+    _loops("aligned-lines", "aligned_lines", loop_plan.whole_lines_alone),
+    _loops("parallel-loops", "parallel", loop_plan.parallel, "form vector cross nontemporal"),
+    _loops("write-combining", "combined", loop_plan.combined, "form vector parallel nontemporal"),
+    _loops("row-prefetch", "row_prefetch", loop_plan.prefetched_rows, "form vector parallel combined"),
 )
 
 GPU_PLANNING: tuple[PlanningPass, ...] = ()
@@ -60,12 +79,12 @@ def planning_for(context: Context) -> tuple[PlanningPass, ...]:
 
 def check_planning(passes: Iterable[PlanningPass]) -> None:
     """Raises AssertionError when a pass makes no field of its plan, makes one again, or needs one that is not made."""
-    made: dict[type, set[str]] = {}
+    made: dict[type | None, set[str]] = {}
     for row in passes:
         own = made.setdefault(row.plan, set())
-        if row.field not in {f.name for f in fields(row.plan)}:
-            raise AssertionError(f"pass {row.name} makes {row.field}, which is no field of {row.plan.__name__}")
-        if row.field in own:
+        if row.field not in {f.name for kind in (Kernel, row.plan) if kind is not None for f in fields(kind)}:
+            raise AssertionError(f"pass {row.name} makes {row.field}, which is no field of its plan")
+        if row.field in own and row.field != "node":
             raise AssertionError(f"pass {row.name} makes {row.field} again")
         if missing := row.needs - own:
             raise AssertionError(f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before it makes")
@@ -92,12 +111,11 @@ def plan_kernel(node: AnyNode, context: Context | None = None) -> Kernel:
     context = context or Context(Remarks())
     kernel = Kernel(node, empty_plan(node, context))
     for row in planning_for(context):
-        if kernel.plan is None or not isinstance(kernel.plan, row.plan):
+        if row.plan is not None and not isinstance(kernel.plan, row.plan):
             continue
         try:
-            value = row.run(kernel, context)
+            kernel = row.run(kernel, context)
         except Exception as error:
             error.add_note(f"in planning pass {row.name}")
             raise
-        kernel = replace(kernel, plan=replace(kernel.plan, **{row.field: value}))
     return kernel

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from mycc.compiler.codegen.cpu.fma import with_fused_products
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Const, Expr, Load, cast
 from mycc.compiler.ir.index import Indirect, Var, as_index, of
 from mycc.compiler.ir.nodes import Map, Nest, Origin, Store
+from mycc.compiler.schedule.loops.fma_contraction import with_fused_products
 
 from ..helpers.programs import call
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
-from mycc.compiler.codegen.cpu.base_offsets import with_starts
 from mycc.compiler.codegen.cpu.render import KernelPool
 from mycc.compiler.codegen.host.program import _argument
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Load
 from mycc.compiler.ir.index import Index, Indirect, Var, as_index, of
 from mycc.compiler.ir.nodes import Map, Origin, Store
+from mycc.compiler.schedule.loops.base_offsets import with_starts
 from mycc.compiler.schedule.planning import plan_kernel
 from torch import nn
 

@@ -37,8 +37,8 @@ from ...ir.index import (
 from ...ir.lanes import depends, lane_stride, turning_place
 from ...ir.nodes import Store
 from ...ir.ops import OPS, Precedence, Printed, spell
-from .bounds import DIVISIONS, MOST_APART, Inside, inside
-from .fma import fused_factors
+from ...schedule.loops.fma_contraction import fused_factors
+from ...schedule.loops.lane_bounds import DIVISIONS, MOST_APART, Inside, inside
 from .lane_limits import LaneLimit, lane_limit
 from .nontemporal import goes_past
 from .scope import Scope

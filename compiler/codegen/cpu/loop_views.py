@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Call, Expr, substitute
 from ...ir.index import (
     ONE,
     Atom,
@@ -18,27 +17,18 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Nest, Reduce
-from ...ir.plans.loop import LoopPlan
+from ...ir.plans.loop import Form, LoopPlan
 from ...schedule.cost.estimates import is_long
-from ...schedule.graph import map_expressions
-from ...schedule.loops.collapse import collapse, collapse_rows
-from ...schedule.loops.row_form import flattened
-from ...schedule.loops.sliding_window import rolled
-from ...schedule.loops.transpose_rows import turned_rows
-from ...schedule.loops.vector_axis import arg_loop, cross_loop, keeps_places, vector_loop
-from .bounds import MOST_APART, inside
+from ...schedule.loops.streams import widest
+from ...schedule.loops.vector_axis import folds_columns, keeps_places
+from ...schedule.loops.write_combining import Stage as Written
 from .emit import Emitter
-from .interleave import weave
 from .nontemporal import is_led
 from .pipeline_views import phase_view
-from .prefetch import fetches, stream_ahead, widest
+from .prefetch import fetches, stream_ahead
 from .prefetch_nests import with_looked_up, with_stage_fetches
 from .prefetch_rows import (
     ahead_view,
-    jumping_reads,
-    reads_on,
-    row_reads,
-    short_ahead,
     with_fetches,
 )
 from .reduction_views import (
@@ -46,7 +36,6 @@ from .reduction_views import (
     arg_view,
     block_columns,
     columns_view,
-    folds_columns,
     loops_of,
     row_fold_view,
 )
@@ -54,7 +43,6 @@ from .row_pipeline_views import row_phase_view
 from .row_stream_views import row_stream_view
 from .sample_pipeline_views import sample_view
 from .scope import Scope
-from .shared_rows import in_shared_pieces
 from .statements import emit_stores, lanes_view, only_moves
 from .tile_views import tile_view
 from .transposed_views import turned_view
@@ -62,79 +50,52 @@ from .vertical_reduction_views import lane_fold_view
 from .views.kernel import KernelView
 from .views.loop_kernels import FlatKernel, LoopKernel, Stage
 from .views.loops import GatheredRow, Lanes, LocalView, Loop, MapStage
-from .views.reductions import LaneFold
 from .window_views import window_view
-from .write_combining import Stage as Written
 from .write_combining import gather, memory_of
 
 FETCHED_AHEAD = 4096  # bytes
 NARROW = 2  # bytes of elements of which a vector of lanes fills no register
-SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
-SHORT_BYTES = 512  # of rows that are gathered several at a time
-#: elements of a window that are folded one by one, the windows side by side
-SHORT_WINDOW, LEAST = 16, 2
 
 
 def loop_view(node: Map | Reduce | Nest, plan: LoopPlan) -> KernelView:
     """The view of a kernel made of loops."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal)
-    scope.whole_lines = isinstance(node, Map) and len(node.stores) > 1 and any(is_long(s.value) for s in node.stores)
-    turned = turned_rows(node) if isinstance(node, Reduce | Nest) else None
-    if turned is not None:
-        return turned_view(turned, scope)
+    scope = Scope(
+        frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal, whole_lines=plan.aligned_lines
+    )
+    if plan.transposed is not None:
+        return turned_view(plan.transposed, scope)
     if isinstance(node, Nest):
-        node = collapse_rows(node)
-        locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
-        if node.walk is not None:
-            return sample_view(node, locals_, scope, _lanes, _stage)
-        if not node.phases:
-            return _nest(node, locals_, scope)
-        along = all(s.dims == node.dims for s in node.stages if isinstance(s, Reduce))
-        return (row_phase_view if along else phase_view)(node, locals_, scope)
-    node = collapse(node)
-    if isinstance(node, Reduce) and (windows := rolled(node)) is not None:
-        return window_view(node, windows, scope)
-    if isinstance(node, Reduce):
-        node = in_shared_pieces(node, _lanes(node))
-    woven = weave(node) if isinstance(node, Map) else None
-    if isinstance(node, Map) and not woven:
-        node = _without_short_rows(node)
-    node, vector = woven or (node, _lanes(node))
-    if isinstance(node, Map) and vector is not None and node.dims == (vector,):
-        lanes = _fetching_ahead(_map_lanes(node, vector, scope), node, vector, scope)
-        return FlatKernel("map_flat.cpp.j2", scope.params(), lanes, scope.streams())
-    if isinstance(node, Map) and vector is not None and not woven and (cross := cross_loop(node, vector)) is not None:
-        return tile_view(node, vector, cross)
-    kept = [v for v in node.dims if v is not vector]
-    if isinstance(node, Reduce) and vector is not None and folds_columns(node, vector):
-        return _columns(node, vector, kept, scope)
-    parallel, inner = _split_rows(kept, vector in node.dims)
-    reads = jumping_reads(node, vector, kept) if isinstance(node, Map) and vector is not None else ()
-    if reads:
-        parallel, inner = kept, []
-    written = Written(node, vector)
-    gathered: tuple[GatheredRow, ...] = ()
-    if isinstance(node, Map) and (block := _block_of_rows(written, kept)) is not None:
-        gathered = gather([written], block, scope)
-        if gathered:
-            parallel, inner, reads = block, kept[-1:], ()
-    if not gathered:
-        gathered = gather([written], parallel, scope)
-        if gathered and not reads and isinstance(node, Map):
-            reads = row_reads([written], parallel)
+        return _nest_view(node, plan, scope)
+    if plan.windows is not None:
+        return window_view(node, plan.windows, scope)  # type: ignore[arg-type]
+    (vector,) = plan.vector
+    match plan.form, node:
+        case Form.FLAT, Map() if vector is not None:
+            lanes = _fetching_ahead(_map_lanes(node, vector, scope), node, vector, scope)
+            return FlatKernel("map_flat.cpp.j2", scope.params(), lanes, scope.streams())
+        case Form.TILES, Map() if vector is not None and plan.cross is not None:
+            return tile_view(node, vector, plan.cross, scope)
+        case Form.COLUMNS, Reduce() if vector is not None:
+            return _columns(node, vector, plan.parallel, scope)
+    return _rows(node, vector, plan, scope)
+
+
+def _rows(node: Map | Reduce, vector: Var | None, plan: LoopPlan, scope: Scope) -> KernelView:
+    """A kernel of one stage for each turn of the parallel loops."""
+    parallel, written = plan.parallel, Written(node, vector)
+    inner = [v for v in node.dims if v is not vector and v not in parallel]
+    gathered = gather(plan.combined, [written], parallel, scope)
     rows = loops_of(parallel, scope, Emitter(scope, None))
     scope.tables = {} if rows else None
     stage = _stage(node, vector, inner, scope)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in parallel))
-    ahead = None
-    if reads and isinstance(stage, MapStage) and vector is not None:
-        ahead = ahead_view(reads, emitter.index(product(v.extent for v in parallel) - 1), scope)
-        stage = with_fetches(stage, ahead, reads, vector)
-    elif isinstance(node, Reduce) and (gathered or isinstance(stage, LaneFold)):
-        ahead = short_ahead([written], parallel, scope)
-    elif gathered and inner and isinstance(node, Map) and isinstance(stage, MapStage) and vector is not None:
-        stage = _leaving(stage, gathered, node, vector, inner[0], parallel, scope)
+    ahead = None if plan.row_prefetch is None else ahead_view(plan.row_prefetch, parallel, scope)
+    if isinstance(node, Map) and isinstance(stage, MapStage) and vector is not None:
+        if plan.row_prefetch is not None and ahead is not None:
+            stage = with_fetches(stage, ahead, plan.row_prefetch, vector)
+        elif gathered and inner:
+            stage = _leaving(stage, gathered, node, vector, inner[0], parallel, scope)
     work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
     if isinstance(node, Reduce):
         work = work * product(v.extent for v in node.rdims)
@@ -154,47 +115,6 @@ def loop_view(node: Map | Reduce | Nest, plan: LoopPlan) -> KernelView:
     return row_stream_view(kernel, node, vector, scope)
 
 
-def _without_short_rows(node: Map) -> Map:
-    """Rows that fill no vector as one loop, where they are long to compute: then lanes cost more than lookups.
-
-    for e:8000  for h:4  y[e*4 + h] = exp(x[e*4 + h] - m[at[e]*4 + h])
-                                                      ->      for n:32000  y[n] = exp(x[n] - m[at[n//4]*4 + n%4])
-    """
-    vector = vector_loop(node)
-    if vector is None or len(node.dims) < 2 or vector is not node.dims[-1]:
-        return node
-    if (vector.extent.constant or SHORT_ROW) >= SHORT_ROW or not any(is_long(s.value) for s in node.stores):
-        return node
-    one = Var(vector.name, node.dims[-2].extent * vector.extent)
-    places = flattened(node.dims[-2:], one)
-    changed = map_expressions(node, lambda e: substitute(e, places), lambda i: i.substitute(places))
-    flat = replace(changed, dims=(*node.dims[:-2], one))
-    return flat if vector_loop(flat) is one else node
-
-
-def _lanes(node: Map | Reduce, rows: int = 0) -> Var | None:
-    """The loop along the lanes; rows: loops of the nest around it, which have none.
-
-    Windows that a vector is too long for lie side by side in the lanes.
-    """
-    found = vector_loop(node) or arg_loop(node)
-    if not isinstance(node, Reduce) or found not in node.rdims or len(node.dims) <= rows:
-        return found
-    window, last = found.extent.constant, node.dims[-1]
-    if window is None or window >= SHORT_WINDOW or (last.extent.constant or SHORT_WINDOW) < LEAST:
-        return found
-    near = all(_near(f.value, last) for f in node.folds)
-    return last if near and all(s.index.coefficient(last) == ONE for s in node.stores) else found
-
-
-def _near(value: Expr, last: Var) -> bool:
-    """Whether what is read lies near from turn to turn of a loop, but for places that are left out."""
-    if isinstance(value, Call) and value.op == "where" and inside(value, last) is not None:
-        return True
-    steps = [ld.index.coefficient(last) for ld in value.loads]
-    return all(step is not None and 0 <= (step.constant or -1 if step.terms else 0) <= MOST_APART for step in steps)
-
-
 def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope) -> LoopKernel:
     """A kernel over blocks of columns."""
     columns = block_columns(node, vector)
@@ -212,22 +132,6 @@ def _columns(node: Reduce, vector: Var, kept: Sequence[Var], scope: Scope) -> Lo
     count = emitter.index(product(v.extent for v in kept) * blocks)
     texts = (rows, count, emitter.index(work), (stage,), (), scope.streams())
     return LoopKernel("rows.cpp.j2", scope.params(), *texts)
-
-
-def _split_rows(kept: Sequence[Var], vectorised: bool) -> tuple[list[Var], list[Var]]:
-    """The loops that run in parallel, and those that stay inside: the last one, when there are many."""
-    if len(kept) >= 3 and vectorised:
-        return list(kept[:-1]), [kept[-1]]
-    return list(kept), []
-
-
-def _block_of_rows(stage: Written, kept: Sequence[Var]) -> list[Var] | None:
-    """The parallel loops where short rows are taken together, the last loop around them inside: what a row costs beside
-    its elements counts. None: they are long, or the hardware does not find what is read for them."""
-    if len(kept) < 2 or stage.lanes is None:
-        return None
-    row = (stage.lanes.extent.constant or SHORT_BYTES) * max(DTYPES[s.buffer.dtype].size for s in stage.node.stores)
-    return list(kept[:-1]) if row < SHORT_BYTES and reads_on(stage, kept[:-1], kept[-1]) else None
 
 
 def _leaving(
@@ -290,25 +194,34 @@ def _fetching_ahead(lanes: Lanes, node: Map, vector: Var, scope: Scope) -> Lanes
 
 
 # nests ---------------------------------------------------------------------------------------------------------------
-def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKernel:
+def _nest_view(node: Nest, plan: LoopPlan, scope: Scope) -> KernelView:
+    locals_ = tuple(_local(b, i, scope) for i, b in enumerate(node.locals))
+    match plan.form:
+        case Form.PIPELINED_SAMPLES:
+            return sample_view(node, plan, locals_, scope, _stage)
+        case Form.PIPELINED_ROWS:
+            return row_phase_view(node, plan, locals_, scope)
+        case Form.PIPELINED_COLUMNS:
+            return phase_view(node, locals_, scope)
+    return _nest(node, plan, locals_, scope)
+
+
+def _nest(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKernel:
     rows = loops_of(node.dims, scope, Emitter(scope, None))
     scope.tables = {} if rows else None
     stages: list[Stage] = []
     work = as_index(0)
-    collapsed = [collapse(stage, keep=len(node.dims)) for stage in node.stages]
-    lanes = [_row_lanes(stage, node.dims) for stage in collapsed]
-    written = [Written(*pair) for pair in zip(collapsed, lanes, strict=True)]
-    gathered = gather(written, node.dims, scope)
-    for i, (stage, vector) in enumerate(zip(collapsed, lanes, strict=True)):
+    written = [Written(*pair) for pair in zip(node.stages, plan.vector, strict=True)]
+    gathered = gather(plan.combined, written, node.dims, scope)
+    for i, (stage, vector) in enumerate(zip(node.stages, plan.vector, strict=True)):
         inner = [v for v in stage.dims[len(node.dims) :] if v is not vector]
         stages.append(with_stage_fetches(_stage(stage, vector, inner, scope), written, i, node.dims, scope))
         extents = [v.extent for v in stage.dims[len(node.dims) :]]
         extents += [v.extent for v in stage.rdims] if isinstance(stage, Reduce) else []
         work = work + product(extents)
-    if gathered:
-        ahead = short_ahead(written, node.dims, scope)
-    else:
-        stages, ahead = with_looked_up(stages, written, node.dims, scope)
+    ahead = None if plan.row_prefetch is None else ahead_view(plan.row_prefetch, node.dims, scope)
+    if plan.row_prefetch is not None and ahead is not None:
+        stages = with_looked_up(stages, written, plan.row_prefetch, ahead, node.dims, scope)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in node.dims))
     return LoopKernel(
@@ -324,12 +237,6 @@ def _nest(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> LoopKerne
         setup=_setup(scope),
         gathered=gathered,
     )
-
-
-def _row_lanes(stage: Map | Reduce, rows: Sequence[Var]) -> Var | None:
-    """The loop of a stage's lanes; None where it is a loop over rows, for the stage is for one row then."""
-    vector = _lanes(stage, len(rows))
-    return None if vector in rows else vector
 
 
 def _tables(scope: Scope) -> tuple[LocalView, ...]:

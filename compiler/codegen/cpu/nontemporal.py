@@ -6,12 +6,9 @@ from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.expr import IndexValue, Load
 from ...ir.index import ONE, Var
-from ...ir.lanes import ALIGNMENT, lane_stride
 from ...ir.nodes import Map, Store
+from ...schedule.loops.store_policy import LINE, MANY_LINES, whole_lines
 from .scope import Scope
-
-LINE = 64  # bytes
-MANY_LINES = 16  # of a row: one more that is written twice counts for little
 
 
 def is_large(buffer: Buffer, scope: Scope) -> bool:
@@ -35,15 +32,5 @@ def is_led(node: Map, lanes: Var, scope: Scope) -> bool:
 
 
 def goes_past(store: Store, lanes: Var, woven: int, scope: Scope) -> bool:
-    """Whether a store's vectors go past the caches: of a large result, in whole lines.
-
-    woven: elements of each lane that lie side by side.
-    """
-    if not is_large(store.buffer, scope) or (woven == 1 and lane_stride(store.index, lanes) != ONE):
-        return False
-    # a vector that is part of a line only is not put past the caches: its line would be written twice
-    whole = max(ALIGNMENT, LINE // DTYPES[store.buffer.dtype].size)
-    if any(c % whole for c in store.index.without(lanes).terms.values()):
-        return False
-    length = (lanes.extent * woven).constant
-    return length is None or length % whole == 0 or length >= MANY_LINES * whole
+    """Whether a store's vectors go past the caches; woven: elements of each lane that lie side by side."""
+    return store.buffer not in scope.locals and whole_lines(store, lanes, woven, scope.nontemporal)

@@ -18,7 +18,7 @@ from ...ir.index import (
 )
 from ...ir.lanes import direct
 from ...ir.nodes import Map, Scan, Scatter
-from ...ir.plans.loop import LoopPlan
+from ...ir.plans.loop import Form, LoopPlan
 from ...ir.program import Assert
 from ...ir.routines import Blocks, CppSource, Custom, Routine
 from ...lower.core.routines import ROUTINES
@@ -42,9 +42,10 @@ SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", 
 def scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
     """A row per element of `dims`, its steps one after the other; running sums a vector at a time; or rows of columns
     side by side."""
-    along_lanes = column_scan_view(node, plan) or row_scan_view(node, plan)
-    if along_lanes is not None:
-        return along_lanes
+    if plan.form is Form.SCAN_COLUMNS:
+        return column_scan_view(node, plan)
+    if plan.form is Form.SCAN_LANES:
+        return row_scan_view(node, plan)
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = Emitter(scope, None)
     rows = tuple(_loop(v, scope, text) for v in node.dims)

@@ -8,13 +8,12 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, Load
 from ...ir.index import ONE, Atom, Index, Indirect, Var
 from ...ir.lanes import depends, lane_stride
-from ...schedule.cost.estimates import number
+from ...schedule.loops.streams import in_memory
 from .emit import Emitter
 from .scope import Scope
 
 AHEAD_BYTES = 6144  # that a stream is fetched ahead into the first cache; a page is worse than its neighbours
 MOST_STRIDE = 4  # elements from lane to lane of a stream
-LEAST_BYTES = 1 << 20  # of a buffer: smaller ones are in the caches
 NOWHERE: Mapping[Atom, Index] = {}
 
 
@@ -62,16 +61,6 @@ def stream_ahead(
             place = f"{scope.buffer(load.buffer)} + {text.index(ahead)}"
             found |= {f"fetch_near({place}{f' + {i} * W' if i else ''});": None for i in range(stride)}
     return tuple(found)
-
-
-def widest(values: Iterable[Expr]) -> int:
-    """Bytes of the widest elements that are read."""
-    return max((DTYPES[load.buffer.dtype].size for value in values for load in value.loads), default=1)
-
-
-def in_memory(load: Load) -> bool:
-    """Whether it reads a buffer that the caches have no room for."""
-    return number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= LEAST_BYTES
 
 
 def _stride_of_stream(index: Index, lanes: Var, row: Var) -> int:

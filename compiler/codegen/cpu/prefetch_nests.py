@@ -13,15 +13,17 @@ from dataclasses import replace
 
 from ...ir.index import Var, of, product
 from ...ir.nodes import Map, Reduce
+from ...ir.plans.loop import RowPrefetch
 from ...schedule.cost.estimates import work as cost
-from .prefetch import AHEAD_BYTES, fetches, stream_ahead, widest
-from .prefetch_rows import looked_up_ahead
+from ...schedule.loops.streams import widest
+from ...schedule.loops.write_combining import Stage as Written
+from .prefetch import AHEAD_BYTES, fetches, stream_ahead
+from .prefetch_rows import looked_up_fetches
 from .reduction_views import LONG_WORK
 from .scope import Scope
 from .views.loop_kernels import Ahead, Stage
 from .views.loops import MapStage
 from .views.reductions import ColumnFold, LaneFold, RowFold
-from .write_combining import Stage as Written
 
 #: elements of a row that are worth fetching while the row before it is computed upon for long, or read again; rows that
 #: the first cache does not hold beside it only while a stage computes for long
@@ -42,16 +44,19 @@ def with_stage_fetches(view: Stage, stages: Sequence[Written], i: int, rows: Seq
 
 
 def with_looked_up(
-    views: Sequence[Stage], stages: Sequence[Written], rows: Sequence[Var], scope: Scope
-) -> tuple[list[Stage], Ahead | None]:
-    """The views, a later one of which fetches the rows that the first one looks up; and how far ahead these lie."""
-    found = looked_up_ahead(stages, rows, scope) if rows else None
-    if found is None:
-        return list(views), None
-    ahead, i, lines = found
-    view = views[i]
-    assert isinstance(view, MapStage)
-    return [*views[:i], replace(view, after=(*view.after, *lines)), *views[i + 1 :]], ahead
+    views: Sequence[Stage],
+    stages: Sequence[Written],
+    plan: RowPrefetch,
+    ahead: Ahead,
+    rows: Sequence[Var],
+    scope: Scope,
+) -> list[Stage]:
+    """The views, a later one of which fetches the rows that the first one looks up."""
+    view = views[plan.stage]
+    if plan.stage == 0 or not isinstance(view, MapStage):
+        return list(views)
+    lines = looked_up_fetches(plan, ahead, stages[plan.stage], rows, scope)
+    return [*views[: plan.stage], replace(view, after=(*view.after, *lines)), *views[plan.stage + 1 :]]
 
 
 def _next_row(

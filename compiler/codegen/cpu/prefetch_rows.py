@@ -1,282 +1,54 @@
-"""Rows that are fetched some time before they are read, where a kernel's rows lie in another order than it takes them.
-
-    for i  for j  y[i*J + j] = t[ids[i]*J + j]      ->      for i  fetch t[ids[i + 2]*J ..],  for j  y[i*J + j] = ...
-
-The hardware finds streams; rows that are looked up, rolled or picked from are none.
-"""
+"""Rows that are fetched some time before they are read (schedule/loops/row_prefetch.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from ...ir.bounds import largest
-from ...ir.dtypes import DTYPES
-from ...ir.expr import Call, Expr, Load
-from ...ir.index import (
-    ZERO,
-    Atom,
-    Binary,
-    Index,
-    Indirect,
-    Var,
-    as_index,
-    of,
-    product,
-)
-from ...ir.lanes import depends, lane_stride, turning_place
-from ...ir.nodes import Map
-from .bounds import inside
+from ...ir.index import Var, product
+from ...ir.plans.loop import RowPrefetch
+from ...schedule.loops.write_combining import Stage
 from .emit import Emitter
-from .prefetch import in_memory
 from .scope import Scope
 from .views.loop_kernels import Ahead, NextRow
 from .views.loops import Lanes, MapStage
-from .write_combining import Stage
-
-MOST_BYTES = 1 << 16  # of a row
-ON_THE_WAY = 4096  # bytes that are fetched and not read yet
-MOST_ROWS = 32
-MOST_PLANE = 1 << 19  # bytes of rows that are looked up across: they have to fit the second level cache
-MOST_BLOCK = 1 << 16  # bytes of a block of rows that is fetched in the order of memory while the one before it is read
-PAGE = 4096  # the hardware finds longer rows that lie apart
-LEAST_LOOKED_UP = 256  # bytes of a row whose elements are read in any order
-SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
-MOST_AT_ONCE = 8192  # bytes of a row that is moved at once
-DENSEST = 8  # elements of a row that is fetched for one that is looked up in it
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What a load reads in one row of the kernel: `length` elements from `start` on; apart: backwards, or looked up.
-
-    turns: rows that read no more than the first of them does, each of which fetches its share.
-    """
-
-    load: Load
-    start: Index
-    length: int
-    apart: bool
-    turns: int = 1
-
-    @property
-    def element(self) -> int:
-        """Bytes of an element."""
-        return DTYPES[self.load.buffer.dtype].size
-
-    @property
-    def bytes(self) -> int:
-        return self.length * self.element
-
-
-def jumping_reads(node: Map, vector: Var, rows: Sequence[Var]) -> tuple[_Read, ...]:
-    """The rows of memory that lie in another order than the kernel's."""
-    if not rows:
-        return ()
-    loads = dict.fromkeys(ld for s in node.stores for ld in s.value.loads)
-    found = (r for r in _reads(loads, vector, rows) if r.apart or _jumps(r.start) or _strided(r, rows[-1]))
-    return _in_order(tuple(found), rows)
-
-
-def row_reads(stages: Iterable[Stage], rows: Sequence[Var]) -> tuple[_Read, ...]:
-    """All rows of memory, for a kernel that gathers its results: it reads nothing while it writes them."""
-    reads = (
-        _dense(load, stage.loops(rows), rows)
-        for stage in stages
-        for e in stage.node.expressions()
-        for load in _loads(e, stage.lanes)
-    )
-    found = {(r.load.buffer, r.start): r for r in reads if r is not None}
-    return _in_order(tuple(found.values()), rows)
-
-
-def _in_order(reads: tuple[_Read, ...], rows: Sequence[Var]) -> tuple[_Read, ...]:
-    """The reads; as one that follows the order of memory, a block ahead, where the rows of a block read all of it in
-    another order.
-
-    for i  for j  for k  y[..] = x[i*B + k*R + j*4 .. 4], x[i*B + k*R + j*4 + R/2 .. 4]
-                                                  ->      fetch x[(i + 1)*B + (j*K + k)*8 .. 8]
-    """
-    length = sum(r.length for r in reads)
-    mixed = any(r.apart or r.turns > 1 or r.load.buffer is not reads[0].load.buffer for r in reads)
-    if not reads or mixed or reads[0].start.coefficient(rows[-1]) == as_index(length):
-        return reads
-    flat, inside = ZERO, 1
-    for at in range(len(rows) - 1, 0, -1):
-        flat, inside = flat + of(rows[at]) * inside, inside * (rows[at].extent.constant or 0)
-        block = inside * length
-        if not 0 < block * reads[0].element <= MOST_BLOCK:
-            return reads
-        if inside > 1 and all(_lies_within(read, rows[:at], rows[at - 1], block) for read in reads):
-            outer = Index({m: c for m, c in reads[0].start.terms.items() if set(rows[:at]).intersection(m)})
-            return (replace(reads[0], start=outer + flat * length, length=length, turns=inside),)
-    return reads
-
-
-def _lies_within(read: _Read, outer: Sequence[Var], last: Var, block: int) -> bool:
-    """Whether a read stays in blocks of so many elements, one for each turn of the `last` of the outer loops."""
-    start = read.start
-    if start.coefficient(last) != as_index(block) or any(start.coefficient(v) is None for v in outer):
-        return False
-    for v in outer:
-        start = start.without(v)
-    top = None if any(isinstance(a, Indirect) for a in start.atoms()) or not start.nonnegative() else largest(start)
-    return top is not None and top + read.length <= block
-
-
-def reads_on(stage: Stage, rows: Sequence[Var], within: Var) -> bool:
-    """Whether all that is read from memory in a row is read in its order, turn by turn of a loop `within` the row."""
-    loads = [ld for e in stage.node.expressions() for ld in _loads(e, stage.lanes) if in_memory(ld)]
-    forward = all((c := ld.index.coefficient(within)) is not None and (c.constant or 0) > 0 for ld in loads)
-    return forward and all(_dense(ld, stage.loops(rows), rows) is not None for ld in loads)
-
-
-def _dense(load: Load, loops: Sequence[Var], rows: Sequence[Var]) -> _Read | None:
-    """What a load reads in a row of the kernel, where it leaves out little of what lies between."""
-    start, last, count = load.index, 0, 1
-    for v in loops:
-        step, extent = start.coefficient(v), v.extent.constant
-        if step is None or step.constant is None or extent is None:
-            return None
-        start = start.without(v) + min(step.constant * (extent - 1), 0)
-        last += abs(step.constant) * (extent - 1)
-        count *= extent if step.constant else 1
-    if not in_memory(load) or last + 1 > DENSEST * count or not any(depends(start, v) for v in rows):
-        return None
-    read = _Read(load, start, last + 1, False)
-    return read if read.bytes <= MOST_BYTES else None
-
-
-def _loads(e: Expr, vector: Var | None) -> Iterator[Load]:
-    """What is read, where lanes that lie outside of a dimension read nothing."""
-    if isinstance(e, Load):
-        yield e
-    elif isinstance(e, Call):
-        choice = inside(e, vector) if e.op == "where" and vector is not None else None
-        for x in e.args if choice is None else (choice.value,):
-            yield from _loads(x, vector)
-
-
-def _reads(loads: Iterable[Load], vector: Var, rows: Sequence[Var]) -> Iterator[_Read]:
-    reads = (_read(load, vector, rows) for load in loads)
-    return (read for read in reads if read is not None and read.bytes <= MOST_BYTES)
-
-
-def _read(load: Load, vector: Var, rows: Sequence[Var]) -> _Read | None:
-    if not in_memory(load):
-        return None
-    within: list[Atom] = [a for m in load.index.terms for a in m if isinstance(a, Indirect) and vector in _vars(a)]
-    turn = turning_place(load.index, vector)
-    if turn is not None:
-        within.append(turn)
-    start = load.index.substitute(dict.fromkeys([*within, vector], ZERO))
-    if len(within) == 1 and load.index.terms.get((within[0],), 1) != 1:
-        return _share(load, start, within[0], vector, rows[-1])
-    length = _length(load.index, within, vector)
-    if length is None or not any(depends(start, v) for v in rows):
-        return None
-    backwards = length < 0
-    if backwards:
-        start, length = start + (length + 1), -length
-    few = length > (vector.extent.constant or length)
-    far = few or length * DTYPES[load.buffer.dtype].size >= LEAST_LOOKED_UP
-    return _Read(load, start, length, backwards or (far and any(isinstance(a, Indirect) for a in within)))
-
-
-def _share(load: Load, start: Index, within: Atom, vector: Var, row: Var) -> _Read | None:
-    """A row of the plane that is looked up in across its rows: every lane may read any of them."""
-    extent, step, length = row.extent.constant, load.index.terms[(within,)], vector.extent.constant
-    alike = isinstance(within, Indirect) and within.extent == row.extent and load.index.terms.get((vector,)) == 1
-    if not alike or depends(start, row) or extent is None or length is None:
-        return None
-    if extent * step * DTYPES[load.buffer.dtype].size > MOST_PLANE:
-        return None
-    return _Read(load, start + of(row) * step, length, True, extent)
-
-
-def _vars(atom: Indirect) -> set[Var]:
-    return atom.value.vars()  # type: ignore[attr-defined]
-
-
-def _length(index: Index, within: Sequence[Atom], vector: Var) -> int | None:
-    if len(within) > 1:
-        return None
-    if within:
-        atom = within[0]
-        extent = atom.extent if isinstance(atom, Indirect) else atom.b if isinstance(atom, Binary) else ZERO
-        dense = extent.constant is not None and vector.extent.constant is not None
-        return extent.constant if dense and extent.constant <= DENSEST * vector.extent.constant else None  # type: ignore[operator]
-    step = lane_stride(index, vector)
-    return (vector.extent * step).constant or None if step is not None else None
-
-
-def _strided(read: _Read, row: Var) -> bool:
-    """Short rows that lie apart, or rows taken backwards."""
-    step = read.start.coefficient(row)
-    if step is None or not step.terms or step == read.length:
-        return False
-    return read.bytes < PAGE or (step.constant or 0) < 0
-
-
-def _jumps(start: Index) -> bool:
-    return any(isinstance(a, (Indirect, Binary)) for a in start.atoms())
-
-
-def ahead_view(reads: Sequence[_Read], last: str, scope: Scope) -> Ahead:
-    """How many rows before their turn the reads are fetched, and where they start."""
-    rows = max(2, min(MOST_ROWS, ON_THE_WAY // max(r.bytes for r in reads)), *(r.turns for r in reads))
-    found = []
-    for i, read in enumerate(reads):
+def ahead_view(plan: RowPrefetch, rows: Sequence[Var], scope: Scope) -> Ahead:
+    """Where the rows start that are fetched before their turn; rows: the parallel loops of the kernel."""
+    last, found = Emitter(scope, None).index(product(v.extent for v in rows) - 1), []
+    for i, operand in enumerate(plan.operands):
         emitter = Emitter(scope, None, unchecked=True)
-        start = f"{scope.buffer(read.load.buffer)} + {emitter.index(read.start)}"
-        whole = str(read.length) if read.bytes <= SHORT else ""
+        start = f"{scope.buffer(operand.buffer)} + {emitter.index(operand.start)}"
+        whole = str(operand.length) if operand.at_once else ""
         found.append(NextRow(f"next{i}", (*emitter.pre, *emitter.body), start, whole))
-    return Ahead(rows, last, tuple(found))
+    return Ahead(plan.distance, last, tuple(found))
 
 
-def short_ahead(stages: Iterable[Stage], rows: Sequence[Var], scope: Scope) -> Ahead | None:
-    """The rows that are fetched at once, for a kernel that gathers its results."""
-    reads = [read for read in row_reads(stages, rows) if read.bytes <= SHORT]
-    last = Emitter(scope, None).index(product(v.extent for v in rows) - 1)
-    return ahead_view(reads, last, scope) if reads else None
+def looked_up_fetches(
+    plan: RowPrefetch, ahead: Ahead, stage: Stage, rows: Sequence[Var], scope: Scope
+) -> tuple[str, ...]:
+    """The statements that fetch rows to come in each iteration of a later stage: a share of each row."""
+    (loop,) = [v for v in stage.loops(rows) if v is not stage.lanes]
+    count, turn = loop.extent.constant or 1, scope.loop(loop)
+    shares = zip(ahead.rows, (operand.length // count for operand in plan.operands), strict=True)
+    return tuple(f"fetch_row({row.name} + {turn} * {n}, {n});" for row, n in shares)
 
 
-def looked_up_ahead(
-    stages: Sequence[Stage], rows: Sequence[Var], scope: Scope
-) -> tuple[Ahead, int, tuple[str, ...]] | None:
-    """Rows that a first map looks up, fetched by a later one, of many turns, that reads nothing from memory: which map,
-    and the statements of a turn."""
-    first, *others = stages
-    if not isinstance(first.node, Map) or first.lanes is None:
-        return None
-    reads = [r for r in jumping_reads(first.node, first.lanes, rows) if r.bytes > SHORT and _jumps(r.start)]
-    for i, stage in enumerate(others, 1):
-        turns = [v for v in stage.loops(rows) if v is not stage.lanes]
-        idle = not any(in_memory(ld) for e in stage.node.expressions() for ld in e.loads)
-        if not reads or not idle or not isinstance(stage.node, Map) or stage.lanes is None or len(turns) != 1:
-            continue
-        count, turn = turns[0].extent.constant, scope.loop(turns[0])
-        if count and all(r.length % count == 0 for r in reads):
-            ahead = ahead_view(reads, Emitter(scope, None).index(product(v.extent for v in rows) - 1), scope)
-            shares = zip(ahead.rows, (r.length // count for r in reads), strict=True)
-            return ahead, i, tuple(f"fetch_row({row.name} + {turn} * {n}, {n});" for row, n in shares)
-    return None
-
-
-def with_fetches(stage: MapStage, ahead: Ahead, reads: Sequence[_Read], vector: Var) -> MapStage:
+def with_fetches(stage: MapStage, ahead: Ahead, plan: RowPrefetch, vector: Var) -> MapStage:
     """The stage with the lines of long rows fetched vector by vector."""
     lines = []
     lanes = stage.lanes
-    for row, read in zip(ahead.rows, reads, strict=True):
-        if not row.whole:
-            assert lanes is not None
-            if lanes.moved:  # of a longer row, the hardware finds the rest
-                fetched = min(read.bytes, MOST_AT_ONCE) // read.element
-                lines.append(f"fetch_row({row.name}, {fetched});")
-                continue
-            per_vector = -(-read.length // max(vector.extent.constant or read.length, 1))
-            place = lanes.name if per_vector == 1 else f"{lanes.name} * {per_vector}"
-            lines += [f"fetch_lines<{per_vector}>({row.name} + {place});"]
+    for row, operand in zip(ahead.rows, plan.operands, strict=True):
+        if operand.at_once:
+            continue
+        assert lanes is not None
+        if lanes.moved:  # of a longer row, the hardware finds the rest
+            lines.append(f"fetch_row({row.name}, {operand.first});")
+            continue
+        per_vector = -(-operand.length // max(vector.extent.constant or operand.length, 1))
+        place = lanes.name if per_vector == 1 else f"{lanes.name} * {per_vector}"
+        lines += [f"fetch_lines<{per_vector}>({row.name} + {place});"]
     return replace(stage, lanes=_in_front(lanes, lines)) if lanes is not None else stage
 
 

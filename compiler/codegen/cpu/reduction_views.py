@@ -23,9 +23,10 @@ from ...ir.nodes import Fold, Reduce
 from ...ir.ops import OPS, Precedence
 from ...schedule.algebra.rfactor import ENOUGH_TASKS
 from ...schedule.cost.estimates import number, work
+from ...schedule.loops.streams import in_memory, widest
 from ...schedule.loops.vector_axis import LEAST_ROWS, SCALAR_FOLDS, keeps_places
 from .emit import Emitter, literal
-from .prefetch import AHEAD_BYTES, fetches, in_memory, stream_ahead, widest
+from .prefetch import AHEAD_BYTES, fetches, stream_ahead
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import Loop
@@ -88,12 +89,6 @@ OPERANDS = {fold: OPS[op].cpp_spelling.operands[1] for fold, op in (("sum", "add
 
 def loops_of(loops: Sequence[Var], scope: Scope, emitter: Emitter) -> tuple[Loop, ...]:
     return tuple(Loop(scope.loop(v), emitter.index(v.extent)) for v in loops)
-
-
-def folds_columns(node: Reduce, vector: Var | None) -> bool:
-    """Many rows of memory that lie across the lanes."""
-    rows = product(v.extent for v in node.rdims).constant
-    return vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
 
 
 def fold_view(fold: Fold, name: str, value: str, value_part: str) -> FoldView:

@@ -20,9 +20,7 @@ from ...ir.structured import Attention, Conv, ConvChain, Gemm
 from ...lower.core.routines import ROUTINES
 from ...schedule import Schedule
 from ...tune.choices.choices import COST_MODEL, Choice
-from .base_offsets import with_starts
 from .chain_views import chain_view
-from .fma import with_fused_products
 from .indentation import indent
 from .loop_views import loop_view
 from .ordered_views import assert_view, custom_view, routine_view, scan_view, scatter_view
@@ -81,7 +79,7 @@ class KernelPool:
         self, name: str, kernel: plans.Kernel, choice: Choice = COST_MODEL, weight_bytes: Index = ZERO
     ) -> KernelCall:
         """A kernel of the schedule with a choice, rendered when its text is new; weight_bytes: see gemm_view."""
-        node, starts = with_starts(kernel.node)
+        node, starts = kernel.node, dict(kernel.starts)
         view = with_choice(view_of(node, kernel.plan, weight_bytes), choice)
         text = _render(view)
         if text not in self._by_text:
@@ -101,7 +99,6 @@ class KernelPool:
 
 def view_of(node: AnyNode, plan: plans.Plan | None, weight_bytes: Index = ZERO) -> KernelView:
     """What the template of a kernel is rendered with."""
-    node = with_fused_products(node)
     match node:
         case Gemm():
             return gemm_view(node, weight_bytes)
@@ -218,8 +215,8 @@ def calls_of(
 ) -> tuple[KernelCall, ...]:
     """The kernels of a schedule in order, each with what `choose` gives for it."""
     weight_bytes = _weight_bytes(schedule.program.nodes)
-    named = zip(schedule.names, schedule.kernels, strict=True)
-    return tuple(pool.call(name, kernel, choose(kernel.node), weight_bytes) for name, kernel in named)
+    named = zip(schedule.names, schedule.program.nodes, schedule.kernels, strict=True)
+    return tuple(pool.call(name, kernel, choose(node), weight_bytes) for name, node, kernel in named)
 
 
 def _weight_bytes(nodes: Sequence[AnyNode]) -> Index:

@@ -11,6 +11,8 @@ from ...ir.expr import Expr, Load
 from ...ir.index import Atom, Index, Var, product
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce
+from ...ir.plans.loop import LoopPlan
+from ...schedule.loops.loop_plan import stages_of
 from .emit import Emitter
 from .pipeline_views import Stage, moved, phase_loops, values_at_hand
 from .prefetch import fetches
@@ -20,22 +22,19 @@ from .statements import emit_stores, lanes_view
 from .views.loops import LocalView, Loop
 from .views.pipelined_kernels import RowPhase, RowPhaseKernel
 from .views.reductions import FoldView
-from .write_combining import Stage as Written
 from .write_combining import gather, memory_of
 
 #: elements that memory is read ahead, of all streams together
 AHEAD = 1536
 
 
-def row_phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> RowPhaseKernel:
+def row_phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope) -> RowPhaseKernel:
     """A kernel of a nest whose phases run a row apart."""
     first = next(s for s in node.stages if isinstance(s, Reduce))
     lane = first.rdims[0]
     text = Emitter(scope, None)
     loop = Loop(scope.loop(lane, "j"), text.index(lane.extent))
-    stages = zip(node.stages, node.phases, strict=True)
-    written = [Written(s, lane if lane in s.dims else None, phase) for s, phase in stages]
-    gathered = gather(written, node.dims, scope)
+    gathered = gather(plan.combined, stages_of(node, plan), node.dims, scope)
     builder = _Builder(scope, lane, frozenset(node.writes()))
     phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
     extent = lane.extent.constant

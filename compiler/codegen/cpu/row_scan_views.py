@@ -1,46 +1,38 @@
 """Views of running sums and products whose steps are neighbours in memory: the lanes run along the steps.
 
-    for s:  acc = acc + x[s], y[s] = acc      ->      for s by W:  y[s..] = acc + running sums of x[s..], acc = the last
-
-Only of integers, which wrap in whatever order, and where the sums are wider than what is summed: they are exact or
-nearly so, in whatever order, and overflow where those of single steps do. Products only in float64 of float32, which
-has the exponents for those of a vector; a product that leaves float64's range and comes back may be right where steps
-one by one would stay at 0 or infinity.
+for s:  acc = acc + x[s], y[s] = acc      ->      for s by W:  y[s..] = acc + running sums of x[s..], acc = the last
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Acc, Call, Expr
-from ...ir.index import ONE, Index, Var, product
+from ...ir.expr import Call, Expr
+from ...ir.index import Var, product
 from ...ir.nodes import Scan
 from ...ir.plans.loop import LoopPlan
-from ...schedule.loops.vector_axis import LEAST_LANES
+from ...schedule.loops.scan_form import running_value
+from ...schedule.loops.write_combining import Stage
 from .emit import Emitter
-from .prefetch_rows import short_ahead
+from .prefetch_rows import ahead_view
 from .reduction_views import VECTORS, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loop_kernels import LoopKernel
 from .views.scans import ScanRow
-from .write_combining import Stage, gather, memory_of
+from .write_combining import gather, memory_of
 
 
-def row_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel | None:
-    """A running sum along memory, a vector at a time; None for other scans."""
-    value = _folded(node)
-    if value is None or not _along(node, value) or (node.step.extent.constant or LEAST_LANES) < LEAST_LANES:
-        return None
+def row_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
+    """A running sum along memory, a vector at a time."""
+    value = running_value(node)
+    assert value is not None
     scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal)
     text = Emitter(scope, None)
     rows = loops_of(node.dims, scope, text)
-    written = Stage(node, node.step)
-    gathered = gather([written], node.dims, scope)
+    gathered = gather(plan.combined, [Stage(node, node.step)], node.dims, scope)
     stage = _stage(node, value, scope)
     count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
-    ahead = short_ahead([written], node.dims, scope) if gathered else None
+    ahead = None if plan.row_prefetch is None else ahead_view(plan.row_prefetch, node.dims, scope)
     texts = (rows, count, work, (stage,), memory_of(gathered), scope.streams())
     return LoopKernel("rows.cpp.j2", scope.params(), *texts, ahead=ahead, gathered=gathered)
 
@@ -49,36 +41,11 @@ def row_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel | None:
 RUNNING = {"add": "running_sum", "mul": "running_product"}
 
 
-def _folded(node: Scan) -> Expr | None:
-    """What is added or multiplied in each step: one narrower number, or an integer."""
-    if len(node.carries) != 1:
-        return None
-    (carry,) = node.carries
-    match carry.next:
-        case Call("add", (Acc() as acc, value)) if acc == carry.acc and value.dtype == "i64":
-            return value
-        case Call(("add" | "mul") as op, (Acc() as acc, Call("cast", (narrow,)) as value)) if acc == carry.acc:
-            if op == "mul" and (value.dtype, narrow.dtype) != ("f64", "f32"):
-                return None
-            wider = DTYPES[narrow.dtype].size < DTYPES[value.dtype].size
-            floats = DTYPES[narrow.dtype].kind == DTYPES[value.dtype].kind == "f"
-            return value if wider and floats else None
-    return None
-
-
 def _carried(dtype: str, first: str) -> tuple[str, str]:
     """The type of what goes from vector to vector, and the first of it."""
     if dtype == "i64":
         return "hi64", first
     return "hf64", f"(double){first}"
-
-
-def _along(node: Scan, value: Expr) -> bool:
-    """Whether neighbours in memory are steps, of all that is read and written."""
-    read: Iterable[Index] = [ld.index for e in (value, *(s.value for s in node.stores)) for ld in e.loads]
-    steps = [index.coefficient(node.step) for index in read]
-    dense = all(step is not None and (not step.terms or step == ONE) for step in steps)
-    return dense and all(s.index.coefficient(node.step) == ONE for s in node.stores)
 
 
 def _stage(node: Scan, value: Expr, scope: Scope) -> ScanRow:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ...ir.dtypes import DTYPES
 from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Map, Reduce
-from .nontemporal import LINE
+from ...schedule.loops.store_policy import LINE
 from .prefetch import fetches, stream_ahead
 from .reduction_views import STREAM, STREAM_PIECE, STREAM_PIECE_BYTES, STREAMS
 from .scope import Scope

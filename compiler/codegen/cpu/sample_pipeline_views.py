@@ -17,7 +17,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Nest, Reduce
-from ...schedule.loops.collapse import collapse
+from ...ir.plans.loop import LoopPlan
 from .emit import Emitter
 from .prefetch import fetches
 from .reduction_views import loops_of
@@ -31,25 +31,23 @@ StageView = Callable[[Map | Reduce, Var | None, Sequence[Var], Scope], Stage]
 
 
 def sample_view(
-    node: Nest, locals_: tuple[LocalView, ...], scope: Scope, lanes: Callable[[Map | Reduce, int], Var | None],
-    view: StageView,
-) -> SampleKernel:  # fmt: skip
-    """A kernel of a nest that walks along two samples at a time. lanes: the loop of a stage's lanes, which has so many
-    loops of the nest around it."""
+    node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope, view: StageView
+) -> SampleKernel:
+    """A kernel of a nest that walks along two samples at a time."""
     assert node.walk is not None
     sample, walk = loops_of((*node.dims, node.walk), scope, Emitter(scope, None))
     outer = (*node.dims, node.walk)
     folds: list[Stage] = []
     ends: list[Stage] = []
     work = ZERO
-    for stage in node.stages[:-1]:
+    for stage, vector in zip(node.stages[:-1], plan.vector, strict=False):
         walked = node.walk in stage.dims
         rows = outer if walked else node.dims
-        made = _view(stage, rows, scope, lanes, view)
+        made = _view(stage, rows, vector, scope, view)
         (folds if walked else ends).append(_without_fetches(made) if walked else made)
         work = work + product((*(v.extent for v in stage.dims[1:]), *_turns(stage)))
     last = node.stages[-1]
-    written = _view(last, outer, scope, lanes, view)
+    written = _view(last, outer, plan.vector[-1], scope, view)
     assert isinstance(last, Map)
     assert isinstance(written, MapStage)
     work = work + product(v.extent for v in last.dims[1:])
@@ -61,18 +59,13 @@ def sample_view(
         Emitter(scope, None).index(work),
         tuple(folds),
         tuple(ends),
-        _fetching_next(written, last, outer, scope, lanes(collapse(last, keep=len(outer)), len(outer))),
+        _fetching_next(written, last, outer, scope, plan.vector[-1]),
         locals_,
         scope.streams(),
     )
 
 
-def _view(
-    stage: Map | Reduce, rows: Sequence[Var], scope: Scope, lanes: Callable[[Map | Reduce, int], Var | None],
-    view: StageView,
-) -> Stage:  # fmt: skip
-    stage = collapse(stage, keep=len(rows))
-    vector = lanes(stage, len(rows))
+def _view(stage: Map | Reduce, rows: Sequence[Var], vector: Var | None, scope: Scope, view: StageView) -> Stage:
     return view(stage, vector, [v for v in stage.dims[len(rows) :] if v is not vector], scope)
 
 

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr
-from ...ir.index import ONE, Var, as_index, product
+from ...ir.index import Var, as_index, product
 from ...ir.nodes import Scan
 from ...ir.plans.loop import LoopPlan
-from ...schedule.loops.collapse import collapse
-from ...schedule.loops.vector_axis import LEAST_LANES
 from .emit import Emitter
 from .reduction_views import SCALARS, VECTORS, loops_of, rows_ahead
 from .scope import Scope
@@ -23,12 +21,10 @@ from .views.scans import LaneCarry, ScanColumns
 SCAN_COLUMNS = 1024
 
 
-def column_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel | None:
-    """Blocks of columns, some steps at a time; None where neighbours in memory are steps of one scan."""
-    node = collapse(node)
-    vector = _lanes(node)
-    if vector is None:
-        return None
+def column_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
+    """Blocks of columns, some steps at a time."""
+    (vector,) = plan.vector
+    assert vector is not None
     scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal)
     text = Emitter(scope, None)
     blocks = (vector.extent + (SCAN_COLUMNS - 1)) // as_index(SCAN_COLUMNS)
@@ -39,17 +35,6 @@ def column_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel | None:
     width = min(vector.extent.constant or SCAN_COLUMNS, SCAN_COLUMNS)
     work = text.index(node.step.extent * width)
     return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())
-
-
-def _lanes(node: Scan) -> Var | None:
-    """The last kept loop, where all accesses go along it side by side."""
-    if not node.dims or (node.dims[-1].extent.constant or LEAST_LANES) < LEAST_LANES:
-        return None
-    vector = node.dims[-1]
-    steps = [ld.index.coefficient(vector) for e in node.expressions() for ld in e.loads]
-    dense = all(step is not None and (not step.terms or step == ONE) for step in steps)
-    stored = all(s.index.coefficient(vector) == ONE for s in node.stores)
-    return vector if dense and stored and not any(vector in c.start.vars() for c in node.carries) else None
 
 
 def _stage(node: Scan, vector: Var, scope: Scope) -> ScanColumns:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...ir.expr import Load
 from ...ir.index import Var
 from ...ir.nodes import Node
+from ...schedule.loops.interleave import groups
 from .emit import Emitter
-from .interleave import groups
 from .scope import Scope
 from .views.loops import Lanes
 

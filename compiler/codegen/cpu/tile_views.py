@@ -11,11 +11,10 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Load
 from ...ir.index import ONE, ZERO, Var, product
 from ...ir.nodes import Map
-from ...schedule.loops.store_policy import results_from
+from ...schedule.loops.store_policy import LINE
+from ...schedule.loops.streams import in_memory
 from ...schedule.loops.vector_axis import across
 from .emit import HALVES, Emitter
-from .nontemporal import LINE
-from .prefetch import in_memory
 from .scope import Scope
 from .statements import emit_stores, lanes_view, only_moves
 from .views.loop_kernels import ComingBlock, TileKernel, TileView
@@ -31,17 +30,14 @@ STREAM_BYTES, MOST_STREAMS, LEAST_STREAMS = (2 * LINE, LINE), 64, 16
 WHOLE_BYTES = 200 << 10
 #: rows this far apart, or a multiple of it, share the sets of a cache
 SET_BYTES = 4096
-#: results from here on are written past the caches: half of other kernels', for their rows lie apart
-STREAMED_APART = 1 << 23
 WIDEST = 8  # bytes of elements whose rows are moved as they are
 #: tiles of one kernel: what is in use at once has to fit the first level cache
 MAX_TILES = 2
 MOST_NARROWER = 4  # times than the widest: a vector of a turned operand has to fit the tile
 
 
-def tile_view(node: Map, vector: Var, cross: Var) -> TileKernel:
+def tile_view(node: Map, vector: Var, cross: Var, scope: Scope) -> TileKernel:
     """The view of a map with its blocks; loads that are dense along neither loop stay gathers."""
-    scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=results_from(node, STREAMED_APART))
     plain = Emitter(scope, None)
     outer = [v for v in node.dims if v is not vector and v is not cross]
     loops = tuple(Loop(scope.loop(v), plain.index(v.extent)) for v in outer)

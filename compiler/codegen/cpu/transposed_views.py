@@ -9,10 +9,10 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Load
 from ...ir.index import Var, as_index, of, product
 from ...ir.nodes import Map, Reduce, Store
-from ...schedule.loops.transpose_rows import Turn, TurnedRows
+from ...ir.plans.loop import Transpose, TransposedRows
+from ...schedule.loops.store_policy import LINE
 from ...schedule.loops.vector_axis import keeps_places
 from .emit import Emitter
-from .nontemporal import LINE
 from .reduction_views import arg_view, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -24,7 +24,7 @@ from .views.transposes import TurnBack, TurnRows
 SUMMED = 8  # elements of a row whose sum is added to that of the elements before
 
 
-def turned_view(found: TurnedRows, scope: Scope) -> LoopKernel:
+def turned_view(found: TransposedRows, scope: Scope) -> LoopKernel:
     """The kernel of blocks of rows."""
     text = Emitter(scope, None)
     blocks = loops_of(found.blocks, scope, text)
@@ -58,14 +58,14 @@ def _local(buffer: Buffer, name: str, scope: Scope) -> LocalView:
     return LocalView(name, DTYPES[buffer.dtype].cpp, Emitter(scope, None).index(buffer.size))
 
 
-def _turned(turn: Turn, found: TurnedRows, length: str, valid: str, count: str, scope: Scope) -> TurnRows:
+def _turned(turn: Transpose, found: TransposedRows, length: str, valid: str, count: str, scope: Scope) -> TurnRows:
     text, block = Emitter(scope, None), found.blocks[-1]
     source = f"{scope.buffer(turn.buffer)} + {text.index(turn.start)}"
     followed = f"row + 1 < {count}" if turn.onward else f"{scope.loops[block]} + 1 < {text.index(block.extent)}"
     return TurnRows(found.rows, turn.tile.name, source, text.index(turn.pitch), length, valid, followed)
 
 
-def _turned_back(turn: Turn, flat: str, found: TurnedRows, length: str, valid: str, scope: Scope) -> TurnBack:
+def _turned_back(turn: Transpose, flat: str, found: TransposedRows, length: str, valid: str, scope: Scope) -> TurnBack:
     lane = Var("lane", as_index(LINE))
     past = Emitter(scope, lane).past(Store(turn.buffer, turn.start + of(lane), Load(turn.tile, of(lane))))
     target = f"{scope.buffer(turn.buffer)} + {Emitter(scope, None).index(turn.start)}"

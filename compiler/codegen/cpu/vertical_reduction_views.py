@@ -20,9 +20,10 @@ from ...ir.expr import Call, Expr, IndexValue, Load, rewrite
 from ...ir.index import ONE, ZERO, Var, of, product
 from ...ir.lanes import depends
 from ...ir.nodes import Fold, Reduce
+from ...schedule.loops.streams import in_memory, widest
 from .bound_tightening import trim
 from .emit import Emitter
-from .prefetch import fetches, in_memory, stream_ahead, widest
+from .prefetch import fetches, stream_ahead
 from .reduction_views import acc_names, folded_view, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view

@@ -21,18 +21,21 @@ from ...ir.index import (
 )
 from ...ir.nodes import Reduce
 from ...ir.ops import Precedence
-from ...schedule.loops.sliding_window import Rolled
+from ...ir.plans.loop import SlidingWindows
+from ...schedule.loops.store_policy import LINE
+from ...schedule.loops.streams import widest
+from ...schedule.loops.write_combining import Stage, combined_results
 from .bound_tightening import trim
 from .emit import Emitter
-from .nontemporal import LINE, is_large
-from .prefetch import AHEAD_BYTES, fetched_places, stream_ahead, widest
+from .nontemporal import is_large
+from .prefetch import AHEAD_BYTES, fetched_places, stream_ahead
 from .reduction_views import OPERANDS, fold_view, loops_of
 from .scope import Scope
 from .statements import emit_stores
 from .views.loop_kernels import WindowKernel
 from .views.loops import Loop
 from .views.reductions import RowOfWindows, Weights
-from .write_combining import Stage, gather, memory_of
+from .write_combining import gather, memory_of
 
 LEAST_WALKS = 64  # of a kernel that threads share
 LEAST_WINDOWS, MOST_WINDOWS = 8, 64  # of a walk: the first rows of one are folded by that before it as well
@@ -41,7 +44,7 @@ NEAR_PLACE = 256  # bytes of a place whose lines are fetched in the order of mem
 STRIP_BYTES = 12288  # of the rows of a strip of columns, which the next rows of the result read again
 
 
-def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
+def window_view(node: Reduce, windows: SlidingWindows, scope: Scope) -> WindowKernel:
     """The kernel of `windows`, which are those of `node`."""
     (fold,) = node.folds
     row, lanes = windows.row, windows.lanes
@@ -58,7 +61,9 @@ def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
     for block in blocks:
         first = f"{scope.loop(block)} * {size}"
         span = first, f"smaller({first} + {size}, {span[1]})"
-    gathered = gather([Stage(node, lanes)], walks, scope) if walks == outer else ()
+    written = [Stage(node, lanes)]
+    combined = combined_results(written, walks, scope.nontemporal) if walks == outer else ()
+    gathered = gather(combined, written, walks, scope)
     place, at, lane = (scope.loop(v) for v in (row, windows.at, lanes))
     planes = walks == outer and across is None and bool(outer)
     fetched = _stream(windows, outer, scope) if planes else _fetched(windows, across, outer, scope)
@@ -93,7 +98,7 @@ def window_view(node: Reduce, windows: Rolled, scope: Scope) -> WindowKernel:
     )
 
 
-def _across(windows: Rolled, outer: Sequence[Var]) -> Var | None:
+def _across(windows: SlidingWindows, outer: Sequence[Var]) -> Var | None:
     """The tap down the rows of a walk along them, whose windows lie along the last of the outer loops; None where the
     walk is down the rows itself."""
     if not outer:
@@ -113,7 +118,7 @@ def _lie_along(node: Reduce, row: Var, tap: Var) -> bool:
     return False
 
 
-def _block(node: Reduce, windows: Rolled, outer: Sequence[Var], across: Var | None, scope: Scope) -> int:
+def _block(node: Reduce, windows: SlidingWindows, outer: Sequence[Var], across: Var | None, scope: Scope) -> int:
     """Windows that are walked over at once: all, but where threads would have too few walks or the rows of a strip of
     columns would leave the first level cache."""
     count = windows.row.extent.constant or MOST_WINDOWS
@@ -127,7 +132,7 @@ def _block(node: Reduce, windows: Rolled, outer: Sequence[Var], across: Var | No
     return -(-count // pieces)
 
 
-def _row(node: Reduce, windows: Rolled, fetched: tuple[str, ...], scope: Scope) -> RowOfWindows:
+def _row(node: Reduce, windows: SlidingWindows, fetched: tuple[str, ...], scope: Scope) -> RowOfWindows:
     """The fold of one row's place, in whole vectors and in the last lanes."""
     turns = tuple(v.extent.constant or 0 for v in node.rdims)
     node = trim(node, windows.lanes)
@@ -164,7 +169,7 @@ def _factors(value: Expr, tap: Var) -> tuple[Expr, Expr]:
     return (factor, own) if tap in own.vars() else (own, factor)
 
 
-def _weights(factor: Expr, windows: Rolled, scope: Scope) -> Weights:
+def _weights(factor: Expr, windows: SlidingWindows, scope: Scope) -> Weights:
     assert windows.weighted is not None
     scope.loop(windows.weighted)
     full, part = (Emitter(scope, windows.lanes, part=p) for p in (False, True))
@@ -174,7 +179,7 @@ def _weights(factor: Expr, windows: Rolled, scope: Scope) -> Weights:
     return Weights((*full.pre, *full.body), (*part.pre, *part.body), *values)
 
 
-def _stream(windows: Rolled, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
+def _stream(windows: SlidingWindows, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
     """What follows in memory on what a place of a walk reads."""
     first: dict[Atom, Index] = dict.fromkeys(windows.inner.rdims, ZERO)
     return stream_ahead(scope, windows.lanes, (f.value for f in windows.inner.folds), windows.at, outer, first)
@@ -185,7 +190,7 @@ def _known(loop: Loop, most: int) -> Loop:
     return Loop(loop.name, loop.extent if loop.extent.isdigit() else f"{loop.name}_turns", most)
 
 
-def _fetched(windows: Rolled, across: Var | None, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
+def _fetched(windows: SlidingWindows, across: Var | None, outer: Sequence[Var], scope: Scope) -> tuple[str, ...]:
     """What the windows of the next row read and those of this one did not.
 
     Each vector fetches its share of all that lies at one place, so that rows that are walked over in strips of columns
@@ -215,6 +220,6 @@ def _fetched(windows: Rolled, across: Var | None, outer: Sequence[Var], scope: S
     return tuple(dict.fromkeys(f"{fetch}({place});" for c in columns for place in c))
 
 
-def _read_anew(windows: Rolled, across: Var) -> int:
+def _read_anew(windows: SlidingWindows, across: Var) -> int:
     """Rows that a row of windows reads and the one before did not."""
     return min(windows.step, across.extent.constant or 1)

@@ -1,122 +1,36 @@
-"""Results whose rows are gathered in a cache and written past it in whole lines (kernels/loops/write_combining.h).
-
-    for row  for k:58  y[row*58 + k] = ..      ->      for row  { for k:58  gathered[at + k] = ..,  whole lines to y }
-
-A result far larger than the caches goes past them where its vectors are whole lines. Rows of 58 floats are none: both
-ends of each are parts of lines, which memory is read for, and their vectors are not aligned.
-"""
+"""Results whose rows are gathered in a cache and written past it in whole lines (kernels/loops/write_combining.h)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
-from ...ir.buffers import IN_PLACE, Buffer
 from ...ir.dtypes import DTYPES
-from ...ir.index import ZERO, Index, Var
-from ...ir.nodes import Map, Reduce, Scan
-from .interleave import groups
-from .nontemporal import goes_past, is_large
+from ...ir.index import Var
+from ...ir.plans.loop import CombinedResult
+from ...schedule.loops.write_combining import Stage
 from .scope import Scope
 from .views.loops import GatheredRow, LocalView
 
-LEAST_BYTES, MOST_BYTES = 32, 1 << 14  # of a row: it stays in the first level cache, beside what it is made of
 
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage of a kernel, the loop of its lanes, and its phase, where rows have phases."""
-
-    node: Map | Reduce | Scan
-    lanes: Var | None
-    phase: int = 0
-
-    def loops(self, rows: Sequence[Var]) -> list[Var]:
-        """Those within a row."""
-        folded = self.node.rdims if isinstance(self.node, Reduce) else ()
-        return [*self.written(rows), *folded]
-
-    def written(self, rows: Sequence[Var]) -> list[Var]:
-        """Those of them that what is stored has."""
-        steps = (self.node.step,) if isinstance(self.node, Scan) else ()
-        return [v for v in (*self.node.dims, *steps) if v not in rows]
-
-
-def gather(stages: Sequence[Stage], rows: Sequence[Var], scope: Scope) -> tuple[GatheredRow, ...]:
-    """The results of `stages` that are gathered; from here on the scope has their stores go there.
+def gather(
+    results: Sequence[CombinedResult], stages: Sequence[Stage], rows: Sequence[Var], scope: Scope
+) -> tuple[GatheredRow, ...]:
+    """The rows of the results that are gathered; from here on the scope has their stores go there.
 
     rows: the parallel loops, outermost first; every other loop of a stage is one of its row.
     """
     within = frozenset(v for stage in stages for v in stage.written(rows))
     gathered = []
-    for buffer in dict.fromkeys(s.buffer for stage in stages for s in stage.node.stores):
-        own = [(stage, s.index) for stage in stages for s in stage.node.stores if s.buffer == buffer]
-        length = sum(_elements(stage, rows) for stage, _ in own)
-        wanted = _large(buffer, length, scope) and not all(_goes_past(stage, buffer, scope) for stage, _ in own)
-        alone = len({stage.phase for stage, _ in own}) == 1 and not any(buffer in s.node.reads() for s in stages)
-        if rows and wanted and alone and _in_order(own, rows, length):
-            for read in (b for stage in stages for b in stage.node.reads() if b not in scope.locals):
-                scope.buffer(read)  # parameters come in the order of the statements
-            row = GatheredRow(scope.buffer(buffer), DTYPES[buffer.dtype].cpp, str(length), own[0][0].phase)
-            scope.gathered[buffer] = (row.name, within)
-            gathered.append(row)
+    for result in results:
+        for read in (b for stage in stages for b in stage.node.reads() if b not in scope.locals):
+            scope.buffer(read)  # parameters come in the order of the statements
+        name, cpp = scope.buffer(result.buffer), DTYPES[result.buffer.dtype].cpp
+        row = GatheredRow(name, cpp, str(result.length), result.phase)
+        scope.gathered[result.buffer] = (row.name, within)
+        gathered.append(row)
     return tuple(gathered)
 
 
 def memory_of(rows: Sequence[GatheredRow]) -> tuple[LocalView, ...]:
     """The memory that rows are gathered in."""
     return tuple(LocalView(row.memory, row.type, f"{row.length} + kGathered<{row.type}>") for row in rows)
-
-
-def _elements(stage: Stage, rows: Sequence[Var]) -> int:
-    """What a store of the stage writes in a row; far too many where that is not known."""
-    return math.prod(v.extent.constant or MOST_BYTES + 1 for v in stage.written(rows))
-
-
-def _large(buffer: Buffer, length: int, scope: Scope) -> bool:
-    """Whether the result is one that goes past the caches, its rows of a length that is gathered."""
-    new = buffer.of is None and buffer.kind not in IN_PLACE
-    return new and is_large(buffer, scope) and LEAST_BYTES <= length * DTYPES[buffer.dtype].size <= MOST_BYTES
-
-
-def _goes_past(stage: Stage, buffer: Buffer, scope: Scope) -> bool:
-    """Whether all that the stage stores in the buffer are whole lines as it is."""
-    lanes = stage.lanes
-    own = [group for group in groups(stage.node.stores, lanes) if group[0].buffer == buffer]
-    return lanes is not None and all(goes_past(group[0], lanes, len(group), scope) for group in own)
-
-
-def _in_order(stores: Sequence[tuple[Stage, Index]], rows: Sequence[Var], length: int) -> bool:
-    """Whether rows lie one behind the other, and every element of a row is written once."""
-    behind = all(_steps_by(index, rows, length) for _, index in stores)
-    places = [_places(index, stage.written(rows), rows) for stage, index in stores] if behind else []
-    written = [p for p in places if p is not None]
-    if not behind or len(written) < len(places):
-        return False
-    return bool(np.array_equal(np.sort(np.concatenate(written)), np.arange(length)))
-
-
-def _steps_by(index: Index, rows: Sequence[Var], length: int) -> bool:
-    step = length
-    for row in reversed(rows):
-        extent, found = row.extent.constant, index.coefficient(row)
-        if extent is None or found is None or (extent > 1 and found.constant != step):
-            return False
-        step *= extent
-    return True
-
-
-def _places(index: Index, loops: Sequence[Var], rows: Sequence[Var]) -> np.ndarray | None:
-    """What is written of the first row; None where the index is no sum of loops."""
-    first = index.substitute(dict.fromkeys(rows, ZERO))
-    places = np.zeros(1, dtype=np.int64)
-    for v in loops:
-        step = first.coefficient(v)
-        if step is None or step.constant is None or v.extent.constant is None:
-            return None
-        places = (places[:, None] + step.constant * np.arange(v.extent.constant)).ravel()
-        first = first.without(v)
-    return places + first.constant if first.constant is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..buffers import Buffer
 from ..program import AnyNode
 from .gpu import GpuPlan
 from .loop import LoopPlan
@@ -15,7 +16,10 @@ Plan: TypeAlias = LoopPlan | MatrixPlan | GpuPlan
 
 @dataclass(frozen=True)
 class Kernel:
-    """node: what is computed. plan: how; None for a kernel that leaves nothing to decide (a routine, a check)."""
+    """node: what is computed, in the loops that the plan speaks of. plan: how; None for a kernel that leaves nothing to
+    decide (a routine, a check). starts: elements of a buffer in front of those that the node's indices count from.
+    """
 
     node: AnyNode
     plan: Plan | None = None
+    starts: tuple[tuple[Buffer, int], ...] = ()

@@ -3,16 +3,159 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from ..buffers import Buffer
+from ..index import Index, Var
+from ..nodes import Map, Reduce
+
+
+class Form(Enum):
+    """How the loops of a kernel lie around each other."""
+
+    FLAT = "flat"  # a map of one loop
+    ROWS = "rows"  # stages one after the other, for each turn of the parallel loops
+    TILES = "tiles"  # blocks of two loops, whose operands are transposed in registers
+    COLUMNS = "columns"  # an outer-loop-vectorised reduction of blocks of columns
+    WINDOWS = "windows"  # sliding windows
+    TRANSPOSED = "transposed"  # short rows are transposed for SIMD across rows
+    PIPELINED_ROWS = "pipelined rows"
+    PIPELINED_COLUMNS = "pipelined columns"
+    PIPELINED_SAMPLES = "pipelined samples"
+    SCAN = "scan"  # steps one after the other, no lanes
+    SCAN_COLUMNS = "scan columns"  # the lanes lie across the steps
+    SCAN_LANES = "scan lanes"  # the lanes run along the steps
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """Rows of memory and the tile that they are turned to, or from.
+
+    tile[k*B + r] is what lies `start + r*pitch + k` elements into the buffer. onward: every block but the last has rows
+    of memory behind it; else, every block but the last of its turn.
+    """
+
+    buffer: Buffer
+    tile: Buffer
+    start: Index
+    pitch: Index
+    onward: bool
+
+
+@dataclass(frozen=True)
+class TransposedRows:
+    """Blocks of rows: what is turned, the stages with the lanes along the rows, and what is turned back.
+
+    blocks: the parallel loops, those over the blocks of a row's last; element: the loop over a row; rows: of a block,
+    whole: all its rows are there.
+    """
+
+    blocks: tuple[Var, ...]
+    element: Var
+    rows: int
+    valid: Index
+    reads: tuple[Transpose, ...]
+    stages: tuple[tuple[Map | Reduce, Var], ...]  # and the loop of the lanes
+    writes: tuple[Transpose, ...]
+    locals: tuple[Buffer, ...]
+
+    def __str__(self) -> str:
+        return f"blocks of {self.rows} rows of {self.element.extent}"
+
+
+@dataclass(frozen=True)
+class SlidingWindows:
+    """Windows along the loop `row`: r folds the places [r * step - pad, r * step - pad + taps) of those in [0, size).
+
+    inner: the fold of one place, named `at`, in lanes that lie inside along `lanes`; edge: in any lanes.
+    inside: the first lane all of whose window lies inside, and the lane behind the last such.
+    weighted: the tap that a row is of a window, where the fold depends on it; None: it adds the same to each.
+    """
+
+    row: Var
+    taps: int
+    step: int
+    pad: int
+    size: Index | None
+    at: Var
+    lanes: Var
+    inner: Reduce
+    edge: Reduce
+    inside: tuple[int, int]
+    weighted: Var | None = None
+
+    @property
+    def open(self) -> int:
+        """Windows that have begun when one ends."""
+        return (self.taps - 1) // self.step
+
+    def __str__(self) -> str:
+        return f"{self.taps} along {self.row.name}, step {self.step}"
+
+
+@dataclass(frozen=True)
+class CombinedResult:
+    """A result whose rows, `length` elements each, are gathered in a cache and written past it in whole lines.
+
+    phase: the pipeline stage that writes them, where rows have stages.
+    """
+
+    buffer: Buffer
+    length: int
+    phase: int = 0
+
+    def __str__(self) -> str:
+        return self.buffer.name
+
+
+@dataclass(frozen=True)
+class RowOperand:
+    """What is prefetched of an operand for a row of the kernel: `length` elements from `start` on.
+
+    at_once: all of it before the row begins; else vector by vector, or the `first` elements where it is only moved.
+    """
+
+    buffer: Buffer
+    start: Index
+    length: int
+    at_once: bool
+    first: int
+
+
+@dataclass(frozen=True)
+class RowPrefetch:
+    """Rows of operands that are fetched `distance` rows before their turn; stage: the stage of a nest that fetches."""
+
+    distance: int
+    operands: tuple[RowOperand, ...]
+    stage: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.distance} rows ahead of {', '.join(dict.fromkeys(o.buffer.name for o in self.operands))}"
 
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """How the loops of a kernel run.
+    """How the loops of a kernel run. Loops are those of the kernel's node.
 
-    nontemporal: results so large that they are written past the caches, by non-temporal stores where vectors are whole
-    lines of memory.
+    form: how they lie around each other. vector: the loop along the lanes of each stage (a map, reduction or scan is
+    one stage); None: one element at a time; empty where it follows from the form. parallel: the loops whose iterations
+    threads share out; those that are neither parallel nor along the lanes run inside. cross: of tiles, the loop that is
+    transposed with the lanes. interleaved: the lanes of a map whose stores lie side by side and leave together,
+    shuffled in registers. transposed, windows: of kernels of those forms. nontemporal: results so large that they are
+    written past the caches, by non-temporal stores where vectors are whole lines of memory. aligned_lines: those
+    vectors have to be whole lines. combined: results whose lines are put together in a cache first (write combining).
+    row_prefetch: rows of operands that are fetched ahead of their turn.
     """
 
+    form: Form = Form.ROWS
+    vector: tuple[Var | None, ...] = ()
+    parallel: tuple[Var, ...] = ()
+    cross: Var | None = None
+    interleaved: Var | None = None
+    transposed: TransposedRows | None = None
+    windows: SlidingWindows | None = None
     nontemporal: tuple[Buffer, ...] = ()
+    aligned_lines: bool = False
+    combined: tuple[CombinedResult, ...] = ()
+    row_prefetch: RowPrefetch | None = None

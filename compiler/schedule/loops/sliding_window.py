@@ -10,7 +10,7 @@ weight of its own, a row is loaded once and folded into each of the windows with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...ir.conditions import Bound, bound, conditions, conjunction, unclamped
 from ...ir.dtypes import DTYPES
@@ -33,6 +33,7 @@ from ...ir.index import (
     of,
 )
 from ...ir.nodes import Reduce
+from ...ir.plans.loop import SlidingWindows
 
 IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 MOST_OPEN = 6  # windows that have begun: their vectors stay in registers
@@ -43,34 +44,7 @@ MOST_APART = 8  # lanes of neighbouring windows in memory
 LEAST_LANES, LEAST_WEIGHTED_LANES = 16, 6
 
 
-@dataclass(frozen=True)
-class Rolled:
-    """Windows along the loop `row`: r folds the places [r * step - pad, r * step - pad + taps) of those in [0, size).
-
-    inner: the fold of one place, named `at`, in lanes that lie inside along `lanes`; edge: in any lanes.
-    inside: the first lane all of whose window lies inside, and the lane behind the last such.
-    weighted: the tap that a row is of a window, where the fold depends on it; None: it adds the same to each.
-    """
-
-    row: Var
-    taps: int
-    step: int
-    pad: int
-    size: Index | None
-    at: Var
-    lanes: Var
-    inner: Reduce
-    edge: Reduce
-    inside: tuple[int, int]
-    weighted: Var | None = None
-
-    @property
-    def open(self) -> int:
-        """Windows that have begun when one ends."""
-        return (self.taps - 1) // self.step
-
-
-def rolled(node: Reduce) -> Rolled | None:
+def rolled(node: Reduce) -> SlidingWindows | None:
     """The reduction as one over windows that overlap; None for any other, or where too much of it is open."""
     if len(node.folds) != 1 or node.folds[0].op not in IDENTITIES or len(node.dims) < 2:
         return None
@@ -102,7 +76,7 @@ def _choice(node: Reduce) -> tuple[list[Expr], Expr]:
     return parts, value
 
 
-def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr) -> Rolled | None:
+def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr) -> SlidingWindows | None:
     own = [p for p in parts if tap in p.vars()]
     bounds = [b for b in map(bound, own) if b is not None]
     if len(bounds) < len(own) or len({b.place for b in bounds}) > 1:
@@ -127,7 +101,7 @@ def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr
     weighted = tap if tap in plain.vars() else None
     if weighted is None and (node.dims[-1].extent.constant or 0) < LEAST_LANES:
         return None
-    windows = Rolled(
+    windows = SlidingWindows(
         row, taps, step, -first, next(iter(limits), None), at, node.dims[-1], node, node, (0, 0), weighted
     )  # fmt: skip
     if windows.open > (MOST_WEIGHTED_OPEN if weighted else MOST_OPEN):
@@ -168,7 +142,9 @@ def _place(value: Expr, row: Var, tap: Var) -> Index | None:
     return of(row) * step_of_all + of(tap) if step_of_all else None
 
 
-def _with_lanes(node: Reduce, row: Var, tap: Var, windows: Rolled, parts: Sequence[Expr], value: Expr) -> Rolled | None:
+def _with_lanes(
+    node: Reduce, row: Var, tap: Var, windows: SlidingWindows, parts: Sequence[Expr], value: Expr
+) -> SlidingWindows | None:
     """The windows with the folds of one place: all in lanes that may lie outside, and what lies inside alone."""
     lanes = windows.lanes
     moving = [p for p in parts if lanes in p.vars()]

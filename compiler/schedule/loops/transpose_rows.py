@@ -13,7 +13,7 @@ vector of them. The last block may have fewer rows; its tiles are full all the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
@@ -32,6 +32,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Nest, Reduce, Store
+from ...ir.plans.loop import Transpose, TransposedRows
 from ..cost.estimates import is_long
 from ..graph import map_expressions
 from .collapse import collapse
@@ -53,40 +54,7 @@ LEAST_ROWS, LEAST_LAST = 256, 64
 Stage = Map | Reduce
 
 
-@dataclass(frozen=True)
-class Turn:
-    """Rows of memory and the tile that they are turned to, or from.
-
-    tile[k*B + r] is what lies `start + r*pitch + k` elements into the buffer. onward: every block but the last has rows
-    of memory behind it; else, every block but the last of its turn.
-    """
-
-    buffer: Buffer
-    tile: Buffer
-    start: Index
-    pitch: Index
-    onward: bool
-
-
-@dataclass(frozen=True)
-class TurnedRows:
-    """Blocks of rows: what is turned, the stages with the lanes along the rows, and what is turned back.
-
-    blocks: the parallel loops, those over the blocks of a row's last; element: the loop over a row; rows: of a block,
-    whole: all its rows are there.
-    """
-
-    blocks: tuple[Var, ...]
-    element: Var
-    rows: int
-    valid: Index
-    reads: tuple[Turn, ...]
-    stages: tuple[tuple[Stage, Var], ...]  # and the loop of the lanes
-    writes: tuple[Turn, ...]
-    locals: tuple[Buffer, ...]
-
-
-def turned_rows(node: Reduce | Nest) -> TurnedRows | None:
+def turned_rows(node: Reduce | Nest) -> TransposedRows | None:
     """A reduction or nest over short rows of memory, in blocks; None: it is no such, or better as it is."""
     if (isinstance(node, Nest) and node.phases) or overwrites(node):
         return None
@@ -158,7 +126,7 @@ class _Turning:
         self.written: dict[Store, Buffer] = {}
         self.locals: dict[Buffer, Buffer] = {}
 
-    def result(self, stages: Sequence[Stage]) -> TurnedRows | None:
+    def result(self, stages: Sequence[Stage]) -> TransposedRows | None:
         loads = list(dict.fromkeys(ld for s in stages for e in s.expressions() for ld in e.loads))
         stores = [s for stage in stages for s in stage.stores]
         turned = [ld for ld in loads if self._turned(ld)]
@@ -185,7 +153,7 @@ class _Turning:
             lane = whole if not self._touches_rows(stage) else some
             moved.append((self._moved(stage, block, lane), lane))
         locals_ = (*self.tiles.values(), *self.written.values(), *self.locals.values())
-        return TurnedRows(
+        return TransposedRows(
             (*self.outer, block), self.element, self.rows, some.extent, reads, tuple(moved), writes, locals_
         )
 
@@ -224,12 +192,12 @@ class _Turning:
         return any(buffer not in self.own and self.row in index.vars() for buffer, index in places)
 
     # what it becomes ---------------------------------------------------------------------------------------------
-    def _turn(self, buffer: Buffer, index: Index, name: str) -> Turn:
+    def _turn(self, buffer: Buffer, index: Index, name: str) -> Transpose:
         size = (self.length + LINE // DTYPES[buffer.dtype].size) * self.rows  # the last vector of elements is whole
         tile = Buffer(name, buffer.dtype, size, "local")
         steps = [(index.coefficient(v) or ZERO).constant or 0 for v in self.outer]
         onward = all(step >= (self.length.constant or 0) for step in steps)
-        return Turn(buffer, tile, index.substitute(self.first), index.coefficient(self.row) or ZERO, onward)
+        return Transpose(buffer, tile, index.substitute(self.first), index.coefficient(self.row) or ZERO, onward)
 
     def _moved(self, stage: Stage, block: Var, lane: Var) -> Stage:
         across = of(self.element) * self.rows + of(lane)

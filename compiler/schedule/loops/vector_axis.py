@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, Load
-from ...ir.index import ONE, Index, Indirect, Var
+from ...ir.index import ONE, Index, Indirect, Var, product
 from ...ir.nodes import Map, Reduce
 
 #: folds that keep a position: one lane at a time
@@ -30,6 +30,12 @@ def keeps_places(node: Reduce) -> bool:
 def folds_whole(node: Reduce) -> bool:
     """Whether a fold of the node cannot be made of those of pieces."""
     return any(f.op in WHOLE_FOLDS for f in node.folds)
+
+
+def folds_columns(node: Reduce, vector: Var | None) -> bool:
+    """Many rows of memory that lie across the lanes."""
+    rows = product(v.extent for v in node.rdims).constant
+    return vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
 
 
 def vector_loop(node: Map | Reduce) -> Var | None:

@@ -5,7 +5,7 @@
 
 Of two products the first one is fused. Decided here alone, before anything is printed, so that lanes and scalars, whole
 and partial vectors are the same sum in every compiler, none of which may fuse by itself (build/compile.py). A fold that
-sums products fuses them too (cpu/reduction_views.py). GPUs: Triton's compiler fuses as it likes.
+sums products fuses them too (codegen/cpu/reduction_views.py). GPUs: Triton's compiler fuses as it likes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...ir.expr import (
 from ...ir.nodes import Nest
 from ...ir.program import AnyNode
 from ...ir.structured import ConvChain
-from ...schedule.graph import map_expressions
+from ..graph import map_expressions
 
 FUSED = ("f32", "f64")
 

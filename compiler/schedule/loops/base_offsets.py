@@ -15,8 +15,8 @@ from ...ir.index import Index
 from ...ir.lanes import direct
 from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.program import AnyNode
-from ...schedule.graph import map_expressions
-from .bounds import MOST_APART
+from ..graph import map_expressions
+from .lane_bounds import MOST_APART
 
 #: what is left of a start: less than so many elements, so that vectors stay as well aligned as they were
 UNIT = 64

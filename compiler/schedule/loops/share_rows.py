@@ -18,9 +18,9 @@ from ...ir.index import (
 )
 from ...ir.lanes import ALIGNMENT
 from ...ir.nodes import Reduce
-from ...schedule.algebra.rfactor import ENOUGH_TASKS
-from ...schedule.graph import map_expressions
-from .reduction_views import folds_columns
+from ..algebra.rfactor import ENOUGH_TASKS
+from ..graph import map_expressions
+from .vector_axis import folds_columns
 
 #: elements of a piece, at least and at most
 LEAST_PIECE, MOST_PIECE = 4096, 32768

@@ -24,8 +24,8 @@ from ...ir.index import (
     of,
 )
 from ...ir.nodes import Map, Store
-from ...schedule.graph import map_expressions
-from ...schedule.loops.collapse import collapse
+from ..graph import map_expressions
+from .collapse import collapse
 
 MOST = 8  # vectors that go out together
 LEAST = 4  # lanes: fewer are not worth it

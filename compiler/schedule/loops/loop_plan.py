@@ -1,0 +1,247 @@
+"""The planning passes of loops: each takes a kernel and decides one field of its plan, or rewrites its node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...ir.buffers import Buffer
+from ...ir.dtypes import DTYPES
+from ...ir.index import Var
+from ...ir.nodes import Map, Nest, Reduce, Scan
+from ...ir.plans.kernel import Kernel
+from ...ir.plans.loop import CombinedResult, Form, LoopPlan, RowPrefetch, SlidingWindows, TransposedRows
+from .base_offsets import with_starts
+from .collapse import collapse, collapse_rows
+from .fma_contraction import with_fused_products
+from .interleave import weave
+from .row_prefetch import jumping_reads, looked_up, reads_on, row_prefetch, row_reads, short_reads
+from .scan_form import lies_in_columns, scan_form
+from .share_rows import in_shared_pieces
+from .short_rows import without_short_rows
+from .sliding_window import rolled
+from .stage_lanes import rows_of, scan_axes, stage_lanes, vector_axes
+from .store_policy import aligned_lines, nontemporal_results
+from .transpose_rows import turned_rows
+from .vector_axis import cross_loop, folds_columns, keeps_places
+from .write_combining import Stage, combined_results
+
+Loops = Map | Reduce | Nest | Scan
+
+#: bytes of rows that are gathered several at a time
+SHORT_BYTES = 512
+#: kept loops from which on the last one stays inside of a thread
+INSIDE = 3
+
+
+def loops_of(kernel: Kernel) -> tuple[Loops, LoopPlan]:
+    """The node and the plan of a kernel of loops."""
+    assert isinstance(kernel.node, Loops)
+    assert isinstance(kernel.plan, LoopPlan)
+    return kernel.node, kernel.plan
+
+
+# rewrites of the node -----------------------------------------------------------------------------------------------
+def hoist_base_offsets(kernel: Kernel) -> Kernel:
+    """Where buffers begin is left to the host program."""
+    node, starts = with_starts(kernel.node)
+    return replace(kernel, node=node, starts=tuple(starts.items()))
+
+
+def contract_products(kernel: Kernel) -> Kernel:
+    """Products that one sum reads are not rounded (fma)."""
+    return replace(kernel, node=with_fused_products(kernel.node))
+
+
+def collapse_loops(kernel: Kernel) -> Kernel:
+    """Loops that all accesses walk through like one become one, but for those of pipelines and transposed rows."""
+    node, plan = loops_of(kernel)
+    if isinstance(node, Scan):
+        merged = collapse(node)
+        return replace(kernel, node=merged) if lies_in_columns(merged) else kernel
+    if plan.transposed is not None:
+        return kernel
+    if not isinstance(node, Nest):
+        return replace(kernel, node=collapse(node))
+    node = collapse_rows(node)
+    if not node.phases:
+        node = replace(node, stages=tuple(collapse(stage, keep=rows_of(node, stage)) for stage in node.stages))
+    return replace(kernel, node=node)
+
+
+def share_rows(kernel: Kernel) -> Kernel:
+    """Few long rows of a reduction are cut into pieces that threads share out."""
+    node, plan = loops_of(kernel)
+    if not isinstance(node, Reduce) or plan.windows is not None or plan.transposed is not None:
+        return kernel
+    return replace(kernel, node=in_shared_pieces(node, stage_lanes(node)))
+
+
+def interleave(kernel: Kernel) -> Kernel:
+    """A short innermost loop of a map becomes stores side by side; the field says along which loop the lanes run."""
+    node, plan = loops_of(kernel)
+    found = weave(node) if isinstance(node, Map) else None
+    if found is None:
+        return kernel
+    return Kernel(found[0], replace(plan, interleaved=found[1]), kernel.starts)
+
+
+def join_short_rows(kernel: Kernel) -> Kernel:
+    """Rows of a map that fill no vector become one loop with the one around them."""
+    node, plan = loops_of(kernel)
+    if not isinstance(node, Map) or plan.interleaved is not None:
+        return kernel
+    return replace(kernel, node=without_short_rows(node))
+
+
+# fields of the plan -------------------------------------------------------------------------------------------------
+def transposed(kernel: Kernel) -> TransposedRows | None:
+    """Short rows in blocks that are transposed for SIMD across rows."""
+    node, _ = loops_of(kernel)
+    return turned_rows(node) if isinstance(node, Reduce | Nest) else None
+
+
+def windows(kernel: Kernel) -> SlidingWindows | None:
+    """A reduction over windows that overlap."""
+    node, plan = loops_of(kernel)
+    return rolled(node) if isinstance(node, Reduce) and plan.transposed is None else None
+
+
+def form(kernel: Kernel) -> Form:
+    """How the loops lie around each other."""
+    node, plan = loops_of(kernel)
+    if isinstance(node, Scan):
+        return scan_form(node)
+    if plan.transposed is not None:
+        return Form.TRANSPOSED
+    if isinstance(node, Nest):
+        return _nest_form(node)
+    if plan.windows is not None:
+        return Form.WINDOWS
+    lanes = plan.interleaved or stage_lanes(node)
+    if lanes is None:
+        return Form.ROWS
+    if isinstance(node, Reduce):
+        return Form.COLUMNS if folds_columns(node, lanes) else Form.ROWS
+    if node.dims == (lanes,):
+        return Form.FLAT
+    crosses = plan.interleaved is None and cross_loop(node, lanes) is not None
+    return Form.TILES if crosses else Form.ROWS
+
+
+def _nest_form(node: Nest) -> Form:
+    if node.walk is not None:
+        return Form.PIPELINED_SAMPLES
+    if not node.phases:
+        return Form.ROWS
+    along = all(s.dims == node.dims for s in node.stages if isinstance(s, Reduce))
+    return Form.PIPELINED_ROWS if along else Form.PIPELINED_COLUMNS
+
+
+def vector(kernel: Kernel) -> tuple[Var | None, ...]:
+    """The loop along the lanes of each stage."""
+    node, plan = loops_of(kernel)
+    if isinstance(node, Scan):
+        return scan_axes(node, plan.form)
+    if plan.form in (Form.TRANSPOSED, Form.WINDOWS):
+        return ()
+    return (plan.interleaved,) if plan.interleaved is not None else vector_axes(node, plan.form)
+
+
+def cross(kernel: Kernel) -> Var | None:
+    """The loop of tiles that is transposed with the lanes."""
+    node, plan = loops_of(kernel)
+    lanes = plan.vector[0] if plan.form is Form.TILES else None
+    return cross_loop(node, lanes) if lanes is not None and isinstance(node, Map) else None
+
+
+def nontemporal(kernel: Kernel) -> tuple[Buffer, ...]:
+    """Results that are written past the caches."""
+    node, plan = loops_of(kernel)
+    return nontemporal_results(node, plan.form)
+
+
+def whole_lines_alone(kernel: Kernel) -> bool:
+    """Whether non-temporal vectors have to be whole lines."""
+    return aligned_lines(loops_of(kernel)[0])
+
+
+def parallel(kernel: Kernel) -> tuple[Var, ...]:
+    """The loops that threads share out."""
+    node, plan = loops_of(kernel)
+    if isinstance(node, Nest | Scan):
+        return node.dims
+    if plan.form in (Form.TRANSPOSED, Form.WINDOWS):
+        return ()
+    (lanes,) = plan.vector
+    kept = tuple(v for v in node.dims if v is not lanes and v is not plan.cross)
+    if plan.form is not Form.ROWS:
+        return kept
+    if (block := _block_of_rows(node, plan, kept)) is not None:
+        return block
+    if isinstance(node, Map) and lanes is not None and jumping_reads(node, lanes, kept):
+        return kept
+    return kept[:-1] if len(kept) >= INSIDE and lanes in node.dims else kept
+
+
+def _block_of_rows(node: Map | Reduce, plan: LoopPlan, kept: Sequence[Var]) -> tuple[Var, ...] | None:
+    """The parallel loops where short rows are gathered together, the last loop around them inside: what a row costs
+    beside its elements counts. None: they are long, or the hardware does not find what is read for them."""
+    (lanes,) = plan.vector
+    if not isinstance(node, Map) or len(kept) < 2 or lanes is None:
+        return None
+    row = (lanes.extent.constant or SHORT_BYTES) * max(DTYPES[s.buffer.dtype].size for s in node.stores)
+    stage, block = Stage(node, lanes), tuple(kept[:-1])
+    if row >= SHORT_BYTES or not reads_on(stage, block, kept[-1]):
+        return None
+    return block if combined_results([stage], block, plan.nontemporal) else None
+
+
+def combined(kernel: Kernel) -> tuple[CombinedResult, ...]:
+    """Results whose lines are put together in a cache before they are written."""
+    node, plan = loops_of(kernel)
+    if plan.form not in (Form.ROWS, Form.PIPELINED_ROWS, Form.SCAN_LANES) or not plan.nontemporal:
+        return ()
+    return combined_results(stages_of(node, plan), plan.parallel, plan.nontemporal)
+
+
+def stages_of(node: Loops, plan: LoopPlan) -> list[Stage]:
+    """The stages of a kernel, each with the loop of its lanes, and its phase where rows have phases."""
+    if not isinstance(node, Nest):
+        return [Stage(node, plan.vector[0])]
+    if plan.form is Form.PIPELINED_ROWS:
+        lane = next(s for s in node.stages if isinstance(s, Reduce)).rdims[0]
+        pairs = zip(node.stages, node.phases, strict=True)
+        return [Stage(s, lane if lane in s.dims else None, phase) for s, phase in pairs]
+    return [Stage(*pair) for pair in zip(node.stages, plan.vector, strict=True)]
+
+
+def prefetched_rows(kernel: Kernel) -> RowPrefetch | None:
+    """Rows of operands that the hardware does not find, or not soon enough."""
+    node, plan = loops_of(kernel)
+    if plan.form is Form.SCAN_LANES:
+        return row_prefetch(short_reads(stages_of(node, plan), plan.parallel)) if plan.combined else None
+    if plan.form is not Form.ROWS or isinstance(node, Scan):
+        return None
+    stages = stages_of(node, plan)
+    if isinstance(node, Nest):
+        if plan.combined:
+            return row_prefetch(short_reads(stages, plan.parallel))
+        return looked_up(stages, plan.parallel) if plan.parallel else None
+    if isinstance(node, Reduce):
+        (lanes,) = plan.vector
+        vertical = not keeps_places(node) and lanes not in node.rdims
+        return row_prefetch(short_reads(stages, plan.parallel)) if plan.combined or vertical else None
+    return _prefetched_by_map(node, plan)
+
+
+def _prefetched_by_map(node: Map, plan: LoopPlan) -> RowPrefetch | None:
+    (lanes,) = plan.vector
+    if lanes is None:
+        return None
+    kept = [v for v in node.dims if v is not lanes]
+    if len(plan.parallel) == len(kept) and (reads := jumping_reads(node, lanes, kept)):
+        return row_prefetch(reads)
+    if plan.combined and _block_of_rows(node, plan, kept) is None:
+        return row_prefetch(row_reads([Stage(node, lanes)], plan.parallel))
+    return None

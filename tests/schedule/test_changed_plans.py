@@ -1,0 +1,108 @@
+"""Plans that are changed by hand: the code changes as the plan says, and the values stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import mycc
+import numpy as np
+import pytest
+import torch
+from mycc.compiler import pipeline
+from mycc.compiler.ir.plans.kernel import Kernel
+from mycc.compiler.ir.plans.loop import Form, LoopPlan
+from mycc.compiler.schedule import Schedule
+
+from ..helpers.programs import Call1
+
+Change = Callable[[Kernel, LoopPlan], Kernel]
+
+
+def planned(kernel: Kernel, plan: LoopPlan, **fields: object) -> Kernel:
+    return replace(kernel, plan=replace(plan, **fields))  # type: ignore[arg-type]
+
+
+def other_vector(kernel: Kernel, plan: LoopPlan) -> Kernel:
+    """The lanes run along the outer loop, and the inner one is shared out."""
+    outer, inner = kernel.node.dims
+    assert plan.vector == (inner,)
+    return planned(kernel, plan, vector=(outer,), parallel=(inner,))
+
+
+def interchanged(kernel: Kernel, plan: LoopPlan) -> Kernel:
+    """The loop that was inside is shared out, and the one around it runs inside."""
+    first, second, lanes = kernel.node.dims
+    assert (plan.parallel, plan.vector) == ((first, second), (lanes,))
+    return planned(kernel, plan, parallel=(second,))
+
+
+def past_the_caches(kernel: Kernel, plan: LoopPlan) -> Kernel:
+    assert plan.nontemporal == ()
+    return planned(kernel, plan, nontemporal=kernel.node.writes())
+
+
+def no_tiles(kernel: Kernel, plan: LoopPlan) -> Kernel:
+    assert plan.form is Form.TILES
+    assert plan.cross is not None
+    return planned(kernel, plan, form=Form.ROWS, cross=None, parallel=(plan.cross,))
+
+
+def further_ahead(kernel: Kernel, plan: LoopPlan) -> Kernel:
+    assert plan.row_prefetch is not None
+    assert plan.row_prefetch.distance != 5
+    return planned(kernel, plan, row_prefetch=replace(plan.row_prefetch, distance=5))
+
+
+def not_ahead(kernel: Kernel, plan: LoopPlan) -> Kernel:
+    return planned(kernel, plan, row_prefetch=None)
+
+
+A, B = torch.randn(37, 64), torch.randn(64)
+CUBE, PLANE = torch.randn(6, 40, 64), torch.randn(40, 1)
+TABLE, IDS = torch.randn(5000, 64), torch.randint(0, 5000, (300,))
+Function = Callable[..., torch.Tensor]
+
+
+@pytest.mark.parametrize(
+    ("change", "function", "inputs", "new", "gone"),
+    [
+        (other_vector, lambda a, b: a + b, (A, B), "scatter(", "store(y0"),
+        (interchanged, lambda a, b: a * b, (CUBE, PLANE), "for (int64_t j = 0; j < 6; ++j)", ""),
+        (past_the_caches, lambda a: torch.relu(a), (A,), ", streams)", ""),
+        (no_tiles, lambda a, b: a.t() + b.view(64, 1), (A, B), "gather(x0", "turn_tile("),
+        (further_ahead, lambda t, i: t[i], (TABLE, IDS), "+ 5", ""),
+        (not_ahead, lambda t, i: t[i], (TABLE, IDS), "", "next0"),
+    ],
+)
+def test_a_changed_plan_changes_the_code_and_keeps_the_values(
+    change: Change,
+    function: Function,
+    inputs: tuple[torch.Tensor, ...],
+    new: str,
+    gone: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = pipeline.schedule
+    texts, results = [], []
+
+    def changed(*args: object, **how: object) -> Schedule:
+        plans: Schedule = own(*args, **how)  # type: ignore[arg-type]
+        (kernel,) = plans.kernels
+        assert isinstance(kernel.plan, LoopPlan)
+        return replace(plans, kernels=(change(kernel, kernel.plan),))
+
+    for name, schedule in (("own", own), ("changed", changed)):
+        monkeypatch.setattr(pipeline, "schedule", schedule)
+        package, dump = tmp_path / f"{name}.pkg", tmp_path / name
+        mycc.compile(Call1(function).eval(), inputs, out=package, dump=dump)
+        texts.append((dump / "05-codegen.txt").read_text())
+        results.append(np.asarray(mycc.load(package)(*(x.numpy() for x in inputs))))
+    before, after = texts
+    assert new in after
+    assert gone not in after or not gone
+    assert before != after
+    assert gone in before
+    np.testing.assert_array_equal(results[0], results[1])
