@@ -325,13 +325,14 @@ def exact_div(a: Index, b: Index) -> Index | None:
                 return None
             terms[rest] = c // coefficient
         return Index(terms)
-    return _long_division(a, b)
+    return long_division(a, b)
 
 
-def _long_division(a: Index, b: Index) -> Index | None:
+def long_division(a: Index, b: Index, steps: int = 16) -> Index | None:
+    """a / b as a polynomial of at most so many terms, or None."""
     lead, lead_coefficient = max(b.terms.items(), key=lambda t: (len(t[0]), tuple(x.key for x in t[0])))
     quotient, rest = ZERO, a
-    for _ in range(16):
+    for _ in range(steps):
         if not rest.terms:
             return quotient
         monomial, c = max(rest.terms.items(), key=lambda t: (len(t[0]), tuple(x.key for x in t[0])))

@@ -4,6 +4,9 @@ which sizes are checked alone, as no memory has them.
     dims[1] = (size_n * size_n).value;
     sizes[0] = lines(size_n * size_n * 4);
     sizes[1] = lines(excess(size_n * size_n * size_n)); // a sum over n x n x n elements that are never stored
+
+Long sums of sizes (all that a detector keeps, of each of 90 classes) are variables, for products of them have thousands
+of terms: `const Size sum_0 = size_u0 + size_u1 + ...; sizes[2] = lines(sum_0 * sum_0)`.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from dataclasses import dataclass
 from ...ir.bounds import largest
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
-from ...ir.index import ONE, Index, Var, product
+from ...ir.index import ONE, Index, Var, long_division, product
 from ...ir.nodes import Nest, Node, Reduce, Scan, Scatter
 from ...schedule import Schedule
-from .size_text import SizeText
+from .size_text import LONG, SizeText
 from .step_views import known
 
 __all__ = ["BufferView", "SizeViews", "size_views"]
@@ -37,8 +40,10 @@ class BufferView:
 
 @dataclass(frozen=True)
 class SizeViews:
-    """The size formulas of an entry point. offsets, arena: the places of the buffers, where all sizes are fixed."""
+    """The size formulas of an entry point. sums: the variables that output_dims and buffers use. offsets, arena: the
+    places of the buffers, where all sizes are fixed."""
 
+    sums: tuple[str, ...]
     input_dims: tuple[str, ...]
     output_dims: tuple[str, ...]
     buffers: tuple[BufferView, ...]
@@ -50,7 +55,9 @@ def size_views(
     schedule: Schedule, input_shapes: Sequence[Sequence[Index]], output_shapes: Sequence[Sequence[Index]]
 ) -> SizeViews:  # fmt: skip
     """Behind the buffers of the memory plan stand some that take no memory, or more than there is: see `unstored`."""
-    text, memory, program = SizeText(), schedule.memory, schedule.program
+    memory, program = schedule.memory, schedule.program
+    sums = tuple(_long_sums(program.nodes, output_shapes))
+    text = SizeText(sums=sums)
     buffers = [
         BufferView(t.first, t.last, text.index(t.bytes), known(schedule, t.buffer.size)) for t in memory.lifetimes
     ]
@@ -63,7 +70,8 @@ def size_views(
         buffers.append(BufferView(0, 0, total, needed))
     offsets = memory.offsets if len(buffers) == len(memory.lifetimes) else None
     return SizeViews(
-        tuple(text.number(d) for shape in input_shapes for d in shape),
+        tuple(SizeText().index(s) for s in sums),
+        tuple(SizeText().number(d) for shape in input_shapes for d in shape),
         tuple(text.number(d) for shape in output_shapes for d in shape),
         tuple(buffers),
         offsets,
@@ -85,6 +93,21 @@ def unstored(schedule: Schedule, stored: Sequence[Index]) -> tuple[Index, ...]:
         if own and not known and not any((other - number).nonnegative() for other in (*stored, *found)):
             found.append(number)
     return tuple(found)
+
+
+def _long_sums(nodes: Sequence[object], shapes: Sequence[Sequence[Index]]) -> list[Index]:
+    """Extents of loops and sizes of results that are sums of many terms, over sizes alone; no products of others."""
+    found = [d for shape in shapes for d in shape]
+    for node in nodes:
+        for part in node.stages if isinstance(node, Nest) else (node,):
+            if isinstance(part, Node):
+                found += [v.extent for v in part.dims]
+    sums: list[Index] = []
+    for one in sorted(dict.fromkeys(found), key=lambda d: len(d.terms)):
+        long = len(one.terms) > LONG and not one.vars()
+        if long and all(long_division(one, s, len(one.terms)) is None for s in sums):
+            sums.append(one)
+    return sums
 
 
 def _counted(node: object) -> Iterator[Index]:
