@@ -141,7 +141,7 @@ class Index:
         terms: dict[Monomial, int] = {}
         for m1, c1 in self.terms.items():
             for m2, c2 in as_index(other).terms.items():
-                m = _product(m1, m2)
+                m = monomial_product(m1, m2)
                 terms[m] = terms.get(m, 0) + c1 * c2
         return _normal(terms)
 
@@ -320,23 +320,22 @@ def exact_div(a: Index, b: Index) -> Index | None:
         ((divisor, coefficient),) = b.terms.items()
         terms: dict[Monomial, int] = {}
         for monomial, c in a.terms.items():
-            rest = _monomial_div(monomial, divisor)
+            rest = monomial_div(monomial, divisor)
             if rest is None or c % coefficient:
                 return None
             terms[rest] = c // coefficient
         return Index(terms)
-    return long_division(a, b)
+    return _long_division(a, b)
 
 
-def long_division(a: Index, b: Index, steps: int = 16) -> Index | None:
-    """a / b as a polynomial of at most so many terms, or None."""
+def _long_division(a: Index, b: Index) -> Index | None:
     lead, lead_coefficient = max(b.terms.items(), key=lambda t: (len(t[0]), tuple(x.key for x in t[0])))
     quotient, rest = ZERO, a
-    for _ in range(steps):
+    for _ in range(16):
         if not rest.terms:
             return quotient
         monomial, c = max(rest.terms.items(), key=lambda t: (len(t[0]), tuple(x.key for x in t[0])))
-        factor = _monomial_div(monomial, lead)
+        factor = monomial_div(monomial, lead)
         if factor is None or c % lead_coefficient:
             return None
         step = Index({factor: c // lead_coefficient})
@@ -425,11 +424,13 @@ def _splits(a: Index, b: Index) -> Iterable[tuple[Index, Index, Index]]:
             yield factor, high, low
 
 
-def _product(a: Monomial, b: Monomial) -> Monomial:
+def monomial_product(a: Monomial, b: Monomial) -> Monomial:
+    """The atoms of both, in order."""
     return tuple(sorted(a + b, key=lambda x: x.key)) if a and b else a or b
 
 
-def _monomial_div(a: Monomial, b: Monomial) -> Monomial | None:
+def monomial_div(a: Monomial, b: Monomial) -> Monomial | None:
+    """The atoms of a that are left without those of b; None: it does not hold all of them."""
     rest = list(a)
     for atom in b:
         if atom not in rest:
@@ -445,7 +446,7 @@ def _normal(terms: dict[Monomial, int]) -> Index:
         for atom in monomial:
             if not (isinstance(atom, Binary) and atom.op == "%"):
                 continue
-            others = _monomial_div(monomial, (atom,)) or ()
+            others = monomial_div(monomial, (atom,)) or ()
             quotient = floor_div(atom.a, atom.b) * atom.b * Index({others: c})
             if quotient.terms and all(terms.get(m) == k for m, k in quotient.terms.items()):
                 rest = {m: k for m, k in terms.items() if m not in quotient.terms and m != monomial}
@@ -551,7 +552,7 @@ def lowest(e: Index) -> tuple[Index, Atom | None]:
 
 def factors_of(e: Index, atom: Atom) -> Index:
     """What the atom is multiplied with in e."""
-    return Index({_monomial_div(m, (atom,)) or (): c for m, c in e.terms.items() if atom in m})
+    return Index({monomial_div(m, (atom,)) or (): c for m, c in e.terms.items() if atom in m})
 
 
 def _exact_multiple(atom: Atom, factor: Index) -> Index | None:

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from ...ir.bounds import largest
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
-from ...ir.index import ONE, Index, Var, long_division, product
+from ...ir.index import ONE, Index, Var, product
 from ...ir.nodes import Nest, Node, Reduce, Scan, Scatter
 from ...schedule import Schedule
-from .size_text import LONG, SizeText
+from .size_text import LONG, SizeText, quotient
 from .step_views import known
 
 __all__ = ["BufferView", "SizeViews", "size_views"]
@@ -105,7 +105,7 @@ def _long_sums(nodes: Sequence[object], shapes: Sequence[Sequence[Index]]) -> li
     sums: list[Index] = []
     for one in sorted(dict.fromkeys(found), key=lambda d: len(d.terms)):
         long = len(one.terms) > LONG and not one.vars()
-        if long and all(long_division(one, s, len(one.terms)) is None for s in sums):
+        if long and all(quotient(one, s) is None for s in sums):
             sums.append(one)
     return sums
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
+from functools import lru_cache
 
-from ...ir.index import ONE, Atom, Index, Size, long_division
+from ...ir.index import ONE, Atom, Index, Monomial, Size, monomial_div, monomial_product
 from ..cpu.emit import Emitter
 from ..cpu.scope import Scope
 
-__all__ = ["LONG", "SizeText"]
+__all__ = ["LONG", "SizeText", "quotient"]
 
 LONG = 8  # terms of an index beyond which the sums that it is made of have names
 
@@ -26,7 +28,7 @@ class SizeText(Emitter):
         if len(index.terms) <= LONG:
             return super().index(index)
         for i, one in enumerate(self.sums):
-            factor = long_division(index, one, len(index.terms))
+            factor = quotient(index, one)
             if factor == ONE:
                 return sum_name(i)
             if factor is not None:
@@ -54,3 +56,40 @@ class SizeText(Emitter):
 def sum_name(i: int) -> str:
     """The variable of a long sum."""
     return f"sum_{i}"
+
+
+@lru_cache(maxsize=4096)
+def quotient(a: Index, b: Index) -> Index | None:
+    """The polynomial q with q b = a, by long division; None: there is none. Of thousands of terms in a moment."""
+    b_terms = sorted(((_Descending(m), m, c) for m, c in b.terms.items()), key=lambda t: t[0])
+    _, lead, coefficient = b_terms[0]
+    rest = dict(a.terms)
+    pending = [(_Descending(m), m) for m in rest]
+    heapq.heapify(pending)
+    found: dict[Monomial, int] = {}
+    while pending:
+        monomial = heapq.heappop(pending)[1]
+        if not (c := rest.get(monomial, 0)):
+            continue
+        factor = monomial_div(monomial, lead)
+        if factor is None or c % coefficient:
+            return None
+        found[factor] = c // coefficient
+        for _, m, k in b_terms:
+            product = monomial_product(factor, m)
+            if product not in rest:
+                heapq.heappush(pending, (_Descending(product), product))
+            rest[product] = rest.get(product, 0) - found[factor] * k
+    return Index(found)
+
+
+class _Descending:
+    """A monomial that is less than those of lower degree, and of its degree than those that come before it."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, monomial: Monomial):
+        self.key = (len(monomial), tuple(atom.key for atom in monomial))
+
+    def __lt__(self, other: _Descending) -> bool:
+        return self.key > other.key
