@@ -61,12 +61,17 @@ CPU_PLANNING: tuple[PlanningPass, ...] = (
     _rewrite("join-short-rows", "node", loop_plan.join_short_rows, "interleaved"),
     _loops("form", "form", loop_plan.form, "transposed windows interleaved"),
     _loops("vector-axis", "vector", loop_plan.vector, "form interleaved"),
-    _loops("tiles", "cross", loop_plan.cross, "form vector"),
+    _loops("reductions", "reduction", loop_plan.reduction_kinds, "vector"),
+    _loops("tiles", "tile", loop_plan.tile, "form vector"),
     _loops("store-policy", "nontemporal", loop_plan.nontemporal, "form"),
     _loops("aligned-lines", "aligned_lines", loop_plan.whole_lines_alone),
-    _loops("parallel-loops", "parallel", loop_plan.parallel, "form vector cross nontemporal"),
+    _loops("parallel-loops", "parallel", loop_plan.parallel, "form vector tile nontemporal"),
     _loops("write-combining", "combined", loop_plan.combined, "form vector parallel nontemporal"),
-    _loops("row-prefetch", "row_prefetch", loop_plan.prefetched_rows, "form vector parallel combined"),
+    _loops("row-prefetch", "row_prefetch", loop_plan.prefetched_rows, "form vector parallel combined reduction"),
+    _loops("alignment-peel", "peel", loop_plan.peel, "vector nontemporal aligned_lines combined"),
+    _loops("prefetch", "prefetch", loop_plan.prefetch, "form vector parallel combined row_prefetch reduction"),
+    _loops("vertical-reductions", "vertical", loop_plan.vertical, "vector reduction transposed"),
+    _loops("column-walks", "walk", loop_plan.walk, "form vector reduction prefetch"),
 )
 
 GPU_PLANNING: tuple[PlanningPass, ...] = ()

@@ -45,8 +45,13 @@ def past_the_caches(kernel: Kernel, plan: LoopPlan) -> Kernel:
 
 def no_tiles(kernel: Kernel, plan: LoopPlan) -> Kernel:
     assert plan.form is Form.TILES
-    assert plan.cross is not None
-    return planned(kernel, plan, form=Form.ROWS, cross=None, parallel=(plan.cross,))
+    assert plan.tile is not None
+    return planned(kernel, plan, form=Form.ROWS, tile=None, parallel=(plan.tile.cross,), prefetch=(None,))
+
+
+def smaller_tile(kernel: Kernel, plan: LoopPlan) -> Kernel:
+    assert plan.tile is not None
+    return planned(kernel, plan, tile=replace(plan.tile, rows=32, columns=16))
 
 
 def further_ahead(kernel: Kernel, plan: LoopPlan) -> Kernel:
@@ -57,6 +62,13 @@ def further_ahead(kernel: Kernel, plan: LoopPlan) -> Kernel:
 
 def not_ahead(kernel: Kernel, plan: LoopPlan) -> Kernel:
     return planned(kernel, plan, row_prefetch=None)
+
+
+def not_unrolled(kernel: Kernel, plan: LoopPlan) -> Kernel:
+    (vertical,) = plan.vertical
+    assert vertical is not None
+    assert vertical.unroll == (3,)
+    return planned(kernel, plan, vertical=(replace(vertical, unroll=(0,)),))
 
 
 A, B = torch.randn(37, 64), torch.randn(64)
@@ -72,6 +84,8 @@ Function = Callable[..., torch.Tensor]
         (interchanged, lambda a, b: a * b, (CUBE, PLANE), "for (int64_t j = 0; j < 6; ++j)", ""),
         (past_the_caches, lambda a: torch.relu(a), (A,), ", streams)", ""),
         (no_tiles, lambda a, b: a.t() + b.view(64, 1), (A, B), "gather(x0", "turn_tile("),
+        (smaller_tile, lambda a, b: a.t() + b.view(64, 1), (A, B), "float tile0[256]", "float tile0[512]"),
+        (not_unrolled, lambda a: a.amax(1), (torch.randn(8, 3, 80),), "for (int64_t", ""),
         (further_ahead, lambda t, i: t[i], (TABLE, IDS), "+ 5", ""),
         (not_ahead, lambda t, i: t[i], (TABLE, IDS), "", "next0"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ image = torch.randn(2, 8, 6, 6)
 
 
 def text(s: Schedule) -> str:
+    """The schedule and its remarks; plans are told by tests of their own (test_planning.py)."""
+    s = replace(s, kernels=tuple(replace(k, plan=None) for k in s.kernels))
     remarks = [f"{'+' if r.done else '-'} {r.producer} -> {r.consumer}: {r.reason}" for r in s.remarks]
     return plain(f"{s}\n" + "\n".join(remarks))
 

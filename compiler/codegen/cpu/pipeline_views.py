@@ -12,9 +12,10 @@ from ...ir.expr import Expr, Load, rewrite, substitute
 from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Fold, Map, Nest, Reduce
 from ...schedule.graph import map_expressions
+from ...schedule.loops.column_walks import BLOCK_ROWS
 from .emit import Emitter
 from .prefetch_blocks import coming_rows, region_blocks
-from .reduction_views import BLOCK_ROWS, folded_view
+from .reduction_views import folded_view
 from .scope import Scope
 from .statements import emit_stores
 from .views.loops import LocalView, Loop

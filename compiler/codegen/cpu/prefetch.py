@@ -1,71 +1,44 @@
-"""Memory that is fetched before it is read."""
+"""Statements that fetch memory before it is read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...ir.dtypes import DTYPES
-from ...ir.expr import Expr, Load
-from ...ir.index import ONE, Atom, Index, Indirect, Var
-from ...ir.lanes import depends, lane_stride
-from ...schedule.loops.streams import in_memory
+from ...ir.expr import Expr
+from ...ir.index import Atom, Index, Var
+from ...ir.plans.loop import Prefetch
+from ...schedule.loops.prefetch import NOWHERE, prefetches, stream_prefetches
 from .emit import Emitter
 from .scope import Scope
 
-AHEAD_BYTES = 6144  # that a stream is fetched ahead into the first cache; a page is worse than its neighbours
-MOST_STRIDE = 4  # elements from lane to lane of a stream
-NOWHERE: Mapping[Atom, Index] = {}
+LEVELS = {1: "near", 2: "far"}
+
+
+def fetch_lines(found: Iterable[Prefetch], lanes: Var, scope: Scope) -> tuple[str, ...]:
+    """The statements of prefetches, each once; lanes: the loop along the lanes."""
+    text = Emitter(scope, lanes)
+    lines = (
+        f"fetch_{LEVELS[p.level]}({place(p, text, scope)}{f' + {p.vectors} * W' if p.vectors else ''});" for p in found
+    )
+    return tuple(dict.fromkeys(lines))
+
+
+def place(prefetch: Prefetch, text: Emitter, scope: Scope) -> str:
+    """The address that is fetched."""
+    return f"{scope.buffer(prefetch.buffer)} + {text.index(prefetch.index)}"
 
 
 def fetches(
     scope: Scope, column: Var, expressions: Iterable[Expr], rows: Sequence[Var],
     moved: Mapping[Atom, Index] = NOWHERE, far: bool = False,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Statements that fetch what neighbours along `column` read in `rows` and nobody else does; `moved`: elsewhere.
-
-    far: it is no stream, and the hardware does not find it.
-    """
-    far_or_near = "far" if far else "near"
-    return tuple(f"fetch_{far_or_near}({p});" for p in fetched_places(scope, column, expressions, rows, moved))
-
-
-def fetched_places(
-    scope: Scope, column: Var, expressions: Iterable[Expr], rows: Sequence[Var], moved: Mapping[Atom, Index]
-) -> tuple[str, ...]:
-    """The addresses of what `fetches` fetches."""
-    text = Emitter(scope, column)
-    places = {(e.buffer, e.index): None for value in expressions for e in value.walk() if isinstance(e, Load)}
-    return tuple(
-        f"{scope.buffer(buffer)} + {text.index(index.substitute(dict(moved)))}"
-        for buffer, index in places
-        if buffer not in scope.locals and lane_stride(index, column) == ONE and any(depends(index, v) for v in rows)
-        if not any(isinstance(a, Indirect) for a in index.atoms())
-    )
+    """The statements of `prefetches` (schedule/loops/prefetch.py)."""
+    return fetch_lines(prefetches(column, expressions, rows, moved, far), column, scope)
 
 
 def stream_ahead(
     scope: Scope, lanes: Var, expressions: Iterable[Expr], row: Var, outer: Sequence[Var],
     first: Mapping[Atom, Index] = NOWHERE,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Statements that fetch what follows in memory on the rows of `lanes` that lie one behind the other along `row`.
-
-    outer: loops around them, one of which a stream depends on; first: where loops within a vector begin.
-    """
-    text, found = Emitter(scope, lanes), dict[str, None]()
-    for load in dict.fromkeys(load for e in expressions for load in e.loads):
-        stride = _stride_of_stream(load.index, lanes, row)
-        if not stride or load.buffer in scope.locals or not any(depends(load.index, v) for v in outer):
-            continue
-        if in_memory(load):
-            ahead = load.index.substitute(dict(first)) + AHEAD_BYTES // DTYPES[load.buffer.dtype].size
-            place = f"{scope.buffer(load.buffer)} + {text.index(ahead)}"
-            found |= {f"fetch_near({place}{f' + {i} * W' if i else ''});": None for i in range(stride)}
-    return tuple(found)
-
-
-def _stride_of_stream(index: Index, lanes: Var, row: Var) -> int:
-    """Elements from lane to lane, where the next row of lanes lies behind this one or near; 0: it does not."""
-    step, apart = lane_stride(index, lanes), index.coefficient(row)
-    stride = (step.constant if step is not None else 0) or 0
-    near = apart is not None and 0 < (apart.constant or 0) <= 2 * stride * (lanes.extent.constant or 0)
-    return stride if near and stride <= MOST_STRIDE else 0
+    """The statements of `stream_prefetches` (schedule/loops/prefetch.py)."""
+    return fetch_lines(stream_prefetches(lanes, expressions, row, outer, first), lanes, scope)

@@ -6,27 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Const, Expr, Load
+from ...ir.expr import Const
 from ...ir.index import (
-    ONE,
-    ZERO,
-    Atom,
-    Index,
     Var,
-    minimum,
     of,
-    product,
     row_major,
 )
-from ...ir.lanes import ALIGNMENT, depends, lane_stride
 from ...ir.nodes import Fold, Reduce
 from ...ir.ops import OPS, Precedence
-from ...schedule.algebra.rfactor import ENOUGH_TASKS
-from ...schedule.cost.estimates import number, work
-from ...schedule.loops.streams import in_memory, widest
-from ...schedule.loops.vector_axis import LEAST_ROWS, SCALAR_FOLDS, keeps_places
+from ...ir.plans.loop import ColumnWalk
+from ...schedule.loops.prefetch import AHEAD_BYTES
+from ...schedule.loops.streams import widest
+from ...schedule.loops.vector_axis import SCALAR_FOLDS
 from .emit import Emitter, literal
-from .prefetch import AHEAD_BYTES, fetches, stream_ahead
+from .prefetch import fetch_lines, fetches, stream_ahead
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import Loop
@@ -49,26 +42,8 @@ STREAM = 16384
 #: streams of rows (as each_stream_of_rows in loops.h takes them), elements (and least bytes) of one before the next
 #: one's turn
 STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES = 4, 128, 256
-#: accumulators of a block of columns, and rows after which they are folded into the result
-BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
-#: bytes of a row of memory that are folded before the next one's turn, where rows are pages apart, and that they are
-#: fetched ahead (and where places are kept): the more, the longer the pieces that memory is read in
-WIDE_BYTES, WIDE_AHEAD, WIDE_PLACES_AHEAD = 32768, 1024, 2048
-#: columns of rows so narrow that twice as many are folded into the result together
-NARROW = 128
-#: most columns of rows that are folded in the order of memory: their accumulators stay in the first cache
-IN_ORDER = 4096
-#: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
-#: it), and the work on an element above which each has its turn
-TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
-#: rows that memory is read ahead where places are kept; blocks so small that the next one is fetched instead of rows
-PLACES_AHEAD, SMALL_BLOCK = 16, 40960
-#: streams of rows whose places are kept, their most columns, least rows, and least bytes: fewer lie in the caches
-PLACES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, 1 << 23
 #: least elements of a piece of a row of which anything is fetched, and of one that is a stream itself
 LEAST_PIECE, LONG_PIECE = 256, 1024
-#: elements that memory is read ahead
-LEAST_AHEAD = 2048
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
@@ -150,12 +125,20 @@ def _next_pieces(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:
 
 
 def columns_view(
-    node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, first: str, last: str
+    node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, walk: ColumnWalk | None, first: str, last: str
 ) -> ColumnFold | SpreadColumns:
     """A fold of rows of memory that lie across the lanes, of its columns from `first` to `last`."""
-    if node.folds[0].op == "spread":
+    if walk is None:
         return _spread_view(node, vector, loops, scope)
-    return _column_fold_view(node, vector, loops, scope, first, last)
+    return _column_fold_view(node, vector, loops, scope, walk, first, last)
+
+
+def walk_view(walk: ColumnWalk, node: Reduce, vector: Var, scope: Scope) -> Walk:
+    """The function of loops.h that walks over rows so, and what it fetches."""
+    function = "rows_in_turn" if walk.in_turn else f"rows_together<{walk.rows}>"
+    if walk.in_order:
+        function = f"rows_in_order<{walk.columns}, {widest(f.value for f in node.folds)}>"
+    return Walk(function, walk.rows, fetch_lines(walk.prefetch, vector, scope), walk.streams, walk.in_order)
 
 
 def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) -> SpreadColumns:
@@ -180,7 +163,7 @@ def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scop
 
 
 def _column_fold_view(
-    node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, first: str, last: str
+    node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, walk: ColumnWalk, first: str, last: str
 ) -> ColumnFold:
     *outer, row = loops_of(node.rdims, scope, Emitter(scope, None))
     names = acc_names(node)
@@ -192,8 +175,6 @@ def _column_fold_view(
     end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
     emit_stores(end, node)
     emit_stores(end_part, node)
-    walk, rows = _column_walk(node, vector, scope)
-    columns = block_columns(node, vector)
     return ColumnFold(
         loops,
         tuple(outer),
@@ -204,134 +185,11 @@ def _column_fold_view(
         (*part.pre, *part.body),
         first,
         last,
-        columns,
-        rows,
-        walk,
-        apart=_wide_columns(node, vector) > 0 and not walk.in_order,
+        walk.columns,
+        walk.block_rows,
+        walk_view(walk, node, vector, scope),
+        apart=walk.apart,
     )
-
-
-def block_columns(node: Reduce, vector: Var) -> int:
-    """Columns of a block of accumulators."""
-    if _in_order(node, vector):
-        return vector.extent.constant or 0
-    return _wide_columns(node, vector) or BLOCK_COLUMNS
-
-
-def _wide_columns(node: Reduce, vector: Var) -> int:
-    """Columns of a block where rows of memory lie far apart; 0: they do not, or there are too few for all tasks, or
-    instructions take the time."""
-    values, row = [f.value for f in node.folds], node.rdims[-1]
-    columns = WIDE_BYTES // widest(values)
-    long = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.folds)
-    few = (row.extent.constant or LEAST_ROWS) < LEAST_ROWS
-    if work(*values) > LONG_WORK or (few if keeps_places(node) else long):
-        return 0
-    loads = [load for v in values for load in v.loads if depends(load.index, row)]
-    apart = [(load.index.coefficient(row) or ZERO).constant or 0 for load in loads]
-    streams = all(in_memory(load) and lane_stride(load.index, vector) == ONE for load in loads)
-    if not streams or min(apart, default=0) < columns:
-        return 0
-    elements = product(v.extent for v in node.dims).constant or 0
-    while columns > BLOCK_COLUMNS and elements // columns < ENOUGH_TASKS:
-        columns //= 2
-    return columns if columns > BLOCK_COLUMNS and (vector.extent.constant or 0) >= columns else 0
-
-
-def _wide_walk(node: Reduce, vector: Var, scope: Scope) -> Walk:
-    """How rows are walked that lie far apart: several in turn, which the hardware fetches where all that is done with
-    them is an addition."""
-    row, values = node.rdims[-1], [f.value for f in node.folds]
-    rows = rows_at_once(row.extent)
-    walk = Walk(f"rows_together<{rows}>", rows, ())
-    if all(f.op == "sum" and isinstance(f.value, Load) for f in node.folds):
-        return walk
-    ahead = WIDE_PLACES_AHEAD if keeps_places(node) else WIDE_AHEAD
-    moved: dict[Atom, Index] = {vector: of(vector) + ahead // widest(values)}
-    return replace(walk, ahead=fetches(scope, vector, values, (row,), moved))
-
-
-def _in_order(node: Reduce, vector: Var) -> bool:
-    """Whether rows are folded one after the other: they lie so in memory, which is read as one stream."""
-    columns, row = vector.extent.constant or 0, node.rdims[-1]
-    tasks = product(v.extent for v in node.dims if v is not vector).constant or 0
-    most = IN_ORDER if tasks >= ENOUGH_TASKS else BLOCK_COLUMNS  # else a row's columns are tasks, too
-    if columns % ALIGNMENT or not 0 < columns <= most:
-        return False
-    values = [f.value for f in node.folds]
-    streams = [load for v in values for load in v.loads if load.index.coefficient(row) == vector.extent]
-    if work(*values) > LONG_WORK or any(DTYPES[s.buffer.dtype].size == 1 for s in streams):
-        return False  # instructions take the time
-    return any(in_memory(s) and lane_stride(s.index, vector) == ONE for s in streams)
-
-
-def _places_walk(node: Reduce, vector: Var, scope: Scope, only_places: bool) -> Walk:
-    """How rows are walked whose places are kept: in the order of memory, from several places of it in turn where they
-    are narrow and no whole vectors."""
-    row, values = node.rdims[-1], [f.value for f in node.folds]
-    if _in_order(node, vector):
-        return Walk("", 1, stream_ahead(scope, vector, values, row, (row,)), in_order=True)
-    if _wide_columns(node, vector):
-        return _wide_walk(node, vector, scope)
-    rows, columns = row.extent.constant or STREAM_ROWS, vector.extent.constant
-    large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
-    if only_places and large and columns is not None and columns <= STREAM_COLUMNS and rows >= STREAM_ROWS:
-        return Walk("", PLACES_STREAMS, rows_ahead(row, PLACES_STREAMS, values, vector, scope), streams=True)
-    return walk_view(row, values, vector, scope, PLACES_TOGETHER, PLACES_AHEAD)
-
-
-def _column_walk(node: Reduce, vector: Var, scope: Scope) -> tuple[Walk, int]:
-    """How rows are folded, and how many of them at a time into the result.
-
-    Narrow rows that are walked together lie apart: what the hardware fetches ends at a page, and streams in several
-    pages go on meanwhile. Wide ones lie pages apart anyhow, and need no fetches beside those unless they come in turn.
-    """
-    values, row, columns = [f.value for f in node.folds], node.rdims[-1], vector.extent.constant
-    if _in_order(node, vector):
-        ahead = stream_ahead(scope, vector, values, row, (row,))
-        size = widest(values)
-        return Walk(f"rows_in_order<{columns}, {size}>", 1, ahead, in_order=True), BLOCK_ROWS
-    if _wide_columns(node, vector):
-        return _wide_walk(node, vector, scope), BLOCK_ROWS
-    walk = walk_view(row, values, vector, scope)
-    if columns is None or columns > BLOCK_COLUMNS:
-        return (walk if work(*values) > LONG_WORK else replace(walk, ahead=())), BLOCK_ROWS
-    block = BLOCK_ROWS if columns >= NARROW else 2 * BLOCK_ROWS
-    next_block: dict[Atom, Index] = {row: of(row) + min(block, row.extent.constant or block)}
-    return replace(walk, streams=True, ahead=fetches(scope, vector, values, (row,), next_block, far=True)), block
-
-
-def rows_at_once(extent: Index, most: int = TOGETHER) -> int:
-    """Rows that are walked without a loop; where they are few, groups of one size."""
-    rows = extent.constant or 0
-    if 1 < rows <= most:
-        return rows
-    groups = range(most, most // 2, -1) if rows <= BLOCK_ROWS else ()
-    return next((n for n in groups if rows % n == 0), most)
-
-
-def walk_view(
-    row: Var, values: Sequence[Expr], vector: Var, scope: Scope, together: int = TOGETHER, least_ahead: int = 0
-) -> Walk:
-    """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile."""
-    rows = rows_at_once(row.extent, together)
-    fetched = rows_ahead(row, max(rows, least_ahead), values, vector, scope)
-    in_turn = work(*values) > LONG_WORK
-    return Walk("rows_in_turn" if in_turn else f"rows_together<{rows}>", rows, fetched)
-
-
-def rows_ahead(
-    row: Var, least: int, values: Sequence[Expr], vector: Var, scope: Scope, written: bool = False
-) -> tuple[str, ...]:
-    """Fetches what is read at least so many rows on, with lanes along `vector`; written: as much is written as read."""
-    columns = vector.extent.constant
-    ahead = of(row) + max(least, LEAST_AHEAD // (columns or LEAST_AHEAD))
-    moved: dict[Atom, Index] = {row: ahead}
-    apart = columns is None or columns > BLOCK_COLUMNS  # other columns follow, not other rows
-    if apart:
-        small = 0 < (row.extent.constant or 0) * BLOCK_COLUMNS <= SMALL_BLOCK
-        moved = {vector: of(vector) + BLOCK_COLUMNS} if small else {row: minimum(ahead, row.extent - 1)}
-    return fetches(scope, vector, values, (row,), moved, far=not (apart and written))
 
 
 def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFold:
@@ -355,8 +213,9 @@ def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFol
 
 
 def arg_view(
-    node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope, span: tuple[str, str] | None = None
-) -> ArgRow | ArgColumns | ArgFold:
+    node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope, walk: ColumnWalk | None,
+    span: tuple[str, str] | None = None,
+) -> ArgRow | ArgColumns | ArgFold:  # fmt: skip
     """argmax and argmin, with the lanes along `vector`. span: first and last column; None: all of them."""
     if vector is None:
         return arg_fold_view(node, loops, scope)
@@ -383,9 +242,8 @@ def arg_view(
     inside, inside_part = (*full.pre, *full.body), (*part.pre, *part.body)
     first, last = span or ("0", Emitter(scope, None).index(vector.extent))
     texts = (folds, places, inside, inside_part, first, last)
-    walk = _places_walk(node, vector, scope, only_places=not folds)
-    block = STREAM_COLUMNS if walk.streams else block_columns(node, vector)
-    return ArgColumns(loops, row, lanes, *texts, block, walk)
+    walk = walk or ColumnWalk(0, 1)  # blocks of transposed rows have no columns to walk over
+    return ArgColumns(loops, row, lanes, *texts, walk.columns, walk_view(walk, node, vector, scope))
 
 
 def _without_twins(

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Expr
 from ...ir.index import Var, as_index, product
 from ...ir.nodes import Scan
-from ...ir.plans.loop import LoopPlan
+from ...ir.plans.loop import ColumnWalk, LoopPlan
 from .emit import Emitter
-from .reduction_views import SCALARS, VECTORS, loops_of, rows_ahead
+from .prefetch import fetch_lines
+from .reduction_views import SCALARS, VECTORS, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loop_kernels import LoopKernel
 from .views.loops import Loop
 from .views.scans import LaneCarry, ScanColumns
 
-#: columns of a task: what they carry stays in the first level cache
-SCAN_COLUMNS = 1024
-
 
 def column_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
     """Blocks of columns, some steps at a time."""
     (vector,) = plan.vector
+    (walk,) = plan.walk
     assert vector is not None
+    assert walk is not None
     scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal)
     text = Emitter(scope, None)
-    blocks = (vector.extent + (SCAN_COLUMNS - 1)) // as_index(SCAN_COLUMNS)
+    blocks = (vector.extent + (walk.columns - 1)) // as_index(walk.columns)
     kept = node.dims[:-1]
     rows = (*loops_of(kept, scope, text), Loop("block", text.index(blocks)))
-    stage = _stage(node, vector, scope)
+    stage = _stage(node, vector, walk, scope)
     count = text.index(product(v.extent for v in kept) * blocks)
-    width = min(vector.extent.constant or SCAN_COLUMNS, SCAN_COLUMNS)
+    width = min(vector.extent.constant or walk.columns, walk.columns)
     work = text.index(node.step.extent * width)
     return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())
 
 
-def _stage(node: Scan, vector: Var, scope: Scope) -> ScanColumns:
+def _stage(node: Scan, vector: Var, walk: ColumnWalk, scope: Scope) -> ScanColumns:
     (step,) = loops_of([node.step], scope, Emitter(scope, None))
     lane = scope.loop(vector)
     names = {c.acc.name: f"acc{i}" for i, c in enumerate(node.carries)}
@@ -51,7 +48,7 @@ def _stage(node: Scan, vector: Var, scope: Scope) -> ScanColumns:
         for c, first, whole, last in zip(node.carries, starts, following, following_part, strict=True)
         for kind in (DTYPES[c.acc.dtype].compute,)
     )
-    begin, extent = f"block * {SCAN_COLUMNS}", Emitter(scope, None).index(vector.extent)
+    begin, extent = f"block * {walk.columns}", Emitter(scope, None).index(vector.extent)
     return ScanColumns(
         (*start.pre, *start.body),
         carries,
@@ -62,9 +59,9 @@ def _stage(node: Scan, vector: Var, scope: Scope) -> ScanColumns:
         (*full.pre, *full.body),
         (*part.pre, *part.body),
         begin,
-        f"smaller({begin} + {SCAN_COLUMNS}, {extent})",
-        SCAN_COLUMNS,
-        rows_ahead(node.step, 1, list(_values(node)), vector, scope, written=True),
+        f"smaller({begin} + {walk.columns}, {extent})",
+        walk.columns,
+        fetch_lines(walk.prefetch, vector, scope),
     )
 
 
@@ -77,8 +74,3 @@ def _step(
     following = [advance.lanes(c.next) for c in node.carries]
     emit_stores(finish.behind(advance), node)
     return advance, finish, following
-
-
-def _values(node: Scan) -> Iterator[Expr]:
-    yield from (c.next for c in node.carries)
-    yield from (s.value for s in node.stores)

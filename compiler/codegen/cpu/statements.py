@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Load
 from ...ir.index import Var
 from ...ir.nodes import Node
 from ...schedule.loops.interleave import groups
@@ -21,11 +20,6 @@ def emit_stores(emitter: Emitter, *nodes: Node) -> None:
             emitter.store_in_turn(group)
         else:
             emitter.store(group[0])
-
-
-def only_moves(node: Node) -> bool:
-    """Whether every element is stored as it was loaded."""
-    return all(isinstance(s.value, Load) and s.value.dtype == s.buffer.dtype for s in node.stores)
 
 
 def lanes_view(

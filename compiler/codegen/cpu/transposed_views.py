@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.buffers import Buffer
@@ -9,7 +10,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Load
 from ...ir.index import Var, as_index, of, product
 from ...ir.nodes import Map, Reduce, Store
-from ...ir.plans.loop import Transpose, TransposedRows
+from ...ir.plans.loop import Transpose, TransposedRows, VerticalPlan
 from ...schedule.loops.store_policy import LINE
 from ...schedule.loops.vector_axis import keeps_places
 from .emit import Emitter
@@ -24,7 +25,7 @@ from .views.transposes import TurnBack, TurnRows
 SUMMED = 8  # elements of a row whose sum is added to that of the elements before
 
 
-def turned_view(found: TransposedRows, scope: Scope) -> LoopKernel:
+def turned_view(found: TransposedRows, vertical: Sequence[VerticalPlan | None], scope: Scope) -> LoopKernel:
     """The kernel of blocks of rows."""
     text = Emitter(scope, None)
     blocks = loops_of(found.blocks, scope, text)
@@ -35,7 +36,8 @@ def turned_view(found: TransposedRows, scope: Scope) -> LoopKernel:
     count = text.index(product(v.extent for v in found.blocks))
     length, valid = text.index(found.element.extent), text.index(found.valid)
     stages: list[Stage] = [_turned(t, found, length, valid, count, scope) for t in found.reads]
-    stages += [_stage(stage, lane, found.element, scope) for stage, lane in found.stages]
+    for i, (stage, lane) in enumerate(found.stages):
+        stages.append(_stage(stage, lane, found.element, vertical[i] if vertical else None, scope))
     for turn in found.writes:
         flat = Buffer(f"{turn.tile.name}_rows", turn.buffer.dtype, turn.tile.size, "local")
         locals_.append(_local(flat, flat.name, scope))
@@ -72,11 +74,12 @@ def _turned_back(turn: Transpose, flat: str, found: TransposedRows, length: str,
     return TurnBack(found.rows, flat, turn.tile.name, length, target, valid, past)
 
 
-def _stage(stage: Map | Reduce, lane: Var, element: Var, scope: Scope) -> Stage:
+def _stage(stage: Map | Reduce, lane: Var, element: Var, vertical: VerticalPlan | None, scope: Scope) -> Stage:
     if isinstance(stage, Reduce):
         if keeps_places(stage):
-            return replace(arg_view(stage, lane, (), scope), form="arg_lanes")
-        view = lane_fold_view(stage, lane, (), scope)
+            return replace(arg_view(stage, lane, (), scope, None), form="arg_lanes")
+        assert vertical is not None
+        view = lane_fold_view(vertical, lane, (), scope)
         sums = any(f.op == "sum" for f in stage.folds)
         return replace(view, part_of=SUMMED) if sums and len(view.outer) == 1 else view
     inner = [v for v in stage.dims if v == element]

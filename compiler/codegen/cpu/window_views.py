@@ -22,13 +22,14 @@ from ...ir.index import (
 from ...ir.nodes import Reduce
 from ...ir.ops import Precedence
 from ...ir.plans.loop import SlidingWindows
+from ...schedule.loops.bound_tightening import trim
+from ...schedule.loops.prefetch import AHEAD_BYTES, prefetches
 from ...schedule.loops.store_policy import LINE
 from ...schedule.loops.streams import widest
 from ...schedule.loops.write_combining import Stage, combined_results
-from .bound_tightening import trim
 from .emit import Emitter
 from .nontemporal import is_large
-from .prefetch import AHEAD_BYTES, fetched_places, stream_ahead
+from .prefetch import place, stream_ahead
 from .reduction_views import OPERANDS, fold_view, loops_of
 from .scope import Scope
 from .statements import emit_stores
@@ -64,7 +65,7 @@ def window_view(node: Reduce, windows: SlidingWindows, scope: Scope) -> WindowKe
     written = [Stage(node, lanes)]
     combined = combined_results(written, walks, scope.nontemporal) if walks == outer else ()
     gathered = gather(combined, written, walks, scope)
-    place, at, lane = (scope.loop(v) for v in (row, windows.at, lanes))
+    row_name, at, lane = (scope.loop(v) for v in (row, windows.at, lanes))
     planes = walks == outer and across is None and bool(outer)
     fetched = _stream(windows, outer, scope) if planes else _fetched(windows, across, outer, scope)
     inner, edge = (_row(n, windows, fetched, scope) for n in (windows.inner, windows.edge))
@@ -80,7 +81,7 @@ def window_view(node: Reduce, windows: SlidingWindows, scope: Scope) -> WindowKe
         rows,
         text.index(product(v.extent for v in walks)),
         text.index(taken),
-        (place, at, lane),
+        (row_name, at, lane),
         span,
         (windows.taps, windows.step, windows.pad, windows.open),
         "kNoEnd" if windows.size is None else text.index(windows.size),
@@ -211,13 +212,15 @@ def _fetched(windows: SlidingWindows, across: Var | None, outer: Sequence[Var], 
         moved = [{windows.at: at + turn, across: across.extent - 1} for turn in range(new)]
     whole = (lanes.extent.constant or 1) % LINE == 0
     first: dict[Atom, Index] = {lanes: ZERO} if whole else {}
-    rows = [fetched_places(scope, lanes, values, (following,), {**places, **first}) for places in moved]
+    text = Emitter(scope, lanes)
+    found = (prefetches(lanes, values, (following,), {**places, **first}) for places in moved)
+    rows = [tuple(place(p, text, scope) for p in row) for row in found]
     columns = dict.fromkeys(zip(*rows, strict=True))  # one for each operand
     if whole:
         share = f"fetch_share{'_near' if ordered else ''}<{lanes.extent.constant}>"
         return tuple(f"{share}({scope.loop(lanes)}, {', '.join(c)});" for c in columns)
     fetch = "fetch_near" if ordered else "fetch_far"
-    return tuple(dict.fromkeys(f"{fetch}({place});" for c in columns for place in c))
+    return tuple(dict.fromkeys(f"{fetch}({at});" for c in columns for at in c))
 
 
 def _read_anew(windows: SlidingWindows, across: Var) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..buffers import Buffer
+from ..expr import Load
 from ..index import Index, Var
 from ..nodes import Map, Reduce
 
@@ -135,23 +136,110 @@ class RowPrefetch:
 
 
 @dataclass(frozen=True)
+class TilePlan:
+    """Blocks of `rows` x `columns` elements of the loop `cross` and the loop along the lanes.
+
+    operands: the loads that are transposed in registers, `depth` rows of them together.
+    """
+
+    cross: Var
+    rows: int
+    columns: int
+    depth: int
+    operands: tuple[Load, ...]
+
+    def __str__(self) -> str:
+        return f"{self.rows} {self.cross.name} x {self.columns}"
+
+
+class Reduction(Enum):
+    """How a stage reduces."""
+
+    HORIZONTAL = "horizontal"  # the lanes run along a reduced loop
+    VERTICAL = "vertical"  # every lane folds for itself
+    COLUMNS = "columns"  # outer-loop-vectorised: rows of memory are added to a block of accumulators
+    PLACES = "argmax indices"
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Neighbours along the lanes that are fetched before they are read: those of `buffer` from `index` on, `vectors`
+    vectors further. level: of the cache that they come to; the second for what is no stream."""
+
+    buffer: Buffer
+    index: Index
+    level: int
+    vectors: int = 0
+
+    def __str__(self) -> str:
+        more = f" + {self.vectors} vectors" if self.vectors else ""
+        return f"{self.buffer.name}[{self.index}{more}] to L{self.level}"
+
+
+@dataclass(frozen=True)
+class ColumnWalk:
+    """How rows of memory are walked over that lie across the lanes.
+
+    columns: of a block of accumulators. rows: that are walked over together; in_turn: one behind the other instead,
+    for what is long to compute; in_order: each as a whole, as they lie in memory; streams: rows that go together lie
+    in equal distances, else side by side. block_rows: rows after which sums are added to the result. apart: rows of
+    memory lie pages apart. prefetch: what is fetched meanwhile.
+    """
+
+    columns: int
+    rows: int
+    in_turn: bool = False
+    in_order: bool = False
+    streams: bool = False
+    block_rows: int = 64
+    apart: bool = False
+    prefetch: tuple[Prefetch, ...] = ()
+
+
+@dataclass(frozen=True)
+class VerticalPlan:
+    """How a reduction runs in which every lane folds for itself.
+
+    inside: the reduction with loops that leave out what its conditions leave out (bound tightening). unroll: iterations
+    of each reduced loop that are unrolled; 0: a loop. strips: short rows of memory in their order, all vectors of a row
+    in registers. neighbours: the number of the reduced loop whose windows are read as the vectors that they fill.
+    stream: what is fetched once for each row of lanes; planes: for each vector.
+    """
+
+    inside: Reduce
+    unroll: tuple[int, ...]
+    strips: bool = False
+    neighbours: int | None = None
+    stream: tuple[Prefetch, ...] = ()
+    planes: tuple[Prefetch, ...] = ()
+
+    def __str__(self) -> str:
+        unrolled = "x".join(map(str, self.unroll))
+        return f"unroll {unrolled}{', in strips' * self.strips}{', whole windows' * (self.neighbours is not None)}"
+
+
+@dataclass(frozen=True)
 class LoopPlan:
     """How the loops of a kernel run. Loops are those of the kernel's node.
 
     form: how they lie around each other. vector: the loop along the lanes of each stage (a map, reduction or scan is
     one stage); None: one element at a time; empty where it follows from the form. parallel: the loops whose iterations
-    threads share out; those that are neither parallel nor along the lanes run inside. cross: of tiles, the loop that is
-    transposed with the lanes. interleaved: the lanes of a map whose stores lie side by side and leave together,
+    threads share out; those that are neither parallel nor along the lanes run inside. tile: the blocks of a map that
+    transposes operands. interleaved: the lanes of a map whose stores lie side by side and leave together,
     shuffled in registers. transposed, windows: of kernels of those forms. nontemporal: results so large that they are
     written past the caches, by non-temporal stores where vectors are whole lines of memory. aligned_lines: those
     vectors have to be whole lines. combined: results whose lines are put together in a cache first (write combining).
     row_prefetch: rows of operands that are fetched ahead of their turn.
+
+    Of each stage: reduction: how it reduces; None for a map. peel: a part of a vector goes in front, so that the others
+    are aligned (alignment peel). prefetch: what it fetches; None: what its form fetches by itself. walk: how rows of
+    memory are walked over that lie across its lanes. vertical: how lanes that fold for themselves run.
     """
 
     form: Form = Form.ROWS
     vector: tuple[Var | None, ...] = ()
     parallel: tuple[Var, ...] = ()
-    cross: Var | None = None
+    tile: TilePlan | None = None
     interleaved: Var | None = None
     transposed: TransposedRows | None = None
     windows: SlidingWindows | None = None
@@ -159,3 +247,8 @@ class LoopPlan:
     aligned_lines: bool = False
     combined: tuple[CombinedResult, ...] = ()
     row_prefetch: RowPrefetch | None = None
+    reduction: tuple[Reduction | None, ...] = ()
+    peel: tuple[bool, ...] = ()
+    prefetch: tuple[tuple[Prefetch, ...] | None, ...] = ()
+    walk: tuple[ColumnWalk | None, ...] = ()
+    vertical: tuple[VerticalPlan | None, ...] = ()

@@ -10,20 +10,36 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import Var
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.plans.kernel import Kernel
-from ...ir.plans.loop import CombinedResult, Form, LoopPlan, RowPrefetch, SlidingWindows, TransposedRows
+from ...ir.plans.loop import (
+    ColumnWalk,
+    CombinedResult,
+    Form,
+    LoopPlan,
+    Prefetch,
+    Reduction,
+    RowPrefetch,
+    SlidingWindows,
+    TilePlan,
+    TransposedRows,
+    VerticalPlan,
+)
 from .base_offsets import with_starts
 from .collapse import collapse, collapse_rows
+from .column_walks import column_walks
 from .fma_contraction import with_fused_products
 from .interleave import weave
+from .prefetch_stages import stage_prefetches
 from .row_prefetch import jumping_reads, looked_up, reads_on, row_prefetch, row_reads, short_reads
 from .scan_form import lies_in_columns, scan_form
 from .share_rows import in_shared_pieces
 from .short_rows import without_short_rows
 from .sliding_window import rolled
-from .stage_lanes import rows_of, scan_axes, stage_lanes, vector_axes
-from .store_policy import aligned_lines, nontemporal_results
+from .stage_lanes import reductions, rows_of, scan_axes, stage_lanes, vector_axes
+from .store_policy import aligned_lines, nontemporal_results, peels
+from .tiles import tile_plan
 from .transpose_rows import turned_rows
-from .vector_axis import cross_loop, folds_columns, keeps_places
+from .vector_axis import cross_loop, folds_columns
+from .vertical_reductions import vertical_plans
 from .write_combining import Stage, combined_results
 
 Loops = Map | Reduce | Nest | Scan
@@ -148,11 +164,15 @@ def vector(kernel: Kernel) -> tuple[Var | None, ...]:
     return (plan.interleaved,) if plan.interleaved is not None else vector_axes(node, plan.form)
 
 
-def cross(kernel: Kernel) -> Var | None:
-    """The loop of tiles that is transposed with the lanes."""
+def tile(kernel: Kernel) -> TilePlan | None:
+    """The blocks of a map that transposes operands."""
     node, plan = loops_of(kernel)
     lanes = plan.vector[0] if plan.form is Form.TILES else None
-    return cross_loop(node, lanes) if lanes is not None and isinstance(node, Map) else None
+    if lanes is None or not isinstance(node, Map):
+        return None
+    found = cross_loop(node, lanes)
+    assert found is not None
+    return tile_plan(node, lanes, found)
 
 
 def nontemporal(kernel: Kernel) -> tuple[Buffer, ...]:
@@ -174,7 +194,7 @@ def parallel(kernel: Kernel) -> tuple[Var, ...]:
     if plan.form in (Form.TRANSPOSED, Form.WINDOWS):
         return ()
     (lanes,) = plan.vector
-    kept = tuple(v for v in node.dims if v is not lanes and v is not plan.cross)
+    kept = tuple(v for v in node.dims if v is not lanes and (plan.tile is None or v is not plan.tile.cross))
     if plan.form is not Form.ROWS:
         return kept
     if (block := _block_of_rows(node, plan, kept)) is not None:
@@ -229,8 +249,7 @@ def prefetched_rows(kernel: Kernel) -> RowPrefetch | None:
             return row_prefetch(short_reads(stages, plan.parallel))
         return looked_up(stages, plan.parallel) if plan.parallel else None
     if isinstance(node, Reduce):
-        (lanes,) = plan.vector
-        vertical = not keeps_places(node) and lanes not in node.rdims
+        vertical = plan.reduction == (Reduction.VERTICAL,)
         return row_prefetch(short_reads(stages, plan.parallel)) if plan.combined or vertical else None
     return _prefetched_by_map(node, plan)
 
@@ -245,3 +264,32 @@ def _prefetched_by_map(node: Map, plan: LoopPlan) -> RowPrefetch | None:
     if plan.combined and _block_of_rows(node, plan, kept) is None:
         return row_prefetch(row_reads([Stage(node, lanes)], plan.parallel))
     return None
+
+
+def reduction_kinds(kernel: Kernel) -> tuple[Reduction | None, ...]:
+    """How each stage reduces."""
+    node, plan = loops_of(kernel)
+    return reductions(node, plan.vector)
+
+
+def peel(kernel: Kernel) -> tuple[bool, ...]:
+    """Whether each stage peels a part of a vector, so that the others are aligned."""
+    return peels(*loops_of(kernel))
+
+
+def prefetch(kernel: Kernel) -> tuple[tuple[Prefetch, ...] | None, ...]:
+    """What each stage fetches ahead."""
+    node, plan = loops_of(kernel)
+    return () if isinstance(node, Scan) else stage_prefetches(node, plan)
+
+
+def walk(kernel: Kernel) -> tuple[ColumnWalk | None, ...]:
+    """How rows of memory are walked over that lie across the lanes of a stage."""
+    found = column_walks(*loops_of(kernel))
+    return found if any(found) else ()
+
+
+def vertical(kernel: Kernel) -> tuple[VerticalPlan | None, ...]:
+    """Unrolling, strips and fetches of the stages in which every lane folds for itself."""
+    found = vertical_plans(*loops_of(kernel))
+    return found if any(found) else ()

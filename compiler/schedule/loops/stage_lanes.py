@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ...ir.expr import Call, Expr
 from ...ir.index import ONE, Var
 from ...ir.nodes import Map, Nest, Reduce, Scan
-from ...ir.plans.loop import Form
+from ...ir.plans.loop import Form, Reduction
 from .lane_bounds import MOST_APART, inside
-from .vector_axis import arg_loop, vector_loop
+from .vector_axis import arg_loop, folds_columns, keeps_places, vector_loop
 
 #: elements of a window that are folded one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
@@ -65,3 +65,20 @@ def scan_axes(node: Scan, form: Form) -> tuple[Var | None, ...]:
     if form is Form.SCAN_COLUMNS:
         return (node.dims[-1],)
     return (node.step if form is Form.SCAN_LANES else None,)
+
+
+def reductions(node: Map | Reduce | Nest | Scan, vector: Sequence[Var | None]) -> tuple[Reduction | None, ...]:
+    """How each stage reduces; empty for forms that say it."""
+    stages = node.stages if isinstance(node, Nest) else (node,)
+    if isinstance(node, Scan) or not vector:
+        return ()
+    return tuple(reduction(s, v) if isinstance(s, Reduce) else None for s, v in zip(stages, vector, strict=True))
+
+
+def reduction(node: Reduce, lanes: Var | None) -> Reduction:
+    """How a reduction with the lanes along a loop folds."""
+    if keeps_places(node):
+        return Reduction.PLACES
+    if lanes in node.rdims:
+        return Reduction.HORIZONTAL
+    return Reduction.COLUMNS if lanes is not None and folds_columns(node, lanes) else Reduction.VERTICAL

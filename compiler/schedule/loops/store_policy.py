@@ -6,17 +6,20 @@ from collections.abc import Collection
 
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
+from ...ir.expr import IndexValue, Load
 from ...ir.index import ONE, Var
 from ...ir.lanes import ALIGNMENT, lane_stride
 from ...ir.nodes import Map, Nest, Reduce, Scan, Store
-from ...ir.plans.loop import Form
+from ...ir.plans.loop import Form, LoopPlan
 from ..cost.estimates import STREAMED_BYTES, is_long
+from .interleave import groups
 
 #: bytes of a result that goes past the caches too, where its kernel reads so many that nothing of it would stay there
 STREAMED_BESIDE, MANY_READ = 1 << 23, 1 << 25
 #: likewise of one that is written in tiles, whose rows lie apart
 STREAMED_TILES = 1 << 23
 LINE = 64  # bytes
+NARROW = 2  # bytes of elements of which a vector of lanes fills no register
 MANY_LINES = 16  # of a row: one more that is written twice counts for little
 
 
@@ -56,3 +59,48 @@ def whole_lines(store: Store, lanes: Var, woven: int, nontemporal: Collection[Bu
         return False
     length = (lanes.extent * woven).constant
     return length is None or length % whole == 0 or length >= MANY_LINES * whole
+
+
+def only_moves(node: Map) -> bool:
+    """Whether every element is stored as it was loaded."""
+    return all(isinstance(s.value, Load) and s.value.dtype == s.buffer.dtype for s in node.stores)
+
+
+def writes_past(node: Map, lanes: Var, plan: LoopPlan) -> bool:
+    """Whether some of a map's vectors are written past the caches."""
+    own = groups(node.stores, lanes)
+    past = any(whole_lines(group[0], lanes, len(group), plan.nontemporal) for group in own)
+    return past or is_peeled(node, lanes, plan)
+
+
+def is_peeled(node: Map, lanes: Var, plan: LoopPlan) -> bool:
+    """Whether the one store of a map goes past the caches from where its vectors are aligned: of rows that are long and
+    begin anywhere. What it reads has to be found from any lane on."""
+    if len(node.stores) != 1 or plan.aligned_lines or (_moves_memory(node) and _is_narrow(node)):
+        return False
+    (store,) = node.stores
+    gathered = any(result.buffer == store.buffer for result in plan.combined)
+    if store.buffer not in plan.nontemporal or gathered or whole_lines(store, lanes, 1, plan.nontemporal):
+        return False
+    length = lanes.extent.constant
+    if length is None or length * DTYPES[store.buffer.dtype].size < MANY_LINES * LINE:
+        return False
+    indices = [x.index for x in store.value.walk() if isinstance(x, Load | IndexValue)]
+    return store.index.coefficient(lanes) == ONE and all(i.coefficient(lanes) is not None for i in indices)
+
+
+def _moves_memory(node: Map) -> bool:
+    return only_moves(node) and all(b.kind != "local" for b in (*node.reads(), *node.writes()))
+
+
+def _is_narrow(node: Map) -> bool:
+    """Whether a vector of lanes fills no register."""
+    return all(DTYPES[s.buffer.dtype].size <= NARROW for s in node.stores)
+
+
+def peels(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[bool, ...]:
+    """Whether each stage peels a part of a vector."""
+    stages = node.stages if isinstance(node, Nest) else (node,)
+    pairs = zip(stages, plan.vector, strict=True) if plan.vector and plan.nontemporal else ()
+    found = tuple(isinstance(s, Map) and lanes is not None and is_peeled(s, lanes, plan) for s, lanes in pairs)
+    return found if any(found) else ()

@@ -1,0 +1,126 @@
+"""Reductions in which every lane folds for itself: unrolling, strips of rows, whole windows, fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.dtypes import DTYPES
+from ...ir.expr import Call, IndexValue
+from ...ir.index import ONE, ZERO, Var, of, product
+from ...ir.lanes import depends
+from ...ir.nodes import Fold, Map, Nest, Reduce, Scan
+from ...ir.plans.loop import LoopPlan, Prefetch, Reduction, VerticalPlan
+from .bound_tightening import trim
+from .prefetch import prefetches, stream_prefetches
+from .streams import in_memory, widest
+
+#: iterations of short loops that are unrolled
+MOST_UNROLLED = 16
+#: elements of rows that are folded in their order, and iterations that are worth it
+LEAST_STRIP, MOST_STRIP, STRIP_ITERATIONS = 16, 64, 4
+#: elements of a row that is a stream of windows
+LONG_ROW = 4096
+#: long rows that are many, and bytes that each of them is fetched ahead
+LEAST_PLANES, PLANES_AHEAD = 6, 1024
+#: rows of memory that lie further apart than so many of their length are no stream
+APART = 2
+#: elements of windows that are read as whole vectors
+NEIGHBOURS = (2, 4, 8)
+
+
+def vertical_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[VerticalPlan | None, ...]:
+    """The plan of each stage in which every lane folds for itself; of the blocks of transposed rows too."""
+    if plan.transposed is not None:
+        pairs = plan.transposed.stages
+        return tuple(vertical_plan(stage, lane) if isinstance(stage, Reduce) else None for stage, lane in pairs)
+    stages = node.stages if isinstance(node, Nest) else (node,)
+    kinds = zip(stages, plan.vector, plan.reduction, strict=True) if plan.reduction else ()
+    return tuple(
+        vertical_plan(stage, lanes) if isinstance(stage, Reduce) and kind is Reduction.VERTICAL else None
+        for stage, lanes, kind in kinds
+    )
+
+
+def vertical_plan(node: Reduce, lanes: Var | None) -> VerticalPlan:
+    """How a reduction folds whose lanes fold for themselves; None: one element at a time."""
+    unroll = _unrolled(node.rdims)
+    inside = trim(node, lanes)
+    if any(isinstance(f.value, Call) and f.value.op == "where" for f in inside.folds):
+        unroll = (0,) * len(unroll)  # a choice in each iteration is long
+    if lanes is None:
+        return VerticalPlan(inside, unroll)
+    strips = _in_order(inside, lanes)
+    planes = () if strips else _planes_ahead(inside, lanes)
+    return VerticalPlan(
+        inside,
+        unroll,
+        strips,
+        None if strips else _neighbours(inside, lanes),
+        () if planes else _ahead(inside, lanes, strips),
+        planes,
+    )
+
+
+def _neighbours(node: Reduce, lanes: Var) -> int | None:
+    """The reduced loop whose windows are whole vectors of memory; None: there is none."""
+    loops = range(len(node.rdims))
+    return next((i for i in loops if all(_side_by_side(f, lanes, node.rdims[i]) for f in node.folds)), None)
+
+
+def _side_by_side(fold: Fold, vector: Var, tap: Var) -> bool:
+    """Whether the fold's windows along `tap` lie one behind the other, and each is read whole."""
+    if tap.extent.constant not in NEIGHBOURS or DTYPES[fold.value.dtype].compute != "f32":
+        return False
+    if any(isinstance(e, IndexValue) or (isinstance(e, Call) and e.op == "where") for e in fold.value.walk()):
+        return False
+    loads = fold.value.loads
+    return bool(loads) and all(
+        ld.index.coefficient(vector) == tap.extent and ld.index.coefficient(tap) == ONE for ld in loads
+    )
+
+
+def _ahead(node: Reduce, vector: Var, strips: bool) -> tuple[Prefetch, ...]:
+    """Fetches of what follows in memory on rows that are read in order, or on windows of a long row."""
+    values = [f.value for f in node.folds]
+    if strips:
+        return stream_prefetches(vector, values, node.rdims[-1], node.dims)
+    if (vector.extent.constant or 0) < LONG_ROW or len(node.rdims) != 1:
+        return ()
+    return stream_prefetches(vector, values, vector, (vector,), {node.rdims[0]: ZERO})
+
+
+def _planes_ahead(node: Reduce, vector: Var) -> tuple[Prefetch, ...]:
+    """Fetches of what follows on each of many long rows that are folded together; of sums the hardware does."""
+    values = [f.value for f in node.folds]
+    if len(node.rdims) != 1 or all(f.op == "sum" for f in node.folds) or (vector.extent.constant or 0) < LONG_ROW:
+        return ()
+    (row,) = node.rdims
+    loads = [load for v in values for load in v.loads]
+    steps = [load.index.coefficient(row) or ZERO for load in loads]
+    apart = min((step.constant or 0 for step in steps), default=0)
+    if (row.extent.constant or 0) < LEAST_PLANES or apart < LONG_ROW or not all(map(in_memory, loads)):
+        return ()
+    return prefetches(vector, values, (row,), {vector: of(vector) + PLANES_AHEAD // widest(values)})
+
+
+def _unrolled(loops: Sequence[Var]) -> tuple[int, ...]:
+    """The iterations of the loops that are unrolled, the innermost first; 0 for the others."""
+    iterations: list[int] = []
+    total = 1
+    for v in reversed(loops):
+        total *= v.extent.constant or MOST_UNROLLED + 1
+        iterations.insert(0, v.extent.constant or 0 if total <= MOST_UNROLLED else 0)
+    return tuple(iterations)
+
+
+def _in_order(node: Reduce, vector: Var) -> bool:
+    """Whether the last reduced loop walks over rows of memory, one behind the other, that fill few vectors."""
+    if any(b.kind == "local" for b in node.reads()):
+        return False  # it lies in the first cache, in any order
+    length, iterations = vector.extent.constant or 0, product(v.extent for v in node.rdims).constant
+    if not LEAST_STRIP <= length <= MOST_STRIP or not node.rdims or (iterations or STRIP_ITERATIONS) < STRIP_ITERATIONS:
+        return False
+    loads = [ld for f in node.folds for ld in f.value.loads if depends(ld.index, vector)]
+    steps = [ld.index.coefficient(node.rdims[-1]) for ld in loads]
+    near = all(s is not None and length <= (s.constant or 0) <= APART * length for s in steps)
+    return bool(loads) and near and all(ld.index.coefficient(vector) == ONE for ld in loads)
