@@ -29,12 +29,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from mycc.compiler.codegen.cuda.generate import launches_of
 from mycc.compiler.codegen.cuda.probe import Probe, attention_probe, conv_probe, gemm_probe
-from mycc.compiler.codegen.cuda.structured import chosen_tile, launches_of
 from mycc.compiler.ir.dtypes import to_torch
+from mycc.compiler.ir.plans.tiles import AttentionTile, GemmTile
 from mycc.compiler.ir.structured import Window
 from mycc.compiler.machine.gpu import H200, Device
-from mycc.compiler.schedule.gpu.tiles import AttentionTile, GemmTile, conv_shape
+from mycc.compiler.schedule.gpu.product_plans import chosen_tile
+from mycc.compiler.schedule.gpu.tiles import conv_shape
 from mycc.compiler.tune.search.gpu_candidates import (
     attention_tiles,
     conv_tiles,

@@ -134,7 +134,7 @@ def database_rows(schedules: Any, locked: Any, device: Any) -> Any:
 
 def chosen_by_model(node: Any, device: Any) -> Any:
     """The tile without a lock."""
-    from mycc.compiler.codegen.cuda.structured import chosen_tile
+    from mycc.compiler.schedule.gpu.product_plans import chosen_tile
 
     return chosen_tile(node, device)
 

@@ -5,35 +5,22 @@ A list for CPUs and one for GPUs, a row a pass; the driver runs those of a kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
-from ..ir.nodes import Map, Nest, Reduce, Scan, Scatter
-from ..ir.plans.gpu import GpuPlan
+from ..ir.nodes import Map, Nest, Reduce, Scan
 from ..ir.plans.kernel import Kernel, Plan
 from ..ir.plans.loop import LoopPlan
 from ..ir.plans.matrix import MatrixPlan
 from ..ir.program import AnyNode
 from ..ir.structured import Attention, Conv, ConvChain, Gemm
+from .gpu.planning import GPU_PLANNING, empty_gpu_plan
 from .loops import loop_plan
 from .passes import Context
+from .planning_pass import PlanningPass, run_planning
 from .remarks import Remarks
-
-
-@dataclass(frozen=True)
-class PlanningPass:
-    """A pass: its name, the kind of plan of its kernels (None: all kernels), the field that it makes, and its function.
-
-    field: of the plan; "node" or "starts": of the kernel. run: gives the kernel with that field; a rewrite of the node
-    may leave a fact of it in the plan. needs: fields of the plan that are made before.
-    """
-
-    name: str
-    plan: type[Plan] | None
-    field: str
-    run: Callable[[Kernel, Context], Kernel]
-    needs: frozenset[str] = frozenset()
 
 
 def _rewrite(name: str, field: str, run: Callable[[Kernel], Kernel], needs: str = "") -> PlanningPass:
@@ -74,53 +61,30 @@ CPU_PLANNING: tuple[PlanningPass, ...] = (
     _loops("column-walks", "walk", loop_plan.walk, "form vector reduction prefetch"),
 )
 
-GPU_PLANNING: tuple[PlanningPass, ...] = ()
-
 
 def planning_for(context: Context) -> tuple[PlanningPass, ...]:
     """The list for a context's GPU, or for CPUs."""
     return CPU_PLANNING if context.device is None else GPU_PLANNING
 
 
-def check_planning(passes: Iterable[PlanningPass]) -> None:
-    """Raises AssertionError when a pass makes no field of its plan, makes one again, or needs one that is not made."""
-    made: dict[type | None, set[str]] = {}
-    for row in passes:
-        own = made.setdefault(row.plan, set())
-        if row.field not in {f.name for kind in (Kernel, row.plan) if kind is not None for f in fields(kind)}:
-            raise AssertionError(f"pass {row.name} makes {row.field}, which is no field of its plan")
-        if row.field in own and row.field != "node":
-            raise AssertionError(f"pass {row.name} makes {row.field} again")
-        if missing := row.needs - own:
-            raise AssertionError(f"pass {row.name} needs {', '.join(sorted(missing))}, which no pass before it makes")
-        own.add(row.field)
-
-
 def empty_plan(node: AnyNode, context: Context) -> Plan | None:
     """A plan of a node's kind without decisions; None where there is nothing to decide."""
+    if context.device is not None:
+        return empty_gpu_plan(node)
     match node:
         case Map() | Reduce() | Nest() | Scan():
-            return LoopPlan() if context.device is None else GpuPlan()
+            return LoopPlan()
         case Gemm() | Conv() | ConvChain() | Attention():
-            return MatrixPlan() if context.device is None else GpuPlan()
-        case Scatter():
-            return None if context.device is None else GpuPlan()
+            return MatrixPlan()
     return None
 
 
-def plan_kernel(node: AnyNode, context: Context | None = None) -> Kernel:
+def plan_kernel(
+    node: AnyNode, context: Context | None = None, chosen: Mapping[str, Any] = MappingProxyType({})
+) -> Kernel:
     """The kernel of a scheduled node: its plan is made by the passes of its kind, a field each.
 
-    context: of the schedule; None: of one for a CPU.
+    context: of the schedule; None: of one for a CPU. chosen: as of run_planning().
     """
     context = context or Context(Remarks())
-    kernel = Kernel(node, empty_plan(node, context))
-    for row in planning_for(context):
-        if row.plan is not None and not isinstance(kernel.plan, row.plan):
-            continue
-        try:
-            kernel = row.run(kernel, context)
-        except Exception as error:
-            error.add_note(f"in planning pass {row.name}")
-            raise
-    return kernel
+    return run_planning(planning_for(context), Kernel(node, empty_plan(node, context)), context, chosen)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
+from mycc.compiler.codegen.cuda.generate import launches_of
 from mycc.compiler.codegen.cuda.probe import (
     Probe,
     attention_probe,
@@ -14,12 +15,11 @@ from mycc.compiler.codegen.cuda.probe import (
     gemm_probe,
     pair_probe,
 )
-from mycc.compiler.codegen.cuda.structured import launches_of
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.index import Size, of
+from mycc.compiler.ir.plans.tiles import AttentionTile, GemmTile
 from mycc.compiler.ir.structured import Window
 from mycc.compiler.machine.gpu import DEVICES, Device
-from mycc.compiler.schedule.gpu.tiles import AttentionTile, GemmTile
 
 from ..helpers.triton_interpreter import TritonInterpreter
 

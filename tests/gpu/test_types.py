@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.triton_compile import compile_kernels
+from mycc.compiler.codegen.cuda.generate import launches_of
 from mycc.compiler.codegen.cuda.kernel import PLACEHOLDER, TritonKernel
-from mycc.compiler.codegen.cuda.maps import map_launch
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.dtypes import DTYPES
 from mycc.compiler.ir.expr import Call, Const, Expr, Load, cast
@@ -60,7 +60,8 @@ def kernel_of(name: str, expressions: list[Expr]) -> TritonKernel:
     stores = tuple(
         Store(Buffer(f"y{n}", e.dtype, ROW.extent, "output", n), of(ROW), e) for n, e in enumerate(expressions)
     )
-    kernel = map_launch(Map((ROW,), stores, Origin()), name, DEVICE).kernel
+    (launch,) = launches_of(Map((ROW,), stores, Origin()), DEVICE, name)
+    kernel = launch.kernel
     return replace(kernel, source=kernel.source.replace(PLACEHOLDER, name))
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from mycc.compiler.ir.plans.loop import LoopPlan
 from mycc.compiler.ir.plans.text import plan_row, plan_text
-from mycc.compiler.schedule.planning import CPU_PLANNING, GPU_PLANNING, check_planning
+from mycc.compiler.schedule.planning import CPU_PLANNING, GPU_PLANNING
+from mycc.compiler.schedule.planning_pass import check_planning
 from mycc.compiler.schedule.report import kernel_rows
 
 from ..helpers.programs import scheduled

@@ -12,9 +12,9 @@ from typing import Any
 import mycc
 import pytest
 import torch
+from mycc.compiler.ir.plans.tiles import AttentionTile, GemmTile
 from mycc.compiler.machine.gpu import device_of
 from mycc.compiler.machine.targets import CUDA_TARGETS
-from mycc.compiler.schedule.gpu.tiles import AttentionTile, GemmTile
 from mycc.compiler.tune.choices.choices import COST_MODEL, Choice
 from mycc.compiler.tune.search import gpu_search, stage
 from mycc.compiler.tune.search.gpu_driver import GraphLaunch, Kernel
@@ -149,8 +149,8 @@ def test_without_a_gpu_nothing_is_tuned(tmp_path: Path) -> None:
 
 
 def test_candidates_fit_their_nodes() -> None:
+    from mycc.compiler.codegen.cuda.generate import launches_of
     from mycc.compiler.codegen.cuda.probe import attention_probe, conv_probe, gemm_probe, pair_probe
-    from mycc.compiler.codegen.cuda.structured import launches_of
     from mycc.compiler.ir.structured import Window
     from mycc.compiler.tune.search.gpu_candidates import tile_candidates
 

@@ -8,7 +8,7 @@ from ...ir.index import ONE
 from ...ir.program import Assert
 from ...machine.gpu import Device
 from .kernel import Launch, grid
-from .maps import finish
+from .maps import finish_routine
 from .scope import TritonScope
 
 __all__ = ["assert_launch"]
@@ -26,5 +26,5 @@ def assert_launch(node: Assert, name: str, device: Device) -> Launch:
     scope = TritonScope.of(node)
     view = AssertView("", scope.buffer(node.condition), device.pdl)
     scope.checks = True
-    launch = finish("assert.py.j2", view, scope, name, grid(ONE), node, 1, device)
+    launch = finish_routine("assert.py.j2", view, scope, name, grid(ONE), node, 1, device)
     return replace(launch, failure=node.text)

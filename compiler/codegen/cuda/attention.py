@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass, replace
 
 from ...ir.buffers import Operand
-from ...ir.index import ONE, Index, as_index, exact_div
+from ...ir.index import ONE, Index, as_index
+from ...ir.plans.gpu import AttentionPlan
+from ...ir.plans.tiles import AttentionTile
 from ...ir.structured import Attention
-from ...machine.gpu import Device
-from ...schedule.cost.estimates import number
+from ...schedule.gpu.blocks import blocks
 from ...schedule.gpu.fit import attention_misfit
-from ...schedule.gpu.tiles import AttentionTile
+from ...schedule.gpu.product_plans import key_group
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch
 from .matrix import (
     Shared,
-    blocks,
     count,
     divides,
     launch,
@@ -84,17 +84,18 @@ class AttentionView:
     part: int  # floats that one of the programs that share a tile leaves: maximum, sum and values of each row
 
 
-def attention_launch(name: str, node: Attention, device: Device, tile: AttentionTile) -> Launch:
-    """The launch of an attention, cut by `tile`.
+def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
+    """The launch of an attention, cut by the tile of its plan.
 
     Raises:
         ValueError: the tile does not fit the node; see attention_misfit().
     """
+    tile = plan.cut
     reason = attention_misfit(node, tile)
     if reason:
         raise ValueError(f"{tile}: {reason}")
     scope = TritonScope.of(node)
-    rows = _Rows(node, tile, scope)
+    rows = _Rows(node, plan, scope)
     keys, tiles = node.keys, blocks(rows.count, tile.m) * rows.products
     block_d, block_e = power_of_two(node.head_size), power_of_two(node.dims[3].extent)
     part = tile.m * (block_e + 2)
@@ -105,9 +106,8 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
         for n, size in (("d", block_d), ("e", block_e))
     }
     dtype = node.v.buffer.dtype
-    single = keys.constant is not None and keys.constant <= tile.n and tile.split == 1
     begin, whole, end, range_lines = _ranges(node, tile, scope, rows)
-    if single:  # the one block may reach past the keys, whatever the rows see of them
+    if plan.single:  # the one block may reach past the keys, whatever the rows see of them
         end = scalar(scope, keys)
     q, out = rows.texts(node.q), rows.texts(node.out)
     row_mask = [] if divides(tile.m, rows.count) else [f"(rows < {scalar(scope, rows.count)})[:, None]"]
@@ -148,15 +148,15 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
         whole=whole,
         end=end,
         edge=node.causal or not divides(tile.n, keys),
-        single=single,
+        single=plan.single,
         causal=node.causal,
         clamp_n=not divides(tile.n, keys),
         guard=node.score is not None or tile.split > 1,
         scale=repr(node.scale),
         log2_scale=repr(LOG2E if score else node.scale * LOG2E),
         score=score,
-        precision=precision_text(device.float32, {dtype}),
-        pdl=device.pdl,
+        precision=precision_text(plan.precision, {dtype}),
+        pdl=plan.pdl,
         wide=scope.wide,
         split=tile.split,
         part=part,
@@ -164,21 +164,8 @@ def attention_launch(name: str, node: Attention, device: Device, tile: Attention
     )
     suffix = f"{tile.m}x{tile.n}" + (f"_s{tile.split}" if tile.split > 1 else "")
     grid = (tiles, as_index(tile.split), ONE)
-    options = (tile.warps, tile.stages)
-    room = device.leaves_room(number(tiles) * tile.split)
-    made = launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, options, device.pdl, shared, room)
+    made = launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, plan, shared)
     return replace(made, kernel=replace(made.kernel, flush=True))  # a weight below 2^-126 is none
-
-
-def packs(node: Attention, tile: AttentionTile) -> bool:
-    """Whether the query heads that share a key head are rows of one tile: where there are few queries."""
-    queries, group = node.dims[2].extent.constant, _group(node)
-    return group > 1 and queries is not None and queries * 2 <= tile.m
-
-
-def _group(node: Attention) -> int:
-    group = exact_div(node.dims[1].extent, node.kv_heads)
-    return group.constant if group is not None and group.constant is not None else 1
 
 
 def power_of_two(size: Index) -> int:
@@ -190,10 +177,10 @@ def power_of_two(size: Index) -> int:
 class _Rows:
     """The rows of a product of queries and keys: the queries of one head, or of all heads that share a key head."""
 
-    def __init__(self, node: Attention, tile: AttentionTile, scope: TritonScope):
-        self.node, self.tile, self.scope = node, tile, scope
+    def __init__(self, node: Attention, plan: AttentionPlan, scope: TritonScope):
+        self.node, self.tile, self.scope = node, plan.cut, scope
         b, h, m, _ = node.dims
-        self.packed, self.group = packs(node, tile), _group(node)
+        self.packed, self.group = plan.form == "packed", key_group(node)
         self.count = m.extent * self.group if self.packed else m.extent
         self.heads = node.kv_heads if self.packed else h.extent
         self.products = b.extent * self.heads

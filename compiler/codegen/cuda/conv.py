@@ -10,17 +10,16 @@ from dataclasses import dataclass, replace
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index
+from ...ir.plans.gpu import ProductPlan
 from ...ir.structured import Conv
-from ...machine.gpu import Device
-from ...schedule.gpu.tiles import GemmTile
+from ...schedule.gpu.blocks import blocks
 from ...schedule.loops.row_form import flattened
 from .emit import Place, TritonEmitter
-from .gemm import early, lines_of
+from .gemm import lines_of
 from .kernel import Launch
 from .matrix import (
     Part,
     PlacedAxes,
-    blocks,
     count,
     divides,
     finish_lines,
@@ -79,8 +78,12 @@ class ConvView:
     wide: str
 
 
-def conv_launch(name: str, node: Conv, device: Device, tile: GemmTile) -> Launch:
-    """The launch of a convolution with its epilogue, cut by `tile`: rows are pixels, columns channels of the output."""
+def conv_launch(name: str, node: Conv, plan: ProductPlan) -> Launch:
+    """The launch of a convolution with its epilogue, cut by the plan's tile.
+
+    Rows are pixels, columns channels of the output.
+    """
+    tile = plan.cut
     if len(tile.parts) > 1 or tile.descriptors or tile.vector:
         raise ValueError(f"{tile}: convolutions have tiles of one accumulator, without descriptors")
     scope = TritonScope.of(node)
@@ -90,13 +93,12 @@ def conv_launch(name: str, node: Conv, device: Device, tile: GemmTile) -> Launch
     tiles = blocks(axes.m.extent, tile.m) * blocks(columns, tile.n) * groups
     split = 1 if node.depthwise else tile.split
     shared = shared_tiles(tiles, tile.m * tile.n, split)
-    texts = _Conv(node, device, tile, scope, axes, groups)
+    texts = _Conv(node, plan, scope, axes, groups)
     view = replace(texts.view(split), params=", ".join(p.name for p in parameters(scope, shared)))
     template = "conv_depthwise.py.j2" if node.depthwise else "conv.py.j2"
     suffix = f"{tile.m}x{tile.n}" + ("" if node.depthwise else f"x{tile.k}") + (f"_s{split}" if split > 1 else "")
     grid = (tiles, as_index(split), ONE)
-    options = (tile.warps, tile.stages)
-    return launch(f"{name}_{suffix}", template, view, scope, node, grid, options, device.pdl, shared)
+    return launch(f"{name}_{suffix}", template, view, scope, node, grid, plan, shared)
 
 
 def _columns(node: Conv, groups: int) -> Index:
@@ -107,8 +109,9 @@ def _columns(node: Conv, groups: int) -> Index:
 class _Conv:
     """Texts of one convolution."""
 
-    def __init__(self, node: Conv, device: Device, tile: GemmTile, scope: TritonScope, axes: PlacedAxes, groups: int):
-        self.node, self.device, self.tile, self.scope, self.axes, self.groups = node, device, tile, scope, axes, groups
+    def __init__(self, node: Conv, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, groups: int):
+        self.node, self.plan, self.scope, self.axes, self.groups = node, plan, scope, axes, groups
+        tile = self.tile = plan.cut
         channels = node.in_shape[-1].constant
         assert channels is not None
         self.channels = channels // groups  # that one output reads
@@ -124,15 +127,13 @@ class _Conv:
         node, tile, scope, axes = self.node, self.tile, self.scope, self.axes
         m, n = axes.m.extent, _columns(node, self.groups)
         depth = self.taps * self.channels
-        flat = not node.depthwise and self.flat
+        flat = self.plan.form == "flat"
         steps = -(-depth // tile.k) if flat else self.taps * -(-self.channels // tile.k)
         run = -(-steps // split)
         part = Part("", 0, tile.n)
-        dense = self.channels % tile.k == 0  # the steps of a run are one run of the weight
         x_rows = times("batch", scope, node.x.strides[0])
         for name, stride in zip(self.starts, node.x.strides[1:], strict=True):
             x_rows += f" + {times(name, scope, stride)}"
-        one = blocks(m, tile.m), blocks(n, tile.n)
         form = self._depthwise() if node.depthwise else self._flat(depth) if flat else self._taps()
         step_lines, x_place, x_mask, w_place, w_mask = form
         grouped = self.groups > 1
@@ -148,7 +149,7 @@ class _Conv:
             tiles=count(scope, (m, tile.m), (n, tile.n)),
             tiles_m=count(scope, (m, tile.m)),
             tiles_n=count(scope, (n, tile.n)),
-            order=tile_order(blocks(m, tile.m), blocks(n, tile.n)),
+            order=tile_order(blocks(m, tile.m), blocks(n, tile.n), self.plan.order),
             group=tile.group,
             batched=grouped,
             kernel=node.window.kernel,
@@ -164,10 +165,10 @@ class _Conv:
             step_lines=step_lines,
             edge_m=self.edge_m,
             edge_n=self.edge_n,
-            precision=precision_text(self.device.float32, {node.x.buffer.dtype}),
+            precision=precision_text(self.plan.precision, {node.x.buffer.dtype}),
             finish=self._finish(n),
-            pdl=self.device.pdl,
-            prefetch=self._prefetches and early(*one, self.device) and (flat or dense),
+            pdl=self.plan.pdl,
+            prefetch=self.plan.prefetch,
             w_lines=lines_of(
                 DTYPES[node.w.dtype].size, run * tile.k, f"begin * {tile.k}" if split > 1 else "", str(depth - 1)
             ),
@@ -177,10 +178,6 @@ class _Conv:
             wide=".to(tl.int64)" if scope.wide else "",
             params="",
         )
-
-    @property
-    def _prefetches(self) -> bool:
-        return self.device.pdl and not self.node.depthwise and self.node.w.kind == "const"
 
     def _start(self, buffer: Buffer, offset: Index, group: str) -> str:
         text = TritonEmitter(self.scope, {}).index(offset)
@@ -198,11 +195,6 @@ class _Conv:
         n = scalar(self.scope, columns)
         inside = () if divides(self.tile.n, columns) else (f"inside = n < {n}",)
         return (*inside, f"n += group * {n}", *lines)
-
-    @property
-    def flat(self) -> bool:
-        """Few channels: steps go over taps and channels together."""
-        return self.channels < 16 or (self.channels % self.tile.k != 0 and self.channels < self.tile.k)
 
     def _pixels(self) -> tuple[str, ...]:
         """batch, and the first places of each row's window."""

@@ -10,11 +10,11 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index, maximum
 from ...ir.routines import Routine
 from ...machine.gpu import Device
+from ...schedule.gpu.blocks import blocks, power_of_two, warps_for
 from ...schedule.gpu.width import INT32_MAX
-from .blocks import blocks, power_of_two, warps_for
 from .emit import TritonEmitter
 from .kernel import TL_DTYPE, Launch, grid
-from .maps import finish, operand
+from .maps import finish_routine, operand
 from .scope import TritonScope
 
 __all__ = ["PLACES", "size_bound", "wide_places"]
@@ -110,7 +110,7 @@ def _true_places(node: Routine, name: str, device: Device) -> tuple[Launch, ...]
         view = PlacesView(
             "", operand(text.index(n)), operand(text.index(part)), 1 if alone else PARTS, BLOCK, last, device.pdl
         )  # fmt: skip
-        return finish("true_places.py.j2", view, scope, stem, grid(programs), node, warps_for(BLOCK, 8), device)
+        return finish_routine("true_places.py.j2", view, scope, stem, grid(programs), node, warps_for(BLOCK, 8), device)
 
     return (launch(name, True),) if alone else (launch(f"{name}_count", False), launch(name, True))
 
@@ -123,7 +123,7 @@ def _ends_before(node: Routine, name: str, device: Device) -> tuple[Launch, ...]
     halvings = (size_bound(n) or (1 << 62)).bit_length()
     view = SearchView("", operand(text.index(n)), operand(text.index(total)), block, halvings, device.pdl)
     programs = grid(blocks(total, block))
-    return (finish("ends_before.py.j2", view, scope, name, programs, node, warps_for(block, 2), device),)
+    return (finish_routine("ends_before.py.j2", view, scope, name, programs, node, warps_for(block, 2), device),)
 
 
 def _row_order(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
@@ -145,7 +145,9 @@ def _row_order(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
         )  # fmt: skip
         stem = f"{name}_merge" if i else name
         programs = grid(blocks(n, block))
-        launches.append(finish("row_order.py.j2", view, scope, stem, programs, node, warps_for(block, 1), device))
+        launches.append(
+            finish_routine("row_order.py.j2", view, scope, stem, programs, node, warps_for(block, 1), device)
+        )
     return tuple(launches)
 
 

@@ -19,11 +19,11 @@ from ...ir.index import Index, as_index
 from ...ir.routines import Blocks, Routine
 from ...machine.gpu import Device
 from ...schedule.cost.estimates import number
+from ...schedule.gpu.blocks import blocks, power_of_two, share, warps_for
 from ...schedule.gpu.width import fits_int32
-from .blocks import blocks, power_of_two, share, warps_for
 from .emit import TritonEmitter
 from .kernel import SIGNATURE, Launch, grid
-from .maps import finish
+from .maps import finish_routine
 from .scope import WORK, TritonScope
 
 #: elements of a program's tile: sums in registers, real and imaginary ones
@@ -125,7 +125,7 @@ def _kernel(
         pdl=device.pdl,
     )
     programs = grid(blocks(total, block))
-    return finish("fft_pass.py.j2", view, scope, name, programs, node, warps_for(block * padded, 16, 8), device)
+    return finish_routine("fft_pass.py.j2", view, scope, name, programs, node, warps_for(block * padded, 16, 8), device)
 
 
 def _ends(scope: TritonScope, operands: list[Blocks] | tuple[Blocks, ...]) -> list[str]:

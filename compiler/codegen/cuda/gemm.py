@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.dtypes import DTYPES
-from ...ir.index import ONE, Index, as_index, minimum
+from ...ir.index import ONE, as_index, minimum
+from ...ir.plans.gpu import ProductPlan
+from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Gemm
-from ...machine.gpu import LINE, Device
+from ...machine.gpu import LINE
+from ...schedule.gpu.blocks import blocks
 from ...schedule.gpu.fit import misfit, unit_strides
-from ...schedule.gpu.tiles import GemmTile
 from .kernel import TL_DTYPE, Launch
 from .matrix import (
     Part,
     PlacedAxes,
     Shared,
-    blocks,
     count,
     divides,
     finish_lines,
@@ -78,12 +79,17 @@ class GemmView:
     wide: str
 
 
-def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch:
-    """The launch of a matrix product with its epilogue, cut by `tile`.
+#: form of a plan -> template
+TEMPLATES = {"tile": "gemm.py.j2", "persistent": "gemm_persistent.py.j2", "vector": "gemm_vector.py.j2"}
+
+
+def gemm_launch(name: str, node: Gemm, plan: ProductPlan) -> Launch:
+    """The launch of a matrix product with its epilogue, cut by the tile of its plan.
 
     Raises:
         ValueError: the tile does not fit the node; see misfit().
     """
+    tile = plan.cut
     reason = misfit(node, tile)
     if reason:
         raise ValueError(f"{tile}: {reason}")
@@ -91,18 +97,16 @@ def gemm_launch(name: str, node: Gemm, device: Device, tile: GemmTile) -> Launch
     axes = PlacedAxes(node, 1)
     tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n) * axes.z.extent
     shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
-    view = _view(node, device, tile, scope, axes, shared)
-    template = "gemm_persistent.py.j2" if tile.descriptors else "gemm_vector.py.j2" if tile.vector else "gemm.py.j2"
+    view = _view(node, plan, scope, axes, shared)
     grid = (tiles, as_index(tile.split), ONE)
-    if tile.descriptors:
-        grid = (minimum(tiles * tile.split, device.sms * tile.together), ONE, ONE)
+    if plan.walkers:
+        grid = (minimum(tiles * tile.split, plan.walkers), ONE, ONE)
     suffix = f"{tile.m}x{tile.n}x{tile.k}" + (f"_s{tile.split}" if tile.split > 1 else "")
-    return launch(f"{name}_{suffix}", template, view, scope, node, grid, (tile.warps, tile.stages), device.pdl, shared)
+    return launch(f"{name}_{suffix}", TEMPLATES[plan.form], view, scope, node, grid, plan, shared)
 
 
-def _view(
-    node: Gemm, device: Device, tile: GemmTile, scope: TritonScope, axes: PlacedAxes, shared: Shared | None
-) -> GemmView:
+def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, shared: Shared | None) -> GemmView:
+    tile = plan.cut
     m, n, k = axes.m.extent, axes.n.extent, node.k
     b_k, b_n = unit_strides(node)
     whole_k = divides(tile.k * tile.split, k)
@@ -118,7 +122,6 @@ def _view(
     if slices:
         end = f"z * {k_text} + {k_text}" if tile.split == 1 else f"tl.minimum(begin + {run}, z * {k_text} + {k_text})"
     inside = not divides(tile.k, k)
-    m_tiles, n_tiles = blocks(m, tile.m), blocks(n, tile.n)
     parts = _parts(node, tile, scope, axes, run, inside)
     halves = tuple(Part(f"_{i}", i * tile.n // 2, tile.n // 2) for i in range(2))
     edge_m = not divides(tile.m, m)
@@ -138,7 +141,7 @@ def _view(
         tiles=count(scope, (m, tile.m), (n, tile.n)),
         tiles_m=count(scope, (m, tile.m)),
         tiles_n=count(scope, (n, tile.n)),
-        order=tile_order(m_tiles, n_tiles),
+        order=tile_order(blocks(m, tile.m), blocks(n, tile.n), plan.order),
         group=tile.group,
         batched=batched,
         a_base=a_base,
@@ -154,22 +157,16 @@ def _view(
         mask_k=inside,
         prologue=prologue_view(node, tile, scope, axes),
         casts=_casts(node),
-        precision=precision_text(device.float32, {node.a_dtype, node.b.buffer.dtype}),
+        precision=precision_text(plan.precision, {node.a_dtype, node.b.buffer.dtype}),
         finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
-        pdl=device.pdl,
-        prefetch=device.pdl and node.b.buffer.kind == "const" and b_k == ONE and early(m_tiles, n_tiles, device),
+        pdl=plan.pdl,
+        prefetch=plan.prefetch,
         split=tile.split,
         begin=" + ".join(terms),
         end=end,
         wide=".to(tl.int64)" if scope.wide else "",
         params=", ".join(p.name for p in parameters(scope, shared)),
     )
-
-
-def early(m_tiles: Index, n_tiles: Index, device: Device) -> bool:
-    """Whether weights are worth asking for early: all programs start at once, and few ask for the same."""
-    m, tiles = m_tiles.constant, (m_tiles * n_tiles).constant
-    return m is not None and m <= 2 and tiles is not None and tiles <= 2 * device.sms
 
 
 def _sums(node: Gemm) -> dict[str, str]:

@@ -10,16 +10,20 @@ from ....runtime.errors import CompileError
 from ...ir.buffers import Buffer
 from ...ir.index import ZERO, Index, maximum, product
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
+from ...ir.plans.gpu import AttentionPlan, MapPlan, ProductPlan, RowsPlan, ScanPlan, ScatterPlan
 from ...ir.plans.kernel import Kernel
-from ...ir.program import Assert
+from ...ir.plans.tiles import Tile
+from ...ir.program import AnyNode, Assert
 from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, Conv, Gemm
 from ...lower.core.shapes import sizes_of
 from ...machine.gpu import Device
 from ...model.graph import ModelGraph
 from ...schedule import Schedule
-from ...schedule.gpu.tiles import Tile
 from ...schedule.memory.plan import ALIGNMENT, Lifetime, MemoryPlan
+from ...schedule.passes import Context
+from ...schedule.planning import plan_kernel
+from ...schedule.remarks import Remarks
 from ...tune.choices.keys import kernel_key
 from ..host.cuda_program import WORK, CudaEntrySource
 from ..host.step_views import known
@@ -31,7 +35,7 @@ from .module import render
 from .ordered import scan_launch, scatter_launches
 from .routines import routine_launches
 from .rows import rows_launch
-from .structured import launches_of
+from .structured import matrix_launch
 
 __all__ = ["DeviceCode", "generate_device"]
 
@@ -90,27 +94,34 @@ def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None
         ValueError: the tile does not fit the node.
     """
     node = kernel.node
+    if tile is not None:
+        kernel = plan_kernel(node, Context(Remarks(), device), {"tile": tile})
     routine = isinstance(node, Routine)
     if all(b.size == ZERO for b in node.writes()) if routine else product(v.extent for v in node.dims) == ZERO:
         return (Launch(TritonKernel(name, render("empty.py.j2", None), ()), grid(ZERO), (), node.origin),)
-    match node:
-        case Map():
-            return (map_launch(node, name, device),)
-        case Reduce() | Nest():
-            return (rows_launch(node, name, device),)
-        case Gemm() | Conv() | Attention():
-            return launches_of(node, device, name, tile)
-        case Scan():
-            return (scan_launch(node, name, device),)
-        case Scatter():
-            return scatter_launches(node, name, device)
-        case Assert():
+    match node, kernel.plan:
+        case Map(), MapPlan() as plan:
+            return (map_launch(node, name, plan),)
+        case ((Reduce() | Nest()), RowsPlan() as plan):
+            return (rows_launch(node, name, plan),)
+        case ((Gemm() | Conv() | Attention()), (ProductPlan() | AttentionPlan()) as plan):
+            return (matrix_launch(node, name, plan),)
+        case Scan(), ScanPlan() as plan:
+            return (scan_launch(node, name, plan),)
+        case Scatter(), ScatterPlan() as plan:
+            return scatter_launches(node, name, plan)
+        case Assert(), _:
             return (assert_launch(node, name, device),)
-        case Custom():
+        case Custom(), _:
             return (custom_launch(node, name),)
-        case Routine():
+        case Routine(), _:
             return routine_launches(node, name, device)
     raise TypeError(type(node).__name__)
+
+
+def launches_of(node: AnyNode, device: Device, name: str, tile: Tile | None = None) -> tuple[Launch, ...]:
+    """The launches of a node of its own, which is planned for the device. tile, errors: as of kernel_launches()."""
+    return kernel_launches(plan_kernel(node, Context(Remarks(), device)), name, device, tile)
 
 
 def with_work(schedule: Schedule, launches: Sequence[Launch]) -> MemoryPlan:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...ir.buffers import Operand
-from ...ir.index import ONE, Index, as_index
+from ...ir.index import ONE, Index
 from ...ir.nodes import Node
+from ...ir.plans.gpu import GpuPlan
 from ...ir.structured import Attention, Conv, Gemm
 from ...schedule.gpu.axes import Axes
 from ...schedule.gpu.fit import divides
@@ -97,11 +98,6 @@ def times(name: str, scope: TritonScope, stride: Index) -> str:
     return name if stride == ONE else f"{name} * {scalar(scope, stride)}"
 
 
-def blocks(index: Index, size: int) -> Index:
-    """How many blocks of a size cover it."""
-    return index if size == 1 else (index + (size - 1)) // as_index(size)
-
-
 def pointer(scope: TritonScope, axes: PlacedAxes, operand: Operand, strides: Sequence[Index]) -> str:
     """The start of an operand in its batch z: buffer + offset + sum of stride * loop."""
     index = operand.offset
@@ -134,11 +130,9 @@ def mask_text(masks: Sequence[str]) -> str:
     return f", mask={' & '.join(needed)}, other=0.0" if needed else ""
 
 
-def tile_order(m_tiles: Index, n_tiles: Index, few: int = 8) -> str:
-    """The order of tiles: one row or column of them, rows first where they are few, else in groups of rows."""
-    if m_tiles == ONE or n_tiles == ONE:
-        return "row" if m_tiles == ONE else "column"
-    return "rows" if m_tiles.constant is not None and m_tiles.constant <= few else "groups"
+def tile_order(m_tiles: Index, n_tiles: Index, order: str) -> str:
+    """The order of tiles as the templates take it: of one row or one column of them there is one."""
+    return "row" if m_tiles == ONE else "column" if n_tiles == ONE else order
 
 
 def precision_text(device_precision: str, dtypes: set[str]) -> str:
@@ -164,18 +158,17 @@ def launch(
     scope: TritonScope,
     node: Node,
     grid: tuple[Index, Index, Index],
-    options: tuple[int, int],
-    pdl: bool,
+    plan: GpuPlan,
     shared: Shared | None = None,
-    leaves_room: bool = True,
 ) -> Launch:
-    """The launch of a rendered view; options: warps and stages. leaves_room: see Device.leaves_room."""
+    """The launch of a rendered view."""
     args: tuple[LaunchArgument, ...] = scope.args()
     if shared:
         args = (*args, WorkArg(shared.work), ZerosArg(shared.counters))
     params = parameters(scope, shared)
-    text = render(template, view, leaves_room)
+    text = render(template, view, plan.room)
     kernel = TritonKernel(
-        name, text, params, num_warps=options[0], num_stages=options[1], pdl=pdl, fuses=not scope.rounds
-    )
+        name, text, params, num_warps=plan.warps, num_stages=plan.stages, maxnreg=plan.registers, pdl=plan.pdl,
+        fuses=not scope.rounds,
+    )  # fmt: skip
     return Launch(kernel, grid, args, node.origin)

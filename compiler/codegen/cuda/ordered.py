@@ -8,16 +8,15 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import substitute
 from ...ir.index import Var, product
 from ...ir.nodes import Map, Scan, Scatter
-from ...machine.gpu import Device
+from ...ir.plans.gpu import ScanPlan, ScatterPlan
+from ...schedule.gpu.blocks import blocks, whole
+from ...schedule.gpu.combinations import combination
 from ...schedule.loops.row_form import flattened
-from .blocks import blocks, power_of_two, warps_for, whole
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import emit_stores, finish, map_launch
-from .scans import combination, pays, scan_rows_launch
+from .scans import scan_rows_launch
 from .scope import TritonScope
-
-LANES = 128
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,15 @@ class ScatterView:
     pdl: bool
 
 
-def scan_launch(node: Scan, name: str, device: Device) -> Launch:
+def scan_launch(node: Scan, name: str, plan: ScanPlan) -> Launch:
     """The launch of a scan: rows side by side where its steps combine, else a lane for each row."""
-    how = combination(node.carries)
-    if how is not None and pays(node, device):
-        return scan_rows_launch(node, how, name, device)
+    if plan.form == "rows":
+        how = combination(node.carries)
+        assert how is not None
+        return scan_rows_launch(node, how, name, plan)
     scope = TritonScope.of(node)
-    i, step, block, masked = _lanes(node.dims), Var("step", node.step.extent), *_block(node.dims)
+    i, step, block = _lanes(node.dims), Var("step", node.step.extent), plan.rows
+    masked = not whole(i.extent, block)
     values = {**flattened(node.dims, i), **flattened((node.step,), step)}
     lanes = ("i",) if node.dims else ()
     places = {i: Place("i", lanes), step: Place("step", counted=True)}
@@ -78,39 +79,35 @@ def scan_launch(node: Scan, name: str, device: Device) -> Launch:
     plain = TritonEmitter(scope, {})
     view = ScanView(
         "", _wide(scope), block, masked, plain.index(i.extent), tuple(before), plain.index(node.step.extent),
-        (*body.lines, *end.lines), device.pdl,
+        (*body.lines, *end.lines), plan.pdl,
     )  # fmt: skip
-    return finish("scan.py.j2", view, scope, name, grid(blocks(i.extent, block)), node, warps_for(block, 1), device)
+    return finish("scan.py.j2", view, scope, name, grid(blocks(i.extent, block)), node, plan)
 
 
-def scatter_launches(node: Scatter, name: str, device: Device) -> tuple[Launch, ...]:
+def scatter_launches(node: Scatter, name: str, plan: ScatterPlan) -> tuple[Launch, ...]:
     """The launch that fills the result, and the one that updates it; in place there is nothing to fill."""
-    fill = (map_launch(Map(node.dims, node.stores, node.origin), f"{name}_fill", device),) if node.stores else ()
+    fill: tuple[Launch, ...] = ()
+    if plan.fill is not None:
+        fill = (map_launch(Map(node.dims, node.stores, node.origin), f"{name}_fill", plan.fill),)
     scope = TritonScope.of(node)
     free, late = node.udims[: node.parallel], node.udims[node.parallel :]
-    i, step, block, masked = _lanes(free), Var("late", product(v.extent for v in late)), *_block(free)
+    i, step, block = _lanes(free), Var("late", product(v.extent for v in late)), plan.block
+    masked = not whole(i.extent, block)
     values = {**flattened(free, i), **flattened(late, step)}
     masks = {"i": "i_inside"} if masked else {}
     emit = TritonEmitter(scope, {i: Place("i", ("i",)), step: Place("late", counted=True)}, masks)
     emit_stores(emit, node.updates, values)
     plain = TritonEmitter(scope, {})
     view = ScatterView(
-        "", _wide(scope), block, masked, plain.index(i.extent), plain.index(step.extent), tuple(emit.lines), device.pdl
+        "", _wide(scope), block, masked, plain.index(i.extent), plain.index(step.extent), tuple(emit.lines), plan.pdl
     )
     programs = grid(blocks(i.extent, block))
-    update = finish("scatter.py.j2", view, scope, name, programs, node, warps_for(block, 1), device)
+    update = finish("scatter.py.j2", view, scope, name, programs, node, plan)
     return (*fill, update)
 
 
 def _lanes(loops: tuple[Var, ...]) -> Var:
     return Var("i", product(v.extent for v in loops))
-
-
-def _block(loops: tuple[Var, ...]) -> tuple[int, bool]:
-    """Lanes of a program, and whether the last program has too many."""
-    total = product(v.extent for v in loops)
-    block = min(LANES, power_of_two(total.constant if total.constant is not None else LANES))
-    return block, not whole(total, block)
 
 
 def _wide(scope: TritonScope) -> str:

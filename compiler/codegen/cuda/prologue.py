@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ...ir.dtypes import DTYPES
 from ...ir.expr import substitute
 from ...ir.index import Index
+from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Gemm
-from ...schedule.gpu.tiles import GemmTile
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE
 from .matrix import Axes, divides, scalar

@@ -13,12 +13,12 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import Index, as_index, minimum
 from ...ir.routines import Routine
 from ...machine.gpu import Device
-from .blocks import blocks, power_of_two, warps_for
+from ...schedule.gpu.blocks import blocks, power_of_two, warps_for
 from .data_sizes import PLACES, size_bound, wide_places
 from .emit import TritonEmitter
 from .fourier import fourier_launches
 from .kernel import TL_DTYPE, Launch, grid
-from .maps import finish, operand
+from .maps import finish_routine, operand
 from .scope import TritonScope
 from .vision import SEQUENTIAL
 
@@ -150,7 +150,7 @@ def _matrix(node: Routine, form: MatrixForm, name: str, device: Device) -> Launc
     view = RoutineView("", operands, tuple(number), tuple(tiles), least, scratch, device.pdl)
     held = tiles[0] if scratch and node.function != "matrix_exp" else tiles[0] * tiles[-1]
     template = f"{node.function}.py.j2"
-    made = finish(template, view, scope, name, programs, node, warps_for(held, 16), device)
+    made = finish_routine(template, view, scope, name, programs, node, warps_for(held, 16), device)
     # its loops end by what a sum says: all lanes have to read the same, or some wait for others that have left
     return replace(made, kernel=replace(made.kernel, fuses=False))
 
@@ -206,7 +206,7 @@ def _sort_launch(
         pdl=device.pdl,
     )
     warps = warps_for(block * (1 if merging else view.step), 64)
-    return finish(template, view, scope, name, grid(node.count, blocks(n, block)), node, warps, device)
+    return finish_routine(template, view, scope, name, grid(node.count, blocks(n, block)), node, warps, device)
 
 
 def _mode(node: Routine, name: str, device: Device) -> Launch:
@@ -218,7 +218,9 @@ def _mode(node: Routine, name: str, device: Device) -> Launch:
     view = SortView(
         "", "", length, length, _key(node), "sorts_before", 0, block, min(STEP, block), 0, False, True, device.pdl
     )  # fmt: skip
-    return finish("mode.py.j2", view, scope, name, grid(node.count), node, warps_for(block * view.step, 64), device)
+    return finish_routine(
+        "mode.py.j2", view, scope, name, grid(node.count), node, warps_for(block * view.step, 64), device
+    )
 
 
 def _pointers(scope: TritonScope, node: Routine, outputs: bool) -> None:

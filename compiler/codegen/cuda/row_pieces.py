@@ -16,17 +16,18 @@ with what lies behind. Rows that are read more than once stay in registers if th
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Call, Expr, Load
-from ...ir.index import ONE, ZERO, Index, Var, of
+from ...ir.expr import Call, Load
+from ...ir.index import Index, Var
 from ...ir.nodes import Fold, Nest, Reduce
-from ...machine.gpu import ACCESS, LINE, Device
-from ...schedule.loops.row_form import MAX_ROW, RowForm, RowStage
-from .blocks import power_of_two
+from ...ir.plans.gpu import PiecesPlan, RowsPlan
+from ...machine.gpu import ACCESS
+from ...schedule.gpu.blocks import power_of_two
+from ...schedule.gpu.piece_plans import element, in_pairs
+from ...schedule.loops.row_form import RowForm, RowStage
 from .emit import Aligned, Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch
 from .maps import finish
@@ -34,23 +35,6 @@ from .reductions import FoldForm, fold_form, is_truth
 from .row_printer import RowPrinter
 from .scope import TritonScope
 
-
-@dataclass(frozen=True)
-class Pieces:
-    """Elements of a piece, warps of a program, registers of a thread where they are bounded. Measured on an H200 with
-    rows of 50257 half-precision numbers (docs/decisions/0031, 0055)."""
-
-    size: int
-    warps: int
-    registers: int | None = None
-
-
-#: of rows that registers hold (a program for each multiprocessor, or two), that are read once, and again from L2 (two
-#: programs for each multiprocessor, whose rows fill half of L2)
-HELD, HELD_TWICE = Pieces(2048, 8), Pieces(2048, 8, 128)
-ONCE, AGAIN = Pieces(4096, 4), Pieces(8192, 32)
-#: elements that the registers of a program hold, and of each of two
-MOST_HELD, MOST_HELD_TWICE = 25 * 2048, 99 * 512
 #: what widens an element that is held: each stage has an instruction of its own, as a value that two stages have in
 #: common would be kept for each element, in twice the registers
 WIDENED = ("widened_by_shift({x})", "widened_by_bytes({x})", "{x}.to(tl.float32)")
@@ -98,67 +82,10 @@ class RowPieces:
     pdl: bool
 
 
-def pieces_launch(node: Reduce | Nest, form: RowForm, name: str, device: Device) -> Launch | None:
-    """The launch of long rows; None where they are of no fixed length, or aligned and read once."""
-    columns = {s.column for s in form.stages if s.column is not None}
-    column = columns.pop() if len(columns) == 1 else None
-    if column is None or column.extent.constant is None or column.extent.constant <= MAX_ROW:
-        return None
-    aligned, held = _aligned(form, column), _read_again(form, column)
-    if aligned is None and not held:
-        return None
-    pieces = ONCE
-    if len(held) * column.extent.constant > MOST_HELD:
-        pieces, held = AGAIN, ()
-    elif held:
-        twice = column.extent.constant <= MOST_HELD_TWICE and _widened_apart(form, held)
-        pieces = HELD_TWICE if twice else HELD
-    return _Printer(TritonScope.of(node), form, column, aligned, pieces).launch(node, name, device, held)
-
-
-def _aligned(form: RowForm, column: Var) -> Aligned | None:
-    """Where the rows of most accesses begin, if that is anywhere."""
-    accesses = [(load.buffer, load.index) for s in form.stages for e in s.node.expressions() for load in e.loads]
-    accesses += [(store.buffer, store.index) for s in form.stages for store in s.node.stores]
-    starts: Counter[Index] = Counter()
-    sizes = []
-    for buffer, index in accesses:
-        if index.coefficient(column) == ONE and buffer not in form.locals:
-            start = index - of(column)
-            if column not in start.vars():
-                starts[start] += 1
-                sizes.append(DTYPES[buffer.dtype].size)
-    start, _ = max(starts.items(), key=lambda item: item[1], default=(ZERO, 0))
-    unit = LINE // min(sizes, default=LINE)
-    if all(c % unit == 0 for c in start.terms.values()) or not start.nonnegative():
-        return None
-    return Aligned(start, column, unit)
-
-
-def _read_again(form: RowForm, column: Var) -> tuple[Load, ...]:
-    """Elements of the row that more than one stage reads."""
-    found: Counter[Load] = Counter()
-    for stage in form.stages:
-        loads = {load for e in stage.node.expressions() for load in e.loads}
-        found.update(
-            load for load in loads
-            if load.index.coefficient(column) == ONE and load.buffer not in form.locals and load.buffer.kind != "const"
-        )  # fmt: skip
-    return tuple(load for load, stages in found.items() if stages > 1)
-
-
-def _widened_apart(form: RowForm, held: tuple[Load, ...]) -> bool:
-    """Whether a row of bfloat16 is held whose stages each widen its elements in their own way."""
-    if len(held) != 1 or held[0].buffer.dtype != "bf16":
-        return False
-    readers = [s for s in form.stages if any(held[0] in e.loads for e in s.node.expressions())]
-    return sum(not _in_pairs(s, held) for s in readers) <= len(WIDENED)
-
-
-def _in_pairs(stage: RowStage, held: tuple[Load, ...]) -> bool:
-    """Whether all that a stage wants of a row of bfloat16 is its largest element: no element is widened for that."""
-    node = stage.node
-    return isinstance(node, Reduce) and all(f.op in ("max", "top") and element(f.value) in held for f in node.folds)
+def pieces_launch(node: Reduce | Nest, form: RowForm, name: str, plan: RowsPlan, pieces: PiecesPlan) -> Launch:
+    """The launch of long rows, cut into pieces."""
+    (column,) = {s.column for s in form.stages if s.column is not None}
+    return _Printer(TritonScope.of(node), form, column, pieces).launch(node, name, plan)
 
 
 def _scales(form: RowForm) -> set[tuple[object, Index]]:
@@ -172,44 +99,38 @@ def _scales(form: RowForm) -> set[tuple[object, Index]]:
     }  # fmt: skip
 
 
-def element(value: Expr) -> Expr:
-    """What is cast."""
-    while isinstance(value, Call) and value.op == "cast":
-        (value,) = value.args
-    return value
-
-
 class _Printer(RowPrinter):
     """Prints each stage twice: of a piece, whose lanes are all inside, and of the tile that is left."""
 
-    def __init__(self, scope: TritonScope, form: RowForm, column: Var, aligned: Aligned | None, pieces: Pieces):
+    def __init__(self, scope: TritonScope, form: RowForm, column: Var, pieces: PiecesPlan):
         super().__init__(scope, form, 1)
         length = column.extent.constant
         assert length is not None
         self.column, self.length = column, length
-        self.piece, self.warps, self.registers = pieces.size, pieces.warps, pieces.registers
-        self.aligned = aligned and replace(aligned, place=f"first + i * {self.piece} + lane")
-        self.pieces = (length - (aligned.unit - 1 if aligned else 0)) // self.piece
+        self.piece, self.apart, self.loads = pieces.size, pieces.apart, pieces.held
+        place = f"first + i * {self.piece} + lane"
+        self.aligned = None if pieces.start is None else Aligned(pieces.start, column, pieces.unit, place)
+        self.pieces = (length - (pieces.unit - 1 if self.aligned else 0)) // self.piece
         left = length - self.pieces * self.piece
         self.rest = power_of_two(left) if left else 0
         self.of_piece: dict[tuple[object, Index], Value] = {}
         self.of_rest: dict[tuple[object, Index], Value] = {}
         self.widenings = 0
-        self.scales = _scales(form) if self.registers is not None else set()
+        self.scales = _scales(form) if self.apart else set()
         self.logarithms: dict[tuple[object, Index], str] = {}
 
-    def launch(self, node: Reduce | Nest, name: str, device: Device, loads: tuple[Load, ...]) -> Launch:
-        held = tuple(self.hold(load, f"held{i}") for i, load in enumerate(loads))
-        stages = tuple(self.stage(stage, loads) for stage in self.form.stages)
+    def launch(self, node: Reduce | Nest, name: str, plan: RowsPlan) -> Launch:
+        held = tuple(self.hold(load, f"held{i}") for i, load in enumerate(self.loads))
+        stages = tuple(self.stage(stage, self.loads) for stage in self.form.stages)
         start = TritonEmitter(self.scope, self.places()).index(self.aligned.start) if self.aligned else ""
         view = RowPieces(
             "", self.wide, self.form.row is not None, self.column.name, self.length, start,
             self.aligned.unit if self.aligned else 0, self.piece, self.pieces, self.rest, held,
             self.counted([h.load for h in held]), tuple(replace(s, counted=self.counted(s.body)) for s in stages),
-            device.pdl,
+            plan.pdl,
         )  # fmt: skip
-        launch = finish("row_pieces.py.j2", view, self.scope, name, self.grid(), node, self.warps, device)
-        kernel = replace(launch.kernel, widens=not held, maxnreg=self.registers)  # shorter accesses take longer
+        launch = finish("row_pieces.py.j2", view, self.scope, name, self.grid(), node, plan)
+        kernel = replace(launch.kernel, widens=not held)  # shorter accesses take longer
         return replace(launch, kernel=kernel)
 
     def counted(self, lines: Sequence[str]) -> bool:
@@ -243,8 +164,8 @@ class _Printer(RowPrinter):
     def stage(self, stage: RowStage, held: tuple[Load, ...]) -> PiecesStage:
         if stage.column is None:
             return PiecesStage((), (), (), self.last(stage))
-        if self.registers is not None and any(held[0] in e.loads for e in stage.node.expressions()):
-            if isinstance(stage.node, Reduce) and _in_pairs(stage, held):
+        if self.apart and any(held[0] in e.loads for e in stage.node.expressions()):
+            if isinstance(stage.node, Reduce) and in_pairs(stage, held):
                 return self.largest(stage, stage.node, held[0])
             self.widen(held[0])
         if isinstance(stage.node, Reduce):

@@ -9,8 +9,8 @@ from ...ir.expr import Expr
 from ...ir.index import ONE, Index, Var
 from ...ir.nodes import Fold, Store
 from ...ir.ops import Precedence, Printed
+from ...schedule.gpu.blocks import blocks, whole
 from ...schedule.loops.row_form import RowForm
-from .blocks import blocks, whole
 from .emit import Axes, Place, TritonEmitter, Value
 from .kernel import grid
 from .reductions import FoldForm, nothing

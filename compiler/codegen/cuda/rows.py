@@ -4,54 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.bounds import largest
-from ...ir.expr import Load
-from ...ir.index import ONE, Index, Indirect, Var, as_index, of
+from ...ir.index import Indirect, Var, as_index
 from ...ir.nodes import Fold, Nest, Reduce
-from ...machine.gpu import Device
-from ...schedule.cost.estimates import number
-from ...schedule.loops.row_form import RowForm, RowStage, row_form
-from .blocks import MANY, power_of_two, share, warps_for, whole
+from ...ir.plans.gpu import RowsPlan
+from ...schedule.gpu.blocks import whole
+from ...schedule.loops.row_form import RowStage, row_form
 from .emit import Place, TritonEmitter
 from .kernel import Launch
 from .maps import finish
-from .matrix import divides
 from .reductions import FoldForm, fold_form, is_truth
-from .row_pieces import element, pieces_launch
+from .row_pieces import pieces_launch
 from .row_printer import RowPrinter
 from .scope import TritonScope
-
-#: elements of a tile of several rows, and of a piece of a row that is walked through
-TILE = 2048
-PIECE = 4096
-
-
-@dataclass(frozen=True)
-class Share:
-    """Elements of a program's tile, and of one of its threads."""
-
-    tile: int
-    each: int
-
-
-FEW = Share(TILE, 8)
-#: of MANY elements: rows that are only folded, so that their loads hide the time of the reductions; short ones with a
-#: place to find in each; and rows that are written too. Measured on an H200 (docs/gpu-tiles.md)
-FOLDED, PLACED, WRITTEN = Share(4096, 32), Share(4096, 16), Share(2048, 16)
-#: steps that a lane takes by itself, and programs of 256 lanes that are enough for that
-FEW_STEPS = 64
-ENOUGH_LANES = 256
-#: steps whose loads are all begun at once
-UNROLLED = 16
-#: elements of 16 bits of the units by which the place of an extremum is looked for, in MANY; and the longest row in
-#: which they are looked at one by one
-UNIT, SHORT = 8, 512
-#: rows side by side in memory that a program takes, so that it reads whole lines; and where they are so many that each
-#: multiprocessor has several programs
-NEIGHBOURS, NEIGHBOURS_OF_MANY = 32, 64
-SEVERAL = 3
-#: pieces of neighbouring rows that are under way
-AHEAD = 3
 
 
 @dataclass(frozen=True)
@@ -99,115 +63,45 @@ class RowsWalked:
     pdl: bool
 
 
-def rows_launch(node: Reduce | Nest, name: str, device: Device) -> Launch:
+def rows_launch(node: Reduce | Nest, name: str, plan: RowsPlan) -> Launch:
     """The launch of a reduction or a nest that has a row form (schedule.row_form)."""
     form = row_form(node)
     if form is None:
         raise ValueError(f"{name} has no row form")
-    extent = form.row.extent if form.row is not None else ONE
-    longest = max((_block(s.column) for s in form.stages if s.column is not None), default=1)
-    across = isinstance(node, Reduce) and not _along_rows(form.stages[0])
-    if across and longest <= FEW_STEPS and number(extent) >= ENOUGH_LANES * device.sms:
-        # what is folded fits no vector, but neighbouring rows do: each lane takes the steps of its own row
-        lanes = share(extent, device, 128, 1024)
-        return _Printer(TritonScope.of(node), form, lanes).walked(node, name, device, piece=1)
-    part = _share(form, extent, longest)
-    at_once = _neighbours(extent, device) if across else _rows_at_once(extent, longest, part, device)
-    rows = min(at_once, power_of_two(extent.constant or TILE))
-    printer = _Printer(TritonScope.of(node), form, rows)
-    if form.whole and rows * longest <= max(part.tile, longest):
-        return printer.whole(node, name, device, part)
-    if rows == 1 and not across and (launch := pieces_launch(node, form, name, device)) is not None:
-        return launch
-    piece = PIECE if rows == 1 else max(TILE // rows, 1)
-    return printer.walked(node, name, device, piece)
-
-
-def _in_keys(fold: Fold, block: int) -> bool:
-    """Whether values and places of a fold fit into one integer: those of a row of bfloat16 as it lies in memory."""
-    value = element(fold.value)
-    return isinstance(value, Load) and value.dtype == "bf16" and block <= 1 << 16
-
-
-def _in_units(fold: Fold, column: Var) -> bool:
-    """Whether a fold finds a place among 16-bit elements as they lie in memory, whose units are aligned."""
-    value = element(fold.value)
-    if not isinstance(value, Load) or value.dtype not in ("f16", "bf16") or (column.extent.constant or 0) <= SHORT:
-        return False
-    start = value.index - of(column)
-    return divides(UNIT, column.extent) and divides(UNIT, start) and column not in start.vars()
-
-
-def _along_rows(stage: RowStage) -> bool:
-    """Whether neighbours in the reduced dimension are neighbours in memory in most of what is folded."""
-    node, column = stage.node, stage.column
-    if not isinstance(node, Reduce) or column is None:
-        return True
-    loads = [load.index for f in node.folds for load in f.value.loads]
-    side_by_side = sum(index.coefficient(column) == ONE for index in loads)
-    across = sum(any(index.coefficient(v) == ONE for v in node.dims) for index in loads)
-    return side_by_side >= max(across, 1)
-
-
-def _share(form: RowForm, rows: Index, longest: int) -> Share:
-    """What a program takes that holds rows in registers."""
-    if not _many(rows, longest):
-        return FEW
-    if any(stage.column is not None and not isinstance(stage.node, Reduce) for stage in form.stages):
-        return WRITTEN
-    folds = [fold for stage in form.stages if isinstance(stage.node, Reduce) for fold in stage.node.folds]
-    one_by_one = any(fold_form(fold).position and not _in_keys(fold, longest) for fold in folds)
-    return PLACED if longest < SHORT and one_by_one else FOLDED
-
-
-def _rows_at_once(rows: Index, longest: int, part: Share, device: Device) -> int:
-    if part is FEW and longest >= 1024:
-        return 1
-    return share(rows, device, 1, max(part.tile // longest, 1))
-
-
-def _neighbours(rows: Index, device: Device) -> int:
-    return NEIGHBOURS_OF_MANY if number(rows) >= NEIGHBOURS_OF_MANY * device.sms * SEVERAL else NEIGHBOURS
-
-
-def _many(rows: Index, longest: int) -> bool:
-    return number(rows) * longest >= MANY
-
-
-def _block(column: Var) -> int:
-    """The power of two that holds a row; of a dynamic one, the longest."""
-    top = column.extent.constant
-    if top is None:
-        top = largest(column.extent)
-    return power_of_two(max(top, 1)) if top is not None else PIECE
+    if plan.pieces is not None:
+        return pieces_launch(node, form, name, plan, plan.pieces)
+    printer = _Printer(TritonScope.of(node), form, plan.rows)
+    return printer.whole(node, name, plan) if plan.form == "held" else printer.walked(node, name, plan)
 
 
 class _Printer(RowPrinter):
     """Rows in registers, and rows that are walked through."""
 
     # rows in registers -----------------------------------------------------------------------------------------------
-    def whole(self, node: Reduce | Nest, name: str, device: Device, part: Share) -> Launch:
-        columns = list(dict.fromkeys(s.column for s in self.form.stages if s.column is not None))
-        blocks_ = {v: _block(v) for v in columns}
+    def whole(self, node: Reduce | Nest, name: str, plan: RowsPlan) -> Launch:
+        stages = zip(self.form.stages, plan.blocks, strict=True)
+        blocks_ = {s.column: block for s, block in stages if s.column is not None}
+        columns, places = list(blocks_), iter(plan.places)
         masked = {v: v.extent.constant != blocks_[v] for v in columns}
         emit = TritonEmitter(self.scope, self.places(), self.masks(list(masked.items())), self.accs, self.known)
         emit.count_uses(e for s in self.form.stages for e in s.node.expressions())
-        early = self.load_weights(emit) if device.pdl else 0
+        early = self.load_weights(emit) if plan.pdl else 0
         for stage in self.form.stages:
             if isinstance(stage.node, Reduce):
                 for fold in stage.node.folds:
                     assert stage.column is not None
-                    self.fold_whole(emit, fold, stage.column, blocks_[stage.column], masked[stage.column])
+                    column = stage.column
+                    place = next(places, "tile")
+                    self.fold_whole(emit, fold, column, blocks_[column], masked[column], place, plan.unit)
             for s in stage.node.stores:
                 self.store(emit, s)
         plain = TritonEmitter(self.scope, {})
         views = tuple(ColumnView(v.name, blocks_[v], plain.index(v.extent), masked[v]) for v in columns)
         view = Rows(
             "", self.wide, self.rows, plain.index(self.count) if self.form.row is not None else "", self.masked, views,
-            tuple(emit.lines[:early]), tuple(emit.lines[early:]), device.pdl,
+            tuple(emit.lines[:early]), tuple(emit.lines[early:]), plan.pdl,
         )  # fmt: skip
-        warps = warps_for(self.rows * max(blocks_.values(), default=1), part.each)
-        return finish("rows.py.j2", view, self.scope, name, self.grid(), node, warps, device)
+        return finish("rows.py.j2", view, self.scope, name, self.grid(), node, plan)
 
     def load_weights(self, emit: TritonEmitter) -> int:
         """Loads weights in front of the wait for the kernel before, which does not write them; how many lines it is."""
@@ -218,15 +112,17 @@ class _Printer(RowPrinter):
                         emit.load_early(load)
         return len(emit.lines)
 
-    def fold_whole(self, emit: TritonEmitter, fold: Fold, column: Var, block: int, masked: bool) -> None:
+    def fold_whole(
+        self, emit: TritonEmitter, fold: Fold, column: Var, block: int, masked: bool, place: str, unit: int
+    ) -> None:
         form, acc = fold_form(fold), f"acc{len(self.accs)}"
         inside = f"{column.name}_inside" if masked else ""
-        if form.position and _many(self.count, block) and not masked and _in_keys(fold, block):
+        if form.position and place == "keys":
             self.place_by_keys(emit, fold, acc, column, block)
             self.acc(fold, acc)
             return
-        if form.position and _many(self.count, block) and _in_units(fold, column):
-            self.place_by_units(emit, fold, acc, column, block // UNIT, UNIT)
+        if form.position and place == "units":
+            self.place_by_units(emit, fold, acc, column, block // unit, unit)
             self.acc(fold, acc)
             return
         tile = self.tile(emit, fold.value, form, is_truth(fold), column, block, inside)
@@ -277,18 +173,18 @@ class _Printer(RowPrinter):
         emit.lines += [*lines, *again.lines, f"{acc} = tl.min({found}, {keep})"]
 
     # rows walked through ---------------------------------------------------------------------------------------------
-    def walked(self, node: Reduce | Nest, name: str, device: Device, piece: int) -> Launch:
+    def walked(self, node: Reduce | Nest, name: str, plan: RowsPlan) -> Launch:
+        stages, none = self.form.stages, len(self.form.stages)
+        unrolled, ahead = plan.unrolled or (False,) * none, plan.ahead or (0,) * none
         views = []
-        for stage in self.form.stages:
-            views.append(self.walked_stage(stage, piece))
+        for stage, block, at_once, under_way in zip(stages, plan.blocks, unrolled, ahead, strict=True):
+            views.append(self.walked_stage(stage, block, at_once, under_way))
         plain = TritonEmitter(self.scope, self.places())
         rows = plain.index(self.count) if self.form.row is not None else ""
-        view = RowsWalked("", self.wide, self.rows, rows, self.masked, tuple(views), device.pdl)
-        most = max(v.block for v in views) * self.rows
-        each = 8 if piece == 1 else 16
-        return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, warps_for(most, each), device)
+        view = RowsWalked("", self.wide, self.rows, rows, self.masked, tuple(views), plan.pdl)
+        return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, plan)
 
-    def walked_stage(self, stage: RowStage, piece: int) -> WalkedStage:
+    def walked_stage(self, stage: RowStage, block: int, unrolled: bool, ahead: int) -> WalkedStage:
         column, places = stage.column, self.places()
         if column is None:
             emit = TritonEmitter(self.scope, places, self.masks([]), self.accs, self.known, stem=self.stem())
@@ -296,12 +192,10 @@ class _Printer(RowPrinter):
             for s in stage.node.stores:
                 self.store(emit, s)
             return WalkedStage((), "", "", 1, False, (), tuple(emit.lines))
-        block = min(_block(column), piece)
         masked = not whole(column.extent, block)
         extent = TritonEmitter(self.scope, {}).index(column.extent)
         if block == 1:
             places[column] = Place(column.name, counted=True)
-        unrolled = block == 1 and column.extent.constant is not None and column.extent.constant <= UNROLLED
         masks = self.masks([(column, masked)])
         body = TritonEmitter(self.scope, places, masks, self.accs, self.known, stem=self.stem())
         if not isinstance(stage.node, Reduce):
@@ -330,7 +224,6 @@ class _Printer(RowPrinter):
         for s in stage.node.stores:
             self.store(end, s)
         lines = (*after, *end.lines)
-        ahead = AHEAD if self.rows >= NEIGHBOURS_OF_MANY and block > 1 else 0
         return WalkedStage(tuple(before), column.name, extent, block, masked, tuple(body.lines), lines, unrolled, ahead)
 
     def walk_position(

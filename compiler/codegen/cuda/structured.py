@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
+from ...ir.plans.gpu import AttentionPlan, ProductPlan
 from ...ir.structured import Attention, Conv, Gemm
-from ...machine.gpu import Device
-from ...schedule.gpu.axes import as_gemm
-from ...schedule.gpu.tiles import (
-    AttentionTile,
-    GemmTile,
-    Tile,
-    attention_tile,
-    conv_tile,
-    gemm_tile,
-)
+from ...schedule.gpu.product_plans import as_product
 from .attention import attention_launch
 from .conv import conv_launch
 from .gemm import gemm_launch
 from .kernel import Launch
 
 
-def launches_of(
-    node: Gemm | Conv | Attention, device: Device, name: str, tile: Tile | None = None
-) -> tuple[Launch, ...]:
-    """The launches that compute a node, in order; `tile` overrules the choice of tiles.py.
+def product_launch(node: Gemm | Conv, name: str, plan: ProductPlan) -> Launch:
+    """The launch of a product or a convolution.
 
     Raises:
-        ValueError: the tile does not fit the node.
+        ValueError: the tile of the plan does not fit the node.
     """
-    chosen = tile or chosen_tile(node, device)
-    if isinstance(node, Attention):
-        assert isinstance(chosen, AttentionTile)
-        return (attention_launch(name, node, device, chosen),)
-    assert isinstance(chosen, GemmTile)
-    product = as_gemm(node) if isinstance(node, Conv) else node
-    if product is not None:
-        return (gemm_launch(name, product, device, chosen),)
-    assert isinstance(node, Conv)
-    return (conv_launch(name, node, device, chosen),)
+    found = as_product(node)
+    return gemm_launch(name, found, plan) if isinstance(found, Gemm) else conv_launch(name, found, plan)
 
 
-def chosen_tile(node: Gemm | Conv | Attention, device: Device) -> Tile:
-    """The tile of tiles.py for a node."""
+def matrix_launch(node: Gemm | Conv | Attention, name: str, plan: ProductPlan | AttentionPlan) -> Launch:
+    """The launch of a matrix node. Raises ValueError as product_launch does."""
     if isinstance(node, Attention):
-        return attention_tile(node, device)
-    product = as_gemm(node) if isinstance(node, Conv) else node
-    if product is not None:
-        return gemm_tile(product, device)
-    assert isinstance(node, Conv)
-    return conv_tile(node, device)
+        assert isinstance(plan, AttentionPlan)
+        return attention_launch(name, node, plan)
+    assert isinstance(plan, ProductPlan)
+    return product_launch(node, name, plan)

@@ -9,11 +9,11 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index
 from ...ir.routines import Routine
 from ...machine.gpu import Device
-from .blocks import blocks, power_of_two, warps_for
+from ...schedule.gpu.blocks import blocks, power_of_two, warps_for
 from .data_sizes import size_bound
 from .emit import TritonEmitter
 from .kernel import SIGNATURE, TL_DTYPE, Launch, grid
-from .maps import finish, operand
+from .maps import finish_routine, operand
 from .scope import TritonScope
 
 __all__ = ["SEQUENTIAL"]
@@ -100,7 +100,7 @@ def _nms(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
     block = min(LANES, power_of_two(size_bound(node.sizes[0]) or LANES))
     (n,) = _numbers(scope, node.sizes[0])
     view = NmsView("", n, block, device.pdl)
-    return (_ordered(finish("nms.py.j2", view, scope, name, grid(ONE), node, warps_for(block, 4), device)),)
+    return (_ordered(finish_routine("nms.py.j2", view, scope, name, grid(ONE), node, warps_for(block, 4), device)),)
 
 
 def _region(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
@@ -127,7 +127,7 @@ def _region(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
     )
     programs = grid(node.count, blocks(channels_out * bins_y * bins_x, POOLED))
     template = f"{node.function}.py.j2"
-    return (_ordered(finish(template, view, scope, name, programs, node, warps_for(POOLED, 1), device)),)
+    return (_ordered(finish_routine(template, view, scope, name, programs, node, warps_for(POOLED, 1), device)),)
 
 
 def _ctc(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
@@ -151,7 +151,9 @@ def _ctc(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
         block=block,
         pdl=device.pdl,
     )
-    launch = _ordered(finish("ctc.py.j2", view, scope, name, grid(node.count), node, warps_for(block, 4), device))
+    launch = _ordered(
+        finish_routine("ctc.py.j2", view, scope, name, grid(node.count), node, warps_for(block, 4), device)
+    )
     return (replace(launch, failure="a length or a label given to ctc_loss lies outside of its tensor"),)
 
 
@@ -162,7 +164,7 @@ def _recursive_filter(node: Routine, name: str, device: Device) -> tuple[Launch,
     numbers = _numbers(scope, n, order)
     view = FilterView("", numbers[0], numbers[1], block, device.pdl)
     programs = grid(node.count)
-    return (_ordered(finish("recursive_filter.py.j2", view, scope, name, programs, node, 1, device)),)
+    return (_ordered(finish_routine("recursive_filter.py.j2", view, scope, name, programs, node, 1, device)),)
 
 
 def _ordered(launch: Launch) -> Launch:

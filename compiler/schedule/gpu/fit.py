@@ -8,8 +8,8 @@ from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index
 from ...ir.nodes import Node
+from ...ir.plans.tiles import AttentionTile, GemmTile
 from ...ir.structured import Attention, Gemm
-from .tiles import AttentionTile, GemmTile
 from .width import is_wide
 
 #: pointers are aligned to this many bytes: the arena, the weights, and inputs (the runtime copies another once)

@@ -15,18 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ...ir.plans.tiles import AttentionTile, GemmTile
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import Device
 from .axes import as_gemm
-from .tiles import (
-    AttentionTile,
-    GemmTile,
-    Shape,
-    conv_shape,
-    gemm_shape,
-    is_heavy,
-    typical,
-)
+from .tiles import Shape, conv_shape, gemm_shape, is_heavy, typical
 
 Row: TypeAlias = Mapping[str, Any]
 #: how far a shape may be from a measured one: the sum over its sizes of |log2(size / measured)|

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from ...ir.plans.tiles import AttentionTile, GemmTile
 from ...ir.program import AnyNode
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import Device
 from ...schedule.gpu.axes import as_gemm
 from ...schedule.gpu.fit import attention_misfit, misfit
 from ...schedule.gpu.tiles import (
-    AttentionTile,
-    GemmTile,
     Shape,
     conv_shape,
     estimate,

@@ -19,12 +19,12 @@ from ...build.triton_compile import compile_kernels
 from ...codegen.cuda.generate import kernel_launches
 from ...codegen.cuda.kernel import Launch, TritonKernel, TritonPool
 from ...ir.plans import kernel as planned
+from ...ir.plans.tiles import Tile
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import Device
 from ...machine.targets import Target
 from ...model.graph import ModelGraph
 from ...schedule import Schedule
-from ...schedule.gpu.tiles import Tile
 from ...weights.collect import Weights
 from ..choices.choices import COST_MODEL, Choice
 from ..choices.keys import kernel_key

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from ...schedule.gpu.tiles import AttentionTile, GemmTile, Tile
+from ...ir.plans.tiles import AttentionTile, GemmTile, Tile
 from ..choices.choices import Choice, Choices
 
 __all__ = ["choice_of", "tile_of", "tiles_of"]

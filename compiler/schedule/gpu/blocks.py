@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.index import Index, as_index
 from ...machine.gpu import WARP, Device
-from ...schedule.cost.estimates import number
+from ..cost.estimates import number
 
 #: elements from which a thread takes more of them: so many programs that what counts is the loads that are under way
 MANY = 1 << 23

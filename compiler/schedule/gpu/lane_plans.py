@@ -1,0 +1,81 @@
+"""The plans of scans and scatters: lanes side by side, or pieces of rows where the steps of a scan combine."""
+
+from __future__ import annotations
+
+from ...ir.index import ONE, Index, product
+from ...ir.nodes import Scan, Scatter
+from ...ir.plans.gpu import ScanPlan, ScatterPlan
+from ...machine.gpu import Device
+from ..cost.estimates import number
+from .blocks import blocks, power_of_two, share, warps_for
+from .combinations import combination
+
+#: shorter scans are as fast step by step
+LEAST_STEPS = 16
+#: rows whose steps one lane each takes are as fast when there are so many for a multiprocessor
+ENOUGH_ROWS = 256
+#: steps at once, and elements of a program
+PIECE, TILE = 1024, 2048
+#: lanes of a program that takes steps in order
+LANES = 128
+
+
+def scan_form(node: Scan, device: Device) -> str:
+    """steps or rows: see ScanPlan."""
+    combines = combination(node.carries) is not None
+    return "rows" if combines and _pays(node, device) else "steps"
+
+
+def _pays(node: Scan, device: Device) -> bool:
+    """Whether scanning rows side by side is faster than a lane for each row."""
+    if number(node.step.extent) < LEAST_STEPS:
+        return False
+    rows = number(product(v.extent for v in node.dims))
+    loads = [load.index for e in node.expressions() for load in e.loads]
+    along = any(index.coefficient(node.step) == ONE for index in loads)
+    return along or rows < ENOUGH_ROWS * device.sms
+
+
+def scan_block(node: Scan, plan: ScanPlan) -> int:
+    """Steps that a program scans at once."""
+    return 1 if plan.form == "steps" else min(PIECE, power_of_two(node.step.extent.constant or PIECE))
+
+
+def scan_rows(node: Scan, plan: ScanPlan, device: Device) -> int:
+    """Rows of a program."""
+    rows = product(v.extent for v in node.dims)
+    return _lanes(rows) if plan.form == "steps" else share(rows, device, 1, max(TILE // plan.block, 1))
+
+
+def scan_warps(plan: ScanPlan) -> int:
+    """Warps of a program: lanes are its threads, pieces of rows have several elements in each."""
+    return warps_for(plan.rows, 1) if plan.form == "steps" else warps_for(plan.block * plan.rows)
+
+
+def scan_room(node: Scan, plan: ScanPlan, device: Device) -> bool:
+    """Whether the programs leave room for those of the next kernel."""
+    return device.leaves_room(number(blocks(product(v.extent for v in node.dims), plan.rows)))
+
+
+def scatter_block(node: Scatter) -> int:
+    """Updates that a program makes at once."""
+    return _lanes(_free(node))
+
+
+def scatter_warps(plan: ScatterPlan) -> int:
+    """Warps of a program: a thread for each update."""
+    return warps_for(plan.block, 1)
+
+
+def scatter_room(node: Scatter, plan: ScatterPlan, device: Device) -> bool:
+    """Whether the programs leave room for those of the next kernel."""
+    return device.leaves_room(number(blocks(_free(node), plan.block)))
+
+
+def _free(node: Scatter) -> Index:
+    """The updates that may be made in any order."""
+    return product(v.extent for v in node.udims[: node.parallel])
+
+
+def _lanes(total: Index) -> int:
+    return min(LANES, power_of_two(total.constant if total.constant is not None else LANES))

@@ -1,0 +1,143 @@
+"""The planning passes of GPU kernels: a row makes a field of the plan of one kind of kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ...ir.index import ZERO, product
+from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
+from ...ir.plans.gpu import AttentionPlan, GpuPlan, MapPlan, ProductPlan, RowsPlan, ScanPlan, ScatterPlan
+from ...ir.plans.kernel import Kernel
+from ...ir.program import AnyNode
+from ...ir.routines import Routine
+from ...ir.structured import Attention, Conv, Gemm
+from ..passes import Context
+from ..planning_pass import PlanningPass, run_planning
+from .lane_plans import (
+    scan_block,
+    scan_form,
+    scan_room,
+    scan_rows,
+    scan_warps,
+    scatter_block,
+    scatter_room,
+    scatter_warps,
+)
+from .map_plans import map_axes, map_block, map_form, map_room, map_warps
+from .product_plans import (
+    attention_form,
+    attention_room,
+    attention_single,
+    product_form,
+    product_order,
+    product_prefetch,
+    product_tile,
+    product_walkers,
+)
+from .row_plans import (
+    rows_ahead,
+    rows_at_once,
+    rows_blocks,
+    rows_form,
+    rows_pieces,
+    rows_places,
+    rows_registers,
+    rows_room,
+    rows_unrolled,
+    rows_warps,
+)
+from .tiles import attention_tile
+
+
+def _row(
+    name: str, plan: type[GpuPlan], field: str, value: Callable[[Any, Context], Any], needs: str = ""
+) -> PlanningPass:
+    """value: of the field, from a kernel of this kind of plan (its node and its plan are of the kinds that belong
+    together, see empty_gpu_plan)."""
+
+    def run(kernel: Kernel, context: Context) -> Kernel:
+        assert isinstance(kernel.plan, plan)
+        return replace(kernel, plan=replace(kernel.plan, **{field: value(kernel, context)}))
+
+    return PlanningPass(name, plan, field, run, frozenset(needs.split()))
+
+
+def _fill(kernel: Kernel, context: Context) -> GpuPlan | None:
+    """The plan of the kernel that fills the result of a scatter; in place there is nothing to fill."""
+    node = kernel.node
+    assert isinstance(node, Scatter)
+    if not node.stores:
+        return None
+    filling = Map(node.dims, node.stores, node.origin)
+    plan = run_planning(GPU_PLANNING, Kernel(filling, MapPlan()), context).plan
+    assert isinstance(plan, MapPlan)
+    return plan
+
+
+GPU_PLANNING: tuple[PlanningPass, ...] = (
+    _row("early-launch", GpuPlan, "pdl", lambda k, c: c.gpu.pdl),
+    _row("map-form", MapPlan, "form", lambda k, c: map_form(k.node)),
+    _row("map-axes", MapPlan, "axes", lambda k, c: map_axes(k.node, k.plan), "form"),
+    _row("map-block", MapPlan, "block", lambda k, c: map_block(k.node, k.plan, c.gpu), "axes"),
+    _row("map-warps", MapPlan, "warps", lambda k, c: map_warps(k.node, k.plan), "block"),
+    _row("map-room", MapPlan, "room", lambda k, c: map_room(k.node, k.plan, c.gpu), "block"),
+    _row("rows", RowsPlan, "rows", lambda k, c: rows_at_once(k.node, c.gpu)),
+    _row("rows-form", RowsPlan, "form", lambda k, c: rows_form(k.node, k.plan, c.gpu), "rows"),
+    _row("rows-blocks", RowsPlan, "blocks", lambda k, c: rows_blocks(k.node, k.plan), "rows form"),
+    _row("rows-places", RowsPlan, "places", lambda k, c: rows_places(k.node, k.plan), "blocks"),
+    _row("rows-pipeline", RowsPlan, "ahead", lambda k, c: rows_ahead(k.node, k.plan), "blocks"),
+    _row("rows-unroll", RowsPlan, "unrolled", lambda k, c: rows_unrolled(k.node, k.plan), "blocks"),
+    _row("rows-pieces", RowsPlan, "pieces", lambda k, c: rows_pieces(k.node, k.plan), "form"),
+    _row("rows-warps", RowsPlan, "warps", lambda k, c: rows_warps(k.node, k.plan), "blocks pieces"),
+    _row("rows-registers", RowsPlan, "registers", lambda k, c: rows_registers(k.plan), "pieces"),
+    _row("rows-room", RowsPlan, "room", lambda k, c: rows_room(k.node, k.plan, c.gpu), "rows"),
+    _row("product-tile", ProductPlan, "tile", lambda k, c: product_tile(k.node, c.gpu)),
+    _row("product-form", ProductPlan, "form", lambda k, c: product_form(k.node, k.plan), "tile"),
+    _row("product-walk", ProductPlan, "walkers", lambda k, c: product_walkers(k.plan, c.gpu), "tile form"),
+    _row("product-order", ProductPlan, "order", lambda k, c: product_order(k.node, k.plan), "tile"),
+    _row(
+        "product-prefetch", ProductPlan, "prefetch", lambda k, c: product_prefetch(k.node, k.plan, c.gpu), "tile form"
+    ),
+    _row("product-warps", ProductPlan, "warps", lambda k, c: k.plan.cut.warps, "tile"),
+    _row("product-stages", ProductPlan, "stages", lambda k, c: k.plan.cut.stages, "tile"),
+    _row("product-precision", ProductPlan, "precision", lambda k, c: c.gpu.float32),
+    _row("attention-tile", AttentionPlan, "tile", lambda k, c: attention_tile(k.node, c.gpu)),
+    _row("attention-form", AttentionPlan, "form", lambda k, c: attention_form(k.node, k.plan), "tile"),
+    _row("attention-single", AttentionPlan, "single", lambda k, c: attention_single(k.node, k.plan), "tile"),
+    _row("attention-warps", AttentionPlan, "warps", lambda k, c: k.plan.cut.warps, "tile"),
+    _row("attention-stages", AttentionPlan, "stages", lambda k, c: k.plan.cut.stages, "tile"),
+    _row("attention-precision", AttentionPlan, "precision", lambda k, c: c.gpu.float32),
+    _row("attention-room", AttentionPlan, "room", lambda k, c: attention_room(k.node, k.plan, c.gpu), "tile form"),
+    _row("scan-form", ScanPlan, "form", lambda k, c: scan_form(k.node, c.gpu)),
+    _row("scan-block", ScanPlan, "block", lambda k, c: scan_block(k.node, k.plan), "form"),
+    _row("scan-rows", ScanPlan, "rows", lambda k, c: scan_rows(k.node, k.plan, c.gpu), "block"),
+    _row("scan-warps", ScanPlan, "warps", lambda k, c: scan_warps(k.plan), "rows"),
+    _row("scan-room", ScanPlan, "room", lambda k, c: scan_room(k.node, k.plan, c.gpu), "rows"),
+    _row("scatter-fill", ScatterPlan, "fill", _fill),
+    _row("scatter-block", ScatterPlan, "block", lambda k, c: scatter_block(k.node)),
+    _row("scatter-warps", ScatterPlan, "warps", lambda k, c: scatter_warps(k.plan), "block"),
+    _row("scatter-room", ScatterPlan, "room", lambda k, c: scatter_room(k.node, k.plan, c.gpu), "block"),
+)
+
+
+def empty_gpu_plan(node: AnyNode) -> GpuPlan | None:
+    """A plan of a node's kind without decisions; None where there is nothing to decide, and for a kernel without
+    elements, which is never run."""
+    if isinstance(node, Routine) or product(v.extent for v in node.dims) == ZERO:
+        return None
+    match node:
+        case Map():
+            return MapPlan()
+        case Reduce() | Nest():
+            return RowsPlan()
+        case Scan():
+            return ScanPlan()
+        case Scatter():
+            return ScatterPlan()
+        case Gemm() | Conv():
+            return ProductPlan()
+        case Attention():
+            return AttentionPlan()
+    return None

@@ -1,0 +1,119 @@
+"""The plans of matrix kernels: the tile first (tiles.py, measured.py), then what follows from it."""
+
+from __future__ import annotations
+
+from ...ir.index import ONE, Index, as_index, exact_div, product
+from ...ir.plans.gpu import AttentionPlan, ProductPlan
+from ...ir.plans.tiles import GemmTile, Tile
+from ...ir.structured import Attention, Conv, Gemm
+from ...machine.gpu import TENSOR_CORE_TILE, Device
+from ..cost.estimates import number
+from .axes import as_gemm
+from .blocks import blocks
+from .fit import unit_strides
+from .tiles import attention_tile, conv_tile, gemm_tile
+
+#: rows of tiles up to which they run row by row
+FEW_ROWS = 8
+#: rows of tiles, and tiles for each multiprocessor, up to which weights are worth asking for early
+EARLY_ROWS, EARLY_TILES = 2, 2
+
+
+def chosen_tile(node: Gemm | Conv | Attention, device: Device) -> Tile:
+    """The tile of a node on a device: measured, or by the model."""
+    if isinstance(node, Attention):
+        return attention_tile(node, device)
+    found = as_product(node)
+    return gemm_tile(found, device) if isinstance(found, Gemm) else conv_tile(found, device)
+
+
+def as_product(node: Gemm | Conv) -> Gemm | Conv:
+    """The node, as a product where that is what it is."""
+    return node if isinstance(node, Gemm) else as_gemm(node) or node
+
+
+def product_tile(node: Gemm | Conv, device: Device) -> GemmTile:
+    """The tile of a product or a convolution."""
+    tile = chosen_tile(node, device)
+    assert isinstance(tile, GemmTile)
+    return tile
+
+
+def product_form(node: Gemm | Conv, plan: ProductPlan) -> str:
+    """See ProductPlan."""
+    node, tile = as_product(node), plan.cut
+    if isinstance(node, Gemm):
+        return "persistent" if tile.descriptors else "vector" if tile.vector else "tile"
+    if node.depthwise:
+        return "depthwise"
+    channels = _channels(node)
+    flat = channels < TENSOR_CORE_TILE or (channels % tile.k != 0 and channels < tile.k)
+    return "flat" if flat else "taps"
+
+
+def product_walkers(plan: ProductPlan, device: Device) -> int:
+    """Programs that walk over tiles at most: as many as the multiprocessors hold."""
+    return device.sms * plan.cut.together if plan.form == "persistent" else 0
+
+
+def product_order(node: Gemm | Conv, plan: ProductPlan) -> str:
+    """The order of tiles: row by row where there are few rows of them, else in groups of rows."""
+    m_tiles, _ = _tiles(as_product(node), plan.cut)
+    return "rows" if m_tiles.constant is not None and m_tiles.constant <= FEW_ROWS else "groups"
+
+
+def product_prefetch(node: Gemm | Conv, plan: ProductPlan, device: Device) -> bool:
+    """Whether weights are worth asking for early: all programs start at once, and few ask for the same."""
+    node = as_product(node)
+    m_tiles, n_tiles = _tiles(node, plan.cut)
+    m, tiles = m_tiles.constant, (m_tiles * n_tiles).constant
+    few = m is not None and m <= EARLY_ROWS and tiles is not None and tiles <= EARLY_TILES * device.sms
+    if not plan.pdl or not few:
+        return False
+    if isinstance(node, Gemm):
+        return node.b.buffer.kind == "const" and unit_strides(node)[0] == ONE
+    runs = plan.form == "flat" or (plan.form == "taps" and _channels(node) % plan.cut.k == 0)
+    return node.w.kind == "const" and runs  # the steps of a run are one run of the weight
+
+
+def _tiles(node: Gemm | Conv, tile: GemmTile) -> tuple[Index, Index]:
+    """Rows and columns of tiles; of a convolution, in one group."""
+    *rows, n = node.dims
+    if isinstance(node, Gemm):
+        return blocks(rows[-1].extent, tile.m), blocks(n.extent, tile.n)
+    groups = 1 if node.depthwise else node.window.groups
+    return blocks(product(v.extent for v in rows), tile.m), blocks(n.extent // as_index(groups), tile.n)
+
+
+def _channels(node: Conv) -> int:
+    """Channels that one output reads."""
+    channels = node.in_shape[-1].constant
+    assert channels is not None
+    return channels // (1 if node.depthwise else node.window.groups)
+
+
+# attention -----------------------------------------------------------------------------------------------------------
+def attention_form(node: Attention, plan: AttentionPlan) -> str:
+    """packed where there are few queries, else heads: see AttentionPlan."""
+    queries = node.dims[2].extent.constant
+    return "packed" if key_group(node) > 1 and queries is not None and queries * 2 <= plan.cut.m else "heads"
+
+
+def attention_single(node: Attention, plan: AttentionPlan) -> bool:
+    """Whether the keys are one step of one program."""
+    keys = node.keys.constant
+    return keys is not None and keys <= plan.cut.n and plan.cut.split == 1
+
+
+def attention_room(node: Attention, plan: AttentionPlan, device: Device) -> bool:
+    """Whether the programs leave room for those of the next kernel."""
+    b, h, m, _ = node.dims
+    packed = plan.form == "packed"
+    rows, heads = (m.extent * key_group(node), node.kv_heads) if packed else (m.extent, h.extent)
+    return device.leaves_room(number(blocks(rows, plan.cut.m) * (b.extent * heads)) * plan.cut.split)
+
+
+def key_group(node: Attention) -> int:
+    """Query heads that share a key head, 1 where that is not known."""
+    group = exact_div(node.dims[1].extent, node.kv_heads)
+    return group.constant if group is not None and group.constant is not None else 1

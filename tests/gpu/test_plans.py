@@ -1,0 +1,149 @@
+"""Plans of GPU kernels: the schedule makes them, code generation spells them, and nothing of it decides again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mycc.compiler.codegen.cuda.generate import generate_device
+from mycc.compiler.ir.plans.kernel import Kernel
+from mycc.compiler.ir.plans.text import plan_row
+from mycc.compiler.ir.plans.tiles import AttentionTile, GemmTile
+from mycc.compiler.machine.gpu import DEVICES
+
+from ..helpers.device_programs import DEVICE, DeviceProgram, device_program, run_interpreted
+from ..helpers.programs import Call1
+from ..helpers.triton_interpreter import TritonInterpreter
+
+CODEGEN = Path(__file__).parents[2] / "compiler/codegen/cuda"
+Function = Callable[..., torch.Tensor]
+
+
+def changed(program: DeviceProgram, **values: Any) -> DeviceProgram:
+    """The program with other decisions in the plan of the first kernel that has them, and its code made anew."""
+    kernels = list(program.schedule.kernels)
+    index = next(i for i, k in enumerate(kernels) if all(hasattr(k.plan, name) for name in values))
+    plan = kernels[index].plan
+    assert plan is not None
+    kernels[index] = Kernel(kernels[index].node, replace(plan, **values))
+    planned = replace(program.schedule, kernels=tuple(kernels))
+    return replace(program, schedule=planned, code=generate_device([program.graph], [planned], DEVICE))
+
+
+def texts(program: DeviceProgram) -> list[tuple[str, int, int]]:
+    return [(k.source, k.num_warps, k.num_stages) for k in program.code.kernels]
+
+
+def x(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+CHANGES: dict[str, tuple[Function, tuple[torch.Tensor, ...], dict[str, Any]]] = {
+    "flat map": (lambda a: torch.relu(a) + 1, (x(33, 70),), {"block": (32,)}),
+    "warps of a map": (lambda a: torch.relu(a) + 1, (x(33, 70),), {"warps": 2}),
+    "transposed map": (lambda a: a.t().contiguous() * 2, (x(100, 70),), {"block": (16, 32)}),
+    "rows that are held": (lambda a: a.softmax(-1), (x(37, 60),), {"rows": 4}),
+    "rows that are walked through": (
+        lambda a: a.sum(-1), (x(37, 60),), {"form": "walked", "rows": 2, "blocks": (16,)},
+    ),
+    "lanes": (lambda a: a.sum(0), (x(9, 300),), {"form": "lanes", "rows": 32, "blocks": (1,), "unrolled": (True,)}),
+    "scan of rows": (lambda a: a.cumsum(-1), (x(6, 100),), {"block": 16, "rows": 2}),
+    "product": (
+        lambda a, b: torch.relu(a @ b.t()), (x(64, 96), x(48, 96)),
+        {"tile": GemmTile(32, 16, 32, 4, 2), "warps": 4, "stages": 2, "form": "tile"},
+    ),
+    "product split": (
+        lambda a, b: a @ b.t(), (x(64, 96), x(48, 96)),
+        {"tile": GemmTile(32, 32, 16, 4, 3, 3), "order": "groups", "form": "tile"},
+    ),
+    "vector": (lambda a, b: a @ b.t(), (x(1, 96), x(48, 96)), {"tile": GemmTile(16, 16, 32), "form": "tile"}),
+    "convolution": (
+        lambda a, b: torch.conv2d(a, b, padding=1), (x(1, 32, 9, 9), x(16, 32, 3, 3)),
+        {"tile": GemmTile(16, 16, 32, 4, 2), "form": "flat"},
+    ),
+    "attention": (
+        torch.nn.functional.scaled_dot_product_attention, (x(1, 2, 40, 16), x(1, 2, 50, 16), x(1, 2, 50, 16)),
+        {"tile": AttentionTile(16, 32, 4, 2, 2), "single": False},
+    ),
+    "scan in steps": (lambda a: a.cumsum(-1), (x(6, 100),), {"form": "steps", "rows": 4, "warps": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_plan_changes_the_code_and_not_the_values(name: str, interpreter: TritonInterpreter) -> None:
+    function, inputs, values = CHANGES[name]
+    program = device_program(Call1(function).eval(), inputs)
+    other = changed(program, **values)
+    assert texts(program) != texts(other)
+    for one, two in zip(
+        run_interpreted(program, interpreter, inputs), run_interpreted(other, interpreter, inputs), strict=True
+    ):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
+
+
+def test_the_dump_tells_the_plan() -> None:
+    program = device_program(Call1(lambda a: a.softmax(-1)).eval(), (x(37, 60),), device=DEVICES[90])
+    (plan,) = program.schedule.plans
+    assert plan_row(plan) | {"rows": 4, "warps": 1} == plan_row(plan) | {"rows": 4, "warps": 1, "form": "held"}
+    assert "form held" in str(program.schedule)
+
+
+#: files of codegen/cuda that ask the row of a chip yet, and why
+ASK_THE_CHIP = {
+    "assertions.py": "a kernel of one program",
+    "data_sizes.py": "routines are not planned",
+    "fourier.py": "routines are not planned",
+    "generate.py": "hands the chip to the kernels of this list, and plans anew for a tile that a lock chooses",
+    "maps.py": "finish_routine, for routines",
+    "routines.py": "routines are not planned",
+    "vision.py": "routines are not planned",
+}
+
+
+def test_code_generation_does_not_ask_the_chip() -> None:
+    """Decisions need the row of a chip, or the helpers that size a program by it: only the listed files import them."""
+    wanted = {"Device", "DEVICES", "device_of", "share", "warps_for", "MANY"}
+    asking = {
+        path.name
+        for path in CODEGEN.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and wanted & {alias.name for alias in node.names}
+    }
+    assert asking == set(ASK_THE_CHIP)
+
+
+#: files with comparisons with numbers: of what is no size, and of routines, which are not planned
+COMPARE = {
+    "custom.py": "how wide a parameter of a user's kernel is",
+    "data_sizes.py": "routines are not planned; how wide a place is",
+    "emit.py": "lengths of texts, precedences, numbers of the model",
+    "row_printer.py": "how many first letters there are for names",
+    "scope.py": "the symbol of a call's number",
+    "vision.py": "which of two routines it is",
+}
+
+
+def test_code_generation_compares_no_size_with_a_number() -> None:
+    """No comparison with a number above 2, or with a constant of a module, outside of the listed files."""
+
+    def limit(e: ast.expr) -> bool:
+        if isinstance(e, ast.Name):
+            return e.id.isupper() and e.id not in ("ONE", "ZERO")
+        return (
+            isinstance(e, ast.Constant) and isinstance(e.value, int) and not isinstance(e.value, bool) and e.value > 2
+        )
+
+    found = {
+        path.name
+        for path in CODEGEN.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare)
+        if any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)) for op in node.ops)
+        if any(limit(e) for e in (node.left, *node.comparators))
+    }
+    assert found == set(COMPARE)
