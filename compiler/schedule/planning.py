@@ -58,6 +58,7 @@ CPU_PLANNING: tuple[PlanningPass, ...] = (
     _loops("alignment-peel", "peel", loop_plan.peel, "vector nontemporal aligned_lines combined"),
     _loops("prefetch", "prefetch", loop_plan.prefetch, "form vector parallel combined row_prefetch reduction"),
     _loops("vertical-reductions", "vertical", loop_plan.vertical, "vector reduction transposed"),
+    _loops("horizontal-reductions", "horizontal", loop_plan.horizontal, "form vector parallel reduction"),
     _loops("column-walks", "walk", loop_plan.walk, "form vector reduction prefetch"),
 )
 

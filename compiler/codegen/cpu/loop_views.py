@@ -102,7 +102,10 @@ def _rows(node: Map | Reduce, vector: Var | None, plan: LoopPlan, scope: Scope) 
         setup=_setup(scope),
         gathered=gathered,
     )
-    return row_stream_view(kernel, node, vector, scope)
+    streams = plan.horizontal[0].row_streams if plan.horizontal and plan.horizontal[0] is not None else None
+    if streams is None or vector is None:
+        return kernel
+    return row_stream_view(kernel, streams, vector, scope)
 
 
 def _columns(node: Reduce, vector: Var, plan: LoopPlan, scope: Scope) -> LoopKernel:
@@ -144,14 +147,15 @@ def stage_view(
     """The view of stage `i` of a kernel; inner: the loops around its lanes."""
     loops, vector = loops_of(inner, scope, Emitter(scope, None)), plan.vector[i]
     walk = plan.walk[i] if plan.walk else None
+    horizontal = plan.horizontal[i] if plan.horizontal else None
     if isinstance(node, Map):
         view: Stage = map_stage(node, vector, scope, loops, bool(plan.peel) and plan.peel[i])
     else:
         match plan.reduction[i]:
             case Reduction.PLACES:
-                view = arg_view(node, vector, loops, scope, walk)
-            case Reduction.HORIZONTAL if vector is not None:
-                view = row_fold_view(node, vector, loops, scope)
+                view = arg_view(node, vector, loops, scope, walk, horizontal=horizontal)
+            case Reduction.HORIZONTAL if vector is not None and horizontal is not None:
+                view = row_fold_view(node, vector, loops, scope, horizontal)
             case Reduction.COLUMNS if vector is not None:
                 last = Emitter(scope, None).index(vector.extent)
                 view = columns_view(node, vector, loops, scope, walk, "0", last)

@@ -9,17 +9,15 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Const
 from ...ir.index import (
     Var,
-    of,
     row_major,
 )
 from ...ir.nodes import Fold, Reduce
 from ...ir.ops import OPS, Precedence
-from ...ir.plans.loop import ColumnWalk
-from ...schedule.loops.prefetch import AHEAD_BYTES
+from ...ir.plans.loop import ColumnWalk, HorizontalPlan
 from ...schedule.loops.streams import widest
 from ...schedule.loops.vector_axis import SCALAR_FOLDS
 from .emit import Emitter, literal
-from .prefetch import fetch_lines, fetches, stream_ahead
+from .prefetch import fetch_lines, stream_ahead
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import Loop
@@ -33,17 +31,6 @@ from .views.reductions import (
     SpreadColumns,
     Walk,
 )
-
-#: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again.
-#: All pieces are whole turns of four of the longest vectors
-PIECE, PLACES_PIECE = 1024, 256
-#: elements of each of four streams of memory that are folded at a time: several pages, for fetches end at a page
-STREAM = 16384
-#: streams of rows (as each_stream_of_rows in loops.h takes them), elements (and least bytes) of one before the next
-#: one's turn
-STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES = 4, 128, 256
-#: least elements of a piece of a row of which anything is fetched, and of one that is a stream itself
-LEAST_PIECE, LONG_PIECE = 256, 1024
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
 SCALARS = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool": "bool"}
@@ -93,7 +80,8 @@ def acc_names(node: Reduce) -> dict[str, str]:
     return {f.acc.name: f"acc{i}" for i, f in enumerate(node.folds)}
 
 
-def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) -> RowFold:
+def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, plan: HorizontalPlan) -> RowFold:
+    """A fold along the lanes."""
     outer = loops_of([v for v in node.rdims if v is not vector], scope, Emitter(scope, None))
     scope.loop(vector)
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
@@ -104,24 +92,8 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
     finish = Emitter(scope, None, accs=names).behind(full)
     emit_stores(finish, node)
     lanes, ends = lanes_view(vector, scope, full, part), (*finish.pre, *finish.body)
-    extent = vector.extent.constant
-    lanes = replace(lanes, full=(*_next_pieces(node, vector, scope), *lanes.full))
-    piece = PIECE if extent is None or extent > PIECE else 0
-    streams = (extent or 0) // (STREAMS * STREAM) * (STREAMS * STREAM)
-    return RowFold(loops, outer, lanes, tuple(folds), ends, piece, streams, STREAM)
-
-
-def _next_pieces(node: Reduce, vector: Var, scope: Scope) -> tuple[str, ...]:
-    """Fetches what follows on rows that lie in pieces: the hardware finds the first lines of each too late. Of long
-    pieces it is the piece itself mostly, of short ones the next."""
-    others = [v for v in node.rdims if v is not vector]
-    extent, values = vector.extent.constant or 0, [f.value for f in node.folds]
-    if not others or not LEAST_PIECE <= extent <= STREAM:
-        return ()
-    if extent < LONG_PIECE:
-        return fetches(scope, vector, values, others[-1:], {others[-1]: of(others[-1]) + 1}, far=True)
-    ahead = AHEAD_BYTES // max(DTYPES[b.dtype].size for b in node.reads())
-    return fetches(scope, vector, values, others[-1:], {vector: of(vector) + ahead})
+    lanes = replace(lanes, full=(*fetch_lines(plan.prefetch, vector, scope), *lanes.full))
+    return RowFold(loops, outer, lanes, tuple(folds), ends, plan.piece, plan.streamed, plan.stream)
 
 
 def columns_view(
@@ -214,7 +186,7 @@ def arg_fold_view(node: Reduce, loops: tuple[Loop, ...], scope: Scope) -> ArgFol
 
 def arg_view(
     node: Reduce, vector: Var | None, loops: tuple[Loop, ...], scope: Scope, walk: ColumnWalk | None,
-    span: tuple[str, str] | None = None,
+    span: tuple[str, str] | None = None, horizontal: HorizontalPlan | None = None,
 ) -> ArgRow | ArgColumns | ArgFold:  # fmt: skip
     """argmax and argmin, with the lanes along `vector`. span: first and last column; None: all of them."""
     if vector is None:
@@ -231,7 +203,7 @@ def arg_view(
         emit_stores(finish, node)
         lanes = lanes_view(vector, scope, full, part)
         best = (*folds, *(replace(v, name=f"{v.name}_best") for v in places))
-        piece = PLACES_PIECE if (vector.extent.constant or PIECE) > 2 * PLACES_PIECE else 0
+        piece = horizontal.piece if horizontal is not None else 0
         return ArgRow(loops, RowFold((), (), lanes, best, (), piece), lanes, places, (*finish.pre, *finish.body))
     (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
     folds, places, names = _without_twins(folds, places, names)

@@ -12,11 +12,12 @@ from ...ir.index import Atom, Index, Var, product
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import LoopPlan
+from ...schedule.loops.horizontal_reductions import row_piece
 from ...schedule.loops.loop_plan import stages_of
 from .emit import Emitter
 from .pipeline_views import Stage, moved, phase_loops, values_at_hand
 from .prefetch import fetches
-from .reduction_views import PIECE, folded_view
+from .reduction_views import folded_view
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import LocalView, Loop
@@ -37,7 +38,6 @@ def row_phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], s
     gathered = gather(plan.combined, stages_of(node, plan), node.dims, scope)
     builder = _Builder(scope, lane, frozenset(node.writes()))
     phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
-    extent = lane.extent.constant
     return RowPhaseKernel(
         "row_phases.cpp.j2",
         scope.params(),
@@ -45,7 +45,7 @@ def row_phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], s
         text.index(lane.extent * len(phases)),
         loop,
         phases[0].lanes.whole,
-        PIECE if extent is None or extent > PIECE else 0,
+        row_piece(lane),
         phases,
         (*locals_, *memory_of(gathered)),
         scope.streams(),

@@ -197,6 +197,32 @@ class ColumnWalk:
 
 
 @dataclass(frozen=True)
+class RowStreams:
+    """Rows that are folded together: one behind the other as they lie in memory (in_order), or several streams of rows,
+    `piece` elements of each in its turn. prefetch: what is fetched meanwhile."""
+
+    in_order: bool
+    piece: int
+    prefetch: tuple[Prefetch, ...] = ()
+
+
+@dataclass(frozen=True)
+class HorizontalPlan:
+    """How a reduction along the lanes runs.
+
+    piece: elements that its accumulators fold in a run; 0: the whole row. streamed: elements of a row that are read as
+    interleaved streams, `stream` of each at a time. prefetch: what is fetched for each vector. row_streams: how rows of
+    a kernel go together that does nothing else.
+    """
+
+    piece: int
+    streamed: int = 0
+    stream: int = 0
+    prefetch: tuple[Prefetch, ...] = ()
+    row_streams: RowStreams | None = None
+
+
+@dataclass(frozen=True)
 class VerticalPlan:
     """How a reduction runs in which every lane folds for itself.
 
@@ -233,7 +259,8 @@ class LoopPlan:
 
     Of each stage: reduction: how it reduces; None for a map. peel: a part of a vector goes in front, so that the others
     are aligned (alignment peel). prefetch: what it fetches; None: what its form fetches by itself. walk: how rows of
-    memory are walked over that lie across its lanes. vertical: how lanes that fold for themselves run.
+    memory are walked over that lie across its lanes. vertical, horizontal: how lanes run
+    that fold for themselves, and how those do that fold one row.
     """
 
     form: Form = Form.ROWS
@@ -252,3 +279,4 @@ class LoopPlan:
     prefetch: tuple[tuple[Prefetch, ...] | None, ...] = ()
     walk: tuple[ColumnWalk | None, ...] = ()
     vertical: tuple[VerticalPlan | None, ...] = ()
+    horizontal: tuple[HorizontalPlan | None, ...] = ()

@@ -14,6 +14,7 @@ from ...ir.plans.loop import (
     ColumnWalk,
     CombinedResult,
     Form,
+    HorizontalPlan,
     LoopPlan,
     Prefetch,
     Reduction,
@@ -27,6 +28,7 @@ from .base_offsets import with_starts
 from .collapse import collapse, collapse_rows
 from .column_walks import column_walks
 from .fma_contraction import with_fused_products
+from .horizontal_reductions import horizontal_plans
 from .interleave import weave
 from .prefetch_stages import stage_prefetches
 from .row_prefetch import jumping_reads, looked_up, reads_on, row_prefetch, row_reads, short_reads
@@ -292,4 +294,10 @@ def walk(kernel: Kernel) -> tuple[ColumnWalk | None, ...]:
 def vertical(kernel: Kernel) -> tuple[VerticalPlan | None, ...]:
     """Unrolling, strips and fetches of the stages in which every lane folds for itself."""
     found = vertical_plans(*loops_of(kernel))
+    return found if any(found) else ()
+
+
+def horizontal(kernel: Kernel) -> tuple[HorizontalPlan | None, ...]:
+    """Pieces, streams and fetches of the stages that fold along their lanes."""
+    found = horizontal_plans(*loops_of(kernel))
     return found if any(found) else ()

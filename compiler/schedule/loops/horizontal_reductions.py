@@ -1,0 +1,109 @@
+"""Reductions along the lanes: pieces that four accumulators fold, streams of memory, rows that go together.
+
+    for i  fold x[i*C ..]      ->      for i < I/4  for piece  fold x[i*C + piece ..], x[(i + I/4)*C + piece ..], ...
+
+What the hardware fetches ahead ends at a page, and until it has found the next one its stream waits. Four rows that lie
+pages apart are four streams. The folds of a row are the same, whichever rows go with it. Short rows are read one after
+the other, and what follows is fetched.
+"""
+
+from __future__ import annotations
+
+from ...ir.dtypes import DTYPES
+from ...ir.index import Atom, Index, Var, of, product
+from ...ir.nodes import Map, Nest, Reduce, Scan
+from ...ir.plans.loop import Form, HorizontalPlan, LoopPlan, Prefetch, Reduction, RowStreams
+from .prefetch import AHEAD_BYTES, prefetches, stream_prefetches
+from .store_policy import LINE
+
+#: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again.
+#: All pieces are whole multiples of four of the longest vectors
+PIECE, PLACES_PIECE = 1024, 256
+#: elements of each of four streams of memory that are folded at a time: several pages, for fetches end at a page
+STREAM = 16384
+#: streams of rows (as each_stream_of_rows in loops.h takes them), elements (and least bytes) of one before the next
+#: one's turn
+STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES = 4, 128, 256
+#: least elements of a piece of a row of which anything is fetched, and of one that is a stream itself
+LEAST_PIECE, LONG_PIECE = 256, 1024
+LEAST_ROW = 16  # elements of rows that are streams
+STREAM_AHEAD = 2048  # bytes
+
+
+def row_piece(lanes: Var) -> int:
+    """Elements that are folded in a run; 0: the whole row."""
+    extent = lanes.extent.constant
+    return PIECE if extent is None or extent > PIECE else 0
+
+
+def horizontal_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[HorizontalPlan | None, ...]:
+    """The plan of each stage that folds along its lanes."""
+    stages = node.stages if isinstance(node, Nest) else (node,)
+    kinds = zip(stages, plan.vector, plan.reduction, strict=True) if plan.reduction else ()
+    rows = plan.form is Form.ROWS and isinstance(node, Reduce)
+    return tuple(
+        _plan(stage, lanes, kind, plan, rows)
+        if isinstance(stage, Reduce) and lanes is not None and lanes in stage.rdims
+        else None
+        for stage, lanes, kind in kinds
+    )
+
+
+def _plan(node: Reduce, lanes: Var, kind: Reduction | None, plan: LoopPlan, rows: bool) -> HorizontalPlan:
+    streams = _row_streams(node, lanes, kind, plan) if rows else None
+    if kind is Reduction.PLACES:
+        piece = PLACES_PIECE if (lanes.extent.constant or PIECE) > 2 * PLACES_PIECE else 0
+        return HorizontalPlan(piece, row_streams=streams)
+    streamed = (lanes.extent.constant or 0) // (STREAMS * STREAM) * (STREAMS * STREAM)
+    return HorizontalPlan(row_piece(lanes), streamed, STREAM, _next_pieces(node, lanes), streams)
+
+
+def _next_pieces(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
+    """Fetches what follows on rows that lie in pieces: the hardware finds the first lines of each too late. Of long
+    pieces it is the piece itself mostly, of short ones the next."""
+    others = [v for v in node.rdims if v is not lanes]
+    extent, values = lanes.extent.constant or 0, [f.value for f in node.folds]
+    if not others or not LEAST_PIECE <= extent <= STREAM:
+        return ()
+    if extent < LONG_PIECE:
+        return prefetches(lanes, values, others[-1:], {others[-1]: of(others[-1]) + 1}, far=True)
+    return prefetches(lanes, values, others[-1:], {lanes: of(lanes) + AHEAD_BYTES // _size(node)})
+
+
+def _row_streams(node: Reduce, lanes: Var, kind: Reduction | None, plan: LoopPlan) -> RowStreams | None:
+    """The rows as streams, where the kernel does nothing but fold each of many."""
+    inner = [v for v in node.dims if v not in plan.parallel]
+    length = lanes.extent.constant or LEAST_ROW
+    if inner or len(node.rdims) > 1 or not node.reads() or not LEAST_ROW <= length < STREAMS * STREAM or _few(node):
+        return None
+    places, piece = kind is Reduction.PLACES, max(STREAM_PIECE, STREAM_PIECE_BYTES // _size(node))
+    in_order = () if places else _one_stream(node, lanes)
+    return RowStreams(bool(in_order), piece, in_order or _fetched(node, lanes, places))
+
+
+def _one_stream(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
+    """What follows on short rows that lie one behind the other: pieces of four streams would be as short."""
+    if not node.dims or not 0 < (lanes.extent.constant or 0) * _size(node) < STREAM_AHEAD:
+        return ()
+    return stream_prefetches(lanes, [f.value for f in node.folds], node.dims[-1], node.dims)
+
+
+def _fetched(node: Reduce, lanes: Var, places: bool) -> tuple[Prefetch, ...]:
+    """What follows on a row, where its vectors lie across lines: such a line is asked for twice while it is on its way.
+    Places take long enough for the hardware to fall behind."""
+    length = (lanes.extent.constant or 0) * _size(node)
+    if length < STREAM_AHEAD or (not places and length % LINE == 0):
+        return ()
+    ahead: dict[Atom, Index] = {lanes: of(lanes) + STREAM_AHEAD // _size(node)}
+    return prefetches(lanes, [f.value for f in node.folds], node.dims, ahead)
+
+
+def _size(node: Reduce) -> int:
+    """Bytes of the widest elements that are read."""
+    return max(DTYPES[b.dtype].size for b in node.reads())
+
+
+def _few(node: Reduce) -> bool:
+    """Rows that are too few to go together."""
+    count = product(v.extent for v in node.dims).constant
+    return count is not None and count < STREAMS
