@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -193,11 +193,31 @@ def _rename(text: str, names: Sequence[str]) -> str:
 
 
 _FIXES = "the model fixes a dimension that was asked to be dynamic"
+_SIZES = "Take sizes from x.shape instead of constants on these lines, or leave the dimension fixed."
 
 
 def fixes_a_size(error: Error) -> bool:
     """Whether a refusal says that the model makes a constant of a dynamic size, or takes fewer than it is asked to."""
     return error.message == _FIXES or "but the model works for" in error.message
+
+
+def check_dynamic(shapes: Sequence[Sequence[object]], names: Sequence[str], dims: Sequence[Mapping[int, Any]]) -> None:
+    """torch.export may take the example's size for a named dimension without a word: where the model makes a size of 1
+    of it in several steps.
+
+    Raises:
+        CompileError: a dimension of an input is a number that was asked to have a range.
+    """
+    for shape, name, by_axis in zip(shapes, names, dims, strict=True):
+        for axis, dim in by_axis.items():
+            root = getattr(dim, "root", dim)
+            named = hasattr(root, "__name__") and root.min != root.max
+            if named and isinstance(shape[axis], int):
+                raise CompileError(
+                    _FIXES,
+                    details=[f"{root.__name__} ({name} dimension {axis}) is fixed to {shape[axis]}"],
+                    hint=_SIZES,
+                )
 
 
 def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[], object]) -> CompileError:
@@ -210,7 +230,7 @@ def _specialised(text: str, matches: Sequence[re.Match[str]], retry: Callable[[]
     return CompileError(
         _FIXES,
         details=list(dict.fromkeys(details)),
-        hint="Take sizes from x.shape instead of constants on these lines, or leave the dimension fixed.",
+        hint=_SIZES,
     )
 
 

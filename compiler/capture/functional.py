@@ -38,7 +38,7 @@ from .own_calls import OwnCall, WrongCall
 from .result_views import piece_of, plain_view, strided_view
 from .slices import slice_by_places
 from .sparse import NoSparseForm, Sparse, is_sparse, sparse_call
-from .strides import overlaps
+from .strides import overlaps, partly_overlap
 from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, is_expanded, storages
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
@@ -66,6 +66,8 @@ _INTO_EXPANDED = {
     aten.index_fill_.int_Tensor,
 }
 SHARED = "the model writes to a tensor whose elements share memory, as expand makes them"
+SHIFTED = "the model writes to a part of a tensor while it reads another part that overlaps it, which eager refuses"
+READ_A_COPY = "Read a copy of the other part: x.clone()."
 WRITE_A_COPY = "Write to a copy of it: x.clone()."
 _FILLS = {aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default}
 DROPOUTS = {
@@ -248,6 +250,7 @@ class FunctionalCopy:
         reshapes = torch.Tag.inplace_view in target.tags  # transpose_ and its like change the shape, no values
         if not reshapes and target not in _INTO_EXPANDED and is_expanded(old.node.meta.get("val")):
             raise RefusedNode(node, SHARED, WRITE_A_COPY)
+        self._check_apart(node, old, args)
         new = functional_form(self.graph, node, self.nodes(args), kwargs)
         if new is None:
             raise NeedsRetrace(f"{target} has no functional form")
@@ -255,6 +258,15 @@ class FunctionalCopy:
             return old.view(new, new)
         self.update(old, new, node)
         return old
+
+    def _check_apart(self, node: fx.Node, written: Tensor, args: Sequence[Any]) -> None:
+        """Raises RefusedNode where an operator of single elements reads others that it has written, as eager does."""
+        if torch.Tag.pointwise not in node.target.tags and node.target is not aten.copy_.default:  # type: ignore[union-attr]
+            return
+        for read in args[1:]:
+            same = isinstance(read, Tensor) and read is not written and read.root() is written.root()
+            if same and partly_overlap(written.node.meta.get("val"), read.node.meta.get("val")):
+                raise RefusedNode(node, SHIFTED, READ_A_COPY)
 
     def _write_list(self, node: fx.Node, tensors: Sequence[Tensor], args: Any, kwargs: Any) -> Sequence[Tensor]:
         """An operator that writes to each tensor of a list: one after the other, since they may share memory."""

@@ -33,7 +33,7 @@ from ..model.graph import DTYPE_NAMES, ModelGraph, TensorSpec
 from ..model.leaves import Dims
 from ..model.source_lines import ROOT, place_of
 from ..model.symbols import size_of, size_symbols
-from .failures import export_failure, quiet_export
+from .failures import check_dynamic, export_failure, quiet_export
 from .functional import SHARED, WRITE_A_COPY, FunctionalCopy, NeedsRetrace, RefusedNode, Tensor, overwrites_copies
 from .result_types import right_types
 from .scripts import SCRIPT
@@ -184,6 +184,7 @@ class _Importer:
         names = [*leaf_names(out_tree, "output"), *(change.name for change in changes)]
         self.graph.output(tuple(nodes))
         inputs = self._specs(self._placeholders(), self.inputs.names)
+        check_dynamic([spec.shape for spec in inputs], self.inputs.names, self.inputs.dims)
         ranges = self.program.range_constraints
         symbols = size_symbols([spec.shape for spec in inputs], self.inputs.names, self.inputs.dims, ranges)
         keep_definers(self.graph, asked_sizes(copier.assertions))

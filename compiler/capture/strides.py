@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["memory_order", "overlaps", "same_bits", "strides_in"]
+__all__ = ["memory_order", "overlaps", "partly_overlap", "same_bits", "strides_in"]
 
 
 def memory_order(whole: object) -> list[int] | None:
@@ -51,6 +51,26 @@ def overlaps(value: torch.Tensor) -> bool | None:
             return value.numel() > 0 and _several_in_a_place(steps, value.numel())
         reached += step * (size - 1)
     return False
+
+
+def partly_overlap(a: object, b: object) -> bool:
+    """Whether two views of a tensor share some of their memory but are not the same elements. As eager does, which
+    tells it by where they begin and end: dense views alone, of sizes that are known."""
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and _fixed(a) and _fixed(b)):
+        return False
+    begins = (a.storage_offset() * a.element_size(), b.storage_offset() * b.element_size())
+    if not (all(isinstance(n, int) for n in begins) and _dense(a) and _dense(b)):
+        return False
+    ends = tuple(n + t.numel() * t.element_size() for n, t in zip(begins, (a, b), strict=True))
+    if not a.numel() or not b.numel() or begins[0] >= ends[1] or begins[1] >= ends[0]:
+        return False
+    return (begins[0], ends[0], a.stride()) != (begins[1], ends[1], b.stride())
+
+
+def _dense(value: torch.Tensor) -> bool:
+    """Whether the elements lie side by side, each in a place of its own."""
+    reach = sum(step * (size - 1) for size, step in zip(value.shape, value.stride(), strict=True))
+    return not overlaps(value) and reach + 1 == value.numel()
 
 
 def _several_in_a_place(steps: Sequence[tuple[int, int]], count: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -275,3 +276,32 @@ def test_bodies_say_the_least_size_too(min_size: int | None):
         return
     graph = capture(model, (torch.randn(4),), dynamic_shapes=shapes)
     assert [s.min for s in (*graph.symbols, *(s for r in graph.regions.values() for s in r.symbols))] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x[1:].copy_(x[:-1]),
+        lambda x: x[:-1].mul_(x[1:]),
+        lambda x: x.as_strided((2, 2), (1, 1))[:, 0].copy_(x.as_strided((2, 2), (1, 1))[:, 1]),
+    ],
+)
+def test_a_write_that_reads_what_it_has_written(write: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Eager refuses it; the same elements, others, and every second one may be read."""
+
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        write(x)
+        return x.clone()
+
+    def apart(x: torch.Tensor) -> torch.Tensor:
+        x[:2].add_(x[2:4])
+        x[1:3].mul_(x[1:3])
+        x[::2].add_(x[1::2])
+        return x.clone()
+
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        shifted(torch.randn(6))
+    with pytest.raises(CompileError, match="reads another part that overlaps it"):
+        capture(shifted, (torch.randn(6),))
+    x = torch.randn(6)
+    torch.testing.assert_close(capture(apart, (x,)).module(x)[0], apart(x.clone()))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import sympy
 import torch
 from mycc import CompileError
 from mycc.compiler.capture import CaptureRequest, capture, capture_request
+from mycc.compiler.capture.failures import check_dynamic
 from torch.export import Dim
 
 
@@ -174,3 +176,24 @@ def test_a_size_that_the_model_makes_1_of_the_example():
     for n in (8, 12, 64):
         x = torch.randn(2, 1, n)
         torch.testing.assert_close(graph.module(x)[0], layers(x))
+
+
+def test_a_size_that_several_slices_make_1_of_the_example():
+    """torch.export takes the example's size for it without a word."""
+
+    def increased(x: torch.Tensor) -> torch.Tensor:
+        rest = x[1:][1:][1:]
+        rest.add_(1)
+        return rest.clone()
+
+    graph = capture(increased, (torch.ones(4),), dynamic_shapes=({0: Dim("n", min=3, max=16)},))
+    assert [s.name for s in graph.symbols] == ["n"]
+    for n in (3, 4, 9):
+        assert graph.module(torch.ones(n))[0].shape == (n - 3,)
+
+
+def test_a_size_that_torch_fixes_without_a_word_is_refused():
+    n = Dim("n", min=2, max=16)
+    check_dynamic([(sympy.Symbol("s0"), 4), (4,)], ["x", "y"], [{0: n}, {}])
+    with pytest.raises(CompileError, match=r"fixes a dimension(.|\n)*n \(y dimension 0\) is fixed to 8"):
+        check_dynamic([(sympy.Symbol("s0"),), (8,)], ["x", "y"], [{0: n}, {0: 2 * n}])
