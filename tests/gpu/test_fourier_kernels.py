@@ -9,10 +9,10 @@ import pytest
 import torch
 from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.triton_compile import compile_kernels
-from mycc.compiler.codegen.cuda.fourier import kernels
 from mycc.compiler.ir.fourier import factors
 from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.machine.targets import parse_targets
+from mycc.compiler.schedule.gpu.routine_plans import transforms
 from mycc.runtime.errors import CompileError
 
 from ..helpers.device_programs import device_program, run_interpreted
@@ -98,9 +98,9 @@ def test_factors_are_few_and_alike() -> None:
 
 
 def test_passes_that_are_one_kernel() -> None:
-    radices = {n: [tuple(step.radix for step in found) for found in kernels(n, "f32")] for n in (400, 578)}
+    radices = {n: [tuple(step.radix for step in found) for found in transforms(n, "f32")] for n in (400, 578)}
     assert radices == {400: [(25, 16)], 578: [(17,), (17,), (2,)]}
-    assert [len(found) for found in kernels(400, "f64")] == [1, 1]
+    assert [len(found) for found in transforms(400, "f64")] == [1, 1]
 
 
 def test_passes_compile_without_spills(tmp_path: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.codegen.cuda.generate import generate_device
+from mycc.compiler.ir.plans.gpu import RoutinePlan
 from mycc.compiler.ir.plans.kernel import Kernel
 from mycc.compiler.ir.plans.text import plan_row
 from mycc.compiler.ir.plans.tiles import AttentionTile, GemmTile
@@ -86,6 +88,22 @@ def test_a_changed_plan_changes_the_code_and_not_the_values(name: str, interpret
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
 
 
+def test_a_changed_part_of_a_routine_changes_the_code_and_not_the_values(interpreter: TritonInterpreter) -> None:
+    inputs = (x(3, 1500),)
+    program = device_program(Call1(lambda a: a.sort(-1)).eval(), inputs)
+    (plan,) = program.schedule.plans
+    assert isinstance(plan, RoutinePlan)
+    assert [(part.form, part.run) for part in plan.parts] == [("runs", 1024), ("merge", 1024)]
+    runs, merge = plan.parts
+    parts = (replace(runs, block=64, step=32), replace(merge, block=64, warps=2))
+    other = changed(program, parts=parts)
+    assert texts(program) != texts(other)
+    wanted = torch.sort(inputs[0], -1)
+    for result in (run_interpreted(program, interpreter, inputs), run_interpreted(other, interpreter, inputs)):
+        assert torch.equal(result[0], wanted.values)
+        assert torch.equal(result[1], wanted.indices)
+
+
 def test_the_dump_tells_the_plan() -> None:
     program = device_program(Call1(lambda a: a.softmax(-1)).eval(), (x(37, 60),), device=DEVICES[90])
     (plan,) = program.schedule.plans
@@ -94,15 +112,7 @@ def test_the_dump_tells_the_plan() -> None:
 
 
 #: files of codegen/cuda that ask the row of a chip yet, and why
-ASK_THE_CHIP = {
-    "assertions.py": "a kernel of one program",
-    "data_sizes.py": "routines are not planned",
-    "fourier.py": "routines are not planned",
-    "generate.py": "hands the chip to the kernels of this list, and plans anew for a tile that a lock chooses",
-    "maps.py": "finish_routine, for routines",
-    "routines.py": "routines are not planned",
-    "vision.py": "routines are not planned",
-}
+ASK_THE_CHIP = {"generate.py": "a tile that a lock chooses takes the place of the schedule's, with all that follows"}
 
 
 def test_code_generation_does_not_ask_the_chip() -> None:
@@ -120,7 +130,7 @@ def test_code_generation_does_not_ask_the_chip() -> None:
 #: files with comparisons with numbers: of what is no size, and of routines, which are not planned
 COMPARE = {
     "custom.py": "how wide a parameter of a user's kernel is",
-    "data_sizes.py": "routines are not planned; how wide a place is",
+    "data_sizes.py": "how wide a place is",
     "emit.py": "lengths of texts, precedences, numbers of the model",
     "row_printer.py": "how many first letters there are for names",
     "scope.py": "the symbol of a call's number",
@@ -147,3 +157,16 @@ def test_code_generation_compares_no_size_with_a_number() -> None:
         if any(limit(e) for e in (node.left, *node.comparators))
     }
     assert found == set(COMPARE)
+
+
+def test_templates_compare_no_size_with_a_number() -> None:
+    """A template asks whether there is more than one of something, and no more."""
+    folder = Path(__file__).parents[2] / "templates/cuda"
+    found = {
+        (path.name, number)
+        for path in folder.iterdir()
+        for condition in re.findall(r"\{%-?\s*(?:if|elif)\b([^%]*)%\}", path.read_text())
+        for number in re.findall(r"(?:[<>]=?|[!=]=)\s*(\d+)", condition)
+        if int(number) > 1
+    }
+    assert not found

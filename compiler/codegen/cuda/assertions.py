@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...ir.index import ONE
+from ...ir.plans.gpu import PartPlan
 from ...ir.program import Assert
-from ...machine.gpu import Device
 from .kernel import Launch, grid
-from .maps import finish_routine
+from .maps import finish
 from .scope import TritonScope
 
 __all__ = ["assert_launch"]
@@ -21,10 +21,10 @@ class AssertView:
     pdl: bool
 
 
-def assert_launch(node: Assert, name: str, device: Device) -> Launch:
+def assert_launch(node: Assert, name: str, plan: PartPlan) -> Launch:
     """One program, which stores the launch's number where the condition does not hold."""
     scope = TritonScope.of(node)
-    view = AssertView("", scope.buffer(node.condition), device.pdl)
+    view = AssertView("", scope.buffer(node.condition), plan.pdl)
     scope.checks = True
-    launch = finish_routine("assert.py.j2", view, scope, name, grid(ONE), node, 1, device)
+    launch = finish("assert.py.j2", view, scope, name, grid(ONE), node, plan)
     return replace(launch, failure=node.text)

@@ -14,20 +14,16 @@ import math
 from dataclasses import dataclass
 
 from ...ir.dtypes import DTYPES
-from ...ir.fourier import LEAST, Pass, passes
+from ...ir.fourier import Pass, passes
 from ...ir.index import Index, as_index
+from ...ir.plans.gpu import PartPlan
 from ...ir.routines import Blocks, Routine
-from ...machine.gpu import Device
-from ...schedule.cost.estimates import number
-from ...schedule.gpu.blocks import blocks, power_of_two, share, warps_for
+from ...schedule.gpu.blocks import blocks
 from ...schedule.gpu.width import fits_int32
 from .emit import TritonEmitter
 from .kernel import SIGNATURE, Launch, grid
-from .maps import finish_routine
+from .maps import finish
 from .scope import WORK, TritonScope
-
-#: elements of a program's tile: sums in registers, real and imaginary ones
-TILE = {"f32": 2048, "f64": 1024}
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class FourierView:
     pdl: bool
 
 
-def fourier_launches(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
+def fourier_launches(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
     """The passes of fft (re, im -> re, im), rfft (x -> re, im) or irfft (re, im -> x, backwards); not scaled.
 
     The last input is the table of ir/fourier.py's passes. Between passes the values are in scratch memory: of all
@@ -68,19 +64,16 @@ def fourier_launches(node: Routine, name: str, device: Device) -> tuple[Launch, 
     """
     n = node.sizes[0].constant
     assert n is not None
-    found = kernels(n, DTYPES[node.outputs[0].buffer.dtype].compute)
+    left = list(passes(n))
+    found = tuple(tuple(left.pop(0) for _ in range(plan.shares)) for plan in parts)
     stems = [name, *(f"{name}_pass{i}" for i in range(1, len(found)))]
-    return tuple(_kernel(node, stem, n, i, found, device) for i, stem in enumerate(stems))
-
-
-def kernels(n: int, dtype: str) -> tuple[tuple[Pass, ...], ...]:
-    """The passes of each kernel. Two of float32 are one kernel; of more, and in float64, tiles would be too short."""
-    found = passes(n)
-    return (found,) if len(found) == 2 and dtype == "f32" else tuple((step,) for step in found)
+    return tuple(
+        _kernel(node, stem, n, i, found, plan) for i, (stem, plan) in enumerate(zip(stems, parts, strict=True))
+    )
 
 
 def _kernel(
-    node: Routine, name: str, n: int, number_: int, found: tuple[tuple[Pass, ...], ...], device: Device
+    node: Routine, name: str, n: int, number_: int, found: tuple[tuple[Pass, ...], ...], plan: PartPlan
 ) -> Launch:
     steps, first, last = found[number_], number_ == 0, number_ == len(found) - 1
     step, then = steps[0], steps[1] if len(steps) > 1 else None
@@ -95,10 +88,7 @@ def _kernel(
     read = _ends(scope, values) if first else _halves(text, node.count, n, (number_ - 1) % 2)
     written = _ends(scope, node.outputs) if last else _halves(text, node.count, n, number_ % 2)
     width = n // math.prod(s.radix for s in steps)
-    padded = math.prod(s.padded for s in steps)
     total = node.count * width
-    least = 1 if then else LEAST
-    block = max(min(TILE[dtype] // padded, share(total, device, least, 1024), power_of_two(_most(total))), least)
     sources = {"fft": "complex", "rfft": "real", "irfft": "half"}
     results = {"fft": "complex", "rfft": "half", "irfft": "real"}
     view = FourierView(
@@ -108,8 +98,8 @@ def _kernel(
         then=then,
         last=then or step,
         width=width,
-        dot=dtype == "f32",
-        block=block,
+        dot=plan.form == "tensor cores",
+        block=plan.block,
         total=text.index(total),
         wide=".to(tl.int64)" if scope.wide else "",
         source=sources[node.function] if first else "complex",
@@ -122,10 +112,10 @@ def _kernel(
         out_row=_row(node.outputs[0]) if last else n,
         table=scope.buffer(table.buffer),
         dtype="tl.float64" if dtype == "f64" else "tl.float32",
-        pdl=device.pdl,
+        pdl=plan.pdl,
     )
-    programs = grid(blocks(total, block))
-    return finish_routine("fft_pass.py.j2", view, scope, name, programs, node, warps_for(block * padded, 16, 8), device)
+    programs = grid(blocks(total, plan.block))
+    return finish("fft_pass.py.j2", view, scope, name, programs, node, plan)
 
 
 def _ends(scope: TritonScope, operands: list[Blocks] | tuple[Blocks, ...]) -> list[str]:
@@ -142,7 +132,3 @@ def _row(operand: Blocks) -> int:
     stride = operand.stride.constant
     assert stride is not None
     return stride
-
-
-def _most(total: Index) -> int:
-    return max(number(total), 1) if total.constant is not None else 1 << 20

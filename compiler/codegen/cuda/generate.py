@@ -10,7 +10,7 @@ from ....runtime.errors import CompileError
 from ...ir.buffers import Buffer
 from ...ir.index import ZERO, Index, maximum, product
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
-from ...ir.plans.gpu import AttentionPlan, MapPlan, ProductPlan, RowsPlan, ScanPlan, ScatterPlan
+from ...ir.plans.gpu import AttentionPlan, MapPlan, ProductPlan, RoutinePlan, RowsPlan, ScanPlan, ScatterPlan
 from ...ir.plans.kernel import Kernel
 from ...ir.plans.tiles import Tile
 from ...ir.program import AnyNode, Assert
@@ -110,12 +110,12 @@ def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None
             return (scan_launch(node, name, plan),)
         case Scatter(), ScatterPlan() as plan:
             return scatter_launches(node, name, plan)
-        case Assert(), _:
-            return (assert_launch(node, name, device),)
+        case (Assert(), RoutinePlan(parts=(part,))):
+            return (assert_launch(node, name, part),)
         case Custom(), _:
             return (custom_launch(node, name),)
-        case Routine(), _:
-            return routine_launches(node, name, device)
+        case (Routine(), RoutinePlan() as plan):
+            return routine_launches(node, name, plan)
     raise TypeError(type(node).__name__)
 
 

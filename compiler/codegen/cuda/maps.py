@@ -10,9 +10,7 @@ from ...ir.expr import Expr, substitute
 from ...ir.index import ONE, ZERO, Atom, Index, Var, product
 from ...ir.nodes import Map, Node, Store
 from ...ir.plans.gpu import GpuPlan, MapPlan
-from ...machine.gpu import Device
 from ...schedule.gpu.blocks import blocks, whole
-from ...schedule.gpu.routine_plans import routine_plan
 from ...schedule.loops.collapse import collapse
 from ...schedule.loops.row_form import flattened
 from .emit import Place, TritonEmitter
@@ -145,11 +143,3 @@ def finish(
         flush=flush, fuses=not scope.rounds,
     )  # fmt: skip
     return Launch(kernel, programs, scope.args(), node.origin)
-
-
-def finish_routine(
-    template: str, view: View, scope: TritonScope, name: str, programs: tuple[Index, Index, Index], node: Node,
-    warps: int, device: Device,
-) -> Launch:  # fmt: skip
-    """The launch of a part of a routine."""
-    return finish(template, view, scope, name, programs, node, routine_plan(warps, programs, device))

@@ -7,19 +7,16 @@ from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index
+from ...ir.plans.gpu import PartPlan
 from ...ir.routines import Routine
-from ...machine.gpu import Device
-from ...schedule.gpu.blocks import blocks, power_of_two, warps_for
-from .data_sizes import size_bound
+from ...schedule.gpu.blocks import blocks
 from .emit import TritonEmitter
 from .kernel import SIGNATURE, TL_DTYPE, Launch, grid
-from .maps import finish_routine, operand
+from .maps import finish, operand
 from .scope import TritonScope
 
 __all__ = ["SEQUENTIAL"]
 
-#: lanes of a program that works through boxes or states, and of one that pools
-LANES, POOLED = 1024, 128
 #: the smallest finite number of what bins are compared in
 LOWEST = {"f32": "-3.4028234663852886e38", "f64": "-1.7976931348623157e308"}
 
@@ -95,15 +92,16 @@ def _compute(node: Routine) -> str:
     return DTYPES[node.inputs[0].buffer.dtype].compute
 
 
-def _nms(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
+def _nms(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
+    (plan,) = parts
     scope = _scope(node)
-    block = min(LANES, power_of_two(size_bound(node.sizes[0]) or LANES))
     (n,) = _numbers(scope, node.sizes[0])
-    view = NmsView("", n, block, device.pdl)
-    return (_ordered(finish_routine("nms.py.j2", view, scope, name, grid(ONE), node, warps_for(block, 4), device)),)
+    view = NmsView("", n, plan.block, plan.pdl)
+    return (_ordered(finish("nms.py.j2", view, scope, name, grid(ONE), node, plan)),)
 
 
-def _region(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
+def _region(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
+    (plan,) = parts
     scope = _scope(node)
     channels_out, channels, height, width, bins_y, bins_x, *flags = node.sizes
     fixed, least, sensitive = [f.constant or 0 for f in flags] if len(flags) == 3 else [0, 0, flags[0].constant or 0]
@@ -122,22 +120,22 @@ def _region(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
         sensitive=bool(sensitive),
         compute=TL_DTYPE[compute],
         lowest=LOWEST[compute],
-        block=POOLED,
-        pdl=device.pdl,
+        block=plan.block,
+        pdl=plan.pdl,
     )
-    programs = grid(node.count, blocks(channels_out * bins_y * bins_x, POOLED))
+    programs = grid(node.count, blocks(channels_out * bins_y * bins_x, plan.block))
     template = f"{node.function}.py.j2"
-    return (_ordered(finish_routine(template, view, scope, name, programs, node, warps_for(POOLED, 1), device)),)
+    return (_ordered(finish(template, view, scope, name, programs, node, plan)),)
 
 
-def _ctc(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
+def _ctc(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
+    (plan,) = parts
     scope = _scope(node)
     compute = _compute(node)
     steps, classes, everything, blank = node.sizes
     states = everything * 2 + 1
     scope.scratch = (SIGNATURE[compute], states * 2 * node.count * DTYPES[compute].size)
     scope.checks = True
-    block = min(LANES, power_of_two(size_bound(states) or LANES))
     numbers = _numbers(scope, steps, classes, everything, blank, states, states * 2)
     view = CtcView(
         params="",
@@ -148,23 +146,21 @@ def _ctc(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
         states=numbers[4],
         rows=numbers[5],
         compute=TL_DTYPE[compute],
-        block=block,
-        pdl=device.pdl,
+        block=plan.block,
+        pdl=plan.pdl,
     )
-    launch = _ordered(
-        finish_routine("ctc.py.j2", view, scope, name, grid(node.count), node, warps_for(block, 4), device)
-    )
+    launch = _ordered(finish("ctc.py.j2", view, scope, name, grid(node.count), node, plan))
     return (replace(launch, failure="a length or a label given to ctc_loss lies outside of its tensor"),)
 
 
-def _recursive_filter(node: Routine, name: str, device: Device) -> tuple[Launch, ...]:
+def _recursive_filter(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
+    (plan,) = parts
     scope = _scope(node)
     n, order = node.sizes
-    block = power_of_two(max(size_bound(order) or LANES, 2))
     numbers = _numbers(scope, n, order)
-    view = FilterView("", numbers[0], numbers[1], block, device.pdl)
+    view = FilterView("", numbers[0], numbers[1], plan.block, plan.pdl)
     programs = grid(node.count)
-    return (_ordered(finish_routine("recursive_filter.py.j2", view, scope, name, programs, node, 1, device)),)
+    return (_ordered(finish("recursive_filter.py.j2", view, scope, name, programs, node, plan)),)
 
 
 def _ordered(launch: Launch) -> Launch:
@@ -173,7 +169,7 @@ def _ordered(launch: Launch) -> Launch:
 
 
 #: routine -> its launches
-SEQUENTIAL: Mapping[str, Callable[[Routine, str, Device], tuple[Launch, ...]]] = {
+SEQUENTIAL: Mapping[str, Callable[[Routine, str, tuple[PartPlan, ...]], tuple[Launch, ...]]] = {
     "nms": _nms,
     "roi_align": _region,
     "roi_pool": _region,

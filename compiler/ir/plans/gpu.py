@@ -148,3 +148,23 @@ class AttentionPlan(GpuPlan):
         """The tile, where it is decided."""
         assert self.tile is not None
         return self.tile
+
+
+@dataclass(frozen=True)
+class PartPlan(GpuPlan):
+    """Of a launch of a routine. block: elements of a program. step: of those that are compared at once. run: length of
+    the sorted runs that it takes, or elements of the one program of a short mask. shares: programs that the work is
+    cut into, or passes of a Fourier transform in the kernel. tiles: powers of two that hold a matrix."""
+
+    block: int = 0
+    step: int = 0
+    run: int = 0
+    shares: int = 1
+    tiles: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RoutinePlan(GpuPlan):
+    """Of a routine, whose launches have a plan each: parts."""
+
+    parts: tuple[PartPlan, ...] = ()

@@ -8,10 +8,10 @@ from typing import Any
 
 from ...ir.index import ZERO, product
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
-from ...ir.plans.gpu import AttentionPlan, GpuPlan, MapPlan, ProductPlan, RowsPlan, ScanPlan, ScatterPlan
+from ...ir.plans.gpu import AttentionPlan, GpuPlan, MapPlan, ProductPlan, RoutinePlan, RowsPlan, ScanPlan, ScatterPlan
 from ...ir.plans.kernel import Kernel
-from ...ir.program import AnyNode
-from ...ir.routines import Routine
+from ...ir.program import AnyNode, Assert
+from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, Conv, Gemm
 from ..passes import Context
 from ..planning_pass import PlanningPass, run_planning
@@ -36,6 +36,7 @@ from .product_plans import (
     product_tile,
     product_walkers,
 )
+from .routine_plans import routine_parts
 from .row_plans import (
     rows_ahead,
     rows_at_once,
@@ -110,6 +111,7 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("attention-stages", AttentionPlan, "stages", lambda k, c: k.plan.cut.stages, "tile"),
     _row("attention-precision", AttentionPlan, "precision", lambda k, c: c.gpu.float32),
     _row("attention-room", AttentionPlan, "room", lambda k, c: attention_room(k.node, k.plan, c.gpu), "tile form"),
+    _row("routine-parts", RoutinePlan, "parts", lambda k, c: routine_parts(k.node, c.gpu)),
     _row("scan-form", ScanPlan, "form", lambda k, c: scan_form(k.node, c.gpu)),
     _row("scan-block", ScanPlan, "block", lambda k, c: scan_block(k.node, k.plan), "form"),
     _row("scan-rows", ScanPlan, "rows", lambda k, c: scan_rows(k.node, k.plan, c.gpu), "block"),
@@ -125,9 +127,14 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
 def empty_gpu_plan(node: AnyNode) -> GpuPlan | None:
     """A plan of a node's kind without decisions; None where there is nothing to decide, and for a kernel without
     elements, which is never run."""
-    if isinstance(node, Routine) or product(v.extent for v in node.dims) == ZERO:
+    routine = isinstance(node, Routine)
+    if all(b.size == ZERO for b in node.writes()) if routine else product(v.extent for v in node.dims) == ZERO:
         return None
     match node:
+        case Custom():
+            return None
+        case Routine() | Assert():
+            return RoutinePlan()
         case Map():
             return MapPlan()
         case Reduce() | Nest():

@@ -1,13 +1,231 @@
-"""The plans of the kernels of routines: what each launch of them has."""
+"""The plans of routines: how many kernels compute one, and what a program of each takes.
+
+A plan without parts is that of a routine that GPUs do not compute: see refusal().
+"""
 
 from __future__ import annotations
 
-from ...ir.index import Index, product
-from ...ir.plans.gpu import GpuPlan
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ...ir.bounds import largest
+from ...ir.dtypes import DTYPES
+from ...ir.fourier import LEAST, Pass, passes
+from ...ir.index import ONE, Index, maximum, product
+from ...ir.plans.gpu import PartPlan
+from ...ir.program import Assert
+from ...ir.routines import Routine
 from ...machine.gpu import Device
 from ..cost.estimates import number
+from .blocks import blocks, power_of_two, share, warps_for
+from .width import INT32_MAX
+
+#: rows and columns of a matrix in registers
+MOST_IN_REGISTERS = 128
+#: and of one in scratch memory, of which a row or a column is in registers
+MOST_IN_MEMORY = 4096
+#: columns of a right-hand side for one program
+COLUMNS = 16
+#: elements of a run that is sorted by counting, of a program, and of those compared at once; of a program that merges
+RUN, SORTED, STEP, MERGED = 1024, 128, 128, 256
+#: elements of a mask that a program has in registers, and parts of it, each of a program, at most
+BLOCK, PARTS = 1024, 1024
+#: up to so many elements of a mask are one program's
+ALONE = 4 * BLOCK
+#: places that a program searches for, and rows of one that merges
+SEARCHED, ROWS = 256, 128
+#: lanes of a program that works through boxes or states, and of one that pools
+LANES, POOLED = 1024, 128
+#: elements of a program's tile of a Fourier transform: sums in registers, real and imaginary ones; and transforms
+SUMS = {"f32": 2048, "f64": 1024}
+MOST_TRANSFORMS = 1024
 
 
-def routine_plan(warps: int, programs: tuple[Index, ...], device: Device) -> GpuPlan:
-    """The plan of a launch with so many programs along x, y and z."""
-    return GpuPlan("routine", warps, pdl=device.pdl, room=device.leaves_room(number(product(programs))))
+@dataclass(frozen=True)
+class MatrixLimits:
+    """Of a factorisation: how many of its sizes are of tiles, the most of each, and whether rows lie in memory."""
+
+    tiles: int
+    most: int = MOST_IN_REGISTERS
+    in_memory: bool = False
+
+
+MATRICES: Mapping[str, MatrixLimits] = {
+    "lu": MatrixLimits(2),
+    "pivot_order": MatrixLimits(1, MOST_IN_MEMORY),
+    "triangular": MatrixLimits(1, 1024),
+    "cholesky": MatrixLimits(1),
+    "ldl": MatrixLimits(1),
+    "ldl_solve": MatrixLimits(1, 1024),
+    "qr": MatrixLimits(2),
+    "reflectors": MatrixLimits(2),
+    "matrix_exp": MatrixLimits(1, 64),
+    "eigh": MatrixLimits(1, MOST_IN_MEMORY, True),
+    "eig": MatrixLimits(1, MOST_IN_MEMORY, True),
+    "svd": MatrixLimits(2, MOST_IN_MEMORY, True),
+}
+#: factorisations whose programs share the columns of a right-hand side
+SOLVERS = ("triangular", "ldl_solve")
+
+
+def routine_parts(node: Routine | Assert, device: Device) -> tuple[PartPlan, ...]:
+    """The plans of the launches of a routine, in order; none where it has no kernel or refusal() says why."""
+    if isinstance(node, Assert):
+        return (_part("check", 1, (ONE,), device, 1),)
+    if node.function in MATRICES:
+        return _matrix(node, device)
+    plan = PLANNERS.get(node.function)
+    return plan(node, device) if plan is not None else ()
+
+
+def refusal(node: Routine) -> str:
+    """Why a routine is not computed on a GPU; empty where it is."""
+    if node.function == "sort":
+        return "" if size_bound(node.sizes[0]) is not None else "it needs to know how long a row is at most"
+    limits = MATRICES.get(node.function)
+    if limits is None:
+        return "" if node.function in PLANNERS else "mycc has no kernel for it there"
+    for size in node.sizes[: limits.tiles]:
+        bound = size_bound(size)
+        if bound is None or bound > limits.most:
+            found = "one of a size without an upper bound" if bound is None else f"one of {bound}"
+            return f"its kernel takes matrices of at most {limits.most} rows or columns, and this is {found}"
+    return ""
+
+
+def size_bound(size: Index) -> int | None:
+    """The largest that a size can be; None when nothing is known."""
+    return size.constant if size.constant is not None else largest(size)
+
+
+def transforms(n: int, dtype: str) -> tuple[tuple[Pass, ...], ...]:
+    """The passes of each kernel of a Fourier transform. Two of float32 are one kernel; of more, and in float64, tiles
+    would be too short."""
+    found = passes(n)
+    return (found,) if len(found) == 2 and dtype == "f32" else tuple((step,) for step in found)
+
+
+def _part(
+    form: str, block: int, programs: tuple[Index, ...], device: Device, warps: int, *, step: int = 0, run: int = 0,
+    shares: int = 1, tiles: tuple[int, ...] = (),
+) -> PartPlan:  # fmt: skip
+    room = device.leaves_room(number(product(programs)))
+    return PartPlan(
+        form, warps, pdl=device.pdl, room=room, block=block, step=step, run=run, shares=shares, tiles=tiles
+    )  # fmt: skip
+
+
+def _matrix(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    if refusal(node):
+        return ()
+    limits = MATRICES[node.function]
+    tiles = [power_of_two(size_bound(size) or 0) for size in node.sizes[: limits.tiles]]
+    programs: tuple[Index, ...] = (node.count,)
+    if node.function in SOLVERS:
+        tiles.append(min(COLUMNS, power_of_two(size_bound(node.sizes[1]) or COLUMNS)))
+        programs = (node.count, blocks(node.sizes[1], tiles[1]))
+    held = tiles[0] if limits.in_memory else tiles[0] * tiles[-1]
+    return (_part("matrix", held, programs, device, warps_for(held, 16), tiles=tuple(tiles)),)
+
+
+def _sort(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    """Runs that are sorted by counting, which are then merged two by two."""
+    n, bound = node.sizes[0], size_bound(node.sizes[0])
+    if bound is None:
+        return ()
+    found = []
+    for i, run in enumerate([RUN, *(RUN << i for i in range(64) if RUN << i < bound)]):
+        block = min(MERGED if i else SORTED, power_of_two(bound or RUN))
+        step = min(STEP, block)
+        warps = warps_for(block * (1 if i else step), 64)
+        programs = (node.count, blocks(n, block))
+        found.append(_part("merge" if i else "runs", block, programs, device, warps, step=step, run=run))
+    return tuple(found)
+
+
+def _mode(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    block = min(SORTED, power_of_two(size_bound(node.sizes[0]) or SORTED))
+    step = min(STEP, block)
+    return (_part("mode", block, (node.count,), device, warps_for(block * step, 64), step=step),)
+
+
+def _true_places(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    """One program where a mask is short; else programs that count, and then programs that write."""
+    (n,) = node.sizes
+    bound, warps = size_bound(n), warps_for(BLOCK, 8)
+    if bound is not None and bound <= ALONE:
+        return (_part("alone", BLOCK, (ONE,), device, warps, run=ALONE),)
+    part = maximum(ONE, blocks(n, BLOCK * PARTS)) * BLOCK
+    programs = ((maximum(n, ONE) + part - 1) // part,)  # one that counts nothing, too
+    return tuple(_part(form, BLOCK, programs, device, warps, shares=PARTS) for form in ("count", "write"))
+
+
+def _ends_before(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    total = node.sizes[1]
+    block = min(SEARCHED, power_of_two(size_bound(total) or SEARCHED))
+    return (_part("search", block, (blocks(total, block),), device, warps_for(block, 2)),)
+
+
+def _row_order(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    """Sorted runs of rows, twice as long with every kernel."""
+    n, bound = node.sizes[0], size_bound(node.sizes[0]) or INT32_MAX
+    block = min(ROWS, power_of_two(bound))
+    runs = [1, *(1 << i for i in range(1, 31) if 1 << i < bound)]
+    return tuple(
+        _part("merge rows", block, (blocks(n, block),), device, warps_for(block, 1), run=run) for run in runs
+    )  # fmt: skip
+
+
+def _nms(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    block = min(LANES, power_of_two(size_bound(node.sizes[0]) or LANES))
+    return (_part("boxes", block, (ONE,), device, warps_for(block, 4)),)
+
+
+def _region(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    channels, _, _, _, bins_y, bins_x, *_ = node.sizes
+    programs = (node.count, blocks(channels * bins_y * bins_x, POOLED))
+    return (_part("bins", POOLED, programs, device, warps_for(POOLED, 1)),)
+
+
+def _ctc(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    block = min(LANES, power_of_two(size_bound(node.sizes[2] * 2 + 1) or LANES))
+    return (_part("states", block, (node.count,), device, warps_for(block, 4)),)
+
+
+def _recursive_filter(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    block = power_of_two(max(size_bound(node.sizes[1]) or LANES, 2))
+    return (_part("states", block, (node.count,), device, 1),)
+
+
+def _fourier(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    """A kernel for each pass, or one for both."""
+    n, dtype = node.sizes[0].constant, DTYPES[node.outputs[0].buffer.dtype].compute
+    assert n is not None
+    found = []
+    for steps in transforms(n, dtype):
+        padded = math.prod(s.padded for s in steps)
+        total = node.count * (n // math.prod(s.radix for s in steps))
+        least = 1 if len(steps) > 1 else LEAST
+        most = max(number(total), 1) if total.constant is not None else MOST_TRANSFORMS * MOST_TRANSFORMS
+        fits = min(SUMS[dtype] // padded, share(total, device, least, MOST_TRANSFORMS), power_of_two(most))
+        block, form = max(fits, least), "tensor cores" if dtype == "f32" else "sums"
+        warps = warps_for(block * padded, 16, 8)
+        found.append(_part(form, block, (blocks(total, block),), device, warps, shares=len(steps)))
+    return tuple(found)
+
+
+#: routine -> the plans of its launches; of factorisations see MATRICES
+PLANNERS: Mapping[str, Callable[[Routine, Device], tuple[PartPlan, ...]]] = {
+    "sort": _sort,
+    "mode": _mode,
+    "true_places": _true_places,
+    "ends_before": _ends_before,
+    "row_order": _row_order,
+    "nms": _nms,
+    "roi_align": _region,
+    "roi_pool": _region,
+    "ctc": _ctc,
+    "recursive_filter": _recursive_filter,
+    **dict.fromkeys(("fft", "rfft", "irfft"), _fourier),
+}
