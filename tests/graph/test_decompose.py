@@ -249,3 +249,19 @@ def test_assertions_of_shapes_leave_nothing() -> None:
         asserted = torch.ops.aten._assert_tensor_metadata.default
         nodes.call_function(asserted, (product,), {"dtype": torch.float32}).meta["val"] = None
     assert operators(passed(graph)) == {"aten.mul": 1}
+
+
+@pytest.mark.parametrize("place", [0, -1], ids=["first", "last"])
+def test_an_element_put_into_a_dimension_that_is_two_of_the_example(place: int) -> None:
+    """What is left of it is 1, which torch would take for its size whatever the dimension."""
+
+    def increased(x: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        x[::2][place][0] += 1
+        return x
+
+    x = torch.arange(24.0).reshape(4, 3, 2)
+    graph = passed(graph_of(lambda m, x: increased(x), x, dynamic=({0: Dim("n", min=1, max=9)},)))
+    for n in (1, 2, 3, 9):
+        given = torch.arange(6.0 * n).reshape(n, 3, 2)
+        assert torch.equal(eager(graph, (given,))[0], increased(given))

@@ -217,8 +217,18 @@ def _is_zero(size: Any) -> bool:
 
 @definition("aten.select_scatter")
 def select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
-    first = _from_end(index, x.shape[dim])
-    return slice_scatter(x, part.unsqueeze(dim), dim, first, first + 1)
+    size = x.shape[dim]
+    first = _from_end(index, size)
+    if not any(_is_one_of_example(n) for n in (first, size - first - 1)):
+        return slice_scatter(x, part.unsqueeze(dim), dim, first, first + 1)
+    column = [1] * x.dim()
+    column[dim] = -1
+    return torch.where(torch.arange(size).reshape(column) == first, part.unsqueeze(dim), x)
+
+
+def _is_one_of_example(size: Any) -> bool:
+    """Whether a dynamic size is 1 for the example: torch takes a slice of such a size for one of a single element."""
+    return isinstance(size, torch.SymInt) and size.node.has_hint() and size.node.hint == 1
 
 
 @definition("aten.diagonal")
