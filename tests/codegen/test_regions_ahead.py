@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from mycc.compiler.codegen.cpu.pipeline_views import phase_view
-from mycc.compiler.codegen.cpu.prefetch_blocks import REGION_BYTES, region_blocks
 from mycc.compiler.codegen.cpu.scope import Scope
 from mycc.compiler.codegen.cpu.views.pipelined_kernels import PhaseKernel
 from mycc.compiler.ir.nodes import Nest, Reduce
+from mycc.compiler.ir.plans.loop import LoopPlan
+from mycc.compiler.schedule.loops.pipeline_blocks import REGION_BYTES, blocks_of, region_blocks
 
 from ..helpers.programs import scheduled
 
@@ -22,7 +23,7 @@ def nest_of(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> Nes
     return nest
 
 
-def blocks_of(nest: Nest) -> int:
+def region_of(nest: Nest) -> int:
     fold = next(s for s in nest.stages if isinstance(s, Reduce))
     return region_blocks(nest, fold.rdims[0], fold.dims[-1])
 
@@ -31,7 +32,7 @@ def view_of(nest: Nest) -> PhaseKernel:
     scope = Scope(frozenset(nest.writes()), "")
     for buffer in nest.locals:
         scope.locals[buffer] = buffer.name
-    return phase_view(nest, (), scope)
+    return phase_view(nest, LoopPlan(pipeline=blocks_of(nest)), (), scope)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def view_of(nest: Nest) -> PhaseKernel:
 )
 def test_region_is_as_long_as_the_cache_and_the_threads_allow(shape: tuple[int, ...], blocks: int) -> None:
     nest = nest_of(lambda a: a.softmax(1), torch.randn(*shape))
-    assert blocks_of(nest) == blocks
+    assert region_of(nest) == blocks
     assert blocks * 32 * shape[1] * 4 <= REGION_BYTES
 
 

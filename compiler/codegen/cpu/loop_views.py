@@ -15,7 +15,6 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import Form, LoopPlan, Prefetch, Reduction
-from ...schedule.loops.column_walks import block_columns
 from ...schedule.loops.store_policy import NARROW, only_moves
 from ...schedule.loops.write_combining import Stage as Written
 from .emit import Emitter
@@ -56,8 +55,8 @@ def loop_view(node: Map | Reduce | Nest, plan: LoopPlan) -> KernelView:
         return turned_view(plan.transposed, plan.vertical, scope)
     if isinstance(node, Nest):
         return _nest_view(node, plan, scope)
-    if plan.windows is not None:
-        return window_view(node, plan.windows, scope)  # type: ignore[arg-type]
+    if plan.windows is not None and plan.window_walk is not None and isinstance(node, Reduce):
+        return window_view(node, plan.windows, plan.window_walk, plan.combined, scope)
     (vector,) = plan.vector
     match plan.form, node:
         case Form.FLAT, Map() if vector is not None:
@@ -110,8 +109,9 @@ def _rows(node: Map | Reduce, vector: Var | None, plan: LoopPlan, scope: Scope) 
 
 def _columns(node: Reduce, vector: Var, plan: LoopPlan, scope: Scope) -> LoopKernel:
     """A kernel over blocks of columns."""
-    kept, (walk,) = plan.parallel, plan.walk or (None,)
-    columns = walk.columns if walk is not None else block_columns(node, vector)
+    kept, (walk,) = plan.parallel, plan.walk
+    assert walk is not None
+    columns = walk.columns
     blocks = (vector.extent + (columns - 1)) // as_index(columns)
     emitter = Emitter(scope, None)
     rows = loops_of(kept, scope, emitter)
@@ -156,7 +156,7 @@ def stage_view(
                 view = arg_view(node, vector, loops, scope, walk, horizontal=horizontal)
             case Reduction.HORIZONTAL if vector is not None and horizontal is not None:
                 view = row_fold_view(node, vector, loops, scope, horizontal)
-            case Reduction.COLUMNS if vector is not None:
+            case Reduction.COLUMNS if vector is not None and walk is not None:
                 last = Emitter(scope, None).index(vector.extent)
                 view = columns_view(node, vector, loops, scope, walk, "0", last)
             case _:
@@ -199,7 +199,7 @@ def _nest_view(node: Nest, plan: LoopPlan, scope: Scope) -> KernelView:
         case Form.PIPELINED_ROWS:
             return row_phase_view(node, plan, locals_, scope)
         case Form.PIPELINED_COLUMNS:
-            return phase_view(node, locals_, scope)
+            return phase_view(node, plan, locals_, scope)
     return _nest(node, plan, locals_, scope)
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ...ir.buffers import Buffer
-from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, Load, rewrite, substitute
 from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Fold, Map, Nest, Reduce
+from ...ir.plans.loop import LoopPlan
 from ...schedule.graph import map_expressions
 from ...schedule.loops.column_walks import BLOCK_ROWS
 from .emit import Emitter
-from .prefetch_blocks import coming_rows, region_blocks
+from .prefetch_blocks import coming_rows
 from .reduction_views import folded_view
 from .scope import Scope
 from .statements import emit_stores
@@ -23,16 +23,16 @@ from .views.pipelined_kernels import ColumnEnd, ComingRegion, PhaseKernel, Phase
 from .views.reductions import FoldView
 
 Stage = Map | Reduce
-COLLIDE = 512  # bytes
 
 
-def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> PhaseKernel:
+def phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope) -> PhaseKernel:
     """A kernel of a nest that has phases."""
+    assert plan.pipeline is not None
     first = next(s for s in node.stages if isinstance(s, Reduce))
     row, column = first.rdims[0], first.dims[-1]
     text = Emitter(scope, None)
     row_loop, lane = (Loop(scope.loop(v), text.index(v.extent)) for v in (row, column))
-    builder = _Builder(scope, row, column, frozenset(node.writes()), region_blocks(node, row, column))
+    builder = _Builder(scope, row, column, frozenset(node.writes()), plan.pipeline.region)
     count = product(v.extent for v in node.dims)
     phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
     return PhaseKernel(
@@ -45,20 +45,11 @@ def phase_view(node: Nest, locals_: tuple[LocalView, ...], scope: Scope) -> Phas
         row_loop,
         lane,
         BLOCK_ROWS,
-        2 if _collide(node, row) else 1,
+        plan.pipeline.together,
         phases,
         locals_,
         scope.streams(),
     )
-
-
-def _collide(node: Nest, row: Var) -> bool:
-    """Whether rows lie multiples of 512 bytes apart: their lines fall into few sets of the caches, and into few banks
-    of memory. Two lines of each in turn come and go in half as many visits."""
-    accesses = [(ld.buffer, ld.index) for e in node.expressions() for ld in e.loads]
-    accesses += [(s.buffer, s.index) for stage in node.stages for s in stage.stores]
-    steps = [(index.coefficient(row), DTYPES[b.dtype].size) for b, index in accesses if b not in node.locals]
-    return any(step is not None and step.constant and step.constant * size % COLLIDE == 0 for step, size in steps)
 
 
 def phase_loops(

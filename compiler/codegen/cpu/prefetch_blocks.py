@@ -16,51 +16,15 @@ from collections.abc import Iterable, Mapping
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Load
 from ...ir.index import (
-    ONE,
     ZERO,
     Atom,
     Index,
-    Indirect,
     Var,
-    product,
 )
-from ...ir.lanes import depends, lane_stride
-from ...ir.nodes import Nest, Reduce
+from ...schedule.loops.pipeline_blocks import is_stream
 from .emit import Emitter
 from .scope import Scope
 from .views.pipelined_kernels import ComingRows
-
-#: bytes of a region, which lies in the second level cache beside the one before it; regions that keep threads busy
-REGION_BYTES, LEAST_REGIONS = 1 << 17, 32
-
-
-def region_blocks(node: Nest, row: Var, column: Var) -> int:
-    """How many blocks are a region: a divisor of those that lie side by side."""
-    whole = [s for s in node.stages if isinstance(s, Reduce) or row in s.dims]
-    streams = [ld for s in whole for e in s.expressions() for ld in e.loads if is_stream(ld, row, column)]
-    width, depth = column.extent.constant, row.extent.constant
-    if not node.dims or not width or not depth or not streams:
-        return 1
-    beside = node.dims[-1]
-    side_by_side = all(ld.index.coefficient(beside) == column.extent for ld in streams)
-    total, blocks = product(v.extent for v in node.dims).constant, beside.extent.constant
-    if not side_by_side or blocks is None:
-        return 1
-    bytes_ = width * depth * max(DTYPES[ld.buffer.dtype].size for ld in streams)
-    most = min(REGION_BYTES // bytes_, blocks if total is None else total // LEAST_REGIONS)
-    return next((n for n in range(most, 1, -1) if blocks % n == 0), 1)
-
-
-def is_stream(load: Load, row: Var, column: Var) -> bool:
-    """Whether a load walks along memory that nobody else reads: by whole rows of a block."""
-    index = load.index
-    return (
-        load.buffer.kind != "local"
-        and lane_stride(index, column) == ONE
-        and depends(index, row)
-        and index.coefficient(row) is not None
-        and not any(isinstance(a, Indirect) for a in index.atoms())
-    )
 
 
 def coming_rows(

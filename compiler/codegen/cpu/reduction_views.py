@@ -17,7 +17,7 @@ from ...ir.plans.loop import ColumnWalk, HorizontalPlan
 from ...schedule.loops.streams import widest
 from ...schedule.loops.vector_axis import SCALAR_FOLDS
 from .emit import Emitter, literal
-from .prefetch import fetch_lines, stream_ahead
+from .prefetch import fetch_lines
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import Loop
@@ -97,11 +97,11 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
 
 
 def columns_view(
-    node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, walk: ColumnWalk | None, first: str, last: str
+    node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, walk: ColumnWalk, first: str, last: str
 ) -> ColumnFold | SpreadColumns:
     """A fold of rows of memory that lie across the lanes, of its columns from `first` to `last`."""
-    if walk is None:
-        return _spread_view(node, vector, loops, scope)
+    if node.folds[0].op == "spread":
+        return _spread_view(node, vector, loops, walk, scope)
     return _column_fold_view(node, vector, loops, scope, walk, first, last)
 
 
@@ -113,7 +113,7 @@ def walk_view(walk: ColumnWalk, node: Reduce, vector: Var, scope: Scope) -> Walk
     return Walk(function, walk.rows, fetch_lines(walk.prefetch, vector, scope), walk.streams, walk.in_order)
 
 
-def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope) -> SpreadColumns:
+def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], walk: ColumnWalk, scope: Scope) -> SpreadColumns:
     (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
     (fold,), names = node.folds, acc_names(node)
     scope.loop(vector)
@@ -130,7 +130,7 @@ def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scop
         (*full.pre, *full.body),
         vector.extent.constant or 0,
         widest([fold.value]),
-        stream_ahead(scope, vector, [fold.value], node.rdims[-1], node.rdims),
+        fetch_lines(walk.prefetch, vector, scope),
     )
 
 

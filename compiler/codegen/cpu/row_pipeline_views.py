@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ...ir.buffers import Buffer
-from ...ir.expr import Expr, Load
-from ...ir.index import Atom, Index, Var, product
-from ...ir.lanes import depends
+from ...ir.index import Var, product
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import LoopPlan
 from ...schedule.loops.horizontal_reductions import row_piece
 from ...schedule.loops.loop_plan import stages_of
 from .emit import Emitter
 from .pipeline_views import Stage, moved, phase_loops, values_at_hand
-from .prefetch import fetches
+from .prefetch import fetch_lines
 from .reduction_views import folded_view
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -24,9 +22,6 @@ from .views.loops import LocalView, Loop
 from .views.pipelined_kernels import RowPhase, RowPhaseKernel
 from .views.reductions import FoldView
 from .write_combining import gather, memory_of
-
-#: elements that memory is read ahead, of all streams together
-AHEAD = 1536
 
 
 def row_phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope) -> RowPhaseKernel:
@@ -37,7 +32,7 @@ def row_phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], s
     loop = Loop(scope.loop(lane, "j"), text.index(lane.extent))
     gathered = gather(plan.combined, stages_of(node, plan), node.dims, scope)
     builder = _Builder(scope, lane, frozenset(node.writes()))
-    phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
+    phases = tuple(builder.phase(node, plan, number) for number in range(node.phases[-1] + 1))
     return RowPhaseKernel(
         "row_phases.cpp.j2",
         scope.params(),
@@ -55,20 +50,20 @@ def row_phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], s
 
 @dataclass
 class _Builder:
-    """Makes the phases of one nest. made: what the nest writes to memory; fetched: what is read ahead already."""
+    """Makes the phases of one nest. made: what the nest writes to memory."""
 
     scope: Scope
     lane: Var
     made: frozenset[Buffer]
-    fetched: set[Load] = field(default_factory=set)
     accs: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
     last: Emitter | None = None
 
-    def phase(self, node: Nest, number: int) -> RowPhase:
+    def phase(self, node: Nest, plan: LoopPlan, number: int) -> RowPhase:
         letters = ("i" if i == 0 else f"i{i}" for i in range(len(node.dims)))
         _, loops, own = phase_loops(self.scope, node, str(number), letters)
         stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
-        ahead = self._fetches(stages, node.dims[-1], own)
+        found = (replace(p, index=p.index.substitute(own)) for p in plan.prefetch[number] or ())
+        ahead = fetch_lines(found, self.lane, self.scope)
         stages = [moved(s, own) for s in stages]
         names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.folds}
         whole = [s for s in stages if isinstance(s, Map) and self.lane in s.dims]
@@ -100,14 +95,3 @@ class _Builder:
         emitter = Emitter(self.scope, None, accs=accs)
         emit_stores(emitter, stage)
         return (*emitter.pre, *emitter.body)
-
-    def _fetches(self, stages: Sequence[Stage], row: Var, own: dict[Atom, Index]) -> tuple[str, ...]:
-        """Fetches what later rows read of memory."""
-        values: list[Expr] = [e for s in stages for e in s.expressions()]
-        loads = [e for v in values for e in v.walk() if isinstance(e, Load)]
-        new = [ld for ld in loads if ld not in self.fetched and ld.buffer not in self.made]
-        self.fetched.update(new)
-        streams = {ld.buffer for ld in new if depends(ld.index, row)}
-        ahead, extent = AHEAD // max(len(streams), 1), self.lane.extent.constant or AHEAD
-        later = {**own, row: own[row] + -(-ahead // max(extent, 1))}
-        return fetches(self.scope, self.lane, new, (row,), later)

@@ -22,8 +22,6 @@ from .views.loop_kernels import LoopKernel, Stage
 from .views.loops import LocalView, Loop, MapStage
 from .views.transposes import TurnBack, TurnRows
 
-SUMMED = 8  # elements of a row whose sum is added to that of the elements before
-
 
 def turned_view(found: TransposedRows, vertical: Sequence[VerticalPlan | None], scope: Scope) -> LoopKernel:
     """The kernel of blocks of rows."""
@@ -79,9 +77,7 @@ def _stage(stage: Map | Reduce, lane: Var, element: Var, vertical: VerticalPlan 
         if keeps_places(stage):
             return replace(arg_view(stage, lane, (), scope, None), form="arg_lanes")
         assert vertical is not None
-        view = lane_fold_view(vertical, lane, (), scope)
-        sums = any(f.op == "sum" for f in stage.folds)
-        return replace(view, part_of=SUMMED) if sums and len(view.outer) == 1 else view
+        return replace(lane_fold_view(vertical, lane, (), scope), part_of=vertical.part)
     inner = [v for v in stage.dims if v == element]
     return _map(stage, lane, loops_of(inner, scope, Emitter(scope, None)), scope)
 

@@ -152,6 +152,33 @@ class TilePlan:
         return f"{self.rows} {self.cross.name} x {self.columns}"
 
 
+@dataclass(frozen=True)
+class WindowWalk:
+    """How sliding windows walk over memory.
+
+    walks: the parallel loops, with `block` over blocks of `size` windows among them; None: all windows are one walk.
+    prefetch: of each operand, what is fetched at a place; shared: each vector fetches its share of it.
+    """
+
+    walks: tuple[Var, ...]
+    block: Var | None
+    size: int
+    prefetch: tuple[tuple[Prefetch, ...], ...] = ()
+    shared: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.size} windows a walk"
+
+
+@dataclass(frozen=True)
+class PipelineBlocks:
+    """Of pipelined columns: `region` neighbouring blocks are computed one after the other, while the next region is
+    fetched; `together`: rows that come and go together."""
+
+    region: int = 1
+    together: int = 1
+
+
 class Reduction(Enum):
     """How a stage reduces."""
 
@@ -229,7 +256,8 @@ class VerticalPlan:
     inside: the reduction with loops that leave out what its conditions leave out (bound tightening). unroll: iterations
     of each reduced loop that are unrolled; 0: a loop. strips: short rows of memory in their order, all vectors of a row
     in registers. neighbours: the number of the reduced loop whose windows are read as the vectors that they fill.
-    stream: what is fetched once for each row of lanes; planes: for each vector.
+    stream: what is fetched once for each row of lanes; planes: for each vector. part: of transposed
+    rows, elements that are summed before their sum is added to that of those before them; 0: all.
     """
 
     inside: Reduce
@@ -238,6 +266,7 @@ class VerticalPlan:
     neighbours: int | None = None
     stream: tuple[Prefetch, ...] = ()
     planes: tuple[Prefetch, ...] = ()
+    part: int = 0
 
     def __str__(self) -> str:
         unrolled = "x".join(map(str, self.unroll))
@@ -248,19 +277,20 @@ class VerticalPlan:
 class LoopPlan:
     """How the loops of a kernel run. Loops are those of the kernel's node.
 
-    form: how they lie around each other. vector: the loop along the lanes of each stage (a map, reduction or scan is
-    one stage); None: one element at a time; empty where it follows from the form. parallel: the loops whose iterations
-    threads share out; those that are neither parallel nor along the lanes run inside. tile: the blocks of a map that
-    transposes operands. interleaved: the lanes of a map whose stores lie side by side and leave together,
-    shuffled in registers. transposed, windows: of kernels of those forms. nontemporal: results so large that they are
-    written past the caches, by non-temporal stores where vectors are whole lines of memory. aligned_lines: those
-    vectors have to be whole lines. combined: results whose lines are put together in a cache first (write combining).
-    row_prefetch: rows of operands that are fetched ahead of their turn.
+    form: how they lie around each other. vector: the loop along the lanes of each stage (a map, reduction or scan
+    is one stage); None: one element at a time; empty where it follows from the form. parallel: the loops whose
+    iterations threads share out; those that are neither parallel nor along the lanes run inside. tile: the blocks
+    of a map that transposes operands. interleaved: the lanes of a map whose stores lie side by side and leave
+    together, shuffled in registers. transposed, windows, window_walk, pipeline: of kernels of those forms.
+    nontemporal: results so large that they are written past the caches, by non-temporal stores where vectors are
+    whole lines of memory. aligned_lines: those vectors have to be whole lines. combined: results whose lines are
+    put together in a cache first (write combining). row_prefetch: rows of operands that are fetched ahead of their
+    turn.
 
-    Of each stage: reduction: how it reduces; None for a map. peel: a part of a vector goes in front, so that the others
-    are aligned (alignment peel). prefetch: what it fetches; None: what its form fetches by itself. walk: how rows of
-    memory are walked over that lie across its lanes. vertical, horizontal: how lanes run
-    that fold for themselves, and how those do that fold one row.
+    Of each stage: reduction: how it reduces; None for a map. peel: a part of a vector goes in front, so that the
+    others are aligned (alignment peel). prefetch: what it fetches; None: what its form fetches by itself. walk: how
+    rows of memory are walked over that lie across its lanes. vertical, horizontal: how lanes run that fold for
+    themselves, and how those do that fold one row.
     """
 
     form: Form = Form.ROWS
@@ -270,6 +300,8 @@ class LoopPlan:
     interleaved: Var | None = None
     transposed: TransposedRows | None = None
     windows: SlidingWindows | None = None
+    window_walk: WindowWalk | None = None
+    pipeline: PipelineBlocks | None = None
     nontemporal: tuple[Buffer, ...] = ()
     aligned_lines: bool = False
     combined: tuple[CombinedResult, ...] = ()

@@ -159,8 +159,11 @@ def _walk_of(stage: Map | Reduce, plan: LoopPlan, i: int) -> ColumnWalk | None:
         return None
     if plan.reduction[i] is Reduction.PLACES:
         return places_walk(stage, lanes)
-    if plan.reduction[i] is not Reduction.COLUMNS or stage.folds[0].op == "spread":
+    if plan.reduction[i] is not Reduction.COLUMNS:
         return None
+    if stage.folds[0].op == "spread":
+        ahead = stream_prefetches(lanes, [stage.folds[0].value], stage.rdims[-1], stage.rdims)
+        return ColumnWalk(block_columns(stage, lanes), 1, in_order=True, prefetch=ahead)
     walk, own = column_walk(stage, lanes), plan.prefetch[i] if plan.prefetch else None
     return walk if own is None else replace(walk, prefetch=own)
 

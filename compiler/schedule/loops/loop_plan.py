@@ -16,6 +16,7 @@ from ...ir.plans.loop import (
     Form,
     HorizontalPlan,
     LoopPlan,
+    PipelineBlocks,
     Prefetch,
     Reduction,
     RowPrefetch,
@@ -23,6 +24,7 @@ from ...ir.plans.loop import (
     TilePlan,
     TransposedRows,
     VerticalPlan,
+    WindowWalk,
 )
 from .base_offsets import with_starts
 from .collapse import collapse, collapse_rows
@@ -30,6 +32,7 @@ from .column_walks import column_walks
 from .fma_contraction import with_fused_products
 from .horizontal_reductions import horizontal_plans
 from .interleave import weave
+from .pipeline_blocks import blocks_of
 from .prefetch_stages import stage_prefetches
 from .row_prefetch import jumping_reads, looked_up, reads_on, row_prefetch, row_reads, short_reads
 from .scan_form import lies_in_columns, scan_form
@@ -42,6 +45,7 @@ from .tiles import tile_plan
 from .transpose_rows import turned_rows
 from .vector_axis import cross_loop, folds_columns
 from .vertical_reductions import vertical_plans
+from .window_walks import window_walk
 from .write_combining import Stage, combined_results
 
 Loops = Map | Reduce | Nest | Scan
@@ -193,8 +197,10 @@ def parallel(kernel: Kernel) -> tuple[Var, ...]:
     node, plan = loops_of(kernel)
     if isinstance(node, Nest | Scan):
         return node.dims
-    if plan.form in (Form.TRANSPOSED, Form.WINDOWS):
+    if plan.form is Form.TRANSPOSED:
         return ()
+    if plan.window_walk is not None:
+        return plan.window_walk.walks
     (lanes,) = plan.vector
     kept = tuple(v for v in node.dims if v is not lanes and (plan.tile is None or v is not plan.tile.cross))
     if plan.form is not Form.ROWS:
@@ -222,7 +228,13 @@ def _block_of_rows(node: Map | Reduce, plan: LoopPlan, kept: Sequence[Var]) -> t
 def combined(kernel: Kernel) -> tuple[CombinedResult, ...]:
     """Results whose lines are put together in a cache before they are written."""
     node, plan = loops_of(kernel)
-    if plan.form not in (Form.ROWS, Form.PIPELINED_ROWS, Form.SCAN_LANES) or not plan.nontemporal:
+    if not plan.nontemporal:
+        return ()
+    if plan.window_walk is not None and plan.windows is not None and isinstance(node, Reduce):
+        whole = plan.window_walk.block is None and len(plan.parallel) == len(node.dims) - 2
+        written = [Stage(node, plan.windows.lanes)]
+        return combined_results(written, plan.parallel, plan.nontemporal) if whole else ()
+    if plan.form not in (Form.ROWS, Form.PIPELINED_ROWS, Form.SCAN_LANES):
         return ()
     return combined_results(stages_of(node, plan), plan.parallel, plan.nontemporal)
 
@@ -301,3 +313,17 @@ def horizontal(kernel: Kernel) -> tuple[HorizontalPlan | None, ...]:
     """Pieces, streams and fetches of the stages that fold along their lanes."""
     found = horizontal_plans(*loops_of(kernel))
     return found if any(found) else ()
+
+
+def walk_windows(kernel: Kernel) -> WindowWalk | None:
+    """How sliding windows walk over memory."""
+    node, plan = loops_of(kernel)
+    if plan.form is not Form.WINDOWS or plan.windows is None or not isinstance(node, Reduce):
+        return None
+    return window_walk(node, plan.windows, plan.nontemporal)
+
+
+def pipeline_blocks(kernel: Kernel) -> PipelineBlocks | None:
+    """Regions of pipelined columns."""
+    node, plan = loops_of(kernel)
+    return blocks_of(node) if plan.form is Form.PIPELINED_COLUMNS and isinstance(node, Nest) else None

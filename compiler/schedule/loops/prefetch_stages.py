@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.expr import Expr
+from ...ir.expr import Expr, Load
 from ...ir.index import Atom, Index, Var, of, product
+from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import Form, LoopPlan, Prefetch, Reduction
 from ..cost.estimates import is_long
@@ -28,6 +29,8 @@ LEAST_FETCHED, MOST_FETCHED = 512, 8192
 NEW_TAPS = 2
 #: bytes that a map that is long to compute fetches ahead
 FLAT_AHEAD = 4096
+#: elements that pipelined rows are read ahead, of all streams together
+PIPELINED_AHEAD = 1536
 
 Fetches = tuple[Prefetch, ...]
 
@@ -107,6 +110,22 @@ def sample_prefetches(node: Nest, plan: LoopPlan) -> tuple[Fetches | None, ...]:
     return (*walked, written)
 
 
+def pipelined_prefetches(node: Nest) -> tuple[Fetches, ...]:
+    """What each phase of pipelined rows fetches of later rows: what no phase before it reads."""
+    lane, row = next(s for s in node.stages if isinstance(s, Reduce)).rdims[0], node.dims[-1]
+    made, seen = frozenset(node.writes()), set[Load]()
+    found: list[Fetches] = []
+    for number in range(node.phases[-1] + 1):
+        stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+        loads = [e for s in stages for v in s.expressions() for e in v.walk() if isinstance(e, Load)]
+        new = [ld for ld in loads if ld not in seen and ld.buffer not in made]
+        seen.update(new)
+        streams = {ld.buffer for ld in new if depends(ld.index, row)}
+        ahead, extent = PIPELINED_AHEAD // max(len(streams), 1), lane.extent.constant or PIPELINED_AHEAD
+        found.append(prefetches(lane, new, (row,), {row: of(row) + -(-ahead // max(extent, 1))}))
+    return tuple(found)
+
+
 def leaving_prefetches(node: Map, plan: LoopPlan) -> Fetches:
     """What follows in memory on a block of rows whose lines leave row by row."""
     (lanes,) = plan.vector
@@ -121,7 +140,9 @@ def stage_prefetches(node: Map | Reduce | Nest, plan: LoopPlan) -> tuple[Fetches
     if isinstance(node, Nest):
         if plan.form is Form.ROWS:
             return nest_prefetches(node, plan)
-        return sample_prefetches(node, plan) if plan.form is Form.PIPELINED_SAMPLES else ()
+        if plan.form is Form.PIPELINED_SAMPLES:
+            return sample_prefetches(node, plan)
+        return pipelined_prefetches(node) if plan.form is Form.PIPELINED_ROWS else ()
     if not isinstance(node, Map) or plan.vector == (None,):
         return ()
     if plan.form is Form.FLAT and plan.vector[0] is not None:

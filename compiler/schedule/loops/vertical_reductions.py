@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, IndexValue
@@ -24,6 +25,7 @@ LONG_ROW = 4096
 LEAST_PLANES, PLANES_AHEAD = 6, 1024
 #: rows of memory that lie further apart than so many of their length are no stream
 APART = 2
+SUMMED = 8  # elements of a transposed row whose sum is added to that of the elements before
 #: elements of windows that are read as whole vectors
 NEIGHBOURS = (2, 4, 8)
 
@@ -32,13 +34,20 @@ def vertical_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[Ve
     """The plan of each stage in which every lane folds for itself; of the blocks of transposed rows too."""
     if plan.transposed is not None:
         pairs = plan.transposed.stages
-        return tuple(vertical_plan(stage, lane) if isinstance(stage, Reduce) else None for stage, lane in pairs)
+        return tuple(_of_transposed(stage, lane) if isinstance(stage, Reduce) else None for stage, lane in pairs)
     stages = node.stages if isinstance(node, Nest) else (node,)
     kinds = zip(stages, plan.vector, plan.reduction, strict=True) if plan.reduction else ()
     return tuple(
         vertical_plan(stage, lanes) if isinstance(stage, Reduce) and kind is Reduction.VERTICAL else None
         for stage, lanes, kind in kinds
     )
+
+
+def _of_transposed(node: Reduce, lane: Var) -> VerticalPlan:
+    """Sums of transposed rows are taken in parts, so that they keep their digits."""
+    found = vertical_plan(node, lane)
+    sums = any(f.op == "sum" for f in node.folds) and len(found.inside.rdims) == 1
+    return replace(found, part=SUMMED if sums else 0)
 
 
 def vertical_plan(node: Reduce, lanes: Var | None) -> VerticalPlan:
