@@ -34,7 +34,8 @@ COMPILE_FLAGS = (
     "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden",
     # Safe one by one: nobody reads errno or the floating point flags; NaN, infinities and signed zeros stay.
     "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
-    # What is fused says so: compilers fuse in one form of an expression and not in another (codegen/cpu/fma.py).
+    # What is fused says so: compilers fuse in one form of an expression and not in another
+    # (schedule/loops/fma_contraction.py).
     "-ffp-contract=off",
     "-fno-plt", "-fno-asynchronous-unwind-tables", "-Wno-psabi", "-pipe",
     # What distributions switch on by default and what calls into libc.

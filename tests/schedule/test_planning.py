@@ -37,13 +37,13 @@ def test_the_schedule_and_the_manifest_tell_the_plans() -> None:
     assert plan_row(plan)["nontemporal"] == ["out0"]
     assert f"  plan {plan_text(plan)}\n" in str(s)
     assert kernel_rows(s, s.names)[0]["plan"] == plan_row(plan)
-    assert [plan_row(None), plan_text(None), plan_row(LoopPlan())] == [{}, "", {}]
+    assert [plan_row(None), plan_text(None), plan_text(LoopPlan())] == [{}, "", "form rows"]
 
 
 def test_plans_are_told_in_few_words() -> None:
     looked_up = scheduled(lambda t, i: t[i], torch.randn(5000, 64), torch.randint(0, 5000, (300,)))
     (plan,) = looked_up.plans
     assert plan_row(plan)["row_prefetch"] == "16 rows ahead of inputs_0"
-    assert plan_text(plan).startswith("vector j2; parallel i1; ")
+    assert plan_text(plan).startswith("form rows; vector j2; parallel i1; ")
     pooled = scheduled(lambda a: torch.nn.functional.max_pool2d(a, 3, 1), torch.randn(2, 4, 40, 64))
     assert "windows 3 along" in plan_text(pooled.plans[0])

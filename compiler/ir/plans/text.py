@@ -1,4 +1,4 @@
-"""Plans as rows of JSON values and as a line of text: what is as it is by default is left out."""
+"""Plans as rows of JSON values and as a line of text: what is as it is by default is left out, but for the form."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def _row(value: Any) -> dict[str, Any]:
 
 
 def _is_default(value: Any, field: Field[Any]) -> bool:
+    if isinstance(value, Enum):
+        return False
     if field.default_factory is not MISSING:
         return bool(value == field.default_factory())
     return bool(type(value) is type(field.default) and value == field.default)
@@ -50,6 +52,8 @@ def _json(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
+    if value in (None, []):
+        return "-"
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     if isinstance(value, dict):
