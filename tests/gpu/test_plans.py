@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.codegen.cuda.generate import generate_device
-from mycc.compiler.ir.plans.gpu import RoutinePlan
+from mycc.compiler.ir.plans.gpu import ProductPlan, RoutinePlan
 from mycc.compiler.ir.plans.kernel import Kernel
 from mycc.compiler.ir.plans.text import plan_row
 from mycc.compiler.ir.plans.tiles import AttentionTile, GemmTile
 from mycc.compiler.machine.gpu import DEVICES
+from mycc.compiler.tune.choices.keys import kernel_key
 
 from ..helpers.device_programs import DEVICE, DeviceProgram, device_program, run_interpreted
 from ..helpers.programs import Call1
@@ -102,6 +103,18 @@ def test_a_changed_part_of_a_routine_changes_the_code_and_not_the_values(interpr
     for result in (run_interpreted(program, interpreter, inputs), run_interpreted(other, interpreter, inputs)):
         assert torch.equal(result[0], wanted.values)
         assert torch.equal(result[1], wanted.indices)
+
+
+def test_a_tile_of_a_lock_is_in_the_plan_of_its_kernel() -> None:
+    program = device_program(Call1(lambda a, b: a @ b.t()).eval(), (x(64, 96), x(48, 96)))
+    (kernel,) = program.schedule.kernels
+    key, tile = kernel_key(kernel.node), GemmTile(32, 16, 32, 8, 2, group=4)
+    assert key is not None
+    code = generate_device([program.graph], [program.schedule], DEVICE, {key: tile})
+    (plan,) = code.entries[0].schedule.plans
+    assert isinstance(plan, ProductPlan)
+    assert (plan.tile, plan.warps, plan.stages) == (tile, 8, 2)
+    assert [k.num_warps for k in code.kernels] == [8]
 
 
 def test_the_dump_tells_the_plan() -> None:

@@ -63,16 +63,15 @@ def generate_device(
     for graph, schedule in zip(graphs, schedules, strict=True):
         launches: list[Launch] = []
         owners: list[int] = []
-        for i, (name, kernel) in enumerate(zip(schedule.names, schedule.kernels, strict=True)):
-            node = kernel.node
-            tile = tiles.get(kernel_key(node) or "")
+        kernels = [_with_tile(kernel, device, tiles) for kernel in schedule.kernels]
+        for i, (name, kernel, given) in enumerate(zip(schedule.names, kernels, schedule.kernels, strict=True)):
             try:
-                own = [pool.named(launch) for launch in kernel_launches(kernel, name, device, tile)]
+                own = [pool.named(launch) for launch in kernel_launches(kernel, name, device)]
             except ValueError as error:
-                if tile is None:
+                if kernel is given:
                     raise
                 raise CompileError(
-                    f"the tile that the lock chooses for {node.origin.describe()} does not fit: {error}",
+                    f"the tile that the lock chooses for {kernel.node.origin.describe()} does not fit: {error}",
                     hint="Tune the model again with --tune.",
                 ) from None
             launches += own
@@ -80,9 +79,15 @@ def generate_device(
         sizes = sizes_of(graph)
         inputs = tuple(sizes.shape(spec.shape) for spec in graph.inputs[: graph.n_arguments])
         outputs = tuple(sizes.shape(spec.shape) for spec in graph.outputs[: graph.n_results])
-        planned = replace(schedule, memory=with_work(schedule, launches))
+        planned = replace(schedule, kernels=tuple(kernels), memory=with_work(schedule, launches))
         entries.append(CudaEntrySource(planned, tuple(launches), tuple(owners), inputs, outputs))
     return DeviceCode(pool.kernels(), tuple(entries))
+
+
+def _with_tile(kernel: Kernel, device: Device, tiles: Mapping[str, Tile]) -> Kernel:
+    """The kernel with the tile that was chosen for its key in its plan, and all that follows from it."""
+    tile = tiles.get(kernel_key(kernel.node) or "")
+    return kernel if tile is None else plan_kernel(kernel.node, Context(Remarks(), device), {"tile": tile})
 
 
 def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None = None) -> tuple[Launch, ...]:
