@@ -21,7 +21,7 @@ from mycc.compiler.codegen.cuda.kernel import KernelParam, TritonKernel
 from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.machine.targets import parse_targets
 from mycc.runtime.errors import CompileError
-from mycc.runtime.inspect import inspect_package
+from mycc.runtime.inspect import describe, inspect_package
 from mycc.runtime.launches import launch_facts, typical_sizes
 from mycc.runtime.render import render_inspection
 from rich.console import Console
@@ -109,6 +109,10 @@ def test_an_inspection_says_what_each_launch_takes(tmp_path: Path, cache: Path) 
     product, norm = launch_facts(entry, target, typical_sizes(entry, {"rows": 1000}))
     assert product.name.startswith("gemm_bf16")
     assert (norm.name, norm.programs * norm.warps > 0, norm.loads) == ("rows_layer_norm_bf16", True, 64)
+    assert target["chip"] == "h200"
+    assert "cuda:sm_90 (tuned for h200)" in describe(information)
+    forms = [row["plan"]["form"] for row in entry["launches"]["cuda:sm_90"]]
+    assert forms == ["tile", "held"]
     moved = 2 * 1000 * 96 * 2 + 2 * 96 * 2
     assert norm.floor_us == pytest.approx(moved / target["roof"]["tbytes"] / 1e6)
     assert norm.expected_us > norm.floor_us
