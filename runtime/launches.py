@@ -23,7 +23,8 @@ class LaunchFacts:
 
     programs: thread blocks. warps, registers (of a thread), spills and shared (bytes): of the kernel. loads: the widest
     access to global memory in bits, 0 for copies by the hardware. floor_us: the longer of its operations and its bytes
-    at the chip's limits; expected_us: an estimate. ops, sources: where it comes from.
+    at the chip's limits; expected_us: an estimate. ops, sources: where it comes from. form:
+    of its kernel's plan, "" where the package does not say it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class LaunchFacts:
     expected_us: float
     ops: tuple[str, ...]
     sources: tuple[str, ...]
+    form: str = ""
 
 
 def typical_sizes(entry: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, int]:
@@ -63,10 +65,16 @@ def launch_facts(entry: Mapping[str, Any], target: Mapping[str, Any], sizes: Map
             LaunchFacts(
                 row["name"], programs, row["threads"] // 32, row["registers"], row["spills"], row["shared"],
                 max((_bits(kind) for kind in row["accesses"]), default=0), floor, floor / REACHED + LAUNCH_US,
-                tuple(row["ops"]), tuple(row["sources"]),
+                tuple(row["ops"]), tuple(row["sources"]), _form(row),
             )
         )  # fmt: skip
     return found
+
+
+def _form(row: Mapping[str, Any]) -> str:
+    """The form that the plan of a launch's kernel names."""
+    plan = row.get("plan")
+    return str(plan.get("form", "")) if isinstance(plan, dict) else ""
 
 
 def _bits(access: str) -> int:

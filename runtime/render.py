@@ -115,16 +115,16 @@ def _launch_table(row: Mapping[str, Any], target: Mapping[str, Any], sizes: Mapp
     title = f"{row['name']} on {target['target']}" + (f" at {at}" if at else "")
     table = _table(("", "right"), (title, "left"), ("programs", "right"), ("warps", "right"), ("registers", "right"),
                    ("spills", "right"), ("shared", "right"), ("bits", "right"), ("floor us", "right"),
-                   ("expected", "right"), ("ops", "left"), ("source", "left"))  # fmt: skip
+                   ("expected", "right"), ("form", "left"), ("ops", "left"), ("source", "left"))  # fmt: skip
     for fact, count in facts.items():
         numbers = [fact.programs, fact.warps, fact.registers, fact.spills, fact.shared, fact.loads or "bulk"]
         times = [f"{fact.floor_us:.2f}", f"{fact.expected_us:.1f}"]
-        texts = map(Text, (_short(fact.ops), _short(fact.sources)))
+        texts = map(Text, (fact.form, _short(fact.ops), _short(fact.sources)))
         table.add_row(f"{count} x", Text(fact.name), *map(str, numbers), *times, *texts)
     total = sum(fact.floor_us * count for fact, count in facts.items())
     expected = sum(fact.expected_us * count for fact, count in facts.items())
     table.add_row(
-        f"{facts.total()}", Text("in all", style="bold"), *[""] * 6, f"{total:.1f}", f"{expected:.0f}", "", ""
+        f"{facts.total()}", Text("in all", style="bold"), *[""] * 6, f"{total:.1f}", f"{expected:.0f}", *[""] * 3
     )
     return table
 

@@ -120,7 +120,9 @@ def test_an_inspection_says_what_each_launch_takes(tmp_path: Path, cache: Path) 
     console.print(render_inspection(information, sizes={"rows": 1000}))
     text = console.export_text()
     assert "forward on cuda:sm_90 at rows 1000" in text
-    assert all(word in text for word in ("registers", "spills", "shared", "floor us", "rows_layer_norm_bf16"))
+    assert all(
+        word in text for word in ("registers", "spills", "shared", "floor us", "form", "held", "rows_layer_norm_bf16")
+    )
 
 
 FORMS = {
