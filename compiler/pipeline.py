@@ -37,6 +37,7 @@ from .package.writer import PackageSummary
 from .request import CompileRequest
 from .schedule import Schedule, schedule
 from .schedule.passes import check_names
+from .schedule.planning import OPTIONAL
 from .summaries import summarise
 from .tune.choices.choices import NO_CHOICES, Choices
 from .tune.search.gpu_search import search_gpu
@@ -62,7 +63,7 @@ class CompileResult:
 def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileResult:
     """Compiles the request's entry points into one package. Raises CompileError; then nothing is left behind."""
     options = request.options
-    check_names(options.schedule.off)
+    check_names(options.schedule.off, OPTIONAL)
     lock = None if options.lock is None else read_lock(options.lock)  # not found missing after the export
     with running_stage(observers, "capture") as stage:
         entries = in_dtype(request.entries, options.dtype)

@@ -179,9 +179,12 @@ def optional_passes() -> tuple[str, ...]:
     return tuple(dict.fromkeys(p.name for p in (*CPU_PASSES, *GPU_PASSES) if not p.required))
 
 
-def check_names(names: Collection[str]) -> None:
-    """Raises CompileError when one of the names is no pass that can be switched off."""
-    known = optional_passes()
+def check_names(names: Collection[str], planning: Collection[str] = ()) -> None:
+    """Raises CompileError when one of the names is no pass that can be switched off.
+
+    planning: names of planning passes that can be.
+    """
+    known = (*optional_passes(), *sorted(planning))
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.5)

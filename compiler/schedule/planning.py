@@ -5,7 +5,7 @@ A list for CPUs and one for GPUs, a row a pass; the driver runs those of a kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,14 @@ from .loops import loop_plan
 from .passes import Context
 from .planning_pass import PlanningPass, run_planning
 from .remarks import Remarks
+
+#: passes for CPUs that can be switched off by name: the field keeps its default, the node its loops
+OPTIONAL = frozenset(
+    (
+        *("transpose-rows", "sliding-window", "share-rows", "interleave", "join-short-rows", "store-policy"),
+        *("write-combining", "row-prefetch", "alignment-peel", "prefetch"),
+    )
+)
 
 
 def _rewrite(name: str, field: str, run: Callable[[Kernel], Kernel], needs: str = "") -> PlanningPass:
@@ -83,11 +91,16 @@ def empty_plan(node: AnyNode, context: Context) -> Plan | None:
 
 
 def plan_kernel(
-    node: AnyNode, context: Context | None = None, chosen: Mapping[str, Any] = MappingProxyType({})
+    node: AnyNode,
+    context: Context | None = None,
+    chosen: Mapping[str, Any] = MappingProxyType({}),
+    off: Collection[str] = (),
 ) -> Kernel:
     """The kernel of a scheduled node: its plan is made by the passes of its kind, a field each.
 
-    context: of the schedule; None: of one for a CPU. chosen: as of run_planning().
+    context: of the schedule; None: of one for a CPU. chosen: as of run_planning(). off: names of optional
+    passes to leave out.
     """
     context = context or Context(Remarks())
-    return run_planning(planning_for(context), Kernel(node, empty_plan(node, context)), context, chosen)
+    rows = [row for row in planning_for(context) if row.name not in OPTIONAL or row.name not in off]
+    return run_planning(rows, Kernel(node, empty_plan(node, context)), context, chosen)

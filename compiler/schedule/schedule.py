@@ -99,5 +99,5 @@ def schedule(
     result = in_a_row(in_pieces(program, scheduled))
     names = tuple(kernel_name(n, context.family) for n in result.nodes)
     memory = plan_memory(result.nodes, result.defines, result.regions, reuse=device is None)
-    kernels = tuple(plan_kernel(n, context) for n in result.nodes)
+    kernels = tuple(plan_kernel(n, context, off=off) for n in result.nodes)
     return Schedule(result, names, memory, context.remarks.rows(result.nodes), kernels)

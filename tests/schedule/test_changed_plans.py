@@ -14,6 +14,8 @@ from mycc.compiler import pipeline
 from mycc.compiler.ir.plans.kernel import Kernel
 from mycc.compiler.ir.plans.loop import Form, LoopPlan
 from mycc.compiler.schedule import Schedule
+from mycc.compiler.schedule.planning import OPTIONAL
+from mycc.runtime.inspect import inspect_package
 
 from ..helpers.programs import Call1
 
@@ -120,3 +122,17 @@ def test_a_changed_plan_changes_the_code_and_keeps_the_values(
     assert before != after
     assert gone in before
     np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_planning_passes_can_be_switched_off(tmp_path: Path) -> None:
+    """All of them at once: the package is verified, and its plans have the defaults of their fields."""
+
+    def function(a: torch.Tensor, t: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pooled = torch.nn.functional.max_pool2d(a, 3, 1)
+        return pooled, torch.stack((t, t + 1), -1), t[i], t[:, :10].sum(-1), torch.softmax(t, -1)
+
+    inputs, package = (torch.randn(2, 4, 20, 40), TABLE, IDS), tmp_path / "off.pkg"
+    mycc.compile(Call1(function).eval(), inputs, out=package, options={"schedule.off": ",".join(sorted(OPTIONAL))})
+    rows = inspect_package(package)["entry_points"][0]["kernels"]
+    fields = {"transposed", "windows", "interleaved", "nontemporal", "combined", "row_prefetch", "peel", "prefetch"}
+    assert [fields & set(row["plan"]) for row in rows] == [set()] * len(rows)

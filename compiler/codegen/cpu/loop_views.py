@@ -60,7 +60,7 @@ def loop_view(node: Map | Reduce | Nest, plan: LoopPlan) -> KernelView:
     (vector,) = plan.vector
     match plan.form, node:
         case Form.FLAT, Map() if vector is not None:
-            lanes = fetching(_map_lanes(node, vector, scope, any(plan.peel)), plan.prefetch[0] or (), vector, scope)
+            lanes = fetching(_map_lanes(node, vector, scope, any(plan.peel)), plan.fetched(0), vector, scope)
             return FlatKernel("map_flat.cpp.j2", scope.params(), lanes, scope.streams())
         case Form.TILES, Map() if vector is not None and plan.tile is not None:
             return tile_view(node, vector, plan.tile, scope)
@@ -84,7 +84,7 @@ def _rows(node: Map | Reduce, vector: Var | None, plan: LoopPlan, scope: Scope) 
         if plan.row_prefetch is not None and ahead is not None:
             stage = with_fetches(stage, ahead, plan.row_prefetch, vector)
         elif gathered and inner:
-            stage = _leaving(stage, gathered, plan.prefetch[0] or (), vector, scope)
+            stage = _leaving(stage, gathered, plan.fetched(0), vector, scope)
     work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
     if isinstance(node, Reduce):
         work = work * product(v.extent for v in node.rdims)
@@ -163,7 +163,7 @@ def stage_view(
                 vertical = plan.vertical[i]
                 assert vertical is not None
                 view = lane_fold_view(vertical, vector, loops, scope)
-    return with_stage_fetches(view, plan.prefetch[i], vector, scope) if fetches and plan.prefetch else view
+    return with_stage_fetches(view, plan.fetched(i), vector, scope) if fetches else view
 
 
 def map_stage(

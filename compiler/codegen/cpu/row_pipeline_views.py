@@ -62,7 +62,7 @@ class _Builder:
         letters = ("i" if i == 0 else f"i{i}" for i in range(len(node.dims)))
         _, loops, own = phase_loops(self.scope, node, str(number), letters)
         stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
-        found = (replace(p, index=p.index.substitute(own)) for p in plan.prefetch[number] or ())
+        found = (replace(p, index=p.index.substitute(own)) for p in plan.fetched(number))
         ahead = fetch_lines(found, self.lane, self.scope)
         stages = [moved(s, own) for s in stages]
         names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.folds}

@@ -312,3 +312,7 @@ class LoopPlan:
     walk: tuple[ColumnWalk | None, ...] = ()
     vertical: tuple[VerticalPlan | None, ...] = ()
     horizontal: tuple[HorizontalPlan | None, ...] = ()
+
+    def fetched(self, stage: int) -> tuple[Prefetch, ...]:
+        """What a stage fetches, or a phase of pipelined rows."""
+        return (self.prefetch[stage] or ()) if self.prefetch else ()
