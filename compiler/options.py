@@ -78,7 +78,7 @@ class ScheduleOptions:
     fuse: bool = True  # one kernel for what can share one; off: a kernel per operator, to look for a wrong one
     epilogues: bool = True  # let matrix products and convolutions finish their elements in place
     prologues: bool = True  # let matrix products on GPUs compute what they multiply, where that takes less time
-    off: tuple[str, ...] = ()  # names of passes to leave out, with commas between: schedule/passes.py lists them
+    off: tuple[str, ...] = ()  # names of passes to leave out, with commas between: schedule/passes.py, planning.py
 
     @property
     def switched_off(self) -> frozenset[str]:
