@@ -15,7 +15,7 @@ from ..model.graph import ModelGraph
 from ..model.random_operators import draws
 from .control import run_control
 from .fast_double import FAST
-from .interpreter import Node, call_torch, run_graph
+from .interpreter import Node, call_torch, run_graph, value_form
 from .ties import settled
 from .unchecked import check_operands
 
@@ -134,7 +134,7 @@ def reference_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], re
     if result is not None:
         return result
     try:
-        return widened(node.target(*args, **kwargs))  # type: ignore[operator]
+        return widened(value_form(node.target)(*args, **kwargs))
     except (RuntimeError, IndexError, TypeError, AssertionError) as error:
         try:
             return in_own_dtypes(node, *given)

@@ -216,3 +216,16 @@ def test_fast_convolution_1d_and_general() -> None:
     general = FAST[aten.convolution.default]
     assert error(general(x, weight, None, [2], [1], [1], False, [0], 1), wanted) < 1e-15
     assert general(x, weight, None, [2], [1], [1], True, [0], 1) is None
+
+
+def test_views_do_not_hang_on_the_strides_of_the_trace() -> None:
+    """A convolution in float64 may give another memory format than it gave in the trace."""
+
+    def rows(x: torch.Tensor) -> torch.Tensor:
+        return x.permute(0, 2, 3, 1).view(-1, 3) * 2
+
+    x = torch.randn(2, 3, 4, 5)
+    graph = capture(rows, (x.to(memory_format=torch.channels_last),))
+    wanted = x.permute(0, 2, 3, 1).reshape(-1, 3) * 2
+    torch.testing.assert_close(reference(graph, [x])[0], wanted.double())
+    torch.testing.assert_close(eager(graph, [x])[0], wanted)
