@@ -10,7 +10,6 @@ from mycc.compiler.codegen.cuda.generate import generate_device
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.lower import lower
 from mycc.compiler.lower.core.eager_roundings import with_eager_roundings
-from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.schedule import schedule
 
 from ..helpers.device_programs import DEVICE, DeviceProgram, run_interpreted
@@ -26,7 +25,7 @@ def test_chains_have_the_bits_of_eager(interpreter: TritonInterpreter) -> None:
     graph = capture(Call1(chain), (x, y), None, None)
     result = lower(run_graph_passes(graph), None, "cuda")
     result = replace(result, program=with_eager_roundings(result.program))
-    planned = schedule(result.program, device=DEVICES[90])
+    planned = schedule(result.program, device=DEVICE)
     program = DeviceProgram(graph, result, planned, generate_device([graph], [planned], DEVICE))
     (got,) = run_interpreted(program, interpreter, [x, y])
     assert torch.equal(got, chain(x, y))
