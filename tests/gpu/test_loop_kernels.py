@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.codegen.cuda import rows
 from mycc.compiler.machine.gpu import Device
+from mycc.compiler.schedule.gpu import row_plans
 from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
 from torch import nn
@@ -265,8 +265,8 @@ def test_places_by_units(
     shape: tuple[int, int], interpreter: TritonInterpreter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many rows of 16-bit elements; units with ties, with several NaN, of infinities alone."""
-    monkeypatch.setattr(rows, "MANY", 1)
-    monkeypatch.setattr(rows, "SHORT", 0)
+    monkeypatch.setattr(row_plans, "MANY", 1)
+    monkeypatch.setattr(row_plans, "SHORT", 0)
     x = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(3)).half()
     x[0, 30], x[0, 40], x[0, 41], x[1], x[2] = (*[float("nan")] * 3, float("-inf"), float("inf"))
     for function in (lambda x: x.argmax(-1), lambda x: x.argmin(-1)):
