@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from .helpers.x87 import X87Stack
 
 Golden = Callable[[str], None]
 SLOW_SECONDS = 1800
@@ -41,6 +44,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(", ".join(f"{name} {seconds:.0f}" for name, seconds in folders.most_common()))
         longest = (f"{seconds:.0f} {name}" for name, seconds in tests.most_common(40))
         terminalreporter.line("\n".join(longest))
+
+
+@pytest.fixture(scope="session")
+def x87_stack() -> X87Stack | None:
+    return X87Stack() if X87Stack.available else None
+
+
+@pytest.fixture(autouse=True)
+def _x87_stack_is_left_empty(x87_stack: X87Stack | None) -> Iterator[None]:
+    """Names the test whose code leaves values on the x87 stack, and saves the tests that follow from them."""
+    yield
+    if x87_stack is not None and (depth := x87_stack.depth()):
+        x87_stack.empty()
+        warnings.warn(f"this test left {depth} values on the x87 stack", stacklevel=1)
 
 
 @pytest.fixture
