@@ -1,7 +1,7 @@
 """The x87 register stack of this thread, which a call has to leave empty (System V ABI, x86-64, 3.2.1).
 
-Code that leaves a value on it does no harm by itself. When four are left, numpy's norms and eigenvalues, whose BLAS counts on
-an empty stack, become NaN in whatever test comes next.
+Code that leaves a value on it does no harm by itself. When four are left, numpy's norms and eigenvalues become NaN in
+whatever test comes next, because its BLAS counts on an empty stack.
 """
 
 from __future__ import annotations
