@@ -34,7 +34,7 @@ layer_norm native_layer_norm rms_norm group_norm batch_norm _native_batch_norm_l
 matmul baddbmm scaled_dot_product_attention conv1d conv2d convolution max_pool2d avg_pool2d adaptive_avg_pool2d
 _adaptive_avg_pool2d max_pool1d avg_pool1d embedding index_select gather index cat stack constant_pad_nd pad roll
 flip tril triu pixel_shuffle upsample_nearest1d upsample_nearest2d upsample_nearest3d
-_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d sym_size
+_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d sym_size _int_mm
 """
 
 _ORDERED = """

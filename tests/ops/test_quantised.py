@@ -1,0 +1,133 @@
+"""Products of quantised weights against exact integers and float64, for every format, odd sizes and row counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import mycc
+import pytest
+import torch
+from mycc.compiler.model.operators import quantised
+from torch import Tensor, nn
+
+ops = torch.ops.mycc
+ROWS = (1, 2, 7, 16, 65)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A format and a shape. zeros: the dtype of the zeros; None: there are none."""
+
+    n: int
+    k: int
+    bits: int = 8
+    group: int = 0
+    scale: torch.dtype = torch.float32
+    zeros: torch.dtype | None = None
+    x: torch.dtype = torch.float32
+
+
+WEIGHTS = (
+    Weight(33, 40), Weight(16, 129), Weight(5, 3), Weight(150, 516), Weight(48, 320, x=torch.bfloat16),
+    Weight(40, 96, 8, 32), Weight(32, 128, 8, 64, torch.bfloat16, torch.int8), Weight(17, 75, 8, 75),
+    Weight(40, 96, 4, 32), Weight(19, 256, 4, 128, torch.float16), Weight(33, 128, 4, 64, torch.float32, torch.int8),
+    Weight(21, 35, 4, 35, torch.float32, torch.float32), Weight(64, 1056, 4, 32, torch.bfloat16, x=torch.bfloat16),
+    Weight(34, 60, 4, 20, torch.float32, torch.int8),
+)  # fmt: skip
+
+
+class Products(nn.Module):
+    """Every operator with every weight of the table that it takes; x holds the columns of all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for i, w in enumerate(WEIGHTS):
+            low, high = (-128, 128) if w.bits == 8 else (-8, 8)
+            values = torch.randint(low, high, (w.n, w.k), dtype=torch.int8)
+            values[0] = low
+            self.register_buffer(f"w{i}", values if w.bits == 8 or i % 2 else quantised.packed(values))
+            if w.group:
+                groups = (w.n, w.k // w.group)
+                self.register_buffer(f"scales{i}", (0.01 + torch.rand(groups)).to(w.scale))
+                zeros = (torch.randn(groups) * 3).to(w.zeros) if w.zeros else None
+                self.register_buffer(f"zeros{i}", zeros)
+
+    def forward(self, x: Tensor, a: Tensor, a_zeros: Tensor) -> tuple[Tensor, ...]:
+        found: list[Tensor] = []
+        for i, w in enumerate(WEIGHTS):
+            weight, own, ints = getattr(self, f"w{i}"), x[:, : w.k].to(w.x), a[:, : w.k]
+            if not w.group:
+                found += (torch._int_mm(ints, weight.t()), ops.mixed_mm(own, weight))
+                continue
+            rest = weight, getattr(self, f"scales{i}"), getattr(self, f"zeros{i}"), w.bits, w.group
+            found += (ops.grouped_mm(own, *rest), ops.grouped_int_mm(ints, a_zeros if i % 2 else None, *rest))
+        return tuple(found)
+
+
+def operands(rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(rows)
+    k = max(w.k for w in WEIGHTS)
+    a = torch.randint(-128, 128, (rows, k), dtype=torch.int8)
+    a[0] = -128
+    return torch.randn(rows, k), a, torch.randint(-128, 128, (rows, 1), dtype=torch.int32)
+
+
+def exact(model: Products, x: Tensor, a: Tensor, a_zeros: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """What each result is, and what the sum of its terms without their signs is, in float64."""
+    found: list[tuple[Tensor, Tensor]] = []
+    for i, w in enumerate(WEIGHTS):
+        weight, own, ints = getattr(model, f"w{i}"), x[:, : w.k].to(w.x).double(), a[:, : w.k].double()
+        values = quantised.unpacked(weight, w.bits, w.k).double()
+        if not w.group:
+            found += ((ints @ values.t(), None), (own @ values.t(), own.abs() @ values.abs().t()))  # type: ignore[arg-type]
+            continue
+        scales, zeros = getattr(model, f"scales{i}"), getattr(model, f"zeros{i}")
+        real = quantised.dequantised(weight, scales, zeros, w.bits, w.group, w.k, torch.float64)
+        moved = ints - a_zeros.double() if i % 2 else ints
+        found += ((own @ real.t(), own.abs() @ real.abs().t()), (moved @ real.t(), ints.abs() @ real.abs().t() * 2))
+    return found
+
+
+@pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v2", "cpu:x86-64-v3"])
+def test_products(target: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Products().eval()
+    rows = torch.export.Dim("rows", min=1, max=4096)
+    shapes = {name: {0: rows} for name in ("x", "a", "a_zeros")}
+    path = mycc.compile(model, operands(17), out=tmp_path / "m.pkg", target=target, dynamic_shapes=shapes, verify=False)
+    package = mycc.load(path)
+    for count in ROWS:
+        given = operands(count)
+        for i, (got, (want, size)) in enumerate(zip(package(*given), exact(model, *given), strict=True)):
+            if size is None:
+                assert got.dtype == torch.int32
+                assert torch.equal(got.double(), want), (WEIGHTS[i // 2], count)
+            else:
+                assert got.dtype == torch.float32
+                assert ((got.double() - want).abs() <= 2e-6 * size + 1e-6).all(), (WEIGHTS[i // 2], count)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_convolutions(dtype: torch.dtype, tmp_path: Path) -> None:
+    class Convolutions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("plain", torch.randint(-128, 128, (18, 6, 3, 3), dtype=torch.int8))
+            self.register_buffer("own", torch.randint(-128, 128, (6, 1, 3, 3), dtype=torch.int8))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            wide = ops.int_conv(x, self.plain, 5, [2, 1], [1, 2], [1, 2], 1)
+            return wide, ops.int_conv(x, self.own, 0, [1, 1], [1, 1], [1, 1], 6)
+
+    torch.manual_seed(0)
+    model = Convolutions()
+    info = torch.iinfo(dtype)
+    x = torch.randint(info.min, info.max + 1, (2, 6, 9, 11), dtype=dtype)
+    package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "m.pkg"))
+    wants = [
+        nn.functional.conv2d(x.double() - 5, model.get_buffer("plain").double(), None, (2, 1), (1, 2), (1, 2)),
+        nn.functional.conv2d(x.double(), model.get_buffer("own").double(), None, 1, 1, 1, 6),
+    ]
+    for got, want in zip(package(x), wants, strict=True):
+        assert torch.equal(got.double(), want)
