@@ -7,6 +7,7 @@ from typing import Literal
 
 from ...runtime.errors import CompileError
 from . import local_cpu
+from .cpu import CPUS
 
 __all__ = ["CUDA_TARGETS", "TARGETS", "Family", "Target", "host_target", "parse_targets"]
 
@@ -34,19 +35,21 @@ class Target:
     ptx: bool = False
 
 
-def _x86(level: str, lanes: int, *flags: str) -> Target:
-    return Target(f"cpu:{level}", "x86_64", level, (f"-march={level}", "-mprfchw", *flags), lanes)
+def _x86(level: str, *flags: str) -> Target:
+    return Target(f"cpu:{level}", "x86_64", level, (f"-march={level}", "-mprfchw", *flags), CPUS[level].lanes)
 
+
+# Outlined atomics would call into libc to learn what the CPU has. Scheduling before registers are allocated makes GCC
+# spill sums of the matrix tiles.
+_AARCH64 = ("-march=armv8-a", "-mno-outline-atomics", "-fno-schedule-insns")
 
 # From the least to the most demanding within an architecture.
 TARGETS: tuple[Target, ...] = (
-    _x86("x86-64-v2", 4),
-    _x86("x86-64-v3", 8),
+    _x86("x86-64-v2"),
+    _x86("x86-64-v3"),
     # GCC keeps to 256 bits on generic AVX-512 machines unless told otherwise.
-    _x86("x86-64-v4", 16, "-mprefer-vector-width=512"),
-    # Outlined atomics would call into libc to learn what the CPU has. Scheduling before registers are allocated makes
-    # GCC spill sums of the matrix tiles.
-    Target("cpu:aarch64", "aarch64", "aarch64", ("-march=armv8-a", "-mno-outline-atomics", "-fno-schedule-insns"), 4),
+    _x86("x86-64-v4", "-mprefer-vector-width=512"),
+    Target("cpu:aarch64", "aarch64", "aarch64", _AARCH64, CPUS["aarch64"].lanes),
 )
 
 #: the host program of a GPU target runs on every CPU of the builder's architecture

@@ -14,7 +14,7 @@ namespace mycc {
  * be on their way there. */
 constexpr int64_t kGatheredBytes = 4096;
 
-/* Results of so many bytes are written past the caches: STREAMED_BYTES of schedule/cost/estimates.py. */
+/* Results of so many bytes are written by non-temporal stores: NONTEMPORAL of compiler/machine/cpu.py. */
 constexpr int64_t kStreamedBytes = (int64_t)1 << 24;
 
 /* Elements of the memory that they are gathered in, beside those of a row. */

@@ -304,7 +304,7 @@ CASES: dict[str, Case] = {
     ),
 }
 #: limits of passes that few samples of few elements stay under
-SMALL = {(pipeline_samples, "SAMPLES"): 1 << 16, (interchange_copies, "LEAST_BYTES"): 1 << 20}
+SMALL = {(pipeline_samples, "BEYOND_L3"): 1 << 16, (interchange_copies, "BEYOND_L2"): 1 << 20}
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...machine.cpu import CPUS, Cpu
+
 PANEL = 16
 LEAST_HALVED = 4  # pixels of a run
 TURN = 4
@@ -64,15 +66,13 @@ class TapTile:
 class RunTileSet:
     """The tiles of an instruction set.
 
-    lanes, registers: of a vector, and how many there are; fused: there is a fused multiply-add.
+    cpu: its registers.
     runs: of a tile, at most. panels: for 1, 2, ... pixels of a run the panels of its widest tile.
     long_run: pixels of a run of one panel, where rows are whole such runs; 0: there are none. A vector of weights then
     multiplies twice as many pixels. taps: of kernel rows that tiles hold, of such runs.
     """
 
-    lanes: int
-    registers: int
-    fused: bool
+    cpu: Cpu
     runs: int
     panels: tuple[int, ...]
     long_run: int = 0
@@ -103,27 +103,27 @@ class RunTileSet:
 
     def _halves(self, runs: int, pixels: int, panels: int) -> bool:
         """Whether there is such a tile for a last panel of 8 columns: not of few pixels, which are few of all."""
-        return self.lanes == PANEL and panels == 2 and runs == self.runs and pixels >= LEAST_HALVED
+        return self.cpu.lanes == PANEL and panels == 2 and runs == self.runs and pixels >= LEAST_HALVED
 
     def _turn(self, runs: int, halved: bool) -> int:
         """Several values of k for the tiles that do most of the work: all that are written out take time to compile."""
-        return TURN if self.lanes == PANEL and runs == self.runs and not halved else 1
+        return TURN if self.cpu.lanes == PANEL and runs == self.runs and not halved else 1
 
     def _pixels_first(self, pixels: int, panels: int) -> bool:
-        width = panels * PANEL // self.lanes
-        needed = pixels * width + pixels + 1 + (0 if self.fused else 1)  # without fusion a product has a register
-        return pixels < width and needed <= self.registers
+        width = panels * PANEL // self.cpu.lanes
+        needed = pixels * width + pixels + 1 + (0 if self.cpu.fused else 1)  # without fusion a product has a register
+        return pixels < width and needed <= self.cpu.registers
 
 
 RUN_TILE_SETS: dict[str, RunTileSet] = {
     # 12 accumulators, 3 broadcasts, 1 product.
-    "x86-64-v2": RunTileSet(lanes=4, registers=16, fused=False, runs=1, panels=(2, 1, 1)),
+    "x86-64-v2": RunTileSet(CPUS["x86-64-v2"], runs=1, panels=(2, 1, 1)),
     # 12 accumulators, 2 of weights, a broadcast.
-    "x86-64-v3": RunTileSet(lanes=8, registers=16, fused=True, runs=1, panels=(2, 2, 2, 1, 1, 1)),
+    "x86-64-v3": RunTileSet(CPUS["x86-64-v3"], runs=1, panels=(2, 2, 2, 1, 1, 1)),
     # Two runs of 7 are 28 accumulators, 2 of weights, a broadcast: whole rows of maps that are 7, 14, 28, 56 wide. So
     # are two runs of 14 by one panel.
     # 14 accumulators, 7 taps of weights at most, two broadcasts.
-    "x86-64-v4": RunTileSet(16, 32, fused=True, runs=2, panels=(2, 2, 2, 2, 2, 2, 2), long_run=14, taps=(3, 5, 7)),
+    "x86-64-v4": RunTileSet(CPUS["x86-64-v4"], runs=2, panels=(2, 2, 2, 2, 2, 2, 2), long_run=14, taps=(3, 5, 7)),
     # 24 accumulators, 4 of weights, a broadcast.
-    "aarch64": RunTileSet(lanes=4, registers=32, fused=True, runs=1, panels=(2, 2, 2, 1, 1, 1)),
+    "aarch64": RunTileSet(CPUS["aarch64"], runs=1, panels=(2, 2, 2, 1, 1, 1)),
 }

@@ -9,13 +9,13 @@ from typing import Any
 
 import jinja2
 
+from ...machine.cpu import CPUS, LINE, Cpu
 from .conv_tiles import RUN_TILE_SETS, RunTileSet
 
 PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
 FETCHING = 16  # multiply-adds that leave instructions time to fetch; beside 12, two a cycle, it takes longer
-LINE = 64  # bytes of a line of a cache
 TEMPLATES = Path(__file__).resolve().parents[3] / "templates" / "cpu"
 
 
@@ -84,17 +84,14 @@ def widths(widest: int) -> tuple[int, ...]:
 class TileSet:
     """The tiles of an instruction set.
 
-    lanes: floats of a vector register; registers: how many there are; constraint: their letter in inline assembly.
-    fused: there is a fused multiply-add.
+    cpu: its registers; constraint: their letter in inline assembly.
     panels: for row counts 1, 2, ... the panels of the widest tile; its length is the height of the tallest tile.
     A tile needs rows * panels * 16 / lanes accumulators: enough of them to hide the latency of the multiply-add, few
     enough to leave registers for one row of B and a broadcast of A.
     """
 
-    lanes: int
-    registers: int
+    cpu: Cpu
     constraint: str
-    fused: bool
     panels: tuple[int, ...]
 
     @property
@@ -114,14 +111,14 @@ class TileSet:
         A panel of one vector has to hide the latency of multiply-adds by itself, as panels that are read together are
         streams of memory of their own. As many sums of four panels fit the registers, too.
         """
-        return 4 if self.lanes == PANEL else 1
+        return 4 if self.cpu.lanes == PANEL else 1
 
     def _fetches(self, rows: int, panels: int) -> bool:
-        return rows * panels * PANEL // self.lanes >= FETCHING
+        return rows * panels * PANEL // self.cpu.lanes >= FETCHING
 
     def _streams(self, rows: int, panels: int) -> bool:
         """Few sums pass over a panel once more for every few rows: so those of 8 lanes, from half their height on."""
-        return self.lanes == 8 and panels == 1 and 2 * rows > len(self.panels)
+        return self.cpu.lanes == 8 and panels == 1 and 2 * rows > len(self.panels)
 
     def _turns(self, rows: int, panels: int) -> tuple[Turn, ...]:
         """Long ones for large tiles of 16 lanes.
@@ -130,12 +127,12 @@ class TileSet:
         """
         if self._streams(rows, panels):
             return SHORT_TURNS
-        return LONG_TURNS if self.lanes == PANEL and self._fetches(rows, panels) else ()
+        return LONG_TURNS if self.cpu.lanes == PANEL and self._fetches(rows, panels) else ()
 
     def _rows_first(self, rows: int, panels: int) -> bool:
-        width = panels * PANEL // self.lanes
-        needed = rows * width + rows + 1 + (0 if self.fused else 1)  # without fusion a product has a register
-        return rows < width and needed <= self.registers
+        width = panels * PANEL // self.cpu.lanes
+        needed = rows * width + rows + 1 + (0 if self.cpu.fused else 1)  # without fusion a product has a register
+        return rows < width and needed <= self.cpu.registers
 
     @property
     def value_panels(self) -> tuple[int, ...]:
@@ -145,19 +142,19 @@ class TileSet:
         """
         rows, widest = len(self.panels), 2
         needed = rows * widest + widest + 1 + 11
-        return tuple(range(1, widest + 1)) if self.lanes == PANEL and needed <= self.registers else ()
+        return tuple(range(1, widest + 1)) if self.cpu.lanes == PANEL and needed <= self.cpu.registers else ()
 
 
 TILE_SETS: dict[str, TileSet] = {
     # 16 registers of 4 floats, no fused multiply-add: 12 accumulators, 3 broadcasts, 1 product.
-    "x86-64-v2": TileSet(lanes=4, registers=16, constraint="x", fused=False, panels=(2, 1, 1)),
+    "x86-64-v2": TileSet(CPUS["x86-64-v2"], "x", panels=(2, 1, 1)),
     # 16 registers of 8: 6 x 16 has 12 accumulators, 2 of B, a broadcast.
-    "x86-64-v3": TileSet(lanes=8, registers=16, constraint="x", fused=True, panels=(4, 2, 2, 1, 1, 1)),
+    "x86-64-v3": TileSet(CPUS["x86-64-v3"], "x", panels=(4, 2, 2, 1, 1, 1)),
     # 32 registers of 16: 8 x 48 has 24 accumulators, 3 of B; more rows would need more pointers than there are
     # general registers. A single row takes four panels, each a stream of memory, or one where one is as fast (0087).
-    "x86-64-v4": TileSet(lanes=16, registers=32, constraint="v", fused=True, panels=(4, 4, 4, 4, 4, 4, 3, 3)),
+    "x86-64-v4": TileSet(CPUS["x86-64-v4"], "v", panels=(4, 4, 4, 4, 4, 4, 3, 3)),
     # 32 registers of 4: 6 x 16 has 24 accumulators, 4 of B.
-    "aarch64": TileSet(lanes=4, registers=32, constraint="w", fused=True, panels=(2, 2, 2, 1, 1, 1)),
+    "aarch64": TileSet(CPUS["aarch64"], "w", panels=(2, 2, 2, 1, 1, 1)),
 }
 
 
@@ -204,17 +201,17 @@ def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:
     """What the templates of tiles are told."""
     return {
         "isa": isa,
-        "lanes": tile_set.lanes,
+        "lanes": tile_set.cpu.lanes,
         "constraint": tile_set.constraint,
         "max_rows": len(tile_set.panels),
         "tiles": tile_set.tiles,
         "in_place": any(t.turn > 1 for t in runs.tiles),
-        "row_widths": sorted({t.panels * PANEL // tile_set.lanes for t in tile_set.tiles if t.in_place}),
+        "row_widths": sorted({t.panels * PANEL // tile_set.cpu.lanes for t in tile_set.tiles if t.in_place}),
         "line": LINE,
         "best": tile_set.panels,
         "row_sums": tile_set.row_sums,
         "widths": [widths(p) for p in tile_set.panels],
-        "vectors": PANEL // tile_set.lanes,
+        "vectors": PANEL // tile_set.cpu.lanes,
         "value_rows": len(tile_set.panels) if tile_set.value_panels else 0,
         "value_panels": tile_set.value_panels,
         "taps": DEPTHWISE_TAPS,

@@ -12,7 +12,8 @@ from ...ir.expr import Load
 from ...ir.index import ONE, ZERO, Var, product
 from ...ir.nodes import Map
 from ...ir.plans.loop import TilePlan
-from ...schedule.loops.store_policy import LINE, only_moves
+from ...machine.cpu import LINE
+from ...schedule.loops.store_policy import only_moves
 from ...schedule.loops.streams import in_memory
 from .emit import HALVES, Emitter
 from .scope import Scope

@@ -11,7 +11,7 @@ from ...ir.expr import Load
 from ...ir.index import Var, as_index, of, product
 from ...ir.nodes import Map, Reduce, Store
 from ...ir.plans.loop import Transpose, TransposedRows, VerticalPlan
-from ...schedule.loops.store_policy import LINE
+from ...machine.cpu import LINE
 from ...schedule.loops.vector_axis import keeps_places
 from .emit import Emitter
 from .reduction_views import arg_view, loops_of

@@ -20,6 +20,7 @@ from ...ir.index import (
     minimum,
 )
 from ...ir.structured import Window
+from ...machine.cpu import WIDEST_LANES
 from ..core.builder import call, number, where
 from ..core.context import Context
 from ..core.readers import stays_elementwise
@@ -27,7 +28,8 @@ from ..core.tensor import Shape, Tensor, channels_last, unsqueeze
 from .conv_elementwise import within
 
 FEW = 4  # channels that a convolution of all of them sums up one by one
-LANES = 16  # channels from which on their lanes are worth a layout: a vector of the widest registers
+#: channels from which on their lanes are worth a layout: a vector of the widest registers
+LANES = WIDEST_LANES
 TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (kernels/conv/depthwise.h)
 
 #: products that are written out: of a signal's element, of a row with all windows that have begun; and such windows

@@ -20,8 +20,6 @@ OPERATOR_COST = {
 FUNCTION = 12
 #: cost of a load
 LOAD = 2
-#: results from here on are written past the caches
-STREAMED_BYTES = 1 << 24
 #: an expression is worth storing rather than computing again above this
 CHEAP = 6
 

@@ -31,6 +31,7 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Origin, Reduce, Store
 from ...ir.program import AnyNode
+from ...machine.cpu import L1
 from ..graph import NodeGraph, label, map_expressions
 from ..loops.column_blocks import IN_TURN, PIPELINED, Stages, in_blocks
 from ..loops.pipeline_columns import has_phases
@@ -39,7 +40,7 @@ from ..remarks import Remarks
 from .invert import digits, invert
 
 #: a row of intermediate values that does not fit the first level cache is stored in the arena instead
-MAX_LOCAL_BYTES = 16384
+MAX_LOCAL_BYTES = L1 // 2
 
 
 def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES, turns: bool = False) -> None:

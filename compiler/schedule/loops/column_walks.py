@@ -11,6 +11,7 @@ from ...ir.index import ONE, ZERO, Atom, Index, Var, minimum, of, product
 from ...ir.lanes import ALIGNMENT, depends, lane_stride
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.plans.loop import ColumnWalk, Form, LoopPlan, Prefetch, Reduction
+from ...machine.cpu import ARGMAX_ROWS_AHEAD, BEYOND_L2, COLUMNS_AHEAD, WIDE_ARGMAX_AHEAD, WIDE_COLUMNS_AHEAD
 from ..algebra.rfactor import ENOUGH_TASKS
 from ..cost.estimates import number, work
 from .prefetch import prefetches, stream_prefetches
@@ -19,9 +20,8 @@ from .vector_axis import LEAST_ROWS, keeps_places
 
 #: accumulators of a block of columns, and rows after which they are folded into the result
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
-#: bytes of a row of memory that are folded before the next one's turn, where rows are pages apart, and that they are
-#: fetched ahead (and where places are kept): the more, the longer the pieces that memory is read in
-WIDE_BYTES, WIDE_AHEAD, WIDE_PLACES_AHEAD = 32768, 1024, 2048
+#: bytes of a row of memory that are folded before the next one's turn, where rows are pages apart
+WIDE_BYTES = 32768
 #: columns of rows so narrow that twice as many are folded into the result together
 NARROW = 128
 #: most columns of rows that are folded in the order of memory: their accumulators stay in the first cache
@@ -29,12 +29,10 @@ IN_ORDER = 4096
 #: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
 #: it), and the work on an element above which each has its turn
 TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
-#: rows that memory is read ahead where places are kept; blocks so small that the next one is fetched instead of rows
-PLACES_AHEAD, SMALL_BLOCK = 16, 40960
+#: elements of blocks so small that the next one is fetched instead of rows
+SMALL_BLOCK = 40960
 #: streams of rows whose places are kept, their most columns, least rows, and least bytes: fewer lie in the caches
-PLACES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, 1 << 23
-#: elements that memory is read ahead
-LEAST_AHEAD = 2048
+PLACES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, BEYOND_L2
 #: columns of a task of a scan: what they carry stays in the first level cache
 SCAN_COLUMNS = 1024
 #: fold that keeps a position -> that of the value
@@ -75,7 +73,7 @@ def _wide_walk(node: Reduce, vector: Var) -> ColumnWalk:
     walk = ColumnWalk(block_columns(node, vector), rows_at_once(row.extent))
     if all(f.op == "sum" and isinstance(f.value, Load) for f in node.folds):
         return walk
-    ahead = WIDE_PLACES_AHEAD if keeps_places(node) else WIDE_AHEAD
+    ahead = WIDE_ARGMAX_AHEAD if keeps_places(node) else WIDE_COLUMNS_AHEAD
     moved: dict[Atom, Index] = {vector: of(vector) + ahead // widest(values)}
     return replace(walk, prefetch=prefetches(vector, values, (row,), moved))
 
@@ -108,7 +106,7 @@ def places_walk(node: Reduce, vector: Var) -> ColumnWalk:
     if large and narrow and _only_places(node):
         ahead = rows_ahead(row, PLACES_STREAMS, values, vector)
         return ColumnWalk(STREAM_COLUMNS, PLACES_STREAMS, streams=True, prefetch=ahead)
-    return replace(_walk(row, values, vector, PLACES_TOGETHER, PLACES_AHEAD), columns=block)
+    return replace(_walk(row, values, vector, PLACES_TOGETHER, ARGMAX_ROWS_AHEAD), columns=block)
 
 
 def _only_places(node: Reduce) -> bool:
@@ -189,7 +187,7 @@ def rows_ahead(
 ) -> tuple[Prefetch, ...]:
     """Fetches what is read at least so many rows on, with lanes along `vector`; written: as much is written as read."""
     columns = vector.extent.constant
-    ahead = of(row) + max(least, LEAST_AHEAD // (columns or LEAST_AHEAD))
+    ahead = of(row) + max(least, COLUMNS_AHEAD // (columns or COLUMNS_AHEAD))
     moved: dict[Atom, Index] = {row: ahead}
     apart = columns is None or columns > BLOCK_COLUMNS  # other columns follow, not other rows
     if apart:

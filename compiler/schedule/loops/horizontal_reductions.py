@@ -13,8 +13,8 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.plans.loop import Form, HorizontalPlan, LoopPlan, Prefetch, Reduction, RowStreams
-from .prefetch import AHEAD_BYTES, prefetches, stream_prefetches
-from .store_policy import LINE
+from ...machine.cpu import LINE, REDUCTION_AHEAD, STREAM_AHEAD
+from .prefetch import prefetches, stream_prefetches
 
 #: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again.
 #: All pieces are whole multiples of four of the longest vectors
@@ -27,7 +27,6 @@ STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES = 4, 128, 256
 #: least elements of a piece of a row of which anything is fetched, and of one that is a stream itself
 LEAST_PIECE, LONG_PIECE = 256, 1024
 LEAST_ROW = 16  # elements of rows that are streams
-STREAM_AHEAD = 2048  # bytes
 
 
 def row_piece(lanes: Var) -> int:
@@ -67,7 +66,7 @@ def _next_pieces(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
         return ()
     if extent < LONG_PIECE:
         return prefetches(lanes, values, others[-1:], {others[-1]: of(others[-1]) + 1}, far=True)
-    return prefetches(lanes, values, others[-1:], {lanes: of(lanes) + AHEAD_BYTES // _size(node)})
+    return prefetches(lanes, values, others[-1:], {lanes: of(lanes) + STREAM_AHEAD // _size(node)})
 
 
 def _row_streams(node: Reduce, lanes: Var, kind: Reduction | None, plan: LoopPlan) -> RowStreams | None:
@@ -83,7 +82,7 @@ def _row_streams(node: Reduce, lanes: Var, kind: Reduction | None, plan: LoopPla
 
 def _one_stream(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
     """What follows on short rows that lie one behind the other: pieces of four streams would be as short."""
-    if not node.dims or not 0 < (lanes.extent.constant or 0) * _size(node) < STREAM_AHEAD:
+    if not node.dims or not 0 < (lanes.extent.constant or 0) * _size(node) < REDUCTION_AHEAD:
         return ()
     return stream_prefetches(lanes, [f.value for f in node.folds], node.dims[-1], node.dims)
 
@@ -92,9 +91,9 @@ def _fetched(node: Reduce, lanes: Var, places: bool) -> tuple[Prefetch, ...]:
     """What follows on a row, where its vectors lie across lines: such a line is asked for twice while it is on its way.
     Places take long enough for the hardware to fall behind."""
     length = (lanes.extent.constant or 0) * _size(node)
-    if length < STREAM_AHEAD or (not places and length % LINE == 0):
+    if length < REDUCTION_AHEAD or (not places and length % LINE == 0):
         return ()
-    ahead: dict[Atom, Index] = {lanes: of(lanes) + STREAM_AHEAD // _size(node)}
+    ahead: dict[Atom, Index] = {lanes: of(lanes) + REDUCTION_AHEAD // _size(node)}
     return prefetches(lanes, [f.value for f in node.folds], node.dims, ahead)
 
 

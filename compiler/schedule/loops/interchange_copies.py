@@ -17,14 +17,11 @@ from ...ir.expr import substitute
 from ...ir.index import ONE, Atom, Index, Var, of
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Store
-from ..cost.estimates import STREAMED_BYTES, number
+from ...machine.cpu import BEYOND_L2, LINE, NONTEMPORAL
+from ..cost.estimates import number
 from ..graph import NodeGraph, map_expressions
 from .collapse import collapse
 from .vector_axis import step_of, vector_loop
-
-LINE = 64  # bytes
-#: of a result that the second level cache does not hold: the order of its loops counts
-LEAST_BYTES = 1 << 23
 
 
 def order_moves(graph: NodeGraph) -> None:
@@ -37,7 +34,7 @@ def order_moves(graph: NodeGraph) -> None:
 
 
 def _in_read_order(node: Map, steps: Mapping[Var, int]) -> Map:
-    past = _bytes(node.stores[0]) >= STREAMED_BYTES  # else they come into the caches, in the order in which they lie
+    past = _bytes(node.stores[0]) >= NONTEMPORAL  # else they come into the caches, in the order in which they lie
     back: dict[Atom, Index] = {v: v.extent - 1 - of(v) for v, step in steps.items() if past and step < 0}
     forward = map_expressions(node, lambda e: substitute(e, back), lambda i: i.substitute(back)) if back else node
     return replace(forward, dims=(*sorted(steps, key=lambda v: -abs(steps[v])), node.dims[-1]))
@@ -60,7 +57,7 @@ def _whole_lines(store: Store, lane: Var) -> bool:
     size = DTYPES[store.buffer.dtype].size
     rest: Index = store.index.without(lane)
     lines = all(c * size % LINE == 0 for c in rest.terms.values()) and store.index.coefficient(lane) == ONE
-    return lines and _bytes(store) >= LEAST_BYTES
+    return lines and _bytes(store) >= BEYOND_L2
 
 
 def _bytes(store: Store) -> int:

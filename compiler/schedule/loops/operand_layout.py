@@ -31,6 +31,7 @@ from ...ir.index import (
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce, Scan, Store
 from ...ir.program import AnyNode
+from ...machine.cpu import L1
 from ..cost.estimates import number
 from ..graph import NodeGraph, map_expressions
 from .vector_axis import cross_loop, keeps_places, vector_loop
@@ -38,7 +39,7 @@ from .vector_axis import cross_loop, keeps_places, vector_loop
 LEAST_STEP = 3  # elements from lane to lane
 LEAST_WOVEN = 16  # likewise: maps pick fewer that are evenly apart out of whole vectors
 MOST_STEP = 4  # of a copy, likewise: of more, several vectors share a line
-LEAST_BYTES = 1 << 16  # of an operand: of smaller ones the first level cache holds all lines at once
+LEAST_BYTES = 2 * L1  # of an operand: of smaller ones the first level cache holds all lines at once
 LEAST_LANES = 16  # turns of the loop over the lanes
 LEAST_READS = 0.5  # of the elements of an operand
 LEAST_RESULTS = 1 / 16  # beside them: fewer that lie apart take less time than a copy

@@ -17,9 +17,10 @@ from ...ir.index import ONE, Indirect, Var, product
 from ...ir.lanes import depends, lane_stride
 from ...ir.nodes import Nest, Reduce
 from ...ir.plans.loop import PipelineBlocks
+from ...machine.cpu import L2
 
 #: bytes of a region, which lies in the second level cache beside the one before it; regions that keep threads busy
-REGION_BYTES, LEAST_REGIONS = 1 << 17, 32
+REGION_BYTES, LEAST_REGIONS = L2 // 2, 32
 COLLIDE = 512  # bytes between rows whose lines fall into few sets of the caches
 
 

@@ -27,13 +27,12 @@ from ...ir.index import (
     row_major,
 )
 from ...ir.nodes import Map, Nest, Origin, Reduce, Store
+from ...machine.cpu import WIDEST_LANES
 from ..cost.estimates import work
 from ..graph import NodeGraph, map_expressions
 from .collapse import collapse
 from .vector_axis import folds_whole, vector_loop
 
-#: columns of a block are whole vectors of any target
-LANES = 16
 #: work on an element beside which its way through memory is short
 LONG_WORK = 12
 
@@ -98,7 +97,7 @@ def _parts(stages: Sequence[Stage], rows: tuple[Var, ...]) -> list[Part] | None:
         return None
     column = stages[0].dims[-1]
     fits = column.extent.constant is not None and found[0].extent.constant is not None
-    if not fits or (column.extent.constant or 1) % LANES or any(s.dims[-1] is not column for s in stages):
+    if not fits or (column.extent.constant or 1) % WIDEST_LANES or any(s.dims[-1] is not column for s in stages):
         return None
     parts = parts_of(stages, loops)
     return parts if parts is not None and worth_phases(parts) else None

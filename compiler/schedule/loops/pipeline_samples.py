@@ -26,6 +26,7 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Reduce
 from ...ir.program import AnyNode
+from ...machine.cpu import BEYOND_L3, L2, L3_SHARE
 from ..algebra.rfactor import ENOUGH_TASKS
 from ..cost.estimates import number
 from ..fusion.invert import digits
@@ -35,9 +36,7 @@ from ..remarks import Remarks
 from .collapse import collapse
 
 #: bytes of a sample's statistics, which stay beside it in the second level cache
-STATISTICS = 1 << 18
-#: bytes of a sample of which a cache has room for two, for each thread; of all samples, which it has no room for
-SAMPLE, SAMPLES = 1 << 23, 1 << 25
+STATISTICS = L2
 
 Stage = Map | Reduce
 
@@ -72,7 +71,7 @@ def walk_samples(graph: NodeGraph, remarks: Remarks) -> None:
 def walks_beside(load: Load, sample: Var) -> bool:
     """Whether a load is of one of many samples, which fit a cache by twos and not all together."""
     size, many = number(load.buffer.size) * DTYPES[load.buffer.dtype].size, sample.extent.constant or 0
-    return _of_sample(load, sample) and many >= ENOUGH_TASKS and SAMPLES <= size <= SAMPLE * many
+    return _of_sample(load, sample) and many >= ENOUGH_TASKS and BEYOND_L3 <= size <= L3_SHARE * many
 
 
 def _norm_of(graph: NodeGraph, last: Map) -> _Norm | None:

@@ -15,10 +15,11 @@ from ...ir.index import Atom, Index, Var, of, product
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import Form, LoopPlan, Prefetch, Reduction
+from ...machine.cpu import LONG_MAP_AHEAD, PIPELINED_AHEAD, STREAM_AHEAD
 from ..cost.estimates import is_long
 from ..cost.estimates import work as cost
 from .column_walks import LONG_WORK
-from .prefetch import AHEAD_BYTES, prefetches, stream_prefetches
+from .prefetch import prefetches, stream_prefetches
 from .store_policy import writes_past
 from .streams import widest
 
@@ -27,10 +28,6 @@ from .streams import widest
 LEAST_FETCHED, MOST_FETCHED = 512, 8192
 #: iterations of a window that those of the row before have not read, where they lie at most so many rows apart
 NEW_TAPS = 2
-#: bytes that a map that is long to compute fetches ahead
-FLAT_AHEAD = 4096
-#: elements that pipelined rows are read ahead, of all streams together
-PIPELINED_AHEAD = 1536
 
 Fetches = tuple[Prefetch, ...]
 
@@ -41,7 +38,7 @@ def flat_prefetches(node: Map, lanes: Var, plan: LoopPlan) -> Fetches:
     values = [s.value for s in node.stores]
     if not any(map(is_long, values)) or not writes_past(node, lanes, plan):
         return ()
-    return prefetches(lanes, values, (lanes,), {lanes: of(lanes) + FLAT_AHEAD // widest(values)})
+    return prefetches(lanes, values, (lanes,), {lanes: of(lanes) + LONG_MAP_AHEAD // widest(values)})
 
 
 def nest_prefetches(node: Nest, plan: LoopPlan) -> tuple[Fetches | None, ...]:
@@ -73,7 +70,7 @@ def _next_row(
     read_again = again and size <= MOST_FETCHED and kind is not Reduction.COLUMNS
     if size < LEAST_FETCHED or not (read_again or sum(map(cost, values)) >= LONG_WORK):
         return None
-    ahead = -(-AHEAD_BYTES // (size * widest(values)))  # rows: the next one, or more short ones
+    ahead = -(-STREAM_AHEAD // (size * widest(values)))  # rows: the next one, or more short ones
     far = kind is not Reduction.HORIZONTAL
     return prefetches(lanes, values, rows[-1:], {rows[-1]: of(rows[-1]) + ahead}, far)
 

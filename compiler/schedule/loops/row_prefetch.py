@@ -26,16 +26,15 @@ from ...ir.index import (
 from ...ir.lanes import depends, lane_stride, turning_place
 from ...ir.nodes import Map
 from ...ir.plans.loop import RowOperand, RowPrefetch
+from ...machine.cpu import IN_FLIGHT, L2, PAGE
 from .lane_bounds import inside
 from .streams import in_memory
 from .write_combining import Stage
 
 MOST_BYTES = 1 << 16  # of a row
-ON_THE_WAY = 4096  # bytes that are fetched and not read yet
 MOST_ROWS = 32
-MOST_PLANE = 1 << 19  # bytes of rows that are looked up across: they have to fit the second level cache
+MOST_PLANE = 2 * L2  # bytes of rows that are looked up across: they have to fit the second level cache
 MOST_BLOCK = 1 << 16  # bytes of a block of rows that is fetched in the order of memory while the one before it is read
-PAGE = 4096  # the hardware finds longer rows that lie apart
 LEAST_LOOKED_UP = 256  # bytes of a row whose elements are read in any order
 SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
 MOST_AT_ONCE = 8192  # bytes of a row that is moved at once
@@ -211,6 +210,7 @@ def _strided(read: RowRead, row: Var) -> bool:
     step = read.start.coefficient(row)
     if step is None or not step.terms or step == read.length:
         return False
+    # the hardware finds longer rows that lie apart
     return read.bytes < PAGE or (step.constant or 0) < 0
 
 
@@ -222,7 +222,7 @@ def row_prefetch(reads: Sequence[RowRead], stage: int = 0) -> RowPrefetch | None
     """The prefetch of reads, so many rows before their turn that enough bytes are on their way; None of no reads."""
     if not reads:
         return None
-    distance = max(2, min(MOST_ROWS, ON_THE_WAY // max(r.bytes for r in reads)), *(r.turns for r in reads))
+    distance = max(2, min(MOST_ROWS, IN_FLIGHT // max(r.bytes for r in reads)), *(r.turns for r in reads))
     rows = (
         RowOperand(r.load.buffer, r.start, r.length, r.bytes <= SHORT, min(r.bytes, MOST_AT_ONCE) // r.element)
         for r in reads

@@ -37,11 +37,12 @@ from ...ir.index import (
     row_major,
 )
 from ...ir.nodes import Fold, Nest, Reduce, Store
+from ...machine.cpu import L1
 from ..graph import NodeGraph
 from .collapse import collapse
 from .sliding_window import rolled
 
-MOST_BYTES = 1 << 14  # of what is folded down: it has to stay in the first level cache
+MOST_BYTES = L1 // 2  # of what is folded down: it has to stay in the first level cache
 LEAST_ROWS = 64  # of a kernel that threads share
 
 

@@ -11,14 +11,10 @@ from ...ir.index import ONE, Var
 from ...ir.lanes import ALIGNMENT, lane_stride
 from ...ir.nodes import Map, Nest, Reduce, Scan, Store
 from ...ir.plans.loop import Form, LoopPlan
-from ..cost.estimates import STREAMED_BYTES, is_long
+from ...machine.cpu import LINE, NONTEMPORAL, NONTEMPORAL_BESIDE, READ_BESIDE
+from ..cost.estimates import is_long
 from .interleave import groups
 
-#: bytes of a result that goes past the caches too, where its kernel reads so many that nothing of it would stay there
-STREAMED_BESIDE, MANY_READ = 1 << 23, 1 << 25
-#: likewise of one that is written in tiles, whose rows lie apart
-STREAMED_TILES = 1 << 23
-LINE = 64  # bytes
 NARROW = 2  # bytes of elements of which a vector of lanes fills no register
 MANY_LINES = 16  # of a row: one more that is written twice counts for little
 
@@ -28,10 +24,10 @@ def nontemporal_results(node: Map | Reduce | Nest | Scan, form: Form) -> tuple[B
     if form is Form.SCAN:
         return ()
     if form is Form.TILES:
-        return results_from(node, STREAMED_TILES)
+        return results_from(node, NONTEMPORAL_BESIDE)
     read = sum((buffer.size.constant or 0) * DTYPES[buffer.dtype].size for buffer in node.reads())
-    beside = read >= MANY_READ and not isinstance(node, Scan)
-    return results_from(node, STREAMED_BESIDE if beside else STREAMED_BYTES)
+    beside = read >= READ_BESIDE and not isinstance(node, Scan)
+    return results_from(node, NONTEMPORAL_BESIDE if beside else NONTEMPORAL)
 
 
 def results_from(node: Map | Reduce | Nest | Scan, least: int) -> tuple[Buffer, ...]:

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, Load
+from ...machine.cpu import STREAM
 from ..cost.estimates import number
-
-LEAST_BYTES = 1 << 20  # of a buffer: smaller ones are in the caches
 
 
 def widest(values: Iterable[Expr]) -> int:
@@ -18,4 +17,4 @@ def widest(values: Iterable[Expr]) -> int:
 
 def in_memory(load: Load) -> bool:
     """Whether it reads a buffer that the caches have no room for."""
-    return number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= LEAST_BYTES
+    return number(load.buffer.root.size) * DTYPES[load.buffer.dtype].size >= STREAM

@@ -12,7 +12,7 @@ from ...ir.expr import Load
 from ...ir.index import ONE, Var
 from ...ir.nodes import Map
 from ...ir.plans.loop import TilePlan
-from .store_policy import LINE
+from ...machine.cpu import LINE, SET_STRIDE
 from .vector_axis import across
 
 TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are transposed together
@@ -23,8 +23,6 @@ ROW_BYTES, MOST_ROWS = 1024, 256
 STREAM_BYTES, MOST_STREAMS, LEAST_STREAMS = (2 * LINE, LINE), 64, 16
 #: bytes of blocks of whole rows: this one and the next have to fit a second level cache
 WHOLE_BYTES = 200 << 10
-#: rows this far apart, or a multiple of it, share the sets of a cache
-SET_BYTES = 4096
 #: tiles of one kernel: what is in use at once has to fit the first level cache
 MAX_TILES = 2
 MOST_NARROWER = 4  # times than the widest: a vector of a transposed operand has to fit the tile
@@ -42,7 +40,7 @@ def tile_plan(node: Map, lanes: Var, cross: Var) -> TilePlan:
 def _block_shape(operands: Sequence[Load], lanes: Var, cross: Var, size: int) -> tuple[int, int]:
     """Rows and lanes of a block, of elements of `size` bytes: whole rows of memory where these fit: one stream."""
     extent, pitches = cross.extent.constant, [load.index.coefficient(lanes) for load in operands]
-    if any(pitch is None or (pitch.constant or 0) * size % SET_BYTES == 0 for pitch in pitches):
+    if any(pitch is None or (pitch.constant or 0) * size % SET_STRIDE == 0 for pitch in pitches):
         return min(ROW_BYTES // size, MOST_ROWS), min(LANE_BYTES // size, MOST_LANES)
     least = max(LEAST_STREAMS, LINE // min(DTYPES[load.buffer.dtype].size for load in operands))
     widths = [max(min(of // size, MOST_STREAMS), least) for of in STREAM_BYTES]

@@ -33,6 +33,7 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.plans.loop import Transpose, TransposedRows
+from ...machine.cpu import LINE, WIDEST_LANES
 from ..cost.estimates import is_long
 from ..graph import map_expressions
 from .collapse import collapse
@@ -40,8 +41,6 @@ from .column_blocks import last_as_one
 from .pipeline_columns import with_loop
 from .vector_axis import SCALAR_FOLDS, keeps_places, reduces_contiguous
 
-#: bytes of a line; lanes of the longest vector: longer blocks of more of them were no faster
-LINE, LANES = 64, 16
 #: elements of a row: fewer are picked out of whole vectors
 LEAST = 9
 #: what turning saves of a row, and what it costs of each of its elements, to and fro: steps of the row alone.
@@ -109,7 +108,7 @@ def _worth(stages: Sequence[Stage], element: Var) -> bool:
     written = any(s.buffer.kind != "local" for stage in stages if element in stage.dims for s in stage.stores)
     saved = sum(SEARCH if f.op in SCALAR_FOLDS else FOLD for f in folds)
     saved += FUNCTION * sum(map(is_long, ends))
-    saved += PART if length % LANES and any(map(is_long, inside)) else 0
+    saved += PART if length % WIDEST_LANES and any(map(is_long, inside)) else 0
     return length >= LEAST and length * (TO_AND_FRO if written else TO) < saved
 
 
@@ -135,7 +134,7 @@ class _Turning:
             return None
         back = [s for s in stores if s.buffer not in self.own and self.element in s.index.vars()]
         buffers = [*(ld.buffer for ld in turned), *(s.buffer for s in back)]
-        self.rows = max(LANES, *(LINE // DTYPES[b.dtype].size for b in buffers))
+        self.rows = max(WIDEST_LANES, *(LINE // DTYPES[b.dtype].size for b in buffers))
         block = Var(f"{self.row.name}_block", (self.row.extent + (self.rows - 1)) // self.rows)
         whole = Var(self.row.name, as_index(self.rows))
         valid = minimum(as_index(self.rows), self.row.extent - of(block) * self.rows)

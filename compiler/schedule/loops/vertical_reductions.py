@@ -11,6 +11,7 @@ from ...ir.index import ONE, ZERO, Var, of, product
 from ...ir.lanes import depends
 from ...ir.nodes import Fold, Map, Nest, Reduce, Scan
 from ...ir.plans.loop import LoopPlan, Prefetch, Reduction, VerticalPlan
+from ...machine.cpu import ROWS_AHEAD
 from .bound_tightening import trim
 from .prefetch import prefetches, stream_prefetches
 from .streams import in_memory, widest
@@ -21,8 +22,8 @@ MOST_UNROLLED = 16
 LEAST_STRIP, MOST_STRIP, STRIP_ITERATIONS = 16, 64, 4
 #: elements of a row that is a stream of windows
 LONG_ROW = 4096
-#: long rows that are many, and bytes that each of them is fetched ahead
-LEAST_PLANES, PLANES_AHEAD = 6, 1024
+#: long rows that are many
+LEAST_PLANES = 6
 #: rows of memory that lie further apart than so many of their length are no stream
 APART = 2
 SUMMED = 8  # elements of a transposed row whose sum is added to that of the elements before
@@ -109,7 +110,7 @@ def _planes_ahead(node: Reduce, vector: Var) -> tuple[Prefetch, ...]:
     apart = min((step.constant or 0 for step in steps), default=0)
     if (row.extent.constant or 0) < LEAST_PLANES or apart < LONG_ROW or not all(map(in_memory, loads)):
         return ()
-    return prefetches(vector, values, (row,), {vector: of(vector) + PLANES_AHEAD // widest(values)})
+    return prefetches(vector, values, (row,), {vector: of(vector) + ROWS_AHEAD // widest(values)})
 
 
 def _unrolled(loops: Sequence[Var]) -> tuple[int, ...]:

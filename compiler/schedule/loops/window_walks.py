@@ -10,8 +10,8 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ZERO, Atom, Binary, Index, Var, as_index, exact_div, of
 from ...ir.nodes import Reduce
 from ...ir.plans.loop import Prefetch, SlidingWindows, WindowWalk
-from .prefetch import AHEAD_BYTES, prefetches, stream_prefetches
-from .store_policy import LINE
+from ...machine.cpu import LINE, STREAM_AHEAD
+from .prefetch import prefetches, stream_prefetches
 from .streams import widest
 
 LEAST_WALKS = 64  # of a kernel that threads share
@@ -62,7 +62,7 @@ def _fetched(
     ]
     ordered = new > 1 and width <= NEAR_PLACE
     if ordered:
-        at = of(windows.at) * new + AHEAD_BYTES // width
+        at = of(windows.at) * new + STREAM_AHEAD // width
         moved = [{windows.at: at + further, across: across.extent - 1} for further in range(new)]
     first: dict[Atom, Index] = {lanes: ZERO} if whole else {}
     rows = [prefetches(lanes, values, (following,), {**places, **first}, far=not ordered) for places in moved]

@@ -19,10 +19,11 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ZERO, Index, Var
 from ...ir.nodes import Map, Reduce, Scan
 from ...ir.plans.loop import CombinedResult
+from ...machine.cpu import L1
 from .interleave import groups
 from .store_policy import whole_lines
 
-LEAST_BYTES, MOST_BYTES = 32, 1 << 14  # of a row: it stays in the first level cache, beside what it is made of
+LEAST_BYTES, MOST_BYTES = 32, L1 // 2  # of a row: it stays in the first level cache, beside what it is made of
 
 
 @dataclass(frozen=True)

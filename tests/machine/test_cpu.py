@@ -1,0 +1,79 @@
+"""Facts of CPUs stand in compiler/machine/cpu.py alone, and the plans of loops follow them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from mycc.compiler.codegen.cpu.conv_tiles import RUN_TILE_SETS
+from mycc.compiler.codegen.cpu.micro import TILE_SETS
+from mycc.compiler.ir.plans.kernel import Kernel
+from mycc.compiler.ir.plans.loop import LoopPlan
+from mycc.compiler.machine.cpu import CPUS
+from mycc.compiler.machine.targets import TARGETS
+from mycc.compiler.schedule.loops import prefetch, store_policy, tiles
+from mycc.compiler.schedule.passes import Context
+from mycc.compiler.schedule.planning import CPU_PLANNING
+from mycc.compiler.schedule.remarks import Remarks
+
+from ..helpers.programs import scheduled
+
+COMPILER = Path(__file__).parents[2] / "compiler"
+#: names by which facts of the memory of a machine go
+FACTS = {"LINE", "PAGE", "L1", "L2", "L3", "SET_BYTES", "SET_STRIDE", "STREAMED_BYTES", "CACHE", "SMS", "WARP"}
+
+
+def is_a_fact(name: str) -> bool:
+    return name in FACTS or name.endswith("_AHEAD")
+
+
+def test_no_other_file_has_a_fact_of_memory() -> None:
+    files = [p for room in ("lower", "schedule", "codegen") for p in (COMPILER / room).rglob("*.py")]
+    found = [
+        f"{path.relative_to(COMPILER)}:{node.lineno} {target.id}"
+        for path in files
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and any(isinstance(n, ast.Constant) for n in ast.walk(node.value))
+        for part in node.targets
+        for target in ast.walk(part)
+        if isinstance(target, ast.Name) and is_a_fact(target.id)
+    ]
+    assert len(files) > 200
+    assert not found
+
+
+def test_every_level_has_one_row() -> None:
+    levels = {t.isa: t for t in TARGETS}
+    assert set(levels) == set(CPUS) == set(TILE_SETS) == set(RUN_TILE_SETS)
+    assert all(levels[name].lanes == cpu.lanes == TILE_SETS[name].cpu.lanes for name, cpu in CPUS.items())
+
+
+def plan_of(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> LoopPlan:
+    (node,) = scheduled(function, *inputs).program.nodes
+    kernel = Kernel(node, LoopPlan())
+    for row in CPU_PLANNING:
+        if row.plan in (None, LoopPlan):
+            kernel = row.run(kernel, Context(Remarks()))
+    assert isinstance(kernel.plan, LoopPlan)
+    return kernel.plan
+
+
+LARGE = torch.zeros(1).expand(4100, 1024)
+#: the fact, where it is read, what it is changed to, the kernel, and the field of its plan that has to change
+CHANGES: dict[str, tuple[ModuleType, str, int, Callable[..., torch.Tensor], tuple[torch.Tensor, ...], str]] = {
+    "nontemporal": (store_policy, "NONTEMPORAL", 1 << 40, lambda a: a + 1, (LARGE,), "nontemporal"),
+    "stream ahead": (prefetch, "STREAM_AHEAD", 512, lambda a, b: a * b.exp(), (LARGE, LARGE + 1), "prefetch"),
+    "sets of the cache": (tiles, "SET_STRIDE", 1 << 40, lambda a: a.t() + 1, (torch.zeros(512, 1024),), "tile"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_fact_changes_the_plan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, fact, value, function, inputs, field = CHANGES[name]
+    before = getattr(plan_of(function, *inputs), field)
+    monkeypatch.setattr(module, fact, value)
+    assert getattr(plan_of(function, *inputs), field) != before
