@@ -4,7 +4,7 @@ Weights are integers with N rows (outputs) and K columns (inputs). `bits` says h
 
     8   int8 [N, K]
     4   uint8 [N, ceil(K / 2)]: value k is in the low half of byte k / 2 where k is even, else in the high half, plus 8
-        (so the values are -8 .. 7, and the byte 0x88 is two zeros); or int8 [N, K] with values -8 .. 7, which the package
+        (so the values are -8 .. 7, and the byte 0x88 is two zeros); or int8 [N, K] of -8 .. 7, which the package
         stores in four bits all the same
 
 A group is `group` values of k side by side; it divides K. scales is [N, K / group] (float32, float16 or bfloat16),
