@@ -76,6 +76,21 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         raise CompileError(notes[0], details=notes[1:], hint="Without strict this is a warning.")
     for text in notes:
         warn(observers, text)
+    result = run_captured(captured, request, observers, lock)
+    return replace(result, warnings=(*result.warnings, *notes))
+
+
+def run_captured(
+    captured: Sequence[ModelGraph],
+    request: CompileRequest,
+    observers: Sequence[Observer] = (),
+    lock: Lock | None = None,
+) -> CompileResult:
+    """The stages behind the capture: graphs, however they were captured, become the request's package.
+
+    Raises CompileError; then nothing is left behind.
+    """
+    options = request.options
     with running_stage(observers, "graph") as stage:
         kept, skip = kept_for(options.families), options.graph.skipped_passes
         graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
@@ -90,7 +105,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         warn(observers, text)
     result = _package(request, observers, captured, code, tuned)
     tuned.save(request.out)
-    return replace(result, warnings=(*result.warnings, *notes, *problems))
+    return replace(result, warnings=(*result.warnings, *problems))
 
 
 @dataclass(frozen=True)
