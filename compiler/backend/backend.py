@@ -9,10 +9,9 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .compile import load_graph
-from .graph import import_graph
-from .runner import Runner, make_runner
-from .settings import Settings, settings_of
+from .graph_compiler import GraphCompiler
+from .runner import Runner
+from .settings import settings_of
 
 __all__ = ["backend"]
 
@@ -38,18 +37,19 @@ def backend(
     Raises:
         CompileError: a mode or option that is wrong; with "strict", an operator that mycc does not take.
     """
-    from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo import disable
     from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     settings = settings_of(mode, options)
 
-    def compiler(graph: fx.GraphModule, _: Sequence[Any]) -> Runner:
-        return compile_graph(graph, settings)
+    def compiler(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
+        with _disable_current_modes(), torch.no_grad():  # torch's tracing of the caller is none of ours
+            return GraphCompiler(settings).compile(gm)
 
-    def backward_compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Runner:
-        compiled = disable(compiler, reason="mycc compiles a backward graph")(graph, inputs)
-        return disable(compiled, reason="a backward graph that mycc compiled")  # type: ignore[no-any-return]
+    def backward_compiler(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
+        compiled = disable(compiler, reason="mycc compiles a backward graph")(gm, example_inputs)
+        return disable(compiled, reason="a backward graph that mycc compiled")
 
     compiled = aot_module_simplified(
         module,
@@ -60,18 +60,4 @@ def backend(
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    return disable(compiled, reason="a graph that mycc compiled")  # type: ignore[no-any-return]
-
-
-def compile_graph(graph: fx.GraphModule, settings: Settings) -> Runner:
-    """A graph of AOTAutograd as a function of its arguments."""
-    with _disable_current_modes(), torch.no_grad():  # torch's tracing of the caller is none of ours
-        return _compiled(graph, settings)
-
-
-def _compiled(graph: fx.GraphModule, settings: Settings) -> Runner:
-    imported = import_graph(graph)
-    if imported.graph is None:
-        return make_runner(None, imported.interface)
-    native = load_graph(imported.graph, settings.on(imported.device), settings.cache)
-    return make_runner(native, imported.interface)
+    return disable(compiled, reason="a graph that mycc compiled")

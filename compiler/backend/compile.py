@@ -56,7 +56,9 @@ def _package(graph: ModelGraph, options: CompileOptions) -> bytes:
     from ..request import CompileRequest
 
     if options.tuning:
-        graph = replace(graph, examples=tuple(_example(node) for node in graph.module.graph.find_nodes(op="placeholder")))
+        graph = replace(
+            graph, examples=tuple(_example(node) for node in graph.module.graph.find_nodes(op="placeholder"))
+        )
     folder = Cache(options.cache_dir).folder
     with workspace(folder) as place:
         out = Path(place) / f"{_NAME}.pkg"

@@ -6,7 +6,6 @@ numbers for dynamic sizes (SymInt), and `copy_` to the arguments that a call cha
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
-from torch._ops import OpOverload
 
 from ...runtime.errors import CompileError
 from ..capture.functional import FunctionalCopy, NeedsRetrace, RefusedNode, Tensor
@@ -23,23 +21,23 @@ from ..capture.trees import LEAF
 from ..model.assertions import asked_sizes, settle
 from ..model.computed import computed_sizes, keep_definers
 from ..model.control import with_symbols
-from ..model.graph import DTYPE_NAMES, ModelGraph, TensorSpec
+from ..model.graph import ModelGraph
 from ..model.source_lines import place_of
-from ..model.symbols import size_of, size_symbols
+from ..model.symbols import size_symbols
 from .interface import (
     Argument,
     Constant,
     Interface,
-    Number,
     Output,
     Result,
     Size,
     Source,
-    View,
     hint,
     is_identity,
     permutation,
 )
+from .values import check_value, defined_by, is_size, ranges_of, specs, stays, symbols_of, the_device, under
+from .views import number_of, root_of, shared_roots, view_of
 
 __all__ = ["NAME", "Imported", "import_graph"]
 
@@ -81,7 +79,7 @@ class _Importer:
         self.inputs: list[tuple[fx.Node, str]] = []
         self.outside: dict[Tensor, tuple[fx.Node, str]] = {}
         self.constants: dict[str, torch.Tensor] = {}
-        self.device = _device(module)
+        self.device = the_device(module)
 
     def run(self) -> Imported:
         bound = self._bind()
@@ -94,23 +92,24 @@ class _Importer:
             if (after := copier.value(tensor)) is not node
         ]
         names = [f"output{i}" for i in range(len(nodes))]
-        interface = Interface(len(self.placeholders), tuple(self.sources), tuple(results), self._symbols())
-        if not nodes and not changes:
-            return Imported(None, interface, self.device)
-        nodes = [*nodes, *(change.after for change in changes)]
-        names = [*names, *(change.name for change in changes)]
-        self.graph.output(tuple(nodes))
-        return Imported(self._model(copier, nodes, names, changes), interface, self.device)
+        graph = None
+        if nodes or changes:
+            nodes = [*nodes, *(change.after for change in changes)]
+            names = [*names, *(change.name for change in changes)]
+            self.graph.output(tuple(nodes))
+            graph = self._model(copier, nodes, names, changes)
+        sources = tuple(self.sources) if graph is not None else ()
+        return Imported(graph, Interface(len(self.placeholders), sources, tuple(results), self._symbols()), self.device)
 
     def _model(
         self, copier: FunctionalCopy, nodes: Sequence[fx.Node], names: Sequence[str], changes: Sequence[Changed]
     ) -> ModelGraph:
         self._drop_unread(changes)
-        ranges = _ranges(self.module)
-        inputs = _specs([node for node, _ in self.inputs], [name for _, name in self.inputs])
+        ranges = ranges_of(self.module)
+        inputs = specs([node for node, _ in self.inputs], [name for _, name in self.inputs])
         symbols = size_symbols([spec.shape for spec in inputs], [spec.name for spec in inputs], [], ranges)
         keep_definers(self.graph, asked_sizes(copier.assertions))
-        self.graph.eliminate_dead_code(_stays)
+        self.graph.eliminate_dead_code(stays)
         computed = computed_sizes(list(self.graph.nodes), {s.symbol for s in symbols}, ranges)
         checks = settle(copier.assertions, computed)
         root = torch.nn.Module()
@@ -124,7 +123,7 @@ class _Importer:
             module=fx.GraphModule(root, self.graph, class_name="Model"),
             constants={target: tensor for target, tensor in self.constants.items() if target in read},
             inputs=inputs,
-            outputs=_specs(nodes, names),
+            outputs=specs(nodes, names),
             symbols=symbols,
             in_tree={"tuple": [{"tuple": [LEAF] * len(inputs)}, {"dict": []}]},
             out_tree={"tuple": [LEAF] * (len(nodes) - len(changes))},
@@ -144,7 +143,7 @@ class _Importer:
         for i, node in enumerate(self.placeholders):
             if isinstance(node.meta.get("val"), torch.Tensor):
                 bound[i] = self._tensor(i, node)
-        numbers = [i for i, node in enumerate(self.placeholders) if _is_size(node.meta.get("val"))]
+        numbers = [i for i, node in enumerate(self.placeholders) if is_size(node.meta.get("val"))]
         homes = {i: self._home(i) for i in numbers}
         for node, order, i in self._permuted:
             bound[i] = self._permuted_back(bound[i], node, order)
@@ -164,14 +163,14 @@ class _Importer:
 
     def _tensor(self, index: int, node: fx.Node) -> Tensor:
         val = node.meta["val"]
-        _check(val, node.name)
+        check_value(val, node.name)
         order = permutation(val.shape, val.stride(), hint)
         new = self.graph.placeholder(node.name)
         new.meta = dict(node.meta)
         if is_identity(order):
             order = None
         if order is not None:
-            new.meta["val"] = _under(val, lambda: val.permute(order))
+            new.meta["val"] = under(val, lambda: val.permute(order))
         self.sources.append(Argument(index, order))
         self.inputs.append((new, node.name))
         tensor = Tensor(new, outside=True)
@@ -182,7 +181,7 @@ class _Importer:
         """The argument itself, as a view of the input."""
         back = sorted(range(len(order)), key=lambda d: order[d])
         view = self.graph.call_function(aten.permute.default, (node, back))
-        view.meta["val"] = _under(node.meta["val"], lambda: node.meta["val"].permute(back))
+        view.meta["val"] = under(node.meta["val"], lambda: node.meta["val"].permute(back))
         return tensor.view(view, view)
 
     def _home(self, index: int) -> tuple[fx.Node, int]:
@@ -198,7 +197,7 @@ class _Importer:
         name = f"{self.placeholders[index].name}_of"
         node = self.graph.placeholder(name)
         like = next(n.meta["val"] for n in self.placeholders if isinstance(n.meta.get("val"), torch.Tensor))
-        node.meta["val"] = _under(like, lambda: torch.empty((wanted, 0), device=self.device))
+        node.meta["val"] = under(like, lambda: torch.empty((wanted, 0), device=self.device))
         self.sources.append(Size(index))
         self.inputs.append((node, name))
         return node, 0
@@ -209,7 +208,7 @@ class _Importer:
             tensor = getattr(tensor, part)
         if not isinstance(tensor, torch.Tensor):
             raise CompileError(f"the graph holds '{name}', a {type(tensor).__name__}, which a package cannot hold")
-        _check(tensor, name)
+        check_value(tensor, name)
         target = name.replace(".", "_")
         node = self.graph.get_attr(target)
         fakes = [n.meta["val"] for n in self.module.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)]
@@ -217,27 +216,35 @@ class _Importer:
         if own is not None and isinstance(own.meta.get("val"), torch.Tensor):
             node.meta = dict(own.meta)
         else:
-            node.meta["val"] = _under(fakes[0], lambda: torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype))
+            node.meta["val"] = under(
+                fakes[0], lambda: torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+            )
         self.constants[target] = tensor.detach()
         return Tensor(node, outside=False)
 
     def _drop_unread(self, changes: Sequence[Changed]) -> None:
         """Inputs that nobody reads are none."""
         written = {change.before for change in changes}
-        self.graph.eliminate_dead_code(_stays)
+        self.graph.eliminate_dead_code(stays)
+        missing = symbols_of(n.meta.get("val") for n in self.graph.nodes)
+        for node, _ in self.inputs:
+            if node.users or node in written:
+                missing -= defined_by(node)
         kept: list[tuple[tuple[fx.Node, str], Source]] = []
         for pair, source in zip(self.inputs, self.sources, strict=True):
-            if pair[0].users or pair[0] in written:
+            node = pair[0]
+            if node.users or node in written or missing & defined_by(node):
+                missing -= defined_by(node)
                 kept.append((pair, source))
             else:
-                self.graph.erase_node(pair[0])
+                self.graph.erase_node(node)
         self.inputs, self.sources = [pair for pair, _ in kept], [source for _, source in kept]
 
     def _symbols(self) -> Mapping[sympy.Symbol, tuple[int, int | None]]:
         found: dict[sympy.Symbol, tuple[int, int | None]] = {}
         for i, node in enumerate(self.placeholders):
             val = node.meta.get("val")
-            if _is_size(val) and isinstance(val.node.expr, sympy.Symbol):
+            if is_size(val) and isinstance(val.node.expr, sympy.Symbol):
                 found[val.node.expr] = (i, None)
             for d, size in enumerate(val.shape) if isinstance(val, torch.Tensor) else ():
                 if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
@@ -247,8 +254,8 @@ class _Importer:
     # -- results --------------------------------------------------------------------------------------------------
 
     def _results(self, copier: FunctionalCopy, values: Sequence[Any]) -> tuple[list[Result], list[fx.Node]]:
-        wanted = self.module.graph.output_node().args[0]
-        roots = [_root(node) if isinstance(node, fx.Node) else None for node in wanted]  # type: ignore[union-attr]
+        wanted: Sequence[Any] = self.module.graph.output_node().args[0]  # type: ignore[assignment]
+        roots = [root_of(node) if isinstance(node, fx.Node) else None for node in wanted]
         outputs: dict[fx.Node, tuple[int, tuple[int, ...] | None]] = {}
         nodes: list[fx.Node] = []
 
@@ -259,14 +266,18 @@ class _Importer:
                 nodes.append(new)
             return outputs[node]
 
+        shared = shared_roots(wanted, roots)
         results: list[Result] = []
-        for node, root, value in zip(wanted, roots, values, strict=True):  # type: ignore[arg-type]
+        for node, root, value in zip(wanted, roots, values, strict=True):
             if not isinstance(node, fx.Node) or node.meta.get("val") is None:
                 results.append(Constant(node if not isinstance(node, fx.Node) else None))
             elif not isinstance(node.meta["val"], torch.Tensor):
-                results.append(_number(node.meta["val"]))
-            elif root in self.position:
-                results.append(_view(node, root, self.position[root]))
+                results.append(number_of(node.meta["val"]))
+            elif root is not None and root in self.position:
+                results.append(view_of(node, root, self.position[root]))
+            elif root is not None and root is not node and root in shared:
+                index, order = output(root, copier.value(copier.found[root]))
+                results.append(Output(index, order, view_of(node, root, -1)))
             else:
                 results.append(Output(*output(node, copier.value(value))))
         return results, nodes
@@ -274,102 +285,10 @@ class _Importer:
     def _dense(self, node: fx.Node, value: fx.Node) -> tuple[fx.Node, tuple[int, ...] | None]:
         """A result as the package gives it: permuted to be row-major where eager's is not."""
         val = node.meta["val"]
-        _check(val, node.name)
+        check_value(val, node.name)
         order = permutation(val.shape, val.stride(), hint)
         if order is None or is_identity(order):
             return value, None
         new = self.graph.call_function(aten.permute.default, (value, list(order)))
-        new.meta = {**value.meta, "val": _under(val, lambda: value.meta["val"].permute(order))}
+        new.meta = {**value.meta, "val": under(val, lambda: value.meta["val"].permute(order))}
         return new, order
-
-
-def _root(node: fx.Node) -> fx.Node:
-    """What a node is a view of, through all operators that give views."""
-    while node.op == "call_function" and _is_view(node):
-        node = node.args[0]  # type: ignore[assignment]
-    return node
-
-
-def _is_view(node: fx.Node) -> bool:
-    target = node.target
-    if not isinstance(target, OpOverload) or target._schema.is_mutable or not isinstance(node.meta.get("val"), torch.Tensor):
-        return False
-    first, returns = target._schema.arguments[:1], target._schema.returns
-    if not first or len(returns) != 1 or first[0].alias_info is None or returns[0].alias_info is None:
-        return False
-    same = isinstance(node.args[0], fx.Node) and isinstance(node.args[0].meta.get("val"), torch.Tensor)
-    return same and node.args[0].meta["val"].dtype == node.meta["val"].dtype  # type: ignore[union-attr]
-
-
-def _view(node: fx.Node, root: fx.Node, index: int) -> View:
-    if node is root:
-        return View(index, whole=True)
-    val, base = node.meta["val"], root.meta["val"]
-    offset = _formula(val.storage_offset()) - _formula(base.storage_offset())
-    return View(index, tuple(map(_formula, val.shape)), tuple(map(_formula, val.stride())), offset)
-
-
-def _formula(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
-def _number(val: Any) -> Result:
-    if isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return Number(val.node.expr)
-    return Constant(val)
-
-
-def _is_size(val: Any) -> bool:
-    return isinstance(val, torch.SymInt)
-
-
-def _stays(node: fx.Node) -> bool:
-    """Whether a node stays though nobody reads it."""
-    return node.op in ("placeholder", "output") or bool(node.meta.get("mycc_kept"))
-
-
-def _under(like: torch.Tensor, make: Any) -> torch.Tensor:
-    mode = getattr(like, "fake_mode", None)
-    if mode is None:
-        return make()
-    with mode, torch.no_grad():
-        return make()
-
-
-def _specs(nodes: Sequence[fx.Node], names: Sequence[str]) -> tuple[TensorSpec, ...]:
-    return tuple(
-        TensorSpec(name, node.meta["val"].dtype, tuple(size_of(n) for n in node.meta["val"].shape))
-        for node, name in zip(nodes, names, strict=True)
-    )
-
-
-def _ranges(module: fx.GraphModule) -> Mapping[Any, Any]:
-    """Bounds of the size symbols, as torch knows them."""
-    for node in module.graph.nodes:
-        mode = getattr(node.meta.get("val"), "fake_mode", None)
-        if mode is not None and mode.shape_env is not None:
-            return mode.shape_env.var_to_range
-    return {}
-
-
-def _check(val: torch.Tensor, name: str) -> None:
-    """Raises CompileError for a tensor that a package does not take."""
-    if val.dtype not in DTYPE_NAMES:
-        raise CompileError(f"'{name}' is a tensor of {str(val.dtype).removeprefix('torch.')}, which a package cannot hold")
-    if val.layout != torch.strided or val.is_quantized:
-        kind = "quantized" if val.is_quantized else str(val.layout).removeprefix("torch.")
-        raise CompileError(f"'{name}' is a {kind} tensor; only dense ones work")
-
-
-def _device(module: fx.GraphModule) -> torch.device:
-    """Where the graph's tensors are. Raises CompileError for several devices, or one without a target."""
-    found: dict[torch.device, None] = {}
-    for node in module.graph.nodes:
-        values = node.meta.get("val")
-        for val in values if isinstance(values, (tuple, list)) else (values,):
-            if isinstance(val, torch.Tensor) and not (val.device.type == "cpu" and val.dim() == 0):
-                found[val.device] = None
-    devices = list(found) or [torch.device("cpu")]
-    if len(devices) > 1 or devices[0].type not in ("cpu", "cuda"):
-        raise CompileError(f"the graph has tensors on {', '.join(map(str, devices))}; mycc takes a CPU or one CUDA device")
-    return devices[0]

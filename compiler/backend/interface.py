@@ -1,9 +1,9 @@
 """How the arguments and results of a captured graph are those of its package.
 
-    argument w: f32[8, 16], strides (1, 8)   ->   input: w.permute(1, 0), which is dense
-    argument n: a size                       ->   a dimension of a tensor that has it, else of an empty input [n, 0]
-    result y: f32[4, 8], strides (1, 4)      ->   output f32[8, 4]; y is its permute(1, 0)
-    result t(w) of an argument w             ->   no output: a view of the argument
+argument w: f32[8, 16], strides (1, 8)   ->   input: w.permute(1, 0), which is dense
+argument n: a size                       ->   a dimension of a tensor that has it, else of an empty input [n, 0]
+result y: f32[4, 8], strides (1, 4)      ->   output f32[8, 4]; y is its permute(1, 0)
+result t(w) of an argument w             ->   no output: a view of the argument
 """
 
 from __future__ import annotations

@@ -68,9 +68,17 @@ def _input(source: Source) -> _Input:
 
 def _result(result: Result, symbols: Mapping[sympy.Symbol, tuple[int, int | None]]) -> _Made:
     match result:
-        case Output(index, None):
-            return lambda args, outputs: outputs[index]
+        case Output(index, order, View() as view):
+            whole = _result(Output(index, order), symbols)
+            numbers = (*view.size, *view.stride, view.offset)
+            if all(isinstance(n, int) for n in numbers):
+                size, stride, offset = view.size, view.stride, view.offset
+                return lambda args, outputs: torch.as_strided(whole(args, outputs), size, stride, offset)
+            place = _view(-1, view.size, view.stride, view.offset, symbols)
+            return lambda args, outputs: place([*args, whole(args, outputs)], ())
         case Output(index, order):
+            if order is None:
+                return lambda args, outputs: outputs[index]
             back = inverse(order)
             return lambda args, outputs: outputs[index].permute(back)
         case View(index, whole=True):

@@ -101,6 +101,7 @@ class FunctionalCopy:
         self.part = part
         self.assertions: list[Assertion] = []
         self.written: dict[Tensor, fx.Node] = {}  # tensors from outside, each with the first node that writes to it
+        self.found: dict[fx.Node, Any] = {}  # what each node of the graphs that were copied has become
 
     def inner(self, graph: fx.Graph) -> FunctionalCopy:
         """A copier for the body of a branch or loop."""
@@ -130,7 +131,7 @@ class FunctionalCopy:
         constant(name) gives the tensor that `module` holds as an attribute. Returns the output's structure with a
         Tensor for every tensor node.
         """
-        env: dict[fx.Node, Any] = {}
+        env = self.found
         values = iter(inputs)
         for node in module.graph.nodes:
             if node.op == "placeholder":

@@ -1,0 +1,97 @@
+"""A graph of AOTAutograd as a function: compiled as a whole, or in parts around what eager torch runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from torch import fx
+
+from ...runtime.errors import CompileError
+from .compile import load_graph
+from .graph import import_graph
+from .notices import Fallback, fallback_of, refuse, tell
+from .parts import levels, operators_of, outer_graph, split_in_two
+from .runner import Runner, make_runner
+from .settings import Settings
+from .support import RANDOM, random_operators, refused_operators
+from .values import device_of
+
+__all__ = ["GraphCompiler"]
+
+
+class GraphCompiler:
+    """Compiles one graph; `fallbacks` says what eager torch runs of it, `natives` holds the packages of its parts."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.fallbacks: list[Fallback] = []
+        self.natives: list[Any] = []
+
+    def compile(self, module: fx.GraphModule) -> Runner:
+        """The graph as a function of a list of its arguments, which it empties.
+
+        Raises:
+            CompileError: an operator would run in eager torch, and the settings are strict.
+        """
+        runner = self._around(module, dict.fromkeys(random_operators(module), RANDOM))
+        if self.fallbacks and self.settings.strict:
+            raise refuse(self.fallbacks)
+        tell(self.fallbacks)
+        return runner
+
+    def _around(self, module: fx.GraphModule, eager: dict[fx.Node, str]) -> Runner:
+        if not eager:
+            try:
+                return self._whole(module)
+            except CompileError as error:
+                eager = self._refused(module)
+                if not eager:
+                    return self._halves(module, error)
+        else:
+            eager |= {node: why for node, why in self._refused(module).items() if node not in eager}
+        self.fallbacks += [fallback_of(node, why) for node, why in eager.items()]
+        return self._split(module, list(eager), levels(module, eager))
+
+    def _refused(self, module: fx.GraphModule) -> dict[fx.Node, str]:
+        return refused_operators(module, self.settings.on(device_of(module)))
+
+    def _split(self, module: fx.GraphModule, eager: Collection[fx.Node], level: dict[fx.Node, int]) -> Runner:
+        return boxed(outer_graph(module, eager, level, self._part))
+
+    def _part(self, module: fx.GraphModule) -> Runner:
+        """A part of operators that mycc takes one by one."""
+        try:
+            return self._whole(module)
+        except CompileError as error:
+            return self._halves(module, error)
+
+    def _halves(self, module: fx.GraphModule, error: CompileError) -> Runner:
+        """Both halves of a graph that is refused as a whole; of one operator, eager torch."""
+        nodes = operators_of(module)
+        if len(nodes) > 1:
+            return self._split(module, (), split_in_two(module))
+        self.fallbacks += [fallback_of(node, error.message.splitlines()[0]) for node in nodes]
+        return boxed(module)
+
+    def _whole(self, module: fx.GraphModule) -> Runner:
+        imported = import_graph(module)
+        native = None
+        if imported.graph is not None:
+            options = self.settings.on(imported.device)
+            native = load_graph(imported.graph, options, self.settings.cache)
+            self.natives.append(native)
+        return make_runner(native, imported.interface)
+
+
+def boxed(module: fx.GraphModule) -> Runner:
+    """A graph module as a function of a list of arguments, which it empties."""
+    forward = module.forward
+
+    def run(args: list[Any]) -> Sequence[Any]:
+        given = tuple(args)
+        args.clear()
+        return forward(*given)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
