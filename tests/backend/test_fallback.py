@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import linecache
 import warnings
 
 import pytest
 import torch
-from torch import nn
-
 from mycc.compiler.backend.notices import FallbackWarning
 from mycc.compiler.backend.settings import settings_of
 from mycc.runtime.errors import CompileError
+from torch import nn
 
 from .support import check, compiled
 
@@ -50,7 +50,7 @@ def test_dropout_draws_from_torch_s_generators() -> None:
     assert len(notices) == 1
     assert "dropout to eager torch: its random numbers" in str(notices[0].message)
     assert notices[0].filename == __file__
-    assert "dropout(" in open(__file__).read().splitlines()[notices[0].lineno - 1]
+    assert "dropout(" in linecache.getline(__file__, notices[0].lineno)
 
 
 class Unknown(nn.Module):
