@@ -34,6 +34,7 @@ from .recognize.gathered_linears import gathered_linears
 from .recognize.linear_products import linear_products
 from .recognize.merge_linears import merge_linears
 from .recognize.norms import recognize_norms
+from .recognize.quantised_linears import quantised_linears
 from .sizes import SymbolRange
 from .updates import mark_updates
 from .work import Work
@@ -108,6 +109,8 @@ PASSES: tuple[GraphPass, ...] = (
     # masks first: decomposed diff and cumsum are much harder to see through
     _row("known-values", known_values, needs="NORMAL", establishes="KNOWN", undoes="LIVE SIMPLE"),
     _row("dead-code", dead_code, establishes="LIVE"),
+    # in front of the decompositions, which take apart what libraries say of integers
+    _row("quantised-linears", quantised_linears, needs="NORMAL LIVE"),
     _DECOMPOSE,
     _COMPLEX,
     _FLOAT8,
