@@ -34,6 +34,8 @@ from .recognize.gathered_linears import gathered_linears
 from .recognize.linear_products import linear_products
 from .recognize.merge_linears import merge_linears
 from .recognize.norms import recognize_norms
+from .recognize.quantised_convs import quantised_convs
+from .recognize.quantised_embeddings import quantised_embeddings
 from .recognize.quantised_linears import quantised_linears
 from .sizes import SymbolRange
 from .updates import mark_updates
@@ -111,6 +113,8 @@ PASSES: tuple[GraphPass, ...] = (
     _row("dead-code", dead_code, establishes="LIVE"),
     # in front of the decompositions, which take apart what libraries say of integers
     _row("quantised-linears", quantised_linears, needs="NORMAL LIVE"),
+    _row("quantised-convs", quantised_convs, needs="NORMAL LIVE"),
+    _row("quantised-embeddings", quantised_embeddings, needs="NORMAL LIVE"),
     _DECOMPOSE,
     _COMPLEX,
     _FLOAT8,

@@ -12,11 +12,14 @@ import torch
 from mycc.compiler.graph.canonicalize.inline_regions import inline_regions
 from mycc.compiler.graph.passes import PASSES
 from mycc.compiler.graph.work import Work
+from mycc.compiler.model.operators import dequantize  # noqa: F401  # defines the operator
 from mycc.runtime.errors import CompileError
+from torch.ao.quantization.fx import _decomposed  # noqa: F401  # defines the operators
 from torch.nn import functional as F
 
 from .support import Dim, agrees, before_and_after, graph_of, operators, passed
 
+quantized = torch.ops.quantized_decomposed
 Golden = Callable[[str], None]
 B, S = Dim("batch", min=1, max=8), Dim("seq", min=1, max=60)
 EDGES = Dim("edges", min=2, max=60)
@@ -48,6 +51,22 @@ def _causal(m: Any, q: torch.Tensor) -> Any:
 
 def _eight_bits(m: Any, x: torch.Tensor) -> Any:
     return x.to(torch.float8_e4m3fn).t().to(torch.float32) * m.scale.to(torch.float32).unsqueeze(1)
+
+
+def _integers(*shape: int) -> dict[str, torch.Tensor]:
+    values = torch.arange(math.prod(shape)).reshape(shape) % 15 - 7
+    return {"w": values.to(torch.int8), "s": rand(shape[0], 2).abs() + 0.1, "r": rand(shape[0]).abs() + 0.1}
+
+
+def _dequantised(m: Any, groups: int) -> torch.Tensor:
+    if groups == 1:
+        return quantized.dequantize_per_channel(m.w, m.r, None, 0, -128, 127, torch.int8)
+    return torch.ops.mycc.dequantize(m.w, m.s, None, 4, m.w.shape[1] // 2, torch.float32)
+
+
+def _quantised(x: torch.Tensor) -> torch.Tensor:
+    q = quantized.quantize_per_tensor(x, 0.02, 120, 0, 255, torch.uint8)
+    return quantized.dequantize_per_tensor(q, 0.02, 120, 0, 255, torch.uint8)
 
 
 def _attention(m: Any, q: torch.Tensor, mask: torch.Tensor) -> Any:
@@ -112,6 +131,17 @@ CASES: dict[str, tuple[Any, ...]] = {
     ),
     "decompose": (lambda m, x: F.glu(x, -1), (rand(2, 6),), ({0: B},), {}),
     "float8-as-bytes": (_eight_bits, (rand(2, 4),), ({0: B},), {"scale": rand(4).to(torch.float8_e5m2)}),
+    "quantised-linears": (
+        lambda m, x: F.linear(_quantised(x), _dequantised(m, 1)) + F.linear(x, _dequantised(m, 2), m.b),
+        (rand(2, 4),), ({0: B},), {**_integers(6, 4), "b": rand(6)},
+    ),
+    "quantised-convs": (
+        lambda m, x: F.conv1d(_quantised(x), _dequantised(m, 1), m.b, 1, 1),
+        (rand(2, 3, 5),), ({0: B},), {**_integers(6, 3, 3), "b": rand(6)},
+    ),
+    "quantised-embeddings": (
+        lambda m, i: F.embedding(i, _dequantised(m, 2)), (torch.arange(3),), ({0: B},), _integers(6, 4)
+    ),
     "complex-parts": (_rotary, (rand(2, 3, 4),), ({0: B},), {"turn": torch.polar(torch.ones(3, 2), rand(3, 2))}),
     "fold-batch-norm": (_conv_norm, (rand(2, 3, 5, 5),), ({0: B},), _conv_tensors()),
     "fold-constants": (lambda m, x: x * torch.cos(m.f * 2.0) * m.s, (rand(2, 4),), ({0: B},),

@@ -8,18 +8,16 @@ from typing import Any
 
 import torch
 
-from ...model.operators import quantised  # noqa: F401  # defines the operators
+from ...model.operators import dequantize, quantised  # noqa: F401  # defines the operators
 from ..node import Node
 from ..patterns import arg, is_constant, is_op, rank, shape
 from ..sizes import expr, same_shape
 from ..work import Work, aten
 from .quantised_readings import Reading, reading
-from .quantised_weights import QuantisedWeight, quantised_weight
+from .quantised_weights import LONGEST, QuantisedWeight, quantised_weight
 
 mycc = torch.ops.mycc
 
-#: longer sums of products of two numbers of 8 bits (with a zero point 9) may not fit into 32 bits
-_LONGEST = (2**31 - 1) // (255 * 128)
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -100,7 +98,7 @@ def _grouped(work: Work, like: Node, weight: QuantisedWeight) -> tuple[Any, ...]
 
 def _small(zeros: torch.Tensor) -> torch.Tensor:
     """Zero points in 8 bits where they fit."""
-    fits = not zeros.is_floating_point() and -128 <= int(zeros.min()) and int(zeros.max()) <= 127
+    fits = not zeros.is_floating_point() and int(zeros.min()) >= -128 and int(zeros.max()) <= 127
     return zeros.to(torch.int8 if fits else torch.int32).contiguous()
 
 
@@ -116,7 +114,7 @@ def _of_integers(work: Work, node: Node, product: _Product, read: Reading) -> No
     """The product by the integers that x is read from; None: floats have to do it."""
     weight, x = product.weight, product.x
     single = read.whole
-    if not (single or read.by_rows) or weight.columns > _LONGEST or is_constant(read.values) or weight.scales is None:
+    if not (single or read.by_rows) or weight.columns > LONGEST or is_constant(read.values) or weight.scales is None:
         return None
     q = signed_values(work, read, like=node)
     if q is None:
@@ -127,6 +125,8 @@ def _of_integers(work: Work, node: Node, product: _Product, read: Reading) -> No
     if weight.by_rows and weight.bits == 8:
         y = _integer_sums(work, node, weight, values, zero)
         y = work.call(aten._to_copy.default, (y,), {"dtype": torch.float32}, like=node)
+        if not isinstance(scale, Node):
+            return _scaled(work, node, y, weight.scales.double() * scale)
         y = _scaled(work, node, y, weight.scales)
     else:
         if isinstance(zero, int):

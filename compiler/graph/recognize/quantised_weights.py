@@ -14,6 +14,9 @@ from ..patterns import is_constant
 from ..work import Work
 from .quantised_readings import Reading, constant_integers, reading, untransposed, widened_integers
 
+#: longer sums of products of two numbers of 8 bits, one of them less its zero point, may not fit into 32 bits
+LONGEST = (2**31 - 1) // (255 * 128)
+
 
 @dataclass(frozen=True)
 class QuantisedWeight:

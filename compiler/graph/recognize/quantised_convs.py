@@ -1,0 +1,104 @@
+"""Pass: convolutions of quantised tensors with quantised weights, in integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...model.operators import dequantize, quantised  # noqa: F401  # defines the operators
+from ..node import Node
+from ..patterns import arg, is_constant, is_op, rank
+from ..work import Work, aten
+from .quantised_readings import Reading, reading
+from .quantised_weights import LONGEST, QuantisedWeight, quantised_weight
+
+mycc = torch.ops.mycc
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """A convolution's tensors, and a number for each dimension of its windows."""
+
+    x: Node
+    weight: Node
+    bias: Any
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+    groups: int
+
+
+def quantised_convs(work: Work) -> dict[str, int]:
+    """conv2d(dequantize(q, t, y), dequantize(w, s), b)   ->   add(mul(int_conv(q, w, y) as f32, s t), b)
+
+    One scale and zero point for all of q, a scale for each output of w, whose zero points are 0. Needs NORMAL.
+    """
+    count = 0
+    for node in work.nodes():
+        conv = _convolution(node)
+        result = None if conv is None else _in_integers(work, node, conv)
+        if result is not None:
+            work.replace(node, result)
+            count += 1
+    return {"quantised convolutions": count} if count else {}
+
+
+def _convolution(node: Node) -> _Convolution | None:
+    if is_op(node, "conv1d", "conv2d", "conv3d"):
+        bias, stride, padding, dilation, groups = (arg(node, i, name, value) for i, (name, value) in _ARGUMENTS.items())
+    elif is_op(node, "convolution") and not node.args[6]:
+        bias, stride, padding, dilation, _, _, groups = node.args[2:9]
+    else:
+        return None
+    dims = rank(node) - 2
+    if isinstance(padding, str) or rank(node.args[0]) != rank(node.args[1]):
+        return None
+    sizes = [_for_each(n, dims) for n in (stride, padding, dilation)]
+    return _Convolution(node.args[0], node.args[1], bias, sizes[0], sizes[1], sizes[2], groups)
+
+
+def _for_each(sizes: Any, dims: int) -> list[int]:
+    """A number for each dimension."""
+    return [sizes] * dims if isinstance(sizes, int) else list(sizes) * (dims if len(sizes) == 1 else 1)
+
+
+_ARGUMENTS: dict[int, tuple[str, Any]] = {
+    2: ("bias", None), 3: ("stride", 1), 4: ("padding", 0), 5: ("dilation", 1), 6: ("groups", 1),
+}  # fmt: skip
+
+
+def _in_integers(work: Work, node: Node, conv: _Convolution) -> Node | None:
+    read = reading(conv.x)
+    if read is None or not read.whole or is_constant(read.values) or isinstance(read.zero, Node):
+        return None
+    weight = quantised_weight(work, conv.weight)
+    if weight is None or weight.scales is None or not weight.by_rows or weight.columns > LONGEST:
+        return None
+    args = (read.values, weight.node(work, node), read.zero or 0, conv.stride, conv.padding, conv.dilation, conv.groups)
+    y = work.call(mycc.int_conv.default, args, like=node, covers=[node])
+    y = work.call(aten._to_copy.default, (y,), {"dtype": torch.float32}, like=node)
+    y = _scaled(work, node, y, weight, read)
+    if conv.bias is not None:
+        y = work.call(aten.add.Tensor, (y, _channels(work, node, conv.bias)), like=node)
+    if node.meta["val"].dtype != torch.float32:
+        y = work.call(aten._to_copy.default, (y,), {"dtype": node.meta["val"].dtype}, like=node)
+    return y
+
+
+def _scaled(work: Work, node: Node, y: Node, weight: QuantisedWeight, read: Reading) -> Node:
+    """y times the scale of each of its channels."""
+    assert weight.scales is not None, "asked before"
+    scales = weight.scales.double().reshape(-1, *(1 for _ in range(rank(node) - 2)))
+    if isinstance(read.scale, Node):
+        y = work.call(aten.mul.Tensor, (y, work.constant(f"{node.name}_scales", scales.float(), like=node)), like=node)
+        whole = work.call(aten._to_copy.default, (read.scale,), {"dtype": torch.float32}, like=node)
+        return work.call(aten.mul.Tensor, (y, work.call(aten.reshape.default, (whole, []), like=node)), like=node)
+    both = work.constant(f"{node.name}_scales", (scales * read.scale).float(), like=node)
+    return work.call(aten.mul.Tensor, (y, both), like=node)
+
+
+def _channels(work: Work, node: Node, bias: Node) -> Node:
+    ones = [1] * (rank(node) - 2)
+    return work.call(aten.reshape.default, (bias, [bias.meta["val"].shape[0], *ones]), like=node)

@@ -1,0 +1,30 @@
+"""mycc.dequantize: the weights that integers stand for, as capture writes them for a model that it quantises."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .own import own_operator
+from .quantised import dequantised
+
+
+def _fake(values: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int, dtype: torch.dtype) -> Tensor:
+    return torch.empty(values.shape, dtype=dtype)
+
+
+@own_operator(
+    "dequantize(Tensor values, Tensor scales, Tensor? zeros, int bits, int group, ScalarType dtype) -> Tensor", _fake
+)
+def dequantize(
+    values: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int, dtype: torch.dtype
+) -> Tensor:
+    """(values - zeros) * scales in `dtype`, in the shape of the values.
+
+    Args:
+        values: int8, [N, K] or weights of a convolution [N, C, ...]; of `bits` bits (4: -8 .. 7).
+        scales, zeros: [N, groups], one for each `group` values of a row; zeros None: all 0.
+    """
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    rows = dequantised(values.flatten(1), scales, zeros, bits, group, values[0].numel(), wide)
+    return rows.reshape(values.shape).to(dtype)

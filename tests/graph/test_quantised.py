@@ -1,0 +1,164 @@
+"""What becomes of the quantised models of torchao and PT2E: which operators, which constants, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mycc.compiler.capture import capture
+from mycc.compiler.model.graph import ModelGraph
+from mycc.runtime.errors import CompileError
+from torch import nn
+
+from .support import Dim, agrees, operators, passed
+
+Q: Any = pytest.importorskip("torchao.quantization", reason="torchao is not installed")
+ASYMMETRIC = Q.MappingType.ASYMMETRIC
+ROWS = Dim("rows", min=1, max=64)
+
+
+def mlp(inner: int = 64) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(128, inner), nn.ReLU(), nn.Linear(inner, 32, bias=False)).eval()
+
+
+def intx(bits: torch.dtype, group: int, **more: Any) -> Any:
+    return Q.IntxWeightOnlyConfig(weight_dtype=bits, granularity=Q.PerGroup(group), **more)
+
+
+def dynamic_intx(bits: torch.dtype, group: int, **more: Any) -> Any:
+    return Q.Int8DynamicActivationIntxWeightConfig(weight_dtype=bits, weight_granularity=Q.PerGroup(group), **more)
+
+
+def static(asymmetric: bool = False) -> Any:
+    zero = {"act_mapping_type": ASYMMETRIC, "act_quant_zero_point": torch.full([1, 1], 3, dtype=torch.int8)}
+    scale, by = torch.full([1, 1], 0.02), [Q.PerTensor(), Q.PerRow()]
+    return Q.Int8StaticActivationInt8WeightConfig(act_quant_scale=scale, granularity=by, **(zero if asymmetric else {}))
+
+
+#: a configuration of torchao, the operator that its linear layers become, and their bits
+CONFIGS: dict[str, tuple[Callable[[], Any], str, int]] = {
+    "int8 weights": (Q.Int8WeightOnlyConfig, "mycc.mixed_mm", 8),
+    "int8 weights and activations": (Q.Int8DynamicActivationInt8WeightConfig, "aten._int_mm", 8),
+    "int8 static": (lambda: static(), "aten._int_mm", 8),
+    "int8 static with zero points": (lambda: static(True), "aten._int_mm", 8),
+    "int4 by 32": (lambda: intx(torch.int4, 32), "mycc.grouped_mm", 4),
+    "int4 by 64": (lambda: intx(torch.int4, 64), "mycc.grouped_mm", 4),
+    "int4 with zero points": (lambda: intx(torch.int4, 32, mapping_type=ASYMMETRIC), "mycc.grouped_mm", 4),
+    "int4 by rows": (
+        lambda: Q.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=Q.PerAxis(0)),
+        "mycc.grouped_mm",
+        4,
+    ),
+    "int3 by 32": (lambda: intx(torch.int3, 32), "mycc.grouped_mm", 4),
+    "int8 by 32": (lambda: intx(torch.int8, 32), "mycc.grouped_mm", 8),
+    "int4 weights, int8 activations": (lambda: dynamic_intx(torch.int4, 32), "mycc.grouped_int_mm", 4),
+    "the same with zero points": (
+        lambda: dynamic_intx(torch.int4, 32, weight_mapping_type=ASYMMETRIC),
+        "mycc.grouped_int_mm",
+        4,
+    ),
+}
+
+
+def no_float_matrices(graph: ModelGraph) -> None:
+    """No constant of floats is as large as a weight (the smallest has 1600 elements)."""
+    floats = [name for name, t in graph.constants.items() if t.is_floating_point() and t.numel() >= 1600]
+    assert not floats
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("program", [False, True], ids=["module", "program"])
+def test_linear_layers_of_torchao(name: str, program: bool) -> None:
+    config, operator, bits = CONFIGS[name]
+    model, x = mlp(), torch.randn(5, 128)
+    Q.quantize_(model, config())
+    shapes = ({0: ROWS},)
+    exported = torch.export.export(model, (x,), dynamic_shapes=shapes) if program else None
+    graph = capture(model, (x,), None, shapes) if exported is None else capture(exported, (x,))
+    result = passed(graph)
+    assert operators(result)[operator] == 2
+    assert not {"aten.linear", "aten.mm", "aten.matmul"} & set(operators(result))
+    no_float_matrices(result)
+    assert not any("parametrizations" in name for name in result.constants)
+    if operator.startswith("mycc.grouped"):
+        node = next(n for n in result.module.graph.nodes if operator in str(n.target))
+        assert node.args[-2] == bits
+    agrees(graph, result)
+
+
+def test_a_model_in_half_precision_stays_in_it() -> None:
+    model, x = mlp().bfloat16(), torch.randn(3, 128).bfloat16()
+    Q.quantize_(model, intx(torch.int4, 32))
+    graph = capture(model, (x,))
+    result = passed(graph)
+    assert operators(result)["mycc.grouped_mm"] == 2
+    assert result.outputs[0].dtype == torch.bfloat16
+    agrees(graph, result)
+
+
+@pytest.mark.parametrize("bits", [torch.int4, torch.int8])
+def test_embeddings_of_torchao(bits: torch.dtype) -> None:
+    model, ids = nn.Sequential(nn.Embedding(50, 64)).eval(), torch.randint(0, 50, (2, 7))
+    Q.quantize_(model, intx(bits, 32, mapping_type=ASYMMETRIC), filter_fn=lambda m, _: isinstance(m, nn.Embedding))
+    graph = capture(model, (ids,))
+    result = passed(graph)
+    no_float_matrices(result)
+    table = max(result.constants.values(), key=lambda t: t.nbytes)
+    assert table.nbytes == 50 * (32 if bits == torch.int4 else 64)
+    agrees(graph, result)
+
+
+def test_a_scale_of_zero_is_refused_with_its_layer() -> None:
+    model = mlp()
+    Q.quantize_(model, intx(torch.int4, 32))
+    model[2].weight.scale[3, 1] = 0.0  # type: ignore[union-attr,operator,index]
+    with pytest.raises(CompileError, match=r"'2'.* 1 of 64 scales .* zero, NaN or infinite"):
+        passed(capture(model, (torch.randn(2, 128),)))
+
+
+# PT2E ----------------------------------------------------------------------------------------------------------------
+class Convolutions(nn.Module):
+    """A plain convolution, one by channels with a residual, and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x).relu()
+        return self.head((self.second(x) + x).mean((2, 3)))
+
+
+def x86(dynamic: bool) -> Any:
+    module: Any = pytest.importorskip("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
+    config = module.get_default_x86_inductor_quantization_config(is_dynamic=dynamic)
+    return module.X86InductorQuantizer().set_global(config)
+
+
+def xnnpack(dynamic: bool) -> Any:
+    module: Any = pytest.importorskip("torchao.testing.pt2e._xnnpack_quantizer")
+    config = module.get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
+    return module.XNNPACKQuantizer().set_global(config)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("quantizer", [x86, xnnpack])
+def test_models_of_pt2e(quantizer: Callable[[bool], Any], dynamic: bool) -> None:
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 12, 12)
+    prepared = prepare_pt2e(torch.export.export(Convolutions().eval(), (x,)).module(), quantizer(dynamic))
+    prepared(x)
+    graph = capture(torch.export.export(convert_pt2e(prepared), (x,)), (x,))
+    result = passed(graph)
+    assert operators(result)["aten._int_mm"] == 1
+    if not dynamic:
+        assert operators(result)["mycc.int_conv"] == 2
+        assert not {"aten.conv2d", "aten.linear"} & set(operators(result))
+        assert all(t.dtype == torch.int8 for name, t in result.constants.items() if t.numel() > 64)
+    agrees(graph, result)
