@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import TypeVar
 
 from ..ir.buffers import Buffer
-from ..ir.expr import Expr, Load
+from ..ir.expr import Load
 from ..ir.in_place import overwrites, shared_roots
-from ..ir.index import Index
-from ..ir.nodes import Nest, Node, Reduce, Scan, Scatter, Store
+from ..ir.nodes import Node
 from ..ir.program import AnyNode, Choose, Program, Repeat
 from ..ir.routines import Routine
 from ..ir.structured import Attention, Conv, Gemm
@@ -120,38 +118,6 @@ class NodeGraph:
 
     def result(self) -> Program:
         return self.program.with_nodes(tuple(self.nodes))
-
-
-def map_expressions(node: N, function: Callable[[Expr], Expr], index: Callable[[Index], Index] | None = None) -> N:
-    """The node with every scalar expression (and, when asked, every store index) rewritten."""
-    place = index or (lambda i: i)
-    stores = tuple(Store(s.buffer, place(s.index), function(s.value)) for s in node.stores)
-    changed: Node = replace(node, stores=stores)
-    if isinstance(changed, Reduce):
-        changed = replace(changed, folds=tuple(replace(f, value=function(f.value)) for f in changed.folds))
-    elif isinstance(changed, Gemm) and changed.prologue is not None:
-        changed = replace(changed, prologue=replace(changed.prologue, value=function(changed.prologue.value)))
-    elif isinstance(changed, Attention) and changed.score is not None:
-        changed = replace(changed, score=function(changed.score))
-    elif isinstance(changed, Scan):
-        carries = (replace(c, start=function(c.start), next=function(c.next)) for c in changed.carries)
-        changed = replace(changed, carries=tuple(carries))
-    elif isinstance(changed, Scatter):
-        updates = (Store(u.buffer, _rewritten(u.index, function, place), function(u.value)) for u in changed.updates)
-        changed = replace(changed, updates=tuple(updates))
-    elif isinstance(changed, Nest):
-        changed = replace(changed, stages=tuple(map_expressions(s, function, index) for s in changed.stages))
-    return changed  # type: ignore[return-value]
-
-
-def _rewritten(index: Index, function: Callable[[Expr], Expr], place: Callable[[Index], Index]) -> Index:
-    """The index with the expressions that it reads from memory rewritten."""
-
-    def visit(value: object) -> object:
-        assert isinstance(value, Expr)
-        return function(value)
-
-    return place(index.substitute({}, visit))
 
 
 def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ...ir.buffers import Buffer
-from ...ir.expr import Expr, Load, rewrite, substitute
+from ...ir.expr import Expr, Load, rewrite
 from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Fold, Map, Nest, Reduce
 from ...ir.plans.loop import LoopPlan
-from ...schedule.graph import map_expressions
+from ...ir.rewrite import substituted
 from ...schedule.loops.column_walks import BLOCK_ROWS
 from .emit import Emitter
 from .prefetch_blocks import coming_rows
@@ -130,4 +130,4 @@ def _folded(stage: Reduce) -> list[Expr]:
 
 
 def moved(stage: Stage, places: dict[Atom, Index]) -> Stage:
-    return map_expressions(stage, lambda e: substitute(e, places), lambda i: i.substitute(places))
+    return substituted(stage, places)

@@ -10,9 +10,9 @@ from ...ir.expr import Expr, substitute
 from ...ir.index import ONE, ZERO, Atom, Index, Var, product
 from ...ir.nodes import Map, Node, Store
 from ...ir.plans.gpu import GpuPlan, MapPlan
+from ...ir.rewrite import flattened
 from ...schedule.gpu.blocks import blocks, whole
 from ...schedule.loops.collapse import collapse
-from ...schedule.loops.row_form import flattened
 from .emit import Place, TritonEmitter
 from .kernel import Launch, TritonKernel, grid
 from .module import render

@@ -9,11 +9,6 @@ of their digits. Sizes that are not known yet, or have no fitting divisor, are l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
-from ...ir.buffers import Buffer
-from ...ir.expr import Load, substitute
 from ...ir.index import (
     Atom,
     Index,
@@ -23,7 +18,8 @@ from ...ir.index import (
     product,
     row_major,
 )
-from ...ir.nodes import Fold, Map, Origin, Reduce, Store
+from ...ir.nodes import Map, Origin, Reduce
+from ...ir.rewrite import rfactor
 from ..graph import NodeGraph
 from ..loops.vector_axis import folds_whole, vector_loop
 
@@ -66,20 +62,5 @@ def _split(graph: NodeGraph, node: Reduce, pieces: int) -> list[Reduce | Map]:
     inner = Var(f"{outer.name}_in", outer.extent // as_index(pieces))
     moved: dict[Atom, Index] = {outer: of(piece) * inner.extent + of(inner)}
     dims = (piece, *node.dims)
-    first, again = fold_pieces(node, dims, (inner, *rest), moved, row_major(dims), product(v.extent for v in dims))
+    first, again = rfactor(node, dims, (inner, *rest), moved, row_major(dims), product(v.extent for v in dims))
     return [first, Reduce(node.dims, node.stores, Origin(node.origin.ops, node.origin.lines), (piece,), again)]
-
-
-def fold_pieces(
-    node: Reduce, dims: tuple[Var, ...], loops: tuple[Var, ...], moved: Mapping[Atom, Index], at: Index, size: Index
-) -> tuple[Reduce, tuple[Fold, ...]]:
-    """The folds of pieces, and those of what they come to. dims, loops: kept ones with the pieces, those of a piece;
-    moved: the loop that is cut; at, size: where a piece's result lies, and of how many."""
-    folds = tuple(replace(f, value=substitute(f.value, dict(moved))) for f in node.folds)
-    partial = [
-        Buffer(f"{node.stores[0].buffer.name}_pieces{i or ''}", f.acc.dtype, size, "temp")
-        for i, f in enumerate(node.folds)
-    ]
-    stores = tuple(Store(b, at, f.acc) for b, f in zip(partial, node.folds, strict=True))
-    again = tuple(Fold(f.acc, f.op, Load(b, at)) for b, f in zip(partial, node.folds, strict=True))
-    return Reduce(dims, stores, node.origin, loops, folds), again

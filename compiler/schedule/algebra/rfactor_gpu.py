@@ -8,8 +8,6 @@ from ...ir.buffers import Buffer
 from ...ir.expr import Acc, Load, substitute
 from ...ir.index import (
     ONE,
-    Atom,
-    Index,
     Var,
     as_index,
     of,
@@ -17,6 +15,7 @@ from ...ir.index import (
     row_major,
 )
 from ...ir.nodes import Fold, Reduce, Store
+from ...ir.rewrite.loops import digits
 from ..graph import NodeGraph
 
 #: rows of a reduction that are enough programs for a GPU
@@ -59,7 +58,7 @@ def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:
         Var("c" + node.rdims[0].name, as_index(parts)),
         Var("l" + node.rdims[0].name, as_index(length // parts)),
     )
-    values = _digits(node.rdims, of(part) * (length // parts) + of(within))
+    values = digits(node.rdims, of(part) * (length // parts) + of(within))
     flat = row_major(node.dims)
     buffer = Buffer(f"{node.stores[0].buffer.name}_parts", fold.value.dtype, as_index(rows * parts), "temp")
     place = of(part) * rows + flat if across else flat * parts + of(part)
@@ -77,13 +76,3 @@ def _along(node: Reduce, fold: Fold) -> bool:
     """Whether neighbours in memory are folded together, rather than being rows of their own."""
     last = node.rdims[-1]
     return any(load.index.coefficient(last) == ONE for load in fold.value.loads)
-
-
-def _digits(loops: tuple[Var, ...], flat: Index) -> dict[Atom, Index]:
-    values: dict[Atom, Index] = {}
-    step = as_index(1)
-    for i in range(len(loops) - 1, -1, -1):
-        quotient = flat // step
-        values[loops[i]] = quotient % loops[i].extent if i else quotient
-        step = step * loops[i].extent
-    return values

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from ...ir.index import product
 from ...ir.nodes import Map, Reduce
+from ...ir.rewrite import rfactor
 from ..graph import NodeGraph
 from ..loops.collapse import collapse, collapse_reduced
 from ..loops.pipeline_samples import statistics_for
 from ..loops.vector_axis import folds_whole, reduces_contiguous
 from .blocked_variance import Cut, pieces_of
-from .rfactor import fold_pieces
 
 #: places that a fold is of, at least, and channels, at most: a piece of them is not much more than a first cache
 PLACES, CHANNELS = 512, 512
@@ -57,5 +57,5 @@ def _split(node: Reduce, pieces: int) -> list[Reduce]:
     """The folds of the pieces, and those of all of them."""
     cut = Cut.into(node, pieces)
     assert product(v.extent for v in cut.loops).constant == cut.size
-    first, again = fold_pieces(node, cut.dims, cut.loops, cut.moved, cut.at, cut.results)
+    first, again = rfactor(node, cut.dims, cut.loops, cut.moved, cut.at, cut.results)
     return [first, replace(node, rdims=(cut.piece,), folds=again)]

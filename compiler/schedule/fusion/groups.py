@@ -6,12 +6,10 @@ map[n, c:64, p] y[n, c, p] = x[n, c, p] - mean[n, c // 2]
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ...ir.expr import substitute
-from ...ir.index import Atom, Binary, Index, Var, of
+from ...ir.index import Binary, Index, Var, of
 from ...ir.nodes import Map, Reduce
-from ..graph import NodeGraph, map_expressions
+from ...ir.rewrite import split
+from ..graph import NodeGraph
 from ..loops.vector_axis import vector_loop
 
 
@@ -41,7 +39,4 @@ def _group(graph: NodeGraph, node: Map) -> tuple[Var, Index] | None:
 
 def _cut(node: Map, own: Var, size: Index) -> Map:
     group, within = Var(f"{own.name}_group", own.extent // size), Var(own.name, size)
-    places: dict[Atom, Index] = {own: of(group) * size + of(within)}
-    moved = map_expressions(node, lambda e: substitute(e, places), lambda i: i.substitute(places))
-    at = node.dims.index(own)
-    return replace(moved, dims=(*node.dims[:at], group, within, *node.dims[at + 1 :]))
+    return split(node, own, group, within)

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir.expr import Acc, Expr, Load, rewrite, substitute
+from ...ir.expr import Acc, Expr, Load, rewrite
 from ...ir.index import Atom, Index, of
 from ...ir.nodes import Fold, Map, Nest, Reduce, Store
-from ..graph import NodeGraph, map_expressions
+from ...ir.rewrite import substituted
+from ..graph import NodeGraph
 from ..loops.vector_axis import LEAST_ROWS, folds_whole, reduces_contiguous, vector_loop
 
 Stage = Map | Reduce
@@ -103,7 +104,7 @@ def _in_loops_of(first: Reduce, node: Reduce) -> Reduce | None:
     if len(node.dims) != len(first.dims) or [v.extent for v in loops[0]] != [v.extent for v in loops[1]]:
         return None
     names: dict[Atom, Index] = {v: of(u) for v, u in zip(*loops, strict=True)}
-    renamed = map_expressions(node, lambda e: substitute(e, names), lambda i: i.substitute(names))
+    renamed = substituted(node, names)
     return replace(renamed, dims=first.dims, rdims=first.rdims)
 
 

@@ -16,9 +16,10 @@ from ...ir.in_place import over_own_elements, overwrites, shared_roots
 from ...ir.index import Indirect, product
 from ...ir.nodes import Map, Reduce, Scan, Scatter, Store
 from ...ir.program import AnyNode
+from ...ir.rewrite import map_expressions
 from ...ir.structured import Attention
 from ..cost.estimates import CHEAP, is_long, number, work
-from ..graph import NodeGraph, label, loads_of, map_expressions, operand_buffers
+from ..graph import NodeGraph, label, loads_of, operand_buffers
 from ..remarks import Remarks
 from .invert import invert
 

@@ -26,7 +26,8 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Nest, Store
-from ..graph import NodeGraph, label, map_expressions
+from ...ir.rewrite import map_expressions
+from ..graph import NodeGraph, label
 from ..remarks import Remarks
 from .invert import invert
 from .rows import as_prologue

@@ -14,7 +14,8 @@ from ...ir.buffers import Buffer
 from ...ir.expr import Acc, Expr, Load, rewrite, substitute
 from ...ir.index import Atom, Index, Var, of
 from ...ir.nodes import Map, Reduce
-from ..graph import NodeGraph, map_expressions
+from ...ir.rewrite import map_expressions
+from ..graph import NodeGraph
 
 
 def join_equal_folds(graph: NodeGraph) -> None:

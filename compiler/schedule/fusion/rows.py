@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...ir.buffers import Buffer
-from ...ir.expr import Expr, Load, rewrite, substitute
+from ...ir.expr import Expr, Load, rewrite
 from ...ir.in_place import overwrites
 from ...ir.index import (
     ZERO,
@@ -31,8 +31,9 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Origin, Reduce, Store
 from ...ir.program import AnyNode
+from ...ir.rewrite import map_expressions, substituted
 from ...machine.cpu import L1
-from ..graph import NodeGraph, label, map_expressions
+from ..graph import NodeGraph, label
 from ..loops.column_blocks import IN_TURN, PIPELINED, Stages, in_blocks
 from ..loops.pipeline_columns import has_phases
 from ..loops.vector_axis import reduces_contiguous, vector_loop
@@ -267,7 +268,7 @@ def stays_in_place(graph: NodeGraph, inside: set[AnyNode]) -> bool:
 def _rename(node: Map | Reduce, names: dict[Var, Var], rows: tuple[Var, ...]) -> Map | Reduce:
     values: dict[Atom, Index] = {own: of(row) for own, row in names.items()}
     inner = tuple(v for v in node.dims if v not in names)
-    changed = map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))
+    changed = substituted(node, values)
     return replace(changed, dims=(*rows, *inner))
 
 

@@ -23,8 +23,9 @@ from ...ir.index import (
     row_major,
 )
 from ...ir.nodes import Map, Nest, Reduce, Store
+from ...ir.rewrite import map_expressions
 from ..cost.estimates import work
-from ..graph import NodeGraph, map_expressions
+from ..graph import NodeGraph
 
 Stages = tuple[Map | Reduce, ...]
 #: terms that cost less are computed again; so are more of them than this in a row, in a block of columns

@@ -8,8 +8,8 @@ from ...ir.buffers import Operand
 from ...ir.expr import accumulators_first, substitute
 from ...ir.index import ONE, ZERO, Atom, Index, Var, of, product
 from ...ir.nodes import Store
+from ...ir.rewrite import flattened
 from ...ir.structured import Attention, Conv, Gemm
-from ..loops.row_form import flattened
 
 
 class Axes:

@@ -15,7 +15,7 @@ from ...ir.index import Index
 from ...ir.lanes import direct
 from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.program import AnyNode
-from ..graph import map_expressions
+from ...ir.rewrite import map_expressions
 from .lane_bounds import MOST_APART
 
 #: what is left of a start: less than so many elements, so that vectors stay as well aligned as they were

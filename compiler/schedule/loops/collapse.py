@@ -5,22 +5,14 @@ for i:12  for j:64  y[i*64 + j] = f(x[i*64 + j])      ->      for ij:768  y[ij] 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ...ir.expr import IndexValue, Load, substitute
 from ...ir.index import (
-    ZERO,
-    Atom,
-    Index,
-    Var,
-    of,
     product,
 )
-from ...ir.lanes import direct
 from ...ir.nodes import Map, Nest, Reduce, Scan
-from ..graph import map_expressions
+from ...ir.rewrite import fuse
 from .vector_axis import keeps_places
 
 #: elements of a row that is worth a loop of its own; rows that threads can share
@@ -62,42 +54,14 @@ def _without_last_row(nest: Nest) -> Nest | None:
         return None
     if any((s.dims[rank].extent.constant or LONG_ROW) >= LONG_ROW for s in nest.stages):
         return None
-    stages = [s for s in (_merged(stage, "dims", rank - 1) for stage in nest.stages) if s is not None]
+    stages = [
+        s for s in (fuse(stage, stage.dims[rank - 1], stage.dims[rank]) for stage in nest.stages) if s is not None
+    ]
     return replace(nest, dims=tuple(rows), stages=tuple(stages)) if len(stages) == len(nest.stages) else None
 
 
 def _collapse_field(node: N, name: str, keep: int, spare: int) -> N:
     for position in range(len(getattr(node, name)) - 2 - spare, keep - 1, -1):
-        node = _merged(node, name, position) or node
+        outer, inner = getattr(node, name)[position : position + 2]
+        node = fuse(node, outer, inner) or node
     return node
-
-
-def _merged(node: N, name: str, position: int) -> N | None:
-    """The node with a loop and the one behind it as one; None where an access does not walk through them so."""
-    loops: tuple[Var, ...] = getattr(node, name)
-    outer, inner = loops[position], loops[position + 1]
-    if not all(like_one(index, outer, inner) for index in indices_of(node)):
-        return None
-    merged = Var(inner.name, outer.extent * inner.extent)
-    merged_loops: dict[str, Any] = {name: (*loops[:position], merged, *loops[position + 2 :])}
-    return replace(_substituted(node, {outer: ZERO, inner: of(merged)}), **merged_loops)
-
-
-def _substituted(node: N, values: dict[Atom, Index]) -> N:
-    return map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))
-
-
-def like_one(index: Index, outer: Var, inner: Var) -> bool:
-    """Whether the index walks through both loops as through one."""
-    a, b = index.coefficient(outer), index.coefficient(inner)
-    return a is not None and b is not None and a == b * inner.extent
-
-
-def indices_of(node: Map | Reduce | Scan) -> Iterator[Index]:
-    """The places of all accesses, and the indices that are values."""
-    for store in node.stores:
-        yield store.index
-    for expression in node.expressions():
-        for e in expression.walk():
-            if isinstance(e, (Load, IndexValue)):
-                yield direct(e.index)  # an index inside an indirect one is a load of its own

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.expr import substitute
 from ...ir.index import (
     ZERO,
     Atom,
@@ -23,8 +22,8 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Reduce
-from ..graph import map_expressions
-from .collapse import indices_of, like_one
+from ...ir.rewrite import substituted
+from ...ir.rewrite.loops import indices_of, walks_as_one
 from .vector_axis import vector_loop
 
 #: blocks that keep the cores of a machine busy
@@ -96,7 +95,7 @@ def _in_blocks(stages: Stages, rows: tuple[Var, ...], limits: Most) -> tuple[Sta
 
 def last_as_one(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
     """The last two rows as one loop, when all accesses walk through them like one."""
-    if len(rows) < 2 or not all(like_one(i, rows[-2], rows[-1]) for s in stages for i in indices_of(s)):
+    if len(rows) < 2 or not all(walks_as_one(i, rows[-2], rows[-1]) for s in stages for i in indices_of(s)):
         return None
     *outer, a, b = rows
     merged = Var(b.name, a.extent * b.extent)
@@ -124,5 +123,5 @@ def _width(columns: int, depth: int, most: Most) -> int | None:
 
 
 def _moved(stage: Map | Reduce, places: dict[Atom, Index], dims: tuple[Var, ...]) -> Map | Reduce:
-    changed = map_expressions(stage, lambda e: substitute(e, places), lambda i: i.substitute(places))
+    changed = substituted(stage, places)
     return replace(changed, dims=dims)

@@ -23,8 +23,8 @@ from ...ir.expr import (
 )
 from ...ir.nodes import Nest
 from ...ir.program import AnyNode
+from ...ir.rewrite import map_expressions
 from ...ir.structured import ConvChain
-from ..graph import map_expressions
 
 FUSED = ("f32", "f64")
 

@@ -10,16 +10,15 @@ page; whole lines that are written past the caches are waited for by nobody, whe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import substitute
-from ...ir.index import ONE, Atom, Index, Var, of
+from ...ir.index import ONE, Index, Var
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Store
+from ...ir.rewrite import reorder, reverse
 from ...machine.cpu import BEYOND_L2, LINE, NONTEMPORAL
 from ..cost.estimates import number
-from ..graph import NodeGraph, map_expressions
+from ..graph import NodeGraph
 from .collapse import collapse
 from .vector_axis import step_of, vector_loop
 
@@ -35,9 +34,8 @@ def order_moves(graph: NodeGraph) -> None:
 
 def _in_read_order(node: Map, steps: Mapping[Var, int]) -> Map:
     past = _bytes(node.stores[0]) >= NONTEMPORAL  # else they come into the caches, in the order in which they lie
-    back: dict[Atom, Index] = {v: v.extent - 1 - of(v) for v, step in steps.items() if past and step < 0}
-    forward = map_expressions(node, lambda e: substitute(e, back), lambda i: i.substitute(back)) if back else node
-    return replace(forward, dims=(*sorted(steps, key=lambda v: -abs(steps[v])), node.dims[-1]))
+    forward = reverse(node, [v for v, step in steps.items() if past and step < 0])
+    return reorder(forward, (*sorted(steps, key=lambda v: -abs(steps[v])), node.dims[-1]))
 
 
 def _steps(node: Map) -> dict[Var, int]:

@@ -9,22 +9,17 @@ Stores that lie in turn, element by element, go out together: shuffled in regist
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from ...ir.expr import substitute
 from ...ir.index import (
     ONE,
-    Atom,
     Binary,
     Index,
     Indirect,
     Var,
-    as_index,
-    exact_div,
-    of,
 )
 from ...ir.nodes import Map, Store
-from ..graph import map_expressions
+from ...ir.rewrite import unroll
+from ...ir.rewrite.loops import split_evenly
 from .collapse import collapse
 
 MOST = 8  # vectors that go out together
@@ -48,16 +43,9 @@ def _split(node: Map) -> Iterator[Map]:
         return
     last = node.dims[-1]
     for count in sorted({d for s in node.stores for d in _divisors(s, last)}):
-        extent = exact_div(last.extent, as_index(count))
-        if extent is None:
-            continue
-        outer, inner = Var(f"{last.name}_outer", extent), Var(f"{last.name}_inner", as_index(count))
-        changed = _substituted(node, {last: of(outer) * count + of(inner)})
-        yield collapse(replace(changed, dims=(*node.dims[:-1], outer, inner)))
-
-
-def _substituted(node: Map, values: dict[Atom, Index]) -> Map:
-    return map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))
+        changed = split_evenly(node, last, count, (f"{last.name}_outer", f"{last.name}_inner"))
+        if changed is not None:
+            yield collapse(changed)
 
 
 def _divisors(store: Store, last: Var) -> Iterator[int]:
@@ -79,7 +67,7 @@ def _written_out(node: Map) -> tuple[Map, Var] | None:
     lanes = [v for v in node.dims[:-1] if all(s.index.coefficient(v) == short.extent for s in node.stores)]
     if len(lanes) != 1 or not _worth(node, lanes[0], short):
         return None
-    return _without(node, short), lanes[0]
+    return unroll(node, short), lanes[0]
 
 
 def _loads_in_turn(node: Map) -> tuple[Map, Var] | None:
@@ -95,20 +83,8 @@ def _loads_in_turn(node: Map) -> tuple[Map, Var] | None:
             count = short.extent.constant
             together = count is not None and 2 <= count <= MOST // len(node.stores)
             if together and load.index.coefficient(lane) == short.extent and load.index.coefficient(short) == ONE:
-                return _without(node, short), lane
+                return unroll(node, short), lane
     return None
-
-
-def _without(node: Map, short: Var) -> Map:
-    """The map with a loop written out."""
-    count = short.extent.constant or 0
-    stores = tuple(_at(s, short, e) for s in node.stores for e in range(count))
-    return replace(node, dims=tuple(v for v in node.dims if v is not short), stores=stores)
-
-
-def _at(store: Store, var: Var, place: int) -> Store:
-    values: dict[Atom, Index] = {var: as_index(place)}
-    return Store(store.buffer, store.index.substitute(values), substitute(store.value, values))
 
 
 def _worth(node: Map, lane: Var, short: Var) -> bool:

@@ -18,7 +18,7 @@ from typing import TypeVar
 from ...ir.bounds import largest
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Expr, Load, rewrite
+from ...ir.expr import Load
 from ...ir.index import (
     ONE,
     Index,
@@ -31,9 +31,10 @@ from ...ir.index import (
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce, Scan, Store
 from ...ir.program import AnyNode
+from ...ir.rewrite import cache_read, reorder
 from ...machine.cpu import L1
 from ..cost.estimates import number
-from ..graph import NodeGraph, map_expressions
+from ..graph import NodeGraph
 from .vector_axis import cross_loop, keeps_places, vector_loop
 
 LEAST_STEP = 3  # elements from lane to lane
@@ -105,7 +106,7 @@ def _turned(node: S, copies: _Copies) -> S:
     lane = _lane(node)
     if lane is None or (lane.extent.constant or 0) < LEAST_LANES or (isinstance(node, Map) and _crosses(node)):
         return node
-    loads: dict[Expr, Load] = {}
+    loads: dict[Load, Load] = {}
     given = [ld for ld in dict.fromkeys(ld for e in node.expressions() for ld in e.loads) if copies.before(ld.buffer)]
     for load in given:
         times = sum(ld.buffer is load.buffer for ld in given)
@@ -113,7 +114,7 @@ def _turned(node: S, copies: _Copies) -> S:
         woven = isinstance(node, Map) and load.index.coefficient(lane) is not None
         if place is not None and _kept(place.column, node) and not (woven and place.width < LEAST_WOVEN):
             loads[load] = Load(copies.of(load.buffer, place), place.turned)
-    return map_expressions(node, lambda e: rewrite(e, loads.get)) if loads else node
+    return cache_read(node, loads)
 
 
 def _kept(column: Index, node: Stage) -> bool:
@@ -137,7 +138,7 @@ def _ordered(node: S) -> S:
     dense = next((v for v in reversed(node.dims) if _steps(node, v) == {ONE}), None)
     if dense is None or dense is node.dims[-1]:
         return node
-    return replace(node, dims=(*(v for v in node.dims if v is not dense), dense))
+    return reorder(node, (*(v for v in node.dims if v is not dense), dense))
 
 
 def _lane(node: Stage) -> Var | None:

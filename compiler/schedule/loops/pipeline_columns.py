@@ -16,20 +16,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.buffers import Buffer
-from ...ir.expr import Call, Expr, Load, replaced, substitute
+from ...ir.expr import Call, Expr, Load, replaced
 from ...ir.index import (
     ONE,
-    Atom,
     Index,
     Var,
-    of,
     product,
     row_major,
 )
 from ...ir.nodes import Map, Nest, Origin, Reduce, Store
+from ...ir.rewrite import map_expressions, rename
 from ...machine.cpu import WIDEST_LANES
 from ..cost.estimates import work
-from ..graph import NodeGraph, map_expressions
+from ..graph import NodeGraph
 from .collapse import collapse
 from .vector_axis import folds_whole, vector_loop
 
@@ -130,11 +129,7 @@ def _row_loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
 
 def with_loop(stage: Stage, own: Var, row: Var) -> Stage:
     """The stage with one of its loops under another's name."""
-    names: dict[Atom, Index] = {own: of(row)}
-    changed = map_expressions(stage, lambda e: substitute(e, names), lambda i: i.substitute(names))
-    if isinstance(changed, Reduce):
-        return replace(changed, rdims=(row,))
-    return replace(changed, dims=tuple(row if v is own else v for v in changed.dims))
+    return rename(stage, {own: row})
 
 
 def _phase(stage: Stage, whole: bool, before: Sequence[Part]) -> int | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Load, substitute
+from ...ir.expr import Load
 from ...ir.index import (
     Atom,
     Index,
@@ -26,12 +26,13 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Reduce
 from ...ir.program import AnyNode
+from ...ir.rewrite import substituted
 from ...machine.cpu import BEYOND_L3, L2, L3_SHARE
 from ..algebra.rfactor import ENOUGH_TASKS
 from ..cost.estimates import number
 from ..fusion.invert import digits
 from ..fusion.rows import merge_rows, stays_in_place
-from ..graph import NodeGraph, label, map_expressions
+from ..graph import NodeGraph, label
 from ..remarks import Remarks
 from .collapse import collapse
 
@@ -172,5 +173,5 @@ def _stages(norm: _Norm) -> list[Stage] | None:
 
 def _with(node: Stage, places: dict[Atom, Index], dims: tuple[Var, ...]) -> Stage:
     """The node with other kept loops, and its old ones at these places of them."""
-    changed = map_expressions(node, lambda e: substitute(e, places), lambda i: i.substitute(places))
+    changed = substituted(node, places)
     return replace(changed, dims=dims)

@@ -10,23 +10,21 @@ it writes has no such form (`separate_rows` makes kernels of its stages).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ...ir.buffers import Buffer
-from ...ir.expr import Expr, Load, rewrite, substitute
+from ...ir.expr import Expr, Load, rewrite
 from ...ir.index import (
-    ONE,
-    ZERO,
     Atom,
     Index,
     Var,
-    of,
     product,
     row_major,
 )
 from ...ir.nodes import Map, Nest, Reduce, Store
-from ..graph import NodeGraph, label, map_expressions
+from ...ir.rewrite import flattened, map_expressions, substituted
+from ..graph import NodeGraph, label
 from ..remarks import Remarks
 
 #: elements of a row that a program holds in registers; longer rows are walked through
@@ -98,22 +96,8 @@ def _held(extent: Index) -> bool:
     return extent.evaluate({name: hi for name, hi in sizes.items() if hi is not None}) <= MAX_DYNAMIC_ROW
 
 
-def flattened(loops: Sequence[Var], flat: Var | None) -> dict[Atom, Index]:
-    """Each loop as a digit of the flat one, the last loop fastest."""
-    values: dict[Atom, Index] = {}
-    if flat is None:
-        return values
-    step = ONE
-    for i, v in reversed(list(enumerate(loops))):
-        quotient = of(flat) // step
-        extent = v.extent if v.extent != ZERO else ONE  # an empty loop never runs
-        values[v] = quotient % extent if i else quotient
-        step = step * extent
-    return values
-
-
 def _moved(stage: Map | Reduce, values: dict[Atom, Index], row: Var | None, column: Var | None) -> Map | Reduce:
-    changed = map_expressions(stage, lambda e: substitute(e, values), lambda i: i.substitute(values))
+    changed = substituted(stage, values)
     rows = () if row is None else (row,)
     columns = () if column is None else (column,)
     if isinstance(changed, Reduce):

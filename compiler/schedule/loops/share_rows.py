@@ -5,21 +5,15 @@ reduce[k:1048576; j:8] y[k] = sum x[j, k]      ->      reduce[k_piece:32, k:3276
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ...ir.expr import substitute
 from ...ir.index import (
-    Atom,
-    Index,
     Var,
     as_index,
-    of,
     product,
 )
 from ...ir.lanes import ALIGNMENT
 from ...ir.nodes import Reduce
+from ...ir.rewrite import split
 from ..algebra.rfactor import ENOUGH_TASKS
-from ..graph import map_expressions
 from .vector_axis import folds_columns
 
 #: elements of a piece, at least and at most
@@ -39,7 +33,4 @@ def in_shared_pieces(node: Reduce, lanes: Var | None) -> Reduce:
     if size >= length:
         return node
     piece, inside = Var(f"{lanes.name}_piece", as_index(length // size)), Var(lanes.name, as_index(size))
-    places: dict[Atom, Index] = {lanes: of(piece) * size + of(inside)}
-    changed = map_expressions(node, lambda e: substitute(e, places), lambda i: i.substitute(places))
-    at = node.dims.index(lanes)
-    return replace(changed, dims=(*node.dims[:at], piece, inside, *node.dims[at + 1 :]))
+    return split(node, lanes, piece, inside)

@@ -6,14 +6,10 @@ for e:8000  for h:4  y[e*4 + h] = exp(x[e*4 + h] - m[at[e]*4 + h])
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ...ir.expr import substitute
 from ...ir.index import Var
 from ...ir.nodes import Map
+from ...ir.rewrite import flatten
 from ..cost.estimates import is_long
-from ..graph import map_expressions
-from .row_form import flattened
 from .vector_axis import vector_loop
 
 SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
@@ -27,7 +23,5 @@ def without_short_rows(node: Map) -> Map:
     if (vector.extent.constant or SHORT_ROW) >= SHORT_ROW or not any(is_long(s.value) for s in node.stores):
         return node
     one = Var(vector.name, node.dims[-2].extent * vector.extent)
-    places = flattened(node.dims[-2:], one)
-    changed = map_expressions(node, lambda e: substitute(e, places), lambda i: i.substitute(places))
-    flat = replace(changed, dims=(*node.dims[:-2], one))
+    flat = flatten(node, node.dims[-2:], one)
     return flat if vector_loop(flat) is one else node

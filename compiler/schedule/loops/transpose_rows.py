@@ -33,9 +33,9 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.plans.loop import Transpose, TransposedRows
+from ...ir.rewrite import map_expressions
 from ...machine.cpu import LINE, WIDEST_LANES
 from ..cost.estimates import is_long
-from ..graph import map_expressions
 from .collapse import collapse
 from .column_blocks import last_as_one
 from .pipeline_columns import with_loop

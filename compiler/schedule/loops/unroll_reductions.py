@@ -11,21 +11,16 @@ So the lanes run along i, and each element is loaded and computed upon once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import reduce
 
 from ...ir.expr import (
-    Acc,
-    Call,
-    Expr,
     Load,
-    rewrite,
-    substitute,
 )
 from ...ir.in_place import overwrites, shared_roots
-from ...ir.index import Atom, Index, Var, as_index, product
-from ...ir.nodes import Fold, Map, Reduce, Store
+from ...ir.index import Index, Var, product
+from ...ir.nodes import Map, Reduce
 from ...ir.program import AnyNode
+from ...ir.rewrite import unroll, unroll_reduction
+from ...ir.rewrite.reductions import OPERATORS
 from ..fusion.inline import inlined
 from ..fusion.invert import invert
 from ..graph import NodeGraph, label
@@ -34,7 +29,6 @@ from .vector_axis import SCALAR_FOLDS
 
 #: elements that are few: as many as can be picked out of whole vectors
 MOST = 8
-OPERATORS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "top": "maximum"}
 
 
 def write_out_folds(graph: NodeGraph, remarks: Remarks) -> None:
@@ -83,36 +77,11 @@ def _stays(graph: NodeGraph, node: Map, chain: list[Reduce]) -> bool:
 
 
 def _write_out(graph: NodeGraph, node: Map, short: Var, chain: list[Reduce], remarks: Remarks) -> None:
-    stores = (_at(s, {short: as_index(turn)}) for s in node.stores for turn in range(short.extent.constant or 0))
-    changed: AnyNode = replace(node, dims=tuple(v for v in node.dims if v is not short), stores=tuple(stores))
+    changed: AnyNode = unroll(node, short)
     for maker in reversed(chain):
-        written = _as_map(maker)
+        written = unroll_reduction(maker)
         changed = inlined(changed, written, written.stores[0])
         remarks.fused(label(maker), label(node), "few elements: computed in registers")
     graph.replace(node, changed)
     for maker in reversed(chain):
         graph.remove(maker)
-
-
-def _at(store: Store, values: dict[Atom, Index]) -> Store:
-    return Store(store.buffer, store.index.substitute(values), substitute(store.value, values))
-
-
-def _as_map(node: Reduce) -> Map:
-    """The reduction with its folds written out."""
-    values = {f.acc: _folded(f, node.rdims) for f in node.folds}
-
-    def leaf(e: Expr) -> Expr | None:
-        return values.get(e) if isinstance(e, Acc) else None
-
-    stores = tuple(Store(s.buffer, s.index, rewrite(s.value, leaf)) for s in node.stores)
-    return Map(node.dims, stores, node.origin)
-
-
-def _folded(fold: Fold, loops: tuple[Var, ...]) -> Expr:
-    """All values of a fold, one after the other."""
-    values = [fold.value]
-    for v in loops:
-        turns = range(v.extent.constant or 0)
-        values = [substitute(e, {v: as_index(turn)}) for e in values for turn in turns]
-    return reduce(lambda a, b: Call(OPERATORS[fold.op], (a, b), fold.acc.dtype), values)
