@@ -17,11 +17,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CompileError", "Error", "InputError", "LoadError", "RunError", "TritonLaunch", "__version__", "compile",
-    "cpp_kernel", "load", "lowering", "triton_kernel",
+    "compile_generation", "cpp_kernel", "load", "lowering", "triton_kernel",
 ]  # fmt: skip
 
 _HOMES = {
     "compile": ".compiler.api",
+    "compile_generation": ".compiler.generation.compile",
     "load": ".runtime.loader",
     "lowering": ".compiler.lower.core.custom",
     "cpp_kernel": ".compiler.lower.core.custom",
@@ -36,6 +37,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from .compiler.api import compile
+    from .compiler.generation.compile import compile_generation
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
     from .runtime.loader import load

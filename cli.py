@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from .compiler.capture.source import Source as LoadedSource
     from .compiler.observe import Observer
     from .compiler.options import CompileOptions
-    from .compiler.request import CompileRequest
     from .compiler.verify.command import ModelReport
 
 __all__ = ["app"]
@@ -109,10 +108,17 @@ def compile_command(
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="C++ compilers at once. Default: one per core.")
     ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="SOURCE is a model's folder; the package does this: text-generation.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", help="Tokens of a text. Default: the model's own, at most 4096.")
+    ] = None,
+    max_batch: Annotated[int | None, typer.Option("--max-batch", help="Texts generated at once. Default: 1.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compile a model to a package."""
+    """Compile a model, or with --task a model's folder, to a package."""
     from .compiler.api import check_files, check_out, compile_entries, compile_request, require_torch, run_request
     from .compiler.observe import TimingObserver, running_stage
     from .compiler.options import CompileOptions
@@ -120,6 +126,24 @@ def compile_command(
     timing = TimingObserver()
     observers: list[Observer] = [timing] if as_json else [timing, _progress()]
     start = perf_counter()
+    if task is not None:
+        from .compiler.generation.tasks import compile_task
+
+        with stdout_to_stderr(as_json):
+            path = compile_task(
+                task, source, out=out, max_length=max_length, max_batch=max_batch, dtype=dtype, target=target,
+                verify=verify, strict=strict, threads=threads, options=_with_tf32(settings, tf32), name=name,
+                cache_dir=cache_dir, jobs=jobs, dump=dump, observers=observers,
+                unused={
+                    "--input": inputs, "--dynamic": dynamic, "--specialize": specialize, "--tune": tune, "--lock": lock,
+                },
+            )  # fmt: skip
+        _report_compile(path, timing, perf_counter() - start, as_json)
+        return
+    if max_length is not None or max_batch is not None:
+        from .runtime.errors import CompileError
+
+        raise CompileError("--max-length and --max-batch go with --task text-generation")
     options = CompileOptions.of(
         target=target, dtype=dtype, mode=mode.value, tune=tune, lock=lock, verify=verify, strict=strict,
         threads=threads, options=_with_tf32(settings, tf32), cache_dir=cache_dir, jobs=jobs, dump=dump,
@@ -136,7 +160,7 @@ def compile_command(
         entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
         request = compile_request(entries, options, out or Path(f"{loaded.name}.pkg"), name)
         path = run_request(request, observers)
-    _report_compile(request, path, timing, perf_counter() - start, as_json)
+    _report_compile(path, timing, perf_counter() - start, as_json)
 
 
 def _with_tf32(settings: list[str] | None, tf32: bool) -> list[str]:
@@ -212,7 +236,7 @@ def _progress() -> Observer:
     return ProgressObserver()
 
 
-def _report_compile(request: CompileRequest, path: Path, timing: Any, seconds: float, as_json: bool) -> None:
+def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool) -> None:
     from .runtime.inspect import accuracy_line, inspect_package, megabytes
 
     facts = inspect_package(os.fspath(path))
@@ -230,7 +254,10 @@ def _report_compile(request: CompileRequest, path: Path, timing: Any, seconds: f
     for row in facts["entry_points"]:
         print(f"  {row['signature']}")
     print(f"  {accuracy_line(facts['check'])}")
-    print(f"  run it: mycc run {path}   or in Python: mycc.load({os.fspath(path)!r})")
+    way = f"mycc run {path}"
+    if (facts["task"] or {}).get("name") == "text-generation":
+        way += ' --prompt "..."'
+    print(f"  run it: {way}   or in Python: mycc.load({os.fspath(path)!r})")
 
 
 # -- the light commands: no torch -------------------------------------------------------------------------------------
@@ -247,15 +274,42 @@ def run_command(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the outputs to this .npz.")
     ] = None,
     sizes: Sizes = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random inputs, or of the tokens drawn.")] = 0,
     entry: Entry = None,
     threads: Threads = None,
     target: Target = None,
     device: Device = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", "-p", metavar="TEXT", help="Generate what follows; -: standard input."),
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="The prompt is a message, answered by the chat template.")
+    ] = False,
+    max_new_tokens: Annotated[int | None, typer.Option("--max-new-tokens", help="At most so many.")] = None,
+    temperature: Annotated[float | None, typer.Option("--temperature", help="0: always the likeliest token.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from the k likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option("--top-p", help="Draw from the likeliest that add up to p.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option("--min-p", help="Draw from those at least p times as likely as the likeliest.")
+    ] = None,
+    repetition_penalty: Annotated[float | None, typer.Option("--repetition-penalty", help="1: none.")] = None,
+    stop: Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="Ends the text.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a package on inputs from files or on random ones."""
+    """Run a package on inputs from files or on random ones; one for text on a prompt."""
+    if prompt is not None:
+        from .runtime.generation.command import run_prompt
+
+        options = {
+            "max_new_tokens": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+            "repetition_penalty": repetition_penalty, "stop": stop or None, "seed": seed,
+        }  # fmt: skip
+        facts = run_prompt(file, prompt, chat, options, threads, target, device, quiet=as_json)
+        if as_json:
+            print_json(facts)
+        return
     from .runtime.execute import parse_sizes, run_package
 
     values = parse_sizes(sizes or [])

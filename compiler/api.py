@@ -14,12 +14,21 @@ from .faults import reporting_faults
 from .observe import DumpObserver, Observer, warn
 from .options import CompileOptions, Mode
 from .package.replace import check_replaceable
-from .request import CompileRequest
+from .request import CompileRequest, Task
 
 if TYPE_CHECKING:
     from .capture.export import CaptureRequest
 
-__all__ = ["check_files", "check_out", "compile", "compile_entries", "compile_request", "require_torch", "run_request"]
+__all__ = [
+    "check_files",
+    "check_out",
+    "compile",
+    "compile_entries",
+    "compile_request",
+    "observers_of",
+    "require_torch",
+    "run_request",
+]
 
 
 def compile(
@@ -87,7 +96,7 @@ def compile(
         check_files(checked)
         entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)
         request = compile_request(entries, checked, out, name)
-    return run_request(request, _observers(progress))
+    return run_request(request, observers_of(progress))
 
 
 def check_files(options: CompileOptions) -> None:
@@ -99,12 +108,16 @@ def check_files(options: CompileOptions) -> None:
 
 
 def compile_request(
-    entries: Sequence[CaptureRequest], options: CompileOptions, out: str | os.PathLike[str], name: str | None = None
+    entries: Sequence[CaptureRequest],
+    options: CompileOptions,
+    out: str | os.PathLike[str],
+    name: str | None = None,
+    task: Task | None = None,
 ) -> CompileRequest:
     """The checked request for a package. Raises CompileError."""
     path = check_out(out)
     package = _check_name(name) if name is not None else _name_of(path)
-    return CompileRequest(tuple(entries), options, path, package, tuple(options.ineffective()))
+    return CompileRequest(tuple(entries), options, path, package, tuple(options.ineffective()), task)
 
 
 def run_request(request: CompileRequest, observers: Sequence[Observer]) -> Path:
@@ -131,7 +144,7 @@ def require_torch() -> None:
         raise CompileError(f"compiling needs torch 2.11 or later; this is {torch.__version__}")
 
 
-def _observers(progress: bool | Observer | None) -> list[Observer]:
+def observers_of(progress: bool | Observer | None) -> list[Observer]:
     if isinstance(progress, Observer):
         return [progress]
     if not progress:

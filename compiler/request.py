@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .options import CompileOptions
 
 if TYPE_CHECKING:
     from .capture.export import CaptureRequest
 
-__all__ = ["CompileRequest"]
+__all__ = ["CompileRequest", "Task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a package is for, beside its functions.
+
+    Attributes:
+        facts: the manifest's row "task"; its "name" says which task.
+        files: name -> bytes, members of the package in its folder task/.
+    """
+
+    facts: Mapping[str, Any]
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -24,6 +38,7 @@ class CompileRequest:
         out: the package's path; its directory exists.
         name: the package's name, a Python identifier: it can be imported by it.
         warnings: what was found already and is no error.
+        task: what the package is for; None: its functions alone.
     """
 
     entries: tuple[CaptureRequest, ...]
@@ -31,3 +46,4 @@ class CompileRequest:
     out: Path
     name: str
     warnings: tuple[str, ...] = ()
+    task: Task | None = None

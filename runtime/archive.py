@@ -18,9 +18,11 @@ from .manifest import FORMAT_VERSION, check_manifest
 from .native import ABI_VERSION
 from .strict_json import decode
 
-__all__ = ["FORMAT_VERSION", "MANIFEST", "SOURCES", "Archive", "Member", "PackageSource", "sha256_hex"]
+__all__ = ["FORMAT_VERSION", "MANIFEST", "SOURCES", "TASK", "Archive", "Member", "PackageSource", "sha256_hex"]
 
 MANIFEST = "manifest.json"
+#: the folder of the files that a package's task needs, such as a tokenizer
+TASK = "task/"
 
 PackageSource = str | bytes | bytearray | memoryview | os.PathLike[str]
 

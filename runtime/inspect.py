@@ -17,7 +17,8 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
 
     Keys: path, name, size, weights (size, tensors), other (bytes of everything but the weights), versions, entry_points
     (manifest rows, each with its signature as text), targets (with the sizes of their libraries), glibc (the oldest on
-    which a target runs, of all targets), python (interpreter tags), members (name -> bytes), check.
+    which a target runs, of all targets), python (interpreter tags), members (name -> bytes), check,
+    task (what it is for, or None).
 
     Raises:
         LoadError: not a whole package of a known version.
@@ -48,6 +49,7 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
         "check": manifest["check"],
         "tuning": manifest.get("tuning"),
         "state": manifest.get("state", []),
+        "task": manifest.get("task"),
     }
 
 

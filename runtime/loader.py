@@ -14,6 +14,7 @@ from .tree import Arguments, plan_output
 
 if TYPE_CHECKING:
     from .archive import PackageSource
+    from .generation.texts import Generator, TextStream, TokenStream
 
 __all__ = ["EntryPoint", "Model", "load"]
 
@@ -54,7 +55,9 @@ def load(
     library, full = open_library(), check == "full"
     where = None if device is None else str(device)
     if isinstance(path_or_bytes, bytes | bytearray | memoryview):
-        return Model(library.load_memory(path_or_bytes, threads or 0, full, target, where, launch, copy))
+        return Model(
+            library.load_memory(path_or_bytes, threads or 0, full, target, where, launch, copy), source=path_or_bytes
+        )
     try:
         path = os.fsdecode(path_or_bytes)
     except TypeError:
@@ -62,7 +65,7 @@ def load(
         raise LoadError(f"a package is loaded from a path or from bytes, not from a {kind}") from None
     if "\0" in path:
         raise LoadError(f"cannot read {path!r}: a path has no NUL")
-    return Model(library.load_file(path, threads or 0, full, target, where, launch, copy), path)
+    return Model(library.load_file(path, threads or 0, full, target, where, launch, copy), path, path)
 
 
 def _warn_of_age(name: str) -> None:
@@ -227,9 +230,12 @@ class Model(EntryPoint):
         path: the package's path; None when it was loaded from bytes.
     """
 
-    __slots__ = ("__weakref__", "_others", "_variants", "device", "manifest", "path", "target", "threads")
+    __slots__ = (
+        "__weakref__", "_generator", "_others", "_source", "_variants", "device", "manifest", "path", "target",
+        "threads",
+    )  # fmt: skip
 
-    def __init__(self, native: Any, path: str | None = None) -> None:
+    def __init__(self, native: Any, path: str | None = None, source: PackageSource | None = None) -> None:
         import json
 
         self.manifest: dict[str, Any] = json.loads(native.manifest)
@@ -237,6 +243,8 @@ class Model(EntryPoint):
         self.device: str = native.device
         self.threads: int = native.threads
         self.path = path
+        self._source = source
+        self._generator: Generator | None = None
         if "contract" not in self.manifest:
             _warn_of_age(self.manifest["name"])
         rows = self.manifest["entry_points"]
@@ -282,6 +290,62 @@ class Model(EntryPoint):
     def new_state(self) -> State:
         """Another state with the buffers' first values, for a caller of its own: `m(x, state=s)`."""
         return State(self._native, self.manifest.get("state", ()), self._native.new_state())
+
+    # -- packages for text --------------------------------------------------------------------------------------------
+
+    def generate(self, prompt: str | Sequence[int], **options: Any) -> TextStream:
+        """The text that follows a prompt, piece by piece; the pieces joined are the text.
+
+            for piece in m.generate("Once upon a time", max_new_tokens=100):
+                print(piece, end="", flush=True)
+
+        Args:
+            prompt: a text, or numbers of tokens.
+            options: max_new_tokens, temperature (0: greedy), top_k, top_p, min_p, repetition_penalty, presence_penalty,
+                frequency_penalty, logit_bias, seed, stop, stop_tokens, ignore_eos, logprobs (docs/generation.md); what
+                is not given is as the model's generation_config.json says.
+
+        Raises:
+            InputError: the package was not compiled for text, the prompt is too long, or an option is wrong.
+        """
+        return self.generator.stream(prompt, options)
+
+    def generate_tokens(self, prompt: Sequence[int], **options: Any) -> TokenStream:
+        """The numbers of the tokens that follow those of a prompt, as they are chosen; numpy is enough for it."""
+        return self.generator.tokens(prompt, options)
+
+    def generate_batch(self, prompts: Sequence[str | Sequence[int]], **options: Any) -> list[str]:
+        """The texts that follow several prompts: as many at once as the package was compiled for."""
+        return self.generator.batch(prompts, options)
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> TextStream:
+        """The answer to a conversation, by the model's chat template: [{"role": "user", "content": "Hello"}]."""
+        return self.generator.chat(messages, options)
+
+    @property
+    def generator(self) -> Generator:
+        """What the calls above use: the tokenizer, the options, and the engine that runs texts."""
+        if self._generator is None:
+            from .generation.texts import generator_of
+
+            self._generator = generator_of(self, self.manifest.get("task"), self._task_file)
+        return self._generator
+
+    def _task_file(self, name: str) -> bytes | None:
+        """A file of the package's task, the one that was there when the package was loaded; None without it."""
+        from .archive import TASK, Archive, sha256_hex
+
+        row = self.manifest["members"].get(TASK + name)
+        if row is None:
+            return None
+        if self._source is None:
+            raise LoadError(f"{TASK + name} cannot be read: where the package came from is not known")
+        data = bytes(Archive(self._source).read(TASK + name))
+        if sha256_hex(data) != row["sha256"]:
+            raise LoadError(f"{self.path}: {TASK + name} changed since the package was loaded", hint="Load it again.")
+        return data
+
+    # -- state and device ---------------------------------------------------------------------------------------------
 
     def seed(self, value: int) -> None:
         """The seed of the next call of any entry point that names none; the call after it takes the next number, and so

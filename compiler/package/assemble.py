@@ -166,6 +166,8 @@ def assemble(
         launch="graph" if request.options.mode == "reduce-overhead" else "",
         versions=_versions(built),
         tuning=tuning,
+        task=None if request.task is None else request.task.facts,
+        files={} if request.task is None else request.task.files,
     )
     return Assembled(request, captured, contents)
 

@@ -22,6 +22,9 @@ _COPIED = (
     "__init__", "archive", "arrays", "capi", "certificate", "directory", "dlpack", "errors", "execute", "fill_kinds",
     "formula", "generator", "inspect", "loader", "manifest", "native", "program", "signature", "state", "strict_json",
     "tensorfile", "text", "tree", "verify",
+    *(f"generation/{name}" for name in (
+        "__init__", "command", "engine", "options", "sampling", "stream", "texts", "tokenizer",
+    )),
 )  # fmt: skip
 #: what a load imports
 _LOADING = (

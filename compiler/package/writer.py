@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...runtime.archive import FORMAT_VERSION, MANIFEST, SOURCES
+from ...runtime.archive import FORMAT_VERSION, MANIFEST, SOURCES, TASK
 from ...runtime.native import ABI_VERSION, LIBRARY
 from ...runtime.strict_json import encode
 from ..machine.gpu import Device
@@ -52,6 +52,8 @@ class PackageContents:
         launch: how a GPU's kernels are launched when the loader does not say; "": the runtime's choice.
         versions: of the compiler and its tools.
         check: the build's numerical check: "error", "eager", "shapes".
+        task: what the package is for, a row of the manifest.
+        files: name -> bytes of what the task needs; members in the folder task/.
         tuning: choices for kernels that were measured, and where: "machine", "threads", "targets".
     """
 
@@ -73,6 +75,8 @@ class PackageContents:
     check: Mapping[str, Any] = field(default_factory=dict)
     tuning: Mapping[str, Any] | None = None
     state: Sequence[Mapping[str, Any]] = ()
+    task: Mapping[str, Any] | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,7 @@ def _member_bytes(contents: PackageContents) -> dict[str, bytes]:
         members[_wrapper_member(tag)] = wrapper
     if contents.certificate is not None:
         members[CERTIFICATE] = contents.certificate
+    members.update({TASK + name: data for name, data in contents.files.items()})
     members.update(python_members(import_name(contents.name)))
     return members
 
@@ -211,6 +216,7 @@ def _manifest(
         "versions": dict(contents.versions),
         "entry_points": list(contents.entry_points),
         **({"state": list(contents.state)} if contents.state else {}),
+        **({"task": dict(contents.task)} if contents.task is not None else {}),
         "targets": [_target_row(contents, target) for target in contents.libraries],
         "python": {tag: _wrapper_member(tag) for tag in contents.wrappers},
         "members": {

@@ -1,0 +1,1 @@
+"""From a folder of Hugging Face's form to a package that generates text."""

@@ -1,0 +1,116 @@
+"""Attention and its masks in the form that compiles best, given to transformers by its own registries.
+
+A mask is a formula of the positions of a query and of a key, as transformers' mask functions are: it is worked out
+where a score is made, and never stored. Grouped heads stay grouped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import causal_mask_function
+
+__all__ = ["IMPLEMENTATION", "register_attention"]
+
+#: the name that a model's configuration gives to these functions
+IMPLEMENTATION = "mycc"
+
+
+def register_attention() -> None:
+    """Lets `set_attn_implementation(IMPLEMENTATION)` choose them."""
+    AttentionInterface.register(IMPLEMENTATION, _attention)
+    AttentionMaskInterface.register(IMPLEMENTATION, _mask)
+
+
+def _mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: Any,
+    q_offset: Any = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Any] = causal_mask_function,
+    attention_mask: Tensor | None = None,
+    **_: Any,
+) -> Tensor | None:
+    """bool[batch or 1, 1, queries, keys], or None where every query sees every key.
+
+    q_offset: of a call on the cache, the position of each text's first token, i64[batch].
+    """
+    first = q_offset if isinstance(q_offset, Tensor) else torch.tensor([q_offset])
+    single = q_length == 1 and first.shape[0] == 1 and not isinstance(kv_length, int)
+    if single and mask_function is causal_mask_function and attention_mask is None:
+        return None  # the keys end with the query
+    queries = (first[:, None] + torch.arange(q_length))[:, None, :, None]
+    keys = (torch.arange(kv_length) + kv_offset)[None, None, None, :]
+    texts = torch.arange(batch_size)[:, None, None, None]
+    seen = mask_function(texts, torch.zeros((1, 1, 1, 1), dtype=torch.int64), queries, keys)
+    if attention_mask is not None:
+        seen = seen & attention_mask[:, None, None, :].to(torch.bool)
+    return seen.expand(-1, -1, q_length, kv_length)
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """query [batch, heads, queries, size], key and value [batch, key heads, keys, size] -> as query, heads third.
+
+    softcap: scores become softcap * tanh(score / softcap). s_aux: [heads], a score more for each head that takes
+    weight and has no value. position_bias: added to the scores.
+    """
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+    if softcap is None and s_aux is None:
+        mask = attention_mask
+        if position_bias is not None:
+            mask = position_bias if mask is None else torch.where(mask, position_bias, float("-inf"))
+        grouped = query.shape[1] != key.shape[1]
+        out = nn.functional.scaled_dot_product_attention(
+            query, key, value, mask, is_causal=causal, scale=scaling, enable_gqa=grouped
+        )
+        return out.transpose(1, 2), None
+    return _written_out(query, key, value, attention_mask, scaling, softcap, s_aux).transpose(1, 2), None
+
+
+def _written_out(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scaling: float | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """The same in float32, step by step, for what SDPA has no argument for."""
+    batch, heads, count, size = query.shape
+    groups = key.shape[1]
+    q = query.float().reshape(batch, groups, heads // groups * count, size)
+    scores = torch.matmul(q, key.float().transpose(2, 3)) * (size**-0.5 if scaling is None else scaling)
+    scores = scores.reshape(batch, heads, count, -1)
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if mask is not None:
+        scores = torch.where(mask, scores, float("-inf"))
+    if sinks is None:
+        weights = torch.softmax(scores, -1)
+    else:
+        sink = sinks.float().reshape(1, heads, 1, 1)
+        largest = torch.maximum(scores.amax(-1, keepdim=True), sink)
+        powers = torch.exp(scores - largest)
+        weights = powers / (powers.sum(-1, keepdim=True) + torch.exp(sink - largest))
+    weights = weights.to(value.dtype).reshape(batch, groups, heads // groups * count, -1)
+    return torch.matmul(weights, value).reshape(batch, heads, count, value.shape[-1])

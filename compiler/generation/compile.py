@@ -1,0 +1,181 @@
+"""`mycc.compile_generation`: a causal language model becomes a package that generates text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.errors import CompileError
+from ..api import compile_entries, compile_request, observers_of, require_torch, run_request
+from ..faults import reporting_faults
+from ..ir.dtypes import to_torch
+from ..observe import Observer, running_stage, warn
+from ..options import CompileOptions
+from ..request import Task
+from .folder import Folder, read_folder
+from .network import load_network, require_transformers
+from .settings import generation_settings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["compile_generation"]
+
+#: tokens of a prompt that one call reads at most
+CHUNK = 512
+
+
+def compile_generation(
+    model: Any,
+    *,
+    out: str | os.PathLike[str],
+    max_length: int | None = None,
+    max_batch: int = 1,
+    chunk: int = CHUNK,
+    dtype: Any = None,
+    target: str | Sequence[str] = "cpu",
+    tokenizer: str | os.PathLike[str] | None = None,
+    verify: bool = True,
+    strict: bool = False,
+    threads: int | None = None,
+    options: Mapping[str, object] | Sequence[str] | None = None,
+    name: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    dump: str | os.PathLike[str] | None = None,
+    progress: bool | Observer | None = None,
+    observers: Sequence[Observer] = (),
+) -> Path:
+    """Compiles a causal language model to a package that generates text without torch.
+
+    The package has two entry points that share weights and a cache of keys and values: `prefill` reads a piece of a
+    prompt, `decode` takes one token more of each text. It holds the tokenizer, the chat template and the settings of
+    generation_config.json.
+
+    Args:
+        model: a local folder in Hugging Face's form (config.json, safetensors, tokenizer.json), or a causal language
+            model of transformers.
+        out: the file to write. It appears whole or not at all.
+        max_length: tokens of a text, prompt and answer together; None: what the model was made for, at most 4096.
+        max_batch: texts that are generated at once.
+        chunk: tokens of a prompt that one call reads at most; longer prompts are read in pieces.
+        dtype: the dtype to compute in (a torch dtype, or "f32", "bf16", "f16"); None: that of the weights.
+        tokenizer: a tokenizer.json, for a model that is not a folder.
+        target, verify, strict, threads, options, name, cache_dir, jobs, dump, progress: as in mycc.compile.
+        observers: more of them.
+
+    Returns:
+        The package's path.
+
+    Raises:
+        CompileError: the folder is not whole, the architecture is not taken, or an option is wrong.
+    """
+    require_torch()
+    require_transformers()
+    observers = [*observers, *observers_of(progress)]
+    with reporting_faults("request"):
+        checked = CompileOptions.of(
+            target=target, dtype=dtype, verify=verify, strict=strict, threads=threads, options=options,
+            cache_dir=cache_dir, jobs=jobs, dump=dump, specialize="batch=1" if max_batch > 1 else (),
+        )  # fmt: skip
+        whole = "cuda" in checked.families  # there a size that depends on a value has the host wait
+        in_dtype = None if checked.dtype is None else to_torch(checked.dtype)
+        with running_stage(observers, "load") as stage:
+            folder = read_folder(model) if isinstance(model, str | os.PathLike) else None
+            network = model if folder is None else load_network(folder, "AutoModelForCausalLM", in_dtype)
+            stage.summary = f"{type(network).__name__}, {_parameters(network) / 1e6:.1f} M parameters"
+        if folder is None and checked.dtype is not None:
+            raise CompileError("dtype is for folders; give the model in the dtype that it shall compute in")
+        length = _length(network, max_length)
+        texts, piece = _positive("max_batch", max_batch), min(_positive("chunk", chunk), length)
+        entries, facts = _entries(network, length, texts, piece, whole)
+        task, notes = _task(network, folder, tokenizer, facts)
+        for note in notes:
+            if strict:
+                raise CompileError(note, hint="Without strict this is a warning.")
+            warn(observers, note)
+        request = compile_request(compile_entries(entries), replace(checked, dtype=None), out, name, task)
+    return run_request(request, observers)
+
+
+def _parameters(network: nn.Module) -> int:
+    return sum({id(p): p.numel() for p in network.parameters()}.values())
+
+
+def _positive(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise CompileError(f"{name} has to be a whole number from 1, not {value!r}")
+    return value
+
+
+def _length(network: Any, asked: int | None) -> int:
+    """How many tokens a text may have."""
+    most = getattr(network.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if asked is None:
+        return min(most or 4096, 4096)
+    if _positive("max_length", asked) < 2:
+        raise CompileError("max_length has to be at least 2: a token of a prompt, and one behind it")
+    if most is not None and asked > most:
+        raise CompileError(
+            f"max_length is {asked}, but the model knows {most} positions (max_position_embeddings in config.json)"
+        )
+    return asked
+
+
+def _entries(network: Any, length: int, texts: int, chunk: int, whole: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What mycc.compile takes, and what the manifest says of it. whole: attention reads the whole cache."""
+    import torch
+
+    from .module import Decode, Prefill, TextModel
+
+    model = TextModel(network, length, texts, whole)
+    zero = torch.zeros(1, dtype=torch.int64)
+    vocabulary = network.config.get_text_config(decoder=True).vocab_size
+    sample = torch.Generator().manual_seed(0)
+
+    def tokens(rows: int, count: int) -> torch.Tensor:
+        return torch.randint(0, vocabulary, (rows, count), generator=sample)
+
+    prompt = min(16, chunk)
+    count = {1: torch.export.Dim("count", min=1, max=chunk)} if chunk > 1 else None
+    prefill: dict[str, Any] = {"tokens": count, "start": None}
+    inputs: tuple[Any, ...] = (tokens(1, prompt), zero)
+    if texts > 1:
+        prefill["row"], inputs = None, (*inputs, zero)
+    decode: tuple[Any, ...] = (Decode(model), (tokens(texts, 1), torch.arange(texts) % length))
+    if texts > 1:
+        batch = {0: torch.export.Dim("batch", min=1, max=texts)}
+        decode = (*decode, None, {"tokens": batch, "start": batch})
+    facts = {"length": length, "texts": texts, "chunk": chunk, "vocabulary": vocabulary}
+    return {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}, facts
+
+
+def _task(
+    network: Any, folder: Folder | None, tokenizer: str | os.PathLike[str] | None, facts: dict[str, Any]
+) -> tuple[Task, list[str]]:
+    """What the package holds beside its code, and warnings."""
+    files: dict[str, bytes] = {}
+    words = None if folder is None else folder.tokenizer
+    if tokenizer is not None:
+        try:
+            words = Path(tokenizer).read_bytes()
+        except OSError as error:
+            raise CompileError(f"cannot read the tokenizer '{tokenizer}': {error.strerror}") from None
+    given = folder.generation if folder is not None else {}
+    if not given and getattr(network, "generation_config", None) is not None:
+        given = network.generation_config.to_diff_dict()
+    settings, notes = generation_settings(given, network.config.get_text_config(decoder=True).to_dict())
+    rows: dict[str, Any] = {"name": "text-generation", "architecture": type(network).__name__, **facts}
+    rows["settings"] = settings
+    if words is not None:
+        files["tokenizer.json"] = words
+    elif folder is not None:
+        notes.append(f"'{folder.path}' has no tokenizer.json: the package takes and gives numbers of tokens alone")
+    if folder is not None:
+        rows["special_tokens"] = dict(folder.special_tokens)
+        if folder.chat_template is not None:
+            files["chat_template.jinja"] = folder.chat_template.encode()
+    return Task(rows, files), notes

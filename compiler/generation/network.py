@@ -1,0 +1,94 @@
+"""The model of a folder, loaded by transformers from the files at hand; nothing is downloaded."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from ...runtime.errors import CompileError
+from .folder import Folder
+
+__all__ = ["load_network", "require_transformers"]
+
+
+def require_transformers() -> None:
+    """Raises CompileError where transformers is not installed."""
+    try:
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise CompileError(
+            f"compiling a model's folder needs transformers: {error}", hint="pip install transformers"
+        ) from None
+
+
+def load_network(folder: Folder, auto_class: str, dtype: Any = None) -> Any:
+    """The network in eval mode, with the folder's weights.
+
+    Args:
+        folder: what read_folder gave.
+        auto_class: which of transformers' classes loads it: "AutoModelForCausalLM", "AutoModel".
+        dtype: a torch dtype; None: the one that the folder's weights have.
+
+    Raises:
+        CompileError: transformers does not know the architecture, has no such form of it, or the weights do not fit.
+    """
+    require_transformers()
+    import transformers
+
+    kind = folder.config.get("model_type")
+    if kind not in transformers.CONFIG_MAPPING:
+        raise CompileError(
+            f"transformers {transformers.__version__} does not know the architecture {folder.architecture} "
+            f"(model_type {kind!r})",
+            hint="A newer transformers may know it. Code that lies in the folder itself is not run.",
+        )
+    loader = getattr(transformers, auto_class)
+    with _quiet():
+        config = _config(folder)
+        if type(config) not in loader._model_mapping:
+            raise CompileError(
+                f"{folder.architecture} is not a model that {auto_class} of transformers loads",
+                hint="Name another task: --task embedding takes encoders.",
+            )
+        try:
+            network, found = loader.from_pretrained(
+                folder.path, config=config, dtype=dtype or "auto", local_files_only=True, output_loading_info=True
+            )
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise CompileError(f"the weights in '{folder.path}' cannot be loaded: {reason}") from None
+    missing = sorted(found["missing_keys"])
+    if missing:
+        raise CompileError(
+            f"the weights in '{folder.path}' lack {len(missing)} tensors that {type(network).__name__} has",
+            details=missing[:8],
+            hint="The folder is of another model, or incomplete.",
+        )
+    return network.eval()
+
+
+def _config(folder: Folder) -> Any:
+    import transformers
+
+    try:
+        return transformers.AutoConfig.from_pretrained(folder.path, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CompileError(f"cannot read '{folder.path / 'config.json'}': {error}") from None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' own reports and progress bars: what matters becomes an error above."""
+    from transformers.utils import logging as reports
+
+    level, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()
+    reports.set_verbosity(logging.CRITICAL)
+    reports.disable_progress_bar()
+    try:
+        yield
+    finally:
+        reports.set_verbosity(level)
+        if bars:
+            reports.enable_progress_bar()

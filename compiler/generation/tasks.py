@@ -1,0 +1,33 @@
+"""`mycc compile DIR --task NAME`: which tasks there are, and what each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...runtime.errors import CompileError
+from .compile import compile_generation
+
+__all__ = ["compile_task"]
+
+_TASKS: dict[str, Callable[..., Path]] = {"text-generation": compile_generation}
+
+
+def compile_task(
+    task: str, folder: str, *, out: Path | None, max_batch: int | None, unused: Mapping[str, Any], **options: Any
+) -> Path:
+    """Compiles a model's folder for a task; the path of the package.
+
+    unused: options of the command that tasks have no use for, with what was given for them.
+
+    Raises:
+        CompileError: there is no such task, an option does not go with it, or what the task itself raises.
+    """
+    if task not in _TASKS:
+        raise CompileError(f"there is no task '{task}'", hint=f"Tasks: {', '.join(sorted(_TASKS))}.")
+    for word, value in unused.items():
+        if value:
+            raise CompileError(f"{word} does not go with --task", hint="What a task's functions take is known.")
+    path = out or Path(f"{Path(folder).resolve().name}.pkg")
+    return _TASKS[task](folder, out=path, max_batch=1 if max_batch is None else max_batch, **options)

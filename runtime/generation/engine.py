@@ -1,0 +1,182 @@
+"""Texts through a package's entry points: each has a row of the cache, new ones enter while others go on.
+
+A round reads one piece of a prompt, if one waits, then takes a token more of every text that has been read: a long
+prompt does not hold up the others for longer than a piece of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .options import Options
+from .sampling import Chosen, Sampler
+
+__all__ = ["Engine", "Text"]
+
+
+class Text:
+    """A text that is generated.
+
+    Attributes:
+        prompt: numbers of the tokens that were given.
+        chosen: what was generated, the token that ended it not included.
+        finish: None while it goes on, then "stop" (an end token), "length" or "cancelled".
+    """
+
+    def __init__(self, prompt: Sequence[int], options: Options, ends: frozenset[int]) -> None:
+        self.prompt, self.options, self.ends = list(prompt), options, ends
+        self.sampler = Sampler(options, self.prompt)
+        self.chosen: list[Chosen] = []
+        self.finish: str | None = None
+        self.read = 0  # tokens of the prompt that the cache holds
+
+    @property
+    def tokens(self) -> list[int]:
+        return [chosen.token for chosen in self.chosen]
+
+    def take(self, logits: Any, length: int) -> Chosen | None:
+        """Chooses the next token; None when it ends the text."""
+        chosen = self.sampler.choose(logits)
+        if chosen.token in self.ends:
+            self.finish = "stop"
+            return None
+        self.chosen.append(chosen)
+        most = self.options.max_new_tokens
+        if len(self.chosen) == most or len(self.prompt) + len(self.chosen) >= length:
+            self.finish = "length"
+        return chosen
+
+
+class Engine:
+    """Runs texts on one state of a package.
+
+    A text enters by `add` and waits for a free row of the cache. `step` is one round. Not for several threads at once.
+
+    reuse: whether a text takes over what a free row holds of its beginning, as a conversation that goes on does.
+    """
+
+    def __init__(self, model: Any, task: Mapping[str, Any], reuse: bool = False) -> None:
+        self.length, self.chunk, self.reuse = int(task["length"]), int(task["chunk"]), reuse
+        self.vocabulary = int(task["vocabulary"])
+        self.state = model.new_state()
+        self.prefill, self.decode = model.entry("prefill"), model.entry("decode")
+        self.rows: list[Text | None] = [None] * int(task["texts"])
+        self.filled: list[list[int]] = [[] for _ in self.rows]  # tokens that each row of the cache holds
+        self.waiting: deque[Text] = deque()
+        self._order = [0] * len(self.rows)  # when each row's text entered
+        self._entered = 0
+
+    def check_prompt(self, prompt: Sequence[int]) -> None:
+        """Raises InputError for a prompt that cannot be continued."""
+        if not len(prompt):
+            raise InputError("the prompt is empty, and the model has no token to begin with")
+        if len(prompt) >= self.length:
+            raise InputError(
+                f"the prompt has {len(prompt)} tokens; the package holds {self.length}, prompt and answer together",
+                hint="Shorten it, or compile with a larger --max-length.",
+            )
+        for token in prompt:
+            if not 0 <= token < self.vocabulary:
+                raise InputError(f"{token} is no token; they are numbered from 0 to {self.vocabulary - 1}")
+
+    def add(self, text: Text) -> None:
+        """Raises InputError when the prompt is empty or too long."""
+        self.check_prompt(text.prompt)
+        self.waiting.append(text)
+
+    def cancel(self, text: Text) -> None:
+        """Ends a text; its row is free afterwards."""
+        if text.finish is None:
+            text.finish = "cancelled"
+        if text in self.waiting:
+            self.waiting.remove(text)
+        self._leave(text)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting) or any(text is not None for text in self.rows)
+
+    def step(self) -> Iterator[tuple[Text, Chosen | None]]:
+        """One round: gives the texts that went on with their tokens, None for a text that ended without one."""
+        self._admit()
+        decoding = [text is not None and text.read == len(text.prompt) for text in self.rows]
+        results: list[tuple[Text, Chosen | None]] = []
+        reading = [i for i, text in enumerate(self.rows) if text is not None and not decoding[i]]
+        if reading:
+            results += self._read(min(reading, key=lambda i: self._order[i]))
+        if any(decoding):
+            results += self._go_on(decoding)
+        for text, _ in results:
+            if text.finish is not None:
+                self._leave(text)
+        yield from results
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        """Gives free rows to those that wait, in their order."""
+        free = [i for i, text in enumerate(self.rows) if text is None]
+        while free and self.waiting:
+            text = self.waiting.popleft()
+            row = max(free, key=lambda i: (self._shared(i, text), -i)) if self.reuse else free[0]
+            free.remove(row)
+            text.read = self._shared(row, text) if self.reuse else 0
+            del self.filled[row][text.read :]
+            self.rows[row] = text
+            self._entered += 1
+            self._order[row] = self._entered
+
+    def _shared(self, row: int, text: Text) -> int:
+        """How many tokens of a prompt a row holds already; the last one is always read, for its logits."""
+        most = min(len(self.filled[row]), len(text.prompt) - 1)
+        held = self.filled[row]
+        return next((i for i in range(most) if held[i] != text.prompt[i]), most)
+
+    def _leave(self, text: Text) -> None:
+        for row, other in enumerate(self.rows):
+            if other is text:
+                self.rows[row] = None
+                if not self.reuse:
+                    self.filled[row] = []
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _read(self, row: int) -> list[tuple[Text, Chosen | None]]:
+        """Reads a piece of the prompt in this row; behind its last piece comes the first token."""
+        text = self.rows[row]
+        assert text is not None
+        piece = text.prompt[text.read : text.read + self.chunk]
+        inputs = [np.array([piece], np.int64), np.array([text.read], np.int64)]
+        if len(self.rows) > 1:
+            inputs.append(np.array([row], np.int64))
+        logits = self.prefill(*inputs, state=self.state)
+        text.read += len(piece)
+        self.filled[row] += piece
+        if text.read < len(text.prompt):
+            return []
+        return [(text, text.take(np.asarray(logits)[0], self.length))]
+
+    def _go_on(self, decoding: Sequence[bool]) -> list[tuple[Text, Chosen | None]]:
+        """A token more for the rows that have been read. Free rows between them get a token that nobody reads."""
+        count = max(i for i, on in enumerate(decoding) if on) + 1
+        tokens, start = np.zeros((count, 1), np.int64), np.zeros(count, np.int64)
+        for i in range(count):
+            text = self.rows[i]
+            if text is not None and decoding[i]:
+                tokens[i, 0] = text.chosen[-1].token
+                start[i] = len(self.filled[i])
+            else:
+                start[i] = min(len(self.filled[i]), self.length - 1)
+        logits = np.asarray(self.decode(tokens, start, state=self.state))
+        found: list[tuple[Text, Chosen | None]] = []
+        for i in range(count):
+            text = self.rows[i]
+            if text is not None and decoding[i]:
+                self.filled[i].append(int(tokens[i, 0]))
+                found.append((text, text.take(logits[i], self.length)))
+        return found

@@ -1,0 +1,268 @@
+"""What `Model.generate` and its kin do: texts in, texts out, over an engine for each call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..errors import Error, InputError, LoadError
+from .engine import Engine, Text
+from .options import Options, read_options
+from .sampling import Chosen
+from .stream import Detokenizer, StopTexts
+from .tokenizer import Tokenizer
+
+__all__ = ["Generator", "TextStream", "TokenStream", "Writer"]
+
+#: states that a model keeps for the next call
+_KEPT = 2
+
+
+class Generator:
+    """Generates texts with a package; for any number of threads, which take a state of the package each.
+
+    task: the manifest's row. read: name of a file of the task -> its bytes.
+    """
+
+    def __init__(self, model: Any, task: Mapping[str, Any], read: Callable[[str], bytes | None]) -> None:
+        self._model, self._task, self._read = model, task, read
+        self._settings: Mapping[str, Any] = task.get("settings", {})
+        self._engines: list[Engine] = []
+        self._lock = threading.Lock()
+        self._tokenizer: Tokenizer | None = None
+        ends = self._settings.get("eos_token_id", ())
+        self._ends = frozenset([ends] if isinstance(ends, int) else ends)
+        self.length, self.vocabulary = int(task["length"]), int(task["vocabulary"])
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The package's. Raises InputError when it has none."""
+        if self._tokenizer is None:
+            data, template = self._read("tokenizer.json"), self._read("chat_template.jinja")
+            if data is None:
+                raise InputError(
+                    "the package has no tokenizer", hint="Use generate_tokens, which takes and gives numbers of tokens."
+                )
+            text = None if template is None else template.decode()
+            self._tokenizer = Tokenizer(data, text, self._task.get("special_tokens", {}))
+        return self._tokenizer
+
+    def options(self, given: Mapping[str, Any]) -> Options:
+        return read_options(self._settings, given, self.vocabulary)
+
+    def text(self, prompt: Sequence[int], options: Options) -> Text:
+        """A text to be given to an engine."""
+        tokens = [int(token) for token in prompt]
+        if not tokens and "bos_token_id" in self._settings:
+            tokens = [int(self._settings["bos_token_id"])]
+        ends = frozenset(options.stop_tokens) | (frozenset() if options.ignore_eos else self._ends)
+        return Text(tokens, options, ends)
+
+    def tokens(self, prompt: Sequence[int], given: Mapping[str, Any]) -> TokenStream:
+        options = self.options(given)
+        if options.stop:
+            raise InputError("stop is for texts; tokens end at stop_tokens")
+        return TokenStream(self, self.text(prompt, options))
+
+    def stream(self, prompt: str | Sequence[int], given: Mapping[str, Any]) -> TextStream:
+        options = self.options(given)
+        return TextStream(self, self.text(self._encoded(prompt), options))
+
+    def batch(self, prompts: Sequence[str | Sequence[int]], given: Mapping[str, Any]) -> list[str]:
+        """The texts that follow several prompts, generated side by side."""
+        if isinstance(prompts, str):
+            raise InputError("generate_batch takes several prompts; generate takes one")
+        options = self.options(given)
+        texts = [self.text(self._encoded(prompt), options) for prompt in prompts]
+        writers = {id(text): Writer(self.tokenizer, text) for text in texts}
+        pieces: dict[int, list[str]] = {id(text): [] for text in texts}
+        with self.engine() as engine:
+            for text in texts:
+                engine.check_prompt(text.prompt)
+            for text in texts:
+                engine.add(text)
+            while engine.busy:
+                for text, chosen in engine.step():
+                    pieces[id(text)].append(writers[id(text)].add(chosen))
+                    if writers[id(text)].stopped and text.finish is None:
+                        engine.cancel(text)
+                        text.finish = "stop"
+        return ["".join(pieces[id(text)]) for text in texts]
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> TextStream:
+        options = self.options(given)
+        prompt = self.tokenizer.encode(self.tokenizer.chat(messages), special=False)
+        return TextStream(self, self.text(prompt, options))
+
+    def _encoded(self, prompt: str | Sequence[int]) -> Sequence[int]:
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+
+    def engine(self, reuse: bool = False) -> _Lent:
+        """An engine for a `with`; it is kept for the next call when nothing went wrong."""
+        return _Lent(self, reuse)
+
+    def take(self, reuse: bool) -> Engine:
+        with self._lock:
+            fitting = [engine for engine in self._engines if engine.reuse == reuse]
+            if fitting:
+                self._engines.remove(fitting[-1])
+                return fitting[-1]
+        return Engine(self._model, self._task, reuse)
+
+    def give_back(self, engine: Engine) -> None:
+        with self._lock:
+            if len(self._engines) < _KEPT:
+                self._engines.append(engine)
+
+
+class _Lent:
+    def __init__(self, generator: Generator, reuse: bool) -> None:
+        self._generator, self._reuse = generator, reuse
+
+    def __enter__(self) -> Engine:
+        self._engine = self._generator.take(self._reuse)
+        return self._engine
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        """After an error of a call the cache may hold anything: the engine goes."""
+        if kind is None or issubclass(kind, GeneratorExit | InputError):
+            engine = self._engine
+            for text in [*engine.waiting, *(text for text in engine.rows if text is not None)]:
+                engine.cancel(text)
+            self._generator.give_back(engine)
+
+
+class TokenStream:
+    """The tokens that follow a prompt, as they are chosen: iterate over it.
+
+    Attributes:
+        chosen: those so far, with their log-probabilities where these were asked for.
+        tokens: their numbers.
+        finish_reason: None while it goes on, then "stop" or "length".
+    """
+
+    def __init__(self, generator: Generator, text: Text) -> None:
+        self._text = text
+        with generator.engine() as engine:  # refuses a prompt before the first token is asked for
+            engine.check_prompt(text.prompt)
+        self._chosen = _chosen(generator, text)
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        for chosen in self._chosen:
+            if chosen is not None:
+                return chosen.token
+        raise StopIteration
+
+    @property
+    def chosen(self) -> list[Chosen]:
+        return list(self._text.chosen)
+
+    @property
+    def tokens(self) -> list[int]:
+        return self._text.tokens
+
+    @property
+    def finish_reason(self) -> str | None:
+        return self._text.finish
+
+
+class TextStream:
+    """The text that follows a prompt, piece by piece as it is generated: iterate over it. The pieces joined are it.
+
+    Attributes:
+        tokens, chosen, finish_reason: as of TokenStream.
+        prompt_tokens: numbers of the prompt's tokens.
+    """
+
+    def __init__(self, generator: Generator, text: Text) -> None:
+        self._stream = TokenStream(generator, text)
+        self._text = text
+        self._writer = Writer(generator.tokenizer, text)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        while not self._writer.ended:
+            token = next(self._stream, None)
+            piece = self._writer.add(None if token is None else self._text.chosen[-1])
+            if self._writer.stopped:
+                self._stream._chosen.close()
+                self._text.finish = "stop"
+            if piece:
+                return piece
+        raise StopIteration
+
+    def text(self) -> str:
+        """All that is left of it, as one text."""
+        return "".join(self)
+
+    @property
+    def chosen(self) -> list[Chosen]:
+        return self._stream.chosen
+
+    @property
+    def tokens(self) -> list[int]:
+        return self._stream.tokens
+
+    @property
+    def prompt_tokens(self) -> list[int]:
+        return list(self._text.prompt)
+
+    @property
+    def finish_reason(self) -> str | None:
+        return self._stream.finish_reason
+
+
+class Writer:
+    """Makes pieces of text of a text's tokens. ended: nothing follows; stopped: a stop text was found."""
+
+    def __init__(self, tokenizer: Tokenizer, text: Text) -> None:
+        self._text, self._detokenizer = text, Detokenizer(tokenizer, text.prompt)
+        self._stops = StopTexts(text.options.stop)
+        self.ended = False
+
+    @property
+    def stopped(self) -> bool:
+        return self._stops.found
+
+    def add(self, chosen: Chosen | None) -> str:
+        """The piece that a token makes known, None for the end of the text; with the last token all that is left."""
+        if self.ended:
+            return ""
+        piece = "" if chosen is None else self._stops.add(self._detokenizer.add(chosen.token))
+        if self._text.finish is not None and not self._stops.found:
+            piece += self._stops.add(self._detokenizer.end())
+            piece += "" if self._stops.found else self._stops.end()
+        self.ended = self._stops.found or self._text.finish is not None
+        return piece
+
+
+def _chosen(generator: Generator, text: Text) -> Any:
+    """The tokens of one text, None for its end; the engine is lent while they are asked for."""
+    with generator.engine() as engine:
+        engine.add(text)
+        while engine.busy:
+            for _, chosen in engine.step():
+                yield chosen
+
+
+def generator_of(model: Any, task: Mapping[str, Any] | None, read: Callable[[str], bytes | None]) -> Generator:
+    """Raises InputError for a package that was not compiled for text, LoadError for one whose row is not whole."""
+    if not task or task.get("name") != "text-generation":
+        raise InputError(
+            "the package does not generate text",
+            hint="Compile a model's folder: mycc compile DIR --task text-generation --out text.pkg",
+        )
+    if task.get("format", 1) != 1:
+        raise LoadError(f"the package's text generation has format {task.get('format')}, which this mycc does not know")
+    try:
+        return Generator(model, task, read)
+    except Error:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LoadError(f"what the package says of its text generation is not whole: {error!r}") from None

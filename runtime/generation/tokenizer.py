@@ -1,0 +1,101 @@
+"""The package's tokenizer.json through the `tokenizers` library, and its chat template through jinja2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import InputError, LoadError
+
+__all__ = ["Tokenizer"]
+
+
+class Tokenizer:
+    """Texts to numbers of tokens and back.
+
+    Args:
+        data: tokenizer.json.
+        template: the chat template; None without one.
+        special: texts of the special tokens, by the names that a template gives them ("bos_token").
+
+    Raises:
+        InputError: `tokenizers` is not installed.
+        LoadError: tokenizer.json is not one.
+    """
+
+    def __init__(self, data: bytes, template: str | None, special: Mapping[str, str]) -> None:
+        try:
+            import tokenizers
+        except ImportError:
+            raise InputError(
+                "texts need the tokenizers library, which is not installed",
+                hint="pip install tokenizers; or give numbers of tokens, which need numpy alone.",
+            ) from None
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(data)
+        except Exception as error:  # the library raises Exception itself
+            raise LoadError(f"the package's tokenizer.json cannot be read: {error}") from None
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._template, self._special = template, dict(special)
+        self._compiled: Any = None
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Numbers of the text's tokens. special: with those that the tokenizer puts around a text, such as <s>."""
+        if not isinstance(text, str):
+            raise InputError(f"a prompt is a text, not a {type(text).__name__}")
+        return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+
+    def decode(self, tokens: Sequence[int], special: bool = False) -> str:
+        """The text of these tokens. special: with the special ones."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=not special))
+
+    def text_of(self, token: int) -> str:
+        """One token as it stands in the vocabulary."""
+        return self.decode([token], special=True)
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], **values: Any) -> str:
+        """The prompt for an answer to a conversation, by the chat template.
+
+        messages: {"role": "user", "content": "..."}, in their order. values: what else the template may use (tools).
+        """
+        if self._template is None:
+            raise InputError(
+                "the package has no chat template", hint="The model's folder had none: use generate with a text."
+            )
+        for message in messages:
+            if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+                raise InputError('a message is a dict with "role" and "content"')
+        try:
+            template = self._compiled = self._compiled or _compiled(self._template)
+            known = {"messages": list(messages), "add_generation_prompt": True, "tools": None, "documents": None}
+            return str(template.render(**{**self._special, **known, **values}))
+        except InputError:
+            raise
+        except Exception as error:  # whatever a template does
+            raise InputError(f"the chat template does not take these messages: {error}") from None
+
+
+def _compiled(text: str) -> Any:
+    """A template with what those of Hugging Face's models expect, in jinja2's sandbox."""
+    try:
+        import jinja2
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+    except ImportError:
+        raise InputError("chats need jinja2, which is not installed", hint="pip install jinja2") from None
+    import json
+    from datetime import datetime
+
+    def refuse(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    def to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, **more: Any) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **more)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment.from_string(text)
