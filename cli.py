@@ -281,11 +281,9 @@ def run_command(
     device: Device = None,
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", "-p", metavar="TEXT", help="Generate what follows; -: standard input."),
+        typer.Option("--prompt", "-p", metavar="TEXT", help="Generate what follows it; -: stdin."),
     ] = None,
-    chat: Annotated[
-        bool, typer.Option("--chat", help="The prompt is a message, answered by the chat template.")
-    ] = False,
+    chat: Annotated[bool, typer.Option("--chat", help="The prompt is a message to answer.")] = False,
     max_new_tokens: Annotated[int | None, typer.Option("--max-new-tokens", help="At most so many.")] = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="0: always the likeliest token.")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from the k likeliest tokens.")] = None,

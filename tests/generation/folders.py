@@ -15,7 +15,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 VOCABULARY = 400
-TEXTS = ["the quick brown fox jumps over the lazy dog ", "a package holds what it needs, and nothing else. ", "日本語 café "]
+TEXTS = [
+    "the quick brown fox jumps over the lazy dog ",
+    "a package holds what it needs, and nothing else. ",
+    "日本語 café ",
+]
 TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -66,8 +70,8 @@ def make_folder(folder: Path, kind: str, dtype: torch.dtype = torch.float32, **m
 def greedy(network: Any, prompt: list[int], count: int) -> list[int]:
     """The tokens that transformers' generate chooses, its end token or not."""
     ids = torch.tensor([prompt])
+    network.generation_config.eos_token_id = None
     found = network.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, min_new_tokens=count, do_sample=False,
-        eos_token_id=None, pad_token_id=0,
-    )  # fmt: skip
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, pad_token_id=0
+    )
     return [int(token) for token in found[0, len(prompt) :]]

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mycc
+import pytest
+
+from .folders import make_folder, train_tokenizer
+
+
+class Made(NamedTuple):
+    """A folder, its network and tokenizer, and a package of it."""
+
+    folder: Path
+    network: Any
+    tokenizer: Any
+    package: Path
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A small Llama of three shards, compiled for texts of 96 tokens, three at once, prompts in pieces of 16."""
+    path = tmp_path_factory.mktemp("llama")
+    network = make_folder(path / "model", "llama", shard="200KB")
+    package = mycc.compile_generation(
+        path / "model", out=path / "text.pkg", max_length=96, max_batch=3, chunk=16, options={"codegen.sources": False}
+    )
+    return Made(path / "model", network, train_tokenizer(), package)
+
+
+@pytest.fixture
+def model(made: Made) -> Any:
+    return mycc.load(made.package)

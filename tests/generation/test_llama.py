@@ -1,0 +1,142 @@
+"""A small Llama from its folder: the tokens, texts and log-probabilities of transformers, without torch at run time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import mycc
+import numpy as np
+import pytest
+import torch
+
+from .folders import TEXTS, greedy
+
+PROMPT = TEXTS[0]
+
+
+def test_greedy_tokens_are_those_of_transformers(made: Any, model: Any) -> None:
+    prompt = made.tokenizer(PROMPT * 2).input_ids  # longer than a piece of 16
+    assert len(prompt) > 16
+    for count in (1, 2, 16, 17, 19):
+        stream = model.generate_tokens(prompt[:count], max_new_tokens=40, ignore_eos=True)
+        wanted = greedy(made.network, prompt[:count], 40)
+        assert list(stream) == wanted, count
+        assert len(set(wanted)) > 10
+        assert stream.finish_reason == "length"
+
+
+def test_pieces_joined_are_the_text_and_whole_characters(made: Any, model: Any) -> None:
+    pieces = list(model.generate(TEXTS[2], max_new_tokens=60, temperature=1.5, seed=3, ignore_eos=True))
+    stream = model.generate(TEXTS[2], max_new_tokens=60, temperature=1.5, seed=3, ignore_eos=True)
+    text = stream.text()
+    assert "".join(pieces) == text
+    whole = made.tokenizer.decode(stream.prompt_tokens + stream.tokens, skip_special_tokens=True)
+    assert TEXTS[2] + text == whole
+    assert all(pieces)
+
+
+def test_texts_of_unequal_lengths_side_by_side_are_those_alone(model: Any) -> None:
+    prompts = [TEXTS[0] * 2, "the", TEXTS[1], TEXTS[2], "dog", TEXTS[1] + TEXTS[0]]  # more than rows of the cache
+    alone = [model.generate(prompt, max_new_tokens=30, ignore_eos=True).text() for prompt in prompts]
+    assert model.generate_batch(prompts, max_new_tokens=30, ignore_eos=True) == alone
+    some = [model.generate(prompt, max_new_tokens=30, temperature=0.9, seed=5).text() for prompt in prompts]
+    assert model.generate_batch(prompts, max_new_tokens=30, temperature=0.9, seed=5) == some
+
+
+def test_ends(made: Any, model: Any) -> None:
+    free = model.generate_tokens([5, 6, 7], max_new_tokens=20, ignore_eos=True)
+    tokens = list(free)
+    ended = model.generate_tokens([5, 6, 7], stop_tokens=tokens[4], max_new_tokens=20, ignore_eos=True)
+    assert list(ended) == tokens[: tokens.index(tokens[4])]
+    assert ended.finish_reason == "stop"
+    text = model.generate(PROMPT, max_new_tokens=20, ignore_eos=True).text()
+    for stop in (text[7:9], text[7:12]):
+        stream = model.generate(PROMPT, max_new_tokens=20, ignore_eos=True, stop=["never this", stop])
+        assert stream.text() == text[: text.index(stop)]
+        assert stream.finish_reason == "stop"
+        assert model.generate_batch([PROMPT], max_new_tokens=20, ignore_eos=True, stop=stop) == [
+            text[: text.index(stop)]
+        ]
+    full = model.generate_tokens([5] * 90, ignore_eos=True)
+    assert len(list(full)) == 6  # the cache holds 96
+    assert full.finish_reason == "length"
+
+
+def test_log_probabilities(made: Any, model: Any) -> None:
+    prompt = made.tokenizer(PROMPT).input_ids
+    stream = model.generate_tokens(prompt, max_new_tokens=5, logprobs=3, ignore_eos=True)
+    tokens = list(stream)
+    with torch.no_grad():
+        logits = made.network.double()(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 : -1]
+    made.network.float()
+    wanted = torch.log_softmax(logits, -1)
+    for row, chosen in zip(wanted, stream.chosen, strict=True):
+        assert chosen.logprob == pytest.approx(float(row[chosen.token]), abs=1e-4)
+        assert [token for token, _ in chosen.top] == row.topk(3).indices.tolist()
+        assert [p for _, p in chosen.top] == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
+
+
+def test_a_chat_is_the_templates_prompt(made: Any, model: Any) -> None:
+    messages = [{"role": "user", "content": "the fox"}]
+    prompt = made.tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+    stream = model.chat(messages, max_new_tokens=8, ignore_eos=True)
+    assert stream.prompt_tokens == prompt
+    stream.text()
+    assert stream.tokens == greedy(made.network, prompt, 8)
+
+
+def test_the_functions_over_tokens(made: Any, model: Any) -> None:
+    """What a C program does: prefill in pieces, then decode, on a state of its own."""
+    prompt = np.array([made.tokenizer(PROMPT).input_ids])
+    state, zero = model.new_state(), np.array([0])
+    whole = model.entry("prefill")(prompt, zero, np.array([2]), state=state)
+    model.entry("prefill")(prompt[:, :3], zero, zero, state=state)
+    pieces = model.entry("prefill")(prompt[:, 3:], np.array([3]), zero, state=state)
+    with torch.no_grad():
+        wanted = made.network(torch.from_numpy(prompt)).logits[:, -1].numpy()
+    np.testing.assert_allclose(whole, wanted, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-4)
+
+
+def test_no_torch_where_it_runs(made: Any, tmp_path: Any) -> None:
+    program = (
+        "import sys, mycc\n"
+        "m = mycc.load(sys.argv[1])\n"
+        "assert list(m.generate_tokens([5, 6, 7], max_new_tokens=3))\n"
+        "assert 'tokenizers' not in sys.modules\n"
+        "assert m.generate('the fox', max_new_tokens=3).text()\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, made.package], check=True)
+    alone = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import text\n"
+        "print(text.model.generate('a', max_new_tokens=3).text())"
+    )
+    done = subprocess.run([sys.executable, "-c", alone, made.package], check=True, capture_output=True, text=True)
+    assert done.stdout.strip("\n") == mycc.load(made.package).generate("a", max_new_tokens=3).text()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "words"),
+    [
+        ([], {"max_new_tokens": 0}, "max_new_tokens has to be a whole number from 1"),
+        ([5] * 96, {}, "the prompt has 96 tokens; the package holds 96"),
+        ([400], {}, "400 is no token"),
+        ([5], {"temperature": -1}, "temperature has to be a number from 0"),
+        ([5], {"top_p": float("nan")}, "top_p has to be a number from 0 to 1"),
+        ([5], {"tempature": 1}, "no option 'tempature'"),
+        ([5], {"logit_bias": {400: 1}}, "logit_bias: 400 is no token"),
+        ([5], {"stop": "x"}, "stop is for texts"),
+    ],
+)
+def test_what_cannot_be_generated(model: Any, prompt: list[int], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(mycc.InputError, match=words):
+        model.generate_tokens(prompt, **options)
+
+
+def test_a_package_without_text(tmp_path: Any) -> None:
+    plain = mycc.compile(torch.nn.ReLU(), torch.randn(2), out=tmp_path / "relu.pkg", verify=False)
+    with pytest.raises(mycc.InputError, match="does not generate text"):
+        mycc.load(plain).generate("x")
