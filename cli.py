@@ -301,8 +301,8 @@ def run_command(
         from .runtime.generation.command import run_prompt
 
         options = {
-            "max_new_tokens": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
-            "repetition_penalty": repetition_penalty, "stop": stop or None, "seed": seed,
+            "max_new_tokens": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
+            "min_p": min_p, "repetition_penalty": repetition_penalty, "stop": stop or None, "seed": seed,
         }  # fmt: skip
         facts = run_prompt(file, prompt, chat, options, threads, target, device, quiet=as_json)
         if as_json:
