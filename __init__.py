@@ -17,12 +17,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CompileError", "Error", "InputError", "LoadError", "RunError", "TritonLaunch", "__version__", "compile",
-    "compile_generation", "cpp_kernel", "load", "lowering", "triton_kernel",
+    "compile_generation", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
 ]  # fmt: skip
 
 _HOMES = {
     "compile": ".compiler.api",
     "compile_generation": ".compiler.generation.compile",
+    "explain": ".compiler.explain.api",
     "load": ".runtime.loader",
     "lowering": ".compiler.lower.core.custom",
     "cpp_kernel": ".compiler.lower.core.custom",
@@ -38,6 +39,7 @@ _HOMES = {
 if TYPE_CHECKING:
     from .compiler.api import compile
     from .compiler.generation.compile import compile_generation
+    from .compiler.explain.api import explain
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
     from .runtime.loader import load

@@ -29,6 +29,7 @@ __all__ = [
     "Entry",
     "ErrorGroup",
     "Examples",
+    "ExplainCommand",
     "Json",
     "JsonFileCommand",
     "Package",
@@ -140,6 +141,10 @@ class JsonFileCommand(FileOptionCommand):
     """`--json` alone prints, `--json FILE` writes to a file."""
 
     option, alone = "--json", "-"
+
+
+class ExplainCommand(JsonFileCommand):
+    """`--json` as of JsonFileCommand."""
 
 
 class BisectCommand(FileOptionCommand):

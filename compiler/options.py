@@ -207,6 +207,20 @@ class CompileOptions:
         altering = (self.dtype, self.mode, self.tune, self.graph, self.schedule, self.codegen, self.build)
         return hashlib.sha256(repr(altering).encode()).hexdigest()
 
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from their defaults by name ("codegen.tf32"), as JSON values; no paths."""
+        plain = CompileOptions(targets=self.targets)
+        found: dict[str, Any] = {}
+        for name in ("dtype", "mode", "threads", "tune", "verify", "specialize", "strict"):
+            if getattr(self, name) != getattr(plain, name):
+                found[name] = getattr(self, name)
+        for group in ("graph", "schedule", "codegen", "build", "numerics"):
+            own, other = getattr(self, group), getattr(plain, group)
+            for f in fields(own):
+                if getattr(own, f.name) != getattr(other, f.name):
+                    found[f"{group}.{f.name}"] = getattr(own, f.name)
+        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in found.items()}
+
     def ineffective(self) -> list[str]:
         """What was asked for and has no effect on these targets, a sentence each."""
         found: list[str] = []

@@ -103,7 +103,7 @@ def run_captured(
         raise CompileError(problems[0], details=problems[1:], hint="Without strict this is a warning.")
     for text in problems:
         warn(observers, text)
-    result = _package(request, observers, captured, code, tuned)
+    result = _package(request, observers, captured, graphs, code, tuned)
     tuned.save(request.out)
     return replace(result, warnings=(*result.warnings, *problems))
 
@@ -153,7 +153,7 @@ def _draft(
 ) -> Sequence[Schedule]:
     """Writes a package to be measured; its CPU schedules."""
     code = _code(captured, graphs, request.options, choices, ())
-    assemble(request, captured, code.schedules, code.weights, code.generated, code.built).write(())
+    assemble(request, captured, graphs, code.schedules, code.weights, code.generated, code.built).write(())
     return next(iter(code.schedules.values()))
 
 
@@ -240,12 +240,13 @@ def _package(
     request: CompileRequest,
     observers: Sequence[Observer],
     captured: Sequence[ModelGraph],
+    graphs: Sequence[ModelGraph],
     code: Code,
     tuned: Tuned,
 ) -> CompileResult:
     """Writes the package beside its place, verifies it there, and moves it into place."""
     assembled: Assembled = assemble(
-        request, captured, code.schedules, code.weights, code.generated, code.built, tuned.manifest()
+        request, captured, graphs, code.schedules, code.weights, code.generated, code.built, tuned.manifest()
     )
     summary = assembled.write(observers)
     return CompileResult(

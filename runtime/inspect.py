@@ -9,7 +9,7 @@ from .errors import LoadError
 from .signature import Signature
 from .tensorfile import parse_header
 
-__all__ = ["accuracy_line", "choices_of", "describe", "inspect_package", "megabytes", "plan_text"]
+__all__ = ["accuracy_line", "card_html", "choices_of", "describe", "inspect_package", "megabytes", "plan_text"]
 
 
 def inspect_package(path: PackageSource) -> dict[str, Any]:
@@ -84,6 +84,33 @@ def describe(information: dict[str, Any]) -> str:
     if information["tuning"]:
         facts["tuned"] = tuning_line(information)
     return "\n".join([*lines, "", *(f"{name:<10} {text}" for name, text in facts.items())])
+
+
+def card_html(manifest: dict[str, Any], path: str | None, where: str) -> str:
+    """A loaded package as a small table for notebooks.
+
+    manifest: of the package. path: its file, None where it was loaded from bytes. where: target, device and threads.
+    """
+    import html
+    import os
+
+    rows = manifest["entry_points"]
+    facts = {
+        "runs": where,
+        "kernels": ", ".join(f"{len(row['kernels'])} in {row['name']}" for row in rows),
+        "targets": ", ".join(row["target"] for row in manifest["targets"]),
+        "weights": megabytes(manifest["weights"]["size"]),
+        "accuracy": accuracy_line(manifest["check"]),
+    }
+    if path is not None and os.path.exists(path):
+        facts["file"] = f"{path}, {megabytes(os.path.getsize(path))}"
+    signatures = "<br>".join(html.escape(str(Signature.from_manifest(row))) for row in rows if "variant_of" not in row)
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{html.escape(text)}</td></tr>"
+        for name, text in facts.items()
+    )
+    name = html.escape(manifest["name"])
+    return f"<div><b>{name}</b><br><code>{signatures}</code><table>{cells}</table></div>"
 
 
 def memory_line(memory: dict[str, Any]) -> str:

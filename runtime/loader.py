@@ -365,6 +365,12 @@ class Model(EntryPoint):
         """
         self._native.synchronize()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: signature, target, size, error."""
+        from .inspect import card_html
+
+        return card_html(self.manifest, self.path, f"{self.target} on {self.device}, threads {self.threads}")
+
     def __repr__(self) -> str:
         entries = "\n".join(str(entry.signature) for entry in self.entries.values())
         where = f"{self.threads} threads" if self.device == "cpu" else self.device

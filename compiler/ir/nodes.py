@@ -8,7 +8,7 @@ Every node finishes its elements with `stores`, so that an epilogue is nothing b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .buffers import Buffer
 from .expr import Acc, Expr, Load
@@ -17,10 +17,14 @@ from .index import Index, Indirect, Var, product
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a node comes from in the user's model: aten operators and source lines ("model.py:88")."""
+    """Where a node comes from in the user's model: aten operators and source lines ("model.py:88").
+
+    nodes: the names of the graph's nodes; they say nothing of what the loops do, so equal loops stay equal.
+    """
 
     ops: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = field(default=(), compare=False)
 
     def describe(self) -> str:
         """`embedding (model.py:41)`: for a person."""
@@ -28,7 +32,7 @@ class Origin:
         return f"{ops} ({', '.join(self.lines)})" if self.lines else ops
 
     def __add__(self, other: Origin) -> Origin:
-        return Origin(_union(self.ops, other.ops), _union(self.lines, other.lines))
+        return Origin(_union(self.ops, other.ops), _union(self.lines, other.lines), _union(self.nodes, other.nodes))
 
 
 def _union(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy
@@ -12,7 +12,7 @@ from torch import fx
 from .computed import ComputedSize, SizeCheck
 from .source_lines import origin
 
-__all__ = ["InPlace", "ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph"]
+__all__ = ["InPlace", "ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph", "type_printer"]
 
 DTYPE_NAMES = {
     torch.bool: "bool",
@@ -173,6 +173,11 @@ class _Printer:
         where = origin(node)
         text = f"%{node.name}: {self.type(node.meta.get('val'))} = {target}({', '.join(args)})"
         return f"{text:<110}  # {where.module or '-'}  {where.where}" if where else text
+
+
+def type_printer(graph: ModelGraph) -> Callable[[object], str]:
+    """What writes the type of a node's value ("f32[batch, 768]") with the names that the graph gives its sizes."""
+    return _Printer(graph.symbols).type
 
 
 def format_graph(graph: ModelGraph) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "frames_of_exception",
     "is_torch_file",
     "is_user_file",
+    "modules_of",
     "origin",
     "pick",
     "place_of",
@@ -138,12 +139,19 @@ def place_of(node: fx.Node) -> str:
     return f"in module '{module}' ({kind})" if module else ""
 
 
-def _module(node: fx.Node) -> str:
-    stack = node.meta.get("nn_module_stack") or {}
-    for path, _ in reversed(list(stack.values())):
+def modules_of(node: fx.Node) -> list[tuple[str, str]]:
+    """(qualified name, class) of the modules around a node, the outermost first; the root's name is ""."""
+    found = []
+    for path, kind in (node.meta.get("nn_module_stack") or {}).values():
         if not path.startswith("_empty_nn_module_stack"):
-            return str(path).removeprefix(ROOT).removeprefix(".")
-    return ""
+            name = getattr(kind, "__name__", str(kind)).rpartition(".")[2]
+            found.append((str(path).removeprefix(ROOT).removeprefix("."), name))
+    return found
+
+
+def _module(node: fx.Node) -> str:
+    stack = modules_of(node)
+    return stack[-1][0] if stack else ""
 
 
 def frames_of_exception(error: BaseException) -> list[Frame]:

@@ -26,6 +26,7 @@ from ..verify.verify import Tolerance, VerifyResult, summarise, verify
 from ..weights.safetensors import layout
 from .contract import contract_of
 from .launches import launch_rows
+from .model_facts import MEMBER, model_facts
 from .python_side import installed_loader, installed_wrappers
 from .writer import Completion, PackageContents, PackageSummary, write_package
 
@@ -134,13 +135,17 @@ def run_torch(entry: EntryPoint) -> Callable[[list[torch.Tensor]], list[torch.Te
 def assemble(
     request: CompileRequest,
     captured: Sequence[ModelGraph],
+    graphs: Sequence[ModelGraph],
     schedules: Mapping[str, Sequence[Schedule]],
     weights: Weights,
     generated: Generated,
     built: Mapping[str, BuildResult],
     tuning: Mapping[str, Any] | None = None,
 ) -> Assembled:
-    """The contents of the package. tuning: the manifest's row of that name."""
+    """The contents of the package.
+
+    graphs: `captured` behind the graph passes. tuning: the manifest's row of that name.
+    """
     shown = schedules[min(request.options.targets, key=lambda target: target.family != "cpu").name]
     symbols = generated.symbols or tuple(schedule.names for schedule in shown)
     rows = [entry_row(graph, s, names) for graph, s, names in zip(captured, shown, symbols, strict=True)]
@@ -161,7 +166,9 @@ def assemble(
         device_weights=weights.device,
         loaders={target.name: _loader(target, request.options.cache_dir) for target in request.options.targets},
         wrappers=installed_wrappers(),
-        sources=_sources(generated) if request.options.codegen.sources else {},
+        sources=_sources(generated) | {MEMBER: model_facts(graphs, schedules, request.options)}
+        if request.options.codegen.sources
+        else {},
         threads=request.options.threads or 0,
         launch="graph" if request.options.mode == "reduce-overhead" else "",
         versions=_versions(built),

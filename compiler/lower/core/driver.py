@@ -374,7 +374,7 @@ def _origin(node: torch.fx.Node) -> Origin:
     where = source_origin(node)
     line = (where.where,) if where is not None and where.file else ()
     ops = tuple(dict.fromkeys(_op_name(str(m[1] if isinstance(m, tuple) else m)) for m in merged)) if merged else ()
-    return Origin(ops or (_op_name(str(node.target)),), line)
+    return Origin(ops or (_op_name(str(node.target)),), line, (node.name,))
 
 
 def _op_name(target: str) -> str:

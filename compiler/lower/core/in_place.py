@@ -186,5 +186,5 @@ def store_over(builder: Builder, root: Buffer, t: Tensor) -> None:
     """The tensor, dense, as the next value in the memory."""
     later = builder.later(root)
     out = Tensor(t.shape, t.dtype, Strided(later, dense_strides(t.shape)))
-    builder.origin = Origin(("aten.copy",), builder.origin.lines)
+    builder.origin = Origin(("aten.copy",), builder.origin.lines, builder.origin.nodes)
     builder.map(t.shape, t.dtype, t.at, out=out)

@@ -18,7 +18,7 @@ from ...ir.index import (
     product,
     row_major,
 )
-from ...ir.nodes import Map, Origin, Reduce
+from ...ir.nodes import Map, Reduce
 from ...ir.rewrite import rfactor
 from ..graph import NodeGraph
 from ..loops.vector_axis import folds_whole, vector_loop
@@ -63,4 +63,4 @@ def _split(graph: NodeGraph, node: Reduce, pieces: int) -> list[Reduce | Map]:
     moved: dict[Atom, Index] = {outer: of(piece) * inner.extent + of(inner)}
     dims = (piece, *node.dims)
     first, again = rfactor(node, dims, (inner, *rest), moved, row_major(dims), product(v.extent for v in dims))
-    return [first, Reduce(node.dims, node.stores, Origin(node.origin.ops, node.origin.lines), (piece,), again)]
+    return [first, Reduce(node.dims, node.stores, node.origin, (piece,), again)]
