@@ -574,6 +574,20 @@ def explain_command(
         print(line)
 
 
+@app.command("doctor")
+def doctor_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
+    """Say what this machine has of what mycc needs, and how to install the rest. Exit code 1: something is missing."""
+    from .compiler.doctor import as_rows, doctor, doctor_text
+
+    findings = doctor(cache_dir)
+    if as_json:
+        print_json({"findings": as_rows(findings)})
+    else:
+        print(doctor_text(findings))
+    if any(finding.state == "missing" for finding in findings):
+        raise typer.Exit(1)
+
+
 # -- cache ------------------------------------------------------------------------------------------------------------
 
 
