@@ -38,8 +38,8 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from .compiler.api import compile
-    from .compiler.generation.compile import compile_generation
     from .compiler.explain.api import explain
+    from .compiler.generation.compile import compile_generation
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
     from .runtime.loader import load
