@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 __all__ = [
-    "CompileError", "Error", "InputError", "LoadError", "RunError", "TritonLaunch", "__version__", "compile",
-    "compile_generation", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
+    "CompileError", "Error", "InputError", "Lion", "LoadError", "RunError", "TritonLaunch", "__version__", "compile",
+    "compile_generation", "compile_training", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
 ]  # fmt: skip
 
 _HOMES = {
     "compile": ".compiler.api",
     "compile_generation": ".compiler.generation.compile",
+    "compile_training": ".compiler.api",
     "explain": ".compiler.explain.api",
+    "Lion": ".compiler.training.lion",
     "load": ".runtime.loader",
     "lowering": ".compiler.lower.core.custom",
     "cpp_kernel": ".compiler.lower.core.custom",
@@ -37,10 +39,11 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from .compiler.api import compile
+    from .compiler.api import compile, compile_training
     from .compiler.explain.api import explain
     from .compiler.generation.compile import compile_generation
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
+    from .compiler.training.lion import Lion
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
     from .runtime.loader import load
 

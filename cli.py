@@ -26,6 +26,7 @@ from .console import (
     ErrorGroup,
     Examples,
     ExplainCommand,
+    Freeze,
     Json,
     JsonFileCommand,
     Package,
@@ -98,6 +99,22 @@ def compile_command(
     ] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare with the model in float64.")] = True,
     strict: Annotated[bool, typer.Option("--strict", help="Make an error of every warning.")] = False,
+    train: Annotated[
+        bool, typer.Option("--train", help="Compile a training step: the file has an `optimizer` and a `loss`.")
+    ] = False,
+    freeze: Freeze = None,
+    clip_norm: Annotated[
+        float | None, typer.Option("--clip-norm", metavar="NORM", help="With --train: of all gradients, at most.")
+    ] = None,
+    clip_value: Annotated[
+        float | None, typer.Option("--clip-value", metavar="X", help="With --train: of a gradient's elements, at most.")
+    ] = None,
+    check_finite: Annotated[
+        bool, typer.Option("--check-finite", help="With --train: skip steps whose loss or gradients are not finite.")
+    ] = False,
+    accumulate: Annotated[
+        bool, typer.Option("--accumulate", help="With --train: steps of several batches as well.")
+    ] = False,
     settings: Settings = None,
     name: Annotated[
         str | None, typer.Option("--name", help="The package's name in Python. Default: from the file.")
@@ -120,9 +137,18 @@ def compile_command(
     verbose: Verbose = False,
 ) -> None:
     """Compile a model, or with --task a model's folder, to a package."""
-    from .compiler.api import check_files, check_out, compile_entries, compile_request, require_torch, run_request
+    from .compiler.api import (
+        check_files,
+        check_out,
+        compile_entries,
+        compile_request,
+        require_torch,
+        run_request,
+        train_request,
+    )
     from .compiler.observe import TimingObserver, running_stage
     from .compiler.options import CompileOptions
+    from .runtime.errors import CompileError
 
     timing = TimingObserver()
     observers: list[Observer] = [timing] if as_json else [timing, _progress()]
@@ -142,8 +168,6 @@ def compile_command(
         _report_compile(path, timing, perf_counter() - start, as_json)
         return
     if max_length is not None or max_batch is not None:
-        from .runtime.errors import CompileError
-
         raise CompileError("--max-length and --max-batch go with --task text-generation")
     options = CompileOptions.of(
         target=target, dtype=dtype, mode=mode.value, tune=tune, lock=lock, verify=verify, strict=strict,
@@ -151,6 +175,8 @@ def compile_command(
         specialize=specialize or (),
     )  # fmt: skip
     check_files(options)
+    if not train and (freeze or clip_norm or clip_value or check_finite or accumulate):
+        raise CompileError("--freeze, --clip-norm, --clip-value, --check-finite and --accumulate go with --train")
     if out is not None:
         check_out(out)
     with stdout_to_stderr(as_json):
@@ -158,8 +184,16 @@ def compile_command(
             require_torch()
             loaded = _load(source, inputs or [])
             stage.summary = _describe(loaded)
-        entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
-        request = compile_request(entries, options, out or Path(f"{loaded.name}.pkg"), name)
+        where = out or Path(f"{loaded.name}.pkg")
+        if train:
+            training = train_request(
+                loaded, dynamic or (), freeze=freeze or (), clip_norm=clip_norm, clip_value=clip_value,
+                check_finite=check_finite, accumulate=accumulate,
+            )  # fmt: skip
+            request = compile_request((), options, where, name, training=training)
+        else:
+            entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
+            request = compile_request(entries, options, where, name)
         path = run_request(request, observers)
     _report_compile(path, timing, perf_counter() - start, as_json)
 

@@ -30,6 +30,7 @@ __all__ = [
     "ErrorGroup",
     "Examples",
     "ExplainCommand",
+    "Freeze",
     "Json",
     "JsonFileCommand",
     "Package",
@@ -93,6 +94,9 @@ Source = Annotated[
 ]
 Examples = Annotated[
     list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example: x=f32[1,3,224,224].")
+]
+Freeze = Annotated[
+    list[str] | None, typer.Option("--freeze", metavar="PATTERN", help="With --train: parameters that stay: encoder.*")
 ]
 Dynamic = Annotated[
     list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")

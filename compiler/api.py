@@ -18,6 +18,8 @@ from .request import CompileRequest, Task
 
 if TYPE_CHECKING:
     from .capture.export import CaptureRequest
+    from .capture.source import Source
+    from .training.request import TrainingRequest
 
 __all__ = [
     "check_files",
@@ -25,9 +27,11 @@ __all__ = [
     "compile",
     "compile_entries",
     "compile_request",
+    "compile_training",
     "observers_of",
     "require_torch",
     "run_request",
+    "train_request",
 ]
 
 
@@ -99,6 +103,101 @@ def compile(
     return run_request(request, observers_of(progress))
 
 
+def compile_training(
+    model: Any,
+    args: Sequence[Any] | Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    targets: Sequence[Any] | Any = (),
+    loss: Any = None,
+    optimizer: Any,
+    out: str | os.PathLike[str],
+    freeze: Sequence[str] = (),
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    check_finite: bool = False,
+    outputs: bool = False,
+    accumulate: bool = False,
+    entries: Sequence[str] | None = None,
+    dynamic_shapes: Any = None,
+    dynamic: Sequence[str] = (),
+    target: str | Sequence[str] = "cpu",
+    mode: Mode = "default",
+    verify: bool = True,
+    strict: bool = False,
+    threads: int | None = None,
+    options: Mapping[str, object] | Sequence[str] | None = None,
+    name: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    dump: str | os.PathLike[str] | None = None,
+    progress: bool | Observer | None = None,
+) -> Path:
+    """Compiles a training step, forward, backward and the optimizer's update, to a package that runs without torch.
+
+    The package starts from the model's parameters and from what the optimizer has kept so far; both stay as they are.
+    Modules keep their mode: call model.train() before, as for a loop in torch.
+
+    Args:
+        model: an nn.Module on the CPU.
+        args, kwargs: example inputs of the model. Tensors are inputs of a step; all else becomes constant.
+        targets: example inputs of the loss behind the model's output; a step takes them by the loss's parameter names
+            or behind the model's arguments.
+        loss: loss(output, *targets) -> one real number; None: the model returns it, alone or as `loss`.
+        optimizer: a torch.optim object over the model's parameters. Its formula and flags (momentum or none, nesterov,
+            amsgrad) are compiled in; its numbers (lr, weight_decay) are what a step takes when it is given no others.
+        freeze: patterns of parameters' names ("encoder.*") that do not change; nor do those without requires_grad and
+            those that the optimizer lacks.
+        clip_norm, clip_value: gradients are clipped to this norm over all, or each element to this value; a step may
+            be given another.
+        check_finite: a step whose loss or gradients are not finite changes nothing.
+        outputs: a step returns what the model returns, too.
+        accumulate: entry points `accumulate` and `update` as well, for steps of several batches.
+        entries: the entry points to make; None: step, evaluate, gradients, apply.
+        dynamic_shapes, dynamic: which sizes change, as for mycc.compile; targets go by their names.
+        target, mode, verify, strict, threads, options, name, cache_dir, jobs, dump, progress: as for mycc.compile.
+
+    Returns:
+        The package's path; mycc.load() gives a Training for it.
+
+    Raises:
+        CompileError: what was wrong, with the line of the model where there is one: a parameter without a gradient, a
+            loss that is no number, an optimizer without a formula, an operator without a derivative.
+    """
+    require_torch()
+    from .training.request import training_request
+
+    with reporting_faults("request"):
+        checked = CompileOptions.of(
+            target=target, dtype=None, mode=mode, verify=verify, strict=strict, threads=threads, options=options,
+            cache_dir=cache_dir, jobs=jobs, dump=dump,
+        )  # fmt: skip
+        training = training_request(
+            model, _args(args), dict(kwargs or {}), targets=_args(targets), loss=loss, optimizer=optimizer,
+            freeze=freeze, clip_norm=clip_norm, clip_value=clip_value, check_finite=check_finite, outputs=outputs,
+            accumulate=accumulate, entries=entries, dynamic_shapes=dynamic_shapes, dynamic=tuple(dynamic),
+        )  # fmt: skip
+        request = compile_request((), checked, out, name, training=training)
+    return run_request(request, observers_of(progress))
+
+
+def train_request(source: Source, dynamic: Sequence[str], **settings: Any) -> TrainingRequest:
+    """The request for the training step of a file; settings are those of compile_training. Raises CompileError."""
+    from .training.request import training_request
+
+    with reporting_faults("request"):
+        if "optimizer" not in source.training:
+            raise CompileError(
+                f"{source.name}.py has no optimizer: looked for `optimizer` or `get_optimizer()`",
+                hint="For example optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3).",
+            )
+        return training_request(
+            source.model, source.args, source.kwargs, targets=source.training["targets"],
+            loss=source.training.get("loss"), optimizer=source.training["optimizer"],
+            dynamic_shapes=source.dynamic_shapes, dynamic=tuple(dynamic), **settings,
+        )  # fmt: skip
+
+
 def check_files(options: CompileOptions) -> None:
     """Raises CompileError when a file that the options name cannot be read, before the model is loaded."""
     if options.lock is not None:
@@ -113,11 +212,12 @@ def compile_request(
     out: str | os.PathLike[str],
     name: str | None = None,
     task: Task | None = None,
+    training: TrainingRequest | None = None,
 ) -> CompileRequest:
-    """The checked request for a package. Raises CompileError."""
+    """The checked request for a package; of one that trains there are no entries. Raises CompileError."""
     path = check_out(out)
     package = _check_name(name) if name is not None else _name_of(path)
-    return CompileRequest(tuple(entries), options, path, package, tuple(options.ineffective()), task)
+    return CompileRequest(tuple(entries), options, path, package, tuple(options.ineffective()), task, training)
 
 
 def run_request(request: CompileRequest, observers: Sequence[Observer]) -> Path:

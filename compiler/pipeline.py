@@ -39,6 +39,7 @@ from .schedule import Schedule, schedule
 from .schedule.passes import check_names
 from .schedule.planning import OPTIONAL
 from .summaries import summarise
+from .training.request import capture_training
 from .tune.choices.choices import NO_CHOICES, Choices
 from .tune.search.gpu_search import search_gpu
 from .tune.search.gpu_space import tiles_of
@@ -66,12 +67,10 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     check_names(options.schedule.off, OPTIONAL)
     lock = None if options.lock is None else read_lock(options.lock)  # not found missing after the export
     with running_stage(observers, "capture") as stage:
-        entries = in_dtype(request.entries, options.dtype)
-        captured = [capture_request(entry) for entry in entries]
-        captured += [capture_request(v) for v in variant_requests(entries, captured, options.specialize)]
-        captured = stage.value = share_state(captured)
+        captured = stage.value = share_state(_captured(request))
         stage.summary = summarise(captured)
-    notes = [*dict.fromkeys(note for graph in captured for note in graph.notes), *training_notes(captured)]
+    notes = list(dict.fromkeys(note for graph in captured for note in graph.notes))
+    notes += [] if request.training is not None else training_notes(captured)
     if notes and options.strict:
         raise CompileError(notes[0], details=notes[1:], hint="Without strict this is a warning.")
     for text in notes:
@@ -106,6 +105,15 @@ def run_captured(
     result = _package(request, observers, captured, graphs, code, tuned)
     tuned.save(request.out)
     return replace(result, warnings=(*result.warnings, *problems))
+
+
+def _captured(request: CompileRequest) -> list[ModelGraph]:
+    """The entry points as graphs, with those for some sizes alone behind them."""
+    if request.training is not None:
+        return capture_training(request.training)
+    entries = in_dtype(request.entries, request.options.dtype)
+    captured = [capture_request(entry) for entry in entries]
+    return captured + [capture_request(v) for v in variant_requests(entries, captured, request.options.specialize)]
 
 
 @dataclass(frozen=True)

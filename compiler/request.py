@@ -11,6 +11,7 @@ from .options import CompileOptions
 
 if TYPE_CHECKING:
     from .capture.export import CaptureRequest
+    from .training.request import TrainingRequest
 
 __all__ = ["CompileRequest", "Task"]
 
@@ -33,12 +34,13 @@ class CompileRequest:
     """One package to make.
 
     Attributes:
-        entries: its entry points, at least one, names all different.
+        entries: its entry points, at least one unless it trains, names all different.
         options: checked options.
         out: the package's path; its directory exists.
         name: the package's name, a Python identifier: it can be imported by it.
         warnings: what was found already and is no error.
         task: what the package is for; None: its functions alone.
+        training: of a package that trains, in place of the entry points.
     """
 
     entries: tuple[CaptureRequest, ...]
@@ -47,3 +49,4 @@ class CompileRequest:
     name: str
     warnings: tuple[str, ...] = ()
     task: Task | None = None
+    training: TrainingRequest | None = None

@@ -55,9 +55,8 @@ def load(
     library, full = open_library(), check == "full"
     where = None if device is None else str(device)
     if isinstance(path_or_bytes, bytes | bytearray | memoryview):
-        return Model(
-            library.load_memory(path_or_bytes, threads or 0, full, target, where, launch, copy), source=path_or_bytes
-        )
+        native = library.load_memory(path_or_bytes, threads or 0, full, target, where, launch, copy)
+        return _model(native, source=path_or_bytes)
     try:
         path = os.fsdecode(path_or_bytes)
     except TypeError:
@@ -65,7 +64,17 @@ def load(
         raise LoadError(f"a package is loaded from a path or from bytes, not from a {kind}") from None
     if "\0" in path:
         raise LoadError(f"cannot read {path!r}: a path has no NUL")
-    return Model(library.load_file(path, threads or 0, full, target, where, launch, copy), path, path)
+    return _model(library.load_file(path, threads or 0, full, target, where, launch, copy), path, path)
+
+
+def _model(native: Any, path: str | None = None, source: Any = None) -> Model:
+    """The loaded package; one that trains has more to it (training.py)."""
+    model = Model(native, path, source)
+    if "training" not in model.manifest:
+        return model
+    from .training import Training
+
+    return Training(native, path, source)
 
 
 def _warn_of_age(name: str) -> None:

@@ -59,6 +59,7 @@ class CaptureRequest:
         dynamic: dimensions in the command line's form ("x:0=batch(1..64)"), added to dynamic_shapes.
         name: the entry point's name.
         fixed: dynamic sizes by name that this variant of the entry point `variant_of` has as constants.
+        differentiated: the graph keeps what stops derivatives: detach(), torch.no_grad().
     """
 
     model: Model
@@ -69,6 +70,7 @@ class CaptureRequest:
     name: str = "forward"
     fixed: Mapping[str, int] = field(default_factory=dict)
     variant_of: str = ""
+    differentiated: bool = False
 
 
 def capture(
@@ -113,7 +115,8 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
         with apart, _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
             torch.manual_seed(_OWN_SEED)
             given = [leaves[i].value for i in tensors]
-            return _export(call, given, examples, own, names), examples, own, torch.initial_seed() != _OWN_SEED
+            with torch.set_grad_enabled(request.differentiated):
+                return _export(call, given, examples, own, names), examples, own, torch.initial_seed() != _OWN_SEED
 
     def imported(dims: list[Dims], larger: bool = False) -> tuple[ModelGraph, tuple[str, ...], bool]:
         captured, examples, own, seeds = export(dims, larger)
@@ -121,7 +124,8 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
         in_leaves = iter([LEAF if x.is_tensor else constant(x.value, f"input '{x.name}'") for x in leaves])
         tree: Any = structure(spec, lambda: next(in_leaves))
         tree["tuple"][0]["names"] = [argument.name for argument in arguments[: len(request.args)]]
-        graph = import_program(request.name, captured.program, ProgramInputs(names, examples, own, tree))
+        inputs = ProgramInputs(names, examples, own, tree, request.differentiated)
+        graph = import_program(request.name, captured.program, inputs)
         return graph, captured.notes, seeds
 
     try:
@@ -354,7 +358,7 @@ def _export(
             quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels(), shared_operands(),
             pools_of_all_sizes(), detections_of_all_sizes(), whole_suggestions(),
         )  # fmt: skip
-        with torch.no_grad(), contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             for patch in patches:
                 stack.enter_context(patch)
             return torch.export.export(

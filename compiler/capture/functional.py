@@ -44,7 +44,7 @@ from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
 
 __all__ = [
     "DROPOUTS", "INLINED", "SHARED", "WRITE_A_COPY", "FunctionalCopy", "NeedsRetrace", "RefusedNode", "Tensor",
-    "overwrites_copies",
+    "overwrites_copies", "stops_derivatives",
 ]  # fmt: skip
 
 aten = torch.ops.aten
@@ -65,6 +65,7 @@ _INTO_EXPANDED = {
     aten.index_fill_.int_Scalar,
     aten.index_fill_.int_Tensor,
 }
+_STOPS = {aten.detach.default, aten.detach_.default}
 SHARED = "the model writes to a tensor whose elements share memory, as expand makes them"
 SHIFTED = "the model writes to a part of a tensor while it reads another part that overlaps it, which eager refuses"
 READ_A_COPY = "Read a copy of the other part: x.clone()."
@@ -92,20 +93,22 @@ class FunctionalCopy:
         regions: dict[str, ModelGraph] | None = None,
         constants: Mapping[str, torch.Tensor] | None = None,
         part: Callable[[Tensor, fx.Node], Tensor] | None = None,
+        stops: bool = False,
     ) -> None:
         """regions: takes the bodies of control flow. constants: those that get_attr nodes name. part: the tensor that a
-        node takes of a constant that is made of several."""
+        node takes of a constant that is made of several. stops: whether to keep what stops derivatives, as detach()."""
         self.graph = graph
         self.regions = {} if regions is None else regions
         self.constants = {} if constants is None else constants
         self.part = part
+        self.stops = stops
         self.assertions: list[Assertion] = []
         self.written: dict[Tensor, fx.Node] = {}  # tensors from outside, each with the first node that writes to it
         self.found: dict[fx.Node, Any] = {}  # what each node of the graphs that were copied has become
 
     def inner(self, graph: fx.Graph) -> FunctionalCopy:
         """A copier for the body of a branch or loop."""
-        return FunctionalCopy(graph, self.regions, self.constants)
+        return FunctionalCopy(graph, self.regions, self.constants, stops=self.stops)
 
     def value(self, tensor: Tensor) -> fx.Node:
         """The node that holds a tensor's value at this point; a view of memory written since is taken again."""
@@ -170,6 +173,8 @@ class FunctionalCopy:
             return Tensor(fresh)
         if any(isinstance(a, Sparse) for a in args) or is_sparse(node.meta.get("val")):
             return self._sparse(node, args, bind(node.kwargs, env), constant)
+        if self.stops and target in _STOPS:
+            return self._stopped(args[0], node)
         if target in _IDENTITIES or self._idle_dropout(node):
             return args[0]
         body = opened(node)
@@ -225,6 +230,9 @@ class FunctionalCopy:
         name = str(node.target)
         if name == _SET_GRAD:
             body, operands = node.args[1], node.args[2:]
+            if self.stops and not node.args[0]:
+                given = [self._stopped(v, node) if isinstance(v, Tensor) else v for v in bind(operands, env)]
+                return self.copy(env[body], given, constant)  # type: ignore[index]
         elif name == _AUTOCAST:
             if node.args[2]:
                 raise NeedsRetrace("an autocast region")
@@ -238,6 +246,15 @@ class FunctionalCopy:
         else:
             raise RefusedNode(node, f"torch.ops.higher_order.{name} cannot be compiled")
         return self.copy(env[body], bind(operands, env), constant)  # type: ignore[index]
+
+    def _stopped(self, tensor: Tensor, node: fx.Node) -> Tensor:
+        """The tensor as a constant for derivatives."""
+        value = self.value(tensor)
+        if not value.meta["val"].is_floating_point():
+            return tensor
+        new = self.graph.call_function(aten.detach.default, (value,))
+        new.meta = {**node.meta, "val": value.meta["val"]}
+        return tensor.view(new, new)
 
     # -- writes ---------------------------------------------------------------------------------------------------
 
@@ -402,6 +419,11 @@ class FunctionalCopy:
         if not uniform and not is_expanded(value) and overlaps(value):
             raise RefusedNode(by, "the model writes to a tensor whose elements share memory", WRITE_A_COPY)
         return rebuild_by_strides(self.graph, self.value(tensor.root()), taken[0], new, uniform)
+
+
+def stops_derivatives(node: fx.Node) -> bool:
+    """Whether a node is detach() or a region under torch.no_grad()."""
+    return node.target in _STOPS or (str(node.target) == _SET_GRAD and not node.args[0])
 
 
 def overwrites_copies(node: fx.Node) -> bool:

@@ -211,6 +211,8 @@ def rebuild_base(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node) ->
         return _emit(
             graph, view, aten.index_put.default, (base, [*[None] * (rest[0] % value.dim()), place], new), {}, value
         )
+    if op is aten.detach.default:
+        return new
     if op is aten.index_select.default:  # a slice by places
         return _emit(graph, view, aten.index_copy.default, (base, *rest, new), {}, value)
     if op is aten.as_strided.default:

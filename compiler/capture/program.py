@@ -34,7 +34,16 @@ from ..model.leaves import Dims
 from ..model.source_lines import ROOT, place_of
 from ..model.symbols import size_of, size_symbols
 from .failures import check_dynamic, export_failure, quiet_export
-from .functional import SHARED, WRITE_A_COPY, FunctionalCopy, NeedsRetrace, RefusedNode, Tensor, overwrites_copies
+from .functional import (
+    SHARED,
+    WRITE_A_COPY,
+    FunctionalCopy,
+    NeedsRetrace,
+    RefusedNode,
+    Tensor,
+    overwrites_copies,
+    stops_derivatives,
+)
 from .result_types import right_types
 from .scripts import SCRIPT
 from .smallest import check_smallest
@@ -64,12 +73,16 @@ class _Outside:
 
 @dataclass(frozen=True)
 class ProgramInputs:
-    """The tensor inputs of a program, what the user said about their sizes, and the structure of all arguments."""
+    """The tensor inputs of a program, what the user said about their sizes, and the structure of all arguments.
+
+    differentiated: the graph keeps what stops derivatives.
+    """
 
     names: list[str]
     examples: tuple[torch.Tensor, ...]
     dims: list[Dims]
     tree: object
+    differentiated: bool = False
 
 
 def _check_copies(program: ExportedProgram) -> None:
@@ -89,6 +102,8 @@ def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -
     except NeedsRetrace as needs:
         reason = str(needs)
     _check_copies(program)
+    if inputs.differentiated:
+        _check_stops(program, reason)
     around = torch.autocast("cpu", dtype) if dtype is not None else nullcontext()
     with torch.no_grad(), quiet_export(), around, _whole_functionalised():
         _round_operands(program.graph_module, dtype)
@@ -102,6 +117,18 @@ def import_program(name: str, program: ExportedProgram, inputs: ProgramInputs) -
                 ) from error
             raise export_failure(error, inputs.names, lambda: program.run_decompositions({})) from error
     return _Importer(name, functional, inputs).run()
+
+
+def _check_stops(program: ExportedProgram, reason: str) -> None:
+    """torch's own functionalisation drops what stops derivatives."""
+    graphs = (m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule))
+    for node in (n for graph in graphs for n in graph.nodes):
+        if stops_derivatives(node):
+            raise CompileError(
+                f"a model that stops derivatives beside {reason or 'autocast'} cannot be trained",
+                details=[place_of(node)],
+                hint="Write that part without in-place operators, or without detach() and torch.no_grad().",
+            )
 
 
 def _whole_functionalised() -> AbstractContextManager[Any]:
@@ -171,7 +198,8 @@ class _Importer:
         right_types(self.program.graph_module)
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         bound = [self._input(spec, node) for spec, node in zip(signature.input_specs, placeholders, strict=True)]
-        copier = FunctionalCopy(self.graph, constants=self.constants, part=self._part)
+        stops = self.inputs.differentiated
+        copier = FunctionalCopy(self.graph, constants=self.constants, part=self._part, stops=stops)
         try:
             results = copier.copy(self.program.graph_module, bound, self._attribute)
         except RefusedNode as refused:

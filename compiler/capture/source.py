@@ -7,6 +7,8 @@
 
 Example inputs come from `example_inputs` or `get_example_inputs()` beside the model: a tuple of args, or
 (args, kwargs).
+A file to train has an `optimizer` or `get_optimizer()`, a `loss(output, *targets)` unless the model returns its own,
+and `example_targets` for it.
 An optional `dynamic_shapes` says which sizes change, in torch.export's own form.
 """
 
@@ -39,13 +41,17 @@ _INPUT_NAMES = "`example_inputs` or `get_example_inputs()`"
 
 @dataclass(frozen=True)
 class Source:
-    """A model with its example inputs, as a SOURCE gave them; `name` is a good name for its package."""
+    """A model with its example inputs, as a SOURCE gave them; `name` is a good name for its package.
+
+    training: what the file has for training: "loss", "optimizer" and "targets".
+    """
 
     name: str
     model: Any
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     dynamic_shapes: Any = None
+    training: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_source(text: str) -> Source:
@@ -182,7 +188,19 @@ def _from_module(module: ModuleType, file: str, name: str, factory: str) -> Sour
         raise CompileError(f"{file} has no model: looked for {_MODEL_NAMES}", hint=_offers(module))
     _check_model(model, what)
     args, kwargs = _inputs(module, file, inputs, isinstance(model, ExportedProgram))
-    return Source(name, model, args, kwargs, getattr(module, "dynamic_shapes", None))
+    return Source(name, model, args, kwargs, getattr(module, "dynamic_shapes", None), _training(module, file))
+
+
+def _training(module: ModuleType, file: str) -> dict[str, Any]:
+    found = {}
+    for key, name in (("loss", "loss"), ("optimizer", "optimizer"), ("targets", "example_targets")):
+        if hasattr(module, name):
+            found[key] = getattr(module, name)
+    if "optimizer" not in found and hasattr(module, "get_optimizer"):
+        found["optimizer"] = _call(module.get_optimizer, f"get_optimizer() of {file}")
+    targets = found.get("targets", ())
+    found["targets"] = (targets,) if isinstance(targets, torch.Tensor) else tuple(targets)
+    return found
 
 
 def _offers(module: ModuleType) -> str | None:

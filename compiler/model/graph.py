@@ -100,6 +100,7 @@ class ModelGraph:
         regions: bodies of control flow, by the name of the get_attr node that stands for each.
         in_place: inputs that calls change. Inputs and outputs for the state stand behind the caller's.
         notes: warnings of the capture.
+        steady: inputs, by position, that verification takes the value of and draws no other: a rate of decay, say.
         variant_of, fixed: of a variant for some sizes: the general entry point's name, and those sizes by name.
     """
 
@@ -117,6 +118,7 @@ class ModelGraph:
     computed: tuple[ComputedSize, ...] = ()
     checks: tuple[SizeCheck, ...] = ()
     notes: tuple[str, ...] = ()
+    steady: frozenset[int] = frozenset()
     variant_of: str = ""
     fixed: Mapping[str, int] = field(default_factory=dict)
 

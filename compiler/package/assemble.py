@@ -175,6 +175,7 @@ def assemble(
         tuning=tuning,
         task=None if request.task is None else request.task.facts,
         files={} if request.task is None else request.task.files,
+        training=request.training.manifest if request.training is not None else None,
     )
     return Assembled(request, captured, contents)
 

@@ -55,6 +55,7 @@ class PackageContents:
         task: what the package is for, a row of the manifest.
         files: name -> bytes of what the task needs; members in the folder task/.
         tuning: choices for kernels that were measured, and where: "machine", "threads", "targets".
+        training: of a package that trains, its optimizer: "optimizer", "hyper", "groups", "parameters", "check_finite".
     """
 
     name: str
@@ -74,6 +75,7 @@ class PackageContents:
     versions: Mapping[str, str] = field(default_factory=dict)
     check: Mapping[str, Any] = field(default_factory=dict)
     tuning: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
     state: Sequence[Mapping[str, Any]] = ()
     task: Mapping[str, Any] | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -233,6 +235,7 @@ def _manifest(
         **({"contract": contract} if contract else {}),
         "check": check,
         **({"tuning": dict(contents.tuning)} if contents.tuning is not None else {}),
+        **({"training": dict(contents.training)} if contents.training is not None else {}),
     }
 
 

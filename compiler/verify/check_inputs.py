@@ -126,7 +126,9 @@ def input_checks(
         InputCheck(
             dtype_name(spec.dtype),
             tuple(_size(n, values) for n in spec.shape),
-            _altered(_fill(example, _SEED + 1000 * case + i, i in ordered), edges, scale),
+            _steady(example, _SEED + 1000 * case + i)
+            if i in graph.steady
+            else _altered(_fill(example, _SEED + 1000 * case + i, i in ordered), edges, scale),
         )
         for i, (spec, example) in enumerate(zip(graph.inputs, graph.examples, strict=True))
     )
@@ -147,6 +149,13 @@ def _ordered(graph: ModelGraph) -> set[int]:
 def _fill(example: torch.Tensor, seed: int, ordered: bool) -> Fill:
     values = example.detach().resolve_conj().resolve_neg()
     return evident_fill((values.float() if values.dtype == torch.bfloat16 else values).numpy(), seed, ordered)
+
+
+def _steady(example: torch.Tensor, seed: int) -> Fill:
+    """The example's own value; of several numbers the mean."""
+    if not example.is_floating_point():
+        return Fill(seed, limits=(int(example.min()), int(example.max())))
+    return Fill(seed, spread=(float(example.double().mean()), 0.0))
 
 
 def _altered(fill: Fill, edges: bool, scale: float) -> Fill:

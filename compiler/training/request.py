@@ -1,0 +1,235 @@
+"""What a package that trains is made from, and its entry points as captured graphs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from ...runtime.errors import CompileError
+from ..capture.export import CaptureRequest, capture_request
+from ..model.graph import ModelGraph
+from ..model.source_lines import is_torch_file
+from .plan import Plan, plan_of
+from .steps import Settings, entry_graphs
+
+__all__ = ["TrainingRequest", "capture_training", "training_request"]
+
+_USUAL = ("step", "evaluate", "gradients", "apply")
+_ACCUMULATE = ("accumulate", "update")
+_IN_EVAL = (
+    "the model is in evaluation mode: its dropout and batch norms stay so in a training step; if that is not meant, "
+    "call model.train() before compiling"
+)
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """A training step to capture.
+
+    Attributes:
+        model: the module; its parameters are those of the plan.
+        args, kwargs: example inputs of the model.
+        targets: example inputs of the loss, behind the model's output.
+        loss: loss(output, *targets) -> one real number; None: the model returns it, alone or as `loss`.
+        plan: of the optimizer.
+        settings: of the step.
+        dynamic_shapes, dynamic: as of CaptureRequest; targets go by the names of the loss's parameters.
+    """
+
+    model: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    targets: tuple[Any, ...]
+    loss: Callable[..., Any] | None
+    plan: Plan
+    settings: Settings
+    dynamic_shapes: Any = None
+    dynamic: tuple[str, ...] = ()
+    name: str = field(default="step")
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest's row of training: what the runtime has to know of the optimizer."""
+        plan, settings = self.plan, self.settings
+        values = {name: plan.values(name) for name in plan.hyper}
+        for name in ("clip_norm", "clip_value"):
+            if getattr(settings, name) is not None:
+                values[name] = getattr(settings, name)
+        return {
+            "optimizer": plan.row.name,
+            "hyper": values,
+            "groups": len(plan.groups),
+            "parameters": [{"name": t.name, "group": t.group} for t in plan.trained],
+            "aliases": self._aliases(),
+            "check_finite": settings.check_finite,
+        }
+
+    def _aliases(self) -> dict[str, str]:
+        """Other names of parameters that the model holds several times."""
+        first: dict[int, str] = {}
+        found = {}
+        for name, parameter in self.model.named_parameters(remove_duplicate=False):
+            own = first.setdefault(id(parameter), name)
+            if own != name:
+                found[name] = own
+        return found
+
+
+def training_request(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    targets: tuple[Any, ...],
+    loss: Any,
+    optimizer: Any,
+    freeze: Sequence[str] = (),
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    check_finite: bool = False,
+    outputs: bool = False,
+    accumulate: bool = False,
+    entries: Sequence[str] | None = None,
+    dynamic_shapes: Any = None,
+    dynamic: tuple[str, ...] = (),
+) -> TrainingRequest:
+    """The checked request for a package that trains; the arguments are those of mycc.compile_training.
+
+    Raises:
+        CompileError: an argument is wrong.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise CompileError(f"a {type(model).__name__} cannot be trained; it has to be an nn.Module")
+    if loss is not None and not callable(loss):
+        raise CompileError(f"the loss is a {type(loss).__name__}, not a function of the output and the targets")
+    for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value)):
+        if value is not None and not (isinstance(value, (int, float)) and value > 0):
+            raise CompileError(f"{name} has to be a number above 0, not {value!r}")
+    chosen = (*(_USUAL if entries is None else entries), *(_ACCUMULATE if accumulate else ()))
+    known = (*_USUAL, *_ACCUMULATE)
+    for name in chosen:
+        if name not in known:
+            raise CompileError(f"there is no entry point '{name}' to make", hint=f"These can be: {', '.join(known)}.")
+    if not chosen:
+        raise CompileError("there is no entry point to make", hint=f"These can be: {', '.join(known)}.")
+    chosen = tuple(name for name in known if name in chosen)
+    patterns = (freeze,) if isinstance(freeze, str) else tuple(freeze)
+    plan = plan_of(optimizer, model, loss, patterns)
+    settings = Settings(clip_norm, clip_value, check_finite, outputs, chosen)
+    return TrainingRequest(model, args, kwargs, targets, loss, plan, settings, dynamic_shapes, dynamic)
+
+
+def capture_training(request: TrainingRequest) -> list[ModelGraph]:
+    """All entry points of the package. Raises CompileError with the user's line where there is one."""
+    with refusing_own_backwards():
+        forward = capture_request(_capture(request, "step"))
+    notes = () if request.model.training else (_IN_EVAL,)
+    graphs = {g.name: replace(g, notes=g.notes + notes) for g in entry_graphs(forward, request.plan, request.settings)}
+    if "evaluate" in request.settings.entries:
+        with _evaluating(request.model):
+            graphs["evaluate"] = capture_request(_capture(request, "evaluate"))
+    return [graphs[name] for name in request.settings.entries]
+
+
+def _capture(request: TrainingRequest, name: str) -> CaptureRequest:
+    """Model and loss as one function of the arguments of both."""
+    forward = inspect.signature(request.model.forward)
+    names = _target_names(request, set(forward.parameters))
+    call: Any = functools.partial(_model_and_loss, request.model, request.loss, names)
+    parameters = [*forward.parameters.values()]
+    behind = [p for p in parameters if p.kind is p.VAR_KEYWORD]
+    before = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+    own = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in names]
+    call.__signature__ = inspect.Signature([*before, *own, *behind])
+    kwargs = {**request.kwargs, **dict(zip(names, request.targets, strict=True))}
+    shapes, dynamic = request.dynamic_shapes, request.dynamic
+    return CaptureRequest(call, request.args, kwargs, shapes, dynamic, name, differentiated=name == "step")
+
+
+def _model_and_loss(
+    model: torch.nn.Module, loss: Callable[..., Any] | None, names: Sequence[str], *args: Any, **kwargs: Any
+) -> Any:
+    """(loss, the model's output); the loss alone where the model returns nothing else."""
+    targets = [kwargs.pop(name) for name in names]
+    output = model(*args, **kwargs)
+    if loss is not None:
+        return loss(output, *targets), output
+    found = _loss_in(output)
+    return (found,) if found is output else (found, output)
+
+
+def _loss_in(output: Any) -> Any:
+    """The loss among what a model returns."""
+    if isinstance(output, torch.Tensor):
+        return output
+    found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if isinstance(found, torch.Tensor):
+        return found
+    raise CompileError(
+        f"the model returns a {type(output).__name__} without a loss",
+        hint="Give loss=: a function of the model's output and the targets.",
+    )
+
+
+def _target_names(request: TrainingRequest, taken: set[str]) -> tuple[str, ...]:
+    """Names of the targets: of the loss's parameters behind its first, where they can be told."""
+    count = len(request.targets)
+    if request.loss is None:
+        if count:
+            raise CompileError(
+                "targets are given without a loss",
+                hint="Give loss=, or pass them to the model as arguments when it computes its loss itself.",
+            )
+        return ()
+    function = request.loss.forward if isinstance(request.loss, torch.nn.Module) else request.loss
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError):
+        parameters = []
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names: list[str] = []
+    for i in range(count):
+        name = named[i] if i < len(named) else ("target" if count == 1 else f"target_{i}")
+        while name in taken or name in names:
+            name = f"{name}_target" if not name.endswith("_target") else f"{name}_"
+        names.append(name)
+    return tuple(names)
+
+
+@contextmanager
+def refusing_own_backwards() -> Iterator[None]:
+    """While it lasts a call of an autograd.Function is an error: the graph would have the derivatives of its forward,
+    and not its own backward."""
+    original = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_torch_file(inspect.getsourcefile(cls) or "") if cls.__module__ != "__main__" else False:
+            return original.__get__(None, cls)(*args, **kwargs)
+        raise CompileError(
+            f"the model calls {cls.__name__}, an autograd.Function, whose own backward cannot be compiled",
+            hint="Write it as operators with a derivative; x + (f(x) - x).detach() passes a gradient straight through.",
+        )
+
+    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = original  # type: ignore[method-assign]
+
+
+@contextmanager
+def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """The model in evaluation mode; each module's own mode comes back."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
