@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "mycc/model.h"
-#include "src/python_errors.h"
-#include "src/python_inputs.h"
-#include "src/python_outputs.h"
+#include "src/python/python_errors.h"
+#include "src/python/python_inputs.h"
+#include "src/python/python_outputs.h"
 
 namespace py = pybind11;
 

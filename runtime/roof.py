@@ -1,6 +1,6 @@
 """What this machine can do at most, measured: multiply-adds a second, and bytes a second by size of the working set.
 
-The loops are those of runtime/src/roof.cpp, one thread each; all threads run them at once.
+The loops are those of runtime/src/cpu/roof.cpp, one thread each; all threads run them at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a package's code was compiled for, as a hash that stands in model.so and in the manifest.
 
-The loader compares the two before it loads the code (runtime/src/contract.cpp), so that a manifest with other names,
-dtypes, ranks, dimensions or sizes than the code has is refused. docs/package-format.md has the form.
+The loader compares the two before it loads the code (runtime/src/package/contract.cpp), so that a manifest with other
+names, dtypes, ranks, dimensions or sizes than the code has is refused. docs/package-format.md has the form.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "src/cuda_types.h"
+#include "src/gpu/cuda_types.h"
 
 using namespace mycc::cuda;
 using std::string;

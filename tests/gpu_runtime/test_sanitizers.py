@@ -18,7 +18,7 @@ FLAGS = ["-std=c++17", "-O1", "-g", "-fPIC", "-fsanitize=thread", "-D_GNU_SOURCE
 def test_many_callers_under_the_thread_sanitizer(no_driver: None, program: bytes, tmp_path: Path) -> None:
     here = Path(__file__).parent
     include = [f"-I{ROOT}/runtime", f"-I{ROOT}/runtime/include"]
-    sources = sorted(path for path in (ROOT / "runtime" / "src").glob("*.cpp") if path.name != "roof.cpp")
+    sources = sorted(path for path in (ROOT / "runtime" / "src").rglob("*.cpp") if path.name != "roof.cpp")
     stress, driver = tmp_path / "stress", tmp_path / "libcuda.so.1"
     shared = ["-shared", "-Wl,-soname,libcuda.so.1"]
     commands = [

@@ -214,7 +214,7 @@ def test_layouts_are_those_of_the_driver(tmp_path: Path) -> None:
     header = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
     if not (header / "cuda.h").exists():
         pytest.skip("Triton has no cuda.h")
-    text = '#include <cuda.h>\n#include <cstddef>\n#include "src/cuda_types.h"\nnamespace m = mycc::cuda;\n'
+    text = '#include <cuda.h>\n#include <cstddef>\n#include "src/gpu/cuda_types.h"\nnamespace m = mycc::cuda;\n'
     text += "".join(f"static_assert(sizeof(m::{a}) == sizeof({b}));\n" for a, b in TYPES)
     text += "".join(f"static_assert(offsetof(m::{a}) == offsetof({b}));\n" for a, b in PLACES)
     text += "".join(f"static_assert(int(m::{a}) == int({b}));\n" for a, b in VALUES)

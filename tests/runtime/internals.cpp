@@ -1,8 +1,8 @@
 // internals.cpp: what lies behind the C API, made callable from the tests.
-#include "src/blocks.h"
-#include "src/json.h"
-#include "src/planner.h"
-#include "src/sha256.h"
+#include "src/call/blocks.h"
+#include "src/package/json.h"
+#include "src/call/planner.h"
+#include "src/package/sha256.h"
 
 extern "C" {
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "src/pool.h"
+#include "src/cpu/pool.h"
 
 using mycc::runtime::CallInFlight;
 

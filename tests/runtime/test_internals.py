@@ -24,7 +24,7 @@ FLAGS = ["-std=c++17", "-O1", "-D_GNU_SOURCE", f"-I{RUNTIME}", f"-I{RUNTIME}/inc
 @pytest.fixture(scope="module")
 def internals(tmp_path_factory: pytest.TempPathFactory) -> Any:
     out = tmp_path_factory.mktemp("internals") / "internals.so"
-    names = ("planner", "sha256", "cpu", "json", "blocks", "os_linux", "errors")
+    names = ("call/planner", "package/sha256", "cpu/cpu", "package/json", "call/blocks", "base/os_linux", "base/errors")
     sources = [RUNTIME / "src" / f"{name}.cpp" for name in names]
     here = Path(__file__).with_name("internals.cpp")
     subprocess.run(["g++", *FLAGS, "-fPIC", "-shared", str(here), *map(str, sources), "-o", str(out)], check=True)
@@ -258,7 +258,7 @@ def test_json_decodes(internals: Any) -> None:
 @pytest.mark.slow
 def test_pool_under_the_thread_sanitizer(tmp_path: Path) -> None:
     program = tmp_path / "stress"
-    sources = [RUNTIME / "src" / f"{name}.cpp" for name in ("pool", "os_linux", "errors")]
+    sources = [RUNTIME / "src" / f"{name}.cpp" for name in ("cpu/pool", "base/os_linux", "base/errors")]
     here = Path(__file__).with_name("stress.cpp")
     command = ["g++", *FLAGS, "-g", "-fsanitize=thread", str(here), *map(str, sources), "-o", str(program), "-lpthread"]
     built = subprocess.run(command, capture_output=True, text=True)

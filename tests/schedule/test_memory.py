@@ -193,7 +193,7 @@ def runtime_planner(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "  return mycc::runtime::plan_memory(b, sizes, n, kernels, offsets, arena, live);\n"
         "}\n"
     )
-    source = ROOT / "runtime" / "src"
+    source = ROOT / "runtime" / "src" / "call"
     flags = ["-std=c++17", "-O1", "-shared", "-fPIC", f"-I{source}", f"-I{ROOT / 'runtime' / 'include'}"]
     library = folder / "plan.so"
     command = ["g++", *flags, str(folder / "plan.cpp"), str(source / "planner.cpp"), "-o", str(library)]

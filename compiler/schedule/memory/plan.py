@@ -1,7 +1,8 @@
 """The memory plan: when each arena buffer lives, and where it lies when all sizes are fixed.
 
 Greedy placement, largest first or in order of first use, whichever needs less (Pisarchyk and Lee, "Efficient Memory
-Management for Deep Neural Net Inference", 2020). The runtime does the same for dynamic sizes (runtime/src/planner).
+Management for Deep Neural Net Inference", 2020). The runtime does the same for dynamic sizes
+(runtime/src/call/planner.cpp).
 """
 
 from __future__ import annotations

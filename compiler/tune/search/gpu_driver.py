@@ -1,6 +1,6 @@
 """The NVIDIA driver as the tuner uses it, by ctypes: memory, kernels, and graphs of launches that are timed.
 
-The runtime launches packages by itself (runtime/src/gpu_launches.cpp); graphs here have the same nodes and edges.
+The runtime launches packages by itself (runtime/src/gpu/gpu_launches.cpp); graphs here have the same nodes and edges.
 """
 
 from __future__ import annotations
