@@ -6,8 +6,26 @@ from collections.abc import Mapping
 
 #: columns of a product, or outputs of a convolution, that lie side by side in a panel
 PANEL = 16
+#: bytes of a line of integer weights: four of each column of a panel
+LINE = 4 * PANEL
 #: outputs that lie side by side in the weights of a convolution in planes
 PLANE_WIDTH = 4
+
+
+def line_values(bits: int) -> int:
+    """Values of k in a line of integer weights of so many bits.
+
+    Of 8 bits they are bytes; of 4, the first four lie in the lower halves of the bytes, the others in the upper ones.
+    Each is raised by half its range.
+    """
+    return 32 // bits
+
+
+def line_count(k: int, bits: int, group: int) -> int:
+    """Lines of a panel; a group is whole lines."""
+    run = group or k
+    return k // max(run, 1) * -(-run // line_values(bits))
+
 
 Matrix = tuple[tuple[float, ...], ...]
 

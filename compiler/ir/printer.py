@@ -57,6 +57,7 @@ def _body(node: AnyNode, indent: str) -> str:
                 left = f"({made.acc} of {left}: {made.value} as {made.dtype})"
             product = f"{node.acc} = {left} @ {form}{node.b.buffer}"
             product += "".join(f", {acc} = {left} @ {b.buffer}[{b.offset}..]" for b, acc in node.also)
+            product += f" ({node.quantised})" if node.quantised is not None else ""
             return f"gemm[{_loops(node.dims)}; k:{node.k}] {product} -> {stores}"
         case Conv():
             w = node.window

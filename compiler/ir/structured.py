@@ -29,6 +29,28 @@ class Prologue:
     dtype: str
 
 
+@dataclass(frozen=True)
+class Quantised:
+    """How a product reads the integers of its right operand: each stands for (value - zero) * scale.
+
+    bits: of a value, 8 or 4, in lines (layouts.line_values). group: values of k that share a scale; 0: there are none,
+    and the caller scales. scales, zeros: panels [ceil(n/16)][k / group][16]; no zeros are 0.
+    """
+
+    bits: int
+    group: int = 0
+    scales: Buffer | None = None
+    zeros: Buffer | None = None
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in (self.scales, self.zeros) if b is not None)
+
+    def __str__(self) -> str:
+        group = f" by {self.group}" if self.group else ""
+        return f"{self.bits} bit{group}{''.join(f', {b}' for b in self.buffers)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Gemm(Node):
     """acc[z, m, n] = sum over k of a[z, m, k] * b[z, k, n]; then stores. dims = (z..., m, n).
@@ -38,6 +60,8 @@ class Gemm(Node):
     also: more products of a, each with its sum, whose operands lie like b: a gate beside its value. Packed ones come
     right behind b, whose columns are whole panels.
     prologue: what becomes of a before it is multiplied.
+    quantised: of a packed b whose values are integers in lines of bytes; () are its strides. The sum is an int32 where
+    a is int8 and there are no groups; an int8 a has exact sums of each group.
     """
 
     k: Index
@@ -47,6 +71,7 @@ class Gemm(Node):
     acc: Acc
     also: tuple[tuple[Operand, Acc], ...] = ()
     prologue: Prologue | None = None
+    quantised: Quantised | None = None
 
     @property
     def a_dtype(self) -> str:
@@ -60,7 +85,8 @@ class Gemm(Node):
 
     def reads(self) -> tuple[Buffer, ...]:
         others = (b.buffer for b, _ in self.also)
-        return tuple(dict.fromkeys((self.a.buffer, self.b.buffer, *others, *super().reads())))
+        scales = self.quantised.buffers if self.quantised is not None else ()
+        return tuple(dict.fromkeys((self.a.buffer, self.b.buffer, *others, *scales, *super().reads())))
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,7 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
             accs = {node.acc} if isinstance(node, (Gemm, Conv)) else set()
             if isinstance(node, Gemm):
                 accs |= {acc for _, acc in node.also}
+                yield from _quantised(node)
                 if (prologue := node.prologue) is not None:
                     inner = (scope - {node.dims[-1]}) | {prologue.depth}
                     yield from _expression(prologue.value, inner, {prologue.acc})
@@ -134,6 +135,20 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
                 yield "the phases of a nest are not one for each stage, in order"
             if node.walk is not None and not _walks(node):
                 yield "a nest walks along a loop that its first and last stage do not begin with"
+
+
+def _quantised(node: Gemm) -> Iterator[str]:
+    """Integer weights are panels of one product, whose sum is an int32 where nothing scales it."""
+    how = node.quantised
+    if how is None:
+        return
+    if not node.packed or len(node.dims) != 2 or node.also or node.b.strides:
+        yield "a product of integer weights is of one matrix in panels"
+    if (how.group == 0) != (how.scales is None):
+        yield "groups and scales come together"
+    whole = node.a_dtype == "i8" and not how.group
+    if node.acc.dtype != ("i32" if whole else "f32"):
+        yield f"the sum {node.acc.name} of a product of {node.a_dtype} and integers is {node.acc.dtype}"
 
 
 def _walks(node: Nest) -> bool:

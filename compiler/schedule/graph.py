@@ -124,7 +124,7 @@ def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:
     """Buffers that a structured node reads as strided operands: nothing can be computed on the way."""
     match node:
         case Gemm():
-            return (node.a.buffer, node.b.buffer)
+            return (node.a.buffer, node.b.buffer, *(node.quantised.buffers if node.quantised is not None else ()))
         case Conv():
             return (node.x.buffer, node.w)
         case Attention():

@@ -170,17 +170,23 @@ CONVOLUTIONS = {
 }
 
 
+#: functions of products of integer weights -> their header
+QUANTISED = {"gemm_mixed": "mixed", "gemm_integer": "integer"}
+
+
 def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     """The headers that the kernels of a unit need; kernels of loops alone compile without the GEMM family."""
     text = "".join(k.source for k in kernels)
     wanted = ["kernels/math/math.h", "kernels/loops/loops.h"]
     attends = any(f"{args} args" in text for args in ATTENTION_ARGUMENTS.values())
-    if "Args args" in text or attends:
+    quantised = [f for f in QUANTISED if f"{f}(host, args" in text]
+    if "Args args" in text or attends or quantised:
         wanted.append("micro_kernels.h")
     products = ((args, "gemm/gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmFreeArgs"))
     for args, header in (*products, ("ConvArgs", "conv/conv.h")):
         if f"{args} args" in text and f"kernels/{header}" not in wanted:
             wanted.append(f"kernels/{header}")
+    wanted += [f"kernels/gemm/{QUANTISED[f]}.h" for f in quantised]
     if "turn_tile(" in text or "turn_rows<" in text:
         wanted.append("kernels/loops/transpose.h")
     if "each_strip<" in text:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ...ir.buffers import Operand
+from ...ir.dtypes import DTYPES
 from ...ir.expr import accumulators_first, substitute
 from ...ir.index import (
     ONE,
@@ -43,10 +45,13 @@ def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
     text = FieldPrinter(scope)
     *batch, m, n = node.dims
     others = tuple(acc.name for _, acc in node.also)
-    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=True, others=others)
+    tiled = node.acc.dtype == "f32" and node.a_dtype != "i8"
+    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=tiled, others=others)
     lead = [v.extent for v in batch]
     strides = node.a.strides
     sizes = {"m": m.extent, "n": n.extent, "k": node.k}
+    if node.quantised is not None:
+        return _quantised_view(node, text, replace(epilogue, sum_type=DTYPES[node.acc.dtype].cpp))
     if node.packed:
         fields = text.sizes({"batch": product(lead), **sizes}) + text.address("a", node.a)
         fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
@@ -68,6 +73,23 @@ def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
     b_k, b_n = _unit_strides(node)
     fields += text.sizes({"b_batch0": b[0], "b_batch1": b[1], "b_k": b_k, "b_n": b_n})
     return GemmKernel("gemm_free.cpp.j2", text.params(), fields, epilogue)
+
+
+def _quantised_view(node: Gemm, text: FieldPrinter, epilogue: Epilogue) -> GemmKernel:
+    """A product of integer weights, whose scales may be a part of it."""
+    how, (m, n), whole = node.quantised, node.dims, node.a_dtype == "i8"
+    assert how is not None
+    types = [DTYPES[b.dtype].cpp if b is not None else "none" for b in (how.scales, how.zeros)]
+    fields = text.sizes({"m": m.extent, "n": n.extent, "k": node.k}) + text.address("a", node.a)
+    fields += text.sizes({"a_row": node.a.strides[0]})
+    (_, address), *_ = text.address("b", node.b)
+    fields += (("b", f"(const uint8_t *){address}"), *text.sizes({"group": how.group}))
+    for name, buffer in (("scales", how.scales), ("zeros", how.zeros)):
+        if buffer is not None:
+            fields += text.address(name, Operand(buffer, ZERO, ()))
+    arguments = f"QuantisedArgs<{', '.join((DTYPES[node.a_dtype].cpp, str(how.bits), *types))}>"
+    function = "gemm_integer" if whole else "gemm_mixed"
+    return GemmKernel("gemm_quantised.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
 
 
 def _unit_strides(node: Gemm) -> tuple[Index, Index]:

@@ -14,7 +14,7 @@ from ..structured import Attention, Conv, ConvChain, Gemm, Rest
 from .memory import Memory
 from .numbers import Array, Value
 from .turns import Turns
-from .weights import weight_of
+from .weights import integer_weight, weight_of
 
 
 def _operand(memory: Memory, operand: Operand, strides: Sequence[Index], shape: Sequence[int]) -> Value:
@@ -57,6 +57,8 @@ def _right(node: Gemm, b: Operand, memory: Memory) -> Array:
     """b[z..., k, n]"""
     *lead, n = _sizes(memory, [*(v.extent for v in node.dims[:-2]), node.dims[-1].extent])
     k = node.k.evaluate(memory.sizes)
+    if node.quantised is not None:
+        return integer_weight(memory, b, node.quantised, k, n)
     if not node.packed:
         return _operand(memory, b, b.strides, (*lead, k, n)).over((*lead, k, n))
     batch, panel = [s.evaluate(memory.sizes) for s in b.strides] if len(b.strides) == 2 else (0, k * PANEL)

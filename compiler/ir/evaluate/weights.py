@@ -1,4 +1,4 @@
-"""The weight of a convolution [outputs, inputs of a group, taps...] out of each layout that it is packed in."""
+"""Weights out of each layout that they are packed in: of convolutions, and integer ones of products."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..layouts import PANEL, PLANE_WIDTH, winograd_sides
-from ..structured import WINOGRAD_FORMS, Conv
+from ..buffers import Operand
+from ..layouts import LINE, PANEL, PLANE_WIDTH, line_count, line_values, winograd_sides
+from ..structured import WINOGRAD_FORMS, Conv, Quantised
 from .memory import Memory
 from .numbers import Array, Value
 
@@ -24,6 +25,27 @@ class _Sizes(NamedTuple):
     @property
     def taps(self) -> int:
         return math.prod(self.kernel)
+
+
+def integer_weight(memory: Memory, b: Operand, how: Quantised, k: int, n: int) -> Array:
+    """What the integers of a product's right operand stand for, [k, n]."""
+    depth, column = np.arange(k)[:, None], np.arange(n)[None, :]
+    values, run = line_values(how.bits), how.group or k
+    lines = line_count(k, how.bits, how.group)
+    line = depth // max(run, 1) * -(-run // values) + depth % max(run, 1) // values
+    own = depth % max(run, 1) % values
+    place = b.offset.evaluate(memory.sizes) + (column // PANEL * lines + line) * LINE + column % PANEL * 4 + own % 4
+    found = memory.load(b.buffer, Value(place)).over((k, n))
+    found = found % 256  # bytes, whatever the type of their buffer
+    if how.bits == 4:
+        found = np.where(own >= 4, found // 16, found % 16)
+    found = found - 2 ** (how.bits - 1)
+    if how.scales is None:
+        return found
+    at = (column // PANEL * (k // run) + depth // run) * PANEL + column % PANEL
+    if how.zeros is not None:
+        found = found - memory.load(how.zeros, Value(at)).over((k, n))
+    return found * memory.load(how.scales, Value(at)).over((k, n))
 
 
 def weight_of(node: Conv, memory: Memory, family: str) -> Array:

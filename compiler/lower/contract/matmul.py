@@ -116,13 +116,13 @@ def _product(
         return ctx.builder.reshape(out, (*x.shape[:-1], matrix.shape[1]))
     n = matrix.shape[1]
     packed = ctx.builder.constant(ref.target, ref.tensor, layout)
-    rows = _dense_rows(ctx, widened(ctx, x), (product(x.shape[:-1]), k))
+    rows = dense_rows(ctx, widened(ctx, x), (product(x.shape[:-1]), k))
     b = Operand(packed, ZERO, ())
     out = _gemm(ctx, rows, b, True, n, k, finish, x.dtype)
     return ctx.builder.reshape(out, (*x.shape[:-1], n))
 
 
-def _dense_rows(ctx: Context, x: Tensor, shape: Shape) -> Tensor:
+def dense_rows(ctx: Context, x: Tensor, shape: Shape) -> Tensor:
     """x as a matrix whose last dimension is dense; a copy only where no strides give that."""
     view = reshape(x, shape) if x.strided is not None else None
     if view is not None and view.strided is not None and (view.strided.strides[-1] == ONE or shape[-1] == ONE):

@@ -4,25 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.expr import Expr, cast
-from ...ir.index import Index
-from ...model.operators import quantised  # noqa: F401  # defines the operators
+import torch
+
+from ...graph.patterns import is_op
+from ...ir.buffers import Buffer, Operand
+from ...ir.expr import Acc, Expr, cast
+from ...ir.index import ONE, ZERO, Index, of, product
+from ...ir.layouts import line_values
+from ...ir.nodes import Store
+from ...ir.structured import Gemm, Quantised
+from ...model.operators import quantised  # defines the operators
 from ..core.builder import call, number
-from ..core.context import Context
+from ..core.constants import LinePanels, Panels
+from ..core.context import ConstantRef, Context
 from ..core.registry import row
-from ..core.tensor import Tensor
+from ..core.tensor import Strided, Tensor
 from .conv_elementwise import direct_convolution
+from .matmul import dense_rows
 from .quantised_loops import dequantised, float_product, grouped_integer_sums, int_product
+
+#: types of zeros that kernels read; others are computed in loops
+ZEROS = (torch.int8, torch.uint8, torch.float32, torch.float16, torch.bfloat16)
 
 
 @row("aten._int_mm.default")
 def int_mm(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
-    return int_product(ctx, a, b)
+    node = ctx.operand_node(1)
+    turned = node is not None and is_op(node, "t", "transpose", "permute")
+    weight = ctx.constant_at(node.args[0] if node is not None and turned else node)
+    if weight is None or not _takes(ctx):
+        return int_product(ctx, a, b)
+    columns = weight.tensor.shape[1 if turned else 0]
+    packed = _packed(ctx, weight, LinePanels(8, columns, transposed=not turned))
+    return _product(ctx, a, packed, Quantised(8), b.shape[1], "i32")
 
 
 @row("mycc.mixed_mm.default")
 def mixed_mm(ctx: Context, x: Tensor, w: Tensor) -> Tensor:
-    dtype = ctx.result_dtype()
+    dtype, weight = ctx.result_dtype(), ctx.constant(1)
+    if weight is not None and dtype == "f32" and _takes(ctx):
+        packed = _packed(ctx, weight, LinePanels(8, weight.tensor.shape[1]))
+        return _product(ctx, _as(ctx, x, "f32"), packed, Quantised(8), w.shape[0], "f32")
     return float_product(ctx, _as(ctx, x, dtype), _as(ctx, w, dtype))
 
 
@@ -31,6 +53,9 @@ def grouped_mm(
     ctx: Context, x: Tensor, w: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int
 ) -> Tensor:
     dtype = ctx.result_dtype()
+    grouped = _grouped(ctx, 1, x.shape[-1], zeros, bits, group) if dtype == "f32" else None
+    if grouped is not None:
+        return _product(ctx, _as(ctx, x, "f32"), *grouped, w.shape[0], "f32")
     weight = dequantised(ctx, w, scales, zeros, bits, group, x.shape[-1], dtype)
     return float_product(ctx, _as(ctx, x, dtype), weight)
 
@@ -46,6 +71,13 @@ def grouped_int_mm(
     bits: int,
     group: int,
 ) -> Tensor:
+    dtype = ctx.result_dtype()
+    grouped = _grouped(ctx, 2, a.shape[-1], zeros, bits, group) if dtype == "f32" else None
+    if grouped is not None:
+        out = _product(ctx, a, *grouped, w.shape[0], "f32")
+        if a_zeros is None:
+            return out
+        return _less_zeros(ctx, out, a_zeros, _column_sums(ctx, bits, group, a.shape[-1]))
     return grouped_integer_sums(ctx, a, a_zeros, w, scales, zeros, bits, group, ctx.result_dtype())
 
 
@@ -69,3 +101,68 @@ def int_conv(
 
 def _as(ctx: Context, t: Tensor, dtype: str) -> Tensor:
     return t if t.dtype == dtype else ctx.builder.map(t.shape, dtype, t.at)
+
+
+def _takes(ctx: Context) -> bool:
+    """Whether this target has kernels that read integer weights."""
+    return ctx.builder.family == "cpu"
+
+
+def _packed(ctx: Context, ref: ConstantRef, layout: LinePanels | Panels) -> Buffer:
+    return ctx.builder.constant(ref.target, ref.tensor, layout)
+
+
+def _grouped(
+    ctx: Context, first: int, columns: Index, zeros: Tensor | None, bits: int, group: int
+) -> tuple[Buffer, Quantised] | None:
+    """The weight whose argument is number `first`, its scales and zeros in panels; None: no kernel reads them so."""
+    refs = [ctx.constant(first + i) for i in range(3)]
+    weight, scales, lows = refs
+    k = columns.constant
+    if weight is None or scales is None or (zeros is not None and lows is None) or not _takes(ctx) or not k:
+        return None
+    if (group < k and group % line_values(bits)) or (lows is not None and lows.tensor.dtype not in ZEROS):
+        return None
+    packed = _packed(ctx, weight, LinePanels(bits, k, group))
+    found = [None if ref is None else _packed(ctx, ref, Panels()) for ref in (scales, lows)]
+    return packed, Quantised(bits, group, *found)
+
+
+def _product(ctx: Context, a: Tensor, weight: Buffer, how: Quantised, n: Index, dtype: str) -> Tensor:
+    """a [..., k] times a weight of n rows."""
+    builder, k = ctx.builder, a.shape[-1]
+    rows = dense_rows(ctx, a, (product(a.shape[:-1]), k))
+    out = builder.temp((rows.shape[0], n), dtype)
+    assert rows.strided is not None
+    assert out.strided is not None
+    dims = (builder.var(rows.shape[0], "m"), builder.var(n, "n"))
+    acc = Acc(builder.fresh("acc"), dtype)
+    store = Store(out.strided.buffer, out.place([of(d) for d in dims]), acc)
+    left = Operand(rows.strided.buffer, rows.strided.offset, rows.strided.strides)
+    right = Operand(weight, ZERO, ())
+    builder.add(Gemm(dims, (store,), builder.origin, k, left, right, True, acc, quantised=how))
+    return builder.reshape(out, (*a.shape[:-1], n))
+
+
+def _column_sums(ctx: Context, bits: int, group: int, k: Index) -> Tensor:
+    """Of each row of a grouped weight, the sum of what it stands for: a constant of its own, [n]."""
+    weight, scales, zeros = (ctx.constant(i) for i in (2, 3, 4))
+    assert weight is not None
+    assert scales is not None
+    target = f"{weight.target}_sums"
+    known = next((buffer for c, buffer in ctx.builder.constants.items() if c.target == target), None)
+    if known is None:
+        lows = None if zeros is None else zeros.tensor
+        real = quantised.dequantised(weight.tensor, scales.tensor, lows, bits, group, ctx.integer(k), torch.float64)
+        known = ctx.builder.constant(target, real.sum(1).float())
+    return Tensor((known.size,), "f32", Strided(known, (ONE,)))
+
+
+def _less_zeros(ctx: Context, out: Tensor, a_zeros: Tensor, sums: Tensor) -> Tensor:
+    """The sums less what the zeros of the rows add: each times the sum of a column of the weight."""
+
+    def value(i: list[Index]) -> Expr:
+        added = call("mul", cast(a_zeros.at([*i[:-1], ZERO]), "f32"), sums.at(i[-1:]))
+        return call("sub", out.at(i), added)
+
+    return ctx.builder.map(out.shape, "f32", value)

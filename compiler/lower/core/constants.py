@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.index import Index, as_index
-from ...ir.layouts import PANEL, PLANE_WIDTH, Matrix, winograd_sides
+from ...ir.layouts import LINE, PANEL, PLANE_WIDTH, Matrix, line_count, line_values, winograd_sides
 
 if TYPE_CHECKING:
     import torch
@@ -59,6 +59,41 @@ class Panels:
 
     def __str__(self) -> str:
         return f"panels of {PANEL}"
+
+
+@dataclass(frozen=True)
+class LinePanels:
+    """Integer weights [n, k] ([k, n] when `transposed`) as [ceil(n/16)][lines][16][4] bytes (ir/layouts.py).
+
+    Of 4 bits they come as bytes of two values or as int8 (model/operators/quantised.py). columns: k; group: values of k
+    that are whole lines, 0: all.
+    """
+
+    bits: int
+    columns: int
+    group: int = 0
+    transposed: bool = False
+
+    def elements(self, shape: tuple[int, ...]) -> int:
+        n = shape[1] if self.transposed else shape[0]
+        return -(-n // PANEL) * line_count(self.columns, self.bits, self.group) * LINE
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        from ...model.operators.quantised import unpacked
+
+        values = unpacked(tensor.t() if self.transposed else tensor, self.bits, self.columns)
+        raised = values.view(torch.uint8) ^ 128 if self.bits == 8 else (values + 8).view(torch.uint8)
+        n, run, size = values.shape[0], self.group or self.columns, line_values(self.bits)
+        runs = torch.nn.functional.pad(raised.unflatten(1, (-1, run)), (0, -run % size), value=2 ** (self.bits - 1))
+        lines = torch.nn.functional.pad(runs.flatten(1), (0, 0, 0, -n % PANEL), value=2 ** (self.bits - 1))
+        parts = lines.unflatten(1, (-1, size // 4, 4)).unflatten(0, (-1, PANEL))  # [panel, 16, line, halves, 4]
+        found = parts[..., 0, :] if self.bits == 8 else parts[..., 0, :] | parts[..., 1, :] << 4
+        return found.transpose(1, 2).contiguous().reshape(-1).view(tensor.dtype)
+
+    def __str__(self) -> str:
+        return f"lines of {self.bits} bit, panels of {PANEL}"
 
 
 @dataclass(frozen=True)
@@ -276,7 +311,7 @@ class TapsLast:
         return "channels last"
 
 
-Layout = Dense | Panels | ConvPanels | WinogradPanels | GroupedTaps | PlaneTaps | Taps | TapsLast
+Layout = Dense | Panels | LinePanels | ConvPanels | WinogradPanels | GroupedTaps | PlaneTaps | Taps | TapsLast
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ def _parts(node: Gemm) -> int:
     """How many parts a product is split into; 1 for one that is not. A batch and rows that are not known may be one."""
     *batch, rows = (v.extent.constant or 1 for v in node.dims[:-1])
     columns, k = node.dims[-1].extent.constant, node.k.constant
+    if node.quantised is not None:
+        return 1
     if len(node.dims) > (2 if node.packed else 3) or len(node.stores) != 1 or columns is None or k is None:
         return 1
     wide = PACKED_COLUMNS if node.packed else COLUMNS

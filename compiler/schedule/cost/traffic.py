@@ -50,7 +50,10 @@ def _reads(node: Node) -> Iterator[Access]:
             *batch, m, n = (v.extent for v in node.dims)
             yield _operand(node.a, [*batch, m, node.k])
             for right in (node.b, *(other for other, _ in node.also)):
-                if node.packed:
+                if node.quantised is not None:
+                    yield right.buffer, str(right.offset), right.buffer.size
+                    yield from ((b, "", b.size) for b in node.quantised.buffers)
+                elif node.packed:
                     yield right.buffer, str(right.offset), product((*(batch if right.strides else ()), n, node.k))
                 else:
                     yield _operand(right, [*batch, node.k, n])

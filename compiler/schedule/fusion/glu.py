@@ -52,7 +52,7 @@ def fuse_pairs(graph: NodeGraph, remarks: Remarks, family: Family) -> None:
 def _may_pair(node: Gemm, family: Family) -> bool:
     """Whether there is a kernel that sums up pairs of columns."""
     if family == "cpu":
-        return node.packed
+        return node.packed and node.quantised is None
     return not node.packed and node.dims[0].extent != ONE  # a single row has a kernel of its own
 
 

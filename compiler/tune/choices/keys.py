@@ -24,6 +24,8 @@ def kernel_key(node: AnyNode) -> str | None:
     match node:
         case Gemm():
             *outer, m, n = (v.extent for v in node.dims)
+            if node.quantised is not None:
+                return None
             kind = ("gemm-pairs" if node.also else "gemm") if node.packed else "gemm-free"
             lead = f"batch={product(outer)} " if outer else ""
             computed = " computed" if node.prologue is not None else ""

@@ -16,7 +16,7 @@ class Epilogue:
     ahead: fetches what 16 of them need from memory, for the elements from `column` on.
     added: the fields of mycc::Added for them, when only a bias and a residual are added.
     results: otherwise where they go, and the step to the next row.
-    sums: what is finished: one sum of each element, or more where columns are finished together.
+    sums: what is finished: one sum of each element, or more where columns are finished together; sum_type: of each.
     """
 
     decode: tuple[str, ...]
@@ -25,6 +25,7 @@ class Epilogue:
     added: tuple[str, ...] = ()
     results: tuple[str, str] | None = None
     sums: tuple[str, ...] = ("acc",)
+    sum_type: str = "float"
 
 
 @dataclass(frozen=True)

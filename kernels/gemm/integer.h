@@ -1,0 +1,280 @@
+/* Products of int8 values with integer weights: C[m, n] = sum over k of a[m, k] * w[n, k], exact in int32; of groups with
+ * scales, the float32 sum over groups of scale * (the group's exact sum).
+ *
+ * A task packs its rows: tile by tile, four values of k of each of its rows side by side, and the sums of groups that
+ * undo what weights are raised by. The panels of a tile stay in the second cache while all rows of a task pass over them.
+ */
+#ifndef MYCC_KERNELS_GEMM_INTEGER_H
+#define MYCC_KERNELS_GEMM_INTEGER_H
+
+#include "kernels/gemm/quantised.h"
+
+namespace mycc {
+
+/* Rows and panels of the tallest tile. Grouped ones hold sums of two kinds. */
+template <int Bits, bool Grouped> struct IntegerTiles {
+#if MYCC_LANES == 16
+  static constexpr int rows = Grouped ? 6 : 8, panels = Grouped ? 2 : quads::Dot<Bits>::kLeft == 4 ? 3 : 2;
+#elif MYCC_LANES == 8
+  static constexpr int rows = Grouped ? 4 : 6, panels = 1;
+#elif defined(__aarch64__)
+  static constexpr int rows = Grouped ? 3 : 5, panels = 1;
+#else
+  static constexpr int rows = Grouped ? 1 : 2, panels = 1;
+#endif
+};
+
+/* A tile's operands. */
+template <class Scale, class Zero> struct IntegerTile {
+  const char *a;           /* [quads][rows][Left] */
+  const int32_t *a_sums;   /* [rows][groups] */
+  const uint8_t *b;
+  int64_t panel_bytes, groups, lines; /* lines of a group */
+  const Scale *scales;     /* of the first panel; groups * 16 from one to the next */
+  const Zero *zeros;
+  void *c;                 /* [rows][panels * 16] int32 or float */
+};
+
+/* Adds a line: R rows, V vectors of columns, U sums of each element of which this is number u. Where there are many
+ * registers, a row's values meet all vectors at once; else a vector's columns all rows, whose values come from memory
+ * again for each (the compiler must not know that they are the same). */
+template <class Dot, int V, int U, int... J>
+MYCC_INLINE void add_row_to(typename Dot::Partial *c, const typename Dot::Weights *w, const char *a, int64_t quad,
+                            std::integer_sequence<int, J...>) {
+  (Dot::add(c[J * U], w[J], a, quad), ...);
+}
+template <class Dot, int V, int U, int... R>
+MYCC_INLINE void add_vector_to(typename Dot::Partial *c, typename Dot::Weights w, const char *a,
+                               std::integer_sequence<int, R...>) {
+  __asm__("" : "+r"(a));
+  (Dot::add(c[R * V * U], w, a + R * Dot::kLeft, sizeof...(R) * Dot::kLeft), ...);
+}
+template <class Dot, int U, int... R, int... J>
+MYCC_INLINE void add_line(typename Dot::Partial *c, const uint8_t *b, int64_t panel_bytes, const char *a,
+                          std::integer_sequence<int, R...> rows, std::integer_sequence<int, J...> vectors) {
+  constexpr int V = sizeof...(J);
+  const auto line = [&](int j) MYCC_INLINED {
+    return load((const int32_t *)(b + j / kLineVectors * panel_bytes) + j % kLineVectors * W);
+  };
+  if constexpr (MYCC_LANES == 16) {
+    const typename Dot::Weights w[] = {Dot::take(line(J))...};
+    (add_row_to<Dot, V, U>(c + R * V * U, w, a + R * Dot::kLeft, sizeof...(R) * Dot::kLeft, vectors), ...);
+  } else {
+    (add_vector_to<Dot, V, U>(c + J * U, Dot::take(line(J)), a, rows), ...);
+  }
+}
+
+template <class Dot, int U> MYCC_INLINE vi32 total(const typename Dot::Partial *c) {
+  vi32 sum = Dot::sums(c[0]);
+  if constexpr (U > 1) sum += Dot::sums(c[1]);
+  if constexpr (U > 2) sum += Dot::sums(c[2]) + Dot::sums(c[3]);
+  return sum;
+}
+
+/* The sums of a group: R rows, V vectors; I: R * V of them, S: R * V * U. */
+template <int Bits, int U, bool Ahead, int... R, int... J, int... I, int... S>
+MYCC_INLINE void add_group(vi32 *sums, const char *a, const uint8_t *b, int64_t panel_bytes, int64_t lines,
+                           std::integer_sequence<int, R...> rows, std::integer_sequence<int, J...> vectors,
+                           std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
+  typedef quads::Dot<Bits> Dot;
+  typedef typename Dot::Partial Partial;
+  constexpr int64_t step = sizeof...(R) * Dot::kLeft * Dot::kQuads; /* of the left operand, for a line */
+  for (int64_t line = 0; line < lines;) {
+    const int64_t left = lines - line, turn = Dot::kLines && left > Dot::kLines ? Dot::kLines : left;
+    Partial c[] = {((void)S, Partial{})...};
+    int64_t i = 0;
+    for (; i + U <= turn; i += U) {
+      add_line<Dot, U>(c, b, panel_bytes, a, rows, vectors);
+      if constexpr (U > 1) add_line<Dot, U>(c + 1, b + kLineBytes, panel_bytes, a + step, rows, vectors);
+      if constexpr (U > 2) add_line<Dot, U>(c + 2, b + 2 * kLineBytes, panel_bytes, a + 2 * step, rows, vectors);
+      if constexpr (U > 3) add_line<Dot, U>(c + 3, b + 3 * kLineBytes, panel_bytes, a + 3 * step, rows, vectors);
+      for (int u = 0; Ahead && u < U; ++u) __builtin_prefetch(b + kWeightsAhead + u * kLineBytes, 0, 3);
+      b += U * kLineBytes, a += U * step;
+    }
+    for (; U > 1 && i < turn; ++i, b += kLineBytes, a += step) add_line<Dot, U>(c, b, panel_bytes, a, rows, vectors);
+    ((sums[I] += total<Dot, U>(c + I * U)), ...);
+    line += turn;
+  }
+}
+
+/* What takes off what the weights are raised by, of values with such a sum. */
+template <class Dot> MYCC_INLINE int32_t undone(int32_t sum) { return (int32_t)(-(uint32_t)Dot::raised * (uint32_t)sum); }
+
+template <int Bits, class Scale, class Zero, bool Ahead, int... R, int... J, int... I, class S>
+MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer_sequence<int, R...> rows,
+                                 std::integer_sequence<int, J...> vectors, std::integer_sequence<int, I...> elements,
+                                 S partials) {
+  typedef quads::Dot<Bits> Dot;
+  constexpr int V = sizeof...(J), U = S::size() / sizeof...(I);
+  const int64_t left = (int64_t)sizeof...(R) * Dot::kLeft * Dot::kQuads * t.lines;
+  const char *a = t.a;
+  const uint8_t *b = t.b;
+  if constexpr (std::is_same<Scale, none>::value) {
+    vi32 sums[] = {splat(undone<Dot>(t.a_sums[I / V]))...};
+    add_group<Bits, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
+    (store((int32_t *)t.c + I * W, sums[I]), ...);
+  } else {
+    vf32 found[] = {((void)I, vf32{})...};
+    for (int64_t g = 0; g < t.groups; ++g, a += left, b += t.lines * kLineBytes) {
+      vi32 sums[] = {splat(undone<Dot>(t.a_sums[I / V * t.groups + g]))...};
+      add_group<Bits, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
+      const auto place = [&](int j) { return (j / kLineVectors * t.groups + g) * 16 + j % kLineVectors * W; };
+      const vf32 scales[] = {load_float(t.scales + place(J))...};
+      if constexpr (std::is_same<Zero, none>::value) {
+        ((found[I] = fma(__builtin_convertvector(sums[I], vf32), scales[I % V], found[I])), ...);
+      } else {
+        const vf32 zeros[] = {load_float(t.zeros + place(J))...};
+        const float wide[] = {-(float)t.a_sums[R * t.groups + g]...};
+        ((found[I] = fma(fma(splat(wide[I / V]), zeros[I % V], __builtin_convertvector(sums[I], vf32)), scales[I % V],
+                         found[I])),
+         ...);
+      }
+    }
+    (store((float *)t.c + I * W, found[I]), ...);
+  }
+}
+
+/* A tile of R rows and P panels; where there are few sums, several of each element. */
+template <int Bits, class Scale, class Zero, int R, int P> void integer_tile(const IntegerTile<Scale, Zero> &t) {
+  constexpr int V = P * kLineVectors, U = R * V >= 4 ? 1 : R * V >= 2 ? 2 : 4;
+  integer_tile_of<Bits, Scale, Zero, (R < 4)>(t, std::make_integer_sequence<int, R>(),
+                                              std::make_integer_sequence<int, V>(),
+                                              std::make_integer_sequence<int, R * V>(),
+                                              std::make_integer_sequence<int, R * V * U>());
+}
+
+template <int Bits, class Scale, class Zero, int P, int... R>
+inline void run_integer_tile(const IntegerTile<Scale, Zero> &t, int64_t rows, std::integer_sequence<int, R...>) {
+  static constexpr void (*tiles[])(const IntegerTile<Scale, Zero> &) = {integer_tile<Bits, Scale, Zero, R + 1, P>...};
+  tiles[rows - 1](t);
+}
+
+/* The int8 rows of a task as tiles take them. */
+template <int Bits> struct PackedRows {
+  typedef quads::Dot<Bits> Dot;
+  int64_t quads_of_row, groups, group; /* group: values of k */
+  char *packed;                        /* [tiles][quads][rows][Left] */
+  int32_t *sums;                       /* [rows][groups] */
+
+  int64_t row_bytes() const { return quads_of_row * Dot::kLeft; }
+
+  /* Row `row` of a tile of `height` rows, whose first one is number `first`. */
+  void pack(const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height) const {
+    char *to = packed + first * row_bytes() + row * Dot::kLeft;
+    const int64_t step = height * Dot::kLeft, whole = k / 4;
+    for (int64_t q = 0; q < whole; ++q, to += step) {
+      uint32_t x;
+      __builtin_memcpy(&x, a + 4 * q, 4);
+      quads::put_quad<Dot::kLeft>(to, x);
+      MYCC_KEEP_LOOP;
+    }
+    for (int64_t q = whole; q < quads_of_row; ++q, to += step) {
+      uint32_t x = 0;
+      for (int64_t i = 4 * q; i < k && i < 4 * q + 4; ++i) x |= (uint32_t)(uint8_t)a[i] << 8 * (i & 3);
+      quads::put_quad<Dot::kLeft>(to, x);
+    }
+    for (int64_t g = 0; g < groups; ++g) sums[(first + row) * groups + g] = sum(a + g * group, group);
+  }
+  static int32_t sum(const int8_t *a, int64_t count) {
+    vi32 c = {};
+    int64_t i = 0;
+    for (; i + W <= count; i += W) c += load(a + i);
+    if (i < count) c += load_part(a + i, (int)(count - i));
+    int32_t lanes[W], found = 0;
+    store(lanes, c);
+    for (int j = 0; j < W; ++j) found += lanes[j];
+    return found;
+  }
+};
+
+template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop {
+  typedef QuantisedArgs<int8_t, Bits, Scale, Zero> Args;
+  static constexpr bool grouped = !std::is_same<Scale, none>::value;
+  typedef IntegerTiles<Bits, grouped> Tiles;
+  typedef std::conditional_t<grouped, float, int32_t> Sum;
+  const mycc_host *host;
+  const Args &args;
+  const Epilogue &epilogue;
+  TaskPlan plan;
+
+  static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    const IntegerLoop &loop = *(const IntegerLoop *)arg;
+    const Args &args = loop.args;
+    PackedRows<Bits> rows = {args.groups() * args.group_lines() * quads::Dot<Bits>::kQuads, args.groups(),
+                             args.group ? args.group : args.k, nullptr, nullptr};
+    const int64_t most = loop.plan.rows.most();
+    const size_t packed = (size_t)(most * rows.row_bytes()), sums = (size_t)(most * rows.groups) * sizeof(int32_t);
+    const size_t out = Tiles::rows * Tiles::panels * 16 * sizeof(Sum);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + 3 * 64);
+    if (!scratch) return;
+    Carver carver = {(uint8_t *)scratch};
+    rows.packed = carver.take<char>(packed);
+    rows.sums = carver.take<int32_t>(sums);
+    Sum *c = carver.take<Sum>(out);
+    int64_t filled = -1;
+    for (int64_t task = begin; task < end; ++task) {
+      const TaskPlace place = place_task(loop.plan, args.n, task);
+      const RowTiles tiles(place.rows, Tiles::rows);
+      if (place.row != filled) loop.fill(rows, tiles, place.row);
+      filled = place.row;
+      const int64_t panels = ceil_div(place.columns, kPanel);
+      for (int64_t p = 0, width; p < panels; p += width) {
+        width = panels - p >= Tiles::panels ? Tiles::panels : 1;
+        loop.multiply(rows, tiles, place, p, width, c);
+      }
+    }
+  }
+
+  void fill(const PackedRows<Bits> &to, const RowTiles &tiles, int64_t row) const {
+    for (int64_t t = 0, first = 0; t < tiles.tiles; first += tiles.height(t++))
+      for (int64_t r = 0; r < tiles.height(t); ++r)
+        to.pack(args.a + (row + first + r) * args.a_row, args.k, first, r, tiles.height(t));
+  }
+
+  /* All rows of a task times `width` panels from its panel p on. */
+  void multiply(const PackedRows<Bits> &rows, const RowTiles &tiles, const TaskPlace &place, int64_t p, int64_t width,
+                Sum *c) const {
+    const int64_t panel = place.panel + p, column = p * kPanel, at = panel * args.groups() * kPanel;
+    const int64_t stride = width * kPanel, valid = min64(stride, place.columns - column);
+    IntegerTile<Scale, Zero> tile = {};
+    tile.b = args.b + panel * args.panel_bytes();
+    tile.panel_bytes = args.panel_bytes();
+    tile.groups = args.groups();
+    tile.lines = args.group_lines();
+    if constexpr (grouped) tile.scales = args.scales + at;
+    if constexpr (!std::is_same<Zero, none>::value) tile.zeros = args.zeros + at;
+    tile.c = c;
+    for (int64_t t = 0, first = 0; t < tiles.tiles; first += tiles.height(t++)) {
+      const int64_t height = tiles.height(t), m = place.row + first, n = place.panel * kPanel + column;
+      tile.a = rows.packed + first * rows.row_bytes();
+      tile.a_sums = rows.sums + first * rows.groups;
+      for (int64_t r = 0; r < height; ++r) fetch_ahead(epilogue, (int64_t)0, m + r, n, valid, 0);
+      const std::make_integer_sequence<int, Tiles::rows> heights;
+      if (width > 1)
+        run_integer_tile<Bits, Scale, Zero, Tiles::panels>(tile, height, heights);
+      else
+        run_integer_tile<Bits, Scale, Zero, 1>(tile, height, heights);
+      for (int64_t r = 0; r < height; ++r) epilogue((int64_t)0, m + r, n, c + r * stride, valid);
+    }
+  }
+};
+
+/* epilogue(0, m, n, sums, count): the sums are int32, or floats where there are scales. */
+template <int Bits, class Scale, class Zero, class Epilogue>
+inline void gemm_integer(const mycc_host *host, const QuantisedArgs<int8_t, Bits, Scale, Zero> &args,
+                         const Epilogue &epilogue) {
+  if (args.m <= 0 || args.n <= 0) return;
+  typedef IntegerLoop<Bits, Scale, Zero, Epilogue> Loop;
+  const DepthCut cut = cut_depth(max64(args.k / 4, 1)); /* as many steps as of floats */
+  TaskLimits limits;
+  limits.min_panels = 16;
+  limits.min_rows = 8 * kTileRows;
+  limits.max_rows = max64(cut.tuning.block_bytes / max64(args.k * quads::Dot<Bits>::kLeft / 4, 1), 4 * kTileRows);
+  if (args.m < 4 * kTileRows) limits.min_panels = 4, limits.min_rows = 0;
+  const TaskPlan plan = plan_tasks(cut, 1, args.m, args.n, host->max_workers, limits);
+  Loop loop = {host, args, epilogue, plan};
+  host->parallel_for(host->ctx, plan.count, plan.grain, Loop::body, &loop);
+}
+
+} // namespace mycc
+#endif /* MYCC_KERNELS_GEMM_INTEGER_H */

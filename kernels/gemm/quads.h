@@ -1,0 +1,217 @@
+/* Integer weights of matrix products in panels of 16 columns, and sums of their products with int8 values.
+ *
+ * A line is 64 bytes: of each of 16 columns four bytes, side by side.
+ *   8 bits: four values of k, each plus 128
+ *   4 bits: eight values of k, each plus 8: the first four in the lower halves of the bytes, the others in the upper ones
+ * A panel is one line after the other along k; what lacks in the last line stands for zeros. A group that shares a scale is
+ * whole lines.
+ *
+ * Sums are exact in 32 bits (modulo 2^32). What the weights have been raised by is taken off by the sums of the left
+ * operand's values, which are known when it is packed.
+ *   VNNI     u8 x s8, four products added to a sum
+ *   x86      8 bits: even and odd bytes as words, whose products are added in pairs: no sum saturates, as those of bytes
+ *            would; 4 bits: products of bytes added in pairs as words, at most eight of them: 8 x 2 x 15 x 128 < 2^15
+ *   others   bytes become signed again, and their products words
+ */
+#ifndef MYCC_KERNELS_GEMM_QUADS_H
+#define MYCC_KERNELS_GEMM_QUADS_H
+
+#include <stdint.h>
+
+#include "kernels/vec/vec.h"
+
+namespace mycc {
+
+#if defined(MYCC_AVX512) ? defined(__AVX512VNNI__) : (defined(MYCC_AVX2) && defined(__AVXVNNI__))
+#define MYCC_VNNI 1
+#endif
+
+constexpr int64_t kLineBytes = 64;
+constexpr int kLineVectors = 16 / W; /* vectors of a line, and of the sums of a panel */
+
+/* Values of k of a line, by their bits, and what is added to them. */
+constexpr int line_values(int bits) { return 32 / bits; }
+constexpr int raised_by(int bits) { return 1 << (bits - 1); }
+
+namespace quads {
+
+typedef int16_t words __attribute__((vector_size(W * 4)));
+typedef int8_t bytes __attribute__((vector_size(W * 4)));
+
+MYCC_INLINE vi32 splat_at(const char *a) {
+  int32_t x;
+  __builtin_memcpy(&x, a, 4);
+  return splat(x);
+}
+
+#if defined(MYCC_X86)
+typedef short x16 __attribute__((vector_size(W * 4)));
+typedef char x8 __attribute__((vector_size(W * 4)));
+/* Products of words, added in pairs. */
+MYCC_INLINE vi32 add_pairs(vi32 a, vi32 b) {
+#if defined(MYCC_AVX512)
+  return MYCC_PICK(__builtin_ia32_pmaddwd512_mask((x16)a, (x16)b, vi32{}, (short)-1),
+                   (vi32)_mm512_madd_epi16((__m512i)a, (__m512i)b));
+#elif defined(MYCC_AVX2)
+  return MYCC_PICK((vi32)__builtin_ia32_pmaddwd256((x16)a, (x16)b), (vi32)_mm256_madd_epi16((__m256i)a, (__m256i)b));
+#else
+  return MYCC_PICK((vi32)__builtin_ia32_pmaddwd128((x16)a, (x16)b), (vi32)_mm_madd_epi16((__m128i)a, (__m128i)b));
+#endif
+}
+/* Products of unsigned bytes with signed ones, added in pairs as words. */
+MYCC_INLINE words add_byte_pairs(vi32 u, vi32 s) {
+#if defined(MYCC_AVX512)
+  return MYCC_PICK((words)__builtin_ia32_pmaddubsw512_mask((x8)u, (x8)s, x16{}, -1),
+                   (words)_mm512_maddubs_epi16((__m512i)u, (__m512i)s));
+#elif defined(MYCC_AVX2)
+  return MYCC_PICK((words)__builtin_ia32_pmaddubsw256((x8)u, (x8)s),
+                   (words)_mm256_maddubs_epi16((__m256i)u, (__m256i)s));
+#else
+  return MYCC_PICK((words)__builtin_ia32_pmaddubsw128((x8)u, (x8)s), (words)_mm_maddubs_epi16((__m128i)u, (__m128i)s));
+#endif
+}
+#endif
+
+#if defined(MYCC_VNNI)
+/* sums + the products of four unsigned bytes with four signed ones. */
+MYCC_INLINE vi32 add_fours(vi32 sums, vi32 u, vi32 s) {
+#if defined(MYCC_AVX512)
+  return MYCC_PICK(__builtin_ia32_vpdpbusd_v16si(sums, u, s),
+                   (vi32)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)u, (__m512i)s));
+#else
+  return MYCC_PICK(__builtin_ia32_vpdpbusd_v8si(sums, u, s),
+                   (vi32)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)u, (__m256i)s));
+#endif
+}
+#elif !defined(MYCC_X86)
+/* The same of bytes that are both signed. */
+MYCC_INLINE vi32 add_fours(vi32 sums, vi32 w, vi32 s) {
+#if defined(__ARM_FEATURE_DOTPROD)
+  return (vi32)vdotq_s32((int32x4_t)sums, (int8x16_t)w, (int8x16_t)s);
+#elif defined(MYCC_NEON)
+  const int8x16_t a = (int8x16_t)w, b = (int8x16_t)s;
+  const int16x8_t lo = vmull_s8(vget_low_s8(a), vget_low_s8(b)), hi = vmull_high_s8(a, b);
+  return sums + (vi32)vpaddq_s32(vpaddlq_s16(lo), vpaddlq_s16(hi));
+#else
+  const bytes a = (bytes)w, b = (bytes)s;
+  for (int i = 0; i < W; ++i)
+    for (int j = 0; j < 4; ++j) sums[i] += a[4 * i + j] * b[4 * i + j];
+  return sums;
+#endif
+}
+#endif
+
+/* How W columns of a line are multiplied. Left: bytes that four values of the left operand take. kLines: lines whose
+ * sums a Partial holds; 0: any number. raised: what the weights are still raised by. */
+template <int Bits> struct Dot;
+
+#if defined(MYCC_VNNI) || !defined(MYCC_X86)
+template <> struct Dot<8> {
+  static constexpr int kLeft = 4, kLines = 0, kQuads = 1;
+#if defined(MYCC_X86)
+  static constexpr int raised = 128;
+  static MYCC_INLINE vi32 plain(vi32 w) { return w; }
+#else
+  static constexpr int raised = 0;
+  static MYCC_INLINE vi32 plain(vi32 w) { return w ^ (int32_t)0x80808080; }
+#endif
+  struct Weights { vi32 w; };
+  typedef vi32 Partial;
+  static MYCC_INLINE Weights take(vi32 line) { return {plain(line)}; }
+  static MYCC_INLINE void add(Partial &sum, Weights w, const char *a, int64_t) {
+    sum = add_fours(sum, w.w, splat_at(a));
+  }
+  static MYCC_INLINE vi32 sums(Partial p) { return p; }
+};
+template <> struct Dot<4> {
+  static constexpr int kLeft = 4, kLines = 0, kQuads = 2;
+#if defined(MYCC_X86)
+  static constexpr int raised = 8;
+  static MYCC_INLINE vi32 plain(vi32 w) { return w; }
+#else
+  static constexpr int raised = 0;
+  static MYCC_INLINE vi32 plain(vi32 w) { return (vi32)((bytes)w - (int8_t)8); }
+#endif
+  struct Weights { vi32 lower, upper; };
+  typedef vi32 Partial;
+  static MYCC_INLINE Weights take(vi32 line) {
+    return {plain(line & 0x0f0f0f0f), plain((vi32)((vu32)line >> 4) & 0x0f0f0f0f)};
+  }
+  static MYCC_INLINE void add(Partial &sum, Weights w, const char *a, int64_t quad) {
+    sum = add_fours(sum, w.lower, splat_at(a));
+    sum = add_fours(sum, w.upper, splat_at(a + quad));
+  }
+  static MYCC_INLINE vi32 sums(Partial p) { return p; }
+};
+#else
+template <> struct Dot<8> {
+  static constexpr int kLeft = 8, kLines = 0, kQuads = 1, raised = 128;
+  struct Weights { vi32 even, odd; };
+  typedef vi32 Partial;
+  static MYCC_INLINE Weights take(vi32 line) {
+    return {line & 0x00ff00ff, (vi32)((vu32)line >> 8) & 0x00ff00ff};
+  }
+  static MYCC_INLINE void add(Partial &sum, Weights w, const char *a, int64_t) {
+    sum += add_pairs(w.even, splat_at(a));
+    sum += add_pairs(w.odd, splat_at(a + 4));
+  }
+  static MYCC_INLINE vi32 sums(Partial p) { return p; }
+};
+template <> struct Dot<4> {
+  static constexpr int kLeft = 4, kLines = 4, kQuads = 2, raised = 8;
+  struct Weights { vi32 lower, upper; };
+  typedef words Partial;
+  static MYCC_INLINE Weights take(vi32 line) {
+    return {line & 0x0f0f0f0f, (vi32)((vu32)line >> 4) & 0x0f0f0f0f};
+  }
+  static MYCC_INLINE void add(Partial &sum, Weights w, const char *a, int64_t quad) {
+    sum += add_byte_pairs(w.lower, splat_at(a));
+    sum += add_byte_pairs(w.upper, splat_at(a + quad));
+  }
+  static MYCC_INLINE vi32 sums(Partial p) { return add_pairs((vi32)p, splat((int32_t)0x00010001)); }
+};
+#endif
+
+/* Four values of the left operand as Dot takes them: as they are, or as words, even ones first. */
+template <int Left> MYCC_INLINE void put_quad(char *to, uint32_t x) {
+  if constexpr (Left == 4) {
+    __builtin_memcpy(to, &x, 4);
+  } else {
+    uint64_t v = (x & 0x00ff00ffu) | (uint64_t)(x >> 8 & 0x00ff00ffu) << 32;
+    v |= (v & 0x0080008000800080u) * 0x1fe; /* their signs */
+    __builtin_memcpy(to, &v, 8);
+  }
+}
+
+} // namespace quads
+
+/* W columns of a line as floats: value I of k of each. */
+template <int Bits> struct FloatLine;
+
+template <> struct FloatLine<8> {
+  vi32 line;
+  explicit MYCC_INLINE FloatLine(vi32 raised) : line(raised ^ (int32_t)0x80808080) {}
+  template <int I> MYCC_INLINE vf32 value() const {
+    const vi32 top = I < 3 ? (vi32)((vu32)line << (24 - 8 * I)) : line;
+    return __builtin_convertvector(top >> 24, vf32);
+  }
+};
+template <> struct FloatLine<4> {
+  vi32 line;
+  explicit MYCC_INLINE FloatLine(vi32 raised) : line(raised) {}
+  /* Bits of value I: the first four are in the lower halves. */
+  static constexpr int shift(int i) { return i < 4 ? 8 * i : 8 * (i - 4) + 4; }
+  template <int I> MYCC_INLINE vf32 value() const {
+    const vi32 low = I ? (vi32)((vu32)line >> shift(I)) : line;
+#if defined(MYCC_AVX512)
+    const vf32 table = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}; /* the lower four bits choose */
+    return MYCC_PICK(__builtin_ia32_permvarsf512_mask(table, low, table, (short)-1),
+                     (vf32)_mm512_permutexvar_ps((__m512i)low, (__m512)table));
+#else
+    return __builtin_convertvector(I == 7 ? low : low & 15, vf32) - 8.0f;
+#endif
+  }
+};
+
+} // namespace mycc
+#endif /* MYCC_KERNELS_GEMM_QUADS_H */

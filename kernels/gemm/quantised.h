@@ -1,0 +1,53 @@
+/* What products of quantised weights take, and what their tasks share. quads.h has the layout of the weights. */
+#ifndef MYCC_KERNELS_GEMM_QUANTISED_H
+#define MYCC_KERNELS_GEMM_QUANTISED_H
+
+#include <type_traits>
+#include <utility>
+
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/quads.h"
+
+namespace mycc {
+
+/* Stands for the type of scales or zeros that there are none of. */
+struct none {};
+
+/* [m, k] times the weights. A: float or int8_t. Scale, Zero: types of the scales of groups and of what is taken off
+ * their values; none: 1 and 0. */
+template <class A, int Bits, class Scale = none, class Zero = none> struct QuantisedArgs {
+  int64_t m, n, k;
+  const A *a;
+  int64_t a_row;             /* elements */
+  const uint8_t *b;          /* panels of lines, aligned to 64 bytes */
+  int64_t group = 0;         /* values of k that share a scale; 0: all */
+  const Scale *scales = nullptr; /* [ceil(n / 16)][k / group][16] */
+  const Zero *zeros = nullptr;   /* the same */
+
+  int64_t groups() const { return group ? k / group : 1; }
+  int64_t group_lines() const { return ceil_div(group ? group : k, line_values(Bits)); }
+  int64_t panel_bytes() const { return groups() * group_lines() * kLineBytes; }
+};
+
+/* Scales or zeros of W columns; those of columns behind the last one are whatever is stored there. */
+template <class T> MYCC_INLINE vf32 load_float(const T *p) {
+  if constexpr (std::is_same<typename element<T>::vector, vi32>::value)
+    return __builtin_convertvector(load(p), vf32);
+  else
+    return load(p);
+}
+
+/* Whether so many bytes of weights are fetched ahead of their use, by products of few rows. */
+constexpr int64_t kWeightsAhead = 4096;
+
+/* The tiles that rows are multiplied in: as even as can be, `tall` rows at most. */
+struct RowTiles {
+  int64_t rows, tiles, low, high; /* the first `high` ones have low + 1 rows, the others low */
+
+  RowTiles(int64_t count, int64_t tall)
+      : rows(count), tiles(ceil_div(count, tall)), low(count / tiles), high(count % tiles) {}
+  int64_t height(int64_t tile) const { return low + (tile < high); }
+};
+
+} // namespace mycc
+#endif /* MYCC_KERNELS_GEMM_QUANTISED_H */
