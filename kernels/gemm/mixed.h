@@ -9,17 +9,28 @@
 
 namespace mycc {
 
-#if MYCC_LANES > 4 || defined(__aarch64__)
-constexpr int kMixedRows = 4; /* whose weights become floats in registers */
+#if MYCC_LANES == 16
+constexpr int kMixedRows = 8; /* whose weights become floats in registers */
+#elif MYCC_LANES > 4 || defined(__aarch64__)
+constexpr int kMixedRows = 4;
 #else
 constexpr int kMixedRows = 2;
 #endif
 constexpr int64_t kMixedRun = 256; /* values of k whose sums start from zero, where there are no groups */
 
+/* Whether weights of so many bits stay raised and in their place within a line where they become floats, which saves a
+ * shift and a subtraction of each. The rows are divided by what that multiplies them by, and their sums undo the rest. */
+#if MYCC_LANES == 16
+constexpr bool stays_in_place(int) { return false; } /* a table of 16 values makes floats of four bits at once */
+#else
+constexpr bool stays_in_place(int bits) { return bits == 4; }
+#endif
+
 /* A tile of few rows and a panel. */
 template <class Scale, class Zero> struct MixedTile {
   const float *a; /* rows of whole lines, zeros behind k */
   int64_t a_row;
+  const float *a_sums; /* [rows][groups], of weights that stay in place */
   const uint8_t *b;
   int64_t groups, lines; /* lines of a group */
   const Scale *scales;
@@ -35,17 +46,21 @@ template <int Bits, class Zero, int I> MYCC_INLINE vf32 centred(const FloatLine<
     return line.template value<I>() - zeros;
 }
 
-template <int Bits, class Zero, int V, int U, int I, int... R>
+template <int Bits, class Zero, bool InPlace, int V, int U, int I, int... R>
 MYCC_INLINE void add_value(vf32 *c, const FloatLine<Bits> &line, vf32 zeros, const float *a, int64_t a_row,
                            std::integer_sequence<int, R...>) {
-  const vf32 w = centred<Bits, Zero, I>(line, zeros);
+  vf32 w;
+  if constexpr (InPlace)
+    w = line.template raised_in_place<I>();
+  else
+    w = centred<Bits, Zero, I>(line, zeros);
   ((c[R * V * U + I % U] = fma(splat(a[R * a_row + I]), w, c[R * V * U + I % U])), ...);
 }
-template <int Bits, class Zero, int V, int U, class Rows, int... I>
+template <int Bits, class Zero, bool InPlace, int V, int U, class Rows, int... I>
 MYCC_INLINE void add_values(vf32 *c, vi32 raised, vf32 zeros, const float *a, int64_t a_row, Rows rows,
                             std::integer_sequence<int, I...>) {
   const FloatLine<Bits> line(raised);
-  (add_value<Bits, Zero, V, U, I>(c, line, zeros, a, a_row, rows), ...);
+  (add_value<Bits, Zero, InPlace, V, U, I>(c, line, zeros, a, a_row, rows), ...);
 }
 template <int U> MYCC_INLINE vf32 add_up(const vf32 *c) {
   if constexpr (U == 1) return c[0];
@@ -54,7 +69,7 @@ template <int U> MYCC_INLINE vf32 add_up(const vf32 *c) {
 }
 
 /* J: the vectors of the panel, E: those of all rows, S: sums, U of each. */
-template <int Bits, class Scale, class Zero, int... R, int... J, int... E, int... S>
+template <int Bits, class Scale, class Zero, bool InPlace, int... R, int... J, int... E, int... S>
 MYCC_INLINE void mixed_tile_of(const MixedTile<Scale, Zero> &t, std::integer_sequence<int, R...> rows,
                                std::integer_sequence<int, J...>, std::integer_sequence<int, E...>,
                                std::integer_sequence<int, S...>) {
@@ -69,13 +84,19 @@ MYCC_INLINE void mixed_tile_of(const MixedTile<Scale, Zero> &t, std::integer_seq
     if constexpr (!std::is_same<Zero, none>::value) ((zeros[J] = load_float(t.zeros + g * 16 + J * W)), ...);
     for (int64_t line = min64(left, run); line > 0; --line, b += kLineBytes, a += values) {
       __builtin_prefetch(b + kWeightsAhead, 0, 3);
-      (add_values<Bits, Zero, V, U>(c + J * U, load((const int32_t *)b + J * W), zeros[J], a, t.a_row, rows,
+      (add_values<Bits, Zero, InPlace, V, U>(c + J * U, load((const int32_t *)b + J * W), zeros[J], a, t.a_row, rows,
                                     std::make_integer_sequence<int, values>()),
        ...);
     }
     if constexpr (scaled) {
       const vf32 scales[] = {load_float(t.scales + g * 16 + J * W)...};
-      ((found[E] = fma(add_up<U>(c + E * U), scales[E % V], found[E])), ...);
+      if constexpr (InPlace) {
+        const vf32 low[] = {zeros[J] + (float)raised_by(Bits)...};
+        ((c[E * U] = fma(splat(-t.a_sums[E / V * t.groups + g]), low[E % V], add_up<U>(c + E * U))), ...);
+        ((found[E] = fma(c[E * U], scales[E % V], found[E])), ...);
+      } else {
+        ((found[E] = fma(add_up<U>(c + E * U), scales[E % V], found[E])), ...);
+      }
     } else {
       ((found[E] += add_up<U>(c + E * U)), ...);
     }
@@ -86,21 +107,22 @@ MYCC_INLINE void mixed_tile_of(const MixedTile<Scale, Zero> &t, std::integer_seq
 /* Sums of each element: enough to hide the latency of multiply-adds, as many as the registers hold. */
 constexpr int mixed_sums(int elements) { return elements >= 8 ? 1 : elements >= 4 ? 2 : 4; }
 
-template <int Bits, class Scale, class Zero, int R> void mixed_tile(const MixedTile<Scale, Zero> &t) {
-  constexpr int V = kLineVectors, U = MYCC_LANES == 16 ? 4 : mixed_sums(R * V);
-  mixed_tile_of<Bits, Scale, Zero>(t, std::make_integer_sequence<int, R>(), std::make_integer_sequence<int, V>(),
+template <int Bits, class Scale, class Zero, bool InPlace, int R> void mixed_tile(const MixedTile<Scale, Zero> &t) {
+  constexpr int V = kLineVectors, U = MYCC_LANES == 16 ? (R > 4 ? 2 : 4) : mixed_sums(R * V);
+  mixed_tile_of<Bits, Scale, Zero, InPlace>(t, std::make_integer_sequence<int, R>(), std::make_integer_sequence<int, V>(),
                                    std::make_integer_sequence<int, R * V>(),
                                    std::make_integer_sequence<int, R * V * U>());
 }
-template <int Bits, class Scale, class Zero, int... R>
+template <int Bits, class Scale, class Zero, bool InPlace, int... R>
 inline void run_mixed_tile(const MixedTile<Scale, Zero> &t, int64_t rows, std::integer_sequence<int, R...>) {
-  static constexpr void (*tiles[])(const MixedTile<Scale, Zero> &) = {mixed_tile<Bits, Scale, Zero, R + 1>...};
+  static constexpr void (*tiles[])(const MixedTile<Scale, Zero> &) = {mixed_tile<Bits, Scale, Zero, InPlace, R + 1>...};
   tiles[rows - 1](t);
 }
 
 /* A product of at most kMixedRows rows. */
 template <int Bits, class Scale, class Zero, class Epilogue> struct FewMixedLoop {
   typedef QuantisedArgs<float, Bits, Scale, Zero> Args;
+  static constexpr bool in_place = stays_in_place(Bits);
   const mycc_host *host;
   const Args &args;
   const Epilogue &epilogue;
@@ -110,20 +132,27 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct FewMixedLoop
     const FewMixedLoop &loop = *(const FewMixedLoop *)arg;
     const Args &args = loop.args;
     constexpr int64_t values = line_values(Bits);
-    const int64_t whole = round_up(args.k, values);
     MixedTile<Scale, Zero> tile = {};
-    tile.a = args.a;
-    tile.a_row = args.a_row;
-    if (whole != args.k) { /* no line may reach behind the rows */
-      float *copy = (float *)loop.host->scratch(loop.host->ctx, worker, (size_t)(args.m * whole) * sizeof(float));
-      if (!copy) return;
-      for (int64_t m = 0; m < args.m; ++m)
-        for (int64_t k = 0; k < whole; ++k) copy[m * whole + k] = k < args.k ? args.a[m * args.a_row + k] : 0.0f;
-      tile.a = copy;
-      tile.a_row = whole;
-    }
     tile.groups = args.groups();
     tile.lines = args.group_lines();
+    const int64_t whole = tile.groups * tile.lines * values;
+    const bool moves = whole != args.k || in_place; /* else rows are read where they lie */
+    float *copy = nullptr, *sums = nullptr;
+    if (moves) {
+      const size_t bytes = (size_t)(args.m * whole) * sizeof(float);
+      const size_t sums_bytes = (size_t)(args.m * tile.groups) * sizeof(float);
+      void *scratch = loop.host->scratch(loop.host->ctx, worker, bytes + sums_bytes + 2 * 64);
+      if (!scratch) return;
+      Carver carver = {(uint8_t *)scratch};
+      copy = carver.take<float>(bytes);
+      sums = carver.take<float>(sums_bytes);
+    }
+    const bool stays = in_place && loop.copy_in_place(copy, sums, whole);
+    for (int64_t m = 0; m < args.m && moves && !stays; ++m)
+      for (int64_t k = 0; k < whole; ++k) copy[m * whole + k] = k < args.k ? args.a[m * args.a_row + k] : 0.0f;
+    tile.a = moves ? copy : args.a;
+    tile.a_row = moves ? whole : args.a_row;
+    tile.a_sums = sums;
     alignas(64) float c[kMixedRows * kPanel];
     tile.c = c;
     for (int64_t task = begin; task < end; ++task) {
@@ -133,10 +162,41 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct FewMixedLoop
         tile.b = args.b + panel * args.panel_bytes();
         if constexpr (!std::is_same<Scale, none>::value) tile.scales = args.scales + panel * tile.groups * kPanel;
         if constexpr (!std::is_same<Zero, none>::value) tile.zeros = args.zeros + panel * tile.groups * kPanel;
-        run_mixed_tile<Bits, Scale, Zero>(tile, args.m, std::make_integer_sequence<int, kMixedRows>());
+        const std::make_integer_sequence<int, kMixedRows> rows;
+        if (stays)
+          run_mixed_tile<Bits, Scale, Zero, in_place>(tile, args.m, rows);
+        else
+          run_mixed_tile<Bits, Scale, Zero, false>(tile, args.m, rows);
         for (int64_t m = 0; m < args.m; ++m) loop.epilogue((int64_t)0, m, n, c + m * kPanel, valid);
       }
     }
+  }
+
+  /* The rows divided by the places of weights within a line, and the sums of their groups; false where one of them is not
+   * finite, which what is taken off would make NaN. */
+  bool copy_in_place(float *copy, float *sums, int64_t whole) const {
+    if constexpr (in_place) {
+      constexpr int64_t values = line_values(Bits);
+      float places[values], bound = 0;
+      for (int i = 0; i < values; ++i) places[i] = 1.0f / (float)((int64_t)1 << FloatLine<Bits>::place(i));
+      const int64_t groups = args.groups(), run = whole / groups;
+      for (int64_t m = 0; m < args.m; ++m) {
+        const float *a = args.a + m * args.a_row;
+        for (int64_t g = 0, k = 0; g < groups; ++g) {
+          float sum = 0;
+          for (const int64_t end = k + run; k < end; k += values, copy += values)
+            for (int64_t i = 0; i < values; ++i) {
+              const float x = k + i < args.k ? a[k + i] : 0.0f;
+              sum += x;
+              copy[i] = x * places[i];
+            }
+          *sums++ = sum;
+          bound += 0.0f * sum;
+        }
+      }
+      return bound == 0.0f;
+    }
+    return false;
   }
 };
 

@@ -199,8 +199,13 @@ template <> struct FloatLine<8> {
 template <> struct FloatLine<4> {
   vi32 line;
   explicit MYCC_INLINE FloatLine(vi32 raised) : line(raised) {}
-  /* Bits of value I: the first four are in the lower halves. */
+  /* Bits behind value I: the first four are in the lower halves. */
   static constexpr int shift(int i) { return i < 4 ? 8 * i : 8 * (i - 4) + 4; }
+  /* What value I is still multiplied by where it stays raised and in its place: the last one would be negative there. */
+  static constexpr int place(int i) { return i == 7 ? 0 : shift(i); }
+  template <int I> MYCC_INLINE vf32 raised_in_place() const {
+    return __builtin_convertvector(I == 7 ? (vi32)((vu32)line >> 28) : line & 15 << shift(I), vf32);
+  }
   template <int I> MYCC_INLINE vf32 value() const {
     const vi32 low = I ? (vi32)((vu32)line >> shift(I)) : line;
 #if defined(MYCC_AVX512)

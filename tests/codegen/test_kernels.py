@@ -26,6 +26,7 @@ from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
 from mycc.compiler.lower import lower
 from mycc.compiler.machine.targets import parse_targets
+from mycc.compiler.model.operators import quantised  # noqa: F401  # defines the operators
 from mycc.compiler.schedule import schedule
 from mycc.compiler.schedule.planning import plan_kernel
 from mycc.compiler.weights.collect import collect_weights
@@ -47,6 +48,22 @@ inverted = nn.Sequential(
 mask = torch.ones(5, 5, dtype=torch.bool)
 q = torch.randn(2, 4, 5, 16)
 rows = torch.tensor([0, 3, 3, 8, 1])
+
+
+class Quantised(nn.Module):
+    """A layer with int8 weights and one with groups of int4 weights, which add to a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("bytes", torch.ones(24, 40, dtype=torch.int8))
+        self.register_buffer("halves", torch.full((40, 12), 0x77, dtype=torch.uint8))
+        self.register_buffer("scales", torch.ones(40, 3, dtype=torch.float16))
+        self.register_buffer("rows", torch.ones(24))
+
+    def forward(self, a: torch.Tensor) -> torch.Tensor:
+        h = F.relu(torch._int_mm(a.to(torch.int8)[0], self.get_buffer("bytes").t()) * self.get_buffer("rows"))
+        halves, scales = self.get_buffer("halves"), self.get_buffer("scales")
+        return torch.ops.mycc.grouped_mm(h, halves, scales, None, 4, 8) + a[0]
 
 
 #: golden -> (templates that it shows, function, inputs, modules, dynamic batch)
@@ -165,6 +182,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "gemm_pairs": (
         "gemm", lambda u, g, a: F.silu(g(a)) * u(a), (x,), (nn.Linear(40, 48), nn.Linear(40, 48)), True
     ),
+    "gemm_quantised": ("gemm_quantised", lambda layers, a: layers(a), (x,), (Quantised(),), True),
     "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
     "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (wide,), (depthwise,), False),

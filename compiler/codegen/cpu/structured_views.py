@@ -51,7 +51,7 @@ def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
     strides = node.a.strides
     sizes = {"m": m.extent, "n": n.extent, "k": node.k}
     if node.quantised is not None:
-        return _quantised_view(node, text, replace(epilogue, sum_type=DTYPES[node.acc.dtype].cpp))
+        return _quantised_view(node, text, epilogue)
     if node.packed:
         fields = text.sizes({"batch": product(lead), **sizes}) + text.address("a", node.a)
         fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
@@ -79,6 +79,8 @@ def _quantised_view(node: Gemm, text: FieldPrinter, epilogue: Epilogue) -> GemmK
     """A product of integer weights, whose scales may be a part of it."""
     how, (m, n), whole = node.quantised, node.dims, node.a_dtype == "i8"
     assert how is not None
+    if node.acc.dtype == "i32":
+        epilogue = replace(epilogue, sum_type="int32_t", sum_vector="vi32")
     types = [DTYPES[b.dtype].cpp if b is not None else "none" for b in (how.scales, how.zeros)]
     fields = text.sizes({"m": m.extent, "n": n.extent, "k": node.k}) + text.address("a", node.a)
     fields += text.sizes({"a_row": node.a.strides[0]})

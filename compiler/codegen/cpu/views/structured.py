@@ -16,7 +16,8 @@ class Epilogue:
     ahead: fetches what 16 of them need from memory, for the elements from `column` on.
     added: the fields of mycc::Added for them, when only a bias and a residual are added.
     results: otherwise where they go, and the step to the next row.
-    sums: what is finished: one sum of each element, or more where columns are finished together; sum_type: of each.
+    sums: what is finished: one sum of each element, or more where columns are finished together; sum_type and
+        sum_vector: of each.
     """
 
     decode: tuple[str, ...]
@@ -26,6 +27,7 @@ class Epilogue:
     results: tuple[str, str] | None = None
     sums: tuple[str, ...] = ("acc",)
     sum_type: str = "float"
+    sum_vector: str = "vf32"
 
 
 @dataclass(frozen=True)
