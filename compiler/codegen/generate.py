@@ -64,8 +64,8 @@ def generate(
     for target in targets:
         own = rendered[target.name]
         views = [entry_view(entry, i, weights.offsets) for i, entry in enumerate(own.entries)]
-        micro, units = render_micro_kernels(target.isa, bodies=False), unit_count(own.kernels)
-        tiles, n_state = render_tile_units(target.isa, *tiles_of(own.kernels)), len(state_of(graphs))
+        micro, units = render_micro_kernels(target.tiles, bodies=False), unit_count(own.kernels)
+        tiles, n_state = render_tile_units(target.tiles, *tiles_of(own.kernels)), len(state_of(graphs))
         sources[target.name] = render_sources(views, own.kernels, target.name, micro, units, tiles, n_state, contract)
     first = rendered[targets[0].name]
     return Generated(sources, first.kernels, tuple(tuple(c.kernel.symbol for c in e.calls) for e in first.entries))

@@ -29,18 +29,39 @@ class Prologue:
     dtype: str
 
 
+class Digits(NamedTuple):
+    """A number as digits, the last one first to change: how many values each has, and elements from one to the next."""
+
+    extents: tuple[Index, ...]
+    strides: tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The left operand of a convolution that is a product: row m and the run of values that k is in begin at
+
+    a.offset + the strides of the digits of m (image, line, pixel) + those of the digits of k // run (line, pixel)
+    """
+
+    rows: Digits
+    taps: Digits
+    run: int
+
+
 @dataclass(frozen=True)
 class Quantised:
     """How a product reads the integers of its right operand: each stands for (value - zero) * scale.
 
     bits: of a value, 8 or 4, in lines (layouts.line_values). group: values of k that share a scale; 0: there are none,
-    and the caller scales. scales, zeros: panels [ceil(n/16)][k / group][16]; no zeros are 0.
+    and the caller scales. scales, zeros: panels [ceil(n/16)][k / group][16]; no zeros are 0. patches: how the left
+    operand lies where it is no matrix.
     """
 
     bits: int
     group: int = 0
     scales: Buffer | None = None
     zeros: Buffer | None = None
+    patches: Patches | None = None
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -48,7 +69,8 @@ class Quantised:
 
     def __str__(self) -> str:
         group = f" by {self.group}" if self.group else ""
-        return f"{self.bits} bit{group}{''.join(f', {b}' for b in self.buffers)}"
+        patches = f", patches of {self.patches.run}" if self.patches is not None else ""
+        return f"{self.bits} bit{group}{patches}{''.join(f', {b}' for b in self.buffers)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,8 @@ class Target:
     """A machine to compile for: an instruction set level of a CPU, or a GPU.
 
     name: as the user and the manifest write it; arch: of the host program, as `uname -m` says it; isa: folder of the
-    package under lib/; flags: of GCC and Clang for the host program; lanes: float32 elements of a vector.
+    package under lib/; flags: of GCC and Clang for the host program; lanes: float32 elements of a vector; level: of its
+    register tiles, which levels that add instructions for integers have from the one below ("": its own isa).
     family: "cpu" or "cuda". Of a GPU: capability (90 is compute capability 9.0), sms (multiprocessors of the largest
     chip of that capability), ptx: code that the driver compiles where it runs, for chips that have none of their own.
     """
@@ -33,22 +34,32 @@ class Target:
     capability: int = 0
     sms: int = 0
     ptx: bool = False
+    level: str = ""
+
+    @property
+    def tiles(self) -> str:
+        """The name of its set of register tiles."""
+        return self.level or self.isa
 
 
-def _x86(level: str, *flags: str) -> Target:
-    return Target(f"cpu:{level}", "x86_64", level, (f"-march={level}", "-mprfchw", *flags), CPUS[level].lanes)
+def _x86(level: str, *flags: str, adds: str = "") -> Target:
+    isa, flags = f"{level}+{adds}" if adds else level, (f"-march={level}", "-mprfchw", *flags)
+    return Target(f"cpu:{isa}", "x86_64", isa, flags, CPUS[level].lanes, level=level if adds else "")
 
 
 # Outlined atomics would call into libc to learn what the CPU has. Scheduling before registers are allocated makes GCC
 # spill sums of the matrix tiles.
 _AARCH64 = ("-march=armv8-a", "-mno-outline-atomics", "-fno-schedule-insns")
+# GCC keeps to 256 bits on generic AVX-512 machines unless told otherwise.
+_WIDE = "-mprefer-vector-width=512"
 
 # From the least to the most demanding within an architecture.
 TARGETS: tuple[Target, ...] = (
     _x86("x86-64-v2"),
     _x86("x86-64-v3"),
-    # GCC keeps to 256 bits on generic AVX-512 machines unless told otherwise.
-    _x86("x86-64-v4", "-mprefer-vector-width=512"),
+    _x86("x86-64-v3", "-mavxvnni", adds="vnni"),
+    _x86("x86-64-v4", _WIDE),
+    _x86("x86-64-v4", _WIDE, "-mavx512vnni", adds="vnni"),
     Target("cpu:aarch64", "aarch64", "aarch64", _AARCH64, CPUS["aarch64"].lanes),
 )
 
@@ -68,11 +79,17 @@ CUDA_TARGETS: tuple[Target, ...] = (
     _cuda("ptx", 80, 108, ptx=True),
 )
 
-# x86-64 psABI, table 3.1 (micro-architecture levels), in the words of /proc/cpuinfo: what each level adds.
+# x86-64 psABI, table 3.1 (micro-architecture levels), in the words of /proc/cpuinfo.
+_V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
+_V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+#: what each level needs, from the least to the best
 _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("cpu:x86-64-v2", frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})),
-    ("cpu:x86-64-v3", frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"})),
-    ("cpu:x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})),
+    ("cpu:x86-64-v2", _V2),
+    ("cpu:x86-64-v3", _V3),
+    ("cpu:x86-64-v3+vnni", _V3 | {"avx_vnni"}),
+    ("cpu:x86-64-v4", _V4),
+    ("cpu:x86-64-v4+vnni", _V4 | {"avx512_vnni"}),
 )
 
 
@@ -123,14 +140,9 @@ def host_target(arch: str | None = None, flags: frozenset[str] | None = None) ->
         return _by_name("cpu:aarch64")
     if arch != "x86_64":
         raise CompileError(f"this machine's architecture, {arch}, has no target", hint=_known())
-    best, needed = None, frozenset[str]()
-    for name, added in _LEVELS:
-        needed |= added
-        if not needed <= flags:
-            break
-        best = name
+    best = next((name for name, needed in reversed(_LEVELS) if needed <= flags), None)
     if best is None:
-        missing = " ".join(sorted(_LEVELS[0][1] - flags))
+        missing = " ".join(sorted(_V2 - flags))
         raise CompileError(
             f"this CPU is below x86-64-v2, the least that mycc compiles for: it lacks {missing}",
             hint="Name a target to build for another machine. " + _known(),
@@ -139,17 +151,18 @@ def host_target(arch: str | None = None, flags: frozenset[str] | None = None) ->
 
 
 def runs_on(name: str, host: Target) -> bool:
-    """Whether code for the target `name` runs on a machine whose best target is `host`."""
-    order = [level for level, _ in _LEVELS]
-    if name not in order or host.name not in order:
+    """Whether code for the target `name` runs on every machine whose best target is `host`."""
+    needed = dict(_LEVELS)
+    if name not in needed or host.name not in needed:
         return name == host.name
-    return order.index(name) <= order.index(host.name)
+    return needed[name] <= needed[host.name]
 
 
 def runs_here(target: Target) -> bool:
     """Whether code for a target runs on this machine."""
     if target.family == "cpu":
-        return runs_on(target.name, host_target())
+        needed = dict(_LEVELS).get(target.name)
+        return needed <= local_cpu.cpu_flags() if needed is not None else runs_on(target.name, host_target())
     from .local_gpu import compute_capability
 
     try:

@@ -158,16 +158,44 @@ template <int Bits> struct PackedRows {
 
   int64_t row_bytes() const { return quads_of_row * Dot::kLeft; }
 
-  /* Row `row` of a tile of `height` rows, whose first one is number `first`. */
-  void pack(const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height) const {
-    char *to = packed + first * row_bytes() + row * Dot::kLeft;
-    const int64_t step = height * Dot::kLeft, whole = k / 4;
-    for (int64_t q = 0; q < whole; ++q, to += step) {
+  /* Puts so many quads, `step` bytes from one to the next; returns where they end. */
+  static char *put(char *to, const int8_t *a, int64_t count, int64_t step) {
+    for (int64_t q = 0; q < count; ++q, to += step) {
       uint32_t x;
       __builtin_memcpy(&x, a + 4 * q, 4);
       quads::put_quad<Dot::kLeft>(to, x);
       MYCC_KEEP_LOOP;
     }
+    return to;
+  }
+
+  /* The same row from the runs of a patch; `row_of_bytes`: room for one, where runs are no whole quads. */
+  void pack_patch(const Patches &p, const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height,
+                  int8_t *row_of_bytes) const {
+    char *to = packed + first * row_bytes() + row * Dot::kLeft;
+    int8_t *bytes = row_of_bytes;
+    int32_t total = 0;
+    for (int64_t y = 0; y < p.taps_y; ++y)
+      for (int64_t x = 0; x < p.taps_x; ++x) {
+        const int8_t *from = a + y * p.tap_y_step + x * p.tap_x_step;
+        if (p.run % 4 == 0) {
+          to = put(to, from, p.run / 4, height * Dot::kLeft);
+          total += sum(from, p.run);
+        } else {
+          for (int64_t i = 0; i < p.run; ++i) {
+            *bytes++ = from[i];
+            MYCC_KEEP_LOOP;
+          }
+        }
+      }
+    if (p.run % 4) return pack(row_of_bytes, k, first, row, height);
+    sums[first + row] = total;
+  }
+
+  /* Row `row` of a tile of `height` rows, whose first one is number `first`. */
+  void pack(const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height) const {
+    const int64_t step = height * Dot::kLeft, whole = k / 4;
+    char *to = put(packed + first * row_bytes() + row * Dot::kLeft, a, whole, step);
     for (int64_t q = whole; q < quads_of_row; ++q, to += step) {
       uint32_t x = 0;
       for (int64_t i = 4 * q; i < k && i < 4 * q + 4; ++i) x |= (uint32_t)(uint8_t)a[i] << 8 * (i & 3);
@@ -205,17 +233,19 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     const int64_t most = loop.plan.rows.most();
     const size_t packed = (size_t)(most * rows.row_bytes()), sums = (size_t)(most * rows.groups) * sizeof(int32_t);
     const size_t out = Tiles::rows * Tiles::panels * 16 * sizeof(Sum);
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + 3 * 64);
+    const size_t bytes = args.patches.run % 4 ? (size_t)args.k : 0;
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + bytes + 4 * 64);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
     rows.packed = carver.take<char>(packed);
     rows.sums = carver.take<int32_t>(sums);
     Sum *c = carver.take<Sum>(out);
+    int8_t *row_of_bytes = carver.take<int8_t>(bytes);
     int64_t filled = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
       const RowTiles tiles(place.rows, Tiles::rows);
-      if (place.row != filled) loop.fill(rows, tiles, place.row);
+      if (place.row != filled) loop.fill(rows, tiles, place.row, row_of_bytes);
       filled = place.row;
       const int64_t panels = ceil_div(place.columns, kPanel);
       for (int64_t p = 0, width; p < panels; p += width) {
@@ -225,10 +255,15 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     }
   }
 
-  void fill(const PackedRows<Bits> &to, const RowTiles &tiles, int64_t row) const {
+  void fill(const PackedRows<Bits> &to, const RowTiles &tiles, int64_t row, int8_t *row_of_bytes) const {
     for (int64_t t = 0, first = 0; t < tiles.tiles; first += tiles.height(t++))
-      for (int64_t r = 0; r < tiles.height(t); ++r)
-        to.pack(args.a + (row + first + r) * args.a_row, args.k, first, r, tiles.height(t));
+      for (int64_t r = 0; r < tiles.height(t); ++r) {
+        const int64_t m = row + first + r, height = tiles.height(t);
+        if (args.patches.run)
+          to.pack_patch(args.patches, args.a + args.patches.first(m), args.k, first, r, height, row_of_bytes);
+        else
+          to.pack(args.a + m * args.a_row, args.k, first, r, height);
+      }
   }
 
   /* All rows of a task times `width` panels from its panel p on. */

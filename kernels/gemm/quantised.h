@@ -13,12 +13,25 @@ namespace mycc {
 /* Stands for the type of scales or zeros that there are none of. */
 struct none {};
 
+/* A left operand that is no matrix, but patches of a map of int8 values: row m is a pixel of an image, of `lines` lines of
+ * `width` pixels, and its k go over taps_y lines of taps_x runs of `run` values. Steps in elements. run 0: a matrix. */
+struct Patches {
+  int64_t lines = 1, width = 1, image_step = 0, line_step = 0, pixel_step = 0;
+  int64_t taps_y = 1, taps_x = 1, tap_y_step = 0, tap_x_step = 0, run = 0;
+
+  int64_t first(int64_t m) const {
+    const int64_t line = m / width;
+    return line / lines * image_step + line % lines * line_step + m % width * pixel_step;
+  }
+};
+
 /* [m, k] times the weights. A: float or int8_t. Scale, Zero: types of the scales of groups and of what is taken off
  * their values; none: 1 and 0. */
 template <class A, int Bits, class Scale = none, class Zero = none> struct QuantisedArgs {
   int64_t m, n, k;
   const A *a;
-  int64_t a_row;             /* elements */
+  int64_t a_row = 0;         /* elements */
+  Patches patches = {};      /* instead of rows */
   const uint8_t *b;          /* panels of lines, aligned to 64 bytes */
   int64_t group = 0;         /* values of k that share a scale; 0: all */
   const Scale *scales = nullptr; /* [ceil(n / 16)][k / group][16] */

@@ -10,6 +10,7 @@ from mycc.compiler.machine.targets import (
     host_target,
     parse_targets,
     runs_here,
+    runs_on,
     target_folder,
 )
 from mycc.runtime.errors import CompileError
@@ -43,12 +44,25 @@ def test_cpu_beside_its_own_name_is_one_target() -> None:
         (V2, "x86-64-v2"),
         (V3, "x86-64-v3"),
         (V4, "x86-64-v4"),
+        (V3 | {"avx_vnni"}, "x86-64-v3+vnni"),
+        (V4 | {"avx_vnni"}, "x86-64-v4"),
+        (V4 | {"avx512_vnni"}, "x86-64-v4+vnni"),
         (V4 - {"fma"}, "x86-64-v2"),
         (V4 - {"avx512cd"}, "x86-64-v3"),
     ],
 )
 def test_a_level_needs_all_of_its_features(flags: frozenset[str], isa: str) -> None:
     assert host_target("x86_64", flags).isa == isa
+
+
+def test_levels_of_integer_products_share_the_tiles_of_those_below() -> None:
+    wide, short = parse_targets("cpu:x86-64-v4+vnni,cpu:x86-64-v3+vnni")
+    assert (wide.isa, wide.tiles, wide.lanes) == ("x86-64-v4+vnni", "x86-64-v4", 16)
+    assert (short.isa, short.tiles, short.lanes) == ("x86-64-v3+vnni", "x86-64-v3", 8)
+    assert "-mavx512vnni" in wide.flags
+    assert "-mavxvnni" in short.flags
+    assert not runs_on(short.name, wide)  # there are CPUs with the wide form alone
+    assert runs_on("cpu:x86-64-v3", short)
 
 
 def test_aarch64_has_one_level() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
+from mycc.compiler.machine.local_cpu import machine
+from mycc.compiler.machine.targets import TARGETS, runs_here
 from mycc.compiler.model.operators import quantised
 from torch import Tensor, nn
 
@@ -89,7 +91,7 @@ def exact(model: Products, x: Tensor, a: Tensor, a_zeros: Tensor) -> list[tuple[
     return found
 
 
-@pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v2", "cpu:x86-64-v3"])
+@pytest.mark.parametrize("target", [t.name for t in TARGETS if t.arch == machine() and runs_here(t)])
 def test_products(target: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Products().eval()
@@ -108,26 +110,55 @@ def test_products(target: str, tmp_path: Path) -> None:
                 assert ((got.double() - want).abs() <= 2e-6 * size + 1e-6).all(), (WEIGHTS[i // 2], count)
 
 
+@dataclass(frozen=True)
+class Window:
+    """A convolution of an image of 6 channels (5 of signals), or of as many channels as `channels`."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    zero: int = 0
+    groups: int = 1
+
+
+WINDOWS = (
+    Window((18, 6, 3, 3), (2, 1), (1, 2), (1, 2), 5), Window((6, 1, 3, 3), (1, 1), (1, 1), (1, 1), 3, 6),
+    Window((33, 6, 1, 1), (1, 1), (0, 0), (1, 1)), Window((16, 6, 1, 1), (2, 2), (0, 0), (1, 1), -7),
+    Window((20, 8, 3, 3), (1, 1), (1, 1), (1, 1), 100), Window((9, 3, 7, 7), (2, 2), (3, 3), (1, 1), 2),
+    Window((12, 6, 5), (2,), (2,), (1,), 1), Window((4, 3, 2, 2), (1, 1), (0, 1), (1, 1), 0, 2),
+)  # fmt: skip
+
+
+class Convolutions(nn.Module):
+    """Every window of the table; of a group's channels, the weight's second size says how many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for i, w in enumerate(WINDOWS):
+            self.register_buffer(f"w{i}", torch.randint(-128, 128, w.shape, dtype=torch.int8))
+
+    def image(self, x: Tensor, w: Window) -> Tensor:
+        channels = w.shape[1] * w.groups
+        return x[:, :channels, :, 0] if len(w.shape) == 3 else x[:, :channels]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(
+            ops.int_conv(self.image(x, w), getattr(self, f"w{i}"), w.zero, w.stride, w.padding, w.dilation, w.groups)
+            for i, w in enumerate(WINDOWS)
+        )
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
-def test_convolutions(dtype: torch.dtype, tmp_path: Path) -> None:
-    class Convolutions(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("plain", torch.randint(-128, 128, (18, 6, 3, 3), dtype=torch.int8))
-            self.register_buffer("own", torch.randint(-128, 128, (6, 1, 3, 3), dtype=torch.int8))
-
-        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-            wide = ops.int_conv(x, self.plain, 5, [2, 1], [1, 2], [1, 2], 1)
-            return wide, ops.int_conv(x, self.own, 0, [1, 1], [1, 1], [1, 1], 6)
-
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_convolutions(dtype: torch.dtype, order: torch.memory_format, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Convolutions()
     info = torch.iinfo(dtype)
-    x = torch.randint(info.min, info.max + 1, (2, 6, 9, 11), dtype=dtype)
+    x = torch.randint(info.min, info.max + 1, (2, 8, 9, 11), dtype=dtype).contiguous(memory_format=order)
     package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "m.pkg"))
-    wants = [
-        nn.functional.conv2d(x.double() - 5, model.get_buffer("plain").double(), None, (2, 1), (1, 2), (1, 2)),
-        nn.functional.conv2d(x.double(), model.get_buffer("own").double(), None, 1, 1, 1, 6),
-    ]
-    for got, want in zip(package(x), wants, strict=True):
-        assert torch.equal(got.double(), want)
+    for i, (got, w) in enumerate(zip(package(x), WINDOWS, strict=True)):
+        convolve = nn.functional.conv1d if len(w.shape) == 3 else nn.functional.conv2d
+        own = model.image(x, w).double() - w.zero
+        want = convolve(own, model.get_buffer(f"w{i}").double(), None, w.stride, w.padding, w.dilation, w.groups)
+        assert torch.equal(got.double(), want), w

@@ -19,7 +19,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Store
-from ...ir.structured import WINOGRAD_FORMS, Attention, Conv, Gemm
+from ...ir.structured import WINOGRAD_FORMS, Attention, Conv, Gemm, Patches
 from .emit import Emitter
 from .epilogue_terms import added, results
 from .lift import Lifted
@@ -83,7 +83,10 @@ def _quantised_view(node: Gemm, text: FieldPrinter, epilogue: Epilogue) -> GemmK
         epilogue = replace(epilogue, sum_type="int32_t", sum_vector="vi32")
     types = [DTYPES[b.dtype].cpp if b is not None else "none" for b in (how.scales, how.zeros)]
     fields = text.sizes({"m": m.extent, "n": n.extent, "k": node.k}) + text.address("a", node.a)
-    fields += text.sizes({"a_row": node.a.strides[0]})
+    if how.patches is None:
+        fields += text.sizes({"a_row": node.a.strides[0]})
+    else:
+        fields += _patch_fields(text, how.patches)
     (_, address), *_ = text.address("b", node.b)
     fields += (("b", f"(const uint8_t *){address}"), *text.sizes({"group": how.group}))
     for name, buffer in (("scales", how.scales), ("zeros", how.zeros)):
@@ -92,6 +95,15 @@ def _quantised_view(node: Gemm, text: FieldPrinter, epilogue: Epilogue) -> GemmK
     arguments = f"QuantisedArgs<{', '.join((DTYPES[node.a_dtype].cpp, str(how.bits), *types))}>"
     function = "gemm_integer" if whole else "gemm_mixed"
     return GemmKernel("gemm_quantised.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
+
+
+def _patch_fields(text: FieldPrinter, patches: Patches) -> Fields:
+    _, lines, width = patches.rows.extents
+    steps = zip(("image_step", "line_step", "pixel_step"), patches.rows.strides, strict=True)
+    taps = zip(("taps_y", "taps_x"), patches.taps.extents, strict=True)
+    between = zip(("tap_y_step", "tap_x_step"), patches.taps.strides, strict=True)
+    sizes = {"lines": lines, "width": width, **dict(steps), **dict(taps), **dict(between), "run": as_index(patches.run)}
+    return tuple((f"patches.{name}", value) for name, value in text.sizes(sizes))
 
 
 def _unit_strides(node: Gemm) -> tuple[Index, Index]:

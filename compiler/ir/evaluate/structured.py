@@ -10,7 +10,7 @@ from ..buffers import Operand
 from ..expr import Acc
 from ..index import Index, as_index, of
 from ..layouts import PANEL
-from ..structured import Attention, Conv, ConvChain, Gemm, Rest
+from ..structured import Attention, Conv, ConvChain, Digits, Gemm, Patches, Rest
 from .memory import Memory
 from .numbers import Array, Value
 from .turns import Turns
@@ -44,6 +44,8 @@ def run_gemm(node: Gemm, memory: Memory) -> None:
 def _left(node: Gemm, memory: Memory) -> Array:
     """a[z..., m, k], or what the prologue makes of it."""
     shape = _sizes(memory, [*(v.extent for v in node.dims[:-1]), node.k])
+    if node.quantised is not None and node.quantised.patches is not None:
+        return _patches(memory, node.a, node.quantised.patches, shape)
     strides = [*node.a.strides, as_index(1)][: len(shape)]
     a = _operand(memory, node.a, strides, shape)
     if node.prologue is None:
@@ -51,6 +53,22 @@ def _left(node: Gemm, memory: Memory) -> Array:
     made = node.prologue
     turns = Turns.over(memory, (*node.dims[:-1], made.depth), {made.acc: a})
     return memory.numbers.held(turns.value(made.value).over(turns.shape), made.dtype)
+
+
+def _patches(memory: Memory, a: Operand, how: Patches, shape: Sequence[int]) -> Array:
+    rows, depth = np.arange(shape[0])[:, None], np.arange(shape[1])[None, :]
+    place = a.offset.evaluate(memory.sizes) + _placed(memory, how.rows, rows)
+    place = place + _placed(memory, how.taps, depth // how.run) + depth % how.run
+    return memory.load(a.buffer, Value(place)).over(tuple(shape))
+
+
+def _placed(memory: Memory, digits: Digits, number: Array) -> Array:
+    place = np.zeros_like(number)
+    for extent, stride in zip(reversed(digits.extents), reversed(digits.strides), strict=True):
+        size = max(extent.evaluate(memory.sizes), 1)
+        place = place + number % size * stride.evaluate(memory.sizes)
+        number = number // size
+    return place
 
 
 def _right(node: Gemm, b: Operand, memory: Memory) -> Array:

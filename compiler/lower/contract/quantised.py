@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from ...graph.patterns import is_op
@@ -14,12 +12,11 @@ from ...ir.layouts import line_values
 from ...ir.nodes import Store
 from ...ir.structured import Gemm, Quantised
 from ...model.operators import quantised  # defines the operators
-from ..core.builder import call, number
+from ..core.builder import call
 from ..core.constants import LinePanels, Panels
 from ..core.context import ConstantRef, Context
 from ..core.registry import row
 from ..core.tensor import Strided, Tensor
-from .conv_elementwise import direct_convolution
 from .matmul import dense_rows
 from .quantised_loops import dequantised, float_product, grouped_integer_sums, int_product
 
@@ -79,24 +76,6 @@ def grouped_int_mm(
             return out
         return _less_zeros(ctx, out, a_zeros, _column_sums(ctx, bits, group, a.shape[-1]))
     return grouped_integer_sums(ctx, a, a_zeros, w, scales, zeros, bits, group, ctx.result_dtype())
-
-
-@row("mycc.int_conv.default")
-def int_conv(
-    ctx: Context,
-    x: Tensor,
-    w: Tensor,
-    x_zero: int,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Tensor:
-    def moved(i: list[Index]) -> Expr:
-        return call("sub", cast(x.at(i), "i32"), number(x_zero, "i32"))
-
-    centred = ctx.builder.map(x.shape, "i32", moved)
-    return direct_convolution(ctx, centred, w, None, stride, padding, dilation, groups, False)
 
 
 def _as(ctx: Context, t: Tensor, dtype: str) -> Tensor:

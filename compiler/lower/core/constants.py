@@ -66,13 +66,14 @@ class LinePanels:
     """Integer weights [n, k] ([k, n] when `transposed`) as [ceil(n/16)][lines][16][4] bytes (ir/layouts.py).
 
     Of 4 bits they come as bytes of two values or as int8 (model/operators/quantised.py). columns: k; group: values of k
-    that are whole lines, 0: all.
+    that are whole lines, 0: all. taps: it is a convolution's, [n, c, ...], whose k goes over taps and then c.
     """
 
     bits: int
     columns: int
     group: int = 0
     transposed: bool = False
+    taps: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
         n = shape[1] if self.transposed else shape[0]
@@ -83,7 +84,8 @@ class LinePanels:
 
         from ...model.operators.quantised import unpacked
 
-        values = unpacked(tensor.t() if self.transposed else tensor, self.bits, self.columns)
+        matrix = tensor.movedim(1, -1).flatten(1) if self.taps else tensor.t() if self.transposed else tensor
+        values = unpacked(matrix, self.bits, self.columns).contiguous()
         raised = values.view(torch.uint8) ^ 128 if self.bits == 8 else (values + 8).view(torch.uint8)
         n, run, size = values.shape[0], self.group or self.columns, line_values(self.bits)
         runs = torch.nn.functional.pad(raised.unflatten(1, (-1, run)), (0, -run % size), value=2 ** (self.bits - 1))

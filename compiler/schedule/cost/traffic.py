@@ -48,7 +48,10 @@ def _reads(node: Node) -> Iterator[Access]:
     match node:
         case Gemm():
             *batch, m, n = (v.extent for v in node.dims)
-            yield _operand(node.a, [*batch, m, node.k])
+            if node.quantised is not None and node.quantised.patches is not None:
+                yield node.a.buffer, str(node.a.offset), node.a.buffer.size
+            else:
+                yield _operand(node.a, [*batch, m, node.k])
             for right in (node.b, *(other for other, _ in node.also)):
                 if node.quantised is not None:
                     yield right.buffer, str(right.offset), right.buffer.size

@@ -13,7 +13,7 @@ from typing import Any
 
 from ....runtime.errors import CompileError
 from ...ir.structured import Attention, Conv, Gemm
-from ...machine.targets import Family, Target, runs_here, runs_on
+from ...machine.targets import TARGETS, Family, Target, runs_here
 from ...model.graph import ModelGraph
 from ...observe import Observer, running_stage
 from ...options import CompileOptions
@@ -119,7 +119,7 @@ def _measured_targets(targets: Sequence[Target]) -> list[Target]:
             hint="Tune on a machine that runs it, then compile here with --lock model.pkg.lock.",
         )
     cpu = [target for target in running if target.family == "cpu"]
-    best = [reduce(lambda best, other: other if runs_on(best.name, other) else best, cpu)] if cpu else []
+    best = [max(cpu, key=TARGETS.index)] if cpu else []
     return best + [target for target in running if target.family == "cuda" and not target.ptx]
 
 

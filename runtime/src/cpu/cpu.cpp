@@ -14,8 +14,22 @@ namespace {
 
 struct Features {
   int level;  // the N of x86-64-vN
+  bool vnni;  // products of bytes in registers of 256 bits, from level 3 on
+  bool wide_vnni;  // in those of 512 bits, from level 4 on
   bool sha;
 };
+
+// Levels from the least to the best; what a CPU runs of them is no chain: one may have the wide form of VNNI alone.
+struct Level {
+  const char *name;
+  int level;
+  bool vnni, wide_vnni;
+};
+constexpr Level kLevels[] = {
+    {"x86-64", 1, false, false},        {"x86-64-v2", 2, false, false}, {"x86-64-v3", 3, false, false},
+    {"x86-64-v3+vnni", 3, true, false}, {"x86-64-v4", 4, false, false}, {"x86-64-v4+vnni", 4, false, true},
+};
+constexpr int kLevelCount = int(sizeof kLevels / sizeof kLevels[0]);
 
 constexpr uint32_t bits(std::initializer_list<int> positions) {
   uint32_t mask = 0;
@@ -30,6 +44,8 @@ constexpr uint32_t kLeaf1EcxV3 = bits({12, 22, 27, 28, 29});    // fma movbe osx
 constexpr uint32_t kLeaf7EbxV3 = bits({3, 5, 8});               // bmi1 avx2 bmi2
 constexpr uint32_t kExtEcxV3 = bits({5});                       // lzcnt
 constexpr uint32_t kLeaf7EbxV4 = bits({16, 17, 28, 30, 31});    // avx512 f dq cd bw vl
+constexpr uint32_t kLeaf7EcxVnni = bits({11});                  // avx512_vnni
+constexpr uint32_t kLeaf71EaxVnni = bits({4});                  // avx_vnni
 constexpr uint64_t kAvxState = 0x6, kAvx512State = 0xE6;        // registers that the system saves (XCR0)
 
 uint64_t saved_state() {
@@ -39,12 +55,15 @@ uint64_t saved_state() {
 }
 
 Features detect() {
-  uint32_t a, b, c, d, ecx1 = 0, ebx7 = 0, ecx_ext = 0;
+  uint32_t a, b, c, d, ecx1 = 0, ebx7 = 0, ecx7 = 0, eax7_1 = 0, ecx_ext = 0;
   if (__get_cpuid(1, &a, &b, &c, &d)) ecx1 = c;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) ebx7 = b;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+    ebx7 = b, ecx7 = c;
+    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) eax7_1 = a;
+  }
   if (__get_cpuid(0x80000001u, &a, &b, &c, &d)) ecx_ext = c;
   auto all = [](uint32_t value, uint32_t mask) { return (value & mask) == mask; };
-  Features found{1, all(ebx7, bits({29})) && all(ecx1, bits({9, 19}))};
+  Features found{1, all(eax7_1, kLeaf71EaxVnni), all(ecx7, kLeaf7EcxVnni), all(ebx7, bits({29})) && all(ecx1, bits({9, 19}))};
   if (!all(ecx1, kLeaf1EcxV2) || !all(ecx_ext, kExtEcxV2)) return found;
   found.level = 2;
   if (!all(ecx1, kLeaf1EcxV3) || !all(ebx7, kLeaf7EbxV3) || !all(ecx_ext, kExtEcxV3)) return found;
@@ -59,16 +78,24 @@ const Features features = detect();  // before any call: the library is still be
 
 }  // namespace
 
+namespace {
+
+bool runs(const Level &level) {
+  return level.level <= features.level && (!level.vnni || features.vnni) && (!level.wide_vnni || features.wide_vnni);
+}
+
+}  // namespace
+
 int cpu_rank(Span isa) {
-  static const char *const names[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
-  for (int level = 1; level <= features.level; ++level)
-    if (isa == names[level - 1]) return level;
+  for (int i = 0; i < kLevelCount; ++i)
+    if (isa == kLevels[i].name) return runs(kLevels[i]) ? i + 1 : 0;
   return 0;
 }
 
 const char *cpu_best_isa() {
-  static const char *const names[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
-  return names[features.level - 1];
+  int best = kLevelCount - 1;
+  while (!runs(kLevels[best])) --best;
+  return kLevels[best].name;
 }
 
 bool cpu_has_sha() { return features.sha; }
