@@ -103,8 +103,8 @@ def _grouped(
     if (group < k and group % line_values(bits)) or (lows is not None and lows.tensor.dtype not in ZEROS):
         return None
     packed = _packed(ctx, weight, LinePanels(bits, k, group))
-    found = [None if ref is None else _packed(ctx, ref, Panels()) for ref in (scales, lows)]
-    return packed, Quantised(bits, group, *found)
+    low = None if lows is None else _packed(ctx, lows, Panels())
+    return packed, Quantised(bits, group, _packed(ctx, scales, Panels()), low)
 
 
 def _product(ctx: Context, a: Tensor, weight: Buffer, how: Quantised, n: Index, dtype: str) -> Tensor:

@@ -41,7 +41,8 @@ def int_conv(
             return call("sub", cast(x.at(i), "i32"), number(x_zero, "i32"))
 
         centred = ctx.builder.map(x.shape, "i32", moved)
-        return direct_convolution(ctx, centred, w, None, *geometry, groups, False)
+        steps, front, apart = geometry
+        return direct_convolution(ctx, centred, w, None, steps, front, apart, groups, False)
     if spatial == 1:
         lifted = [(1, *geometry[0]), (0, *geometry[1]), (1, *geometry[2])]
         return squeeze(_product_of_patches(ctx, unsqueeze(x, 2), weight, x_zero, *lifted), 2)
