@@ -378,6 +378,28 @@ def _run_facts(result: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@app.command("serve")
+def serve_command(
+    file: Package,
+    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="And the port.")] = 8000,
+    name: Annotated[str | None, typer.Option("--name", help="The model's name for clients. Default: FILE's.")] = None,
+    waiting: Annotated[
+        int, typer.Option("--waiting", help="Texts that may wait; others are told to come again.")
+    ] = 256,
+    threads: Threads = None,
+    target: Target = None,
+    device: Device = None,
+    verbose: Verbose = False,
+) -> None:
+    """Answer OpenAI's HTTP requests with a package for text generation."""
+    from .runtime.loader import load
+    from .runtime.serve.app import serve
+
+    model = load(os.fspath(file), threads, target, device=device)
+    serve(model, name or file.stem, host, port, waiting)
+
+
 @app.command("inspect")
 def inspect_command(
     file: Package,

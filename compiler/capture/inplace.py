@@ -292,7 +292,8 @@ def rebuild_by_strides(graph: fx.Graph, root: fx.Node, view: fx.Node, new: fx.No
     the graph does not know what lies in the memory.
     """
     whole, part = root.meta["val"], view.meta["val"]
-    order, place = memory_order(whole), strides_in(whole, part)
+    order = memory_order(whole)
+    place = None if order is None else strides_in(whole, part)
     if order is None or place is None or (overlaps(part) and not uniform):
         return None
     memory = whole.permute(order)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import CompileError
-from ..api import compile_entries, compile_request, observers_of, require_torch, run_request
+from ..api import check_out, compile_entries, compile_request, observers_of, require_torch, run_request
 from ..faults import reporting_faults
 from ..ir.dtypes import to_torch
 from ..observe import Observer, running_stage, warn
@@ -81,6 +81,7 @@ def compile_generation(
             target=target, dtype=dtype, verify=verify, strict=strict, threads=threads, options=options,
             cache_dir=cache_dir, jobs=jobs, dump=dump, specialize="batch=1" if max_batch > 1 else (),
         )  # fmt: skip
+        check_out(out)
         whole = "cuda" in checked.families  # there a size that depends on a value has the host wait
         in_dtype = None if checked.dtype is None else to_torch(checked.dtype)
         with running_stage(observers, "load") as stage:

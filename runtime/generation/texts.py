@@ -84,7 +84,7 @@ class Generator:
                 engine.add(text)
             while engine.busy:
                 for text, chosen in engine.step():
-                    pieces[id(text)].append(writers[id(text)].add(chosen))
+                    pieces[id(text)].append(writers[id(text)].add(chosen, text.finish))
                     if writers[id(text)].stopped and text.finish is None:
                         engine.cancel(text)
                         text.finish = "stop"
@@ -189,7 +189,7 @@ class TextStream:
     def __next__(self) -> str:
         while not self._writer.ended:
             token = next(self._stream, None)
-            piece = self._writer.add(None if token is None else self._text.chosen[-1])
+            piece = self._writer.add(None if token is None else self._text.chosen[-1], self._text.finish)
             if self._writer.stopped:
                 self._stream._chosen.close()
                 self._text.finish = "stop"
@@ -222,7 +222,7 @@ class Writer:
     """Makes pieces of text of a text's tokens. ended: nothing follows; stopped: a stop text was found."""
 
     def __init__(self, tokenizer: Tokenizer, text: Text) -> None:
-        self._text, self._detokenizer = text, Detokenizer(tokenizer, text.prompt)
+        self._detokenizer = Detokenizer(tokenizer, text.prompt)
         self._stops = StopTexts(text.options.stop)
         self.ended = False
 
@@ -230,15 +230,16 @@ class Writer:
     def stopped(self) -> bool:
         return self._stops.found
 
-    def add(self, chosen: Chosen | None) -> str:
-        """The piece that a token makes known, None for the end of the text; with the last token all that is left."""
+    def add(self, chosen: Chosen | None, finish: str | None) -> str:
+        """The piece that a token makes known, None for no token; with the last one, which has a reason to finish, all
+        that is left."""
         if self.ended:
             return ""
         piece = "" if chosen is None else self._stops.add(self._detokenizer.add(chosen.token))
-        if self._text.finish is not None and not self._stops.found:
+        if finish is not None and not self._stops.found:
             piece += self._stops.add(self._detokenizer.end())
             piece += "" if self._stops.found else self._stops.end()
-        self.ended = self._stops.found or self._text.finish is not None
+        self.ended = self._stops.found or finish is not None
         return piece
 
 

@@ -54,6 +54,12 @@ def keeps_dtype(x):
     return y, mask, y.masked_fill_(y > 0, 2.0)
 
 
+def written_result_of_several(x):
+    values, places = torch.topk(x, 2, dim=-1)
+    values /= values.sum(-1, keepdim=True)
+    return values, places
+
+
 def split_parts(x):
     first, second = x.clone().split(2)
     first.add_(1)
@@ -82,7 +88,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("program", [*PROGRAMS, regions], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", [*PROGRAMS, regions, written_result_of_several], ids=lambda f: f.__name__)
 def test_same_result_without_writes(program, dynamic):
     if dynamic and program in (keeps_dtype, split_parts):
         pytest.skip("its sizes are fixed")

@@ -1,0 +1,72 @@
+"""Greedy tokens of small random models of many architectures: those that transformers' generate chooses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mycc
+import pytest
+import torch
+
+from .folders import greedy, make_folder, make_network
+
+#: tokens of the prompt and of the answer: past the windows of 24, in pieces of 16
+READ, COUNT = 36, 40
+
+_EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 48}
+_GPT = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
+#: model_type -> what it needs beside the usual sizes
+KINDS: dict[str, dict[str, Any]] = {
+    "deepseek_v3": {
+        **_EXPERTS, "n_routed_experts": 4, "n_group": 2, "topk_group": 1, "q_lora_rank": 24, "kv_lora_rank": 16,
+        "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16, "first_k_dense_replace": 1,
+        "num_key_value_heads": 4,
+    },
+    "falcon": {"alibi": False, "multi_query": True, "new_decoder_architecture": False},
+    "gemma": {"head_dim": 16},
+    "gemma2": {"head_dim": 16, "sliding_window": 24, "query_pre_attn_scalar": 16, "tie_word_embeddings": False},
+    "gemma3_text": {
+        "head_dim": 16, "sliding_window": 24, "query_pre_attn_scalar": 16, "num_hidden_layers": 6,
+        "tie_word_embeddings": False,
+    },
+    "gpt2": _GPT,
+    "gpt_neox": {},
+    "gpt_oss": {
+        "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 24,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "granite": {},
+    "mistral": {"sliding_window": 24},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "olmo": {},
+    "olmo2": {},
+    "phi": {},
+    "phi3": {},
+    "qwen2": {},
+    "qwen3": {"head_dim": 16},
+    "qwen3_moe": {**_EXPERTS, "num_experts": 4, "head_dim": 16, "decoder_sparse_step": 1},
+    "smollm3": {"num_hidden_layers": 4},
+}  # fmt: skip
+#: those that the fast tests try: windows and a softcap, experts and sinks, learned positions
+_FAST = ("gemma2", "gpt2", "gpt_oss")
+
+
+@pytest.mark.parametrize("kind", [k if k in _FAST else pytest.param(k, marks=pytest.mark.slow) for k in KINDS])
+def test_greedy_tokens(kind: str, tmp_path: Path) -> None:
+    network = make_network(kind, **KINDS[kind])
+    prompt = [(7 * i * i + 3 * i + 11) % 390 + 4 for i in range(READ)]
+    wanted = greedy(network, prompt, COUNT)
+    assert len(set(wanted)) > 3
+    package = mycc.compile_generation(network, out=tmp_path / "text.pkg", chunk=16, verify=False)
+    assert list(mycc.load(package).generate_tokens(prompt, max_new_tokens=COUNT, ignore_eos=True)) == wanted
+
+
+def test_bfloat16_rounds_as_eager_does(tmp_path: Path) -> None:
+    make_folder(tmp_path / "model", "qwen3", head_dim=16)
+    package = mycc.compile_generation(tmp_path / "model", out=tmp_path / "text.pkg", dtype=torch.bfloat16)
+    model = mycc.load(package)
+    assert {row["dtype"] for row in model.manifest["state"]} == {"bf16"}
+    check = model.manifest["check"]
+    assert all(own <= 2 * eager for own, eager in zip(check["error"], check["eager"], strict=True))
+    assert model.generate("the quick", max_new_tokens=8).text()

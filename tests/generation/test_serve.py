@@ -1,0 +1,135 @@
+"""The server by HTTP, in the process: what its clients get is what the model's own calls give."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import mycc
+import pytest
+from mycc.runtime.serve.app import application
+
+from .folders import TEXTS
+
+httpx = pytest.importorskip("httpx")
+pytest.importorskip("starlette")
+
+Client = Any
+GREEDY = {"temperature": 0, "ignore_eos": True, "max_tokens": 12}
+
+
+def with_client(made: Any, work: Callable[[Client], Any], waiting: int = 256) -> Any:
+    """Runs `work` with a client of a server of the package."""
+
+    async def run() -> Any:
+        app = application(mycc.load(made.package), "small", waiting)
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=60) as client:
+                return await work(client)
+
+    return asyncio.run(run())
+
+
+def events(text: str) -> list[Any]:
+    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def test_completions(made: Any, model: Any) -> None:
+    wanted = [model.generate(text, max_new_tokens=12, ignore_eos=True) for text in TEXTS[:2]]
+    texts = [stream.text() for stream in wanted]
+
+    async def work(client: Client) -> None:
+        assert (await client.get("/v1/models")).json()["data"][0]["id"] == "small"
+        whole = (await client.post("/v1/completions", json={"prompt": TEXTS[:2], **GREEDY, "logprobs": 2})).json()
+        assert [choice["text"] for choice in whole["choices"]] == texts
+        assert [choice["finish_reason"] for choice in whole["choices"]] == ["length", "length"]
+        assert len(whole["choices"][0]["logprobs"]["token_logprobs"]) == 12
+        read = sum(len(stream.prompt_tokens) for stream in wanted)
+        assert whole["usage"] == {"prompt_tokens": read, "completion_tokens": 24, "total_tokens": read + 24}
+        body = {
+            "prompt": TEXTS[:2],
+            "model": "small",
+            **GREEDY,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        got = events((await client.post("/v1/completions", json=body)).text)
+        assert got[-1]["usage"] == whole["usage"]
+        for index in (0, 1):
+            own = [choice for event in got for choice in event["choices"] if choice["index"] == index]
+            assert "".join(choice["text"] for choice in own) == texts[index]
+            assert [choice["finish_reason"] for choice in own if choice["finish_reason"]] == ["length"]
+        stop = {"prompt": TEXTS[0], **GREEDY, "stop": texts[0][4:6]}
+        cut = (await client.post("/v1/completions", json=stop)).json()["choices"][0]
+        assert cut["text"] == texts[0][: texts[0].index(texts[0][4:6])]
+        assert cut["finish_reason"] == "stop"
+
+    with_client(made, work)
+
+
+def test_chats_that_go_on(made: Any, model: Any) -> None:
+    messages = [{"role": "user", "content": "the fox"}]
+    first = model.chat(messages, max_new_tokens=8, ignore_eos=True).text()
+    longer = [*messages, {"role": "assistant", "content": first}, {"role": "user", "content": "the dog"}]
+    second = model.chat(longer, max_new_tokens=8, ignore_eos=True).text()
+
+    async def work(client: Client) -> None:
+        options = {"temperature": 0, "ignore_eos": True, "max_completion_tokens": 8}
+        answer = (await client.post("/v1/chat/completions", json={"messages": messages, **options})).json()
+        assert answer["choices"][0]["message"] == {"role": "assistant", "content": first}
+        parts = [*longer[:-1], {"role": "user", "content": [{"type": "text", "text": "the dog"}]}]
+        body = {"messages": parts, **options, "stream": True, "logprobs": True, "top_logprobs": 1}
+        got = events((await client.post("/v1/chat/completions", json=body)).text)
+        deltas = [event["choices"][0]["delta"] for event in got]
+        assert deltas[0]["role"] == "assistant"
+        assert "".join(delta.get("content", "") for delta in deltas) == second
+        assert sum(len(event["choices"][0]["logprobs"]["content"]) for event in got) == 8
+
+    with_client(made, work)
+
+
+def test_many_clients_get_what_each_would_alone(made: Any, model: Any) -> None:
+    prompts = [TEXTS[i % 3] * (1 + i % 2) for i in range(9)]
+    wanted = [model.generate(p, max_new_tokens=12, temperature=0.8, seed=i).text() for i, p in enumerate(prompts)]
+
+    async def work(client: Client) -> None:
+        async def one(i: int) -> str:
+            body = {"prompt": prompts[i], "max_tokens": 12, "temperature": 0.8, "seed": i}
+            return str((await client.post("/v1/completions", json=body)).json()["choices"][0]["text"])
+
+        assert await asyncio.gather(*(one(i) for i in range(9))) == wanted
+
+    with_client(made, work)
+
+
+def test_requests_that_are_wrong(made: Any) -> None:
+    wrong: list[tuple[dict[str, Any], int, str]] = [
+        ({}, 400, "prompt has to be"),
+        ({"prompt": "x", "model": "other"}, 404, "there is no model 'other'"),
+        ({"prompt": [5] * 96}, 400, "the prompt has 96 tokens"),
+        ({"prompt": "x", "temperature": -1}, 400, "temperature has to be"),
+        ({"prompt": "x", "tempature": 1}, 400, "there is no parameter 'tempature'"),
+        ({"prompt": "x", "best_of": 3}, 400, "best_of is not supported"),
+        ({"prompt": "x", "n": 0.5}, 400, "n has to be a whole number"),
+        ({"prompt": "x", "n": 9, "max_tokens": 1}, 429, "too many requests"),
+    ]
+
+    async def work(client: Client) -> None:
+        for body, status, words in wrong:
+            got = await client.post("/v1/completions", json=body)
+            assert (got.status_code, words in got.json()["error"]["message"]) == (status, True), got.text
+        assert (await client.post("/v1/completions", content=b"{")).status_code == 400
+        assert (await client.post("/v1/chat/completions", json={"messages": [1]})).status_code == 400
+        for _ in range(50):  # texts that were not let in leave their places
+            good = await client.post("/v1/completions", json={"prompt": "the", **GREEDY})
+            if good.status_code == 200:
+                break
+            await asyncio.sleep(0.05)
+        assert good.status_code == 200
+
+    with_client(made, work, waiting=1)
