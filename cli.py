@@ -18,6 +18,7 @@ from . import __version__
 from .console import (
     BisectCommand,
     CacheDir,
+    Calibrate,
     CompileCommand,
     Device,
     Dtype,
@@ -29,7 +30,10 @@ from .console import (
     Freeze,
     Json,
     JsonFileCommand,
+    MaxError,
     Package,
+    Quantize,
+    QuantizeSkip,
     Settings,
     Sizes,
     Source,
@@ -90,6 +94,10 @@ def compile_command(
     mode: Annotated[ModeChoice, typer.Option("--mode", help="torch.compile's modes.")] = ModeChoice.default,
     dtype: Dtype = None,
     tf32: Tf32 = False,
+    quantize: Quantize = None,
+    quantize_skip: QuantizeSkip = None,
+    calibrate: Calibrate = None,
+    max_error: MaxError = None,
     threads: Threads = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Measure kernel variants here; keeps the choices in FILE.lock.")
@@ -172,7 +180,8 @@ def compile_command(
     options = CompileOptions.of(
         target=target, dtype=dtype, mode=mode.value, tune=tune, lock=lock, verify=verify, strict=strict,
         threads=threads, options=_with_tf32(settings, tf32), cache_dir=cache_dir, jobs=jobs, dump=dump,
-        specialize=specialize or (),
+        specialize=specialize or (), quantize=quantize, quantize_skip=quantize_skip or (), calibrate=calibrate,
+        max_error=max_error,
     )  # fmt: skip
     check_files(options)
     if not train and (freeze or clip_norm or clip_value or check_finite or accumulate):
@@ -211,6 +220,8 @@ def check_command(
     target: Targets = "cpu",
     dtype: Dtype = None,
     tf32: Tf32 = False,
+    quantize: Quantize = None,
+    quantize_skip: QuantizeSkip = None,
     settings: Settings = None,
     strict: Annotated[bool, typer.Option("--strict", help="Make an error of every warning.")] = False,
     as_json: Json = False,
@@ -221,8 +232,9 @@ def check_command(
     from .compiler.options import CompileOptions
 
     options = CompileOptions.of(
-        target=target, dtype=dtype, strict=strict, options=_with_tf32(settings, tf32), specialize=specialize or ()
-    )
+        target=target, dtype=dtype, strict=strict, options=_with_tf32(settings, tf32), specialize=specialize or (),
+        quantize=quantize, quantize_skip=quantize_skip or (),
+    )  # fmt: skip
     with stdout_to_stderr(as_json):
         require_torch()
         from .compiler.check import check
@@ -272,12 +284,15 @@ def _progress() -> Observer:
 
 
 def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool) -> None:
-    from .runtime.inspect import accuracy_line, inspect_package, megabytes
+    from .runtime.inspect import accuracy_line, inspect_package, megabytes, quantization_lines
 
     facts = inspect_package(os.fspath(path))
     if as_json:
         stages = [{"name": s.name, "seconds": round(s.seconds, 3), "summary": s.summary} for s in timing.stages]
-        kept = {key: facts[key] for key in ("path", "name", "size", "weights", "other", "targets", "glibc", "check")}
+        kept = {
+            key: facts[key]
+            for key in ("path", "name", "size", "weights", "other", "targets", "glibc", "check", "quantization")
+        }
         entries = [{"name": row["name"], "signature": row["signature"], "kernels": len(row["kernels"])}
                    for row in facts["entry_points"]]  # fmt: skip
         result = {**kept, "entry_points": entries, "seconds": round(seconds, 3), "stages": stages}
@@ -289,6 +304,8 @@ def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool) -> N
     for row in facts["entry_points"]:
         print(f"  {row['signature']}")
     print(f"  {accuracy_line(facts['check'])}")
+    for line in quantization_lines(facts["quantization"] or {}):
+        print(f"  {line}")
     way = f"mycc run {path}"
     if (facts["task"] or {}).get("name") == "text-generation":
         way += ' --prompt "..."'

@@ -22,6 +22,7 @@ from .runtime.text import printable
 __all__ = [
     "BisectCommand",
     "CacheDir",
+    "Calibrate",
     "CompileCommand",
     "Device",
     "Dtype",
@@ -33,7 +34,10 @@ __all__ = [
     "Freeze",
     "Json",
     "JsonFileCommand",
+    "MaxError",
     "Package",
+    "Quantize",
+    "QuantizeSkip",
     "Settings",
     "Sizes",
     "Source",
@@ -112,6 +116,21 @@ Dtype = Annotated[str | None, typer.Option("--dtype", help="The dtype to compute
 Tf32 = Annotated[bool, typer.Option("--tf32", help="On a GPU: products of float32 may round to 10 bits of mantissa.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="GROUP.OPTION=VALUE", help="Any option of compiler/options.py.")
+]
+Quantize = Annotated[
+    str | None,
+    typer.Option("--quantize", metavar="FORMAT", help="Store weights as int8, int8-dynamic, int4 or int4:group=64."),
+]
+QuantizeSkip = Annotated[
+    list[str] | None,
+    typer.Option("--quantize-skip", metavar="PATTERN", help="Layers that stay as they are: lm_head,layers.0.*."),
+]
+Calibrate = Annotated[
+    str | None,
+    typer.Option("--calibrate", metavar="INPUTS", help="inputs.npz or module:function, for static int8."),
+]
+MaxError = Annotated[
+    float | None, typer.Option("--max-error", metavar="E", help="Refuse when quantisation adds more, relative.")
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail; tracebacks of internal errors.")]
 

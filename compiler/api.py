@@ -58,6 +58,10 @@ def compile(
     progress: bool | Observer | None = None,
     dynamic: Sequence[str] = (),
     specialize: str | Sequence[str] | Mapping[str, Any] = (),
+    quantize: str | None = None,
+    quantize_skip: str | Sequence[str] = (),
+    calibrate: Any = None,
+    max_error: float | None = None,
 ) -> Path:
     """Compiles a model to a package that runs without torch.
 
@@ -84,6 +88,10 @@ def compile(
         dynamic: sizes that change in the command line's form: ["x:0=batch(1..64)"].
         specialize: dynamic sizes for which the package holds variants of its own, "batch=1,8 seq=128" or
             {"batch": (1, 8)}: a call of such sizes runs code that was compiled for them.
+        quantize: store weights as integers: "int8", "int8-dynamic", "int4" or "int4:group=64" (docs/quantization.md).
+        quantize_skip: patterns of layers' names that stay as they are, such as "lm_head" or "layers.0.*".
+        calibrate: inputs for static quantisation, with "int8": an .npz, "module:function", a function or a list.
+        max_error: the largest error, relative to the model's results, that quantisation may add.
 
     Returns:
         The package's path.
@@ -95,7 +103,8 @@ def compile(
     with reporting_faults("request"):
         checked = CompileOptions.of(
             target=target, dtype=dtype, mode=mode, tune=tune, lock=lock, verify=verify, strict=strict, threads=threads,
-            options=options, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize,
+            options=options, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize, quantize=quantize,
+            quantize_skip=quantize_skip, calibrate=calibrate, max_error=max_error,
         )  # fmt: skip
         check_files(checked)
         entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)

@@ -22,6 +22,7 @@ from .machine.gpu import Device
 from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
 from .package.assemble import entry_row
+from .quantize.quantize import converted
 from .schedule import schedule
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class EntryReport:
         operators: aten operator -> how often the model calls it, after capture.
         kernels: family -> number of kernels.
         weights: bytes of all constants that it reads.
+        quantization: which layers would be quantised and to what size, without errors; None: that was not asked for.
     """
 
     name: str
@@ -66,6 +68,7 @@ class EntryReport:
     operators: dict[str, int]
     kernels: dict[str, int]
     weights: int
+    quantization: dict[str, Any] | None = None
 
 
 @dataclass
@@ -118,6 +121,12 @@ def _captured(
 
 def _check_entry(report: CheckReport, name: str, captured: ModelGraph, options: CompileOptions) -> None:
     skip, kept = options.graph.skipped_passes, kept_for(options.families)
+    planned = None
+    if options.quantize is not None:
+        done = _attempt(report, name, "quantize", lambda: converted(captured, options.quantize))  # type: ignore[arg-type]
+        if done is None:
+            return
+        captured, planned = done
     graph = _attempt(report, name, "graph", lambda: run_graph_passes(captured, kept=kept, skip=skip))
     if graph is None:
         return
@@ -138,7 +147,9 @@ def _check_entry(report: CheckReport, name: str, captured: ModelGraph, options: 
             row = row or entry_row(captured, scheduled, scheduled.names)
     if row is not None:
         weights = {id(t): t.numel() * t.element_size() for t in graph.constants.values()}
-        report.entries.append(EntryReport(name, row, _operators(captured), kernels, sum(weights.values())))
+        quantization = None if planned is None else planned.as_dict()
+        operators, size = _operators(captured), sum(weights.values())
+        report.entries.append(EntryReport(name, row, operators, kernels, size, quantization))
 
 
 def _device(options: CompileOptions, family: Family) -> Device | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -41,4 +42,16 @@ def _lines(entry: EntryReport) -> Iterator[str]:
     yield f"operators  {', '.join(shown[:MOST_OPERATORS] + more) or 'none'}"
     yield "kernels    " + ", ".join(f"{count} for {family}" for family, count in entry.kernels.items())
     yield f"weights    {megabytes(entry.weights)}"
+    if entry.quantization is not None:
+        yield from _quantized(entry.quantization)
     yield f"memory     {memory_line(entry.row['memory'])}"
+
+
+def _quantized(row: dict[str, Any]) -> Iterator[str]:
+    size, floats = (sum(layer[name] for layer in row["layers"]) for name in ("bytes", "float_bytes"))
+    yield f"quantised  {len(row['layers'])} layers to {row['format']}: {megabytes(floats)} -> {megabytes(size)}"
+    for layer in row["layers"]:
+        shape, (before, after) = "x".join(map(str, layer["shape"])), (layer["float_bytes"], layer["bytes"])
+        yield f"  {layer['name']}  {layer['kind']} {shape}  {megabytes(before)} -> {megabytes(after)}"
+    for left in row["left"]:
+        yield f"  {left['name']}  left: {left['reason']}"

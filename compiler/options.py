@@ -21,6 +21,7 @@ from ..runtime.errors import CompileError
 from .machine.gpu import Device, chip_of, device_for
 from .machine.targets import Family, Target, host_target, known_names
 from .machine.targets import parse_targets as named_targets
+from .number_formats import Quantization, parse_quantization
 
 __all__ = [
     "BuildOptions",
@@ -152,6 +153,7 @@ class CompileOptions:
         jobs: C++ compilers at once, None: one per core.
         cache_dir: None for the user's cache directory.
         dump: directory for a file per stage, or None.
+        quantize: which weights to store as integers, and how; None: as the model has them.
     """
 
     targets: tuple[Target, ...] = field(default_factory=lambda: (host_target(),))
@@ -166,6 +168,7 @@ class CompileOptions:
     jobs: int | None = None
     cache_dir: Path | None = None
     dump: Path | None = None
+    quantize: Quantization | None = None
     graph: GraphOptions = field(default_factory=GraphOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
     codegen: CodegenOptions = field(default_factory=CodegenOptions)
@@ -204,7 +207,16 @@ class CompileOptions:
 
     def fingerprint(self) -> str:
         """A hash of the options that alter generated code or objects."""
-        altering = (self.dtype, self.mode, self.tune, self.graph, self.schedule, self.codegen, self.build)
+        altering = (
+            self.dtype,
+            self.quantize,
+            self.mode,
+            self.tune,
+            self.graph,
+            self.schedule,
+            self.codegen,
+            self.build,
+        )
         return hashlib.sha256(repr(altering).encode()).hexdigest()
 
     def changed(self) -> dict[str, Any]:
@@ -246,6 +258,10 @@ class CompileOptions:
         dump: str | os.PathLike[str] | None = None,
         lock: str | os.PathLike[str] | None = None,
         specialize: str | Sequence[str] | Mapping[str, Any] = (),
+        quantize: object = None,
+        quantize_skip: str | Sequence[str] = (),
+        calibrate: Any = None,
+        max_error: float | None = None,
         **others: Any,
     ) -> CompileOptions:
         """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown."""
@@ -256,6 +272,7 @@ class CompileOptions:
             dump=Path(dump).expanduser() if dump is not None else None,
             lock=Path(lock).expanduser() if lock is not None else None,
             specialize=parse_sizes(specialize),
+            quantize=parse_quantization(quantize, quantize_skip, calibrate, max_error),
             **parse_settings(options or ()),
             **others,
         )

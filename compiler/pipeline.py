@@ -34,6 +34,9 @@ from .observe import Observer, running_stage, warn
 from .options import CompileOptions
 from .package.assemble import Assembled, assemble, package_contract
 from .package.writer import PackageSummary
+from .quantize.quantize import quantize
+from .quantize.report import QuantizationReport, manifest_row
+from .quantize.report import summarise as summarise_quantization
 from .request import CompileRequest
 from .schedule import Schedule, schedule
 from .schedule.passes import check_names
@@ -59,6 +62,7 @@ class CompileResult:
     error: float | None  # of the package against float64; None when it was not verified
     eager: float | None
     warnings: tuple[str, ...]
+    quantization: tuple[QuantizationReport, ...] = ()
 
 
 def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileResult:
@@ -90,6 +94,7 @@ def run_captured(
     Raises CompileError; then nothing is left behind.
     """
     options = request.options
+    captured, reports = _quantized(captured, options, observers)
     with running_stage(observers, "graph") as stage:
         kept, skip = kept_for(options.families), options.graph.skipped_passes
         graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
@@ -102,9 +107,22 @@ def run_captured(
         raise CompileError(problems[0], details=problems[1:], hint="Without strict this is a warning.")
     for text in problems:
         warn(observers, text)
-    result = _package(request, observers, captured, graphs, code, tuned)
+    result = _package(request, observers, captured, graphs, code, tuned, reports)
     tuned.save(request.out)
-    return replace(result, warnings=(*result.warnings, *problems))
+    return replace(result, quantization=tuple(reports), warnings=(*result.warnings, *problems))
+
+
+def _quantized(
+    captured: Sequence[ModelGraph], options: CompileOptions, observers: Sequence[Observer]
+) -> tuple[Sequence[ModelGraph], list[QuantizationReport]]:
+    """The entry points with the weights as integers that the options ask for: from here on they are the model."""
+    if options.quantize is None:
+        return captured, []
+    with running_stage(observers, "quantize") as stage:
+        graphs, reports = quantize(captured, options.quantize)
+        stage.value = "\n".join(line for report in reports for line in report.lines())
+        stage.summary = summarise_quantization(reports)
+    return graphs, reports
 
 
 def _captured(request: CompileRequest) -> list[ModelGraph]:
@@ -251,11 +269,14 @@ def _package(
     graphs: Sequence[ModelGraph],
     code: Code,
     tuned: Tuned,
+    reports: Sequence[QuantizationReport],
 ) -> CompileResult:
     """Writes the package beside its place, verifies it there, and moves it into place."""
+    skip = request.options.quantize.skip if request.options.quantize is not None else ()
     assembled: Assembled = assemble(
-        request, captured, graphs, code.schedules, code.weights, code.generated, code.built, tuned.manifest()
-    )
+        request, captured, graphs, code.schedules, code.weights, code.generated, code.built, tuned.manifest(),
+        manifest_row(reports, skip),
+    )  # fmt: skip
     summary = assembled.write(observers)
     return CompileResult(
         summary.path,

@@ -48,6 +48,7 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
         "members": sizes,
         "check": manifest["check"],
         "tuning": manifest.get("tuning"),
+        "quantization": manifest.get("quantization"),
         "state": manifest.get("state", []),
         "task": manifest.get("task"),
     }
@@ -81,9 +82,27 @@ def describe(information: dict[str, Any]) -> str:
     }
     if information["state"]:
         facts["state"] = ", ".join(f"{row['name']}: {row['dtype']}{row['shape']}" for row in information["state"])
+    if information["quantization"]:
+        facts["quantised"] = "; ".join(quantization_lines(information["quantization"]))
     if information["tuning"]:
         facts["tuned"] = tuning_line(information)
     return "\n".join([*lines, "", *(f"{name:<10} {text}" for name, text in facts.items())])
+
+
+def quantization_lines(quantization: dict[str, Any]) -> list[str]:
+    """For each entry point what its weights became, and what that costs beside the model with floats."""
+    return [_quantized_line(row) for row in quantization.get("entry_points", [])]
+
+
+def _quantized_line(row: dict[str, Any]) -> str:
+    layers = row.get("layers", [])
+    size, floats = (sum(layer[name] for layer in layers) for name in ("bytes", "float_bytes"))
+    error = f", error {row['error']:.1e} against the model with floats" if row.get("error") is not None else ""
+    heard = [layer for layer in layers if layer.get("snr") is not None]
+    worst = min(heard, key=lambda layer: layer["snr"], default=None)
+    where = f" (worst layer: {worst['name']}, {worst['snr']:.0f} dB)" if worst else ""
+    what = f"{len(layers)} layers of {row['entry']} are {row['format']}"
+    return f"{what}, {megabytes(floats)} -> {megabytes(size)}{error}{where}"
 
 
 def card_html(manifest: dict[str, Any], path: str | None, where: str) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "frames_of_exception",
     "is_torch_file",
     "is_user_file",
+    "module_of",
     "modules_of",
     "origin",
     "pick",
@@ -126,7 +127,7 @@ def origin(node: fx.Node) -> Origin | None:
     if found is None:
         return None
     user, inner = found
-    return Origin(user.file, user.line, user.text, _module(node), None if inner == user else inner)
+    return Origin(user.file, user.line, user.text, module_of(node), None if inner == user else inner)
 
 
 def place_of(node: fx.Node) -> str:
@@ -135,7 +136,7 @@ def place_of(node: fx.Node) -> str:
         return str(where)
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     kind = getattr(stack[-1][1], "__name__", str(stack[-1][1])).rpartition(".")[2] if stack else ""
-    module = _module(node)
+    module = module_of(node)
     return f"in module '{module}' ({kind})" if module else ""
 
 
@@ -149,7 +150,8 @@ def modules_of(node: fx.Node) -> list[tuple[str, str]]:
     return found
 
 
-def _module(node: fx.Node) -> str:
+def module_of(node: fx.Node) -> str:
+    """The qualified name of the innermost nn.Module that made a node ("encoder.layer.0"); "" for the root or none."""
     stack = modules_of(node)
     return stack[-1][0] if stack else ""
 

@@ -141,10 +141,11 @@ def assemble(
     generated: Generated,
     built: Mapping[str, BuildResult],
     tuning: Mapping[str, Any] | None = None,
+    quantization: Mapping[str, Any] | None = None,
 ) -> Assembled:
     """The contents of the package.
 
-    graphs: `captured` behind the graph passes. tuning: the manifest's row of that name.
+    graphs: `captured` behind the graph passes. tuning, quantization: the manifest's rows of these names.
     """
     shown = schedules[min(request.options.targets, key=lambda target: target.family != "cpu").name]
     symbols = generated.symbols or tuple(schedule.names for schedule in shown)
@@ -176,6 +177,7 @@ def assemble(
         task=None if request.task is None else request.task.facts,
         files={} if request.task is None else request.task.files,
         training=request.training.manifest if request.training is not None else None,
+        quantization=quantization,
     )
     return Assembled(request, captured, contents)
 

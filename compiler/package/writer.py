@@ -54,6 +54,7 @@ class PackageContents:
         check: the build's numerical check: "error", "eager", "shapes".
         task: what the package is for, a row of the manifest.
         files: name -> bytes of what the task needs; members in the folder task/.
+        quantization: which weights are integers, and what error that adds (quantize/report.py).
         tuning: choices for kernels that were measured, and where: "machine", "threads", "targets".
         training: of a package that trains, its optimizer: "optimizer", "hyper", "groups", "parameters", "check_finite".
     """
@@ -76,6 +77,7 @@ class PackageContents:
     check: Mapping[str, Any] = field(default_factory=dict)
     tuning: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
+    quantization: Mapping[str, Any] | None = None
     state: Sequence[Mapping[str, Any]] = ()
     task: Mapping[str, Any] | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -234,6 +236,7 @@ def _manifest(
         },
         **({"contract": contract} if contract else {}),
         "check": check,
+        **({"quantization": dict(contents.quantization)} if contents.quantization is not None else {}),
         **({"tuning": dict(contents.tuning)} if contents.tuning is not None else {}),
         **({"training": dict(contents.training)} if contents.training is not None else {}),
     }

@@ -1,4 +1,5 @@
-"""Numbers rounded to a few bits and back: torch's `quantized_decomposed` operators, which PT2E writes into a graph.
+"""Numbers rounded to a few bits and back: torch's `quantized_decomposed` operators, which PT2E writes into a graph, and
+mycc's own.
 
     q = clamp(round(x * (1 / scale)) + zero_point, low, high)        x = (q - zero_point) * scale
 
@@ -118,6 +119,22 @@ def dequantize_groups(
     wide = q.reshape(*scales.shape, -1).to(scales.dtype)
     wide = wide if zeros is None else wide - zeros.unsqueeze(-1).to(scales.dtype)
     return (wide * scales.unsqueeze(-1)).reshape(q.shape).to(output_dtype)
+
+
+@definition("mycc.dequantize")
+def dequantize_weight(
+    values: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int, dtype: torch.dtype
+) -> Tensor:
+    """A scale for each `group` numbers of a row, of a weight of any shape."""
+    wide = values.reshape(*scales.shape, -1).float()
+    wide = wide if zeros is None else wide - zeros.unsqueeze(-1).float()
+    return (wide * scales.unsqueeze(-1).float()).reshape(values.shape).to(dtype)
+
+
+@definition("mycc.dequantize_tensor")
+def dequantize_activations(values: Tensor, scale: float, zero: int, dtype: torch.dtype) -> Tensor:
+    """One scale, a number."""
+    return ((values.float() - zero) * scale).to(dtype)
 
 
 @definition(f"{_NAME}.choose_qparams.tensor")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ...model.operators.quantised import NIBBLE_ZERO, packed
+from ...model.operators.quantised import NIBBLE_ZERO
 from ..node import Node
 from ..patterns import is_op, shape
 from ..work import Work, aten
@@ -66,8 +66,7 @@ def _in_halves(weight: QuantisedWeight) -> bool:
 
 def _nibbles(work: Work, node: Node, weight: QuantisedWeight) -> Node:
     """The same of a table of bytes [N, K / 2]."""
-    table = work.constant(f"{weight.name}_halves", packed(weight.values), like=node)
-    rows = _gathered(work, node, table)
+    rows = _gathered(work, node, weight.halves(work, node))
     low = work.call(aten.bitwise_and.Scalar, (rows, 15), like=node)
     high = work.call(aten.bitwise_right_shift.Tensor_Scalar, (rows, 4), like=node)
     pairs = work.call(aten.stack.default, ([low, high], -1), like=node)

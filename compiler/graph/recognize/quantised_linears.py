@@ -93,7 +93,8 @@ def _grouped(work: Work, like: Node, weight: QuantisedWeight) -> tuple[Any, ...]
     assert weight.scales is not None, "mixed_mm has no scales"
     scales = work.constant(f"{weight.name}_scales", weight.scales.contiguous(), like=like)
     zeros = None if weight.zeros is None else work.constant(f"{weight.name}_zeros", _small(weight.zeros), like=like)
-    return weight.node(work, like), scales, zeros, weight.bits, weight.group
+    own = weight.halves(work, like) if weight.bits == 4 else weight.node(work, like)
+    return own, scales, zeros, weight.bits, weight.group
 
 
 def _small(zeros: torch.Tensor) -> torch.Tensor:

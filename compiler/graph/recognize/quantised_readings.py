@@ -94,7 +94,14 @@ def _groups(node: Node) -> Reading:
 def _own(node: Node) -> Reading:
     values, scales, zeros, bits, group = node.args[:5]
     half = 1 << (bits - 1)
-    return Reading(values, (1, group, *(-1 for _ in shape(values)[2:])), scales, zeros, -half, half - 1)
+    inner = shape(values)[1:]
+    block = (1, group) if len(inner) == 1 else (1, *(-1 for _ in inner))
+    return Reading(values, block, scales, zeros, -half, half - 1)
+
+
+def _own_tensor(node: Node) -> Reading:
+    values, scale, zero = node.args[:3]
+    return Reading(values, (-1,) * len(shape(values)), scale, zero, -128, 127)
 
 
 _READERS: dict[str, Callable[[Node], Reading | None]] = {
@@ -105,6 +112,7 @@ _READERS: dict[str, Callable[[Node], Reading | None]] = {
     "quantized_decomposed.dequantize_per_token.default": _tokens,
     "quantized_decomposed.dequantize_per_channel_group.default": _groups,
     "mycc.dequantize.default": _own,
+    "mycc.dequantize_tensor.default": _own_tensor,
 }
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from ....runtime.errors import CompileError
-from ...model.source_lines import origin, place_of
+from ...model.operators.quantised import packed
+from ...model.source_lines import module_of, place_of
 from ..node import Node
 from ..patterns import is_constant
 from ..work import Work
@@ -58,6 +59,10 @@ class QuantisedWeight:
     def node(self, work: Work, like: Node) -> Node:
         """A constant of the values, in front of `like`."""
         return self.source or work.constant(self.name, self.values, like=like)
+
+    def halves(self, work: Work, like: Node) -> Node:
+        """A constant of values of 4 bits, two in a byte."""
+        return work.constant(f"{self.name}_halves", packed(self.values), like=like)
 
 
 def quantised_weight(work: Work, node: Any, transposed: bool = False) -> QuantisedWeight | None:
@@ -137,20 +142,9 @@ def _around_zero(
 def _check(scales: torch.Tensor, values: Node, node: Node) -> None:
     wrong = int((~torch.isfinite(scales) | (scales == 0)).sum())
     if wrong:
-        where = place_of(node)
+        where, name = place_of(node), module_of(node) or values.target
         raise CompileError(
-            f"the quantised weight '{layer_of(node) or values.target}' has {wrong} of {scales.numel()} scales that are "
-            "zero, NaN or infinite",
+            f"the quantised weight '{name}' has {wrong} of {scales.numel()} scales that are zero, NaN or infinite",
             details=[where] if where else [],
             hint="Quantise this layer again: a row of zeros wants a scale of 1.",
         )
-
-
-def layer_of(node: Node) -> str:
-    """The name of the module that a node belongs to, "" when none is known."""
-    where = origin(node)
-    if where is not None and where.module:
-        return where.module
-    for path, _ in reversed(list((node.meta.get("nn_module_stack") or {}).values())):
-        return str(path)
-    return ""

@@ -1,4 +1,4 @@
-"""mycc.dequantize: the weights that integers stand for, as capture writes them for a model that it quantises."""
+"""What integers stand for in a model that mycc quantises: its weights, and activations of calibrated ranges."""
 
 from __future__ import annotations
 
@@ -28,3 +28,13 @@ def dequantize(
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     rows = dequantised(values.flatten(1), scales, zeros, bits, group, values[0].numel(), wide)
     return rows.reshape(values.shape).to(dtype)
+
+
+@own_operator(
+    "dequantize_tensor(Tensor values, float scale, int zero, ScalarType dtype) -> Tensor",
+    lambda values, *rest: torch.empty(values.shape, dtype=rest[-1]),
+)
+def dequantize_tensor(values: Tensor, scale: float, zero: int, dtype: torch.dtype) -> Tensor:
+    """(values - zero) * scale in `dtype`, of int8: activations, by what calibration found."""
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    return ((values.to(wide) - zero) * scale).to(dtype)

@@ -1,0 +1,186 @@
+"""Models of floats whose weights mycc makes integers: which layers, what values, what report, what refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mycc.compiler.capture import capture
+from mycc.compiler.model.graph import ModelGraph
+from mycc.compiler.number_formats import FORMATS, parse_quantization
+from mycc.compiler.quantize.quantize import quantize
+from mycc.compiler.quantize.report import QuantizationReport
+from mycc.compiler.quantize.weights import to_integers
+from mycc.runtime.errors import CompileError
+from torch import nn
+
+from ..graph.support import Dim, agrees, operators, passed
+
+ROWS = Dim("rows", min=1, max=64)
+
+
+class Words(nn.Module):
+    """An embedding that is the output head too, a layer with a bias, and one in the form of GPT-2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.up = nn.Embedding(48, 64), nn.Linear(64, 96)
+        self.down = nn.Parameter(torch.randn(96, 64) / 10)
+        self.bias = nn.Parameter(torch.randn(64) / 10)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.up(self.embed(ids)).relu()
+        x = torch.addmm(self.bias, x, self.down)
+        return nn.functional.linear(x, self.embed.weight)
+
+
+class Images(nn.Module):
+    """Convolutions plain and by channels, and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x).relu()
+        return self.head((self.second(x) + x).mean((2, 3)))
+
+
+IDS, PICTURES = torch.arange(12) % 48, torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(0))
+
+
+def words(**options: Any) -> tuple[ModelGraph, QuantizationReport]:
+    torch.manual_seed(0)
+    return done(capture(Words().eval(), (IDS,), None, ({0: ROWS},)), **options)
+
+
+def images(**options: Any) -> tuple[ModelGraph, QuantizationReport]:
+    torch.manual_seed(0)
+    return done(capture(Images().eval(), (PICTURES,)), **options)
+
+
+def done(graph: ModelGraph, text: str, **options: Any) -> tuple[ModelGraph, QuantizationReport]:
+    wanted = parse_quantization(text, **options)
+    assert wanted is not None
+    (result,), (report,) = quantize([graph], wanted)
+    return result, report
+
+
+# values --------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("bits", "least"), [("int8", 38.0), ("int4", 19.0)])
+def test_integers_are_near_the_floats(bits: str, least: float) -> None:
+    w = torch.randn(33, 64, generator=torch.Generator().manual_seed(1))
+    w[0], w[1, :32], w[2, 3], w[3] = 0.0, 0.0, 1e4, 1e-9
+    own = to_integers(w, FORMATS[bits])
+    assert own.values.dtype == torch.int8
+    assert int(own.values.min()) >= (-8 if bits == "int4" else -127)
+    assert int(own.values.max()) <= (7 if bits == "int4" else 127)
+    assert bool((own.scales != 0).all())
+    again = (own.values.reshape(33, -1, own.group).double() * own.scales.double().unsqueeze(-1)).reshape(w.shape)
+    assert torch.equal(again[0], torch.zeros(64, dtype=torch.float64))
+    noise, signal = (again - w).double()[4:].square().sum(), w[4:].double().square().sum()
+    assert 10 * float(torch.log10(signal / noise)) > least
+
+
+def test_int4_scales_are_float16_unless_they_do_not_fit() -> None:
+    w = torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
+    assert to_integers(w, FORMATS["int4"]).scales.dtype == torch.float16
+    assert to_integers(w * 1e-6, FORMATS["int4"]).scales.dtype == torch.float32
+
+
+# graphs --------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "operator"),
+    [("int8", "mycc.mixed_mm"), ("int8-dynamic", "aten._int_mm"), ("int4", "mycc.grouped_mm")],
+)
+def test_all_layers_read_integers(text: str, operator: str) -> None:
+    graph, report = words(text=text)
+    result = passed(graph)
+    assert operators(result)[operator] == 3
+    assert [row.name for row in report.layers] == ["embed", "up", "down"]
+    assert not report.left
+    floats = [t for t in result.constants.values() if t.is_floating_point() and t.numel() > 384]
+    assert not floats, "no weight of floats is left"
+    agrees(graph, result)
+    assert report.error is not None
+    assert 0 < report.error < (0.2 if text == "int4" else 0.03)
+    assert all(row.snr is not None and row.snr > (15 if text == "int4" else 30) for row in report.layers)
+
+
+def test_sizes_are_those_of_the_bits() -> None:
+    _, report = words(text="int4")
+    assert [row.size for row in report.layers] == [48 * 64 * 9 // 16, 96 * 64 * 9 // 16, 96 * 64 * 9 // 16]
+    assert report.layers[0].floats == 48 * 64 * 4
+
+
+def test_calibrated_convolutions_are_integers() -> None:
+    graph, report = images(text="int8", calibrate=[PICTURES, PICTURES * 0.5])
+    result = passed(graph)
+    assert operators(result)["mycc.int_conv"] == 2
+    assert operators(result)["aten._int_mm"] == 1
+    assert not {"aten.conv2d", "aten.linear"} & set(operators(result))
+    agrees(graph, result)
+    assert report.measured == "2 calibration inputs"
+    assert report.error is not None
+    assert 0 < report.error < 0.05
+
+
+def test_without_calibration_convolutions_stay() -> None:
+    _, report = images(text="int8")
+    assert [row.name for row in report.layers] == ["head"]
+    assert [(x.name, "calibration" in x.reason) for x in report.left] == [("first", True), ("second", True)]
+
+
+def test_patterns_leave_layers_as_they_are() -> None:
+    graph, report = words(text="int8", skip="em*,up")
+    assert [row.name for row in report.layers] == ["down"]
+    assert {x.name for x in report.left} == {"embed", "up"}
+    assert operators(passed(graph))["aten.linear"] == 2
+
+
+def test_a_calibration_file_has_one_sample_or_several(tmp_path: Any) -> None:
+    np.savez(tmp_path / "one.npz", x=PICTURES.numpy())
+    np.savez(tmp_path / "many.npz", x=np.stack([PICTURES.numpy()] * 3))
+    assert images(text="int8", calibrate=str(tmp_path / "one.npz"))[1].measured == "1 calibration inputs"
+    assert images(text="int8", calibrate=str(tmp_path / "many.npz"))[1].measured == "3 calibration inputs"
+
+
+# refusals ------------------------------------------------------------------------------------------------------------
+REFUSED: Sequence[tuple[dict[str, Any], str]] = [
+    ({"text": "nf4"}, r"cannot quantise to 'nf4'(.|\n)*Use int4 instead"),
+    ({"text": "int8:group=32"}, r"'int8' has a scale for each row"),
+    ({"text": "int4:group=20"}, r"a group of 20 weights is none"),
+    ({"text": "int4:group=128"}, r"groups of 128 do not divide the 64 columns of 'embed'(.|\n)*int4:group=64"),
+    ({"text": "int8", "skip": "embd"}, r"--quantize-skip embd names no layer(.|\n)*Did you mean embed"),
+    ({"text": "int8", "skip": "*"}, r"no layer to quantise"),
+    ({"text": "int4", "calibrate": [IDS]}, r"'int4' takes no calibration"),
+    ({"text": "int8", "calibrate": []}, r"no inputs for calibration"),
+    ({"text": "int8", "calibrate": [IDS.float()]}, r"calibration input 0: ids is f32\[12\], and the model takes i64"),
+    ({"text": "int8", "calibrate": "lacking.npz"}, r"cannot read 'lacking.npz'"),
+    ({"text": "int8", "calibrate": "no_such:thing"}, r"cannot find 'no_such:thing'"),
+    ({"text": "int4", "max_error": 1e-4}, r"error of \S+, more than --max-error 0.0001\n  \w+: adds noise, .* dB"),
+    ({"text": "int8", "max_error": -1.0}, r"largest error has to be a number above 0"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=[str(i) for i in range(len(REFUSED))])
+def test_refusals(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        words(**options)
+
+
+def test_options_without_a_format_are_refused() -> None:
+    with pytest.raises(CompileError, match="--max-error says how to quantise, and nothing is"):
+        parse_quantization(None, max_error=0.1)
+
+
+def test_weights_that_are_not_finite_are_refused_by_name() -> None:
+    model = nn.Sequential(nn.Linear(64, 8), nn.Linear(8, 64)).eval()
+    with torch.no_grad():
+        model[1].weight[3, 2] = torch.inf
+    with pytest.raises(CompileError, match="the weight of '1' holds NaN or infinity"):
+        done(capture(model, (torch.randn(2, 64),)), text="int8")
