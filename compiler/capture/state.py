@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ...runtime.errors import CompileError
 from ..model.graph import InPlace, ModelGraph, TensorSpec
@@ -41,9 +42,13 @@ class Changed:
 
 def memory_key(tensor: torch.Tensor) -> object:
     """Equal for tensors of the same values in the same memory: address, shape, strides, dtype, and whether torch reads
-    it conjugated or negated (`f.conj()`, `f.conj().imag`). Empty tensors have no memory to share."""
+    it conjugated or negated (`f.conj()`, `f.conj().imag`). Empty tensors have no memory to share. A subclass that holds
+    other tensors, as those of quantised weights do, has no address of its own: its parts have."""
     if tensor.numel() == 0:
         return id(tensor)
+    if is_traceable_wrapper_subclass(tensor):
+        names, _ = tensor.__tensor_flatten__()
+        return type(tensor), *(memory_key(getattr(tensor, name)) for name in names)
     read_as = tensor.is_conj(), tensor.is_neg()
     return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype, *read_as
 

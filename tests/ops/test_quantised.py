@@ -162,3 +162,14 @@ def test_convolutions(dtype: torch.dtype, order: torch.memory_format, tmp_path: 
         own = model.image(x, w).double() - w.zero
         want = convolve(own, model.get_buffer(f"w{i}").double(), None, w.stride, w.padding, w.dilation, w.groups)
         assert torch.equal(got.double(), want), w
+
+
+def test_layers_of_one_shape_keep_their_own_weights(tmp_path: Path) -> None:
+    """A tensor subclass that holds the quantised weight has no memory of its own by which two could be told apart."""
+    ao = pytest.importorskip("torchao.quantization")
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(32, 32) for _ in range(3))).eval()
+    x = torch.randn(3, 32)
+    ao.quantize_(model, ao.Int8WeightOnlyConfig())
+    package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "m.pkg"))
+    torch.testing.assert_close(package(x), model(x), rtol=1e-4, atol=1e-5)
