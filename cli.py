@@ -168,9 +168,11 @@ def compile_command(
             path = compile_task(
                 task, source, out=out, max_length=max_length, max_batch=max_batch, dtype=dtype, target=target,
                 verify=verify, strict=strict, threads=threads, options=_with_tf32(settings, tf32), name=name,
-                cache_dir=cache_dir, jobs=jobs, dump=dump, observers=observers,
+                cache_dir=cache_dir, jobs=jobs, dump=dump, observers=observers, quantize=quantize,
+                quantize_skip=quantize_skip or (), max_error=max_error,
                 unused={
                     "--input": inputs, "--dynamic": dynamic, "--specialize": specialize, "--tune": tune, "--lock": lock,
+                    "--calibrate": calibrate,
                 },
             )  # fmt: skip
         _report_compile(path, timing, perf_counter() - start, as_json)

@@ -36,6 +36,9 @@ def compile_generation(
     max_batch: int = 1,
     chunk: int = CHUNK,
     dtype: Any = None,
+    quantize: str | None = None,
+    quantize_skip: str | Sequence[str] = (),
+    max_error: float | None = None,
     target: str | Sequence[str] = "cpu",
     tokenizer: str | os.PathLike[str] | None = None,
     verify: bool = True,
@@ -63,6 +66,8 @@ def compile_generation(
         max_batch: texts that are generated at once.
         chunk: tokens of a prompt that one call reads at most; longer prompts are read in pieces.
         dtype: the dtype to compute in (a torch dtype, or "f32", "bf16", "f16"); None: that of the weights.
+        quantize, quantize_skip, max_error: as in mycc.compile; "int4" or "int8" stores the weights of linear layers
+            and of the embedding as integers.
         tokenizer: a tokenizer.json, for a model that is not a folder.
         target, verify, strict, threads, options, name, cache_dir, jobs, dump, progress: as in mycc.compile.
         observers: more of them.
@@ -80,6 +85,7 @@ def compile_generation(
         checked = CompileOptions.of(
             target=target, dtype=dtype, verify=verify, strict=strict, threads=threads, options=options,
             cache_dir=cache_dir, jobs=jobs, dump=dump, specialize="batch=1" if max_batch > 1 else (),
+            quantize=quantize, quantize_skip=quantize_skip, max_error=max_error,
         )  # fmt: skip
         check_out(out)
         whole = "cuda" in checked.families  # there a size that depends on a value has the host wait
