@@ -26,7 +26,7 @@ BUILD_TOOLS := scikit-build-core pybind11 cmake ninja
 INSTALLED := pyproject.toml CMakeLists.txt constraints.txt $(wildcard runtime/*.cpp runtime/src/*.in runtime/src/*/*) runtime/include/mycc/abi.h runtime/include/mycc/model.h runtime/include/mycc/tensor.h
 # By itself pytest passes by every folder that is called build, tests/build among them.
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) -q -ra -o "norecursedirs=.*"
-PACKAGE := compiler runtime templates cli.py console.py __init__.py
+PACKAGE := compiler runtime templates cli.py console.py __init__.py __main__.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -114,7 +114,8 @@ $(VENV)/.build-tools: $(CONSTRAINTS)
 	$(INSTALL) -c $(CONSTRAINTS) $(BUILD_TOOLS)
 	@touch $@
 
-install = $(INSTALL) -c $(CONSTRAINTS) --no-build-isolation -e ".[$(1)]" $(2)
+# The distribution was called mycc before: what is left of that is taken away first.
+install = if $(PIP) show -q mycc 2>/dev/null; then $(PIP) uninstall -q -y mycc; fi; $(INSTALL) -c $(CONSTRAINTS) --no-build-isolation -e ".[$(1)]" $(2)
 
 # The models of examples/ and of the demo come from transformers.
 $(VENV)/.installed-compiler: $(INSTALLED) $(VENV)/.build-tools

@@ -1,7 +1,7 @@
 """mycc: an ahead-of-time compiler for PyTorch models.
 
     import mycc
-    mycc.compile(model, args, out="model.pkg")      # needs torch: pip install mycc[compiler]
+    mycc.compile(model, args, out="model.pkg")      # needs torch: the extra "compiler"
     m = mycc.load("model.pkg")                      # numpy is enough
     y = m(x)
 

@@ -2,5 +2,5 @@
 
 capture -> graph passes -> lower -> schedule -> codegen -> build -> package
 
-Needs torch; `pip install mycc[compiler]`. Importing this package itself imports nothing.
+Needs torch: the extra `compiler`. Importing this package itself imports nothing.
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CompileError
+from ..runtime.installation import how_to_install
 from .faults import reporting_faults
 from .observe import DumpObserver, Observer, warn
 from .options import CompileOptions, Mode
@@ -247,7 +248,7 @@ def require_torch() -> None:
         import torch
     except ImportError as error:
         missing = f"compiling needs torch, which cannot be imported ({error})"
-        raise CompileError(missing, hint="Install it with: pip install mycc[compiler]") from None
+        raise CompileError(missing, hint=how_to_install("compiler")) from None
     version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
     if version < (2, 11):
         raise CompileError(f"compiling needs torch 2.11 or later; this is {torch.__version__}")

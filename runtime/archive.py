@@ -170,7 +170,7 @@ def _map(path: str) -> memoryview:
         try:
             about = os.fstat(descriptor)
             if stat.S_ISDIR(about.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                raise _no_package(path, f"cannot read {path}: {os.strerror(errno.EISDIR)}", None)
             if not stat.S_ISREG(about.st_mode):
                 raise LoadError(f"cannot read {path}: it is not a regular file")
             if about.st_size == 0:
@@ -184,14 +184,24 @@ def _map(path: str) -> memoryview:
         raise LoadError(f"cannot read {path!r}: {error}") from None
 
 
+def _no_package(path: str, message: str, hint: str | None = _HINT_DAMAGED) -> LoadError:
+    """The error for a file that is no package: what it is instead, where that is known."""
+    from .formats import recognise
+
+    found = recognise(path)
+    if found is None or found.package:
+        return LoadError(message, hint=hint)
+    return LoadError(f"{path} is {found.name}, not a package", hint=found.advice)
+
+
 def _read_directory(data: memoryview, label: str) -> Directory:
     try:
         directory = read_directory(data)
     except ValueError as error:
-        raise LoadError(f"{label} is not a whole mycc package: {error}", hint=_HINT_DAMAGED) from None
+        raise _no_package(label, f"{label} is not a whole mycc package: {error}") from None
     comment = directory.comment
     if not comment.startswith(_COMMENT_START):
-        raise LoadError(f"{label} is a zip file, but not a mycc package", hint=_HINT_DAMAGED)
+        raise _no_package(label, f"{label} is a zip file, but not a mycc package")
     if not comment.startswith(_COMMENT_PREFIX):
         raise _newer(label, "the package format", comment.split(b":")[1].decode("latin-1"), FORMAT_VERSION)
     return directory

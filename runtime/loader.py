@@ -64,7 +64,20 @@ def load(
         raise LoadError(f"a package is loaded from a path or from bytes, not from a {kind}") from None
     if "\0" in path:
         raise LoadError(f"cannot read {path!r}: a path has no NUL")
-    return _model(library.load_file(path, threads or 0, full, target, where, launch, copy), path, path)
+    try:
+        return _model(library.load_file(path, threads or 0, full, target, where, launch, copy), path, path)
+    except LoadError:
+        _refuse_other_formats(path)
+        raise
+
+
+def _refuse_other_formats(path: str) -> None:
+    """Raises LoadError for a file that is of another known format."""
+    from .formats import recognise
+
+    found = recognise(path)
+    if found is not None and not found.package:
+        raise LoadError(f"{path} is {found.name}, not a package", hint=found.advice) from None
 
 
 def _model(native: Any, path: str | None = None, source: Any = None) -> Model:

@@ -31,6 +31,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ...runtime.errors import CompileError, Error
+from ...runtime.formats import recognise
 from ..model.source_lines import frames_of_exception, is_torch_file, user_frame
 
 __all__ = ["Source", "load_source"]
@@ -61,8 +62,16 @@ def load_source(text: str) -> Source:
         path, factory = text, ""
     if path.endswith(".pt2") or text.endswith(".pt2"):
         return _load_program(Path(text))
+    _refuse_other_formats(text)
     with _command_line_of(path):
         return _load_code(text, path, factory)
+
+
+def _refuse_other_formats(text: str) -> None:
+    """Raises CompileError for weights, packages, programs of other tools: with what helps."""
+    found = recognise(text)
+    if found is not None and not found.source:
+        raise CompileError(f"'{text}' is {found.name}, not the source of a model", hint=found.advice)
 
 
 def _load_code(text: str, path: str, factory: str) -> Source:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.certificate import VERIFY_SEED, make_certificate, serialize
 from ...runtime.errors import CompileError
+from ...runtime.installation import how_to_install
 from ...runtime.loader import EntryPoint, Model, load
 from ..build.runtime_library import runtime_library
 from ..capture.state import state_of
@@ -192,7 +193,7 @@ def _loader(target: Target, cache_dir: Path | None) -> bytes:
     if loader is None:
         raise CompileError(
             "the runtime library libmycc.so is not installed beside mycc",
-            hint="Install mycc again: pip install mycc[compiler]",
+            hint=how_to_install("compiler"),
         )
     return loader
 

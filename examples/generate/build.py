@@ -1,6 +1,6 @@
 """Compiles a language model that generates text: `python build.py gpt2 --out gpt2.pkg`.
 
-Needs mycc[compiler] and transformers.
+Needs mycc with its extra `compiler`, and transformers.
 """
 
 from __future__ import annotations

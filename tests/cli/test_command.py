@@ -117,4 +117,4 @@ def test_compiling_without_torch_says_what_to_install():
     code = "import sys; sys.modules['torch'] = None\nimport mycc\nmycc.compile(None, out='x.pkg')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "CompileError: compiling needs torch" in done.stderr
-    assert "pip install mycc[compiler]" in done.stderr
+    assert "pip install '.[compiler]'" in done.stderr

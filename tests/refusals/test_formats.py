@@ -1,0 +1,81 @@
+"""Files of other kinds are recognised by their bytes and answered with what helps; nothing of them is run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mycc
+import pytest
+import torch
+from mycc.compiler.capture.source import load_source
+from mycc.runtime.formats import recognise
+from mycc.runtime.inspect import inspect_package
+
+
+class Trap:
+    """Would leave a file behind if it were unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (Path("sprung"),)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("formats")
+    module = torch.nn.Linear(2, 2)
+    torch.save(module.state_dict(), folder / "weights.pth")
+    torch.save(module.state_dict(), folder / "old.bin", _use_new_zipfile_serialization=False)
+    torch.save(module, folder / "module.pt")
+    torch.save({"x": Trap()}, folder / "trap.pt")
+    torch.jit.save(torch.jit.trace(module, torch.randn(1, 2)), str(folder / "script.pt"))
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (folder / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    (folder / "m.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
+    (folder / "bert").mkdir()
+    (folder / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "advice"),
+    [
+        ("weights.pth", "a state_dict saved by torch.save", "model.load_state_dict(torch.load("),
+        ("old.bin", "a state_dict saved by torch.save", "model = TheClass(...)"),
+        ("module.pt", "a pickled object (torch.nn.modules.linear.Linear)", "weights_only=False"),
+        ("trap.pt", "a pickled object (pathlib.Path)", "If you trust it"),
+        ("script.pt", "a TorchScript file", "the module that was scripted or traced"),
+        ("w.safetensors", "a safetensors file", "safetensors.torch.load_file"),
+        ("m.onnx", "an ONNX file", "that model's source"),
+        ("bert", "a folder of a Hugging Face model", "AutoModel.from_pretrained"),
+    ],
+)
+def test_other_formats_get_their_advice_everywhere(
+    files: Path, name: str, kind: str, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = str(files / name)
+    with pytest.raises(mycc.CompileError) as compiled:
+        load_source(path)
+    assert f"is {kind}, not the source of a model" in str(compiled.value)
+    for read in (inspect_package, mycc.load):
+        with pytest.raises(mycc.LoadError) as loaded:
+            read(path)
+        assert f"is {kind}, not a package" in str(loaded.value)
+        assert advice in str(loaded.value)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_sources_and_packages_are_told_apart(tmp_path: Path) -> None:
+    source = tmp_path / "net.py"
+    source.write_text("model = 1\n")
+    with pytest.raises(mycc.LoadError, match="a Python source, not a package") as error:
+        mycc.load(source)
+    assert "mycc compile" in str(error.value)
+    torch.export.save(torch.export.export(torch.nn.Linear(2, 2), (torch.randn(1, 2),)), tmp_path / "p.pt2")
+    found = recognise(tmp_path / "p.pt2")
+    assert found is not None
+    assert found.source
+    assert recognise(tmp_path / "missing") is None
+    (tmp_path / "text.bin").write_bytes(b"hello")
+    assert recognise(tmp_path / "text.bin") is None
