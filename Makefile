@@ -4,6 +4,7 @@
 # make test-all  every test that this machine can run
 # make conformance  torch's own lists of operators and modules, special values too, and docs/operators.md (hours)
 # make nightly   thousands of random programs, and the architectures of transformers for docs/sweep.md (hours)
+# make docs      the documents as a site, in build/site
 # make lint | types | format | clean | distclean
 #
 # Every target sets up what it needs. PYTHON (3.11 or later) makes the environment, VENV is where it lies. With HASHED=1
@@ -31,7 +32,7 @@ PACKAGE := compiler runtime templates cli.py console.py __init__.py __main__.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all conformance nightly lint types format clean distclean
+.PHONY: help venv demo test test-all conformance nightly docs lint types format clean distclean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -59,6 +60,9 @@ nightly: $(VENV)/.installed-all
 	$(BIN)/python -m tests.property.explore --kind reduction-passes --programs 1000
 	$(BIN)/python -m tests.property.explore --kind alias-passes --programs 500
 	$(BIN)/python bench/sweep.py
+
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -129,5 +133,10 @@ $(VENV)/.installed-dev: $(INSTALLED) $(VENV)/.build-tools
 $(VENV)/.installed-all: $(INSTALLED) $(VENV)/.build-tools
 	$(call install,compiler$(comma)dev$(comma)bench)
 	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-compiler
+
+# The site needs neither mycc nor torch.
+$(VENV)/.installed-docs: constraints.txt | $(VENV)/.created
+	$(PIP) install -c constraints.txt mkdocs mkdocs-material
+	@touch $@
 
 comma := ,

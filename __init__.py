@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 __all__ = [
-    "CompileError", "Error", "InputError", "Lion", "LoadError", "RunError", "TritonLaunch", "__version__", "compile",
-    "compile_generation", "compile_training", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
+    "CompileError", "EntryPoint", "Error", "Explanation", "InputError", "Lion", "LoadError", "Model", "Port",
+    "RunError", "Signature", "State", "Symbol", "TritonLaunch", "__version__", "compile", "compile_generation",
+    "compile_training", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
 ]  # fmt: skip
 
 _HOMES = {
@@ -26,6 +27,13 @@ _HOMES = {
     "compile_training": ".compiler.api",
     "explain": ".compiler.explain.api",
     "Lion": ".compiler.training.lion",
+    "Explanation": ".compiler.explain.explanation",
+    "EntryPoint": ".runtime.loader",
+    "Model": ".runtime.loader",
+    "Port": ".runtime.signature",
+    "Signature": ".runtime.signature",
+    "State": ".runtime.state",
+    "Symbol": ".runtime.signature",
     "load": ".runtime.loader",
     "lowering": ".compiler.lower.core.custom",
     "cpp_kernel": ".compiler.lower.core.custom",
@@ -41,11 +49,14 @@ _HOMES = {
 if TYPE_CHECKING:
     from .compiler.api import compile, compile_training
     from .compiler.explain.api import explain
+    from .compiler.explain.explanation import Explanation
     from .compiler.generation.compile import compile_generation
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
     from .compiler.training.lion import Lion
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
-    from .runtime.loader import load
+    from .runtime.loader import EntryPoint, Model, load
+    from .runtime.signature import Port, Signature, Symbol
+    from .runtime.state import State
 
 
 def __getattr__(name: str) -> object:

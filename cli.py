@@ -1,6 +1,6 @@
 """The `mycc` command: each subcommand is a few lines over the Python API.
 
-Only `compile` needs torch; it is imported when that command runs.
+Commands that are given a model's source need torch; it is imported when they run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typer
 
 from . import __version__
 from .console import (
+    FIRST_STEPS,
     BisectCommand,
     CacheDir,
     Calibrate,
@@ -32,8 +33,10 @@ from .console import (
     JsonFileCommand,
     MaxError,
     Package,
+    PlainCommand,
     Quantize,
     QuantizeSkip,
+    Quiet,
     Settings,
     Sizes,
     Source,
@@ -43,6 +46,7 @@ from .console import (
     Tf32,
     Threads,
     Verbose,
+    about,
     print_json,
     print_rich,
     stdout_to_stderr,
@@ -62,9 +66,10 @@ _Result = TypeVar("_Result")
 
 
 app = typer.Typer(
-    name="mycc", cls=ErrorGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+    name="mycc", cls=ErrorGroup, no_args_is_help=True, add_completion=True, rich_markup_mode=None,
     context_settings=_CONTEXT, pretty_exceptions_enable=False,
     help="Ahead-of-time compiler for PyTorch models: PyTorch in, one small native package out.",
+    epilog=FIRST_STEPS,
 )  # fmt: skip
 cache_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The cache of compiled objects.")
 app.add_typer(cache_app, name="cache")
@@ -81,7 +86,7 @@ class ModeChoice(StrEnum):
 # -- compile ----------------------------------------------------------------------------------------------------------
 
 
-@app.command("compile", cls=CompileCommand)
+@app.command("compile", cls=CompileCommand, **about("compile"))
 def compile_command(
     source: Source,
     out: Annotated[
@@ -142,6 +147,7 @@ def compile_command(
     ] = None,
     max_batch: Annotated[int | None, typer.Option("--max-batch", help="Texts generated at once. Default: 1.")] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Compile a model, or with --task a model's folder, to a package."""
@@ -159,7 +165,7 @@ def compile_command(
     from .runtime.errors import CompileError
 
     timing = TimingObserver()
-    observers: list[Observer] = [timing] if as_json else [timing, _progress()]
+    observers: list[Observer] = [timing] if as_json else [timing, _progress(quiet)]
     start = perf_counter()
     if task is not None:
         from .compiler.generation.tasks import compile_task
@@ -213,7 +219,7 @@ def _with_tf32(settings: list[str] | None, tf32: bool) -> list[str]:
     return [*(["codegen.tf32=yes"] if tf32 else []), *(settings or [])]
 
 
-@app.command("check", cls=CompileCommand)
+@app.command("check", cls=CompileCommand, **about("check"))
 def check_command(
     source: Source,
     inputs: Examples = None,
@@ -245,7 +251,7 @@ def check_command(
         entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
         report = check(entries, options)
     if as_json:
-        print_json({"source": source, **report.as_dict()})
+        print_json({"source": source, **report.as_dict()}, "check/1")
     else:
         from .compiler.check_text import render_check
 
@@ -276,16 +282,18 @@ def _describe(source: LoadedSource) -> str:
     if not callable(parameters):
         return kind
     count = sum({id(p): p.numel() for p in parameters()}.values())
-    return f"{kind}, {count / 1e6:.1f} M parameters"
+    many = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
+    return f"{kind}, {many} parameter{'' if count == 1 else 's'}"
 
 
-def _progress() -> Observer:
+def _progress(quiet: bool = False) -> Observer:
     from .compiler.progress import ProgressObserver
 
-    return ProgressObserver()
+    return ProgressObserver(quiet=quiet)
 
 
 def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool) -> None:
+    from .compiler.machine.targets import runs_on_this_machine
     from .runtime.inspect import accuracy_line, inspect_package, megabytes, quantization_lines
 
     facts = inspect_package(os.fspath(path))
@@ -298,16 +306,21 @@ def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool) -> N
         entries = [{"name": row["name"], "signature": row["signature"], "kernels": len(row["kernels"])}
                    for row in facts["entry_points"]]  # fmt: skip
         result = {**kept, "entry_points": entries, "seconds": round(seconds, 3), "stages": stages}
-        print_json({**result, "warnings": timing.warnings})
+        print_json({**result, "warnings": timing.warnings}, "compile/1")
         return
-    kernels = sum(len(row["kernels"]) for row in facts["entry_points"])
+    number = sum(len(row["kernels"]) for row in facts["entry_points"])
+    kernels = f"{number} kernel{'' if number == 1 else 's'}"
     targets = ", ".join(row["target"] for row in facts["targets"])
-    print(f"\n{path}  {megabytes(facts['size'])}  ({kernels} kernels, {targets}, {seconds:.1f} s)")
+    print(f"\n{path}  {megabytes(facts['size'])}  ({kernels}, {targets}, {seconds:.1f} s)")
     for row in facts["entry_points"]:
         print(f"  {row['signature']}")
-    print(f"  {accuracy_line(facts['check'])}")
+    here = runs_on_this_machine(facts)
+    print(f"  {accuracy_line(facts['check'])}" + ("" if here else ": no target of it runs on this machine"))
     for line in quantization_lines(facts["quantization"] or {}):
         print(f"  {line}")
+    if not here:
+        print(f"  copy it to a machine with {targets}, then: mycc verify {path}   and: mycc run {path}")
+        return
     way = f"mycc run {path}"
     if (facts["task"] or {}).get("name") == "text-generation":
         way += ' --prompt "..."'
@@ -317,7 +330,7 @@ def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool) -> N
 # -- the light commands: no torch -------------------------------------------------------------------------------------
 
 
-@app.command("run")
+@app.command("run", cls=PlainCommand, **about("run"))
 def run_command(
     file: Package,
     inputs: Annotated[
@@ -360,7 +373,7 @@ def run_command(
         }  # fmt: skip
         facts = run_prompt(file, prompt, chat, options, threads, target, device, quiet=as_json)
         if as_json:
-            print_json(facts)
+            print_json(facts, "run/1")
         return
     from .runtime.execute import parse_sizes, run_package
 
@@ -377,7 +390,7 @@ def run_command(
         seed=seed,
     )
     if as_json:
-        print_json(_run_facts(result))
+        print_json(_run_facts(result), "run/1")
     else:
         from .runtime.render import render_run
 
@@ -397,7 +410,7 @@ def _run_facts(result: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@app.command("serve")
+@app.command("serve", cls=PlainCommand, **about("serve"))
 def serve_command(
     file: Package,
     host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
@@ -419,7 +432,7 @@ def serve_command(
     serve(model, name or file.stem, host, port, waiting)
 
 
-@app.command("inspect")
+@app.command("inspect", cls=PlainCommand, **about("inspect"))
 def inspect_command(
     file: Package,
     fusions: Annotated[bool, typer.Option("--fusions", help="Which fusions were done, which not, and why.")] = False,
@@ -434,14 +447,14 @@ def inspect_command(
 
     facts = inspect_package(os.fspath(file))
     if as_json:
-        print_json(facts)
+        print_json(facts, "inspect/1")
     else:
         from .runtime.render import render_inspection
 
         print_rich(render_inspection(facts, fusions, members or verbose, parse_sizes(sizes or [])))
 
 
-@app.command("verify", cls=BisectCommand)
+@app.command("verify", cls=BisectCommand, **about("verify"))
 def verify_command(
     files: Annotated[
         list[str], typer.Argument(metavar="[SOURCE] FILE", help="A package; before it the model to compare it with.")
@@ -469,7 +482,7 @@ def verify_command(
         options = CompileOptions.of(dtype=dtype, options=settings, threads=threads)
         with stdout_to_stderr(as_json):
             compared = _compare_with_model(files, inputs, dynamic, options, entry, bisect)
-        print_json(compared.as_dict()) if as_json else print(compared.text())
+        print_json(compared.as_dict(), "verify/1") if as_json else print(compared.text())
         if not compared.ok:
             raise typer.Exit(1)
         return
@@ -477,7 +490,7 @@ def verify_command(
 
     report = verify_package(files[0], threads, target, device)
     if as_json:
-        print_json(report.as_dict())
+        print_json(report.as_dict(), "verify/1")
     else:
         from .runtime.render import render_verify
 
@@ -507,7 +520,7 @@ def _compare_with_model(
     return verify_model(entries, Path(files[1]), options, entry, bisect)
 
 
-@app.command("bench", cls=JsonFileCommand)
+@app.command("bench", cls=JsonFileCommand, **about("bench"))
 def bench_command(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="A package; or a model to compare: model.py, model.py:factory.")
@@ -540,6 +553,7 @@ def bench_command(
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="[FILE]", help="Print the result as JSON, or write it to FILE.")
     ] = None,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Measure a package and its kernels; or a model beside eager torch and other compilers."""
@@ -558,7 +572,7 @@ def bench_command(
             for result in results:
                 print_rich(render_bench(result))
         else:
-            write_json(results[0] if len(results) == 1 else results, json_file)
+            write_json(results[0] if len(results) == 1 else results, json_file, "bench/1")
         return
     own = {"--size": sizes, "--runs": runs, "--kernels": kernels, "--entry": entry, "--device": device}
     refuse(own, "a package, not for a model", "Compile the model first: mycc compile model.py --out model.pkg.")
@@ -569,19 +583,19 @@ def bench_command(
     with stdout_to_stderr(json_file == "-"):
         comparison = bench_source(
             file, against, threads, batch, inputs=tuple(inputs or ()), seconds=seconds, turns=turns,
-            tolerance=tolerance, show=lambda case: print_rich(render_case(case)), observers=[_progress()],
+            tolerance=tolerance, show=lambda case: print_rich(render_case(case)), observers=[_progress(quiet)],
             compile_options={"target": target or "cpu", "cache_dir": cache_dir},
         )  # fmt: skip
         print_rich(render_summary(comparison))
     if json_file is not None:
-        write_json(comparison.as_dict(), json_file)
+        write_json(comparison.as_dict(), json_file, "comparison/1")
     if html is not None:
         write_text(html, html_page(comparison, strftime("%Y-%m-%d %H:%M")))
     if not comparison.accurate:
         raise typer.Exit(1)
 
 
-@app.command("explain", cls=ExplainCommand)
+@app.command("explain", cls=ExplainCommand, **about("explain"))
 def explain_command(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A package; or a model, which is compiled first.")],
     out: Annotated[
@@ -617,6 +631,7 @@ def explain_command(
     entry: Entry = None,
     threads: Threads = None,
     device: Device = None,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Show what became of a model: one page with its graph, kernels, lines, fusions, memory and times."""
@@ -638,7 +653,7 @@ def explain_command(
         about["sources"] = [*about["sources"], Path(file.rpartition(":")[0] or file).absolute().parent]
         with (
             stdout_to_stderr(json_file == "-"),
-            explaining(lambda: _load(file, inputs or []), options, dynamic, _progress()) as path,
+            explaining(lambda: _load(file, inputs or []), options, dynamic, _progress(quiet)) as path,
         ):
             explanation = explain_package(path, **about)
     else:
@@ -649,14 +664,14 @@ def explain_command(
         print(line)
 
 
-@app.command("doctor")
+@app.command("doctor", cls=PlainCommand, **about("doctor"))
 def doctor_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
     """Say what this machine has of what mycc needs, and how to install the rest. Exit code 1: something is missing."""
     from .compiler.doctor import as_rows, doctor, doctor_text
 
     findings = doctor(cache_dir)
     if as_json:
-        print_json({"findings": as_rows(findings)})
+        print_json({"findings": as_rows(findings)}, "doctor/1")
     else:
         print(doctor_text(findings))
     if any(finding.state == "missing" for finding in findings):
@@ -673,7 +688,7 @@ def cache_info_command(cache_dir: CacheDir = None, as_json: Json = False) -> Non
 
     facts = info(cache_dir)
     if as_json:
-        print_json({"path": facts.path, "entries": facts.entries, "bytes": facts.bytes})
+        print_json({"path": facts.path, "entries": facts.entries, "bytes": facts.bytes}, "cache/1")
     else:
         print(f"{facts.path}: {facts.entries} objects, {facts.bytes / 1e6:.1f} MB")
 
@@ -685,7 +700,7 @@ def cache_clear_command(cache_dir: CacheDir = None, as_json: Json = False) -> No
 
     removed = clear(cache_dir)
     if as_json:
-        print_json({"removed": removed})
+        print_json({"removed": removed}, "cache/1")
     else:
         print(f"removed {removed} objects")
 

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,10 +16,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from . import __version__
 from .runtime.errors import CompilerFault, Error
+from .runtime.installation import how_to_install
 from .runtime.strict_json import encode, finite
 from .runtime.text import printable
 
 __all__ = [
+    "FIRST_STEPS",
     "BisectCommand",
     "CacheDir",
     "Calibrate",
@@ -36,8 +38,10 @@ __all__ = [
     "JsonFileCommand",
     "MaxError",
     "Package",
+    "PlainCommand",
     "Quantize",
     "QuantizeSkip",
+    "Quiet",
     "Settings",
     "Sizes",
     "Source",
@@ -47,6 +51,7 @@ __all__ = [
     "Tf32",
     "Threads",
     "Verbose",
+    "about",
     "print_json",
     "print_rich",
     "stdout_to_stderr",
@@ -61,10 +66,13 @@ class ErrorGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except Error as error:
+            status = 3 if isinstance(error, CompilerFault) else 2
+            if _json_wanted():
+                _print_error_as_json(error.message, error.details, error.hint, status)
             _print_error(error)
             if _verbose():
                 _print_traceback()
-            raise typer.Exit(3 if isinstance(error, CompilerFault) else 2) from None
+            raise typer.Exit(status) from None
         except BrokenPipeError:  # the reader of a pipe has had enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
@@ -74,6 +82,11 @@ class ErrorGroup(TyperGroup):
         except Exception as error:
             if type(error).__module__.startswith(("click", "typer")):
                 raise
+            if (missing := _missing_part(error)) is not None:
+                _print_error(missing)
+                raise typer.Exit(2) from None
+            if _json_wanted():
+                _print_error_as_json(f"internal error: {type(error).__name__}: {error}", [], None, 3)
             _print_internal_error(error)
             raise typer.Exit(3) from None
 
@@ -132,10 +145,18 @@ Calibrate = Annotated[
 MaxError = Annotated[
     float | None, typer.Option("--max-error", metavar="E", help="Refuse when quantisation adds more, relative.")
 ]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress: only results, warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail; tracebacks of internal errors.")]
 
 
-class CompileCommand(TyperCommand):
+class PlainCommand(TyperCommand):
+    """A command whose usage names its arguments as they are typed: FILE, not {FILE}."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.removeprefix("{").removesuffix("}") for piece in super().collect_usage_pieces(ctx)]
+
+
+class CompileCommand(PlainCommand):
     """A command whose `--specialize` takes all the sizes that follow: --specialize batch=1,8 seq=128."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -146,7 +167,7 @@ class CompileCommand(TyperCommand):
         return super().parse_args(ctx, words)
 
 
-class FileOptionCommand(TyperCommand):
+class FileOptionCommand(PlainCommand):
     """A command with an option that may stand alone, where it means `alone`."""
 
     option, alone = "", ""
@@ -176,6 +197,51 @@ class BisectCommand(FileOptionCommand):
     option, alone = "--bisect", "repro"
 
 
+# -- what the help says -----------------------------------------------------------------------------------------------
+
+#: command -> its line in the list of commands (45 letters fit into 80 columns), and examples
+_HELP = {
+    "compile": ("Compile a model to a package.", (
+        "mycc compile model.py --out model.pkg",
+        "mycc compile model.py:get_model --dynamic 'x:0=batch(1..64)'",
+        "mycc compile model.py --target cpu,cuda:sm_90 --dtype bf16",
+        "mycc compile ./gpt2 --task text-generation --out text.pkg",
+    )),
+    "check": ("Say in seconds whether a model compiles.", ("mycc check model.py", "mycc check model.py --json")),
+    "run": ("Run a package.", (
+        "mycc run model.pkg --size batch=4 --out out.npz",
+        "mycc run model.pkg --input inputs.npz",
+        'mycc run text.pkg --prompt "Once upon a time"',
+    )),
+    "serve": ("Answer OpenAI's requests with a package.", (
+        "mycc serve text.pkg --port 8000",
+        "curl -s localhost:8000/v1/models",
+    )),
+    "inspect": ("Show what a package is.", ("mycc inspect model.pkg", "mycc inspect model.pkg --fusions")),
+    "verify": ("Check a package's hashes and its results.", (
+        "mycc verify model.pkg", "mycc verify model.py model.pkg --bisect",
+    )),
+    "bench": ("Measure a package, or a model beside others.", (
+        "mycc bench model.pkg --kernels",
+        "mycc bench model.py --against eager,aoti,ort --threads 1,2 --html report.html",
+    )),
+    "explain": ("Show what became of a model, as one page.", (
+        "mycc explain model.pkg --measure --open",
+        "mycc explain model.py --out report.html",
+        "mycc explain new.pkg --against old.pkg",
+    )),
+    "doctor": ("Say what is installed here, what is missing.", ("mycc doctor", "mycc doctor --json")),
+}  # fmt: skip
+
+FIRST_STEPS = "\b\nFirst steps:\n  mycc doctor\n  mycc compile model.py --out model.pkg\n  mycc run model.pkg"
+
+
+def about(command: str) -> dict[str, Any]:
+    """What typer is told of a command: its line in the list, and the examples below its options."""
+    line, examples = _HELP[command]
+    return {"short_help": line, "epilog": "\n".join(["\b", "Examples:", *(f"  {text}" for text in examples)])}
+
+
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
@@ -186,19 +252,25 @@ def stdout_to_stderr(wanted: bool) -> Iterator[None]:
         yield
 
 
-def print_json(value: object) -> None:
-    print(encode(finite(value), indent=2, default=str))
+def print_json(value: object, schema: str = "") -> None:
+    """schema: its name and version ("run/1"), which becomes the first field "schema" of an object."""
+    print(encode(finite(_named(value, schema)), indent=2, default=str))
 
 
-def write_json(value: object, file: str) -> None:
-    """To a file, or with "-" to standard output."""
+def _named(value: object, schema: str) -> object:
+    return {"schema": f"mycc.{schema}", **value} if schema and isinstance(value, dict) else value
+
+
+def write_json(value: object, file: str, schema: str = "") -> None:
+    """To a file, or with "-" to standard output. schema: as of print_json."""
     if file == "-":
-        print_json(value)
+        print_json(value, schema)
         return
     from .runtime.errors import InputError
 
     try:
-        Path(file).write_text(encode(finite(value), indent=1, default=str) + "\n", encoding="utf-8")
+        text = encode(finite(_named(value, schema)), indent=1, default=str)
+        Path(file).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write '{file}': {error.strerror}") from None
 
@@ -207,10 +279,38 @@ def print_rich(renderable: Any) -> None:
     from rich.console import Console
     from rich.segment import Segment, Segments
 
-    wide = None if sys.stdout.isatty() else 10_000  # into a file or pipe: never cut a line
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide)
+    if not sys.stdout.isatty():  # into a file or pipe: no line is cut, none ends in blanks
+        console = Console(highlight=False, soft_wrap=True, width=10_000, color_system=None)
+        text = "".join(printable(s.text) for s in console.render(renderable) if not s.control)
+        print("\n".join(line.rstrip() for line in text.rstrip("\n").split("\n")))
+        return
+    console = Console(highlight=False)
     parts = [Segment(printable(s.text), s.style, s.control) for s in console.render(renderable)]
     console.print(Segments(parts), end="")
+
+
+def _json_wanted() -> bool:
+    """Whether standard output is to hold JSON: --json without a file behind it."""
+    words = sys.argv[1:]
+    if "--json" not in words:
+        return False
+    after = words[words.index("--json") + 1 :]
+    takes_file = any(word in ("bench", "explain") for word in words[:1])
+    return not takes_file or not after or after[0].startswith("-")
+
+
+def _print_error_as_json(message: str, details: Sequence[str], hint: str | None, status: int) -> None:
+    error = {"message": message, "details": list(details), "hint": hint, "exit_code": status}
+    print_json({"error": error}, "error/1")
+
+
+def _missing_part(error: Exception) -> Error | None:
+    """The error for a module of the compiler's part that is not installed."""
+    parts = {"jinja2": "compiler", "sympy": "compiler", "torch": "compiler", "triton": "compiler", "rich": "cli"}
+    parts |= {"safetensors": "compiler", "ml_dtypes": "compiler", "onnx": "bench", "psutil": "bench"}
+    if not isinstance(error, ModuleNotFoundError) or (name := (error.name or "").partition(".")[0]) not in parts:
+        return None
+    return Error(f"this command needs {name}, which is not installed", hint=how_to_install(parts[name]))
 
 
 def _verbose() -> bool:
@@ -218,7 +318,8 @@ def _verbose() -> bool:
 
 
 def _print_error(error: Error) -> None:
-    label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
+    coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    label = "\033[1;31merror:\033[0m" if coloured else "error:"
     print(f"{label} {printable(str(error))}", file=sys.stderr)
 
 

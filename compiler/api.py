@@ -209,7 +209,13 @@ def train_request(source: Source, dynamic: Sequence[str], **settings: Any) -> Tr
 
 
 def check_files(options: CompileOptions) -> None:
-    """Raises CompileError when a file that the options name cannot be read, before the model is loaded."""
+    """Raises CompileError when there is no C++ compiler for a target, or a file that the options name cannot be read:
+    before the model is loaded."""
+    from .build.cache import Cache
+    from .build.toolchain import find_toolchain
+
+    for arch in {target.arch for target in options.targets}:
+        find_toolchain(arch, Cache(options.cache_dir))
     if options.lock is not None:
         from .tune.search.lock import read_lock
 

@@ -11,10 +11,12 @@ __all__ = ["ProgressObserver"]
 
 
 class ProgressObserver(Observer):
-    """A line per stage on `stream`, standard error by default; on a terminal a spinner while the stage runs."""
+    """A line per stage on `stream`, standard error by default; on a terminal a spinner while the stage runs. quiet:
+    warnings alone."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
         self.stream = stream if stream is not None else sys.stderr
+        self.quiet = quiet
         self._status: Any = None
         self._console: Any = None
         if self.stream.isatty():
@@ -23,12 +25,14 @@ class ProgressObserver(Observer):
             self._console = Console(file=self.stream, highlight=False, soft_wrap=True)
 
     def stage_started(self, name: str) -> None:
-        if self._console is not None:
+        if self._console is not None and not self.quiet:
             self._status = self._console.status(name, spinner="dots")
             self._status.start()
 
     def stage_finished(self, name: str, seconds: float, summary: str, value: object) -> None:
         self._stop()
+        if self.quiet:
+            return
         if self._console is not None:
             from rich.text import Text
 

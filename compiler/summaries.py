@@ -60,7 +60,7 @@ def _schedules(first: Schedule, values: Sequence[Schedule]) -> str:
     done = sum(r.done for v in values for r in v.remarks)
     refused = sum(not r.done for v in values for r in v.remarks)
     memory = first.memory
-    text = f"{kernels} kernels ({done} fusions, {refused} refused)"
+    text = f"{_count(kernels, 'kernel') or '0 kernels'} ({_count(done, 'fusion') or '0 fusions'}, {refused} refused)"
     if memory.offsets is not None and memory.live:
         text += f"; arena {memory.arena / 1e6:.1f} MB, {memory.arena / memory.live:.2f} x live"
     return text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import InputError, LoadError
 from .native import open_library
-from .signature import Port, Signature
+from .signature import Port, Signature, advice
 from .state import State
 from .tree import Arguments, plan_output
 
@@ -161,14 +161,14 @@ class EntryPoint:
             raise self._named(error) from None
 
     def _named(self, error: InputError) -> InputError:
-        """The error with the name of an input that the native side knows by its number only."""
+        """The error with the name of an input that the native side knows by its number only, and what helps."""
         word, _, rest = error.message.partition(" ")
         number = "".join(character for character in rest.split(" ")[0] if character.isdigit())
         inputs = self.signature.inputs
-        if word != "input" or not number or int(number) >= len(inputs):
-            return error
-        text = inputs[int(number)].name + rest[len(number) :]
-        return InputError(text, details=error.details, hint=error.hint)
+        text = error.message
+        if word == "input" and number and int(number) < len(inputs):
+            text = inputs[int(number)].name + rest[len(number) :]
+        return InputError(text, details=error.details, hint=error.hint or advice(text))
 
     @property
     def name(self) -> str:

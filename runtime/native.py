@@ -139,7 +139,7 @@ def installed_file(name: str) -> str | None:
 def _installed_library() -> str:
     path = installed_file(LIBRARY)
     if path is None:
-        hint = "Install mycc again: pip install --force-reinstall mycc."
+        hint = "Install mycc again: pip install --force-reinstall with the path of its wheel or checkout."
         raise LoadError(f"mycc's own {LIBRARY} is missing", hint=hint)
     return path
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -94,39 +94,75 @@ def _table(*columns: tuple[str, str]) -> Table:
     return table
 
 
-def kernel_table(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Table:
-    """The kernels of an entry point's row of the manifest, in order, with the operators and lines they come from."""
-    tuned = (("tuned", "left"),) if choices else ()
-    planned = (("plan", "left"),) if any(plan_text(kernel) for kernel in row["kernels"]) else ()
-    ends = (("ops", "left"), ("source", "left"), *planned)
-    table = _table(("#", "right"), (f"kernels of {row['name']}", "left"), *tuned, *ends)
+class Fitting:
+    """A table that leaves out columns, those of `first_dropped` in their order, until it is as wide as what shows it.
+
+    columns: (title, "left" or "right"); rows: a text for each column.
+    """
+
+    def __init__(
+        self, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], first_dropped: Sequence[str]
+    ) -> None:
+        self.columns, self.rows, self.first_dropped = columns, rows, first_dropped
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = [
+            max(len(title), *(len(row[i]) for row in self.rows), 0) + 2 for i, (title, _) in enumerate(self.columns)
+        ]
+        shown = list(range(len(self.columns)))
+        for title in self.first_dropped:
+            if sum(widths[i] for i in shown) <= options.max_width:
+                break
+            shown = [i for i in shown if self.columns[i][0] != title]
+        table = _table(*(self.columns[i] for i in shown))
+        for column in table.columns:
+            column.overflow = "fold"  # a name goes on in the next line, it is not cut
+        for row in self.rows:
+            table.add_row(*(Text(row[i]) for i in shown))
+        yield table
+
+
+def kernel_table(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Fitting:
+    """The kernels of an entry point's row of the manifest with the operators and lines they come from. Those that are
+    alike are one line, at the first of them."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    first: dict[tuple[str, ...], int] = {}
     for index, kernel in enumerate(row["kernels"]):
-        choice = [choice_text(choices.get(kernel.get("key", ""), {}))] if choices else []
-        texts = (kernel["name"], *choice, _short(kernel["ops"]), _short(kernel["sources"]))
-        table.add_row(str(index), *map(Text, (*texts, plan_text(kernel)) if planned else texts))
-    return table
+        choice = choice_text(choices.get(kernel.get("key", ""), {}))
+        texts = (kernel["name"], choice, _short(kernel["ops"]), _short(kernel["sources"]), plan_text(kernel))
+        counts[texts] += 1
+        first.setdefault(texts, index)
+    columns = [("#", "right"), ("", "right"), (f"kernels of {row['name']}", "left"), ("tuned", "left"), ("ops", "left"),
+               ("source", "left"), ("plan", "left")]  # fmt: skip
+    rows = [(str(first[t]), f"{n} x" if n > 1 else "", *t) for t, n in counts.items()]
+    empty = {
+        title for i, (title, _) in enumerate(columns) if title in ("tuned", "plan", "") and not any(r[i] for r in rows)
+    }
+    kept = [i for i, (title, _) in enumerate(columns) if title not in empty]
+    return Fitting([columns[i] for i in kept], [[r[i] for i in kept] for r in rows], ("plan", "tuned", "ops"))
 
 
-def _launch_table(row: Mapping[str, Any], target: Mapping[str, Any], sizes: Mapping[str, int]) -> Table:
+def _launch_table(row: Mapping[str, Any], target: Mapping[str, Any], sizes: Mapping[str, int]) -> RenderableType:
     """Launches on a GPU, those that are alike in one line."""
     values = typical_sizes(row, sizes)
     at = ", ".join(f"{name} {value}" for name, value in values.items())
     facts = Counter(launch_facts(row, target, values))
     title = f"{row['name']} on {target['target']}" + (f" at {at}" if at else "")
-    table = _table(("", "right"), (title, "left"), ("programs", "right"), ("warps", "right"), ("registers", "right"),
-                   ("spills", "right"), ("shared", "right"), ("bits", "right"), ("floor us", "right"),
-                   ("expected", "right"), ("form", "left"), ("ops", "left"), ("source", "left"))  # fmt: skip
+    columns = [("", "right"), ("kernel", "left"), ("programs", "right"), ("warps", "right"), ("registers", "right"),
+               ("spills", "right"), ("shared", "right"), ("bits", "right"), ("floor us", "right"),
+               ("expected", "right"), ("form", "left"), ("ops", "left"), ("source", "left")]  # fmt: skip
+    rows = []
     for fact, count in facts.items():
         numbers = [fact.programs, fact.warps, fact.registers, fact.spills, fact.shared, fact.loads or "bulk"]
         times = [f"{fact.floor_us:.2f}", f"{fact.expected_us:.1f}"]
-        texts = map(Text, (fact.form, _short(fact.ops), _short(fact.sources)))
-        table.add_row(f"{count} x", Text(fact.name), *map(str, numbers), *times, *texts)
+        rows.append(
+            [f"{count} x", fact.name, *map(str, numbers), *times, fact.form, _short(fact.ops), _short(fact.sources)]
+        )
     total = sum(fact.floor_us * count for fact, count in facts.items())
     expected = sum(fact.expected_us * count for fact, count in facts.items())
-    table.add_row(
-        f"{facts.total()}", Text("in all", style="bold"), *[""] * 6, f"{total:.1f}", f"{expected:.0f}", *[""] * 3
-    )
-    return table
+    rows.append([f"{facts.total()}", "in all", *[""] * 6, f"{total:.1f}", f"{expected:.0f}", *[""] * 3])
+    dropped = ("bits", "spills", "shared", "warps", "registers", "form", "programs", "ops")
+    return Group(Text(title, style="bold"), Fitting(columns, rows, dropped))
 
 
 def _fusion_table(row: Mapping[str, Any]) -> Table:

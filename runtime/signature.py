@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
-__all__ = ["UNBOUNDED", "Port", "Signature", "Symbol"]
+__all__ = ["UNBOUNDED", "Port", "Signature", "Symbol", "advice"]
 
 UNBOUNDED = 1 << 60  # a maximum from here on says nothing
+
+
+_NUMPY = {
+    "bool": "bool_", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "f16": "float16",
+    "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128",
+}  # fmt: skip
+
+
+_OUTSIDE = r"(\w+): dimension (\d+) \((\w+)\) is (\d+), the package was compiled for (\d+)\.\.(\d+)"
+
+
+def advice(message: str) -> str | None:
+    """What helps where a call's argument does not fit a package: `message` is the native side's."""
+    if found := re.match(r"(\w+): dtype is \w+, the package was compiled for (\w+)", message):
+        name, dtype = found.groups()
+        return f"Convert it: {name}.astype(numpy.{_NUMPY[dtype]})." if dtype in _NUMPY else None
+    if found := re.match(r"(\w+): dimension (\d+) is (\d+), the package was compiled for \d+$", message):
+        name, dim, size = found.groups()
+        range_ = f"1..{max(64, int(size))}"
+        return f"A size that changes is declared when the model is compiled: --dynamic '{name}:{dim}=size({range_})'."
+    if found := re.match(
+        r"(\w+): dimension (\d+) \((\w+)\) is (\d+), the package was compiled for (\d+)\.\.(\d+)", message
+    ):
+        name, dim, symbol, size, low, high = found.groups()
+        range_ = f"{min(int(size), int(low))}..{max(int(size), int(high))}"
+        return f"Compile the model for a larger range: --dynamic '{name}:{dim}={symbol}({range_})'."
+    return None
 
 
 class Port(NamedTuple):

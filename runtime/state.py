@@ -80,7 +80,7 @@ class State:
 
     def __repr__(self) -> str:
         rows = (f"{row['name']}: {row['dtype']}[{', '.join(map(str, row['shape']))}]" for row in self._rows)
-        return f"<state {', '.join(rows) or 'of nothing'}>"
+        return f"<state {', '.join(rows) or 'without tensors'}>"
 
 
 def _converted(value: Any, dtype: str, name: str) -> Any:

@@ -182,13 +182,15 @@ def _from_module(module: ModuleType, file: str, name: str, factory: str) -> Sour
     if factory:
         if not hasattr(module, factory):
             raise CompileError(f"{file} has no '{factory}'", hint=_offers(module))
-        model = _call(getattr(module, factory), f"{factory}() of {file}")
+        named = getattr(module, factory)
+        # a module is the model itself, a function is asked for it
+        model = named if isinstance(named, torch.nn.Module) else _call(named, f"{factory}() of {file}")
         if isinstance(model, tuple):
             if len(model) not in (2, 3):
                 raise CompileError(f"{factory}() of {file} gives {len(model)} values, not a module or (module, inputs)")
             model, inputs = (model[0], model[1]) if len(model) == 2 else (model[0], (model[1], model[2]))
         name = factory if factory not in ("build", "create", "factory", "make", "get_model", "model") else name
-        what = f"{factory}() of {file}"
+        what = f"{factory} of {file}" if model is named else f"{factory}() of {file}"
     elif hasattr(module, "model"):
         model, what = module.model, f"`model` of {file}"
     elif hasattr(module, "get_model"):
@@ -220,7 +222,7 @@ def _offers(module: ModuleType) -> str | None:
         return isinstance(value, torch.nn.Module) or (callable(value) and defined_here)
 
     own = [name for name, value in vars(module).items() if not name.startswith("_") and could_be(value)]
-    return f"It has: {', '.join(own)}. Name one with file.py:factory, or call it `model`." if own else None
+    return f"It has: {', '.join(own)}. Name one with file.py:NAME, or call it `model`." if own else None
 
 
 def _check_model(model: Any, what: str) -> None:

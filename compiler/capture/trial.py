@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...runtime.errors import CompileError
+from ..model.graph import dtype_name
 from ..model.source_lines import frames_of_exception, is_torch_file, pick
 from .failures import place
 
@@ -28,22 +29,24 @@ def run_once(call: torch.nn.Module, examples: Sequence[torch.Tensor], sizes: str
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             call(*(tensor.detach().clone() for tensor in examples))
     except Exception as error:
-        raise _raised(error, sizes) from error
+        raise _raised(error, sizes, examples) from error
     finally:
         for tensor, version, value in kept:
             if tensor._version != version:
                 tensor.detach().copy_(value)
 
 
-def _raised(error: Exception, sizes: str) -> CompileError:
+def _raised(error: Exception, sizes: str, examples: Sequence[torch.Tensor]) -> CompileError:
     frames = frames_of_exception(error)
     found = pick([f for f in frames if not is_torch_file(f.file)] or frames)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
     what = f"for {sizes}, which its dynamic sizes include" if sizes else "on its example inputs"
+    given = ", ".join(f"{dtype_name(x.dtype)}{list(x.shape)}" for x in examples)
+    places = list(dict.fromkeys(place(frame) for frame in found)) if found else []
     return CompileError(
         f"the model raises {what}: {reason}",
-        details=list(dict.fromkeys(place(frame) for frame in found)) if found else [],
+        details=[*places, *([f"the example inputs are {given}"] if given and not sizes else [])],
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ...runtime.errors import CompileError
 from . import local_cpu
@@ -156,6 +157,11 @@ def runs_on(name: str, host: Target) -> bool:
     if name not in needed or host.name not in needed:
         return name == host.name
     return needed[name] <= needed[host.name]
+
+
+def runs_on_this_machine(facts: Mapping[str, Any]) -> bool:
+    """Whether one of the targets of a package (runtime.inspect.inspect_package) runs on this machine."""
+    return any(runs_here(target) for row in facts["targets"] for target in parse_targets(row["target"]))
 
 
 def runs_here(target: Target) -> bool:

@@ -135,7 +135,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def run(model: mycc.runtime.loader.Model, body: bytes, as_npz: bool, limit: int = MAX_BODY) -> dict[str, np.ndarray]:
+def run(model: mycc.Model, body: bytes, as_npz: bool, limit: int = MAX_BODY) -> dict[str, np.ndarray]:
     """Outputs by name for a request's body. Raises mycc.InputError for inputs that do not fit."""
     given = read_npz(body, limit) if as_npz else read_json(body)
     ports = model.signature.inputs
@@ -180,11 +180,11 @@ def read_npz(body: bytes, limit: int) -> Mapping[str, np.ndarray]:
 
 def read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> np.ndarray:
     with archive.open(info) as member:
-        version = np.lib.format.read_magic(member)
+        version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call]
         read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[
             version
         ]
-        shape, by_columns, dtype = read_header(member)
+        shape, by_columns, dtype = read_header(member)  # type: ignore[no-untyped-call]
         if dtype.hasobject:
             raise ValueError("it holds objects")
         size = math.prod(shape) * dtype.itemsize
@@ -197,7 +197,7 @@ def read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> np.
     return array.reshape(shape, order="F" if by_columns else "C")
 
 
-def as_input(value: Any, port: mycc.runtime.signature.Port) -> np.ndarray:
+def as_input(value: Any, port: mycc.Port) -> np.ndarray:
     """An array of the port's dtype; lists are converted where that loses nothing but a float's precision."""
     if port.dtype not in DTYPES:
         raise mycc.InputError(f"input '{port.name}' is {port.dtype}, which this service cannot read")

@@ -90,7 +90,7 @@ def test_light_commands_refuse_what_is_no_package(folder, command):
 
 def test_cache(tmp_path):
     done = run("cache", "info", "--json", "--cache-dir", str(tmp_path / "c"))
-    assert json.loads(done.stdout) == {"path": str(tmp_path / "c"), "entries": 0, "bytes": 0}
+    assert json.loads(done.stdout) == {"schema": "mycc.cache/1", "path": str(tmp_path / "c"), "entries": 0, "bytes": 0}
     assert run("cache", "clear", "--cache-dir", str(tmp_path / "c")).stdout == "removed 0 objects\n"
 
 

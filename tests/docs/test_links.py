@@ -1,0 +1,55 @@
+"""Every link of the pages leads somewhere, and every page can be found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .pages import PAGES, ROOT, fits, links
+
+
+def test_every_link_leads_to_a_file() -> None:
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in PAGES
+        for target, _ in links(page)
+        if target and not (page.parent / target).exists()
+    ]
+    assert not broken
+
+
+def test_every_document_stands_in_the_index_and_in_the_site() -> None:
+    listed = {target for target, _ in links(ROOT / "docs/index.md")}
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages <= listed
+    site = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert pages <= site
+    assert all((ROOT / "docs" / name).exists() for name in site)
+
+
+def test_every_decision_has_a_topic() -> None:
+    folder = ROOT / "docs/decisions"
+    named = [target for target, _ in links(folder / "by-topic.md") if re.match(r"\d{4}-", target)]
+    assert sorted(named) == sorted(path.name for path in folder.glob("[0-9]*.md"))
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 130
+
+
+def test_nobody_is_told_to_install_the_foreign_distribution() -> None:
+    files = [*PAGES, *(p for folder in ("compiler", "runtime", "examples") for p in (ROOT / folder).rglob("*.py"))]
+    told = [p for p in files if re.search(r"pip install (-\S+ )*['\"]?mycc(?!_aot)\b(?!-aot)", p.read_text())]
+    assert not told
+
+
+def test_open_places_of_outputs() -> None:
+    assert fits("a 1.5 b\nx\ny\nend\n", "a ... b\n...\nend\n")
+    assert not fits("a 1.5 c\nend\n", "a ... b\n...\nend\n")
+    assert not fits("end\nmore\n", "end\n")
+
+
+def test_links_in_code_do_not_count(tmp_path: Path) -> None:
+    page = tmp_path / "p.md"
+    page.write_text("[a](b.md#c) `[x](y)`\n```\n[no](no.md)\n```\n[web](https://example.org)\n")
+    assert list(links(page)) == [("b.md", "c")]
