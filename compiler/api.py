@@ -213,9 +213,10 @@ def check_files(options: CompileOptions) -> None:
     before the model is loaded."""
     from .build.cache import Cache
     from .build.toolchain import find_toolchain
+    from .machine.local_cpu import machine
 
-    for arch in {target.arch for target in options.targets}:
-        find_toolchain(arch, Cache(options.cache_dir))
+    if any(target.arch == machine() for target in options.targets):  # for others there is more to say later
+        find_toolchain(machine(), Cache(options.cache_dir))
     if options.lock is not None:
         from .tune.search.lock import read_lock
 

@@ -13,6 +13,7 @@ from ..errors import Error, InputError
 from ..generation.engine import Engine, Text
 from ..generation.sampling import Chosen
 from ..generation.texts import Writer
+from ..installation import how_to_install
 from .answers import Answer, error_body, usage
 from .requests import Asked, chat_request, completion_request
 from .service import Busy, Event, Service
@@ -25,7 +26,7 @@ def serve(model: Any, name: str, host: str, port: int, waiting: int) -> None:
     try:
         import uvicorn
     except ImportError:
-        raise InputError("serving needs starlette and uvicorn", hint="pip install 'mycc[serve]'") from None
+        raise InputError("serving needs starlette and uvicorn", hint=how_to_install("serve")) from None
     uvicorn.run(application(model, name, waiting), host=host, port=port, log_level="info")
 
 
@@ -45,7 +46,7 @@ def application(model: Any, name: str, waiting: int = 256) -> Any:
         from starlette.responses import JSONResponse
         from starlette.routing import Route
     except ImportError:
-        raise InputError("serving needs starlette and uvicorn", hint="pip install 'mycc[serve]'") from None
+        raise InputError("serving needs starlette and uvicorn", hint=how_to_install("serve")) from None
     server = _Server(model, name, waiting)
 
     @contextlib.asynccontextmanager
