@@ -51,7 +51,7 @@ from .sparse import NoSparseForm, Sparse, is_sparse, sparse_constant
 from .state import Changed, memory_key, with_changes
 from .trees import LEAF, constant, leaf_names, structure
 
-__all__ = ["ProgramInputs", "check_tensor", "import_program", "replaced_error", "user_name"]
+__all__ = ["ProgramInputs", "check_tensor", "flat_name", "import_program", "replaced_error", "user_name"]
 
 
 #: numbers that the model returns, each as a tensor of one element
@@ -292,7 +292,7 @@ class _Importer:
         check_tensor(tensor, f"'{name}'")
         key = memory_key(tensor)
         if key not in self._nodes:
-            target = _flat_name(name, self.constants)
+            target = flat_name(name, self.constants)
             self.constants[target] = tensor.detach()
             node = self.graph.get_attr(target)
             node.meta = {**meta, **({} if kind == "parameter" else {MUTABLE: True})}
@@ -409,7 +409,8 @@ def user_name(name: str) -> str:
     return name.removeprefix(f"{ROOT}.").replace(f"{SCRIPT}.", "")
 
 
-def _flat_name(name: str, taken: Mapping[str, object]) -> str:
+def flat_name(name: str, taken: Mapping[str, object]) -> str:
+    """An identifier for a tensor of the model that is none of `taken`, nor what a module has anyway."""
     flat = re.sub(r"\W", "_", user_name(name))
     usable = flat.isidentifier() and not keyword.iskeyword(flat) and not hasattr(torch.nn.Module, flat)
     flat = flat if usable else f"c_{flat}"

@@ -65,6 +65,7 @@ def with_changes(graph: ModelGraph, changes: Sequence[Changed]) -> ModelGraph:
             position, name = len(graph.inputs) - 1, change.name
         own = InPlace(position, first + i, name, change.initial)
         graph = replace(graph, in_place=(*graph.in_place, own))
+    graph.module.recompile()
     return graph
 
 
@@ -146,6 +147,7 @@ def _shared(graph: ModelGraph, slots: dict[object, InPlace]) -> ModelGraph:
             known = slots[memory_key(change.initial)]
             change = replace(change, name=known.name, slot=known.slot)
         rows.append(change)
+    graph.module.recompile()
     return replace(graph, in_place=tuple(sorted(rows, key=lambda change: (change.initial is not None, change.input))))
 
 
@@ -195,7 +197,6 @@ def _as_input(graph: ModelGraph, node: fx.Node, name: str, tensor: torch.Tensor)
         same.replace_all_uses_with(placeholder)
         nodes.erase_node(same)
     constants = {key: value for key, value in graph.constants.items() if key != target}
-    graph.module.recompile()
     spec = TensorSpec(name, tensor.dtype, tuple(tensor.shape))
     return replace(
         graph, constants=constants, inputs=(*graph.inputs, spec), examples=(*graph.examples, tensor.detach())

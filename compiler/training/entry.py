@@ -12,6 +12,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..capture.functional import FunctionalCopy
+from ..capture.program import flat_name
 from ..capture.state import Changed, with_changes
 from ..capture.tensors import Tensor as Held
 from ..capture.trees import LEAF, leaf_names
@@ -132,9 +133,7 @@ class Entry:
         return self._source(f"argument {spec.name}", node, fake(self.mode, example if value is None else value), {})
 
     def _held(self, name: str, tensor: torch.Tensor, value: Any, meta: dict[str, Any]) -> str:
-        target = re.sub(r"\W", "_", name.removeprefix("constant "))
-        while target in self.constants or hasattr(torch.nn.Module, target):
-            target += "_"
+        target = flat_name(name.removeprefix("constant "), self.constants)
         self.constants[target] = tensor
         node = self.graph.get_attr(target)
         return self._source(name, node, fake(self.mode, tensor if value is None else value), meta)

@@ -95,6 +95,10 @@ def _shrink(h: Numbers) -> Tensor:
     return 1 - h["lr"] * h["weight_decay"]
 
 
+def _lerp(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
+    return a + (b - a) * weight
+
+
 def _square_average(s: Numbers, g: Tensor, c: Numbers, name: str = "exp_avg_sq") -> Tensor:
     return s[name] * c["keep_squares"] + g * g * c["add_square"]
 
@@ -142,7 +146,7 @@ def _adam_numbers(h: Numbers, k: Numbers, f: Flags) -> Numbers:
 
 def _adam(p: Tensor, g: Tensor, s: Numbers, c: Numbers, f: Flags) -> tuple[Tensor, Numbers]:
     p, g = _decayed(p, _signed(g, f), c, f)
-    new = {"exp_avg": torch.lerp(s["exp_avg"], g, c["add"]), "exp_avg_sq": _square_average(s, g, c)}
+    new = {"exp_avg": _lerp(s["exp_avg"], g, c["add"]), "exp_avg_sq": _square_average(s, g, c)}
     squares = new["exp_avg_sq"]
     if f.get("amsgrad"):
         squares = new["max_exp_avg_sq"] = torch.maximum(s["max_exp_avg_sq"], squares)
@@ -169,7 +173,7 @@ def _nadam_numbers(h: Numbers, k: Numbers, f: Flags) -> Numbers:
 
 def _nadam(p: Tensor, g: Tensor, s: Numbers, c: Numbers, f: Flags) -> tuple[Tensor, Numbers]:
     p, g = _decayed(p, _signed(g, f), c, f)
-    average, squares = torch.lerp(s["exp_avg"], g, c["add"]), _square_average(s, g, c)
+    average, squares = _lerp(s["exp_avg"], g, c["add"]), _square_average(s, g, c)
     under = (squares / c["correction"]).sqrt() + c["eps"]
     p = p - c["of_gradient"] * (g / under) - c["of_average"] * (average / under)
     return p, {"exp_avg": average, "exp_avg_sq": squares}
@@ -191,7 +195,7 @@ def _radam_numbers(h: Numbers, k: Numbers, f: Flags) -> Numbers:
 
 def _radam(p: Tensor, g: Tensor, s: Numbers, c: Numbers, f: Flags) -> tuple[Tensor, Numbers]:
     p, g = _decayed(p, _signed(g, f), c, f)
-    average, squares = torch.lerp(s["exp_avg"], g, c["add"]), _square_average(s, g, c)
+    average, squares = _lerp(s["exp_avg"], g, c["add"]), _square_average(s, g, c)
     move = average * (c["adaptive"] / (squares.sqrt() + c["eps"]) + c["plain"])
     return p - move, {"exp_avg": average, "exp_avg_sq": squares}
 
@@ -206,7 +210,7 @@ def _adamax_numbers(h: Numbers, k: Numbers, f: Flags) -> Numbers:
 
 def _adamax(p: Tensor, g: Tensor, s: Numbers, c: Numbers, f: Flags) -> tuple[Tensor, Numbers]:
     g = _signed(g, f) + p * c["weight_decay"]
-    average = torch.lerp(s["exp_avg"], g, c["add"])
+    average = _lerp(s["exp_avg"], g, c["add"])
     largest = torch.maximum(s["exp_inf"] * c["keep_squares"], g.abs() + c["eps"])
     return p - c["size"] * (average / largest), {"exp_avg": average, "exp_inf": largest}
 
@@ -221,8 +225,8 @@ def _lion_numbers(h: Numbers, k: Numbers, f: Flags) -> Numbers:
 
 def _lion(p: Tensor, g: Tensor, s: Numbers, c: Numbers, f: Flags) -> tuple[Tensor, Numbers]:
     """Chen et al., Symbolic Discovery of Optimization Algorithms (2023), algorithm 2."""
-    move = torch.lerp(s["exp_avg"], g, c["of_update"]).sign()
-    return p * c["keep"] - c["lr"] * move, {"exp_avg": torch.lerp(s["exp_avg"], g, c["add"])}
+    move = _lerp(s["exp_avg"], g, c["of_update"]).sign()
+    return p * c["keep"] - c["lr"] * move, {"exp_avg": _lerp(s["exp_avg"], g, c["add"])}
 
 
 # squares of gradients ------------------------------------------------------------------------------------------------
@@ -241,7 +245,7 @@ def _rmsprop(p: Tensor, g: Tensor, s: Numbers, c: Numbers, f: Flags) -> tuple[Te
     new = {"square_avg": _square_average(s, g, c, "square_avg")}
     spread = new["square_avg"]
     if f["centered"]:
-        mean = new["grad_avg"] = torch.lerp(s["grad_avg"], g, c["add_square"])
+        mean = new["grad_avg"] = _lerp(s["grad_avg"], g, c["add_square"])
         spread = spread - mean * mean
     move = g / (spread.sqrt() + c["eps"])
     if f["momentum"]:
@@ -300,12 +304,12 @@ def _adafactor(p: Tensor, g: Tensor, s: Numbers, c: Numbers, f: Flags) -> tuple[
     rate = torch.maximum(c["eps2"], _norm(p) / root) * c["rate"]
     p = p * c["keep"]
     if g.dim() > 1:
-        rows = torch.lerp(s["row_var"], (g * g).mean(-1, keepdim=True), c["add"])
-        columns = torch.lerp(s["col_var"], (g * g).mean(-2, keepdim=True), c["add"])
+        rows = _lerp(s["row_var"], (g * g).mean(-1, keepdim=True), c["add"])
+        columns = _lerp(s["col_var"], (g * g).mean(-2, keepdim=True), c["add"])
         spread = rows * columns / torch.maximum(rows.mean(-2, keepdim=True), c["eps1"])
         new = {"row_var": rows, "col_var": columns}
     else:
-        spread = torch.lerp(s["variance"], g * g, c["add"])
+        spread = _lerp(s["variance"], g * g, c["add"])
         new = {"variance": spread}
     move = torch.maximum(spread, c["eps1"] * c["eps1"]).rsqrt() * g
     return p - move * (rate / (_norm(move) / (root * c["d"])).clamp(min=1.0)), new
@@ -321,8 +325,8 @@ def _muon_numbers(h: Numbers, k: Numbers, f: Flags) -> Numbers:
 
 
 def _muon(p: Tensor, g: Tensor, s: Numbers, c: Numbers, f: Flags) -> tuple[Tensor, Numbers]:
-    buffer = torch.lerp(s["momentum_buffer"], g, c["add"])
-    move = torch.lerp(g, buffer, c["momentum"]) if f["nesterov"] else buffer
+    buffer = _lerp(s["momentum_buffer"], g, c["add"])
+    move = _lerp(g, buffer, c["momentum"]) if f["nesterov"] else buffer
     move = _orthogonal(move, c["eps"], f["ns_coefficients"], f["ns_steps"]).to(p.dtype)
     rows, columns = p.shape
     scale = {"match_rms_adamw": 0.2 * math.sqrt(max(rows, columns))}.get(

@@ -24,7 +24,7 @@ from ..model.source_lines import place_of
 from .entry import Entry, Results, Values
 from .joint import Forward, gradients, mode_of
 from .plan import Plan, Trained
-from .update import clipped, counter_name, finite, slot_name, updated
+from .update import Prepared, clipped, counter_name, finite, prepared, slot_name, updated
 
 __all__ = ["Settings", "entry_graphs"]
 
@@ -166,8 +166,9 @@ class _Maker:
         hyper, kept = entry.numbers(self.hyper), entry.state(self.state.values, self.state.examples)
 
         def run(v: Values) -> Results:
+            first = prepared(self.plan, v(kept), v(hyper))  # before what its numbers are fused with
             results, found, buffers = self._backward(v(given))
-            return self._updated(v, results, found, buffers, v(hyper), v(kept), dict(v(given)))
+            return self._updated(v, results, found, buffers, v(hyper), v(kept), dict(v(given)), first)
 
         return entry.made(run, self._result_tree())
 
@@ -219,7 +220,8 @@ class _Maker:
             values = {node: own[t.name] for node, t in zip(self.parameters, self.plan.trained, strict=True)}
             gradients = found(v)
             zeros = {name: torch.zeros_like(v.named(name)) for name in cleared}
-            after = self._updated(v, [], gradients, {}, v(hyper), v(kept), values)
+            first = prepared(self.plan, v(kept), v(hyper))
+            after = self._updated(v, [], gradients, {}, v(hyper), v(kept), values, first)
             step = next(value for name, value in after.changed.items() if name.endswith(".step"))
             return Results([step], after.changed | zeros)
 
@@ -257,6 +259,7 @@ class _Maker:
         hyper: dict[str, Any],
         kept: dict[str, Any],
         values: Mapping[fx.Node, Any],
+        first: Prepared,
     ) -> Results:
         """The optimizer's step behind gradients."""
         own = [values[node] for node in self.parameters]
@@ -264,7 +267,7 @@ class _Maker:
         if self.settings.check_finite:
             whole = finite(results[0] if results else torch.zeros([]), found)
         found = clipped(found, hyper.get(CLIP_VALUE), hyper.get(CLIP_NORM))
-        after = updated(self.plan, own, found, kept, hyper)
+        after = updated(self.plan, own, found, kept, first)
         changed = buffers | after.kept
         changed |= {t.name: p for t, p in zip(self.plan.trained, after.parameters, strict=True)}
         if whole is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .plan import Group, Plan, Trained
 
-__all__ = ["Updated", "clipped", "counter_name", "finite", "slot_name", "updated"]
+__all__ = ["Prepared", "Updated", "clipped", "counter_name", "finite", "prepared", "slot_name", "updated"]
 
 
 def slot_name(trained: Trained, slot: str) -> str:
@@ -56,41 +56,53 @@ def finite(loss: Tensor, gradients: Sequence[Tensor]) -> Tensor:
     return torch.isfinite(torch.stack(largest)).all()
 
 
-def updated(
-    plan: Plan,
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    kept: Mapping[str, Tensor],
-    hyper: Mapping[str, Tensor],
-) -> Updated:
-    """The optimizer's step.
+@dataclass(frozen=True)
+class Prepared:
+    """What of an update does not depend on gradients: the counters' next values by name, and each group's numbers in
+    the dtypes that its parameters are computed in."""
+
+    counters: dict[str, Tensor]
+    numbers: dict[tuple[int, torch.dtype], dict[str, Tensor]]
+
+
+def prepared(plan: Plan, kept: Mapping[str, Tensor], hyper: Mapping[str, Tensor]) -> Prepared:
+    """The first half of the optimizer's step.
 
     Args:
-        parameters, gradients: in the order of plan.trained.
         kept: by slot_name and counter_name.
         hyper: float64, by name: of no dimension, or one for each of several groups.
     """
     new: dict[str, Tensor] = {}
-    numbers = []
+    cast: dict[tuple[int, torch.dtype], dict[str, Tensor]] = {}
     for i, group in enumerate(plan.groups):
         h = _arguments(plan, group, i, hyper)
         counters = _counted(plan, i, h, kept)
         new |= {counter_name(plan, i, name): value for name, value in counters.items()}
         wide = {name: value.to(torch.float64) for name, value in counters.items()}
-        numbers.append(plan.row.numbers(h, wide, group.flags))
-    cast: dict[tuple[int, torch.dtype], dict[str, Tensor]] = {}
+        numbers = plan.row.numbers(h, wide, group.flags)
+        for dtype in dict.fromkeys(compute_type(t.parameter) for t in plan.trained if t.group == i):
+            cast[i, dtype] = {name: value.to(dtype) for name, value in numbers.items()}
+    return Prepared(new, cast)
+
+
+def updated(
+    plan: Plan,
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    kept: Mapping[str, Tensor],
+    first: Prepared,
+) -> Updated:
+    """The optimizer's step; parameters and gradients in the order of plan.trained."""
+    new = dict(first.counters)
     results = []
     for trained, parameter, gradient in zip(plan.trained, parameters, gradients, strict=True):
         dtype = compute_type(parameter)
-        key = trained.group, dtype
-        if key not in cast:
-            cast[key] = {name: value.to(dtype) for name, value in numbers[trained.group].items()}
         slots = {slot: kept[slot_name(trained, slot)] for slot in trained.kept}
         after, moved = plan.row.update(
             parameter.to(dtype),
             gradient.to(dtype),
             {slot: value.to(dtype) for slot, value in slots.items()},
-            cast[key],
+            first.numbers[trained.group, dtype],
             plan.groups[trained.group].flags,
         )
         results.append(after.to(parameter.dtype))

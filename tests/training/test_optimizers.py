@@ -10,7 +10,7 @@ import pytest
 import torch
 from mycc.compiler.training.optimizers import TABLE
 from mycc.compiler.training.plan import Plan, plan_of
-from mycc.compiler.training.update import clipped, counter_name, slot_name, updated
+from mycc.compiler.training.update import clipped, counter_name, prepared, slot_name, updated
 
 optim = torch.optim
 Make = Callable[[Any], torch.optim.Optimizer]
@@ -52,7 +52,8 @@ class Weights(torch.nn.Module):
 def one_step(plan: Plan, values: dict[str, Any], kept: dict[str, Any], gradients: list[Any]) -> None:
     """Changes `values` and `kept` in place by the table's formula."""
     numbers = {name: torch.tensor(plan.values(name), dtype=torch.float64) for name in plan.hyper}
-    after = updated(plan, [values[t.name] for t in plan.trained], gradients, kept, numbers)
+    parameters = [values[t.name] for t in plan.trained]
+    after = updated(plan, parameters, gradients, kept, prepared(plan, kept, numbers))
     values.update(dict(zip([t.name for t in plan.trained], after.parameters, strict=True)))
     kept.update(after.kept)
 

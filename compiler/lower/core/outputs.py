@@ -15,6 +15,7 @@ from ...ir.routines import Routine
 from ...ir.structured import Attention, Conv, Gemm
 from .builder import Builder
 from .in_place import settled, store_over
+from .stored_there import stored_there
 from .tensor import Tensor, is_dense
 
 
@@ -25,9 +26,9 @@ def bind_outputs(
 
     targets: memory and its value after the call, stored there when the outputs are done.
     """
+    renamed, targets = stored_there(builder, targets, tensors)
     targets = settled(builder, targets)
     outputs: list[Buffer] = []
-    renamed: dict[Buffer, Buffer] = {}
     for slot, t in enumerate(tensors):
         source = t.strided.buffer if t.strided is not None else None
         if source is not None and source.kind == "temp" and is_dense(t) and source not in renamed:
