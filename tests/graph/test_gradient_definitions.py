@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from mycc.compiler.graph.decompose.all_families import DECOMPOSITIONS
+from torch.utils._python_dispatch import TorchDispatchMode
 
 F = torch.nn.functional
 W = torch.arange(40, dtype=torch.float64).reshape(10, 4).cos()

@@ -47,7 +47,9 @@ def _resized_2d(operator: Any, m: Any, *settings: Any) -> Callable[[Tensor], Ten
 
 def _resize(names: str, operator: Any, count: int, aligned: bool, of_two: bool = False) -> None:
     @definition(names)
-    def backward(grad: Tensor, output_size: Sequence[Any], input_size: Sequence[Any], *rest: Any, **named: Any) -> Tensor:
+    def backward(
+        grad: Tensor, output_size: Sequence[Any], input_size: Sequence[Any], *rest: Any, **named: Any
+    ) -> Tensor:
         settings = list(rest)
         align = [settings.pop(0) if settings else named["align_corners"]] if aligned else []
         scales = settings or [named.get(key) for key in ("scales_d", "scales_h", "scales_w", "scales") if key in named]
