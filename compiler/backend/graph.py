@@ -32,12 +32,13 @@ from .interface import (
     Result,
     Size,
     Source,
+    View,
     hint,
     is_identity,
     permutation,
 )
 from .values import check_value, defined_by, is_size, ranges_of, specs, stays, symbols_of, the_device, under
-from .views import number_of, root_of, shared_roots, view_of
+from .views import is_dense, number_of, root_of, shared_roots, view_of
 
 __all__ = ["NAME", "Imported", "import_graph"]
 
@@ -274,12 +275,15 @@ class _Importer:
             elif not isinstance(node.meta["val"], torch.Tensor):
                 results.append(number_of(node.meta["val"]))
             elif root is not None and root in self.position:
-                results.append(view_of(node, root, self.position[root]))
+                index = self.position[root]
+                results.append(View(index, whole=True) if node is root else view_of(node, root, index))
             elif root is not None and root is not node and root in shared:
                 index, order = output(root, copier.value(copier.found[root]))
                 results.append(Output(index, order, view_of(node, root, -1)))
             else:
-                results.append(Output(*output(node, copier.value(value))))
+                index, order = output(node, copier.value(value))
+                copied = order is None and not is_dense(node)
+                results.append(Output(index, order, view_of(node, node, -1) if copied else None, copied))
         return results, nodes
 
     def _dense(self, node: fx.Node, value: fx.Node) -> tuple[fx.Node, tuple[int, ...] | None]:

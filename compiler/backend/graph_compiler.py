@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import fx
 
-from ...runtime.errors import CompileError
+from ...runtime.errors import CompileError, InputError
 from .compile import load_graph
 from .graph import import_graph
 from .notices import Fallback, fallback_of, refuse, tell
-from .parts import levels, operators_of, outer_graph, split_in_two
+from .parts import is_write, levels, operators_of, outer_graph, split_in_two
 from .runner import Runner, make_runner
 from .settings import Settings
 from .support import RANDOM, random_operators, refused_operators
@@ -81,7 +81,24 @@ class GraphCompiler:
             options = self.settings.on(imported.device)
             native = load_graph(imported.graph, options, self.settings.cache)
             self.natives.append(native)
-        return make_runner(native, imported.interface)
+        runner = make_runner(native, imported.interface)
+        writes = imported.graph is not None and bool(imported.graph.in_place)
+        return self._or_eager(runner, module) if writes else runner
+
+    def _or_eager(self, runner: Runner, module: fx.GraphModule) -> Runner:
+        """A graph that writes to arguments; in a call where one of these lies between others' elements, eager torch."""
+        forward, first = module.forward, next(node for node in operators_of(module) if is_write(node))
+
+        def run(args: list[Any]) -> Sequence[Any]:
+            given = tuple(args)
+            try:
+                return runner(args)
+            except InputError as error:
+                tell([fallback_of(first, f"this graph's arguments cannot be written to in place: {error.message}")])
+            return forward(*given)  # type: ignore[no-any-return]
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
 
 
 def boxed(module: fx.GraphModule) -> Runner:

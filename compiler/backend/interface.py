@@ -38,12 +38,15 @@ Source = Argument | Size
 
 @dataclass(frozen=True)
 class Output:
-    """A result that is output `index` of the package, permuted by `order`; `view`: sizes, strides and offset of the
-    result in the memory of that output."""
+    """A result that is output `index` of the package, permuted by `order`.
+
+    view: sizes, strides and offset of the result in the memory of that output; `copied`: in memory of its own.
+    """
 
     index: int
     order: tuple[int, ...] | None = None
     view: View | None = None
+    copied: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from torch import fx
 
 from ..model.computed import free_symbols
 from ..model.random_operators import draws
+from .runner import restrided
 
-__all__ = ["Part", "levels", "numbers_for", "operators_of", "outer_graph", "parts_of", "split_in_two"]
+__all__ = ["Part", "is_write", "levels", "numbers_for", "operators_of", "outer_graph", "parts_of", "split_in_two"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def levels(module: fx.GraphModule, eager: Collection[fx.Node]) -> dict[fx.Node, 
             last_random = found[node] = max(found[node], last_random)
     last = max(found.values(), default=0)
     for node in found:
-        if _writes(node):
+        if is_write(node):
             found[node] = last
     return found
 
@@ -69,7 +70,8 @@ def _in(eager: Collection[fx.Node], node: fx.Node) -> bool:
     return node in eager
 
 
-def _writes(node: fx.Node) -> bool:
+def is_write(node: fx.Node) -> bool:
+    """Whether an operator writes to an argument of the graph."""
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
@@ -148,12 +150,25 @@ def outer_graph(
             by_level.setdefault(own, []).append(node)
     for own in sorted({*parts, *by_level}):
         for node in by_level.get(own, ()):
-            env[node] = graph.node_copy(node, env.__getitem__)
+            env[node] = _with_traced_strides(graph, graph.node_copy(node, env.__getitem__), node)
         part = parts.get(own)
-        if part is not None and (part.results or any(_writes(n) for n in part.module.graph.nodes)):
+        if part is not None and (part.results or any(is_write(n) for n in part.module.graph.nodes)):
             whole = graph.call_function(compile_part(part.module), ([env[n] for n in part.arguments],))
             for i, node in enumerate(part.results):
                 env[node] = graph.call_function(operator.getitem, (whole, i))
     output = module.graph.output_node()
     graph.output(fx.map_arg(output.args[0], env.__getitem__))
     return fx.GraphModule(module, graph)
+
+
+def _with_traced_strides(graph: fx.Graph, new: fx.Node, node: fx.Node) -> fx.Node:
+    """An eager operator's result, with the strides that the trace has for it: compiled parts rely on them."""
+    val = node.meta.get("val")
+    if not isinstance(val, torch.Tensor) or not all(isinstance(n, int) for n in (*val.shape, *val.stride())):
+        return new
+    return graph.call_function(_strided, (new, val.stride()))
+
+
+def _strided(value: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+    alike = value.stride() == stride or value.numel() < 2
+    return value if alike else restrided(value, stride)

@@ -11,7 +11,7 @@ import torch
 
 from .interface import Argument, Constant, Interface, Number, Output, Result, Size, Source, View, inverse
 
-__all__ = ["Runner", "make_runner"]
+__all__ = ["Runner", "make_runner", "restrided"]
 
 #: takes the arguments as a list, which it empties; gives the results
 Runner = Callable[[list[Any]], Sequence[Any]]
@@ -25,7 +25,7 @@ def make_runner(native: Any, interface: Interface) -> Runner:
     special = [(i, _input(s)) for i, s in enumerate(interface.sources) if not _is_direct(s)]
     plain = [Output(i) for i in range(len(interface.results))] == list(interface.results)
     makers = [_result(result, interface.symbols) for result in interface.results]
-    run = (lambda *_: []) if native is None else native.run
+    run = _nothing if native is None else native.run if interface.sources else _from_nothing(native.run)
 
     def direct(args: list[Any]) -> Sequence[Any]:
         results: Sequence[Any] = run(0, pick(args), None, None, None)
@@ -44,6 +44,19 @@ def make_runner(native: Any, interface: Interface) -> Runner:
     runner = direct if plain and not special else general
     runner._boxed_call = True  # type: ignore[attr-defined]
     return runner
+
+
+def _nothing(*_: Any) -> list[Any]:
+    return []
+
+
+def _from_nothing(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The run of a graph without inputs, whose outputs the package gives as numpy's arrays, or by DLPack."""
+
+    def tensor(value: Any) -> torch.Tensor:
+        return torch.from_numpy(value) if hasattr(value, "__array_interface__") else torch.from_dlpack(value)
+
+    return lambda *given: [tensor(value) for value in run(*given)]
 
 
 def _is_direct(source: Source) -> bool:
@@ -68,6 +81,9 @@ def _input(source: Source) -> _Input:
 
 def _result(result: Result, symbols: Mapping[sympy.Symbol, tuple[int, int | None]]) -> _Made:
     match result:
+        case Output(index, _, View() as view, True):
+            strides = [_formula(n, symbols) for n in view.stride]
+            return lambda args, outputs: restrided(outputs[index], [n(args) for n in strides])
         case Output(index, order, View() as view):
             whole = _result(Output(index, order), symbols)
             numbers = (*view.size, *view.stride, view.offset)
@@ -91,6 +107,11 @@ def _result(result: Result, symbols: Mapping[sympy.Symbol, tuple[int, int | None
             number = _formula(formula, symbols)
             return lambda args, outputs: number(args)
     raise TypeError(result)
+
+
+def restrided(value: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
+    """A tensor of these values and strides."""
+    return torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _view(index: int, size: Any, stride: Any, offset: Any, symbols: Mapping[Any, Any]) -> _Made:

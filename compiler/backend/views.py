@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch._ops import OpOverload
 
 from .interface import Constant, Number, Result, View, hint, permutation
 
-__all__ = ["number_of", "root_of", "shared_roots", "view_of"]
+__all__ = ["is_dense", "number_of", "root_of", "shared_roots", "view_of"]
 
 
 def shared_roots(wanted: Sequence[Any], roots: Sequence[fx.Node | None]) -> set[fx.Node]:
@@ -21,10 +22,10 @@ def shared_roots(wanted: Sequence[Any], roots: Sequence[fx.Node | None]) -> set[
     count: dict[fx.Node, set[fx.Node]] = {}
     shared: set[fx.Node] = set()
     for node, root in zip(wanted, roots, strict=True):
-        if root is None or not isinstance(root.meta.get("val"), torch.Tensor) or not _is_dense(root):
+        if root is None or not isinstance(root.meta.get("val"), torch.Tensor) or not is_dense(root):
             continue
         count.setdefault(root, set()).add(node)
-        if len(count[root]) > 1 or _elements(node) == _elements(root) or not _is_dense(node):
+        if len(count[root]) > 1 or _elements(node) == _elements(root) or not is_dense(node):
             shared.add(root)
     return shared
 
@@ -33,37 +34,37 @@ def _elements(node: fx.Node) -> int:
     return math.prod(hint(size) for size in node.meta["val"].shape)
 
 
-def _is_dense(node: fx.Node) -> bool:
+def is_dense(node: fx.Node) -> bool:
+    """Whether a node's elements fill its memory, in some order of its dimensions."""
     val = node.meta["val"]
     return permutation(val.shape, val.stride(), hint) is not None and hint(val.storage_offset()) == 0
 
 
 def root_of(node: fx.Node) -> fx.Node:
     """What a node is a view of, through all operators that give views."""
-    while node.op == "call_function" and _is_view(node):
-        node = node.args[0]  # type: ignore[assignment]
+    source = _viewed(node)
+    while source is not None:
+        node, source = source, _viewed(source)
     return node
 
 
-def _is_view(node: fx.Node) -> bool:
-    target = node.target
-    if (
-        not isinstance(target, OpOverload)
-        or target._schema.is_mutable
-        or not isinstance(node.meta.get("val"), torch.Tensor)
-    ):
-        return False
-    first, returns = target._schema.arguments[:1], target._schema.returns
-    if not first or len(returns) != 1 or first[0].alias_info is None or returns[0].alias_info is None:
-        return False
-    same = isinstance(node.args[0], fx.Node) and isinstance(node.args[0].meta.get("val"), torch.Tensor)
-    return same and node.args[0].meta["val"].dtype == node.meta["val"].dtype  # type: ignore[union-attr]
+def _viewed(node: fx.Node) -> fx.Node | None:
+    """What an operator takes a view of, of the same type; None when it makes values."""
+    taker = node.args[0] if node.target is operator.getitem else node  # one of the views that split gives
+    if not isinstance(taker, fx.Node) or not isinstance(taker.target, OpOverload) or not taker.args:
+        return None
+    schema, source = taker.target._schema, taker.args[0]
+    if schema.is_mutable or len(schema.returns) != 1 or not isinstance(source, fx.Node):
+        return None
+    if schema.arguments[0].alias_info is None or schema.returns[0].alias_info is None:
+        return None
+    val, base = node.meta.get("val"), source.meta.get("val")
+    alike = isinstance(val, torch.Tensor) and isinstance(base, torch.Tensor) and val.dtype == base.dtype
+    return source if alike else None
 
 
 def view_of(node: fx.Node, root: fx.Node, index: int) -> View:
     """A node as a view of argument `index`, or of another result."""
-    if node is root:
-        return View(index, whole=True)
     val, base = node.meta["val"], root.meta["val"]
     offset = _formula(val.storage_offset()) - _formula(base.storage_offset())
     return View(index, tuple(map(_formula, val.shape)), tuple(map(_formula, val.stride())), offset)

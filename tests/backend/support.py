@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,11 +16,11 @@ from torch.utils import _pytree as pytree
 Compiled = Callable[..., Any]
 
 
-def compiled(function: Any, **words: Any) -> Any:
+def compiled(function: Any, options: Mapping[str, Any] | None = None, **words: Any) -> Any:
     """torch.compile with this backend, by its function: where mycc was installed before it had one, torch does not know
-    the name."""
+    the name. Its C++ is compiled in little time."""
     torch._dynamo.reset()
-    return torch.compile(function, backend=backend, **words)
+    return torch.compile(function, backend=backend, options={"build.flags": "-O0", **(options or {})}, **words)
 
 
 def double(value: Any) -> Any:

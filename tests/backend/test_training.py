@@ -1,44 +1,89 @@
-"""Forward and backward of small models under backend="mycc" equal eager torch."""
+"""Forward and backward of models under backend="mycc" equal eager torch."""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 import torch
 from torch import nn
 
-from .support import check
+from .models import MODELS
+from .support import check, compiled, error, step
+
+#: of tests/models/small_zoo.py
+ZOO = ("resnet50", "mobilenetv2", "bert", "vit", "gpt2", "llama", "whisper_enc")
 
 
-class Residual(nn.Module):
-    """Convolutions, batch norm in training mode, a pool and a head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(8)
-        self.conv = nn.Conv2d(8, 8, 3, padding=1)
-        self.head = nn.Linear(8, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = torch.relu(self.norm(self.stem(x)))
-        x = nn.functional.max_pool2d(x + self.conv(x), 2)
-        return self.head(x.mean((2, 3)))
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
-
-
-MODELS = {
-    "mlp": (mlp, lambda: (torch.randn(3, 8),)),
-    "residual": (Residual, lambda: (torch.randn(2, 3, 8, 8),)),
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
-def test_equal_to_eager(name: str, train: bool) -> None:
-    make, inputs = MODELS[name]
+@pytest.mark.parametrize("name", ["mlp", "recurrent", "attention"])
+def test_inference(name: str) -> None:
     torch.manual_seed(0)
-    model = make().train(train)
-    assert check(model, inputs(), train, calls=2, fullgraph=True) == []
+    model, args = MODELS[name]()
+    assert check(model.eval(), args, fullgraph=True) == []
+
+
+@pytest.mark.parametrize("name", [pytest.param(m, marks=pytest.mark.slow) if m == "unet" else m for m in MODELS])
+def test_training_step(name: str) -> None:
+    torch.manual_seed(0)
+    model, args = MODELS[name]()
+    assert check(model.train(), args, train=True, calls=2, fullgraph=True) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("name", ZOO)
+def test_zoo(name: str, train: bool) -> None:
+    from ..models import small_zoo
+
+    model, args = getattr(small_zoo, name)()
+    for part in model.train(train).modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    assert check(model, args, train) == []
+
+
+def test_losses_of_many_steps() -> None:
+    """An optimizer between the calls changes the parameters that the next call reads."""
+    torch.manual_seed(0)
+    model, (x,) = MODELS["mlp"]()
+    own, target = copy.deepcopy(model), torch.randn(3, 4)
+    function = compiled(own)
+    losses: list[list[float]] = [[], []]
+    for found, network, call in zip(losses, (model, own), (model, function), strict=True):
+        optimizer = torch.optim.AdamW(network.parameters(), 1e-2)
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(call(x), target)
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+    assert losses[0][-1] < losses[0][0] / 2
+    assert max(abs(a - b) / a for a, b in zip(*losses, strict=True)) < 1e-4
+
+
+def test_frozen_parameters_have_no_gradients() -> None:
+    torch.manual_seed(0)
+    model, args = MODELS["mlp"]()
+    model[0].requires_grad_(False)  # type: ignore[index]
+    _, grads = step(model, args, compiled(copy.deepcopy(model)))
+    assert grads[0] is None
+    assert check(model, args, train=True) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_types(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model, args = MODELS["mlp"]()
+    slack = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-12}[dtype]
+    assert check(model.to(dtype), [a.to(dtype) for a in args], train=True, slack=slack) == []
+
+
+def test_autocast() -> None:
+    torch.manual_seed(0)
+    model, (x,) = MODELS["mlp"]()
+    own = copy.deepcopy(model)
+    function = compiled(own)
+    with torch.autocast("cpu", torch.bfloat16):
+        got, wanted = step(own, (x,), function), step(model, (x,), model)
+    assert got[0].dtype == wanted[0].dtype
+    assert error(got, wanted) < 4e-2

@@ -164,6 +164,8 @@ def _gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Those of queries, keys, values and scores; of rows that see no key all are 0."""
     grad, q, k, v, mask = widened(grad, q, k, v, mask)
+    shared = k.shape[1]
+    k, v = _for_each_query(q, k), _for_each_query(q, v)
     factor = attention_scale(q.shape[-1]) if scale is None else scale
     scores = _scores(q, k, mask, causal, factor)
     weights = _weights(scores, mask)
@@ -172,7 +174,18 @@ def _gradients(
     of_scores = weights * (of_weights - inner)
     of_q = torch.matmul(of_scores, k) * factor
     of_k = torch.matmul(of_scores.transpose(-1, -2), q) * factor
-    return of_q, of_k, torch.matmul(weights.transpose(-1, -2), grad), of_scores
+    of_v = torch.matmul(weights.transpose(-1, -2), grad)
+    return of_q, _of_shared(of_k, shared), _of_shared(of_v, shared), of_scores
+
+
+def _for_each_query(q: Tensor, keys: Tensor) -> Tensor:
+    """Keys or values of as many heads as the queries have: several heads of queries share one of theirs."""
+    return keys if q.shape[1] == keys.shape[1] else keys.repeat_interleave(q.shape[1] // keys.shape[1], 1)
+
+
+def _of_shared(gradient: Tensor, heads: int) -> Tensor:
+    """The gradient of keys or values that several heads of queries share."""
+    return gradient if gradient.shape[1] == heads else gradient.unflatten(1, (heads, -1)).sum(2)
 
 
 def _without_dropout(probability: float) -> None:
@@ -201,6 +214,7 @@ def flash_attention_for_cpu(
     _without_dropout(dropout_p)
     dtype = q.dtype
     q, k, v, mask = widened(q, k, v, attn_mask)
+    k, v = _for_each_query(q, k), _for_each_query(q, v)
     scores = _scores(q, k, mask, is_causal, attention_scale(q.shape[-1]) if scale is None else scale)
     return torch.matmul(_weights(scores, mask), v).to(dtype), torch.logsumexp(scores, -1)
 
