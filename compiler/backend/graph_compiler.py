@@ -95,7 +95,7 @@ class GraphCompiler:
                 return runner(args)
             except InputError as error:
                 tell([fallback_of(first, f"this graph's arguments cannot be written to in place: {error.message}")])
-            return forward(*given)  # type: ignore[no-any-return]
+            return forward(*given)
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
