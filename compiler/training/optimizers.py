@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .lion import Lion
+
 __all__ = ["TABLE", "Counter", "Flags", "Optimizer", "Slot", "row_of"]
 
 Flags = Mapping[str, Any]  #: settings of a parameter group that choose the formula: they are fixed at compile time
@@ -395,16 +397,8 @@ TABLE: tuple[Optimizer, ...] = (
     Optimizer("Lion", _LION, (), _lion_slots, _lion_numbers, _lion),
 )  # fmt: skip
 
-#: where classes stand that have the formula of a row: a class of the same name elsewhere may have another one
-_HOMES = {"Lion": ("mycc.", "lion_pytorch", "timm.optim")}
-
 
 def row_of(optimizer: torch.optim.Optimizer) -> Optimizer | None:
     """The row for an optimizer; None for one that has none, such as a class of the user's own of the same name."""
-    kind = type(optimizer)
-    for row in TABLE:
-        homes = _HOMES.get(row.name)
-        known = kind is getattr(torch.optim, row.name, None) if homes is None else kind.__module__.startswith(homes)
-        if kind.__name__ == row.name and known:
-            return row
-    return None
+    homes = {row.name: getattr(torch.optim, row.name, Lion) for row in TABLE}
+    return next((row for row in TABLE if type(optimizer) is homes[row.name]), None)
