@@ -1,8 +1,9 @@
-"""The cache of keys and values as transformers' models see it: a layer for each of theirs, over buffers of ours.
+"""The cache as transformers' models see it: a layer for each of theirs, over buffers of ours.
 
-transformers asks a cache for two things: to take new keys and values and give all of them back, and how many there are.
-Here the memory belongs to the module that is compiled, so that it becomes the package's state, and where the new
-positions lie is an argument of the call.
+transformers asks a layer of attention for two things: to take new keys and values and give all of them back, and how
+many there are. A layer of a recurrence (Mamba and its kin) gives its states and takes the new ones. Here the memory
+belongs to the module that is compiled, so that it becomes the package's state, and where the new positions lie is an
+argument of the call.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, StaticLayer
+from transformers.cache_utils import Cache, LinearAttentionLayer, StaticLayer
 
-__all__ = ["LayerMemory", "Places", "call_cache"]
+__all__ = ["AttentionMemory", "Memory", "Places", "RecurrentMemory", "call_cache"]
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,19 @@ class Places:
 
     Attributes:
         rows: i64[batch], the text of each row; None: row i is text i.
+        start: i64[batch], how many tokens of each text the cache holds.
         positions: i64[batch, count], of each token in its text.
         end: how many positions are read, a number that may be symbolic: all that are filled after the call.
     """
 
     rows: Tensor | None
+    start: Tensor
     positions: Tensor
     end: Any
 
 
 @dataclass(frozen=True)
-class LayerMemory:
+class AttentionMemory:
     """keys and values: [texts, heads, length, size]; sliding: whether its queries see a window of them only."""
 
     keys: Tensor
@@ -42,10 +45,21 @@ class LayerMemory:
     sliding: bool
 
 
-class CallLayer(StaticLayer):
-    """A layer of the cache during one call. It gives back the first `end` positions."""
+@dataclass(frozen=True)
+class RecurrentMemory:
+    """States of the convolutions and of the recurrences of a layer, [1, ...] each, by their numbers in the layer."""
 
-    def __init__(self, memory: LayerMemory, places: Places) -> None:
+    convolutions: dict[int, Tensor]
+    recurrences: dict[int, Tensor]
+
+
+Memory = AttentionMemory | RecurrentMemory
+
+
+class CallLayer(StaticLayer):
+    """A layer of attention during one call. It gives back the first `end` positions."""
+
+    def __init__(self, memory: AttentionMemory, places: Places) -> None:
         super().__init__(memory.keys.shape[2])
         self.keys, self.values = memory.keys, memory.values
         self.memory, self.places = memory, places
@@ -68,9 +82,32 @@ class CallLayer(StaticLayer):
         return self.places.end, 0
 
     def get_seq_length(self) -> Any:
-        return self.places.positions[:, 0]
+        return self.places.start
 
 
-def call_cache(memory: Sequence[LayerMemory], places: Places) -> Cache:
+class CallRecurrentLayer(LinearAttentionLayer):
+    """A layer of a recurrence during one call. A text that begins finds zeros, as if something had come before."""
+
+    def __init__(self, memory: RecurrentMemory, places: Places) -> None:
+        super().__init__(number_of_states=max(len(memory.convolutions), len(memory.recurrences), 1))
+        for states, own, known in (
+            (memory.convolutions, self.conv_states, self.is_conv_states_initialized),
+            (memory.recurrences, self.recurrent_states, self.is_recurrent_states_initialized),
+        ):
+            for number, state in states.items():
+                begun = (places.start > 0).reshape(-1, *[1] * (state.dim() - 1))
+                state.copy_(torch.where(begun, state, torch.zeros((), dtype=state.dtype)))
+                own[number], known[number] = state, True
+                self.has_previous_state[number] = True
+        for number, state in memory.convolutions.items():
+            self.conv_kernel_size[number] = state.shape[-1]
+
+
+def call_cache(memory: Sequence[Memory], places: Places) -> Cache:
     """The cache of one call."""
-    return Cache(layers=[CallLayer(layer, places) for layer in memory])
+    return Cache(
+        layers=[
+            CallLayer(layer, places) if isinstance(layer, AttentionMemory) else CallRecurrentLayer(layer, places)
+            for layer in memory
+        ]
+    )

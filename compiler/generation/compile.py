@@ -26,6 +26,8 @@ __all__ = ["compile_generation"]
 
 #: tokens of a prompt that one call reads at most
 CHUNK = 512
+#: so for models with states of recurrences, whose calls read so many or one: their scans have a fixed length
+RECURRENT_CHUNK = 64
 
 
 def compile_generation(
@@ -146,8 +148,10 @@ def _entries(network: Any, length: int, texts: int, chunk: int, whole: bool) -> 
     def tokens(rows: int, count: int) -> torch.Tensor:
         return torch.randint(0, vocabulary, (rows, count), generator=sample)
 
-    prompt = min(16, chunk)
-    count = {1: torch.export.Dim("count", min=1, max=chunk)} if chunk > 1 else None
+    if model.recurrent:
+        chunk = min(chunk, RECURRENT_CHUNK)
+    prompt = chunk if model.recurrent else min(16, chunk)
+    count = {1: torch.export.Dim("count", min=1, max=chunk)} if chunk > 1 and not model.recurrent else None
     prefill: dict[str, Any] = {"tokens": count, "start": None}
     inputs: tuple[Any, ...] = (tokens(1, prompt), zero)
     if texts > 1:
@@ -157,6 +161,7 @@ def _entries(network: Any, length: int, texts: int, chunk: int, whole: bool) -> 
         batch = {0: torch.export.Dim("batch", min=1, max=texts)}
         decode = (*decode, None, {"tokens": batch, "start": batch})
     facts = {"length": length, "texts": texts, "chunk": chunk, "vocabulary": vocabulary}
+    facts["recurrent"] = model.recurrent
     return {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}, facts
 
 

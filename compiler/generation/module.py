@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from ...runtime.errors import CompileError
 from .attention import IMPLEMENTATION, register_attention
-from .cache import LayerMemory, Places, call_cache
+from .cache import AttentionMemory, Memory, Places, RecurrentMemory, call_cache
 
 __all__ = ["Decode", "Prefill", "TextModel"]
 
-_KEYS_AND_VALUES = (DynamicLayer, DynamicSlidingWindowLayer)
+_KINDS = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
 
 
 class TextModel(nn.Module):
@@ -28,25 +30,44 @@ class TextModel(nn.Module):
         self.network, self.length, self.texts, self.whole = network, length, texts, whole
         register_attention()
         network.set_attn_implementation(IMPLEMENTATION)
-        self.sliding = []
-        for i, (keys, values, sliding) in enumerate(_layer_shapes(network)):
-            self.sliding.append(sliding)
-            self.register_buffer(f"keys{i}", keys.new_zeros((texts, keys.shape[1], length, keys.shape[3])))
-            self.register_buffer(f"values{i}", values.new_zeros((texts, values.shape[1], length, values.shape[3])))
+        layers = _layers_after_a_token(network)
+        self.recurrent = any(isinstance(layer, LinearAttentionLayer) for layer in layers)
+        if self.recurrent and texts > 1:
+            raise CompileError(
+                f"{type(network).__name__} keeps states of recurrences, which a package holds for one text at a time",
+                hint="Leave --max-batch at 1.",
+            )
+        self._memory = [self._keep(i, layer) for i, layer in enumerate(layers)]
 
-    def memory(self) -> list[LayerMemory]:
-        return [
-            LayerMemory(getattr(self, f"keys{i}"), getattr(self, f"values{i}"), sliding)
-            for i, sliding in enumerate(self.sliding)
+    def _keep(self, i: int, layer: Any) -> Callable[[], Memory]:
+        """Makes the buffers of a layer's cache; what gives them, as they are when it is called."""
+
+        def named(name: str, value: Tensor) -> str:
+            self.register_buffer(name, value)
+            return name
+
+        if isinstance(layer, LinearAttentionLayer):
+            states = [
+                {n: named(f"{kind}{i}_{n}", torch.zeros_like(state)) for n, state in found.items() if state is not None}
+                for kind, found in (("convolution", layer.conv_states), ("recurrence", layer.recurrent_states))
+            ]
+            return lambda: RecurrentMemory(*({n: getattr(self, name) for n, name in row.items()} for row in states))
+        kept = [
+            named(f"{kind}{i}", value.new_zeros((self.texts, value.shape[1], self.length, value.shape[3])))
+            for kind, value in (("keys", layer.keys), ("values", layer.values))
         ]
+        return lambda: AttentionMemory(getattr(self, kept[0]), getattr(self, kept[1]), layer.is_sliding)
 
     def next_logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None) -> Tensor:
         """tokens i64[batch, count], behind the first `start` i64[batch] of each text -> logits f32[batch, vocabulary]
         of what follows them."""
         positions = start[:, None] + torch.arange(tokens.shape[1])
-        cache = call_cache(self.memory(), Places(rows, positions, self._end(tokens, start)))
+        places = Places(rows, start, positions, self._end(tokens, start))
+        cache = call_cache([memory() for memory in self._memory], places)
+        arguments = {"position_ids": positions, "logits_to_keep": 1, cache_argument(self.network): cache}
+        known = inspect.signature(self.network.forward).parameters
         out = self.network(
-            input_ids=tokens, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
+            input_ids=tokens, use_cache=True, **{name: value for name, value in arguments.items() if name in known}
         )
         return out.logits[:, -1].float()
 
@@ -60,23 +81,28 @@ class TextModel(nn.Module):
         return end
 
 
-def _layer_shapes(network: Any) -> list[tuple[Tensor, Tensor, bool]]:
-    """Keys, values, and whether a window slides over them, of each layer after one token.
+def _layers_after_a_token(network: Any) -> list[Any]:
+    """The layers of the network's own cache after one token: they show what is kept, and its shapes.
 
     Raises:
-        CompileError: a layer keeps something else.
+        CompileError: a layer keeps something else than keys and values or states of a recurrence.
     """
     cache: Any = DynamicCache(config=network.config.get_text_config(decoder=True))
     with torch.no_grad():
-        network(input_ids=torch.zeros((1, 1), dtype=torch.int64), past_key_values=cache, use_cache=True)
-    other = sorted({type(layer).__name__ for layer in cache.layers if type(layer) not in _KEYS_AND_VALUES})
+        network(input_ids=torch.zeros((1, 1), dtype=torch.int64), use_cache=True, **{cache_argument(network): cache})
+    other = sorted({type(layer).__name__ for layer in cache.layers if type(layer) not in _KINDS})
     if other or not cache.layers:
         kinds = ", ".join(other) if other else "no layer of transformers' cache"
         raise CompileError(
             f"{type(network).__name__} keeps more than keys and values from token to token ({kinds}), "
             "which packages for text generation do not hold"
         )
-    return [(layer.keys, layer.values, layer.is_sliding) for layer in cache.layers]
+    return list(cache.layers)
+
+
+def cache_argument(network: Any) -> str:
+    """The name of the argument of a network that takes its cache."""
+    return "cache_params" if "cache_params" in inspect.signature(network.forward).parameters else "past_key_values"
 
 
 class Prefill(nn.Module):

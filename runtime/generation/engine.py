@@ -57,12 +57,18 @@ class Engine:
 
     A text enters by `add` and waits for a free row of the cache. `step` is one round. Not for several threads at once.
 
-    reuse: whether a text takes over what a free row holds of its beginning, as a conversation that goes on does.
+    reuse: whether a text takes over what a free row holds of its beginning, as a conversation that goes on does; not of
+        models with states of a recurrence, which cannot go back.
     """
 
     def __init__(self, model: Any, task: Mapping[str, Any], reuse: bool = False) -> None:
-        self.length, self.chunk, self.reuse = int(task["length"]), int(task["chunk"]), reuse
+        self.length, self.chunk, self.reuse = (
+            int(task["length"]),
+            int(task["chunk"]),
+            reuse and not task.get("recurrent"),
+        )
         self.vocabulary = int(task["vocabulary"])
+        self.fixed = bool(task.get("recurrent"))  # prompts are read in whole pieces, and what is left token by token
         self.state = model.new_state()
         self.prefill, self.decode = model.entry("prefill"), model.entry("decode")
         self.rows: list[Text | None] = [None] * int(task["texts"])
@@ -151,10 +157,13 @@ class Engine:
         text = self.rows[row]
         assert text is not None
         piece = text.prompt[text.read : text.read + self.chunk]
+        entry = self.prefill
+        if self.fixed and len(piece) < self.chunk:
+            piece, entry = piece[:1], self.decode
         inputs = [np.array([piece], np.int64), np.array([text.read], np.int64)]
         if len(self.rows) > 1:
             inputs.append(np.array([row], np.int64))
-        logits = self.prefill(*inputs, state=self.state)
+        logits = entry(*inputs, state=self.state)
         text.read += len(piece)
         self.filled[row] += piece
         if text.read < len(text.prompt):

@@ -37,6 +37,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "layer_types": ["sliding_attention", "full_attention"],
     },
     "granite": {},
+    "mamba2": {"hidden_size": 32, "num_heads": 8, "head_dim": 8, "state_size": 16, "n_groups": 1},
     "mistral": {"sliding_window": 24},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "olmo": {},
@@ -59,7 +60,9 @@ def test_greedy_tokens(kind: str, tmp_path: Path) -> None:
     wanted = greedy(network, prompt, COUNT)
     assert len(set(wanted)) > 3
     package = mycc.compile_generation(network, out=tmp_path / "text.pkg", chunk=16, verify=False)
-    assert list(mycc.load(package).generate_tokens(prompt, max_new_tokens=COUNT, ignore_eos=True)) == wanted
+    model = mycc.load(package)
+    for _ in range(2):  # a text that begins finds nothing of the one before it
+        assert list(model.generate_tokens(prompt, max_new_tokens=COUNT, ignore_eos=True)) == wanted
 
 
 def test_bfloat16_rounds_as_eager_does(tmp_path: Path) -> None:

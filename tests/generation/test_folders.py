@@ -78,6 +78,8 @@ def test_options_that_are_wrong(whole: Path, tmp_path: Path) -> None:
     assert "there is no directory" in refusal(whole, tmp_path / "no")
 
 
-def test_states_that_are_no_keys_and_values(tmp_path: Path) -> None:
+def test_states_of_a_recurrence_are_those_of_one_text(tmp_path: Path) -> None:
     network = make_network("mamba", hidden_size=32)
-    assert "MambaForCausalLM keeps more than keys and values" in refusal(network, tmp_path)
+    text = refusal(network, tmp_path, max_batch=2)
+    assert "MambaForCausalLM keeps states of recurrences" in text
+    assert "Leave --max-batch at 1" in text
