@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,7 +38,16 @@ def warn(observers: Sequence[Observer], text: str) -> None:
     for observer in observers:
         observer.warning(text)
     if not observers:
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=_levels_to_the_user())
+
+
+def _levels_to_the_user() -> int:
+    """How far up the stack the code lies that called mycc: a warning names its line."""
+    own = str(Path(__file__).resolve().parents[1])
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(Path(frame.f_code.co_filename).resolve()).startswith(own + "/compiler"):
+        frame, level = frame.f_back, level + 1
+    return level - 1
 
 
 class StageResult:

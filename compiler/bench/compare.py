@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import InputError
 from ...runtime.roof import machine_facts, measure_gflops
+from ..observe import Observer, running_stage
 from .peers import Peer, find_peers, missing_module
 from .process import PeerFailed, Worker
 
 if TYPE_CHECKING:
-    from ..observe import Observer
     from ..options import CompileOptions
     from .prepare import Prepared
 
@@ -28,6 +28,8 @@ __all__ = ["BenchRequest", "CaseResult", "Comparison", "PeerResult", "compare", 
 AGREE_FACTOR, AGREE_FLOOR = 20.0, 1e-5
 #: of the cores' best multiply-adds, beside a turn that is not disturbed; rounds at most, times those asked for
 QUIET, MOST_ROUNDS = 0.9, 4
+#: turns of one runtime that differ by more than this say nothing
+UNEVEN = 2.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,11 @@ class PeerResult:
     build: float | None = None
     percent: float | None = None
 
+    @property
+    def uneven(self) -> bool:
+        """Whether its turns differ so much that their median means nothing."""
+        return bool(self.turns) and max(self.turns) > UNEVEN * min(self.turns)
+
 
 @dataclass(frozen=True)
 class CaseResult:
@@ -117,9 +124,19 @@ class CaseResult:
     def ratio(self) -> float | None:
         """The best peer's time over mycc's: above 1 mycc is the faster."""
         best, own = self.best_peer, self.own
-        if best is None or best.median is None or own.median is None or own.status != "ok":
+        if best is None or best.median is None or own.median is None or own.status != "ok" or self.no_ratio:
             return None
         return best.median / own.median
+
+    @property
+    def no_ratio(self) -> str:
+        """Why times that were measured give no ratio; "" where they do."""
+        uneven = [r.title for r in (self.own, self.best_peer) if r is not None and r.uneven]
+        if not uneven:
+            return ""
+        return (
+            f"the turns of {' and of '.join(uneven)} differ by more than {UNEVEN:g} times: measure on a quiet machine"
+        )
 
     def speed(self, result: PeerResult) -> float | None:
         """The best peer's time over this one's."""
@@ -192,10 +209,12 @@ def measure_cases(
         place.mkdir(parents=True, exist_ok=True)
         prepared = prepare(request.source, request.inputs, batch, place, options, observers, package)
         for threads in request.threads:
-            yield _measure(request, prepared, batch, threads)
+            yield _measure(request, prepared, batch, threads, observers)
 
 
-def _measure(request: BenchRequest, prepared: Prepared, batch: int | None, threads: int) -> CaseResult:
+def _measure(
+    request: BenchRequest, prepared: Prepared, batch: int | None, threads: int, observers: Sequence[Observer]
+) -> CaseResult:
     """Builds all peers, one after another, and then lets them take turns."""
     tolerance = request.tolerance or AGREE_FACTOR * prepared.eager + AGREE_FLOOR
     peers = (Peer("mycc", "mycc", (), _never), *find_peers(request.against))
@@ -204,12 +223,17 @@ def _measure(request: BenchRequest, prepared: Prepared, batch: int | None, threa
     with ExitStack() as stack:
         for peer in peers:
             job = _job(request, prepared, batch, threads, peer.name)
-            try:
-                results[peer.name], workers[peer.name] = _build(peer, job, prepared, tolerance, stack)
-            except PeerFailed as failure:
-                status = "missing" if missing_module(peer) else "failed"
-                results[peer.name] = PeerResult(peer.name, peer.title, status, str(failure))
-        times = _turns(workers, request, results, threads)
+            with running_stage(observers, "peer") as stage:
+                try:
+                    results[peer.name], workers[peer.name] = _build(peer, job, prepared, tolerance, stack)
+                    stage.summary = f"{peer.title} is ready"
+                except PeerFailed as failure:
+                    status = "missing" if missing_module(peer) else "failed"
+                    results[peer.name] = PeerResult(peer.name, peer.title, status, str(failure))
+                    stage.summary = f"{peer.title}: {status}"
+        with running_stage(observers, "turns") as stage:
+            times = _turns(workers, request, results, threads)
+            stage.summary = f"{len(times)} runtimes, {threads} thread{'s' if threads > 1 else ''}"
     for name, turns in times.items():
         if results[name].status in ("ok", "disagrees"):
             results[name] = _timed(results[name], turns, prepared.flops)

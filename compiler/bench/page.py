@@ -103,7 +103,7 @@ def _summary(cases: Sequence[CaseResult]) -> ChartView | None:
 
 def _case(case: CaseResult) -> CaseView:
     best, ratio = case.best_peer, case.ratio
-    verdict = case.own.reason or "no peer that agrees could be measured"
+    verdict = case.own.reason or case.no_ratio or "no peer that agrees could be measured"
     if best is not None and ratio is not None:
         verdict = f"mycc runs {ratio:.2f} x as fast as {best.title}, the best peer."
     bars = [

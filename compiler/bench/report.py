@@ -46,7 +46,7 @@ def render_summary(comparison: Comparison) -> RenderableType:
     for case in comparison.cases:
         best, ratio = case.best_peer, case.ratio
         if best is None or ratio is None:
-            reason = case.own.reason or "no peer that agrees could be measured"
+            reason = case.own.reason or case.no_ratio or "no peer that agrees could be measured"
             lines.append(Text(f"{case_title(case)}: no ratio: {reason}", style="yellow"))
             continue
         text = f"{case_title(case)}: mycc is {speed_text(ratio)} {best.title}, the best peer"

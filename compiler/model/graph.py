@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import sympy
@@ -137,8 +137,10 @@ class ModelGraph:
 
 
 class _Printer:
-    def __init__(self, symbols: Sequence[SizeSymbol]) -> None:
-        self.names = {s.symbol: sympy.Symbol(s.name) for s in symbols}
+    def __init__(self, graph: ModelGraph) -> None:
+        self.names = {s.symbol: sympy.Symbol(s.name) for s in graph.symbols}
+        places = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
+        self.inputs = {node: spec.name for node, spec in zip(places, graph.inputs, strict=False)}
 
     def size(self, size: object) -> str:
         expr = size.node.expr if isinstance(size, torch.SymInt) else size
@@ -159,7 +161,7 @@ class _Printer:
 
     def argument(self, arg: object) -> str:
         if isinstance(arg, fx.Node):
-            return f"%{arg.name}"
+            return f"%{self.inputs.get(arg, arg.name)}"
         if isinstance(arg, (list, tuple)):
             return f"[{', '.join(self.argument(a) for a in arg)}]"
         if isinstance(arg, torch.dtype):
@@ -179,12 +181,12 @@ class _Printer:
 
 def type_printer(graph: ModelGraph) -> Callable[[object], str]:
     """What writes the type of a node's value ("f32[batch, 768]") with the names that the graph gives its sizes."""
-    return _Printer(graph.symbols).type
+    return _Printer(graph).type
 
 
 def format_graph(graph: ModelGraph) -> str:
     """The graph as text: a line per symbol, input, node and output; nodes carry the module and line they came from."""
-    printer = _Printer(graph.symbols)
+    printer = _Printer(graph)
     lines = [f"graph {graph.name}"]
     for s in graph.symbols:
         source = f"{graph.inputs[s.input].name}.shape[{s.dim}]"

@@ -21,6 +21,14 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.0, help="0 (default): always the likeliest token")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
+    try:
+        generate(options)
+    except mycc.Error as error:  # a package that cannot be loaded, a token that the model does not know
+        parser.exit(2, f"error: {error}\n")
+
+
+def generate(options: argparse.Namespace) -> None:
+    """Prints the tokens, and at the end how fast they came."""
     model = mycc.load(options.package, options.threads)
     start, times = time.perf_counter(), []
     for token in model.generate_tokens(

@@ -74,6 +74,8 @@ def create_app(package: str | None = None, max_body: int | None = None) -> FastA
     @app.exception_handler(mycc.RunError)
     async def fail(request: Request, error: mycc.RunError) -> JSONResponse:
         LOG.error("%s", error)  # with the line of the model, which is not the client's to know
+        if "index out of range" in error.message:  # a number in the inputs that the model does not know
+            return answer(422, without_places(error.message))
         return answer(500, without_places(error.message))
 
     @app.exception_handler(TooLarge)

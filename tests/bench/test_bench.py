@@ -330,6 +330,14 @@ def test_the_best_peer_is_the_fastest_that_agrees() -> None:
     assert not Comparison("m", (wrong,)).accurate
 
 
+def test_turns_that_differ_give_no_ratio() -> None:
+    shaken = replace(CASE, results=(replace(CASE.own, turns=(0.180, 0.00056)), *CASE.results[1:]))
+    assert shaken.ratio is None
+    assert "the turns of mycc differ by more than 2 times" in text_of(render_summary(Comparison("m", (shaken,))))
+    slower_peer = replace(CASE, results=(CASE.own, replace(CASE.results[1], turns=(0.01, 0.09)), CASE.results[2]))
+    assert slower_peer.ratio == pytest.approx(1.2)  # of a peer that is not the best it does not matter
+
+
 def test_table() -> None:
     text = text_of(render_case(CASE))
     assert text.startswith("batch 8, 2 threads: 1.5 GFLOP of products; roof 200 GFLOP/s")
