@@ -103,7 +103,7 @@ REFUSALS = [
     ("import not_there_at_all\n", "", r"ModuleNotFoundError: No module named 'not_there_at_all'\n +my_model.py:1"),
     ("raise SystemExit(3)\n", "", r"it ended the program \(exit code 3\)"),
     ("x = 1\n", "", r"has no model: looked for `model` or `get_model\(\)`"),
-    ("def build(): pass\n", "", r"has no model(.|\n)*It has: build\. Name one with file.py:factory"),
+    ("def build(): pass\n", "", r"has no model(.|\n)*It has: build\. Name one with file.py:NAME"),
     ("def build(): pass\n", ":other", r"my_model.py has no 'other'"),
     ("model = 3\n", "", "`model` of my_model.py is a int, not an nn.Module"),
     ("import torch\nmodel = torch.nn.Linear\n", "", "is the class Linear, not an instance"),
