@@ -17,6 +17,7 @@ from .capture.precision import in_dtype
 from .capture.specialise import variant_requests
 from .faults import reporting_faults
 from .graph.passes import run_graph_passes
+from .graph.widened import widened_weights
 from .lower import lower, shared_layouts
 from .machine.gpu import Device
 from .model.graph import ModelGraph
@@ -130,6 +131,7 @@ def _check_entry(report: CheckReport, name: str, captured: ModelGraph, options: 
     graph = _attempt(report, name, "graph", lambda: run_graph_passes(captured, kept=kept, skip=skip))
     if graph is None:
         return
+    report.warnings += [text for text in widened_weights(graph) if text not in report.warnings]
     kernels: dict[str, int] = {}
     row: dict[str, Any] | None = None
     for family in options.families:

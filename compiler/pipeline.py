@@ -23,6 +23,7 @@ from .codegen.cuda.generate import generate_device
 from .codegen.generate import Generated, generate
 from .codegen.host.program import Sources
 from .graph.passes import run_graph_passes
+from .graph.widened import widened_weights
 from .lower import lower, shared_layouts
 from .lower.core.builder import WinogradChoice
 from .lower.core.driver import Lowered
@@ -75,10 +76,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         stage.summary = summarise(captured)
     notes = list(dict.fromkeys(note for graph in captured for note in graph.notes))
     notes += [] if request.training is not None else training_notes(captured)
-    if notes and options.strict:
-        raise CompileError(notes[0], details=notes[1:], hint="Without strict this is a warning.")
-    for text in notes:
-        warn(observers, text)
+    _told(notes, options, observers)
     result = run_captured(captured, request, observers, lock)
     return replace(result, warnings=(*result.warnings, *notes))
 
@@ -99,17 +97,24 @@ def run_captured(
         kept, skip = kept_for(options.families), options.graph.skipped_passes
         graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
         stage.summary = summarise(graphs)
+    widened = list(dict.fromkeys(text for graph in graphs for text in widened_weights(graph)))
+    _told(widened, options, observers)
     measure_gpu = partial(_measure_gpu, graphs, options)
     tuned = choose(request, captured, lock, partial(_draft, captured, graphs), measure_gpu, observers)
     code = _code(captured, graphs, options, tuned.choices, observers)
     tuned, problems = tuned.fitting(code.schedules, options)
+    _told(problems, options, observers)
+    result = _package(request, observers, captured, graphs, code, tuned, reports)
+    tuned.save(request.out)
+    return replace(result, quantization=tuple(reports), warnings=(*result.warnings, *widened, *problems))
+
+
+def _told(problems: Sequence[str], options: CompileOptions, observers: Sequence[Observer]) -> None:
+    """Tells warnings, or raises CompileError where they are to be errors."""
     if problems and options.strict:
         raise CompileError(problems[0], details=problems[1:], hint="Without strict this is a warning.")
     for text in problems:
         warn(observers, text)
-    result = _package(request, observers, captured, graphs, code, tuned, reports)
-    tuned.save(request.out)
-    return replace(result, quantization=tuple(reports), warnings=(*result.warnings, *problems))
 
 
 def _quantized(

@@ -12,6 +12,7 @@ from ...runtime.errors import CompileError
 from ..model.leaves import Leaf
 from .program import check_tensor
 from .sparse import is_sparse, storage_of
+from .tensor_formats import refuse_format
 from .trees import constant
 
 __all__ = ["apart_from", "check_leaves", "check_model", "plain_parts"]
@@ -49,6 +50,7 @@ def check_model(model: Any) -> None:
                 f"'{name}' of the model has no shape yet: {type(owner).__name__} gets it from its first call",
                 hint="Call the model once with the example inputs before it is compiled.",
             )
+        refuse_format(tensor, name)
         check_tensor(tensor, f"'{name}' of the model", sparse=True)
 
 

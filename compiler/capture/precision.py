@@ -17,6 +17,7 @@ from torch.utils.dlpack import from_dlpack
 from ...runtime.errors import CompileError
 from ..ir.dtypes import to_torch
 from .export import CaptureRequest
+from .tensor_formats import is_packed, unpacked
 
 __all__ = ["in_dtype"]
 
@@ -39,8 +40,8 @@ def in_dtype(requests: Sequence[CaptureRequest], dtype: str | None) -> list[Capt
 
 
 def _moved(request: CaptureRequest, memo: dict[int, Any]) -> CaptureRequest:
-    """The request with everything on the CPU that is on a GPU, and ordinary tensors where torch.inference_mode made
-    some, on which torch.export fails."""
+    """The request with everything on the CPU that is on a GPU, weights in forms that torch exports there, and ordinary
+    tensors where torch.inference_mode made some, on which torch.export fails."""
     model = request.model
     if isinstance(model, torch.nn.Module) and any(_moves(t) for t in (*model.parameters(), *model.buffers())):
         model = _module(model, _here, memo)
@@ -54,14 +55,16 @@ def _moved(request: CaptureRequest, memo: dict[int, Any]) -> CaptureRequest:
 def _moves(leaf: Any) -> bool:
     if not isinstance(leaf, torch.Tensor) or is_lazy(leaf):
         return False
-    return leaf.device.type == "cuda" or leaf.is_inference()
+    return leaf.device.type == "cuda" or leaf.is_inference() or is_packed(leaf)
 
 
 def _here(leaf: Any) -> Any:
     if not _moves(leaf):
         return leaf
     if leaf.device.type == "cuda":
-        return leaf.cpu()
+        return _here(leaf.cpu())
+    if is_packed(leaf):
+        return unpacked(leaf)
     try:
         return from_dlpack(leaf.detach())  # the same memory
     except (BufferError, RuntimeError):

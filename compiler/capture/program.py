@@ -49,6 +49,7 @@ from .scripts import SCRIPT
 from .smallest import check_smallest
 from .sparse import NoSparseForm, Sparse, is_sparse, sparse_constant
 from .state import Changed, memory_key, with_changes
+from .tensor_formats import refuse_format
 from .trees import LEAF, constant, leaf_names, structure
 
 __all__ = ["ProgramInputs", "check_tensor", "flat_name", "import_program", "replaced_error", "user_name"]
@@ -289,6 +290,7 @@ class _Importer:
         raise CompileError(f"the exported program lacks the values of '{target}'")
 
     def _constant(self, name: str, tensor: torch.Tensor, meta: Mapping[str, Any], kind: str) -> Tensor:
+        refuse_format(tensor, user_name(name))
         check_tensor(tensor, f"'{name}'")
         key = memory_key(tensor)
         if key not in self._nodes:

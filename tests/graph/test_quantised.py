@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.capture import capture
+from mycc.compiler.capture.export import CaptureRequest, capture_request
+from mycc.compiler.capture.precision import in_dtype
+from mycc.compiler.graph.widened import widened_weights
 from mycc.compiler.model.graph import ModelGraph
+from mycc.compiler.verify import eager
 from mycc.runtime.errors import CompileError
 from torch import nn
 
@@ -117,6 +121,61 @@ def test_a_scale_of_zero_is_refused_with_its_layer() -> None:
     model[2].weight.scale[3, 1] = 0.0  # type: ignore[union-attr,operator,index]
     with pytest.raises(CompileError, match=r"'2'.* 1 of 64 scales .* zero, NaN or infinite"):
         passed(capture(model, (torch.randn(2, 128),)))
+
+
+def test_int4_of_bytes_with_two_values_is_read() -> None:
+    """Int4WeightOnlyConfig's tensors: their products run on GPUs alone."""
+    generator = torch.Generator().manual_seed(0)
+    raw = torch.randint(-128, 128, (48, 32), generator=generator).to(torch.int8)
+    scale, zero = torch.rand(2, 48, generator=generator) * 0.02 + 0.01, torch.randn(2, 48, generator=generator) * 0.05
+    model = nn.Sequential(nn.Linear(64, 48)).eval()
+    model[0].weight = nn.Parameter(Q.Int4Tensor(raw, scale, zero, [1, 32], torch.Size([48, 64])), requires_grad=False)
+    bytes_ = raw.to(torch.uint8)
+    low, high = (torch.where(h > 7, h.short() - 16, h.short()) for h in (bytes_ & 15, bytes_ >> 4))
+    values = torch.stack((low, high), -1).reshape(48, 2, 32)
+    floats = (values * scale.t().unsqueeze(-1) + zero.t().unsqueeze(-1)).reshape(48, 64)
+    x = torch.randn(3, 64, generator=generator)
+    (request,) = in_dtype([CaptureRequest(model, (x,))], None)
+    graph = capture_request(request)
+    result = passed(graph)
+    assert operators(result)["mycc.grouped_mm"] == 1
+    agrees(graph, result)
+    want = nn.functional.linear(x, floats, model[0].bias)  # type: ignore[arg-type]
+    torch.testing.assert_close(eager(result, (x,))[0], want, rtol=1e-5, atol=1e-5)
+    assert isinstance(model[0].weight, Q.Int4Tensor), "the user's model stays as it is"
+
+
+def test_a_format_that_is_not_compiled_is_refused_with_its_layer() -> None:
+    nf4: Any = pytest.importorskip("torchao.quantization.quantize_.workflows.nf4.nf4_tensor")
+    model = nn.Sequential(nn.Linear(128, 128)).eval()
+    model[0].weight = nn.Parameter(nf4.to_nf4(torch.randn(128, 128)), requires_grad=False)
+    with pytest.raises(CompileError, match=r"the weight of '0' is in nf4(.|\n)*Use torchao's IntxWeightOnlyConfig"):
+        capture(model, (torch.randn(2, 128),))
+
+
+@pytest.mark.parametrize("kind", ["convolution", "float8"])
+def test_a_weight_that_is_widened_in_every_call_is_told(kind: str) -> None:
+    model: nn.Module
+    if kind == "float8":
+        model, x = nn.Sequential(nn.Linear(1024, 512)).eval(), torch.randn(2, 1024)
+        Q.quantize_(model, Q.Float8WeightOnlyConfig())
+    else:
+        model, x = Weights(), torch.randn(1, 256, 4, 4)
+    told = widened_weights(passed(capture(model, (x,))))
+    assert len(told) == 1
+    assert "widened to floats in every call" in told[0]
+    assert not widened_weights(passed(capture(mlp(), (torch.randn(2, 128),))))
+
+
+class Weights(nn.Module):
+    """A convolution of floats with a weight of int8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("w", torch.randint(-128, 128, (256, 256, 3, 3)).to(torch.int8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.conv2d(x, self.w.float() * 0.01, None, 1, 1)
 
 
 # PT2E ----------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,9 @@ def _grouped(work: Work, like: Node, weight: QuantisedWeight) -> tuple[Any, ...]
 
 def _small(zeros: torch.Tensor) -> torch.Tensor:
     """Zero points in 8 bits where they fit."""
-    fits = not zeros.is_floating_point() and int(zeros.min()) >= -128 and int(zeros.max()) <= 127
+    if zeros.is_floating_point():
+        return zeros.float().contiguous()
+    fits = int(zeros.min()) >= -128 and int(zeros.max()) <= 127
     return zeros.to(torch.int8 if fits else torch.int32).contiguous()
 
 

@@ -56,7 +56,7 @@ def _affine(node: Node) -> Reading | None:
     if low is None or high is None:
         bounds = torch.iinfo(values.meta["val"].dtype)
         low, high = bounds.min, bounds.max
-    if int(low) != low or int(high) != high or _is_float(zero):
+    if int(low) != low or int(high) != high:
         return None
     sizes = shape(values)
     whole = tuple(-1 if b == n and n != 1 else int(b) for b, n in zip(block, sizes, strict=True))
@@ -64,10 +64,6 @@ def _affine(node: Node) -> Reading | None:
 
 
 _AFFINE = ("input", "block_size", "scale", "zero_point", "input_dtype", "quant_min", "quant_max")
-
-
-def _is_float(zero: Any) -> bool:
-    return isinstance(zero, Node) and zero.meta["val"].dtype.is_floating_point
 
 
 def _tensor(node: Node) -> Reading:

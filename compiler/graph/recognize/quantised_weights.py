@@ -133,7 +133,8 @@ def _around_zero(
     if move or values.dtype != torch.int8:
         values = (values.to(torch.int32) - move).to(torch.int8)
     if move:
-        zeros = (torch.zeros(scales.shape, dtype=torch.int32) if zeros is None else zeros.to(torch.int32)) - move
+        zeros = torch.zeros(scales.shape, dtype=torch.int32) if zeros is None else zeros
+        zeros = (zeros if zeros.is_floating_point() else zeros.to(torch.int32)) - move
     if bits == 4 and (int(values.min()) < -8 or int(values.max()) > 7):
         bits = 8
     return values, zeros, bits
