@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 
 import torch
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
+from mycc.compiler.machine.targets import parse_targets
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi".split()
@@ -52,12 +53,13 @@ def wanted(name: str, only: str) -> bool:
 
 
 def build(isa: str, source: Path) -> ctypes.CDLL:
-    """The compiled benchmark library `source` for an ISA level."""
+    """The compiled benchmark library `source` for an ISA level, as targets call it without "cpu:"."""
+    (target,) = parse_targets(f"cpu:{isa}")
     with tempfile.TemporaryDirectory(prefix="mycc-bench-") as folder:
-        (Path(folder) / "micro_kernels.h").write_text(render_micro_kernels(isa))
+        (Path(folder) / "micro_kernels.h").write_text(render_micro_kernels(target.tiles))
         out = f"{folder}/bench.so"
         include = ["-I", folder, "-I", str(ROOT / "runtime" / "include"), "-I", str(ROOT)]
-        command = ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", f"-march={isa}", *include, str(source), "-o", out]
+        command = ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", *target.flags, *include, str(source), "-o", out]
         subprocess.run(command, check=True)
         library = ctypes.CDLL(out)
     library.bench_roof.restype = ctypes.c_double

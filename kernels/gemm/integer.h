@@ -46,7 +46,7 @@ MYCC_INLINE void add_row_to(typename Dot::Partial *c, const typename Dot::Weight
 template <class Dot, int V, int U, int... R>
 MYCC_INLINE void add_vector_to(typename Dot::Partial *c, typename Dot::Weights w, const char *a,
                                std::integer_sequence<int, R...>) {
-  __asm__("" : "+r"(a));
+  __asm__ volatile("" : "+r"(a));
   (Dot::add(c[R * V * U], w, a + R * Dot::kLeft, sizeof...(R) * Dot::kLeft), ...);
 }
 template <class Dot, int U, int... R, int... J>

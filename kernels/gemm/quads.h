@@ -36,6 +36,7 @@ constexpr int raised_by(int bits) { return 1 << (bits - 1); }
 namespace quads {
 
 typedef int16_t words __attribute__((vector_size(W * 4)));
+typedef uint16_t uwords __attribute__((vector_size(W * 4)));
 typedef int8_t bytes __attribute__((vector_size(W * 4)));
 
 MYCC_INLINE vi32 splat_at(const char *a) {
@@ -149,7 +150,7 @@ template <> struct Dot<8> {
   struct Weights { vi32 even, odd; };
   typedef vi32 Partial;
   static MYCC_INLINE Weights take(vi32 line) {
-    return {line & 0x00ff00ff, (vi32)((vu32)line >> 8) & 0x00ff00ff};
+    return {line & 0x00ff00ff, (vi32)((uwords)line >> 8)};
   }
   static MYCC_INLINE void add(Partial &sum, Weights w, const char *a, int64_t) {
     sum += add_pairs(w.even, splat_at(a));

@@ -84,7 +84,7 @@ def _store_allows(node: Map | Reduce, var: Var) -> bool:
 
 def _score(node: Map | Reduce, var: Var) -> int:
     total = 0
-    for index in _places(node.expressions()):
+    for index in _accessed(node):
         stride = index.coefficient(var)
         if stride == ONE:
             total += 2
@@ -98,6 +98,14 @@ def _score(node: Map | Reduce, var: Var) -> int:
     if extent is not None and extent < 4:
         total -= 4
     return total
+
+
+def _accessed(node: Map | Reduce) -> Sequence[Index]:
+    """What the node reads; what a reduction reads once it has folded a row, each place once."""
+    if not isinstance(node, Reduce):
+        return _places(node.expressions())
+    finished = dict.fromkeys(ld for s in node.stores for ld in s.value.loads)
+    return [*_places(f.value for f in node.folds), *(ld.index for ld in finished)]
 
 
 def _places(expressions: Iterable[Expr]) -> Sequence[Index]:
