@@ -17,12 +17,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CompileError", "EntryPoint", "Error", "Explanation", "InputError", "Lion", "LoadError", "Model", "Port",
-    "RunError", "Signature", "State", "Symbol", "TritonLaunch", "__version__", "compile", "compile_generation",
-    "compile_training", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
+    "RunError", "Signature", "State", "Symbol", "TritonLaunch", "__version__", "compile", "compile_embedding",
+    "compile_generation", "compile_training", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
 ]  # fmt: skip
 
 _HOMES = {
     "compile": ".compiler.api",
+    "compile_embedding": ".compiler.generation.embedding",
     "compile_generation": ".compiler.generation.compile",
     "compile_training": ".compiler.api",
     "explain": ".compiler.explain.api",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from .compiler.explain.api import explain
     from .compiler.explain.explanation import Explanation
     from .compiler.generation.compile import compile_generation
+    from .compiler.generation.embedding import compile_embedding
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
     from .compiler.training.lion import Lion
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError

@@ -140,7 +140,7 @@ def compile_command(
         int | None, typer.Option("--jobs", "-j", help="C++ compilers at once. Default: one per core.")
     ] = None,
     task: Annotated[
-        str | None, typer.Option("--task", help="SOURCE is a model's folder; the package does this: text-generation.")
+        str | None, typer.Option("--task", help="SOURCE is a model's folder; text-generation or embedding.")
     ] = None,
     max_length: Annotated[
         int | None, typer.Option("--max-length", help="Tokens of a text. Default: the model's own, at most 4096.")
@@ -424,7 +424,7 @@ def serve_command(
     device: Device = None,
     verbose: Verbose = False,
 ) -> None:
-    """Answer OpenAI's HTTP requests with a package for text generation."""
+    """Answer OpenAI's HTTP requests with a package for text, or for vectors of texts."""
     from .runtime.loader import load
     from .runtime.serve.app import serve
 

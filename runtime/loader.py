@@ -14,6 +14,7 @@ from .tree import Arguments, plan_output
 
 if TYPE_CHECKING:
     from .archive import PackageSource
+    from .generation.embed import Embedder
     from .generation.texts import Generator, TextStream, TokenStream
 
 __all__ = ["EntryPoint", "Model", "load"]
@@ -253,8 +254,8 @@ class Model(EntryPoint):
     """
 
     __slots__ = (
-        "__weakref__", "_generator", "_others", "_source", "_variants", "device", "manifest", "path", "target",
-        "threads",
+        "__weakref__", "_embedder", "_generator", "_others", "_source", "_variants", "device", "manifest", "path",
+        "target", "threads",
     )  # fmt: skip
 
     def __init__(self, native: Any, path: str | None = None, source: PackageSource | None = None) -> None:
@@ -267,6 +268,7 @@ class Model(EntryPoint):
         self.path = path
         self._source = source
         self._generator: Generator | None = None
+        self._embedder: Embedder | None = None
         if "contract" not in self.manifest:
             _warn_of_age(self.manifest["name"])
         rows = self.manifest["entry_points"]
@@ -343,6 +345,25 @@ class Model(EntryPoint):
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> TextStream:
         """The answer to a conversation, by the model's chat template: [{"role": "user", "content": "Hello"}]."""
         return self.generator.chat(messages, options)
+
+    def embed(self, texts: Sequence[str | Sequence[int]]) -> Any:
+        """One vector for each text, f32[texts, size], by a package that was compiled for the task embedding.
+
+        Texts that are longer than the package takes are cut.
+
+        Raises:
+            InputError: the package was not compiled for it.
+        """
+        return self.embedder.embed(texts)
+
+    @property
+    def embedder(self) -> Embedder:
+        """What `embed` uses: the tokenizer, and how many tokens and texts a call takes."""
+        if self._embedder is None:
+            from .generation.embed import embedder_of
+
+            self._embedder = embedder_of(self, self.manifest.get("task"), self._task_file)
+        return self._embedder
 
     @property
     def generator(self) -> Generator:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...runtime.errors import CompileError
 
-__all__ = ["Folder", "read_folder"]
+__all__ = ["Folder", "read_folder", "read_json"]
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: keys of tokenizer_config.json that a chat template may name
@@ -62,7 +62,7 @@ def read_folder(path: str | os.PathLike[str]) -> Folder:
             f"'{folder}' is not a model's folder: it has no config.json",
             hint="Name the folder that save_pretrained wrote, or a snapshot of a model's repository.",
         )
-    config = _json(folder / "config.json")
+    config = read_json(folder / "config.json")
     _check_weights(folder)
     if config.get("quantization_config"):
         method = config["quantization_config"].get("quant_method", "an unknown method")
@@ -88,7 +88,7 @@ def _check_weights(folder: Path) -> None:
             f"'{folder}' has neither {_WEIGHTS} nor {_INDEX}; {found}",
             hint="Load the model with transformers and write it by save_pretrained, which makes safetensors.",
         )
-    shards = set(_json(folder / _INDEX).get("weight_map", {}).values())
+    shards = set(read_json(folder / _INDEX).get("weight_map", {}).values())
     if not shards:
         raise CompileError(f"'{folder / _INDEX}' names no file of weights")
     missing = sorted(name for name in shards if not (folder / name).is_file())
@@ -99,18 +99,19 @@ def _check_weights(folder: Path) -> None:
         )  # fmt: skip
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, kind: type = dict) -> Any:
+    """A file's JSON. Raises CompileError where it cannot be read, or is not an object (kind list: a list)."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CompileError(f"cannot read '{path}': {error}") from None
-    if not isinstance(value, dict):
-        raise CompileError(f"'{path}' is not a JSON object")
+    if not isinstance(value, kind):
+        raise CompileError(f"'{path}' is not a JSON {'list' if kind is list else 'object'}")
     return value
 
 
 def _optional(path: Path) -> dict[str, Any]:
-    return _json(path) if path.is_file() else {}
+    return read_json(path) if path.is_file() else {}
 
 
 def _bytes(path: Path) -> bytes | None:

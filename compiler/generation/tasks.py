@@ -8,10 +8,11 @@ from typing import Any
 
 from ...runtime.errors import CompileError
 from .compile import compile_generation
+from .embedding import compile_embedding
 
 __all__ = ["compile_task"]
 
-_TASKS: dict[str, Callable[..., Path]] = {"text-generation": compile_generation}
+_TASKS: dict[str, Callable[..., Path]] = {"embedding": compile_embedding, "text-generation": compile_generation}
 
 
 def compile_task(
@@ -30,4 +31,5 @@ def compile_task(
         if value:
             raise CompileError(f"{word} does not go with --task", hint="What a task's functions take is known.")
     path = out or Path(f"{Path(folder).resolve().name}.pkg")
-    return _TASKS[task](folder, out=path, max_batch=1 if max_batch is None else max_batch, **options)
+    rows = {} if max_batch is None else {"max_batch": max_batch}
+    return _TASKS[task](folder, out=path, **rows, **options)

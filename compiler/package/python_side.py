@@ -24,7 +24,7 @@ _COPIED = (
     "formula", "generator", "inspect", "loader", "manifest", "native", "program", "signature", "state", "strict_json",
     "tensorfile", "text", "tree", "verify",
     *(f"generation/{name}" for name in (
-        "__init__", "command", "engine", "options", "sampling", "stream", "texts", "tokenizer",
+        "__init__", "command", "embed", "engine", "options", "sampling", "stream", "texts", "tokenizer",
     )),
 )  # fmt: skip
 #: what a load imports

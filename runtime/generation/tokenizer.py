@@ -40,11 +40,17 @@ class Tokenizer:
         self._template, self._special = template, dict(special)
         self._compiled: Any = None
 
-    def encode(self, text: str, special: bool = True) -> list[int]:
-        """Numbers of the text's tokens. special: with those that the tokenizer puts around a text, such as <s>."""
+    def encode(self, text: str, special: bool = True, most: int | None = None) -> list[int]:
+        """Numbers of the text's tokens. special: with those that the tokenizer puts around a text, such as <s>; most:
+        at most so many, of the text's beginning, with those around it."""
         if not isinstance(text, str):
-            raise InputError(f"a prompt is a text, not a {type(text).__name__}")
-        return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+            raise InputError(f"a text is a str, not a {type(text).__name__}")
+        tokens = list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+        if most is None or len(tokens) <= most:
+            return tokens
+        plain = self._tokenizer.encode(text, add_special_tokens=False)
+        plain.truncate(max(most - self._tokenizer.num_special_tokens_to_add(False), 1))
+        return list(self._tokenizer.post_process(plain, None, special).ids)[:most]
 
     def decode(self, tokens: Sequence[int], special: bool = False) -> str:
         """The text of these tokens. special: with the special ones."""

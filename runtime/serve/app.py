@@ -1,11 +1,11 @@
-"""The HTTP application: /v1/completions, /v1/chat/completions, /v1/models, /health."""
+"""The HTTP application: /v1/completions, /v1/chat/completions or /v1/embeddings, /v1/models, /health."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..installation import how_to_install
 from .answers import Answer, error_body, usage
 from .requests import Asked, chat_request, completion_request
 from .service import Busy, Event, Service
+from .vectors import embeddings
 
 __all__ = ["application", "serve"]
 
@@ -31,7 +32,7 @@ def serve(model: Any, name: str, host: str, port: int, waiting: int) -> None:
 
 
 def application(model: Any, name: str, waiting: int = 256) -> Any:
-    """The ASGI application of a package for text.
+    """The ASGI application of a package for text or for vectors of texts.
 
     Args:
         model: what mycc.load gave.
@@ -39,7 +40,7 @@ def application(model: Any, name: str, waiting: int = 256) -> Any:
         waiting: texts that may wait for their turn; further ones are answered with status 429.
 
     Raises:
-        InputError: the package has no text or no tokenizer, or starlette is not installed.
+        InputError: the package is for something else or has no tokenizer, or starlette is not installed.
     """
     try:
         from starlette.applications import Starlette
@@ -47,12 +48,13 @@ def application(model: Any, name: str, waiting: int = 256) -> Any:
         from starlette.routing import Route
     except ImportError:
         raise InputError("serving needs starlette and uvicorn", hint=how_to_install("serve")) from None
-    server = _Server(model, name, waiting)
+    task = (model.manifest.get("task") or {}).get("name")
+    routes, close = _vector_routes(model, name) if task == "embedding" else _text_routes(model, name, waiting)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         yield
-        server.service.close()
+        close()
 
     async def models(_: Any) -> Any:
         row = {"id": name, "object": "model", "created": 0, "owned_by": "mycc"}
@@ -61,19 +63,63 @@ def application(model: Any, name: str, waiting: int = 256) -> Any:
     async def health(_: Any) -> Any:
         return JSONResponse({"status": "ok"})
 
+    common = [Route("/v1/models", models), Route("/health", health)]
+    posts = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
+    return Starlette(routes=[*common, *posts], lifespan=lifespan)
+
+
+Routes = dict[str, Callable[[Any], Any]]
+
+
+def _text_routes(model: Any, name: str, waiting: int) -> tuple[Routes, Callable[[], None]]:
+    """What a package for text answers, and what ends its service."""
+    server = _Server(model, name, waiting)
+
     async def completions(request: Any) -> Any:
         return await server.answer(request, chat=False)
 
     async def chat(request: Any) -> Any:
         return await server.answer(request, chat=True)
 
-    routes = [
-        Route("/v1/models", models),
-        Route("/health", health),
-        Route("/v1/completions", completions, methods=["POST"]),
-        Route("/v1/chat/completions", chat, methods=["POST"]),
-    ]
-    return Starlette(routes=routes, lifespan=lifespan)
+    return {"/v1/completions": completions, "/v1/chat/completions": chat}, server.service.close
+
+
+def _vector_routes(model: Any, name: str) -> tuple[Routes, Callable[[], None]]:
+    """What a package for vectors answers."""
+    from starlette.responses import JSONResponse
+
+    async def vectors(request: Any) -> Any:
+        try:
+            return JSONResponse(await embeddings(model, name, await _body(request, name)))
+        except _Refused as refused:
+            return JSONResponse(refused.body, refused.status)
+        except InputError as error:
+            return JSONResponse(error_body(str(error)), 400)
+        except Error as error:
+            return JSONResponse(error_body(str(error), "server_error"), 500)
+
+    return {"/v1/embeddings": vectors}, lambda: None
+
+
+class _Refused(Exception):
+    """A request that is answered before it is read as one of a kind."""
+
+    def __init__(self, body: dict[str, Any], status: int) -> None:
+        super().__init__()
+        self.body, self.status = body, status
+
+
+async def _body(request: Any, name: str) -> dict[str, Any]:
+    """The request's JSON, of a request to the model of this name."""
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise _Refused(error_body(f"the body is not JSON: {error}"), 400) from None
+    if not isinstance(body, dict):
+        raise _Refused(error_body("the body has to be a JSON object"), 400)
+    if body.get("model") not in (None, name):
+        raise _Refused(error_body(f"there is no model '{body['model']}'", code="model_not_found"), 404)
+    return body
 
 
 class _Server:
@@ -88,15 +134,11 @@ class _Server:
         from starlette.responses import JSONResponse, StreamingResponse
 
         try:
-            body = json.loads(await request.body())
-            if not isinstance(body, dict):
-                raise InputError("the body has to be a JSON object")
-            if body.get("model") not in (None, self.name):
-                return JSONResponse(error_body(f"there is no model '{body['model']}'", code="model_not_found"), 404)
+            body = await _body(request, self.name)
             asked = chat_request(body) if chat else completion_request(body)
             runs = self._submit(asked)
-        except (ValueError, RecursionError) as error:
-            return JSONResponse(error_body(f"the body is not JSON: {error}"), 400)
+        except _Refused as refused:
+            return JSONResponse(refused.body, refused.status)
         except InputError as error:
             return JSONResponse(error_body(str(error)), 400)
         except Busy:

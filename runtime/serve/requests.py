@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError
 
-__all__ = ["Asked", "chat_request", "completion_request"]
+__all__ = ["Asked", "chat_request", "completion_request", "texts_or_tokens"]
 
 #: OpenAI's name -> ours; beside them fields that other servers have too
 _OPTIONS = {
@@ -63,7 +63,7 @@ def completion_request(body: Mapping[str, Any]) -> Asked:
     options["max_new_tokens"] = body["max_tokens"] if body.get("max_tokens") is not None else _COMPLETION_TOKENS
     if body.get("logprobs") is not None:
         options["logprobs"] = body["logprobs"]
-    return Asked(_prompts(body.get("prompt")), None, options, *_form(body))
+    return Asked(texts_or_tokens("prompt", body.get("prompt")), None, options, *_form(body))
 
 
 def chat_request(body: Mapping[str, Any]) -> Asked:
@@ -103,7 +103,8 @@ def _form(body: Mapping[str, Any]) -> tuple[int, bool, bool]:
     return count, stream, bool(isinstance(more, dict) and more.get("include_usage"))
 
 
-def _prompts(prompt: Any) -> tuple[str | Sequence[int], ...]:
+def texts_or_tokens(name: str, prompt: Any) -> tuple[str | Sequence[int], ...]:
+    """A text, numbers of tokens, or several of either. Raises InputError for anything else."""
     if isinstance(prompt, str):
         return (prompt,)
     if isinstance(prompt, list) and prompt:
@@ -111,7 +112,7 @@ def _prompts(prompt: Any) -> tuple[str | Sequence[int], ...]:
             return (prompt,)
         if all(isinstance(p, str) or (isinstance(p, list) and p and all(map(_is_token, p))) for p in prompt):
             return tuple(prompt)
-    raise InputError("prompt has to be a text, a list of texts, or numbers of tokens")
+    raise InputError(f"{name} has to be a text, a list of texts, or numbers of tokens")
 
 
 def _is_token(value: Any) -> bool:
