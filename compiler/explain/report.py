@@ -91,6 +91,7 @@ def _package(facts: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, An
         "certificate": {key: check.get(key) for key in ("error", "eager", "shapes")} if check else None,
         "tuning": facts["tuning"],
         "state": facts["state"],
+        "quantization": facts.get("quantization"),
     }
 
 

@@ -211,7 +211,7 @@ function rooflineView() {
     );
   picture.append(
     svg("text", { class: "soft", x: width - 20, y: height - 8, "text-anchor": "end" }, "operations per byte"),
-    svg("text", { class: "soft", x: 8, y: 11 }, "GFLOP/s"),
+    svg("text", { class: "soft", x: left + 6, y: 26 }, "GFLOP/s"),
   );
   for (const [rate, name] of lines) {
     const knee = gflops / rate,
@@ -295,7 +295,7 @@ function kernelRow(k, cells) {
     { class: `pick${state.kernel === k.index ? " here" : ""}`, onclick: () => select({ kernel: k.index, node: null }) },
     el(
       "td",
-      {},
+      { class: "first" },
       el("i", { class: `dot k-${kindOf(k)}` }),
       el("button", { class: "link mono", type: "button" }, `#${k.index} ${k.name}`),
     ),

@@ -13,6 +13,7 @@ const TABS = [
   ["timeline", "Timeline", timelineView],
   ["weights", "Weights", weightsView],
   ["package", "Package", packageView],
+  ...(report.package.quantization ? [["quantization", "Quantisation", quantizationView]] : []),
   ...(report.against ? [["compare", "Compare", compareView]] : []),
 ];
 const FLUSH = ["graph", "code", "fusions"];

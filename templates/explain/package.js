@@ -59,6 +59,38 @@ function weightsView() {
   ];
 }
 
+/** What --quantize made of each layer, and what that costs. */
+function quantizationView() {
+  const rows = report.package.quantization.entry_points.flatMap((e) => e.layers.map((layer) => ({ ...layer, entry: e })));
+  const heard = rows.map((r) => r.snr).filter((snr) => snr !== null && snr !== undefined);
+  const best = Math.max(...heard, 1);
+  const cards = report.package.quantization.entry_points.map((e) =>
+    card(e.entry, e.format, e.error === null || e.error === undefined ? "" : `error ${e.error.toExponential(1)} against floats`),
+  );
+  const lines = [...rows]
+    .sort((a, b) => (a.snr ?? Infinity) - (b.snr ?? Infinity))
+    .map((r) =>
+      el(
+        "tr",
+        {},
+        el("td", { class: "name" }, r.name),
+        el("td", { class: "num" }, bytes(r.float_bytes)),
+        el("td", { class: "num" }, bytes(r.bytes)),
+        el("td", { class: "num" }, r.snr === null || r.snr === undefined ? "" : `${r.snr.toFixed(1)} dB`),
+        el("td", { style: "width:170px" }, el("i", { class: "bar", style: `width:${(160 * Math.max(r.snr ?? 0, 0)) / best}px` })),
+      ),
+    );
+  return [
+    el("div", { class: "cards" }, cards),
+    el(
+      "div",
+      { class: "panel" },
+      el("h2", {}, "Layers, the noisiest first"),
+      table(["layer", "floats:num", "stored:num", "signal to noise:num", ""], lines),
+    ),
+  ];
+}
+
 function packageView() {
   const rows = Object.entries(report.members)
     .sort((a, b) => b[1] - a[1])

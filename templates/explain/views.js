@@ -192,7 +192,7 @@ function kernelsView() {
       },
       el(
         "td",
-        {},
+        { class: "first" },
         el("i", { class: `dot k-${kindOf(k)}` }),
         el("button", { class: "link mono", type: "button", "data-kernel": k.index }, `#${k.index} ${k.name}`),
       ),
