@@ -47,7 +47,7 @@ def _levels_to_the_user() -> int:
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and str(Path(frame.f_code.co_filename).resolve()).startswith(own + "/compiler"):
         frame, level = frame.f_back, level + 1
-    return level - 1
+    return level
 
 
 class StageResult:
