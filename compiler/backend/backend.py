@@ -13,7 +13,9 @@ from .graph_compiler import GraphCompiler
 from .runner import Runner
 from .settings import settings_of
 
-__all__ = ["backend"]
+__all__ = ["Report", "backend"]
+
+Report = Callable[[str, fx.GraphModule, GraphCompiler], None]
 
 
 def backend(
@@ -22,6 +24,7 @@ def backend(
     *,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    report: Report | None = None,
 ) -> Callable[..., Any]:
     """Compiles a graph that TorchDynamo has captured; registered with torch under the name "mycc".
 
@@ -30,6 +33,8 @@ def backend(
         example_inputs: fake tensors, and numbers for dynamic sizes.
         mode: torch.compile's: "default", "reduce-overhead", "max-autotune".
         options: torch.compile's: see settings_of.
+        report: told of each graph when it is compiled: "forward", "backward" or "inference", the graph, and its
+            compiler.
 
     Returns:
         A function that takes the graph's inputs and gives its outputs; gradients flow through it.
@@ -43,20 +48,31 @@ def backend(
 
     settings = settings_of(mode, options)
 
-    def compiler(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
-        with _disable_current_modes(), torch.no_grad():  # torch's tracing of the caller is none of ours
-            return GraphCompiler(settings).compile(gm)
+    def compiler(gm: fx.GraphModule, kind: str) -> Runner:
+        own = GraphCompiler(settings)
+        # modes of the caller's, such as torch's own tracing and autocast, are none of the compiler's
+        with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():
+            runner = own.compile(gm)
+        if report is not None:
+            report(kind, gm, own)
+        return runner
+
+    def forward_compiler(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
+        return compiler(gm, "forward")
+
+    def inference_compiler(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
+        return compiler(gm, "inference")
 
     def backward_compiler(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
-        compiled = disable(compiler, reason="mycc compiles a backward graph")(gm, example_inputs)
+        compiled = disable(compiler, reason="mycc compiles a backward graph")(gm, "backward")
         return disable(compiled, reason="a backward graph that mycc compiled")
 
     compiled = aot_module_simplified(
         module,
         example_inputs,
-        fw_compiler=compiler,
+        fw_compiler=forward_compiler,
         bw_compiler=backward_compiler,
-        inference_compiler=compiler,
+        inference_compiler=inference_compiler,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )

@@ -12,9 +12,9 @@ from .compile import load_graph
 from .graph import import_graph
 from .notices import Fallback, fallback_of, refuse, tell
 from .parts import is_write, levels, operators_of, outer_graph, split_in_two
+from .random import RANDOM, random_operators
 from .runner import Runner, make_runner
 from .settings import Settings
-from .support import RANDOM, random_operators, refused_operators
 from .values import device_of
 
 __all__ = ["GraphCompiler"]
@@ -54,6 +54,8 @@ class GraphCompiler:
         return self._split(module, list(eager), levels(module, eager))
 
     def _refused(self, module: fx.GraphModule) -> dict[fx.Node, str]:
+        from .support import refused_operators  # the whole compiler; a graph that lies in the cache needs none of it
+
         return refused_operators(module, self.settings.on(device_of(module)))
 
     def _split(self, module: fx.GraphModule, eager: Collection[fx.Node], level: dict[fx.Node, int]) -> Runner:

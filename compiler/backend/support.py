@@ -16,30 +16,13 @@ from ..graph.passes import run_graph_passes
 from ..lower import lower
 from ..model.graph import ModelGraph
 from ..model.operators.kept import kept_for
-from ..model.random_operators import draws
 from ..options import CompileOptions
 from ..schedule import schedule
 from ..weights.collect import collect_weights
 from .graph import import_graph
 from .parts import numbers_for, operators_of
 
-__all__ = ["RANDOM", "random_operators", "reason_against", "refused_operators"]
-
-RANDOM = "its random numbers come from torch's own generators"
-
-
-def random_operators(module: fx.GraphModule) -> list[fx.Node]:
-    """The operators that draw random numbers, themselves or in a body."""
-    return [node for node in operators_of(module) if _draws(module, node)]
-
-
-def _draws(module: fx.GraphModule, node: fx.Node) -> bool:
-    if draws(node):
-        return True
-    bodies = [getattr(module, str(n.target), None) for n in node.all_input_nodes if n.op == "get_attr"]
-    return any(
-        _draws(body, inner) for body in bodies if isinstance(body, fx.GraphModule) for inner in operators_of(body)
-    )
+__all__ = ["reason_against", "refused_operators"]
 
 
 def refused_operators(module: fx.GraphModule, options: CompileOptions) -> dict[fx.Node, str]:

@@ -29,6 +29,7 @@ __all__ = [
     "modules_of",
     "origin",
     "pick",
+    "pick_user_line",
     "place_of",
     "recording_lines",
     "user_frame",
@@ -119,6 +120,12 @@ def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The line to name in a message: the user's own innermost line, else the innermost one outside torch."""
     found = pick(frames)
     return found[0] if found else None
+
+
+def pick_user_line(stack: Sequence[FrameSummary]) -> str:
+    """`model.py:41  y = f(x)` for a stack of Python's, whose innermost frame is last; "" without a line."""
+    frame = user_frame([_frame(summary) for summary in stack])
+    return f"{frame.file}:{frame.line}  {frame.text}".rstrip() if frame else ""
 
 
 def origin(node: fx.Node) -> Origin | None:
