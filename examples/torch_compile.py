@@ -1,14 +1,13 @@
 """mycc behind torch.compile: an MLP is trained for some steps, then `mycc.explain` says what became of it.
 
-    python examples/torch_compile.py
+python examples/torch_compile.py
 """
 
 from __future__ import annotations
 
+import mycc
 import torch
 from torch import nn
-
-import mycc
 
 
 def main(steps: int = 50) -> tuple[float, float]:
