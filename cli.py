@@ -513,11 +513,12 @@ def _compare_with_model(
     if len(files) != 2:
         raise InputError("comparing with the model takes its source and the package: mycc verify model.py model.pkg")
     require_torch()
+    from .compiler.quantize.stored import as_stored
     from .compiler.verify.command import verify_model
 
     loaded = _load(files[0], inputs or [])
     entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
-    return verify_model(entries, Path(files[1]), options, entry, bisect)
+    return verify_model(entries, Path(files[1]), options, entry, bisect, as_stored)
 
 
 @app.command("bench", cls=JsonFileCommand, **about("bench"))

@@ -173,7 +173,7 @@ def _integers(layer: Layer, form: NumberFormat, known: dict[object, IntegerWeigh
 def _row(row: Quantized, form: NumberFormat) -> LayerRow:
     layer = row.layer
     own, shape = layer.weight, tuple(layer.weight.shape)
-    return LayerRow(layer.name, layer.kind, shape, str(form), row.integers.nbytes, own.nbytes)
+    return LayerRow(layer.name, layer.kind, shape, str(form), row.integers.nbytes, own.nbytes, None, row.range)
 
 
 def _ranges(graph: ModelGraph, layers: Sequence[Layer], samples: Sequence[Sequence[Tensor]]) -> dict[str, Range]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .layers import Left
+from .rewrite import Range
 
 __all__ = ["LayerRow", "QuantizationReport"]
 
@@ -24,6 +25,7 @@ class LayerRow:
         shape: of the weight in the model.
         format: of its integers ("int4:group=32").
         size, floats: of the weight in bytes, as integers with scales and as it was.
+        range: of its activations, where calibration found one.
         snr: signal to noise of its results in dB, for activations of the model with floats; None: not measured.
     """
 
@@ -34,6 +36,7 @@ class LayerRow:
     size: int
     floats: int
     snr: float | None = None
+    range: Range | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For the manifest: numbers that JSON has."""
@@ -41,6 +44,7 @@ class LayerRow:
         return {
             "name": self.name, "kind": self.kind, "shape": list(self.shape), "format": self.format, "bytes": self.size,
             "float_bytes": self.floats, "snr": snr,
+            **({} if self.range is None else {"scale": self.range.scale, "zero": self.range.zero}),
         }  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from ..number_formats import NumberFormat
 
 #: float16 holds scales between these with all its bits
 _LEAST, _MOST = 2.0**-14, 65504.0
+#: weights that are worked on at once: they stay in the caches
+_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,35 @@ def _rows(w: Tensor) -> IntegerWeight:
 
 
 def _groups(w: Tensor, group: int) -> IntegerWeight:
-    parts = w.reshape(w.shape[0], -1, group)
-    far = parts.gather(-1, parts.abs().argmax(-1, True))
-    scales = torch.where(far == 0, torch.ones_like(far), far / -8)
-    for _ in range(2):
-        values = _nearest(parts, scales)
-        norm = (values * values).sum(-1, True)
-        fitted = (values * parts).sum(-1, True) / norm
-        scales = torch.where((norm > 0) & (fitted != 0), fitted, scales)
+    values = torch.empty(w.shape, dtype=torch.int8)
+    scales = torch.empty(w.shape[0], w.shape[1] // group)
+    rows = max(1, _CHUNK // w.shape[1])
+    for first in range(0, w.shape[0], rows):
+        own = slice(first, first + rows)
+        parts = w[own].reshape(-1, group)
+        found = _fitted(parts)
+        scales[own] = found.reshape(-1, scales.shape[1])
     if bool(((scales.abs() >= _LEAST) & (scales.abs() <= _MOST)).all()):
         scales = scales.half()
-    values = _nearest(parts, scales.float()).to(torch.int8).reshape(w.shape)
-    return IntegerWeight(values, scales.squeeze(-1).contiguous(), 4, group)
+    for first in range(0, w.shape[0], rows):
+        own = slice(first, first + rows)
+        nearest = _nearest(w[own].reshape(-1, group), scales[own].float().reshape(-1, 1))
+        values[own] = nearest.reshape(-1, w.shape[1])
+    return IntegerWeight(values, scales, 4, group)
+
+
+def _fitted(parts: Tensor) -> Tensor:
+    """The scale of each row of parts, [rows, 1]."""
+    most, least = parts.amax(1, True), parts.amin(1, True)
+    far = torch.where(most > -least, most, least)
+    scales = torch.where(far == 0, 1.0, far / -8)
+    for _ in range(2):
+        values = _nearest(parts, scales)
+        product = (values * parts).sum(1, True)
+        norm = values.square_().sum(1, True)
+        scales = torch.where((norm > 0) & (product != 0), product / norm, scales)
+    return scales
 
 
 def _nearest(parts: Tensor, scales: Tensor) -> Tensor:
-    return torch.round(parts / scales).clamp_(-8, 7)
+    return (parts / scales).round_().clamp_(-8, 7)

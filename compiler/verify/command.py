@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +78,12 @@ def _row(result: EntryResult) -> dict[str, Any]:
 
 
 def verify_model(
-    entries: Sequence[CaptureRequest], path: Path, options: CompileOptions, only: str | None, bisect: Path | None
+    entries: Sequence[CaptureRequest],
+    path: Path,
+    options: CompileOptions,
+    only: str | None,
+    bisect: Path | None,
+    as_stored: Callable[[ModelGraph, Mapping[str, Any]], ModelGraph] = lambda graph, _: graph,
 ) -> ModelReport:
     """Compares a package with its model in float64, like the end of a compile does.
 
@@ -86,6 +91,7 @@ def verify_model(
         options: those of the compile, as far as they alter the graph: dtype and settings.
         only: name of the one entry point to compare; None: all.
         bisect: folder for a reproducer; not None: the first wrong kernel of a wrong entry point is looked for.
+        as_stored: gives a captured entry point the weights that a package of this manifest has.
 
     Raises:
         CompileError: the package has no such entry point, or was not made from this model.
@@ -97,7 +103,7 @@ def verify_model(
     for request in in_dtype(entries, options.dtype):
         if only in (None, request.name):
             with reporting_faults("capture"):
-                graph = capture_request(request)
+                graph = as_stored(capture_request(request), archive.manifest)
             with reporting_faults("verify"):
                 results.append(_compare(graph, model.entry(request.name), archive, options, bisect))
     if not results:

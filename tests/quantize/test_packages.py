@@ -24,6 +24,18 @@ model = nn.Sequential(nn.Embedding(64, 512), nn.Linear(512, 1024), nn.ReLU(), nn
 example_inputs = (torch.arange(9) % 64,)
 dynamic_shapes = ({0: torch.export.Dim("rows", min=1, max=64)},)
 """,
+    "images.py": """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 10)).eval()
+example_inputs = (torch.randn(1, 3, 8, 8),)
+
+
+def inputs():
+    return [torch.randn(1, 3, 8, 8) for _ in range(3)]
+""",
     "torchao_int4.py": """
 from floats import *
 import torchao.quantization as Q
@@ -95,6 +107,13 @@ def test_a_model_of_pt2e_holds_no_originals(server: CommandServer, folder: Path)
     pytest.importorskip("torchao", reason="torchao is not installed")
     facts = compiled(server, folder, "pt2e.py")
     assert facts["weights"]["size"] < 1.2 * PT2E_WEIGHTS
+
+
+def test_a_package_is_verified_against_its_model(server: CommandServer, folder: Path) -> None:
+    compiled(server, folder, "images.py", "--quantize", "int8", "--calibrate", "images:inputs")
+    done = server.mycc("verify", "images.py", "model.pkg", cwd=folder, env={"PYTHONPATH": str(folder)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "against float64" in done.stdout
 
 
 def test_a_refusal_leaves_nothing_behind(server: CommandServer, folder: Path) -> None:
