@@ -14,13 +14,13 @@ double bench_gemm(void *host, const mycc::GemmArgs *args, float *out, const floa
   });
 }
 
-double bench_gemm_free(void *host, const mycc::GemmFreeArgs *args, float *out, const float *, int repeats,
+double bench_gemm_unpacked(void *host, const mycc::GemmUnpackedArgs *args, float *out, const float *, int repeats,
                        int64_t copies, int64_t stride) {
   const Bias epilogue = {out, nullptr, args->m * args->n, args->n};
   return best(repeats, copies, [&](int64_t i) {
-    mycc::GemmFreeArgs now_args = *args;
+    mycc::GemmUnpackedArgs now_args = *args;
     now_args.b += i * stride;
-    mycc::gemm_free(&((Host *)host)->table, now_args, epilogue);
+    mycc::gemm_unpacked(&((Host *)host)->table, now_args, epilogue);
   });
 }
 

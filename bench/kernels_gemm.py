@@ -128,7 +128,7 @@ def prepare_product(case: Product) -> Prepared:
         shape = (case.batch, case.k, case.n) if case.free == "kn" else (case.batch, case.n, case.k)
         other = torch.from_numpy(b[: case.batch * case.n * case.k]).view(shape)
         other = other if case.free == "kn" else other.transpose(1, 2)
-        return Prepared("bench_gemm_free", arguments, out, bias, 1, 0, lambda i: image @ other, (a, b))
+        return Prepared("bench_gemm_unpacked", arguments, out, bias, 1, 0, lambda i: image @ other, (a, b))
     arguments = structure(1, case.m, case.n, case.k, a, 0, case.k, b, 0, b.nbytes, 0)
     weights = torch.from_numpy(b).view(copies, columns, case.k)[:, : case.n]
     add = torch.from_numpy(bias)[: case.n]

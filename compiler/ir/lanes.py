@@ -38,7 +38,7 @@ def direct(index: Index) -> Index:
     return Index({m: c for m, c in index.terms.items() if not any(isinstance(a, Indirect) for a in m)})
 
 
-def turning_place(index: Index, var: Var) -> Binary | None:
+def wrapping_index(index: Index, var: Var) -> Binary | None:
     """The remainder (var + a) % n of an index that grows by 1 from lane to lane but for where it turns to 0."""
     moving = [(m, c) for m, c in index.terms.items() if any(_moves(a, var) for a in m)]
     if len(moving) != 1 or moving[0][1] != 1 or len(moving[0][0]) != 1:

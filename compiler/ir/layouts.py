@@ -9,7 +9,7 @@ PANEL = 16
 #: bytes of a line of integer weights: four of each column of a panel
 LINE = 4 * PANEL
 #: outputs that lie side by side in the weights of a convolution in planes
-PLANE_WIDTH = 4
+NCHW_WIDTH = 4
 
 
 def line_values(bits: int) -> int:

@@ -116,14 +116,15 @@ class Nest(Node):
     """One loop over the rows (dims) around several stages, each a Map or a Reduce over the rest of its loops.
 
     dims are the rows; `stages` have dims = rows + inner loops; `locals` are buffers that only live within a row.
-    phases: one for each stage, in order, where the rows are pipelined: a stage of phase p runs p rows behind (see
-    schedule/loops/pipeline_columns.py); empty where each row is done before the next. walk: the loop behind the rows
-    that stages of the first phase and those of the last one share (see schedule/loops/pipeline_samples.py).
+    pipeline_stages: one for each stage, in order, where the rows are pipelined: a stage of stage p runs p rows behind
+    (see schedule/loops/pipeline_columns.py); empty where each row is done before the next. walk: the loop behind the
+    rows that stages of the first pipeline stage and those of the last one share (see
+    schedule/loops/pipeline_samples.py).
     """
 
     stages: tuple[Map | Reduce, ...]
     locals: tuple[Buffer, ...] = ()
-    phases: tuple[int, ...] = ()
+    pipeline_stages: tuple[int, ...] = ()
     walk: Var | None = None
 
     def expressions(self) -> Iterator[Expr]:

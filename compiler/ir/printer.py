@@ -100,7 +100,9 @@ def _body(node: AnyNode, indent: str) -> str:
         case Nest():
             inner = "\n".join(print_node(s, indent + "  ") for s in node.stages)
             names = ", ".join(b.name for b in node.locals)
-            phases = f" phases {' '.join(map(str, node.phases))}" if node.phases else ""
-            phases += f" along {node.walk.name}" if node.walk is not None else ""
-            return f"nest[{_loops(node.dims)}]{phases}" + (f" locals {names}" if names else "") + "\n" + inner
+            pipeline_stages = (
+                f" pipeline stages {' '.join(map(str, node.pipeline_stages))}" if node.pipeline_stages else ""
+            )
+            pipeline_stages += f" along {node.walk.name}" if node.walk is not None else ""
+            return f"nest[{_loops(node.dims)}]{pipeline_stages}" + (f" locals {names}" if names else "") + "\n" + inner
     raise TypeError(type(node).__name__)

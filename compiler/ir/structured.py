@@ -138,9 +138,9 @@ class Window:
 #: how a convolution is computed; grouped: for groups of few channels; in planes, planes: for few channels, turned: as a
 #: direct one, whose blocks are turned
 Algorithm: TypeAlias = Literal[
-    "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped", "planes", "turned"
+    "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped", "nchw", "transposing"
 ]
-IN_PLANES: tuple[Algorithm, ...] = ("planes", "turned")
+NCHW: tuple[Algorithm, ...] = ("nchw", "transposing")
 
 
 class WinogradForm(NamedTuple):
@@ -191,13 +191,13 @@ class Conv(Node):
     algorithm: Algorithm = "direct"
 
     @property
-    def in_planes(self) -> bool:
-        return self.algorithm in IN_PLANES
+    def is_nchw(self) -> bool:
+        return self.algorithm in NCHW
 
     @property
     def channel(self) -> Var:
         """The loop over the output's channels."""
-        return self.dims[1 if self.in_planes else -1]
+        return self.dims[1 if self.is_nchw else -1]
 
     @property
     def pixels(self) -> tuple[Var, ...]:
@@ -206,7 +206,7 @@ class Conv(Node):
 
     @property
     def depthwise(self) -> bool:
-        groups, flat = self.window.groups, len(self.dims) == 4 and not self.in_planes
+        groups, flat = self.window.groups, len(self.dims) == 4 and not self.is_nchw
         return flat and groups > 1 and self.in_shape[3] == groups == self.channel.extent
 
     def reads(self) -> tuple[Buffer, ...]:

@@ -131,8 +131,11 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
                 if stage.dims[: len(node.dims)] != node.dims:
                     yield "a stage of a nest does not start with its rows"
                 yield from _node(stage, node.dims)
-            if node.phases and (len(node.phases) != len(node.stages) or list(node.phases) != sorted(node.phases)):
-                yield "the phases of a nest are not one for each stage, in order"
+            if node.pipeline_stages and (
+                len(node.pipeline_stages) != len(node.stages)
+                or list(node.pipeline_stages) != sorted(node.pipeline_stages)
+            ):
+                yield "the pipeline stages of a nest are not one for each stage, in order"
             if node.walk is not None and not _walks(node):
                 yield "a nest walks along a loop that its first and last stage do not begin with"
 
@@ -152,9 +155,11 @@ def _quantised(node: Gemm) -> Iterator[str]:
 
 
 def _walks(node: Nest) -> bool:
-    """Whether the nest has two phases that both go along its walk."""
+    """Whether the nest has two pipeline stages that both go along its walk."""
     ends = (node.stages[0], node.stages[-1])
-    return node.phases[-1:] == (1,) and all(s.dims[: len(node.dims) + 1] == (*node.dims, node.walk) for s in ends)
+    return node.pipeline_stages[-1:] == (1,) and all(
+        s.dims[: len(node.dims) + 1] == (*node.dims, node.walk) for s in ends
+    )
 
 
 def _own_elements(node: Scatter) -> Iterator[str]:

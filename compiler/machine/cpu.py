@@ -40,7 +40,7 @@ L3_SHARE, BEYOND_L3 = 1 << 23, 1 << 25
 # --- software prefetch: bytes ahead of their use (measured: docs/decisions/0057, 0059, 0091) ---------------------
 
 #: of a stream into the first level cache; a whole page is worse than its neighbours
-STREAM_AHEAD = 6144
+STREAM_PREFETCH = 6144
 #: of a map that computes long on each element
 LONG_MAP_AHEAD = 4096
 #: of four streams that a reduction reads at once
@@ -48,7 +48,7 @@ REDUCTION_AHEAD = 2048
 #: of each of several long rows that windows slide over
 ROWS_AHEAD = 1024
 #: elements, of all the streams of pipelined rows together
-PIPELINED_AHEAD = 1536
+PIPELINED_PREFETCH = 1536
 #: elements, of reductions down columns: of rows in general; of wide rows; and of wide rows whose argmax is kept
 COLUMNS_AHEAD, WIDE_COLUMNS_AHEAD, WIDE_ARGMAX_AHEAD = 2048, 1024, 2048
 #: rows, of reductions down columns that keep an argmax

@@ -17,39 +17,39 @@ from ...runtime.errors import CompileError
 from ..ir.program import AnyNode
 from ..machine.gpu import Device
 from ..machine.targets import Family
-from .algebra.blocked_variance import split_moments
-from .algebra.online_softmax import split_exponentials
+from .algebra.blocked_variance import block_variances
+from .algebra.online_softmax import make_softmax_online
 from .algebra.rfactor import split_reductions
-from .algebra.rfactor_gpu import split_long_rows
-from .algebra.rfactor_samples import split_sample_folds
-from .algebra.split_k_cpu import split_long_products
+from .algebra.rfactor_gpu import rfactor_rows
+from .algebra.rfactor_samples import rfactor_samples
+from .algebra.split_k_cpu import split_k
 from .algebra.split_k_gpu import split_products
-from .algebra.welford import fold_spreads
-from .fusion.concat_distribution import split_at_pieces
+from .algebra.welford import combine_by_welford
+from .fusion.concat_distribution import distribute_concats
 from .fusion.conv_chains import fuse_chains
 from .fusion.dead_results import remove_dead
 from .fusion.epilogue import fuse_epilogues
-from .fusion.glu import fuse_pairs
+from .fusion.glu import fuse_glu
 from .fusion.groups import cut_groups
-from .fusion.horizontal import join_folds
+from .fusion.horizontal import fuse_horizontally
 from .fusion.inline import inline_lookups, inline_maps
-from .fusion.kv_concat import join_keys
+from .fusion.kv_concat import eliminate_kv_concats
 from .fusion.lookups import fuse_lookups
 from .fusion.prologue import fuse_prologues
-from .fusion.reduction_cse import join_equal_folds
+from .fusion.reduction_cse import eliminate_equal_reductions
 from .fusion.rows import MAX_LOCAL_BYTES, fuse_columns, fuse_rows
 from .fusion.terms import keep_terms
 from .graph import NodeGraph
-from .loops.interchange_copies import order_moves
-from .loops.interchange_reductions import fold_as_read
-from .loops.interchange_stores import order_loops
-from .loops.operand_layout import turn_operands
+from .loops.interchange_copies import interchange_copies
+from .loops.interchange_reductions import interchange_reductions
+from .loops.interchange_stores import interchange_stores
+from .loops.operand_layout import transpose_operands
 from .loops.pipeline_columns import pipeline_columns
 from .loops.pipeline_rows import pipeline_rows
-from .loops.pipeline_samples import walk_samples
+from .loops.pipeline_samples import pipeline_samples
 from .loops.row_form import MAX_ROW, separate_rows
 from .loops.separable_windows import split_windows
-from .loops.unroll_reductions import write_out_folds
+from .loops.unroll_reductions import unroll_reductions
 from .remarks import Remarks
 
 
@@ -102,56 +102,58 @@ def _row(
 
 
 _LIVE = _row("dead-results", lambda g, c: remove_dead(g), establishes="LIVE", required=True)
-_UNIQUE = _row("reduction-cse", lambda g, c: join_equal_folds(g), needs="LIVE", establishes="UNIQUE", required=True)
+_UNIQUE = _row(
+    "reduction-cse", lambda g, c: eliminate_equal_reductions(g), needs="LIVE", establishes="UNIQUE", required=True
+)
 _ONCE = _row("inline", lambda g, c: inline_maps(g, c.remarks, recompute=False), "UNIQUE", "EXPRESSIONS")
 #: what is cheap is computed again rather than stored
 _AGAIN = _row("recompute", lambda g, c: inline_maps(g, c.remarks, recompute=True), "EXPRESSIONS")
 _EPILOGUES = _row("epilogues", lambda g, c: fuse_epilogues(g, c.remarks, c.family), "EXPRESSIONS", "EPILOGUES")
-_GLU = _row("glu", lambda g, c: fuse_pairs(g, c.remarks, c.family), "EPILOGUES")
+_GLU = _row("glu", lambda g, c: fuse_glu(g, c.remarks, c.family), "EPILOGUES")
 
 CPU_PASSES: tuple[SchedulePass, ...] = (
     _LIVE,
     _UNIQUE,
-    _row("split-k", lambda g, c: split_long_products(g), "LIVE", required=True),
+    _row("split-k", lambda g, c: split_k(g), "LIVE", required=True),
     # chains become one expression, that ends in the kernel that makes its operand
     _ONCE,
-    _row("kv-concat", lambda g, c: join_keys(g, c.remarks), "EXPRESSIONS"),
+    _row("kv-concat", lambda g, c: eliminate_kv_concats(g, c.remarks), "EXPRESSIONS"),
     _EPILOGUES,
-    _row("unroll-reductions", lambda g, c: write_out_folds(g, c.remarks), "EXPRESSIONS"),
+    _row("unroll-reductions", lambda g, c: unroll_reductions(g, c.remarks), "EXPRESSIONS"),
     _AGAIN,
     _EPILOGUES,
     _GLU,
-    _row("concat-distribution", lambda g, c: split_at_pieces(g, c.remarks), "EPILOGUES"),
+    _row("concat-distribution", lambda g, c: distribute_concats(g, c.remarks), "EPILOGUES"),
     # in front of the rows, which groups become
     _row("groups", lambda g, c: cut_groups(g), "EPILOGUES"),
-    _row("welford", lambda g, c: fold_spreads(g), "EPILOGUES", "SPLIT"),
-    _row("blocked-variance", lambda g, c: split_moments(g), "EPILOGUES", "SPLIT"),
-    _row("online-softmax", lambda g, c: split_exponentials(g), "EPILOGUES", "SPLIT"),
-    _row("rfactor-samples", lambda g, c: split_sample_folds(g), "EPILOGUES", "SPLIT"),
-    _row("pipeline-samples", lambda g, c: walk_samples(g, c.remarks), "SPLIT"),
+    _row("welford", lambda g, c: combine_by_welford(g), "EPILOGUES", "SPLIT"),
+    _row("blocked-variance", lambda g, c: block_variances(g), "EPILOGUES", "SPLIT"),
+    _row("online-softmax", lambda g, c: make_softmax_online(g), "EPILOGUES", "SPLIT"),
+    _row("rfactor-samples", lambda g, c: rfactor_samples(g), "EPILOGUES", "SPLIT"),
+    _row("pipeline-samples", lambda g, c: pipeline_samples(g, c.remarks), "SPLIT"),
     _row("fuse-columns", lambda g, c: fuse_columns(g, c.remarks), "EPILOGUES"),
-    _row("interchange-reductions", lambda g, c: fold_as_read(g), "EPILOGUES"),
+    _row("interchange-reductions", lambda g, c: interchange_reductions(g), "EPILOGUES"),
     # behind the passes that cut reductions together with their readers: these are alone
     _row("rfactor", lambda g, c: split_reductions(g), "SPLIT"),
     # behind the epilogues: what is left are rows
     _row("fuse-rows", lambda g, c: fuse_rows(g, c.remarks, MAX_LOCAL_BYTES), "EPILOGUES SPLIT", "ROWS"),
     _row("lookups", lambda g, c: fuse_lookups(g, c.remarks), "ROWS"),
     _row("terms", lambda g, c: keep_terms(g), "ROWS"),
-    _row("horizontal", lambda g, c: join_folds(g), "ROWS"),
+    _row("horizontal", lambda g, c: fuse_horizontally(g), "ROWS"),
     _row("pipeline-columns", lambda g, c: pipeline_columns(g), "ROWS"),
     _row("pipeline-rows", lambda g, c: pipeline_rows(g), "ROWS"),
     # behind all that changes what a convolution makes inside
     _row("conv-chains", lambda g, c: fuse_chains(g, c.remarks), "ROWS EPILOGUES"),
-    _row("operand-layout", lambda g, c: turn_operands(g), "ROWS"),
-    _row("interchange-stores", lambda g, c: order_loops(g), "ROWS"),
-    _row("interchange-copies", lambda g, c: order_moves(g), "ROWS"),
+    _row("operand-layout", lambda g, c: transpose_operands(g), "ROWS"),
+    _row("interchange-stores", lambda g, c: interchange_stores(g), "ROWS"),
+    _row("interchange-copies", lambda g, c: interchange_copies(g), "ROWS"),
     _row("separable-windows", lambda g, c: split_windows(g), "ROWS"),
 )
 
 GPU_PASSES: tuple[SchedulePass, ...] = (
     _LIVE,
     _UNIQUE,
-    _row("rfactor", lambda g, c: split_long_rows(g), "LIVE", "SPLIT", required=True),
+    _row("rfactor", lambda g, c: rfactor_rows(g), "LIVE", "SPLIT", required=True),
     _row("split-k", lambda g, c: split_products(g, c.gpu), "LIVE", required=True),
     _ONCE,
     _EPILOGUES,

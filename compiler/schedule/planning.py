@@ -46,7 +46,7 @@ def _loops(name: str, field: str, value: Callable[[Kernel], Any], needs: str = "
 
 
 CPU_PLANNING: tuple[PlanningPass, ...] = (
-    PlanningPass("base-offsets", None, "starts", lambda k, c: loop_plan.hoist_base_offsets(k)),
+    PlanningPass("base-offsets", None, "base_offsets", lambda k, c: loop_plan.hoist_base_offsets(k)),
     PlanningPass("fma-contraction", None, "node", lambda k, c: loop_plan.contract_products(k)),
     _loops("transpose-rows", "transposed", loop_plan.transposed),
     _rewrite("collapse", "node", loop_plan.collapse_loops, "transposed"),

@@ -15,8 +15,8 @@ from .passes import Context
 class PlanningPass:
     """A pass: its name, the kind of plan of its kernels (None: all kernels), the field that it makes, and its function.
 
-    field: of the plan; "node" or "starts": of the kernel. run: gives the kernel with that field; a rewrite of the node
-    may leave a fact of it in the plan. needs: fields of the plan that are made before.
+    field: of the plan; "node" or "base_offsets": of the kernel. run: gives the kernel with that field; a rewrite of the
+    node may leave a fact of it in the plan. needs: fields of the plan that are made before.
     """
 
     name: str

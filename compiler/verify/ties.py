@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["REVERSIBLE", "UNSPECIFIED", "bound", "settled", "sorted_places"]
+__all__ = ["REVERSIBLE", "UNSPECIFIED", "bound", "settled", "sorted_indices"]
 
 aten = torch.ops.aten
 
 
-def sorted_places(x: Tensor, dim: int, descending: bool, reverse: bool = False) -> tuple[Tensor, Tensor]:
+def sorted_indices(x: Tensor, dim: int, descending: bool, reverse: bool = False) -> tuple[Tensor, Tensor]:
     """Elements in order and their places; of equal ones the lowest place first (with `reverse` the highest)."""
     if not reverse:
         return aten.sort.stable(x, stable=True, dim=dim, descending=descending)
@@ -28,19 +28,19 @@ def sorted_places(x: Tensor, dim: int, descending: bool, reverse: bool = False) 
 
 
 def _sort(x: Tensor, dim: int, descending: bool, reverse: bool) -> Any:
-    return sorted_places(x, dim, descending, reverse)
+    return sorted_indices(x, dim, descending, reverse)
 
 
 def _argsort(x: Tensor, dim: int, descending: bool, reverse: bool) -> Any:
-    return sorted_places(x, dim, descending, reverse)[1]
+    return sorted_indices(x, dim, descending, reverse)[1]
 
 
 def _topk(x: Tensor, k: int, dim: int, largest: bool, _: bool, reverse: bool) -> Any:
-    return tuple(t.narrow(dim, 0, k) for t in sorted_places(x, dim, largest, reverse))
+    return tuple(t.narrow(dim, 0, k) for t in sorted_indices(x, dim, largest, reverse))
 
 
 def _kthvalue(x: Tensor, k: int, dim: int, keepdim: bool, reverse: bool) -> Any:
-    picked = (t.narrow(dim, k - 1, 1) for t in sorted_places(x, dim, False, reverse))
+    picked = (t.narrow(dim, k - 1, 1) for t in sorted_indices(x, dim, False, reverse))
     return tuple(t if keepdim else t.squeeze(dim) for t in picked)
 
 
@@ -49,12 +49,12 @@ def _median(x: Tensor, dim: int, keepdim: bool, reverse: bool) -> Any:
     nans = _count_nan(x, dim)
     numbers = x.shape[dim] - nans
     at = torch.where(nans > 0, numbers, (x.shape[dim] - 1) // 2)
-    return _picked(sorted_places(x, dim, False, reverse), at, dim, keepdim)
+    return _picked(sorted_indices(x, dim, False, reverse), at, dim, keepdim)
 
 
 def _nanmedian(x: Tensor, dim: int, keepdim: bool, reverse: bool) -> Any:
     at = ((x.shape[dim] - _count_nan(x, dim) - 1) // 2).clamp(min=0)
-    return _picked(sorted_places(x, dim, False, reverse), at, dim, keepdim)
+    return _picked(sorted_indices(x, dim, False, reverse), at, dim, keepdim)
 
 
 def _count_nan(x: Tensor, dim: int) -> Tensor:

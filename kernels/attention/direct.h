@@ -79,17 +79,17 @@ template <class Element> struct KeyBlock {
     const Element *first;
     int64_t step, size; /* elements from row to row, of a row */
 
-    void fetch(int64_t row) const { fetch_row_near(first + row * step, size); }
-    int64_t ahead() const { return max64(8, 6144 / max64(size * int64_t(sizeof(Element)), 1)); } /* rows */
+    void prefetch(int64_t row) const { prefetch_row_l1(first + row * step, size); }
+    int64_t prefetch() const { return max64(8, 6144 / max64(size * int64_t(sizeof(Element)), 1)); } /* rows */
   };
   const RowsOf<Element> &rows;
-  int64_t end, keys_ahead, values_ahead; /* of all keys; rows that are fetched before their turn */
+  int64_t end, key_prefetch_rows, value_prefetch_rows; /* of all keys; rows that are fetched before their turn */
   int64_t first = 0, count = 0;          /* keys of the block */
   Stream keys, values, behind;           /* where a cache and what is new are one block, of the cache alone */
 
   explicit KeyBlock(const RowsOf<Element> &of) : rows(of), end(of.visible(0, of.count)) {
-    keys_ahead = keys_at(0).ahead();
-    values_ahead = values_at(0).ahead();
+    key_prefetch_rows = keys_at(0).prefetch();
+    value_prefetch_rows = values_at(0).prefetch();
   }
   Stream keys_at(int64_t n) const {
     const AttentionSizes &args = *rows.args;
@@ -113,13 +113,13 @@ template <class Element> struct KeyBlock {
     return true;
   }
   const Element *key(int64_t j) const { return rows.k(first + min64(j, count - 1)); }
-  void fetch_behind_key(int64_t j) const {
-    const int64_t coming = j + keys_ahead;
-    coming < count ? keys.fetch(coming) : values.fetch(coming - count);
+  void prefetch_after_key(int64_t j) const {
+    const int64_t coming = j + key_prefetch_rows;
+    coming < count ? keys.prefetch(coming) : values.prefetch(coming - count);
   }
-  void fetch_behind_value(int64_t j) const {
-    const int64_t coming = j + values_ahead;
-    coming < count ? values.fetch(coming) : behind.fetch(coming - count);
+  void prefetch_after_value(int64_t j) const {
+    const int64_t coming = j + value_prefetch_rows;
+    coming < count ? values.prefetch(coming) : behind.prefetch(coming - count);
   }
 };
 
@@ -155,7 +155,7 @@ void attend_direct(const RowsOf<Element> &rows, const Score &score, const Direct
       const Element *k[kScoreKeys];
       for (int64_t i = 0; i < kScoreKeys; ++i) {
         k[i] = block.key(j + i);
-        block.fetch_behind_key(j + i);
+        block.prefetch_after_key(j + i);
       }
       for (int64_t r = 0; r < rows.count; ++r) {
         dot_4(scratch.q + r * args.head_size, k, args.head_size, scratch.scores + r * kDirectMost + j);
@@ -173,7 +173,7 @@ void attend_direct(const RowsOf<Element> &rows, const Score &score, const Direct
     for (int64_t j = 0, step; j < keys; j += step) {
       int64_t stride;
       step = rows.v_run(n0 + j, min64(kValueKeys, keys - j), &stride);
-      for (int64_t i = 0; i < step; ++i) block.fetch_behind_value(j + i);
+      for (int64_t i = 0; i < step; ++i) block.prefetch_after_value(j + i);
       for (int64_t r = 0; r < rows.count; ++r) {
         const float *p = scratch.scores + r * kDirectMost + j;
         add_values(p, rows.v(n0 + j), stride, min64(step, seen[r] - j), args.value_size, scratch.sums + r * values);

@@ -64,7 +64,7 @@ inline void pack_keys(const RowsOf<Element> &rows, int64_t n0, int64_t count, fl
     const float *from[4];
     for (int64_t j = 0; j < 4; ++j) {
       const Element *row = rows.k(n0 + min64(n + j, last));
-      fetch_row_near(row + kAhead * rows.args->k_row, size);
+      prefetch_row_l1(row + kPrefetchRows * rows.args->k_row, size);
       from[j] = floats_of(row, size, room + j * round_up(size, W));
     }
     int64_t i = 0;
@@ -113,7 +113,7 @@ inline void pack_values(const RowsOf<Element> &rows, int64_t n0, int64_t count, 
   const int64_t size = rows.args->value_size, whole = size / kPanel * kPanel;
   for (int64_t n = 0; n < count; ++n) {
     const Element *from = rows.v(n0 + n);
-    fetch_row_near(from + kAhead * rows.args->v_row, size);
+    prefetch_row_l1(from + kPrefetchRows * rows.args->v_row, size);
     float *to = panels + n * kPanel;
     for (int64_t i = 0; i < whole; i += kPanel, to += count * kPanel)
       for (int64_t j = 0; j < kPanel; j += W) store(to + j, load(from + i + j));

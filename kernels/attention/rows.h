@@ -42,7 +42,7 @@ struct NoScore {
 namespace attention_detail {
 
 constexpr float kInfinity = __builtin_inff();
-constexpr int64_t kAhead = 16; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
+constexpr int64_t kPrefetchRows = 16; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
 
 /* Rows first .. first + count - 1 of the query rows of a (batch, key head). Row r of them all is query r % queries of
  * the (r / queries)-th head of the group. */
@@ -99,7 +99,7 @@ template <class Element> inline void copy_queries(const RowsOf<Element> &rows, f
   const int64_t size = rows.args->head_size;
   for (int64_t r = 0; r < rows.count; ++r, q += size) {
     const Element *from = rows.q(r);
-    fetch_row_near(from + kAhead * rows.args->q_row, size);
+    prefetch_row_l1(from + kPrefetchRows * rows.args->q_row, size);
     int64_t i = 0;
     for (; i + W <= size; i += W) store(q + i, load(from + i) * scale);
     if (i < size) store_part(q + i, load_part(from + i, int(size - i)) * scale, int(size - i));

@@ -256,7 +256,7 @@ inline void multiply_run(RunTile &tile, const ConvSpan &span, const TapRuns &tap
     const int64_t first = p * kPanel;
     for (int64_t r = 0; r < span.runs && last; ++r)
       for (int64_t m = span.m[r]; m < span.m[r] + span.pixels; ++m)
-        finish.fetch(m, column + first, min64(count * kPanel, valid - first));
+        finish.prefetch(m, column + first, min64(count * kPanel, valid - first));
   };
   if (taps) {
     before(0, 1);
@@ -270,9 +270,9 @@ inline void multiply_run(RunTile &tile, const ConvSpan &span, const TapRuns &tap
 }
 
 /* Multiplies the pixels of `spans` by `panels` panels of weights, of which `columns` columns are valid, `group` panels
- * at a time. finish(m, column, sums, count) gets each pixel's sums of a group of panels once; finish.fetch(m, column,
- * count) is told of them, part by part, while they are made. finish.added(m, column), where there is one, says what of
- * whole panels the tiles may do themselves, and finish.far() whether the results go to memory. */
+ * at a time. finish(m, column, sums, count) gets each pixel's sums of a group of panels once; finish.prefetch(m,
+ * column, count) is told of them, part by part, while they are made. finish.added(m, column), where there is one, says
+ * what of whole panels the tiles may do themselves, and finish.far() whether the results go to memory. */
 template <class Finish>
 inline void multiply_spans(const ConvCut &cut, const ConvSpans &spans, const float *x, int64_t pixel,
                            const int64_t *taps, const float *w, int64_t panels, int64_t group, int64_t columns,

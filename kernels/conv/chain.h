@@ -65,7 +65,7 @@ template <class Epilogue> struct FinishInside {
     return added(m, column);
   }
   static constexpr bool far() { return false; }
-  void fetch(int64_t, int64_t, int64_t) const {}
+  void prefetch(int64_t, int64_t, int64_t) const {}
 };
 
 /* A convolution of pixels in spans: 1x1, or with a window whose rows are one segment each. */

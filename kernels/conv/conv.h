@@ -32,8 +32,8 @@ template <class Epilogue> struct FinishPixel {
     return epilogue.added((int64_t)0, m, first + column);
   }
   static constexpr bool far() { return true; }
-  void fetch(int64_t m, int64_t column, int64_t count) const {
-    fetch_ahead(epilogue, 0, m, first + column, count, 0);
+  void prefetch(int64_t m, int64_t column, int64_t count) const {
+    prefetch_operands(epilogue, 0, m, first + column, count, 0);
   }
 };
 

@@ -32,7 +32,7 @@ template <int S, int J> MYCC_INLINE vf32 group_input(const float *x, int64_t c) 
 }
 
 /* P pixels of a run, the channels c .. c + W - 1: their sums over all taps. */
-template <int S, int P> struct GroupedPixels {
+template <int S, int P> struct GroupedNhwc {
   vf32 sums[P] = {};
 
   template <int J> MYCC_INLINE void add(const float *x, int64_t pixel, const float *w, int64_t c) {
@@ -55,11 +55,11 @@ struct GroupedRun {
   float *sums;         /* [pixels][kGroupedChannels] */
 };
 
-template <int S, int P> inline void grouped_pixels(const GroupedRun &run) {
+template <int S, int P> inline void grouped_nhwc(const GroupedRun &run) {
   for (int64_t i = 0; i < run.channels; i += W) {
     const int64_t c = run.channel + i;
     const float *w = run.w + c / kPanel * run.panel_size + c % kPanel;
-    GroupedPixels<S, P> pixels;
+    GroupedNhwc<S, P> pixels;
     for (int64_t tap = 0; tap < run.count; ++tap, w += S * kPanel)
       pixels.template add<0>(run.x + run.taps[tap], run.pixel, w, c);
 #pragma GCC unroll 8
@@ -74,10 +74,10 @@ template <class Epilogue> struct GroupedLoop {
   int64_t channel_blocks;
 
   template <int S> static void pixels(GroupedRun run, int64_t count) {
-    for (; count >= 4; count -= 4, run.x += 4 * run.pixel, run.sums += 4 * kGroupedChannels) grouped_pixels<S, 4>(run);
-    if (count == 3) grouped_pixels<S, 3>(run);
-    else if (count == 2) grouped_pixels<S, 2>(run);
-    else if (count == 1) grouped_pixels<S, 1>(run);
+    for (; count >= 4; count -= 4, run.x += 4 * run.pixel, run.sums += 4 * kGroupedChannels) grouped_nhwc<S, 4>(run);
+    if (count == 3) grouped_nhwc<S, 3>(run);
+    else if (count == 2) grouped_nhwc<S, 2>(run);
+    else if (count == 1) grouped_nhwc<S, 1>(run);
   }
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {

@@ -16,16 +16,16 @@
 
 namespace mycc {
 
-constexpr int64_t kPlanesOutputs = 4;             /* outputs of a tile, and of a group of weights */
-constexpr int64_t kPlanesColumns = 1024;          /* input columns of a block, about */
-constexpr int64_t kPlanesStripBytes = 128 << 10;  /* of a block, about */
-constexpr int64_t kPlanesTaskWork = 1 << 18;      /* multiply-adds below which a task is not worth a chunk of its own */
-constexpr int kPlanesVectors = 8;                 /* of a tile's row, at most */
+constexpr int64_t kNchwOutputs = 4;             /* outputs of a tile, and of a group of weights */
+constexpr int64_t kNchwColumns = 1024;          /* input columns of a block, about */
+constexpr int64_t kNchwStripBytes = 128 << 10;  /* of a block, about */
+constexpr int64_t kNchwTaskWork = 1 << 18;      /* multiply-adds below which a task is not worth a chunk of its own */
+constexpr int kNchwVectors = 8;                 /* of a tile's row, at most */
 
 /* Vectors of a tile of N outputs: its sums, its inputs and a weight fit into the registers (without multiply-adds a
  * product too), and hide the latency. */
-constexpr int planes_vectors(int outputs) {
-  if (outputs == 1) return kPlanesVectors;
+constexpr int nchw_vectors(int outputs) {
+  if (outputs == 1) return kNchwVectors;
 #if MYCC_LANES == 16 || defined(__aarch64__)
   return outputs == 4 ? 5 : outputs == 3 ? 6 : 8;
 #elif defined(__FMA__)
@@ -36,74 +36,74 @@ constexpr int planes_vectors(int outputs) {
 }
 
 /* How a convolution is cut into blocks of rows and columns, and how a block's strip lies. */
-struct PlanesPlan {
+struct NchwPlan {
   const ConvArgs &args;
   int64_t in_c, out_c;                        /* of a group */
   int64_t columns, rows, across, down, tasks; /* of a block; blocks of a row, of a group's frame, of all */
   int64_t grain;                              /* tasks of a chunk */
   int64_t in_rows, in_columns, part, in_row;  /* of a strip: floats of a part of a row, and of a row */
 
-  PlanesPlan(const ConvArgs &a, int64_t workers) : args(a), in_c(a.in_c / a.groups), out_c(a.out_c / a.groups) {
-    across = ceil_div(a.out_w * a.stride_w, kPlanesColumns);
+  NchwPlan(const ConvArgs &a, int64_t workers) : args(a), in_c(a.in_c / a.groups), out_c(a.out_c / a.groups) {
+    across = ceil_div(a.out_w * a.stride_w, kNchwColumns);
     columns = min64(round_up(ceil_div(a.out_w, across), 64), a.out_w); /* whole tiles, but for the last block */
     across = ceil_div(a.out_w, columns);
     in_columns = (columns - 1) * a.stride_w + (a.kernel_w - 1) * a.dilation_w + 1;
     part = round_up(ceil_div(in_columns, a.stride_w) + W, kPanel); /* a tile's last vector reads beyond the end */
     in_row = part * a.stride_w;
     const int64_t line = in_c * a.kernel_d * in_row * (int64_t)sizeof(float);
-    const int64_t held = max64(kPlanesStripBytes / line - ((a.kernel_h - 1) * a.dilation_h + 1), 0) / a.stride_h + 1;
+    const int64_t held = max64(kNchwStripBytes / line - ((a.kernel_h - 1) * a.dilation_h + 1), 0) / a.stride_h + 1;
     const int64_t frames = a.frames() * a.groups;
     const int64_t shared = workers > 1 ? ceil_div(frames * across * a.out_h, 4 * workers) : a.out_h;
     rows = max64(min64(held, min64(shared, a.out_h)), 1);
     down = ceil_div(a.out_h, rows);
     in_rows = (rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1;
     tasks = frames * across * down;
-    grain = workers > 1 ? max64(kPlanesTaskWork / max64(rows * columns * out_c * taps(), 1), 1) : tasks;
+    grain = workers > 1 ? max64(kNchwTaskWork / max64(rows * columns * out_c * taps(), 1), 1) : tasks;
   }
   int64_t slice() const { return in_c * args.kernel_w; } /* taps of a row of the kernel, over all inputs */
   int64_t taps() const { return args.kernel_d * args.kernel_h * slice(); }
   int64_t strip_floats() const { return in_c * args.kernel_d * in_rows * in_row; }
-  int64_t width() const { return min64(out_c, kPlanesOutputs); } /* outputs whose weights lie together */
+  int64_t width() const { return min64(out_c, kNchwOutputs); } /* outputs whose weights lie together */
 };
 
 /* Every E-th element of `from`, `count` of them. */
-template <int E> inline void planes_copy_every(const float *from, int64_t count, float *to) {
+template <int E> inline void nchw_copy_every(const float *from, int64_t count, float *to) {
   int64_t i = 0;
   for (; i + W < count; i += W) store(to + i, load_every<E>(from + E * i)); /* reads what lies between, too */
   for (; i < count; ++i) to[i] = from[E * i];
 }
-static inline void planes_copy_every(const float *from, int64_t step, int64_t count, float *to) {
+static inline void nchw_copy_every(const float *from, int64_t step, int64_t count, float *to) {
   if (step == 1) return copy_floats(to, from, count);
-  if (step == 2) return planes_copy_every<2>(from, count, to);
-  if (step == 3) return planes_copy_every<3>(from, count, to);
-  if (step == 4) return planes_copy_every<4>(from, count, to);
+  if (step == 2) return nchw_copy_every<2>(from, count, to);
+  if (step == 3) return nchw_copy_every<3>(from, count, to);
+  if (step == 4) return nchw_copy_every<4>(from, count, to);
   for (int64_t i = 0; i < count; ++i) to[i] = from[step * i];
 }
 
 /* Columns left, left + 1, .. of a row of the input as the parts of a row of a strip; those outside are zero. */
-static inline void planes_copy_row(const PlanesPlan &plan, const float *row, int64_t left, float *to) {
+static inline void nchw_copy_row(const NchwPlan &plan, const float *row, int64_t left, float *to) {
   const ConvArgs &a = plan.args;
   const int64_t step = a.stride_w, end = min64(a.in_w - left, plan.in_columns);
   for (int64_t p = 0; p < step; ++p, to += plan.part) {
     const int64_t first = min64(ceil_div(max64(-left - p, 0), step), plan.part);
     const int64_t last = max64(min64(ceil_div(max64(end - p, 0), step), plan.part), first);
     zero_floats(to, first);
-    planes_copy_every(row + (left + p + first * step) * a.x_w, step * a.x_w, last - first, to + first);
+    nchw_copy_every(row + (left + p + first * step) * a.x_w, step * a.x_w, last - first, to + first);
     zero_floats(to + last, plan.part - last);
   }
 }
 
 /* A row of outputs: `count` taps of each slice of the kernel from the one at `taps` on, `slice` taps apart. */
-struct PlanesRow {
+struct NchwRow {
   const float *x;       /* the strip, the row's first column */
   const int64_t *taps;  /* floats from there to each tap's values */
   const float *w;       /* [taps][width] */
   int64_t slices, slice, count, width;
-  float *sums;          /* [N][kPlanesVectors * W] */
+  float *sums;          /* [N][kNchwVectors * W] */
 };
 
 /* N outputs by V vectors of neighbours from `column` on. */
-template <int N, int V> __attribute__((noinline)) void planes_tile(const PlanesRow &row, int64_t column) {
+template <int N, int V> __attribute__((noinline)) void nchw_tile(const NchwRow &row, int64_t column) {
   vf32 sums[N][V] = {};
   for (int64_t d = 0; d < row.slices; ++d) {
     const int64_t *tap = row.taps + d * row.slice;
@@ -125,30 +125,30 @@ template <int N, int V> __attribute__((noinline)) void planes_tile(const PlanesR
 #pragma GCC unroll 4
   for (int o = 0; o < N; ++o)
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) store(to + (o * kPlanesVectors + v) * W, sums[o][v]);
+    for (int v = 0; v < V; ++v) store(to + (o * kNchwVectors + v) * W, sums[o][v]);
 }
 
-template <class Epilogue> struct PlanesLoop {
+template <class Epilogue> struct NchwLoop {
   const mycc_host *host;
-  const PlanesPlan &plan;
+  const NchwPlan &plan;
   const Epilogue &epilogue;
 
   /* The tile of so many vectors, at most V. */
-  template <int N, int V> static void tile(const PlanesRow &row, int64_t column, int64_t vectors) {
+  template <int N, int V> static void tile(const NchwRow &row, int64_t column, int64_t vectors) {
     if constexpr (V > 1) {
       if (vectors < V) return tile<N, V - 1>(row, column, vectors);
     }
-    planes_tile<N, V>(row, column);
+    nchw_tile<N, V>(row, column);
   }
 
   /* Outputs of one row. m: of the first of them; `apart` to the next one's. */
-  template <int N> void outputs(const PlanesRow &row, int64_t m, int64_t apart, int64_t first, int64_t columns) const {
-    const int64_t vectors = ceil_div(columns, W), tiles = ceil_div(vectors, planes_vectors(N));
+  template <int N> void outputs(const NchwRow &row, int64_t m, int64_t apart, int64_t first, int64_t columns) const {
+    const int64_t vectors = ceil_div(columns, W), tiles = ceil_div(vectors, nchw_vectors(N));
     for (int64_t at = 0, i = 0; i < tiles; ++i) {
       const int64_t taken = vectors / tiles + (i < vectors % tiles);
-      tile<N, planes_vectors(N)>(row, at, taken);
+      tile<N, nchw_vectors(N)>(row, at, taken);
       for (int64_t o = 0; o < N; ++o)
-        epilogue((int64_t)0, m + o * apart, first + at, row.sums + o * kPlanesVectors * W,
+        epilogue((int64_t)0, m + o * apart, first + at, row.sums + o * kNchwVectors * W,
                  min64(taken * W, columns - at));
       at += taken * W;
     }
@@ -163,7 +163,7 @@ template <class Epilogue> struct PlanesLoop {
       for (int64_t c = 0; c < plan.in_c; ++c)
         for (int64_t r = max64(-top, 0); r < min64(plan.in_rows, a.in_h - top); ++r) {
           const float *row = a.x + image * a.x_batch + (channel + c) * a.x_c + z * a.x_d + (top + r) * a.x_h;
-          planes_copy_row(plan, row, left, strip + ((tap * plan.in_c + c) * plan.in_rows + r) * plan.in_row);
+          nchw_copy_row(plan, row, left, strip + ((tap * plan.in_c + c) * plan.in_rows + r) * plan.in_row);
         }
     }
   }
@@ -181,8 +181,8 @@ template <class Epilogue> struct PlanesLoop {
   }
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
-    const PlanesLoop &loop = *(const PlanesLoop *)arg;
-    const PlanesPlan &plan = loop.plan;
+    const NchwLoop &loop = *(const NchwLoop *)arg;
+    const NchwPlan &plan = loop.plan;
     const ConvArgs &a = plan.args;
     const size_t tap_bytes = (size_t)plan.taps() * sizeof(int64_t);
     const size_t strip_bytes = (size_t)plan.strip_floats() * sizeof(float);
@@ -191,13 +191,13 @@ template <class Epilogue> struct PlanesLoop {
     Carver carver = {(uint8_t *)scratch};
     int64_t *taps = carver.take<int64_t>(tap_bytes);
     float *strip = carver.take<float>(strip_bytes);
-    alignas(64) float sums[kPlanesOutputs * kPlanesVectors * W];
+    alignas(64) float sums[kNchwOutputs * kNchwVectors * W];
     loop.places(taps);
-    PlanesRow row;
+    NchwRow row;
     row.sums = sums;
     row.slice = a.kernel_h * plan.slice();
     row.width = plan.width();
-    const int64_t group_weights = ceil_div(plan.out_c, kPlanesOutputs) * row.width * plan.taps();
+    const int64_t group_weights = ceil_div(plan.out_c, kNchwOutputs) * row.width * plan.taps();
     const int64_t apart = a.out_d * a.out_h;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t part = task / (plan.across * plan.down), group = part % a.groups;
@@ -213,7 +213,7 @@ template <class Epilogue> struct PlanesLoop {
         row.x = strip + (h - top) * a.stride_h * plan.in_row;
         row.taps = taps + skipped;
         row.count = lines.count() * plan.slice();
-        for (int64_t o = 0; o < plan.out_c; o += kPlanesOutputs) {
+        for (int64_t o = 0; o < plan.out_c; o += kNchwOutputs) {
           const int64_t output = group * plan.out_c + o, left = plan.out_c - o;
           const int64_t m = ((image * a.out_c + output) * a.out_d + depth) * a.out_h + h;
           row.w = a.w + group * group_weights + o * plan.taps() + skipped * row.width;
@@ -230,11 +230,11 @@ template <class Epilogue> struct PlanesLoop {
 /* args.w: for each group [ceil(out_c / 4)][kernel_d][kernel_h][in_c][kernel_w][4], zeros behind the outputs; of fewer
  * outputs than 4 as many. */
 template <class Epilogue>
-inline void conv_planes(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
+inline void conv_nchw(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue) {
   if (args.frames() * args.out_h * args.out_w <= 0 || args.out_c <= 0) return;
-  const PlanesPlan plan(args, host->max_workers);
-  PlanesLoop<Epilogue> loop = {host, plan, epilogue};
-  host->parallel_for(host->ctx, plan.tasks, plan.grain, PlanesLoop<Epilogue>::body, &loop);
+  const NchwPlan plan(args, host->max_workers);
+  NchwLoop<Epilogue> loop = {host, plan, epilogue};
+  host->parallel_for(host->ctx, plan.tasks, plan.grain, NchwLoop<Epilogue>::body, &loop);
 }
 
 } // namespace mycc

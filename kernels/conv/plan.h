@@ -11,7 +11,7 @@ constexpr int64_t kConvStripBytes = 512 << 10; /* padded input of a block, about
 constexpr int64_t kSetFloats = 1024;          /* floats after which addresses fall into the same set of the L1 cache */
 constexpr int64_t kConvTaskWork = 1 << 18;    /* multiply-adds below which a task is not worth a chunk of its own */
 
-constexpr int64_t kSpilt = 4;                 /* pixels that may be written behind a row of a strip, turned ones */
+constexpr int64_t kSpilt = 4;                 /* pixels that may be written behind a row of a strip, transposed ones */
 
 /* How the taps of a kernel are seen by the product. */
 struct ConvTaps {

@@ -7,15 +7,15 @@
 
 namespace mycc {
 
-/* Pixels from planes of channels, `pitch` floats apart: tiles of them are turned. Up to kSpilt pixels behind the last one
- * may be written. */
-static inline void conv_turn_pixels(const ConvArgs &args, const float *from, int64_t pixels, int64_t pitch, float *to) {
-  constexpr int64_t COLUMNS = kTurnedBytes / (int64_t)sizeof(float);
-  for (int64_t c = 0; c < args.in_c; c += kTurnedRows) {
-    const int64_t channels = min64(args.in_c - c, kTurnedRows);
+/* Pixels from planes of channels, `pitch` floats apart: tiles of them are transposed. Up to kSpilt pixels behind the
+ * last one may be written. */
+static inline void conv_transpose_pixels(const ConvArgs &args, const float *from, int64_t pixels, int64_t pitch, float *to) {
+  constexpr int64_t COLUMNS = kTransposedBytes / (int64_t)sizeof(float);
+  for (int64_t c = 0; c < args.in_c; c += kTransposedRows) {
+    const int64_t channels = min64(args.in_c - c, kTransposedRows);
     for (int64_t i = 0; i < pixels; i += COLUMNS) {
       const int64_t p = min64(i, max64(pixels - COLUMNS, 0)); /* the last ones are whole tiles, where they can be */
-      turn_tile(to + p * pitch + c, pitch, from + c * args.x_c + p, args.x_c, channels, min64(pixels - p, COLUMNS));
+      transpose_tile(to + p * pitch + c, pitch, from + c * args.x_c + p, args.x_c, channels, min64(pixels - p, COLUMNS));
     }
   }
 }
@@ -26,7 +26,7 @@ static inline void conv_interleave(const ConvArgs &args, const float *from, int6
   if (channels == 3 && pitch == 3) {
     int64_t p = 0;
     for (; step == 1 && p + W <= pixels; p += W, from += W, to += 3 * W)
-      store_woven(to, false, load(from), load(from + plane), load(from + 2 * plane));
+      store_interleaved(to, false, load(from), load(from + plane), load(from + 2 * plane));
     for (; p < pixels; ++p, from += step, to += 3) {
       to[0] = from[0];
       to[1] = from[plane];
@@ -34,7 +34,7 @@ static inline void conv_interleave(const ConvArgs &args, const float *from, int6
     }
     return;
   }
-  if (step == 1 && channels % kPanel == 0) return conv_turn_pixels(args, from, pixels, pitch, to);
+  if (step == 1 && channels % kPanel == 0) return conv_transpose_pixels(args, from, pixels, pitch, to);
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t p = 0; p < pixels; ++p) to[p * pitch + c] = from[p * step + c * plane];
 }

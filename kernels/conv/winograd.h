@@ -197,7 +197,7 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
     return tile;
   }
   /* Bytes that a tile fetches with each value of the depth, so that all of them fetch a panel's. */
-  static int64_t fetch_step(const ConvSpans &spans) {
+  static int64_t prefetch_step(const ConvSpans &spans) {
     return ceil_div(kPanel * (int64_t)sizeof(float), max64(spans.count, 1));
   }
 
@@ -212,7 +212,7 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
       const ConvSpans &spans = product.spans(memory);
       const float *x = memory.points + number * plan.point_step, *own = weights(part, number, first_panel);
       const float *after = following < Plan::points ? weights(part, following, first_panel) : own;
-      tile.next_step = fetch_step(spans);
+      tile.next_step = prefetch_step(spans);
       for (int64_t panel = 0; panel < panels; panel += group) {
         const float *next = panel + group < panels ? own + (panel + group) * panel_size : after;
         for (int64_t d = 0; d < plan.cut.count; ++d) {
@@ -246,8 +246,8 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
           const ConvSpans &spans = product.spans(memory);
           tile.accumulate = begun || product.begun || d > 0;
           /* A product fetches as much as its own weights are: two lines for each value of the depth. */
-          const int64_t part = number % kFetching, fetches = number / kFetching;
-          tile.next_step = fetches < width ? fetch_step(spans) : 0;
+          const int64_t part = number % kPrefetching, fetches = number / kPrefetching;
+          tile.next_step = fetches < width ? prefetch_step(spans) : 0;
           multiply_tiles(tile, spans, memory.points + number * plan.point_step + depth.offset,
                          memory.weights + number * made_step(depth.depth),
                          after + min64(fetches, width - 1) * own_panel + part * kMadePanels * tile.panel_size,
@@ -256,7 +256,7 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
       }
     }
   }
-  static constexpr int64_t kFetching = (kWinogradTaps + kMadePanels - 1) / kMadePanels; /* products, for a panel */
+  static constexpr int64_t kPrefetching = (kWinogradTaps + kMadePanels - 1) / kMadePanels; /* products, for a panel */
 
   /* The weights of so many panels for a part of the depth, [point][panel][depth][16] at `to`. */
   void make_weights(const float *taps, int64_t panels, int64_t depth, float *to) const {

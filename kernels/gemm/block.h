@@ -34,7 +34,7 @@ constexpr int64_t kMaxGroup = 8;            /* panels */
 constexpr int64_t kManyTiles = 16;          /* of rows: from so many on, a group of tiles that stream is wider: */
 constexpr int64_t kStreamedGroup = 3;       /* times as many panels, so that rows come from L2 for fewer groups */
 /* Whether a single row takes panel after panel, one stream of memory, as its sums suffice; else several at a time. */
-static inline bool row_is_one_stream() { return kRowSums > 1 && kFetchesNear; }
+static inline bool row_is_one_stream() { return kRowSums > 1 && kPrefetchesL1; }
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
@@ -52,11 +52,11 @@ static inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b
 /* Fetches what an epilogue reads for the elements (z, m, n .. n + count - 1), where it can tell: what is far away
  * otherwise stops the product behind it. */
 template <class Epilogue>
-MYCC_INLINE auto fetch_ahead(const Epilogue &epilogue, int64_t z, int64_t m, int64_t n, int64_t count, int)
-    -> decltype(epilogue.fetch(z, m, n, count)) {
-  epilogue.fetch(z, m, n, count);
+MYCC_INLINE auto prefetch_operands(const Epilogue &epilogue, int64_t z, int64_t m, int64_t n, int64_t count, int)
+    -> decltype(epilogue.prefetch(z, m, n, count)) {
+  epilogue.prefetch(z, m, n, count);
 }
-template <class Epilogue> MYCC_INLINE void fetch_ahead(const Epilogue &, int64_t, int64_t, int64_t, int64_t, long) {}
+template <class Epilogue> MYCC_INLINE void prefetch_operands(const Epilogue &, int64_t, int64_t, int64_t, int64_t, long) {}
 
 /* Results in memory, from an element on along its row and the rows behind it, `row` elements apart. */
 template <class T> MYCC_INLINE MemoryRows memory_rows(const T *first, int64_t row) {
@@ -64,12 +64,12 @@ template <class T> MYCC_INLINE MemoryRows memory_rows(const T *first, int64_t ro
 }
 /* Has a tile fetch where its results go, where the epilogue can tell. */
 template <class B, class Finish>
-MYCC_INLINE auto fetch_results(const Finish &finish, TileOf<B> &tile, int64_t row, int64_t column, int)
+MYCC_INLINE auto prefetch_results(const Finish &finish, TileOf<B> &tile, int64_t row, int64_t column, int)
     -> decltype(finish.results(row, column), void()) {
   tile.results = finish.results(row, column);
 }
 template <class B, class Finish>
-MYCC_INLINE void fetch_results(const Finish &, TileOf<B> &, int64_t, int64_t, long) {}
+MYCC_INLINE void prefetch_results(const Finish &, TileOf<B> &, int64_t, int64_t, long) {}
 
 /* What an epilogue does that only adds: out = (sums + bias) + residual, from an element on along its row and the rows
  * behind it. NULL: not added. Bounded: minimum(maximum(.., low), high) of that, NaN stays. */
@@ -259,9 +259,9 @@ template <class B> static inline void multiply_tile(TileOf<B> &tile, int64_t row
 /* Multiplies a block. finish(row, column, sums, stride, rows, columns) gets every tile of finished sums once: its first
  * row and column within the block, the sums [rows][stride] of which `columns` are valid; where there are two sides, the
  * sums of the second, side_floats() behind those of the first. `columns` in all are valid.
- * finish.fetch(row, column, rows, columns) is told which tile comes next, and finish.results(row, column), where there is
- * one, says where its results go. finish.added(row, column), where there is one, says what of whole panels the tiles may
- * do themselves. */
+ * finish.prefetch(row, column, rows, columns) is told which tile comes next, and finish.results(row, column), where
+ * there is one, says where its results go. finish.added(row, column), where there is one, says what of whole panels the
+ * tiles may do themselves. */
 template <class Panels, class Finish>
 inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const BlockRows &rows, Panels &panels,
                            int64_t columns, float *sums, const Finish &finish) {
@@ -271,7 +271,7 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
   tile.a_row = rows.stride;
   tile.c_stride = stride;
   tile.panel_size = panels.panel_size;
-  if (rows.count == 1) fetch_row_near(rows.first, cut.depth); /* others wrote it: its lines come one by one else */
+  if (rows.count == 1) prefetch_row_l1(rows.first, cut.depth); /* others wrote it: its lines come one by one else */
   const int64_t low = rows.count / plan.tiles, high = rows.count % plan.tiles; /* `high` tiles have one row more */
   const int64_t next_line = ceil_div(kPanel * (int64_t)sizeof(B), plan.tiles); /* bytes of it that a tile fetches */
   BlockStep step = {0, 0, 0, 0, plan.groups.begin(1)}, next;
@@ -292,10 +292,10 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
     tile.after = (const char *)(ahead ? ahead : tile.b);
     if (rows.count == 1) { /* as fast as memory gives: 16-bit values are fetched a little ahead */
       tile.next_step = kPanel * (int64_t)sizeof(B);
-      tile.near = kFetchesNear;
+      tile.near = kPrefetchesL1;
       tile.far = panels.far;
-      tile.steps_ahead = (tile.near ? kRowAheadNear : kRowAhead) / (min64(plan.group, kTilePanels[0]) * tile.next_step);
-      tile.next = part.depth > tile.steps_ahead ? (const char *)(tile.b + tile.steps_ahead * kPanel) : tile.after;
+      tile.prefetch_steps = (tile.near ? kRowPrefetchL1 : kRowPrefetchL2) / (min64(plan.group, kTilePanels[0]) * tile.next_step);
+      tile.next = part.depth > tile.prefetch_steps ? (const char *)(tile.b + tile.prefetch_steps * kPanel) : tile.after;
     } else if (ahead) {
       tile.next = (const char *)ahead;
       tile.next_step = next_line;
@@ -311,8 +311,8 @@ inline void multiply_block(const DepthCut &cut, const BlockPlan &plan, const Blo
       const int64_t tile_rows = low + (t < high);
       if (plan.kept_tiles > 1) tile.c = sums + (kept * plan.tiles + t) * plan.tile_floats();
       const int64_t column = panel * kPanel, valid = min64(columns - column, width * kPanel);
-      if (last) finish.fetch(row, column, tile_rows, valid);
-      if (last) fetch_results(finish, tile, row, column, 0);
+      if (last) finish.prefetch(row, column, tile_rows, valid);
+      if (last) prefetch_results(finish, tile, row, column, 0);
       const bool added = last && valid == width * kPanel && adds(finish, tile, row, column, 0);
       multiply_tile(tile, tile_rows, width);
       if (last && !added) finish(row, column, tile.c, stride, tile_rows, valid);

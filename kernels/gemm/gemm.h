@@ -7,9 +7,9 @@
  *
  *   gemm        B packed at compile time
  *   gemm_rows   the same; rows of A come from a functor (fused prologue)
- *   gemm_pairs  columns n and n + N / 2 of B packed at compile time, finished together: epilogue(z, m, n, acc, other,
+ *   gemm_glu  columns n and n + N / 2 of B packed at compile time, finished together: epilogue(z, m, n, acc, other,
  *               count) gets both sums
- *   gemm_free   B as it lies in memory, packed on the fly
+ *   gemm_unpacked   B as it lies in memory, packed on the fly
  *
  * When the host has no scratch memory a task ends without touching memory; the host knows (mycc_host.scratch).
  */
@@ -40,7 +40,7 @@ using GemmArgsF16 = GemmArgsOf<half>;
 
 /* batch = batch0 * batch1; z = z0 * batch1 + z1. All strides in elements, 0 broadcasts; a's of k is 1, one of b_k and
  * b_n is 1. */
-struct GemmFreeArgs {
+struct GemmUnpackedArgs {
   int64_t batch0, batch1, m, n, k;
   const float *a;
   int64_t a_batch0, a_batch1, a_row;
@@ -79,16 +79,16 @@ template <class Epilogue> struct FinishRows {
   auto results(int64_t row, int64_t column) const -> decltype(((const E *)nullptr)->results(row, row, column)) {
     return epilogue.results(z, m + row, n + column);
   }
-  void fetch(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
-    for (int64_t r = 0; r < rows; ++r) fetch_ahead(epilogue, z, m + row + r, n + column, columns, 0);
+  void prefetch(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
+    for (int64_t r = 0; r < rows; ++r) prefetch_operands(epilogue, z, m + row + r, n + column, columns, 0);
   }
 };
 
 /* The same with the sums of columns and of their partners, which lie `apart` floats behind them. */
-template <class Epilogue> struct FinishPairs : FinishRows<Epilogue> {
+template <class Epilogue> struct FinishGlu : FinishRows<Epilogue> {
   int64_t apart;
 
-  FinishPairs(const Epilogue &own, const TaskPlace &place, const BlockPlan &plan)
+  FinishGlu(const Epilogue &own, const TaskPlace &place, const BlockPlan &plan)
       : FinishRows<Epilogue>(own, place, plan), apart(plan.side_floats()) {}
 
   void operator()(int64_t row, int64_t column, const float *sums, int64_t stride, int64_t rows, int64_t columns) const {
@@ -125,7 +125,7 @@ template <class RowSource> struct ComputedRows {
 
 /* Pairs: std::true_type where columns have partners; args.n is the number of pairs then. */
 template <class B, class Rows, class Epilogue, class Pairs> struct GemmLoop {
-  typedef std::conditional_t<Pairs::value, FinishPairs<Epilogue>, FinishRows<Epilogue>> Finish;
+  typedef std::conditional_t<Pairs::value, FinishGlu<Epilogue>, FinishRows<Epilogue>> Finish;
   static constexpr int64_t sides = Pairs::value ? 2 : 1;
   const mycc_host *host;
   const GemmArgsOf<B> &args;
@@ -205,7 +205,7 @@ inline void gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogu
 
 /* args.n: pairs of columns, whole panels of them; B has the first ones and then, as many panels, their partners. */
 template <class B, class Epilogue>
-inline void gemm_pairs(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue,
+inline void gemm_glu(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue,
                        const GemmTuning &tuning = GemmTuning()) {
   run_gemm<std::true_type>(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue, tuning);
 }
@@ -217,16 +217,16 @@ inline void gemm_rows(const mycc_host *host, const GemmArgs &args, const RowSour
   run_gemm(host, args, ComputedRows<RowSource>{rows, args.k}, epilogue, tuning);
 }
 
-template <class Epilogue> struct GemmFreeLoop {
+template <class Epilogue> struct GemmUnpackedLoop {
   const mycc_host *host;
-  const GemmFreeArgs &args;
+  const GemmUnpackedArgs &args;
   const Epilogue &epilogue;
   DepthCut cut;
   TaskPlan plan;
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
-    const GemmFreeLoop &loop = *(const GemmFreeLoop *)arg;
-    const GemmFreeArgs &args = loop.args;
+    const GemmUnpackedLoop &loop = *(const GemmUnpackedLoop *)arg;
+    const GemmUnpackedArgs &args = loop.args;
     const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most());
     const size_t panel_bytes = (size_t)(kMaxGroup * loop.cut.step * kPanel) * sizeof(float);
     void *scratch = loop.host->scratch(loop.host->ctx, worker, panel_bytes + largest.bytes() + 2 * 64);
@@ -256,14 +256,14 @@ template <class Epilogue> struct GemmFreeLoop {
 /* The same for at most kFewRows rows; a task is a block of columns of one product. */
 template <class Epilogue> struct GemmFewLoop {
   const mycc_host *host;
-  const GemmFreeArgs &args;
+  const GemmUnpackedArgs &args;
   const Epilogue &epilogue;
   DepthCut cut;
   int64_t blocks; /* of kFewColumns columns */
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t) {
     const GemmFewLoop &loop = *(const GemmFewLoop *)arg;
-    const GemmFreeArgs &args = loop.args;
+    const GemmUnpackedArgs &args = loop.args;
     alignas(64) float sums[kFewRows * kFewColumns];
     for (int64_t task = begin; task < end; ++task) {
       const int64_t z = task / loop.blocks, n = task % loop.blocks * kFewColumns;
@@ -277,7 +277,7 @@ template <class Epilogue> struct GemmFewLoop {
 };
 
 template <class Epilogue>
-inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epilogue &epilogue,
+inline void gemm_unpacked(const mycc_host *host, const GemmUnpackedArgs &args, const Epilogue &epilogue,
                       const GemmTuning &tuning = GemmTuning()) {
   const int64_t batch = args.batch0 * args.batch1;
   if (batch <= 0 || args.m <= 0 || args.n <= 0) return;
@@ -294,8 +294,8 @@ inline void gemm_free(const mycc_host *host, const GemmFreeArgs &args, const Epi
     return;
   }
   const TaskPlan plan = plan_tasks(cut, batch, args.m, args.n, host->max_workers, TaskLimits());
-  GemmFreeLoop<Epilogue> loop = {host, args, epilogue, cut, plan};
-  host->parallel_for(host->ctx, plan.count, plan.grain, GemmFreeLoop<Epilogue>::body, &loop);
+  GemmUnpackedLoop<Epilogue> loop = {host, args, epilogue, cut, plan};
+  host->parallel_for(host->ctx, plan.count, plan.grain, GemmUnpackedLoop<Epilogue>::body, &loop);
 }
 
 } // namespace mycc

@@ -283,7 +283,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
       const int64_t height = tiles.height(t), m = place.row + first, n = place.panel * kPanel + column;
       tile.a = rows.packed + first * rows.row_bytes();
       tile.a_sums = rows.sums + first * rows.groups;
-      for (int64_t r = 0; r < height; ++r) fetch_ahead(epilogue, (int64_t)0, m + r, n, valid, 0);
+      for (int64_t r = 0; r < height; ++r) prefetch_operands(epilogue, (int64_t)0, m + r, n, valid, 0);
       const std::make_integer_sequence<int, Tiles::rows> heights;
       if (width > 1)
         run_integer_tile<Bits, Scale, Zero, Tiles::panels>(tile, height, heights);

@@ -32,7 +32,7 @@ static inline void zero_floats(float *to, int64_t count) {
 }
 
 /* Turns what it can of 16 rows of `depth` values, `row` apart, into a panel, and says how many values of each that is. */
-static inline int64_t turn_panel(const float *from, int64_t row, int64_t depth, float *to) {
+static inline int64_t transpose_panel(const float *from, int64_t row, int64_t depth, float *to) {
   int64_t k = 0;
 #if defined(MYCC_AVX512)
   for (; k + 8 <= depth; k += 8) turning::oblong(to + k * kPanel, kPanel, from + k, row);
@@ -49,7 +49,7 @@ inline void pack_panel(const float *b, int64_t b_k, int64_t b_n, int64_t depth, 
       for (int64_t j = 0; j < kPanel; j += W) store(to + j, load(b + j));
     return;
   }
-  for (int64_t k = b_k == 1 && columns == kPanel ? turn_panel(b, b_n, depth, to) : 0; k < depth; ++k)
+  for (int64_t k = b_k == 1 && columns == kPanel ? transpose_panel(b, b_n, depth, to) : 0; k < depth; ++k)
     for (int64_t j = 0; j < kPanel; ++j) to[k * kPanel + j] = j < columns ? b[k * b_k + j * b_n] : 0.0f;
 }
 

@@ -144,15 +144,15 @@ MYCC_INLINE typename element<T>::vector load_near(Lookup table, const T *row, in
 }
 
 /* Indices that are fetched before they are read: they are eight bytes each, mostly more than what they pick. */
-constexpr int64_t kIndicesAhead = 1024;
-MYCC_INLINE void fetch_indices(const int64_t *at) {
-  for (int i = 0; i < W; i += 8) fetch_near(at + kIndicesAhead + i);
+constexpr int64_t kIndexPrefetch = 1024;
+MYCC_INLINE void prefetch_indices(const int64_t *at) {
+  for (int i = 0; i < W; i += 8) prefetch_l1(at + kIndexPrefetch + i);
 }
 
 /* p[i] for W indices i in memory, or the first n of them, each checked. */
 template <class T> MYCC_INLINE typename element<T>::vector gather_checked(
     const mycc_host *host, const T *p, const int64_t *at, int64_t extent, bool wrap, const char *what) {
-  fetch_indices(at);
+  prefetch_indices(at);
   if (__builtin_expect(!all_inside(at, W, extent), 0))
     return gather_at(p, checked_index(host, load(at), extent, wrap, what));
   return gather_at(p, at);

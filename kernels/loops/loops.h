@@ -33,16 +33,16 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
   return rows > 1 ? rows : 1;
 }
 
-/* Rows per task of a kernel whose phases run a row apart, or whose rows are streams: more of them where there are many, for
- * the first and the last ones run alone, and streams shall lie far apart. By the shape alone; a choice of the tuner may say
- * how many elements. */
+/* Rows per task of a kernel whose pipeline stages run a row apart, or whose rows are streams: more of them where there
+ * are many, for the first and the last ones run alone, and streams shall lie far apart. By the shape alone; a choice of
+ * the tuner may say how many elements. */
 MYCC_INLINE int64_t rows_apart_per_task(int64_t rows, int64_t elements_of_row, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements_of_row, task);
   const int64_t least = rows_per_task(elements_of_row), most = rows_per_task(elements_of_row, 64 * kTaskElements);
   return rows / 32 < least ? least : rows / 32 < most ? rows / 32 : most;
 }
 
-/* A phase that has its turn, where the compiler shall know. */
+/* A pipeline stage that has its turn, where the compiler shall know. */
 struct Always {
   constexpr operator bool() const { return true; }
 };
@@ -114,7 +114,7 @@ template <class V, class S> MYCC_INLINE vbool holds(V v, S value) { return value
 MYCC_INLINE int64_t first_lane(vbool c) { return reduce_min(where(c, lane_numbers(), splat((int32_t)W))); }
 
 /* f(i) for i in [0, n), n at most N; written out where it is N. */
-template <int N, class F> MYCC_INLINE void each_turn(int64_t n, F f) {
+template <int N, class F> MYCC_INLINE void each_iteration(int64_t n, F f) {
   if (__builtin_expect(n == N, 1)) {
 #pragma GCC unroll 16
     for (int64_t i = 0; i < N; ++i) f(i);
@@ -124,7 +124,7 @@ template <int N, class F> MYCC_INLINE void each_turn(int64_t n, F f) {
 }
 
 /* f(row) for the rows from first to last, `apart` rows from one to the next. */
-template <class F> MYCC_INLINE void rows_in_turn(int64_t first, int64_t last, F f, int64_t apart = 1) {
+template <class F> MYCC_INLINE void rows_one_by_one(int64_t first, int64_t last, F f, int64_t apart = 1) {
   for (int64_t row = first; row < last; row += apart) f(row);
 }
 /* The same; N of them come without a loop, so that their loads from memory start together. */
@@ -136,7 +136,7 @@ template <int N, class F> MYCC_INLINE void rows_together(int64_t first, int64_t 
   if (__builtin_expect(last - first > (N - 1) * apart && last - first <= N * apart, 1))
     rows_without_loop<N>(first, f, apart);
   else
-    rows_in_turn(first, last, f, apart);
+    rows_one_by_one(first, last, f, apart);
 }
 
 /* A block of accumulators of V vectors, in registers. */
@@ -146,16 +146,16 @@ template <class T, int V> struct Held {
 /* Most vectors of accumulators that are held: there are as many registers again. */
 constexpr int64_t kHeldVectors = W == 16 ? 16 : 8;
 
-template <int LINE, int I, class Fold, class Ahead, class... Block>
-MYCC_INLINE void fold_vector(int64_t row, const Fold &fold, const Ahead &ahead, Block &...block) {
-  if constexpr (I % LINE == 0) ahead(row, I * W);
+template <int LINE, int I, class Fold, class Prefetch, class... Block>
+MYCC_INLINE void fold_vector(int64_t row, const Fold &fold, const Prefetch &prefetch, Block &...block) {
+  if constexpr (I % LINE == 0) prefetch(row, I * W);
   fold(row, I * W, block.v[I]...);
 }
-template <int LINE, int... I, class Fold, class Ahead, class... T>
-MYCC_INLINE void rows_in_registers(int64_t first, int64_t last, Fold fold, Ahead ahead, std::integer_sequence<int, I...>,
+template <int LINE, int... I, class Fold, class Prefetch, class... T>
+MYCC_INLINE void rows_in_registers(int64_t first, int64_t last, Fold fold, Prefetch prefetch, std::integer_sequence<int, I...>,
                                    T *...acc) {
   const auto all = [&](auto... block) MYCC_INLINED {
-    for (int64_t row = first; row < last; ++row) (fold_vector<LINE, I>(row, fold, ahead, block...), ...);
+    for (int64_t row = first; row < last; ++row) (fold_vector<LINE, I>(row, fold, prefetch, block...), ...);
     const auto put = [](auto *to, auto &from) MYCC_INLINED { (store(to + I * W, from.v[I]), ...); };
     (put(acc, block), ...);
   };
@@ -177,13 +177,13 @@ template <int64_t vectors, int N> constexpr int64_t held_strip() {
 constexpr int64_t kStripsRow = 2048;
 
 /* Rows from first to last, in the order of memory, are folded into blocks of accumulators [columns]: fold(row, column,
- * accumulators) a vector. ahead(row, column) fetches a line of it, of elements of `size` bytes. */
-template <int64_t columns, int size, class Fold, class Ahead, class... T>
-MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Fold fold, Ahead ahead, T *...acc) {
+ * accumulators) a vector. prefetch(row, column) fetches a line of it, of elements of `size` bytes. */
+template <int64_t columns, int size, class Fold, class Prefetch, class... T>
+MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Fold fold, Prefetch prefetch, T *...acc) {
   constexpr int64_t vectors = columns / W;
   constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
   if constexpr (vectors * sizeof...(T) <= kHeldVectors) {
-    rows_in_registers<line>(first, last, fold, ahead, std::make_integer_sequence<int, vectors>(), acc...);
+    rows_in_registers<line>(first, last, fold, prefetch, std::make_integer_sequence<int, vectors>(), acc...);
   } else if constexpr (sizeof...(T) > 1 && columns * size <= kStripsRow) {
     constexpr int64_t strip = held_strip<vectors, (int)sizeof...(T)>(), strips = vectors / strip;
     for (int64_t s = 0; s < strips; ++s) {
@@ -192,11 +192,11 @@ MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Fold fold, Ahead ahe
         fold(row, at + column, sum...);
       };
       /* what is fetched lies in the order of memory all the same */
-      const auto ahead_in_order = [&](int64_t row, int64_t column) MYCC_INLINED {
+      const auto prefetch_in_order = [&](int64_t row, int64_t column) MYCC_INLINED {
         const int64_t turn = s * (last - first) + row - first;
-        ahead(first + turn / strips, turn % strips * strip * W + column);
+        prefetch(first + turn / strips, turn % strips * strip * W + column);
       };
-      rows_in_registers<(line < strip ? line : strip)>(first, last, fold_strip, ahead_in_order,
+      rows_in_registers<(line < strip ? line : strip)>(first, last, fold_strip, prefetch_in_order,
                                                        std::make_integer_sequence<int, strip>(), (acc + at)...);
     }
   } else {
@@ -213,7 +213,7 @@ MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Fold fold, Ahead ahe
       for (; column + turn * W <= columns; column += turn * W) {
 #pragma GCC unroll 4
         for (int64_t i = 0; i < turn; ++i) {
-          if (i % line == 0) ahead(row, column + i * W);
+          if (i % line == 0) prefetch(row, column + i * W);
           fold_next(row, column + i * W);
         }
       }
@@ -275,11 +275,11 @@ template <class T, int64_t columns> struct Moments {
 };
 
 /* Squared deviations from the means of columns [columns]: value(row, column) is a vector of the rows, which lie in the
- * order of memory. ahead(row, column) fetches a line of it, of elements of `size` bytes. Two rows at a time join those
- * before (Chan, Golub, LeVeque 1979); the squares of kSpreadRows are a sum of their own. */
+ * order of memory. prefetch(row, column) fetches a line of it, of elements of `size` bytes. Two rows at a time join
+ * those before (Chan, Golub, LeVeque 1979); the squares of kSpreadRows are a sum of their own. */
 constexpr int64_t kSpreadRows = 64;
-template <int64_t columns, int size, class Value, class Ahead, class T>
-MYCC_INLINE void spreads_in_order(int64_t rows, Value value, Ahead ahead, T *spread) {
+template <int64_t columns, int size, class Value, class Prefetch, class T>
+MYCC_INLINE void spreads_in_order(int64_t rows, Value value, Prefetch prefetch, T *spread) {
   constexpr int64_t vectors = columns / W, strip = vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1;
   constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
   Moments<T, columns> known;
@@ -291,7 +291,7 @@ MYCC_INLINE void spreads_in_order(int64_t rows, Value value, Ahead ahead, T *spr
 #pragma GCC unroll 8
       for (int i = 0; i < strip * N; ++i) {
         const int64_t place = column * N + i * W; /* of both rows, one behind the other */
-        if (i % line == 0) ahead(row + place / columns, place % columns);
+        if (i % line == 0) prefetch(row + place / columns, place % columns);
         values[i % strip][i / strip] = value(row + i / strip, column + i % strip * W);
       }
 #pragma GCC unroll 4
@@ -323,9 +323,9 @@ MYCC_INLINE int64_t groups_per_task(const mycc_host *host, int64_t rows, int64_t
   return least > even ? least : even;
 }
 
-/* Regions of a task of a kernel whose phases run a block apart, for the first blocks and the last ones run alone: some
- * where each thread has several tasks. Blocks are independent: how they are cut changes no result. A choice of the tuner
- * may say how many elements. */
+/* Regions of a task of a kernel whose pipeline stages run a block apart, for the first blocks and the last ones run
+ * alone: some where each thread has several tasks. Blocks are independent: how they are cut changes no result. A choice
+ * of the tuner may say how many elements. */
 MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int64_t elements, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements, task);
   const int64_t least = rows_per_task(elements), eight = rows_per_task(elements, 8 * kTaskElements);
@@ -333,8 +333,8 @@ MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int
   return even < least ? least : even < some ? even : some;
 }
 
-/* Samples of a task whose phases run a sample apart, for the first one and the last one run alone: as many as leave each
- * thread some tasks. Samples are independent: how they are cut changes no result. */
+/* Samples of a task whose pipeline stages run a sample apart, for the first one and the last one run alone: as many as
+ * leave each thread some tasks. Samples are independent: how they are cut changes no result. */
 MYCC_INLINE int64_t samples_per_task(const mycc_host *host, int64_t samples, int64_t elements, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements, task);
   const int64_t least = rows_per_task(elements), even = samples / (4 * host->max_workers);

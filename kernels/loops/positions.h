@@ -12,7 +12,7 @@
 namespace mycc {
 
 /* places[0, count): where the mask is true, in order. Behind them places may have anything. */
-inline void true_places(
+inline void nonzero_indices(
     const mycc_host *, int32_t, int64_t *places, int64_t *count, const boolean *mask, int64_t n) {
   int64_t found = 0, i = 0;
   for (; i + W <= n; i += W) /* found <= i: there is room for a whole vector */
@@ -37,7 +37,7 @@ inline void true_count(const mycc_host *, int32_t, int64_t *count, const boolean
 }
 
 /* Bytes that elements are fetched before they are picked: a store waits for the number of those in front of it. */
-constexpr int64_t kPickedAhead = 4096;
+constexpr int64_t kPickedPrefetch = 4096;
 
 /* Elements of x where the mask is true, one behind the other: the first `count` of them. */
 template <class T>
@@ -45,11 +45,11 @@ inline void true_elements(
     const mycc_host *host, int32_t worker, T *to, const T *x, const boolean *mask, int64_t n, int64_t count) {
   int64_t found = 0, i = 0;
   if (count * (int64_t)sizeof(T) >= kStreamedBytes) {
-    T *gathered = row_scratch<T>(host, worker, W + kGathered<T>);
-    if (!gathered) return;
-    WholeLines<T> lines(to, gathered);
+    T *combined = row_scratch<T>(host, worker, W + kCombined<T>);
+    if (!combined) return;
+    WriteCombiner<T> lines(to, combined);
     for (; i + W <= n && found + W <= count; i += W) {
-      fetch_near(x + i + kPickedAhead / sizeof(T));
+      prefetch_l1(x + i + kPickedPrefetch / sizeof(T));
       const int64_t some = store_set_of(lines.row(), x + i, lane_mask(load(mask + i)));
       found += some;
       lines.next(some);
@@ -57,7 +57,7 @@ inline void true_elements(
     lines.finish();
   } else {
     for (; i + W <= n && found + W <= count; i += W) {
-      fetch_near(x + i + kPickedAhead / sizeof(T));
+      prefetch_l1(x + i + kPickedPrefetch / sizeof(T));
       found += store_set_of(to + found, x + i, lane_mask(load(mask + i)));
     }
   }

@@ -4,7 +4,7 @@
  *     roll<TAPS, STEP, N>(first, last, pad, size, ..):  window r of [first, last) folds the rows at [r * STEP - pad,
  *                                                       r * STEP - pad + TAPS) of those in [0, size), N vectors of each
  *
- *     roll_products<TAPS, STEP, N>(first, last, ..):    the same of sums of products with a weight for every tap
+ *     slide_products<TAPS, STEP, N>(first, last, ..):    the same of sums of products with a weight for every tap
  *
  * A row is read once: it is folded into all windows that have begun, whose vectors are in registers.
  */
@@ -16,7 +16,7 @@
 namespace mycc {
 
 /* f(n), n at most N: Known where it is N. */
-template <int N, class F> MYCC_INLINE void known_turns(int64_t n, const F &f) {
+template <int N, class F> MYCC_INLINE void known_iterations(int64_t n, const F &f) {
   if (__builtin_expect(n == N, 1))
     f(Known<N>{});
   else
@@ -24,10 +24,10 @@ template <int N, class F> MYCC_INLINE void known_turns(int64_t n, const F &f) {
 }
 
 /* value(0), value(1), .. value(n - 1) as one, n at most N; `none` where there is none. */
-template <int N, class V, class Fold, class F> MYCC_INLINE V fold_turns(int64_t n, V none, const Fold &fold, const F &value) {
+template <int N, class V, class Fold, class F> MYCC_INLINE V fold_iterations(int64_t n, V none, const Fold &fold, const F &value) {
   if (n <= 0) return none;
   V all = value(0);
-  each_turn<N - 1>(n - 1, [&](int64_t i) MYCC_INLINED { all = fold(all, value(i + 1)); });
+  each_iteration<N - 1>(n - 1, [&](int64_t i) MYCC_INLINED { all = fold(all, value(i + 1)); });
   return all;
 }
 
@@ -139,7 +139,7 @@ MYCC_INLINE void roll(int64_t first, int64_t last, int64_t pad, int64_t size, V 
 /* Sums of products whose weights depend on the tap: row(at, v, add) calls add(x, weight) for each x of the v-th vector of
  * the row at `at`; weight(tap) is what a window multiplies by whose tap it is. */
 template <int TAPS, int STEP, int N, class V, class Row, class Put>
-MYCC_INLINE void roll_products(int64_t first, int64_t last, int64_t pad, int64_t size, V none, const Row &row, const Put &put) {
+MYCC_INLINE void slide_products(int64_t first, int64_t last, int64_t pad, int64_t size, V none, const Row &row, const Put &put) {
   constexpr int OPEN = (TAPS - 1) / STEP;
   const windows::Places places = {first * STEP - pad, smaller(size, (last - 1) * STEP - pad + TAPS)};
   V a[N][OPEN + 1];

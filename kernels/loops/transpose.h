@@ -16,7 +16,7 @@
 namespace mycc {
 
 /* The rows of memory that a tile is made of, at most, and the bytes of each. */
-constexpr int64_t kTurnedRows = 128, kTurnedBytes = 64;
+constexpr int64_t kTransposedRows = 128, kTransposedBytes = 64;
 
 namespace turning {
 
@@ -30,14 +30,14 @@ template <int N, int L, bool UPPER> struct zipped {
 
 /* Zips L vectors until each has the elements of one place in the pieces of all. */
 template <int L, class V> MYCC_INLINE void zip_pieces(V *a) {
-  constexpr int N = weave::count<V>();
+  constexpr int N = interleave::count<V>();
   V b[L];
 #pragma GCC unroll 4
   for (int round = 1; round < L; round *= 2) {
 #pragma GCC unroll 8
     for (int i = 0; i < L / 2; ++i) {
-      b[2 * i] = weave::pick<zipped<N, L, false>>(a[i], a[i + L / 2]);
-      b[2 * i + 1] = weave::pick<zipped<N, L, true>>(a[i], a[i + L / 2]);
+      b[2 * i] = interleave::pick<zipped<N, L, false>>(a[i], a[i + L / 2]);
+      b[2 * i + 1] = interleave::pick<zipped<N, L, true>>(a[i], a[i + L / 2]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < L; ++i) a[i] = b[i];
@@ -78,8 +78,8 @@ template <class U> MYCC_INLINE void oblong(U *to, int64_t to_row, const U *from,
   zip_pieces<L>(below);
 #pragma GCC unroll 16
   for (int i = 0; i < L; ++i) {
-    const V first = weave::pick<every_other<L, false>>(above[i], below[i]);
-    const V second = weave::pick<every_other<L, true>>(above[i], below[i]);
+    const V first = interleave::pick<every_other<L, false>>(above[i], below[i]);
+    const V second = interleave::pick<every_other<L, true>>(above[i], below[i]);
     __builtin_memcpy(to + i * to_row, &first, VECTOR);
     __builtin_memcpy(to + (L + i) * to_row, &second, VECTOR);
   }
@@ -90,16 +90,16 @@ template <class U> MYCC_INLINE void oblong(U *to, int64_t to_row, const U *from,
  * sets than that has ways for them. */
 template <class U> MYCC_INLINE bool crowded(int64_t row) {
   const int64_t bytes = row * (int64_t)sizeof(U), apart = bytes & -bytes;
-  return kTurnedBytes / (int64_t)sizeof(U) * (apart < 4096 ? apart : 4096) > 8 * 4096;
+  return kTransposedBytes / (int64_t)sizeof(U) * (apart < 4096 ? apart : 4096) > 8 * 4096;
 }
 
 template <class U> inline void tile(U *to, int64_t to_row, const U *from, int64_t from_row, int64_t rows, int64_t columns) {
   constexpr int L = PIECE / (int)sizeof(U), N = VECTOR / (int)sizeof(U);
-  constexpr int64_t PITCH = (kTurnedBytes + PIECE) / (int64_t)sizeof(U);
-  alignas(64) U own[kTurnedRows * PITCH];
+  constexpr int64_t PITCH = (kTransposedBytes + PIECE) / (int64_t)sizeof(U);
+  alignas(64) U own[kTransposedRows * PITCH];
   if (rows % N || columns % L || crowded<U>(from_row)) {
     for (int64_t r = 0; r < rows; ++r)
-      isa::copy_bytes<kTurnedBytes, (int)sizeof(U)>(own + r * PITCH, from + r * from_row, columns * (int64_t)sizeof(U));
+      isa::copy_bytes<kTransposedBytes, (int)sizeof(U)>(own + r * PITCH, from + r * from_row, columns * (int64_t)sizeof(U));
     from = own;
     from_row = PITCH;
   }
@@ -109,31 +109,32 @@ template <class U> inline void tile(U *to, int64_t to_row, const U *from, int64_
 
 } /* namespace turning */
 
-/* to[c * to_row + r] = from[r * from_row + c] for r < rows <= kTurnedRows and c < columns, these at most kTurnedBytes. Places
- * for other r < to_row and c may be written too, as far as kTurnedBytes; to_row holds whole vectors. */
+/* to[c * to_row + r] = from[r * from_row + c] for r < rows <= kTransposedRows and c < columns, these at most
+ * kTransposedBytes. Places for other r < to_row and c may be written too, as far as kTransposedBytes; to_row holds
+ * whole vectors. */
 template <class T>
-inline void turn_tile(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, int64_t columns) {
-  typedef typename weave::unit<sizeof(T)>::type U;
+inline void transpose_tile(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, int64_t columns) {
+  typedef typename interleave::unit<sizeof(T)>::type U;
   turning::tile((U *)(void *)to, to_row, (const U *)(const void *)from, from_row, rows, columns);
 }
 
 namespace turning {
 /* Bytes that short rows are fetched before they are turned: cores with longer vectors wait longer for memory. */
 #if defined(MYCC_AVX512)
-constexpr int64_t AHEAD = 4096;
+constexpr int64_t PREFETCH = 4096;
 #else
-constexpr int64_t AHEAD = 1024;
+constexpr int64_t PREFETCH = 1024;
 #endif
 
 /* A block of rows side by side, all of which may be read a piece beyond their ends. */
 template <int ROWS, class U> MYCC_INLINE void rows(U *to, const U *from, int64_t pitch, int64_t length) {
   constexpr int L = PIECE / (int)sizeof(U), N = VECTOR / (int)sizeof(U);
-  const char *ahead = (const char *)from + AHEAD;
+  const char *coming = (const char *)from + PREFETCH;
   for (int64_t r = 0; r < ROWS; r += N)
     for (int64_t c = 0; c < length; c += L) {
 #pragma GCC unroll 4
-      for (int i = 0; i < N * PIECE; i += 64) fetch_near(ahead + i);
-      ahead += N * PIECE;
+      for (int i = 0; i < N * PIECE; i += 64) prefetch_l1(coming + i);
+      coming += N * PIECE;
       square(to + c * ROWS + r, ROWS, from + r * pitch + c, pitch);
     }
 }
@@ -142,8 +143,8 @@ template <int ROWS, class U> MYCC_INLINE void rows(U *to, const U *from, int64_t
 /* to[c * ROWS + r] = from[r * pitch + c] for r < ROWS and c < length; rows from `valid` on are like the one before them.
  * followed: more rows lie behind these. Up to 16 bytes behind each row of `to` may be written. */
 template <int ROWS, class T>
-inline void turn_rows(T *to, const T *from, int64_t pitch, int64_t length, int64_t valid, bool followed) {
-  typedef typename weave::unit<sizeof(T)>::type U;
+inline void transpose_in(T *to, const T *from, int64_t pitch, int64_t length, int64_t valid, bool followed) {
+  typedef typename interleave::unit<sizeof(T)>::type U;
   if (__builtin_expect(valid == ROWS && followed, 1)) {
     turning::rows<ROWS>((U *)(void *)to, (const U *)(const void *)from, pitch, length);
     return;
@@ -156,8 +157,8 @@ inline void turn_rows(T *to, const T *from, int64_t pitch, int64_t length, int64
 
 /* to[r * length + c] = from[c * ROWS + r] for r < ROWS and c < length. From the last vector of a row to the first: what is
  * behind a row's end is written over by the next one; a vector behind the last one is written too. */
-template <int ROWS, class T> inline void turn_back(T *to, const T *from, int64_t length) {
-  typedef typename weave::unit<sizeof(T)>::type U;
+template <int ROWS, class T> inline void transpose_out(T *to, const T *from, int64_t length) {
+  typedef typename interleave::unit<sizeof(T)>::type U;
   constexpr int L = turning::PIECE / (int)sizeof(U), N = turning::VECTOR / (int)sizeof(U);
   for (int64_t r = 0; r < ROWS; r += L)
     for (int64_t c = (length - 1) / N * N; c >= 0; c -= N)

@@ -1,4 +1,4 @@
-/* write_combining.h: rows of a result that are gathered in a cache and written past it in whole lines.
+/* write_combining.h: rows of a result that are combined in a cache and written past it in whole lines.
  *
  * Memory is read before a line is written in part, and a row whose ends are no ends of lines has parts of lines at both.
  * Rows that lie one behind the other are put together here, and leave as lines that memory need not be read for.
@@ -10,24 +10,24 @@
 
 namespace mycc {
 
-/* Bytes that are gathered before lines are written: few enough for the first cache, and more than the stores that may
+/* Bytes that are combined before lines are written: few enough for the first cache, and more than the stores that may
  * be on their way there. */
-constexpr int64_t kGatheredBytes = 4096;
+constexpr int64_t kCombinedBytes = 4096;
 
 /* Results of so many bytes are written by non-temporal stores: NONTEMPORAL of compiler/machine/cpu.py. */
 constexpr int64_t kStreamedBytes = (int64_t)1 << 24;
 
-/* Elements of the memory that they are gathered in, beside those of a row. */
-template <class T> constexpr int64_t kGathered = (kGatheredBytes + 128) / (int64_t)sizeof(T);
+/* Elements of the memory that they are combined in, beside those of a row. */
+template <class T> constexpr int64_t kCombined = (kCombinedBytes + 128) / (int64_t)sizeof(T);
 
 #if defined(MYCC_X86)
-/* Rows of a task from `first` on; gathered: memory of kGathered elements and a row, aligned to a line. */
-template <class T> struct WholeLines {
+/* Rows of a task from `first` on; combined: memory of kCombined elements and a row, aligned to a line. */
+template <class T> struct WriteCombiner {
   char *memory, *line; /* what lies in `memory` goes to `line`, the start of one */
   int64_t end, begin;  /* bytes in memory; those in front are of another task */
   int64_t gone = 0;    /* of them, those that have been written as lines */
 
-  MYCC_INLINE WholeLines(T *first, T *gathered) : memory((char *)gathered) {
+  MYCC_INLINE WriteCombiner(T *first, T *combined) : memory((char *)combined) {
     begin = end = (int64_t)((uintptr_t)first & 63);
     line = (char *)first - begin;
   }
@@ -36,12 +36,12 @@ template <class T> struct WholeLines {
   /* Its first `elements` are; lines of them may leave while others are computed. */
   MYCC_INLINE void have(int64_t elements) {
     const int64_t bytes = end + elements * (int64_t)sizeof(T);
-    if (bytes - gone >= kGatheredBytes) leave(bytes & ~(int64_t)63);
+    if (bytes - gone >= kCombinedBytes) leave(bytes & ~(int64_t)63);
   }
   /* All of it is, with `elements`. */
   MYCC_INLINE void next(int64_t elements) {
     end += elements * (int64_t)sizeof(T);
-    if (end >= kGatheredBytes) put();
+    if (end >= kCombinedBytes) put();
   }
   /* So were all rows of the task. */
   MYCC_INLINE void finish() {
@@ -76,10 +76,10 @@ private:
 };
 #else
 /* Without stores past the caches rows are written where they belong. */
-template <class T> struct WholeLines {
+template <class T> struct WriteCombiner {
   T *at;
 
-  MYCC_INLINE WholeLines(T *first, T *) : at(first) {}
+  MYCC_INLINE WriteCombiner(T *first, T *) : at(first) {}
   MYCC_INLINE T *row() const { return at; }
   MYCC_INLINE void have(int64_t) {}
   MYCC_INLINE void next(int64_t elements) { at += elements; }

@@ -16,9 +16,9 @@ template <int N, bool RIGHT, class Place, class T>
 MYCC_INLINE void search(Place *places, const T *edges, const T *values, int64_t m) {
   typename element<T>::scalar value[N];
   int64_t start[N], length[N];
-  each_turn<N>(N, [&](int64_t i) MYCC_INLINED { value[i] = load_scalar(values + i), start[i] = 0, length[i] = m; });
+  each_iteration<N>(N, [&](int64_t i) MYCC_INLINED { value[i] = load_scalar(values + i), start[i] = 0, length[i] = m; });
   for (int64_t most = m; most > 0; most >>= 1)
-    each_turn<N>(N, [&](int64_t i) MYCC_INLINED {
+    each_iteration<N>(N, [&](int64_t i) MYCC_INLINED {
       const int64_t half = length[i] >> 1, middle = start[i] + half;
       const auto edge = load_scalar(edges + (middle - (middle == m)));
       const bool below = RIGHT ? !(edge > value[i]) : !(edge >= value[i]);
@@ -26,7 +26,7 @@ MYCC_INLINE void search(Place *places, const T *edges, const T *values, int64_t 
       start[i] += (half + 1) & up;
       length[i] = half + ((length[i] - 2 * half - 1) & up);
     });
-  each_turn<N>(N, [&](int64_t i) MYCC_INLINED { places[i] = (Place)start[i]; });
+  each_iteration<N>(N, [&](int64_t i) MYCC_INLINED { places[i] = (Place)start[i]; });
 }
 
 template <bool RIGHT, class Place, class T>

@@ -14,7 +14,7 @@ namespace sorting {
 /* Rows and lists of up to so many are sorted by ranks, which takes n^2 / W steps. */
 template <class Key> constexpr int64_t kRanked = 32 * W / (int64_t)sizeof(Key);
 /* Bytes that a row is fetched ahead while it is looked through: each join is a branch that is guessed wrong. */
-constexpr int64_t kKeysAhead = 4096;
+constexpr int64_t kKeyPrefetch = 4096;
 /* Up to so many of a short row are picked one by one. */
 constexpr int64_t kPicked = 4;
 
@@ -89,7 +89,7 @@ template <class T> struct FirstList {
     sort();
     for (auto last = splat(keys[k - 1]); i < n; i += W) {
       const int here = (int)(n - i < W ? n - i : W);
-      fetch_near(x + i + kKeysAhead / (int64_t)sizeof(T));
+      prefetch_l1(x + i + kKeyPrefetch / (int64_t)sizeof(T));
       const auto key = sorting::keys<T>(here == W ? load(x + i) : load_part(x + i, here), descending);
       const vbool before = here == W ? lt(key, last) : lt(key, last) & first_lanes(here);
       if (__builtin_expect(!any(before), 1)) continue;

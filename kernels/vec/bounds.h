@@ -40,8 +40,8 @@ MYCC_INLINE unsigned __int128 words(const char *p, int n) {
 #endif
 
 /* Elements first .. last - 1 of a register at p in their lanes, 0 in the others. */
-template <class T> MYCC_INLINE typename weave::registers<T>::V between(const T *p, int first, int last) {
-  typedef typename weave::registers<T>::V V;
+template <class T> MYCC_INLINE typename interleave::registers<T>::V between(const T *p, int first, int last) {
+  typedef typename interleave::registers<T>::V V;
 #if defined(MYCC_AVX512)
   const unsigned mask = last > first ? (1u << last) - (1u << first) : 0;
   if constexpr (sizeof(T) == 8) return (V)isa::load_mask64(p, mask);
@@ -58,7 +58,7 @@ template <class T> MYCC_INLINE typename weave::registers<T>::V between(const T *
     const auto bytes = words((const char *)(p + first), (last - first) * (int)sizeof(T)) << 8 * sizeof(T) * first;
     __builtin_memcpy(&v, &bytes, sizeof v);
   } else {
-    typename weave::unit<sizeof(T)>::type lanes[weave::registers<T>::N] = {};
+    typename interleave::unit<sizeof(T)>::type lanes[interleave::registers<T>::N] = {};
     for (int i = first; i < last; ++i) __builtin_memcpy(lanes + i, p + i, sizeof(T));
     __builtin_memcpy(&v, lanes, sizeof v);
   }
@@ -68,8 +68,8 @@ template <class T> MYCC_INLINE typename weave::registers<T>::V between(const T *
 
 /* Every E-th element from p on, of those from `low` to `high`, counted from p; 0 for the others. */
 template <int E, int K, class T>
-MYCC_INLINE typename weave::registers<T>::V every(const T *p, int64_t low, int64_t high, typename weave::registers<T>::V so_far) {
-  constexpr int N = weave::registers<T>::N;
+MYCC_INLINE typename interleave::registers<T>::V every(const T *p, int64_t low, int64_t high, typename interleave::registers<T>::V so_far) {
+  constexpr int N = interleave::registers<T>::N;
   if constexpr (K * N > E * (N - 1)) {
     return so_far;
   } else {
@@ -77,7 +77,7 @@ MYCC_INLINE typename weave::registers<T>::V every(const T *p, int64_t low, int64
     if constexpr (K == 0)
       return every<E, 1>(p, low, high, next);
     else
-      return every<E, K + 1>(p, low, high, weave::pick<weave::taken<N, E, 0, K, K * N>>(so_far, next));
+      return every<E, K + 1>(p, low, high, interleave::pick<interleave::taken<N, E, 0, K, K * N>>(so_far, next));
   }
 }
 
@@ -90,7 +90,7 @@ template <int E> MYCC_INLINE vbool lanes_inside(int64_t at, int64_t n, int count
 /* p[i * E] for the first `count` lanes that are inside, 0 for the others. */
 template <int E, class T>
 MYCC_INLINE typename element<T>::vector load_inside_part(const T *p, int64_t at, int64_t n, int count) {
-  typedef weave::registers<T> R;
+  typedef interleave::registers<T> R;
   const int64_t end = at + (int64_t)(count - 1) * E + 1, high = (n < end ? n : end) - at;
   typename R::V parts[R::PARTS];
 #pragma GCC unroll 2
@@ -137,11 +137,11 @@ template <int E, class T> MYCC_INLINE typename element<T>::vector load_every_par
 /* p[0], p[-1], .. of the first n lanes; those from n on are 0. */
 template <class T> MYCC_INLINE typename element<T>::vector load_reversed_part(const T *p, int n) {
 #if defined(MYCC_AVX512)
-  typedef weave::registers<T> R;
+  typedef interleave::registers<T> R;
   typename R::V parts[R::PARTS];
 #pragma GCC unroll 2
   for (int half = 0; half < R::PARTS; ++half)
-    parts[half] = weave::reversed(bounds::between(p + 1 - (half + 1) * R::N, R::N - bounds::within(n - half * R::N, R::N), R::N));
+    parts[half] = interleave::reversed(bounds::between(p + 1 - (half + 1) * R::N, R::N - bounds::within(n - half * R::N, R::N), R::N));
   return element<T>::widen(R::whole(parts));
 #else
   return gather_part(p, -1, n);

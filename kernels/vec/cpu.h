@@ -20,9 +20,9 @@ inline bool is_zen5_or_later() {
 
 /* Whether the first cache has room for as many lines on their way from memory as the second one: Zen 4 has not, and single
  * rows of 16-bit weights fetch into its second cache (docs/decisions/0014). */
-inline const bool kFetchesNear = is_zen5_or_later();
+inline const bool kPrefetchesL1 = is_zen5_or_later();
 #else
-constexpr bool kFetchesNear = false;
+constexpr bool kPrefetchesL1 = false;
 #endif
 
 /* The third cache of eight Zen 5 cores. Of more than that, what the last run has read is gone when the next one begins. */

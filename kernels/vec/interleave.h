@@ -1,8 +1,8 @@
 /* interleave.h: vectors that lie in memory in turn, element by element, or backwards, or around an end. Included by vec/vec.h.
  *
- *     store_woven(p, false, a, b):   p = a0 b0 a1 b1 a2 b2 ..
+ *     store_interleaved(p, false, a, b):   p = a0 b0 a1 b1 a2 b2 ..
  *     load_every<2>(p):              p[0] p[2] p[4] ..
- *     load_turn<2, 1>(p):            p[1] p[3] p[5] ..
+ *     load_strided<2, 1>(p):            p[1] p[3] p[5] ..
  *     load_reversed(p):              p[0] p[-1] p[-2] ..
  *     load_round(row, at, n):        row[at] .. row[n - 1] row[0] row[1] ..
  *
@@ -28,7 +28,7 @@ template <> struct element<word> {
 MYCC_INLINE vi16 splat(word x) { return build<vi16>([=](int) MYCC_INLINED { return x.bits; }); }
 MYCC_INLINE vi16 splat(vi16 x) { return x; }
 
-namespace weave {
+namespace interleave {
 
 /* The bits of an element of SIZE bytes. */
 template <int SIZE> struct unit;
@@ -86,15 +86,15 @@ template <int E, class V> MYCC_INLINE void interleave(V *out, const V *in) {
   } else if constexpr (E % 2) {
     outputs<E, 0>(out, in);
   } else {
-    V halves[2][E / 2], woven[2][E / 2];
+    V halves[2][E / 2], interleaved[2][E / 2];
 #pragma GCC unroll 8
     for (int i = 0; i < E; ++i) halves[i % 2][i / 2] = in[i];
-    interleave<E / 2>(woven[0], halves[0]);
-    interleave<E / 2>(woven[1], halves[1]);
+    interleave<E / 2>(interleaved[0], halves[0]);
+    interleave<E / 2>(interleaved[1], halves[1]);
 #pragma GCC unroll 4
     for (int i = 0; i < E / 2; ++i) {
-      out[2 * i] = zip_low(woven[0][i], woven[1][i]);
-      out[2 * i + 1] = zip_high(woven[0][i], woven[1][i]);
+      out[2 * i] = zip_low(interleaved[0][i], interleaved[1][i]);
+      out[2 * i + 1] = zip_high(interleaved[0][i], interleaved[1][i]);
     }
   }
 }
@@ -167,11 +167,11 @@ template <class T> struct registers {
   }
 };
 
-} /* namespace weave */
+} /* namespace interleave */
 
-namespace weave {
+namespace interleave {
 /* put(place, vector) for the vectors of v[0][0] v[1][0] .. v[E - 1][0] v[0][1] .. in their order. */
-template <class T, int E, class Put> MYCC_INLINE void each_woven(const typename element<T>::stored *v, Put put) {
+template <class T, int E, class Put> MYCC_INLINE void each_interleaved(const typename element<T>::stored *v, Put put) {
   typedef registers<T> R;
 #pragma GCC unroll 2
   for (int half = 0; half < R::PARTS; ++half) {
@@ -183,12 +183,12 @@ template <class T, int E, class Put> MYCC_INLINE void each_woven(const typename 
     for (int e = 0; e < E; ++e) put((half * E + e) * R::N, out[e]);
   }
 }
-} /* namespace weave */
+} /* namespace interleave */
 
 /* p[i * E + e] = e-th vector[i], E of them; past the caches when `streams`, p aligned to W elements then. */
-template <class T, class... Vectors> MYCC_INLINE void store_woven(T *p, bool streams, Vectors... v) {
+template <class T, class... Vectors> MYCC_INLINE void store_interleaved(T *p, bool streams, Vectors... v) {
   const typename element<T>::stored all[] = {element<T>::narrow(v)...};
-  weave::each_woven<T, sizeof...(Vectors)>(all, [=](int place, typename weave::registers<T>::V lanes) MYCC_INLINED {
+  interleave::each_interleaved<T, sizeof...(Vectors)>(all, [=](int place, typename interleave::registers<T>::V lanes) MYCC_INLINED {
     if (streams)
       isa::stream(p + place, lanes);
     else
@@ -196,16 +196,16 @@ template <class T, class... Vectors> MYCC_INLINE void store_woven(T *p, bool str
   });
 }
 /* The first n lanes of each, n in [0, W]. */
-template <class T, class... Vectors> MYCC_INLINE void store_woven_part(T *p, int n, Vectors... v) {
-  typedef weave::registers<T> R;
+template <class T, class... Vectors> MYCC_INLINE void store_interleaved_part(T *p, int n, Vectors... v) {
+  typedef interleave::registers<T> R;
   const typename element<T>::stored all[] = {element<T>::narrow(v)...};
-  weave::each_woven<T, sizeof...(Vectors)>(all, [=](int place, typename R::V lanes) MYCC_INLINED {
+  interleave::each_interleaved<T, sizeof...(Vectors)>(all, [=](int place, typename R::V lanes) MYCC_INLINED {
     const int left = n * (int)sizeof...(Vectors) - place;
     if (left > 0) R::put(p + place, lanes, left < R::N ? left : R::N);
   });
 }
 
-namespace weave {
+namespace interleave {
 template <int E, int FROM, bool WHOLE, class T> MYCC_INLINE typename element<T>::vector every_of(const T *p) {
   typedef registers<T> R;
   typename R::V parts[R::PARTS];
@@ -218,30 +218,30 @@ template <int E, int FROM, bool WHOLE, class T> MYCC_INLINE typename element<T>:
   }
   return element<T>::widen(R::whole(parts));
 }
-} /* namespace weave */
+} /* namespace interleave */
 
 /* p[0], p[E], .. p[(W - 1) * E], E >= 2; nothing outside of them is read. */
 template <int E, class T> MYCC_INLINE typename element<T>::vector load_every(const T *p) {
-  return weave::every_of<E, 0, false>(p);
+  return interleave::every_of<E, 0, false>(p);
 }
 /* p[e], p[E + e], .. of the E * W elements at p, all of which may be read: for E vectors that lie in turn. */
-template <int E, int e, class T> MYCC_INLINE typename element<T>::vector load_turn(const T *p) {
-  return weave::every_of<E, e, true>(p);
+template <int E, int e, class T> MYCC_INLINE typename element<T>::vector load_strided(const T *p) {
+  return interleave::every_of<E, e, true>(p);
 }
 /* p[0], p[-1], .. p[1 - W]. */
 template <class T> MYCC_INLINE typename element<T>::vector load_reversed(const T *p) {
-  typedef weave::registers<T> R;
+  typedef interleave::registers<T> R;
   typename R::V parts[R::PARTS];
 #pragma GCC unroll 2
   for (int half = 0; half < R::PARTS; ++half) {
     typename R::V v;
     __builtin_memcpy(&v, p + 1 - (half + 1) * R::N, sizeof v);
-    parts[half] = weave::reversed(v);
+    parts[half] = interleave::reversed(v);
   }
   return element<T>::widen(R::whole(parts));
 }
 
-namespace weave {
+namespace interleave {
 /* A whole register at p; past the caches when `streams`. */
 MYCC_INLINE void put_register(void *p, vi32 v, bool streams) {
   if (streams)
@@ -249,7 +249,7 @@ MYCC_INLINE void put_register(void *p, vi32 v, bool streams) {
   else
     __builtin_memcpy(p, &v, sizeof v);
 }
-} /* namespace weave */
+} /* namespace interleave */
 
 /* to[i] = from[i] for i < n, in whole registers; past the caches when `streams`, `to` aligned to a line then. */
 template <class T> MYCC_INLINE void put_row(T *to, const T *from, int64_t n, bool streams) {
@@ -258,18 +258,18 @@ template <class T> MYCC_INLINE void put_row(T *to, const T *from, int64_t n, boo
   for (; i + N <= n; i += N) {
     vi32 v;
     __builtin_memcpy(&v, (const void *)(from + i), sizeof v);
-    weave::put_register(to + i, v, streams);
+    interleave::put_register(to + i, v, streams);
   }
   isa::copy_bytes<(int)sizeof(vi32) / 2, (int)sizeof(T)>(to + i, from + i, (n - i) * (int64_t)sizeof(T));
 }
 /* to[i] = from[-i] for i < n, likewise; they do not overlap. */
 template <class T> MYCC_INLINE void put_reversed(T *to, const T *from, int64_t n, bool streams) {
   constexpr int N = (int)sizeof(vi32) / (int)sizeof(T);
-  typedef typename weave::unit<sizeof(T)>::type V __attribute__((vector_size(sizeof(vi32))));
-  const auto put = [=](int64_t i, bool past) MYCC_INLINED {
+  typedef typename interleave::unit<sizeof(T)>::type V __attribute__((vector_size(sizeof(vi32))));
+  const auto put = [=](int64_t i, bool nontemporal) MYCC_INLINED {
     V v;
     __builtin_memcpy(&v, (const void *)(from + 1 - N - i), sizeof v);
-    weave::put_register(to + i, (vi32)weave::reversed(v), past);
+    interleave::put_register(to + i, (vi32)interleave::reversed(v), nontemporal);
   };
   int64_t i = 0;
   for (; i + N <= n; i += N) put(i, streams);
@@ -286,7 +286,7 @@ template <class T> MYCC_INLINE void put_round(T *to, const T *row, int64_t at, i
     vi32 v;
     for (; i + N <= count && at + N <= n; i += N, at += N) {
       __builtin_memcpy(&v, (const void *)(row + at), sizeof v);
-      weave::put_register(to + i, v, streams);
+      interleave::put_register(to + i, v, streams);
     }
     const int some = count - i < N ? (int)(count - i) : N; /* around the end of the row, or the last ones */
     T piece[N];
@@ -298,7 +298,7 @@ template <class T> MYCC_INLINE void put_round(T *to, const T *row, int64_t at, i
     }
     __builtin_memcpy(&v, (const void *)piece, sizeof v);
     if (some == N)
-      weave::put_register(to + i, v, streams);
+      interleave::put_register(to + i, v, streams);
     else
       __builtin_memcpy((void *)(to + i), (const void *)piece, (size_t)some * sizeof(T));
     i += some;
@@ -312,12 +312,12 @@ template <class T> MYCC_INLINE typename element<T>::vector load_round_part(const
   if constexpr (sizeof(T) == 4 || sizeof(T) == 2) {
     if (__builtin_expect(n >= W, 1)) {
       const unsigned all = (1u << lanes) - 1, first = at + W <= n ? all : all & ((1u << (n - at)) - 1);
-      typename weave::registers<T>::V bits;
+      typename interleave::registers<T>::V bits;
       if constexpr (sizeof(T) == 4)
         bits = isa::load_lanes32(row + at, first) | isa::load_lanes32(row + at - n, all & ~first);
       else
         bits = isa::load_lanes16(row + at, first) | isa::load_lanes16(row + at - n, all & ~first);
-      return element<T>::widen(weave::registers<T>::whole(&bits));
+      return element<T>::widen(interleave::registers<T>::whole(&bits));
     }
   }
 #endif
@@ -341,16 +341,16 @@ MYCC_INLINE word *as_bits(half *p) { return (word *)(void *)p; }
 MYCC_INLINE word *as_bits(bfloat *p) { return (word *)(void *)p; }
 
 /* Fetches the lines of n elements from p on, into L2 or into L1; of the elements of N vectors. */
-template <class T> MYCC_INLINE void fetch_row(const T *p, int64_t n) {
-  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) fetch_far(p + i);
+template <class T> MYCC_INLINE void prefetch_row_l2(const T *p, int64_t n) {
+  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) prefetch_l2(p + i);
 }
-template <class T> MYCC_INLINE void fetch_row_near(const T *p, int64_t n) {
-  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) fetch_near(p + i);
+template <class T> MYCC_INLINE void prefetch_row_l1(const T *p, int64_t n) {
+  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) prefetch_l1(p + i);
 }
-template <int N, class T> MYCC_INLINE void fetch_lines(const T *p) {
+template <int N, class T> MYCC_INLINE void prefetch_lines(const T *p) {
   constexpr int LINES = (N * W * (int)sizeof(T) + 63) / 64;
 #pragma GCC unroll 8
-  for (int i = 0; i < LINES; ++i) fetch_far((const char *)p + 64 * i);
+  for (int i = 0; i < LINES; ++i) prefetch_l2((const char *)p + 64 * i);
 }
 
 /* Element `at` of rows of `columns` elements each, one behind the other. */
@@ -360,21 +360,21 @@ template <class T, class... Rows> MYCC_INLINE const T *element_of(int64_t column
 }
 /* The share that the vector at `column` has of rows of COLUMNS elements each: all vectors of a row together fetch all lines
  * of all rows, in their order. */
-template <int64_t COLUMNS, class Fetch, class... Rows>
-MYCC_INLINE void each_line_of_share(const Fetch &fetch, int64_t column, Rows... rows) {
+template <int64_t COLUMNS, class Prefetch, class... Rows>
+MYCC_INLINE void each_line_of_share(const Prefetch &prefetch, int64_t column, Rows... rows) {
   constexpr int64_t LINE = 64 / (int64_t)sizeof(*element_of(0, 0, rows...)), SHARE = W * (int64_t)sizeof...(rows);
   if constexpr (SHARE >= LINE) {
 #pragma GCC unroll 4
-    for (int64_t at = 0; at < SHARE; at += LINE) fetch(element_of(COLUMNS, column * (SHARE / W) + at, rows...));
+    for (int64_t at = 0; at < SHARE; at += LINE) prefetch(element_of(COLUMNS, column * (SHARE / W) + at, rows...));
   } else if (column * (SHARE / W) % LINE < SHARE) { /* several vectors have a line */
-    fetch(element_of(COLUMNS, column * (SHARE / W), rows...));
+    prefetch(element_of(COLUMNS, column * (SHARE / W), rows...));
   }
 }
-template <int64_t COLUMNS, class... Rows> MYCC_INLINE void fetch_share(int64_t column, Rows... rows) {
-  each_line_of_share<COLUMNS>([](const void *p) MYCC_INLINED { fetch_far(p); }, column, rows...);
+template <int64_t COLUMNS, class... Rows> MYCC_INLINE void prefetch_share_l2(int64_t column, Rows... rows) {
+  each_line_of_share<COLUMNS>([](const void *p) MYCC_INLINED { prefetch_l2(p); }, column, rows...);
 }
-template <int64_t COLUMNS, class... Rows> MYCC_INLINE void fetch_share_near(int64_t column, Rows... rows) {
-  each_line_of_share<COLUMNS>([](const void *p) MYCC_INLINED { fetch_near(p); }, column, rows...);
+template <int64_t COLUMNS, class... Rows> MYCC_INLINE void prefetch_share_l1(int64_t column, Rows... rows) {
+  each_line_of_share<COLUMNS>([](const void *p) MYCC_INLINED { prefetch_l1(p); }, column, rows...);
 }
 
 /* A block of memory that is read later: its lines are fetched some at a time, in the order in which they lie. */
@@ -382,15 +382,15 @@ struct Coming {
   const char *row;
   int64_t step, bytes, rows, at; /* bytes from row to row, of a row; rows that are left; where in the first of them */
 
-  MYCC_INLINE void fetch(int lines) {
+  MYCC_INLINE void prefetch(int lines) {
     for (; lines > 0 && rows > 0; --lines) {
-      fetch_far(row + at);
+      prefetch_l2(row + at);
       at += 64;
       if (at >= bytes) at = 0, row += step, --rows;
     }
   }
   /* As much as that many vectors of elements of `size` bytes. */
-  MYCC_INLINE void fetch_vectors(int vectors, int size) { fetch((vectors * W * size + 63) / 64); }
+  MYCC_INLINE void prefetch_vectors(int vectors, int size) { prefetch((vectors * W * size + 63) / 64); }
 };
 template <class T> MYCC_INLINE Coming coming(const T *from, int64_t step, int64_t rows, int64_t columns) {
   return {(const char *)from, step * (int64_t)sizeof(T), columns * (int64_t)sizeof(T), rows, 0};

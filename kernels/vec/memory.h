@@ -14,11 +14,11 @@ namespace mycc {
 /* Fetches the line at p: into L1 what continues a stream, which the hardware has in L2 by then; into L2 what it does not
  * find by itself, as a core can have twice as many lines on their way there (docs/decisions/0057). The empty statement
  * keeps it: calls of functions that only prefetch are deleted. */
-MYCC_INLINE void fetch_near(const void *p) {
+MYCC_INLINE void prefetch_l1(const void *p) {
   __builtin_prefetch(p, 0, 3);
   __asm__ volatile("");
 }
-MYCC_INLINE void fetch_far(const void *p) {
+MYCC_INLINE void prefetch_l2(const void *p) {
   __builtin_prefetch(p, 0, 2);
   __asm__ volatile("");
 }

@@ -32,7 +32,7 @@ template <int N, int ODD> struct every_second {
   static constexpr int lane(int l) { return 2 * l + ODD; }
 };
 
-/* As weave::pick, of floats: one shuffle takes lanes of both. */
+/* As interleave::pick, of floats: one shuffle takes lanes of both. */
 template <class At, int... I> MYCC_INLINE vf32 pick(vf32 a, vf32 b, lane_list<I...>) {
 #if defined(MYCC_SHUFFLEVECTOR)
   return __builtin_shufflevector(a, b, At::lane(I)...);
@@ -40,7 +40,7 @@ template <class At, int... I> MYCC_INLINE vf32 pick(vf32 a, vf32 b, lane_list<I.
   return __builtin_shuffle(a, b, vi32{At::lane(I)...});
 #endif
 }
-template <class At> MYCC_INLINE vf32 pick(vf32 a, vf32 b) { return pick<At>(a, b, typename weave::counted<W>::list()); }
+template <class At> MYCC_INLINE vf32 pick(vf32 a, vf32 b) { return pick<At>(a, b, typename interleave::counted<W>::list()); }
 
 } /* namespace neighbours */
 

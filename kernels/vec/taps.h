@@ -32,12 +32,12 @@ template <> constexpr bool is_float<float> = true;
 template <int E, int e, class T> MYCC_INLINE typename element<T>::vector of_groups(const T *p, int64_t o) {
   if constexpr (e + 1 < E)
     if (o % E != e) return of_groups<E, e + 1>(p, o);
-  return load_turn<E, e>(p + o - e);
+  return load_strided<E, e>(p + o - e);
 }
 /* Tap -1 of pairs; `front` stands before the first of them. */
 template <class T> MYCC_INLINE typename element<T>::vector before_pairs(const T *p, typename element<T>::scalar front) {
   if constexpr (is_float<typename element<T>::scalar>)
-    return neighbours::pick<behind>(splat(front), load_turn<2, 1>(p));
+    return neighbours::pick<behind>(splat(front), load_strided<2, 1>(p));
   else
     return load_every<2>(p - 1);
 }

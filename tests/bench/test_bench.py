@@ -187,7 +187,7 @@ def test_a_peer_that_fails_says_why(tmp_path: Path, text: str, reason: str) -> N
         worker.ready()
 
 
-class Turns:
+class Iterations:
     """A worker whose turns take what the list says, the last of which goes on."""
 
     def __init__(self, *medians: float) -> None:
@@ -200,7 +200,7 @@ class Turns:
         return {"median": median, "best": median}
 
 
-def taken(monkeypatch: pytest.MonkeyPatch, gflops: Iterator[float], *workers: Turns) -> dict[str, list[Any]]:
+def taken(monkeypatch: pytest.MonkeyPatch, gflops: Iterator[float], *workers: Iterations) -> dict[str, list[Any]]:
     """What counts of two turns of each worker; gflops: the multiply-adds before and after each turn."""
     monkeypatch.setattr(comparing, "measure_gflops", lambda threads: next(gflops))
     named = {f"peer{i}": worker for i, worker in enumerate(workers)}
@@ -209,10 +209,10 @@ def taken(monkeypatch: pytest.MonkeyPatch, gflops: Iterator[float], *workers: Tu
     return comparing._turns(named, request, results, 1)  # type: ignore[arg-type]
 
 
-def test_disturbed_turns_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disturbed_rounds_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others used the cores after the first turn of one peer, and before its second one."""
     gflops = iter([100.0, 60, 100, 99] + [98, 97, 55, 100] + [100.0] * 40)
-    one, other = Turns(9, 5), Turns(3, 7, 3)
+    one, other = Iterations(9, 5), Iterations(3, 7, 3)
     found = taken(monkeypatch, gflops, one, other)
     assert one.taken == other.taken == 4
     assert [turn.median for turn in found["peer0"]] == [5, 5]
@@ -220,25 +220,25 @@ def test_disturbed_turns_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(turn.roof > 97 for turns in found.values() for turn in turns)
 
 
-def test_turns_end_where_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterations_end_where_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Always disturbed: so many rounds, and the least disturbed turns count."""
     levels = iter([100.0, 100.0] + [50.0, 50, 50, 50] * 6 + [60.0] * 40)
-    one, other = Turns(1), Turns(2)
+    one, other = Iterations(1), Iterations(2)
     found = taken(monkeypatch, levels, one, other)
     assert one.taken == other.taken == 2 * comparing.MOST_ROUNDS
     assert [len(turns) for turns in found.values()] == [2, 2]
     assert [turn.least for turn in found["peer1"]] == [60, 60]
 
 
-def test_turns_without_a_roof(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_without_a_roof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the measuring library there are as many turns as asked for."""
-    one = Turns(4, 6, 8)
+    one = Iterations(4, 6, 8)
     found = taken(monkeypatch, iter([None] * 40), one)  # type: ignore[list-item]
     assert [turn.median for turn in found["peer0"]] == [4, 6]
     assert [turn.roof for turn in found["peer0"]] == [None, None]
 
 
-def test_a_worker_is_stopped_between_its_turns(tmp_path: Path) -> None:
+def test_a_worker_is_stopped_between_its_rounds(tmp_path: Path) -> None:
     with Worker(job(tmp_path, MODEL)) as worker:
         assert worker.ready() > 0
         status = Path(f"/proc/{worker._process.pid}/status")

@@ -79,7 +79,7 @@ def test_matrices_of_the_model(kind: str) -> None:
     same(Graph(s, products), x, c)
 
 
-def test_turned_and_dense() -> None:
+def test_transposed_and_dense() -> None:
     same(Graph(KINDS["coo"], lambda s, x: (s.t() @ x, s.coalesce().to_dense() + 1)), normal(6, 4))
 
 

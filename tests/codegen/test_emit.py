@@ -278,7 +278,7 @@ def test_what_a_choice_may_leave_out_is_loaded_whole() -> None:
         (40, 40, False),
     ],
 )
-def test_rows_of_whole_lines_go_past_the_caches(columns: int, pitch: int, streams: bool) -> None:
+def test_rows_of_whole_lines_are_stored_non_temporally(columns: int, pitch: int, streams: bool) -> None:
     """Half a line that goes past the caches alone is read again, and written twice: 8 lanes took 86 times as long."""
     large = Buffer("large", "f32", as_index(pitch << 20), "output", 0)
     rows, column = Var("r", as_index(1 << 20)), Var("c", as_index(columns))

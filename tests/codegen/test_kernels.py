@@ -99,20 +99,22 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "map_flat": ("map_flat", lambda a: torch.relu(a) * 2, (x,), (), True),
     "map_rows": ("rows", lambda a: a + a[:, :1], (x,), (), False),
     "map_tiles": ("map_tiles", lambda a: a.transpose(1, 2) + 1, (torch.randn(4, 10, 40),), (), False),
-    "stacked_in_turn": ("map_flat", lambda a: torch.stack([a[..., ::2] + 1, a[..., 1::2]], -1), (x,), (), True),
-    "rows_ahead": ("rows", lambda a, i: a[i], (torch.randn(4000, 72), torch.ones(9, dtype=torch.long)), (), False),
-    "columns_ahead": (
+    "interleaved_stack": ("map_flat", lambda a: torch.stack([a[..., ::2] + 1, a[..., 1::2]], -1), (x,), (), True),
+    "prefetched_rows": ("rows", lambda a, i: a[i], (torch.randn(4000, 72), torch.ones(9, dtype=torch.long)), (), False),
+    "prefetched_columns": (
         "rows", lambda a, i: a[:, i], (torch.randn(160, 2000), torch.ones(1200, dtype=torch.long)), (), False
     ),
-    "planes_ahead": (
+    "prefetched_planes": (
         "rows", lambda a, i: a.gather(1, i), (torch.zeros(4, 256, 256), torch.zeros(4, 256, 256).long()), (), False
     ),
-    "rows_of_blocks_ahead": ("rows", lambda a: F.pixel_shuffle(a, 2) + 1, (torch.zeros(64, 64, 56, 56),), (), False),
-    "looked_up_ahead": ("rows", larger, (torch.zeros(2, 56, 56, 64),), (), False),
-    "odd_rows_ahead": ("row_streams", lambda a: a.sum(-1), (torch.zeros(4000, 1021),), (), False),
-    "short_rows_ahead": ("row_streams", lambda a: a.sum(-1), (torch.zeros(5000, 64),), (), False),
-    "stores_in_turn": ("rows", lambda a: F.pixel_shuffle(a, 2), (image,), (), True),
-    "loads_in_turn": ("rows", lambda a: a.transpose(1, 2).contiguous(), (torch.randn(4, 40, 3),), (), False),
+    "prefetched_rows_of_blocks": (
+        "rows", lambda a: F.pixel_shuffle(a, 2) + 1, (torch.zeros(64, 64, 56, 56),), (), False
+    ),
+    "prefetched_lookups": ("rows", larger, (torch.zeros(2, 56, 56, 64),), (), False),
+    "prefetched_odd_rows": ("row_streams", lambda a: a.sum(-1), (torch.zeros(4000, 1021),), (), False),
+    "prefetched_short_rows": ("row_streams", lambda a: a.sum(-1), (torch.zeros(5000, 64),), (), False),
+    "interleaved_stores": ("rows", lambda a: F.pixel_shuffle(a, 2), (image,), (), True),
+    "interleaved_loads": ("rows", lambda a: a.transpose(1, 2).contiguous(), (torch.randn(4, 40, 3),), (), False),
     "around_the_end": ("rows", lambda a: torch.roll(a, 3, -1), (x,), (), True),
     "moved_halves": ("rows", lambda a: a.flip(-1), (x.half(),), (), False),
     "padded": ("rows", lambda a: F.pad(a, (1, 1, 1, 1)), (image,), (), False),
@@ -138,19 +140,19 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "lanes_up_to_a_limit": (
         "rows", lambda a, n: torch.where(torch.arange(40) < n[:, None], a[:, 0], -1.0), (x, rows[:4]), (), False
     ),
-    "gathered_rows": ("rows", lambda a: F.pad(a, (1, 1, 1, 1)), (torch.zeros(1400, 54, 54),), (), False),
-    "gathered_phases": ("row_phases", lambda a: a.softmax(-1), (torch.zeros(22000, 197),), (), False),
-    "gathered_windows": ("windows", lambda a: F.avg_pool2d(a, 3, 1, 1), (torch.zeros(1400, 1, 56, 56),), (), False),
-    "gathered_scan": ("rows", lambda a: a.cumsum(-1), (torch.zeros(22000, 197),), (), False),
+    "combined_rows": ("rows", lambda a: F.pad(a, (1, 1, 1, 1)), (torch.zeros(1400, 54, 54),), (), False),
+    "combined_stages": ("pipelined_rows", lambda a: a.softmax(-1), (torch.zeros(22000, 197),), (), False),
+    "combined_windows": ("windows", lambda a: F.avg_pool2d(a, 3, 1, 1), (torch.zeros(1400, 1, 56, 56),), (), False),
+    "combined_scan": ("rows", lambda a: a.cumsum(-1), (torch.zeros(22000, 197),), (), False),
     "long_map": ("map_flat", torch.tanh, (torch.zeros(5 << 20),), (), False),
     "long_rows": ("rows", lambda a: a - a.mean(-1, keepdim=True), (torch.zeros(84, 50257),), (), False),
-    "joined_planes": ("rows", lambda a, b: torch.cat([a, b], 1), (torch.zeros(3, 70, 30, 30),) * 2, (), False),
+    "joined_nchw": ("rows", lambda a, b: torch.cat([a, b], 1), (torch.zeros(3, 70, 30, 30),) * 2, (), False),
     "short_windows": ("rows", lambda a: F.avg_pool2d(a, 2), (image,), (), False),
     "short_rows_in_order": ("rows", lambda a: a.sum(1), (torch.randn(30, 9, 40),), (), False),
     "windows_of_three": ("rows", lambda a: a.sum(-1), (torch.zeros(100000, 3),), (), False),
     "row_fold": ("rows", lambda a: a.mean(-1), (torch.zeros(3, 400),), (), False),
     "rows_in_streams": ("row_streams", lambda a: a.mean(-1), (x,), (), False),
-    "places_in_streams": ("row_streams", lambda a: a.argmax(-1), (x,), (), False),
+    "indices_in_streams": ("row_streams", lambda a: a.argmax(-1), (x,), (), False),
     "row_fold_of_streams": ("rows", lambda a: a.amax(-1), (torch.zeros(64, 70000),), (), False),
     "row_fold_of_pieces": ("rows", lambda a: a.sum((0, 2)), (torch.zeros(64, 40, 512),), (), False),
     "row_fold_of_runs": ("rows", lambda a: a.sum((0, 2)), (torch.zeros(64, 4, 3136),), (), False),
@@ -166,41 +168,41 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "arg_columns_of_wide_rows": ("rows", lambda a: a.argmax(1), (torch.zeros(2, 21, 70000),), (), False),
     "arg_columns_in_order": ("rows", lambda a: a.argmin(1), (torch.zeros(32, 257, 256),), (), False),
     "arg_columns_in_streams": ("rows", lambda a: a.argmin(1), (torch.zeros(32, 257, 260),), (), False),
-    "turned_rows": ("rows", lambda a: a.softmax(-1), (torch.randn(300, 10),), (), False),
-    "turned_places": ("rows", lambda a: a.argmax(-1), (torch.randn(300, 10),), (), False),
+    "transposed_rows": ("rows", lambda a: a.softmax(-1), (torch.randn(300, 10),), (), False),
+    "transposed_places": ("rows", lambda a: a.argmax(-1), (torch.randn(300, 10),), (), False),
     "scan_columns": ("rows", lambda a: a.cumsum(1), (x,), (), False),
     "scan_row": ("rows", lambda a: a.cumsum(-1), (x,), (), False),
     "arg_fold": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
-    "softmax": ("row_phases", lambda a: torch.softmax(a, -1), (x,), (), True),
-    "norm_of_samples": ("samples", norm_of_last, (torch.zeros(48, 56, 56, 64),), (), False),
-    "softmax_of_columns": ("columns", lambda a: torch.softmax(a, 1), (torch.ones(16, 64, 64),), (), False),
-    "layer_norm": ("row_phases", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),
+    "softmax": ("pipelined_rows", lambda a: torch.softmax(a, -1), (x,), (), True),
+    "norm_of_samples": ("pipelined_samples", norm_of_last, (torch.zeros(48, 56, 56, 64),), (), False),
+    "softmax_of_columns": ("pipelined_columns", lambda a: torch.softmax(a, 1), (torch.ones(16, 64, 64),), (), False),
+    "layer_norm": ("pipelined_rows", lambda norm, a: norm(a + 1), (x,), (nn.LayerNorm(40),), False),
     "embedding": ("rows", lambda e, a: e(a), (torch.ones(4, 5, dtype=torch.long),), (nn.Embedding(9, 24),), False),
     "assert": ("assert", asserted, (x,), (), True),
     "gemm": ("gemm", lambda up, a: F.gelu(up(a)), (x,), (nn.Linear(40, 24),), True),
     "gemm_adds": ("gemm", lambda up, a, r: F.relu(up(a) + r), (x, x[..., :24].clone()), (nn.Linear(40, 24),), True),
-    "gemm_pairs": (
+    "gemm_glu": (
         "gemm", lambda u, g, a: F.silu(g(a)) * u(a), (x,), (nn.Linear(40, 48), nn.Linear(40, 48)), True
     ),
     "gemm_quantised": ("gemm_quantised", lambda layers, a: layers(a), (x,), (Quantised(),), True),
-    "gemm_free": ("gemm_free", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
+    "gemm_unpacked": ("gemm_unpacked", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
     "conv_depthwise": ("conv_depthwise", lambda c, a: c(a), (wide,), (depthwise,), False),
-    "conv_of_planes": (
+    "conv_of_nchw": (
         "conv", lambda c, a: c(a).movedim(1, -1), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 16, 3, 2),), False
     ),
-    "conv_planes": (
-        "conv_planes", lambda c, a: F.relu(c(a)), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False
+    "conv_nchw": (
+        "conv_nchw", lambda c, a: F.relu(c(a)), (torch.randn(2, 3, 12, 12),), (nn.Conv2d(3, 8, 3, 2),), False
     ),
     "conv_chain": ("conv_chain", lambda c, a: c(a), (large,), (inverted,), True),
-    "conv_turned": (
-        "conv_turned", lambda c, a: F.relu(c(a)), (torch.randn(2, 32, 9, 9),), (nn.Conv2d(32, 40, 5),), True
+    "conv_transposing": (
+        "conv_transposing", lambda c, a: F.relu(c(a)), (torch.randn(2, 32, 9, 9),), (nn.Conv2d(32, 40, 5),), True
     ),
     "conv_grouped": (
         "conv_grouped", lambda c, a: c(a).movedim(1, -1), (wide,), (nn.Conv2d(32, 32, 3, groups=8),), False
     ),
     "conv_winograd2": ("conv_winograd", lambda c, a: c(a), (wide,), (nn.Conv2d(32, 40, 3, padding=1),), True),
-    "updates_ahead": (
+    "prefetched_updates": (
         "scatter",
         lambda a, i: torch.zeros(9, 64).index_add(0, i, a),
         (torch.zeros(5000, 64), torch.zeros(5000, dtype=torch.int64)),

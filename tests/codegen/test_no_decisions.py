@@ -60,8 +60,15 @@ def test_code_generation_of_loops_compares_no_size() -> None:
 def test_code_generation_of_loops_asks_no_pass_of_the_schedule() -> None:
     """What it takes of schedule/ is how a plan is read: which stages it has, what a load or a store is made of."""
     allowed = {
-        *("Stage", "stages_of", "running_value", "is_stream", "keeps_places", "SCALAR_FOLDS"),  # what a node is made of
-        *("inside", "Inside", "MOST_APART", "DIVISIONS", "fused_factors", "groups", "trim"),  # spellings of expressions
+        *(
+            "Stage",
+            "stages_of",
+            "running_value",
+            "is_stream",
+            "keeps_indices",
+            "SCALAR_FOLDS",
+        ),  # what a node is made of
+        *("inside", "Inside", "MOST_APART", "DIVISIONS", "fma_factors", "groups", "trim"),  # spellings of expressions
         *("whole_lines", "only_moves", "NARROW", "LINE", "widest", "in_memory", "row_piece", "BLOCK_ROWS"),
         *("prefetches", "stream_prefetches", "NOWHERE"),  # for epilogues and scatters
         *("vector_loop", "collapse"),  # of a scatter, which has no plan yet

@@ -135,9 +135,9 @@ FORMS = {
     "softmax_in_pieces": (lambda x: F.softmax(x, -1), ((400, 50257),)),
     "layer_norm_in_pieces": (lambda x: F.layer_norm(x, (50257,)), ((400, 50257),)),
     "norm_in_pieces": (lambda x: F.rms_norm(x, (50257,)), ((400, 50257),)),
-    "places_in_pieces": (lambda x: x.argmax(-1), ((400, 50257),)),
-    "places_by_keys": (lambda x: x.argmax(-1), ((32768, 512),)),
-    "places_by_units": (lambda x: x.argmax(-1), ((16384, 768),)),
+    "indices_in_pieces": (lambda x: x.argmax(-1), ((400, 50257),)),
+    "indices_by_keys": (lambda x: x.argmax(-1), ((32768, 512),)),
+    "indices_by_units": (lambda x: x.argmax(-1), ((16384, 768),)),
     "mean_across": (lambda x: x.mean((1, 2)), ((8, 7, 7, 2048),)),
 }
 

@@ -127,6 +127,6 @@ def test_the_host_program(tmp_path: Path) -> None:
         "size_u0 = number(call, ",
         "if (holds(call, ",
         "if (!(holds(call, ",
-        "kFetches[] = {1}",
+        "kPrefetches[] = {1}",
     ):
         assert words in text, words

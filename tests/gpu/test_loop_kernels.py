@@ -180,7 +180,7 @@ CASES = [
     Case("norm_of_too_many", lambda x: F.layer_norm(x, (61001,)), floats((2, 61001)), ("row_pieces",)),
     Case("variance_in_whole_pieces", lambda x: x.var(-1), floats((2, 20480)), ("row_pieces",)),
     Case("largest_and_any", lambda x: (x.max(-1), (x > 4).any(-1)), floats((3, 20001)), ("row_pieces",)),
-    Case("max_and_place", lambda x: x.max(-1), with_ties, ("rows",)),
+    Case("max_and_index", lambda x: x.max(-1), with_ties, ("rows",)),
     Case("product", lambda x: (1 + 0.1 * x).prod(-1), floats((5, 33)), ("rows",)),
     Case("any_all", lambda x: ((x > 1).any(-1), (x > -3).all(0)), floats((9, 21)), ("rows",)),
     Case("integer_sums", lambda x: (x.sum(-1), x.amax(0), x.prod(-1)), integers(-3, 4, (6, 10)), ("rows",)),
@@ -261,7 +261,7 @@ def test_kernel_against_float64(case: Case, dtype: torch.dtype, interpreter: Tri
 
 
 @pytest.mark.parametrize("shape", [(3, 768), (45, 96), (40, 64)], ids=str)
-def test_places_by_units(
+def test_indices_by_units(
     shape: tuple[int, int], interpreter: TritonInterpreter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many rows of 16-bit elements; units with ties, with several NaN, of infinities alone."""

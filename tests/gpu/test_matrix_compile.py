@@ -57,8 +57,8 @@ FORMS: dict[str, tuple[Probe, GemmTile | AttentionTile | None, str]] = {
         GemmTile(64, 128, 64, 4, 3, 2, descriptors=True, together=4),
         "",
     ),
-    "gemm_pair": (pair_probe(4096, 2048, 768, "bf16"), None, ""),
-    "gemm_pair_wide": (pair_probe(4096, 2048, 768, "bf16"), GemmTile(128, 128, 64, 8, 3, descriptors=True), ""),
+    "gemm_glu": (pair_probe(4096, 2048, 768, "bf16"), None, ""),
+    "gemm_glu_wide": (pair_probe(4096, 2048, 768, "bf16"), GemmTile(128, 128, 64, 8, 3, descriptors=True), ""),
     "gemm_wide": (gemm_probe(70000, 32000, 768, "bf16", bias=True), None, ""),
     "attention_wide": (attention_probe(2048, 32, 4096, 4096, 64, "bf16", causal=True), None, ""),
     "gemm_vector": (gemm_probe(1, 4096, 4096, "bf16"), None, ""),
@@ -172,7 +172,7 @@ def test_descriptors_of_dynamic_memory_without_bounds_are_refused() -> None:
         assert not launches_of(node, DEVICES[90], "kernel")[0].kernel.source.count("make_tensor_descriptor")
 
 
-def test_exponentials_have_registers() -> None:
+def test_online_softmax_has_registers() -> None:
     """The database has a tile with specialized warps for so many columns: it has no room, and no halves."""
     node = gemm_probe(4096, 32000, 768, "bf16", bias=True, activation="gelu_erf").node
     tile = chosen_tile(node, DEVICES[90])

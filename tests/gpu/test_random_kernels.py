@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Callable[[torch.Tensor], Any], Wanted]] = {
         lambda x: torch.rand(MANY, dtype=torch.float64)[::50000],
         lambda g: g.unit64(MANY)[::50000],
     ),
-    "rand_like_turned": (lambda x: torch.rand_like(x.t()).t().contiguous(), lambda g: g.unit(35)),
+    "rand_like_transposed": (lambda x: torch.rand_like(x.t()).t().contiguous(), lambda g: g.unit(35)),
     "uniform": (lambda x: x.clone().uniform_(-3, 5), lambda g: g.unit(35) * 8 - 3),
     "randn": (lambda x: torch.randn(5, 7), lambda g: g.normal(35)),
     "randn_half": (lambda x: torch.randn(500, dtype=torch.float16), lambda g: g.normal(500).half()),

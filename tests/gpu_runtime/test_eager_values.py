@@ -117,7 +117,7 @@ def test_wide_integers_of_two_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_places_of_pools(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_indices_of_pools(dtype: torch.dtype, tmp_path: Path) -> None:
     pools = POOLS | OF_FLOATS
     for x in windows(dtype):
         found, wanted = on_device(lambda x: [t for f in pools.values() for t in f(x)], tmp_path, x)

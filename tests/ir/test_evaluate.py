@@ -272,11 +272,11 @@ def test_rows_have_local_memory() -> None:
 
 
 def test_local_memory_holds_one_row() -> None:
-    """Two phases behind, the row after it is there."""
+    """Two pipeline stages behind, the row after it is there."""
     stages = (node(Load(X, AT), L, of(COLUMN)), node(Load(L, of(COLUMN))))
-    for phases in ((0, 0), (0, 1)):
-        assert run(Nest((ROW,), (), Origin(), stages, (L,), phases)).tolist() == list(range(12))
-    with pytest.raises(Undefined, match="l of phase 0 is read in phase 2"):
+    for pipeline_stages in ((0, 0), (0, 1)):
+        assert run(Nest((ROW,), (), Origin(), stages, (L,), pipeline_stages)).tolist() == list(range(12))
+    with pytest.raises(Undefined, match="l of stage 0 is read in stage 2"):
         run(Nest((ROW,), (), Origin(), stages, (L,), (0, 2)))
 
 

@@ -4,7 +4,7 @@
 #include "kernels/conv/chain.h"
 #include "kernels/conv/grouped.h"
 #include "kernels/conv/nchw.h"
-#include "kernels/conv/transposed.h"
+#include "kernels/conv/transposing.h"
 #include "kernels/conv/winograd.h"
 #include "kernels/gemm/gemm.h"
 
@@ -52,7 +52,7 @@ struct AddInTiles : AddOutside {
 };
 
 /* Records the sums of columns and, `partners` columns behind them, those of their partners. */
-struct RecordPairs {
+struct RecordGlu {
   Record to;
   int64_t partners;
 
@@ -146,17 +146,17 @@ int64_t test_gemm_rows(int threads, const mycc::GemmArgs *args, float *out, int3
 }
 
 /* args->n: columns of both sides. */
-int64_t test_gemm_pairs(int threads, const mycc::GemmArgs *args, float *out, int32_t *seen) {
+int64_t test_gemm_glu(int threads, const mycc::GemmArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, args->batch, args->m, args->n, [&](const mycc_host *host, const Record &to) {
     mycc::GemmArgs halves = *args;
     halves.n /= 2;
-    mycc::gemm_pairs(host, halves, RecordPairs{to, halves.n});
+    mycc::gemm_glu(host, halves, RecordGlu{to, halves.n});
   });
 }
 
-int64_t test_gemm_free(int threads, const mycc::GemmFreeArgs *args, float *out, int32_t *seen) {
+int64_t test_gemm_unpacked(int threads, const mycc::GemmUnpackedArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, args->batch0 * args->batch1, args->m, args->n,
-                [&](const mycc_host *host, const Record &to) { mycc::gemm_free(host, *args, to); });
+                [&](const mycc_host *host, const Record &to) { mycc::gemm_unpacked(host, *args, to); });
 }
 
 int64_t test_conv(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
@@ -169,14 +169,14 @@ int64_t test_conv_grouped(int threads, const mycc::ConvArgs *args, float *out, i
                 [&](const mycc_host *host, const Record &to) { mycc::conv_grouped(host, *args, to); });
 }
 
-int64_t test_conv_planes(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
+int64_t test_conv_nchw(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, 1, args->frames() * args->out_c * args->out_h, args->out_w,
-                [&](const mycc_host *host, const Record &to) { mycc::conv_planes(host, *args, to); });
+                [&](const mycc_host *host, const Record &to) { mycc::conv_nchw(host, *args, to); });
 }
 
-int64_t test_conv_turned(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
+int64_t test_conv_transposing(int threads, const mycc::ConvArgs *args, float *out, int32_t *seen) {
   return record(threads, out, seen, 1, args->frames() * args->out_c, args->out_h * args->out_w,
-                [&](const mycc_host *host, const Record &to) { mycc::conv_turned(host, *args, to); });
+                [&](const mycc_host *host, const Record &to) { mycc::conv_transposing(host, *args, to); });
 }
 
 #define MYCC_TEST_WINOGRAD(name, ...)                                                                              \

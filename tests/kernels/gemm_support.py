@@ -137,7 +137,7 @@ class Sums:
 
 
 @dataclass
-class GemmFree(_Arguments):
+class GemmUnpacked(_Arguments):
     batch0: int
     batch1: int
     m: int

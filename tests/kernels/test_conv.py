@@ -15,7 +15,7 @@ from mycc.compiler.lower.core.constants import (
     ConvPanels,
     GroupedTaps,
     Layout,
-    PlaneTaps,
+    NchwTaps,
     Taps,
     WinogradPanels,
 )
@@ -28,7 +28,7 @@ SLOW = settings(
     max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 #: error allowed, in parts of the sum of absolute products
-PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6, "conv_planes": 2e-6, "conv_turned": 2e-6}
+PRECISION = {"conv": 2e-6, "conv_depthwise": 2e-6, "conv_grouped": 2e-6, "conv_nchw": 2e-6, "conv_transposing": 2e-6}
 PRECISION |= {"conv_winograd2": 4e-6, "conv_winograd2s2": 4e-6, "conv_winograd4": 2e-5}
 PRECISION |= dict.fromkeys(("conv_winograd3", "conv_winograd3taps"), 8e-6)
 
@@ -67,8 +67,8 @@ def packed(case: Case, function: str, w: np.ndarray) -> np.ndarray:
         "conv": ConvPanels(case.groups),
         "conv_depthwise": Taps(),
         "conv_grouped": GroupedTaps(),
-        "conv_planes": PlaneTaps(case.groups),
-        "conv_turned": ConvPanels(case.groups),
+        "conv_nchw": NchwTaps(case.groups),
+        "conv_transposing": ConvPanels(case.groups),
         **{f"conv_{name}": WinogradPanels(*form, case.groups) for name, form in WINOGRAD_FORMS.items()},
     }
     data = layouts[function].pack(torch.from_numpy(w)).numpy()
@@ -97,8 +97,8 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
         x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
     w = rng.standard_normal((out_c, in_c // case.groups, *case.kernel), np.float32)
     args = arguments(case, x, packed(case, function, w))
-    in_planes = function in ("conv_planes", "conv_turned")
-    shape = (case.batch, out_c, *case.out_size) if in_planes else (case.batch, *case.out_size, out_c)
+    is_nchw = function in ("conv_nchw", "conv_transposing")
+    shape = (case.batch, out_c, *case.out_size) if is_nchw else (case.batch, *case.out_size, out_c)
     results = [call(isa, f"test_{function}", args, shape, n) for n in threads]
     image = torch.from_numpy(x.astype(np.float64))
     image = (image if case.planes else image.movedim(-1, 1))[:, :in_c]
@@ -108,7 +108,7 @@ def run(isa: str, case: Case, function: str = "conv", threads: tuple[int, ...] =
     weight = torch.from_numpy(w.astype(np.float64))
     convolution = torch.conv2d if spatial == 2 else torch.conv3d
     expected, bound = (convolution(i, v, **options).numpy() for i, v in ((image, weight), (image.abs(), weight.abs())))
-    if not in_planes:
+    if not is_nchw:
         expected, bound = np.moveaxis(expected, 1, -1), np.moveaxis(bound, 1, -1)
     assert (np.abs(results[0] - expected) <= PRECISION[function] * bound.max(initial=0) + 1e-30).all()
     if "winograd" not in function:
@@ -280,18 +280,18 @@ def plane_cases(draw: st.DrawFn) -> Case:
 @pytest.mark.parametrize("isa", LEVELS)
 @SLOW
 @given(case=plane_cases())
-def test_conv_planes(isa: str, case: Case) -> None:
-    run(isa, case, "conv_planes")
+def test_conv_nchw(isa: str, case: Case) -> None:
+    run(isa, case, "conv_nchw")
 
 
 @pytest.mark.parametrize("isa", LEVELS)
 @SLOW
 @given(case=st.one_of(cases(), deep_cases()), planes=st.booleans(), channels=st.sampled_from([1, 2, 5, 9]))
-def test_conv_turned(isa: str, case: Case, planes: bool, channels: int) -> None:
+def test_conv_transposing(isa: str, case: Case, planes: bool, channels: int) -> None:
     """Inputs of whole panels, whose tiles are turned, and others; channels last too."""
     if planes:
         case = replace(case, planes=True, channels=(PANEL * channels * case.groups, case.channels[1]))
-    run(isa, case, "conv_turned")
+    run(isa, case, "conv_transposing")
 
 
 @st.composite
@@ -360,7 +360,7 @@ def test_conv_chain_of_models(isa: str, stride: int) -> None:
 
 MODEL_CASES = {
     "resnet first": Case(1, (64, 64), (3, 64), (7, 7), (2, 2), (3, 3)),
-    "planes": Case(2, (33, 40), (3, 32), (3, 3), (2, 2), (1, 0), planes=True),
+    "nchw": Case(2, (33, 40), (3, 32), (3, 3), (2, 2), (1, 0), planes=True),
     "planes of many channels": Case(1, (12, 9), (40, 8), (2, 3), (1, 1), (1, 1), planes=True, gap=2),
     "planes of pixels": Case(1, (5, 6), (2, 8), (1, 1), planes=True),
     "patches": Case(2, (64, 48), (3, 70), (16, 16), (16, 16)),
@@ -395,7 +395,7 @@ UNTOUCHED = 7777.0
 ADDED_CASES = {
     **{
         name: MODEL_CASES[name]
-        for name in ("resnet first", "planes", "audio", "3x3", "3x3 strided", "1x1", "grouped", "one pixel", "video")
+        for name in ("resnet first", "nchw", "audio", "3x3", "3x3 strided", "1x1", "grouped", "one pixel", "video")
     },
     "odd rows": Case(2, (9, 13), (24, 48), (3, 3), pad=(1, 1)),
     "two groups of panels": Case(1, (5, 9), (300, 288), (3, 3), pad=(1, 1)),
@@ -469,7 +469,7 @@ def test_long_runs_of_one_panel(isa: str, width: int) -> None:
     for outputs, channels, kernel in ((16, 16, 3), (11, 48, 5), (8, 3, 3), (16, 20, 1)):
         case = Case(2, (5, width), (channels, outputs), (kernel,) * 2, pad=(kernel // 2,) * 2, behind=(1, 0))
         run(isa, case, threads=(1, 3))
-        run(isa, replace(case, planes=True), "conv_turned", threads=(1, 3))
+        run(isa, replace(case, planes=True), "conv_transposing", threads=(1, 3))
     run(isa, Case(1, (4, 6, width), (16, 16), (5, 5, 5), pad=(2, 2, 2)))
     run(isa, Case(1, (5, width), (64, 32), (3, 3), pad=(1, 1), groups=2))
 

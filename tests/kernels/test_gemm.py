@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.cpu.micro import TILE_SETS, render_micro_kernels
 
-from .gemm_support import Gemm, GemmFree, Sums, busiest_share, call, cpu_levels, pack_panels
+from .gemm_support import Gemm, GemmUnpacked, Sums, busiest_share, call, cpu_levels, pack_panels
 
 LEVELS = cpu_levels()
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
@@ -90,10 +90,10 @@ def test_pairs_of_columns_have_the_bits_of_a_plain_product(isa: str, shape: tupl
     rng = np.random.default_rng(k)
     a, b = random(rng, 1, m, k), random(rng, 1, k, n)
     args = Gemm(1, m, n, k, a, 0, k, pack_panels(b), 0)
-    results = [call(isa, "test_gemm_pairs", args, (1, m, n), threads) for threads in (1, 2, 3)]
+    results = [call(isa, "test_gemm_glu", args, (1, m, n), threads) for threads in (1, 2, 3)]
     check(results[0], a, b)
     assert len({r.tobytes() for r in (*results, call(isa, "test_gemm", args, (1, m, n)))}) == 1
-    call(isa, "test_gemm_pairs", args, (1, m, n), threads=-1)
+    call(isa, "test_gemm_glu", args, (1, m, n), threads=-1)
 
 
 def halves(b: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +215,7 @@ def test_a_row_has_the_same_bits_in_any_batch(isa: str) -> None:
     batch=st.tuples(st.integers(1, 3), st.integers(1, 3)), m=SIZES, n=SIZES, k=DEPTHS, transposed=st.booleans(),
     broadcast=st.tuples(st.booleans(), st.booleans()), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_gemm_free(
+def test_gemm_unpacked(
     isa: str, batch: tuple[int, int], m: int, n: int, k: int, transposed: bool, broadcast: tuple[bool, bool], seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -226,8 +226,8 @@ def test_gemm_free(
     b = np.swapaxes(stored, 2, 3) if transposed else stored
     strides = [0 if off else stored.strides[i] // 4 for i, off in enumerate(broadcast)]
     b_k, b_n = (1, k) if transposed else (n, 1)
-    args = GemmFree(b0, b1, m, n, k, a, b1 * m * k, m * k, k, stored, *strides, b_k, b_n)
-    one, two = (call(isa, "test_gemm_free", args, (b0 * b1, m, n), threads) for threads in (1, 2))
+    args = GemmUnpacked(b0, b1, m, n, k, a, b1 * m * k, m * k, k, stored, *strides, b_k, b_n)
+    one, two = (call(isa, "test_gemm_unpacked", args, (b0 * b1, m, n), threads) for threads in (1, 2))
     check(one.reshape(b0, b1, m, n), a, b)
     assert one.tobytes() == two.tobytes()
 
@@ -256,8 +256,8 @@ def test_no_scratch_memory_touches_nothing(isa: str) -> None:
     packed = pack_panels(b)
     for function in ("test_gemm", "test_gemm_rows"):
         call(isa, function, Gemm(1, 30, 33, 20, a, 0, 20, packed, 0), (1, 30, 33), threads=-1)
-    free = GemmFree(1, 1, 30, 33, 20, a, 0, 0, 20, b, 0, 0, 33, 1)
-    call(isa, "test_gemm_free", free, (1, 30, 33), threads=-1)
+    free = GemmUnpacked(1, 1, 30, 33, 20, a, 0, 0, 20, b, 0, 0, 33, 1)
+    call(isa, "test_gemm_unpacked", free, (1, 30, 33), threads=-1)
 
 
 @pytest.mark.parametrize("isa", LEVELS)

@@ -72,8 +72,8 @@ def multiply_adds(loop: list[str]) -> int:
     return sum(bool(MULTIPLY_ADD.match(text)) for text in loop)
 
 
-def turn_length(tile: Tile) -> int:
-    return max((turn.length for turn in tile.turns), default=tile.sums)
+def unroll_factor(tile: Tile) -> int:
+    return max((turn.length for turn in tile.unrolled), default=tile.sums)
 
 
 def longest_loops(lines: list[tuple[int, str]]) -> list[list[str]]:
@@ -93,8 +93,8 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
     lanes, checked = TILE_SETS[target.isa].lanes, 0
     runs = RUN_TILE_SETS[target.isa].tiles
     turns = (
-        {(t.runs, t.pixels, t.panels * PANEL): t.turn for t in runs if not t.halved},
-        {(tile.rows, tile.panels * PANEL): turn_length(tile) for tile in TILE_SETS[target.isa].tiles},
+        {(t.runs, t.pixels, t.panels * PANEL): t.unroll for t in runs if not t.halved},
+        {(tile.rows, tile.panels * PANEL): unroll_factor(tile) for tile in TILE_SETS[target.isa].tiles},
     )
     for name, lines in functions(assembly, r"(?:tile|runs)_\d+x").items():
         if re.search("half|bfloat", name) and target.isa in FULL and re.search(FULL[target.isa], name):
@@ -141,7 +141,7 @@ def test_one_panel_multiplies_from_memory(target: Target, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
-def test_tiles_fetch_their_results(target: Target, tmp_path: Path) -> None:
+def test_tiles_prefetch_their_results(target: Target, tmp_path: Path) -> None:
     """Places of results that no general register is left for would be moved out of a vector's for every k."""
     tiles = functions(disassembly(target, tmp_path), r"tile_\d+x\d+<float>")
     table = {(t.rows, t.panels * PANEL): t for t in TILE_SETS[target.isa].tiles}
@@ -151,7 +151,7 @@ def test_tiles_fetch_their_results(target: Target, tmp_path: Path) -> None:
         tile, loops = table[rows, columns], longest_loops(lines)
         fetched = [sum(bool(re.match(r"prefetchw|prfm\s+pstl1keep", text)) for text in loop) for loop in loops]
         streams = 2 if tile.sums > 1 and tile.panels == 1 else 0  # loops of one, in a cache and in memory
-        wanted = [2 if turn.results else 0 for turn in tile.turns if len(tile.turns) > 1] or [int(tile.fetches)]
+        wanted = [2 if turn.results else 0 for turn in tile.unrolled if len(tile.unrolled) > 1] or [int(tile.fetches)]
         wanted += [0] * streams
         assert sorted(fetched) == sorted(wanted), f"{name} for {target.isa}: {fetched}"
         for loop in loops:
@@ -160,7 +160,7 @@ def test_tiles_fetch_their_results(target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].row_sums > 1], ids=lambda target: target.isa)
-def test_a_row_fetches_each_line_of_its_panel_once(target: Target, tmp_path: Path) -> None:
+def test_a_row_prefetches_each_line_of_its_panel_once(target: Target, tmp_path: Path) -> None:
     """Into the first cache, in the loops of a panel that is a stream by itself: past the others where it comes from
     memory (0102); with float32 not in the third loop (0087)."""
     tiles = functions(disassembly(target, tmp_path), r"tile_1x16<")
@@ -171,18 +171,18 @@ def test_a_row_fetches_each_line_of_its_panel_once(target: Target, tmp_path: Pat
             kind: sorted(sum(text.startswith(f"prefetch{kind}") for text in loop) for loop in loops)
             for kind in ("t0", "nta", "t1")
         }
-        lines_of_turn = 4 if floats else 2
-        stream = [0, 0, lines_of_turn]
+        lines_of_iteration = 4 if floats else 2
+        stream = [0, 0, lines_of_iteration]
         assert fetched == {"t0": stream, "nta": stream, "t1": [0, 0, 0] if floats else [0, 0, 2]}, name
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
-def test_tiles_in_planes_stay_in_registers(target: Target, tmp_path: Path) -> None:
+def test_nchw_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
     """Every vector of inputs is loaded once for all outputs of the tile."""
-    tiles = functions(disassembly(target, tmp_path), r"planes_tile<")
+    tiles = functions(disassembly(target, tmp_path), r"nchw_tile<")
     assert len(tiles) > 8
     for name, lines in tiles.items():
-        outputs, vectors = (int(size) for size in re.findall(r"planes_tile<(\d+), (\d+)>", name)[0])
+        outputs, vectors = (int(size) for size in re.findall(r"nchw_tile<(\d+), (\d+)>", name)[0])
         loop = max(innermost_loops(lines), key=multiply_adds)
         stack = [text for text in loop if touches_stack(text)]
         assert not stack, f"{name} for {target.isa} touches the stack: {stack}"
@@ -216,8 +216,8 @@ struct Add {
   void operator()(int64_t, int64_t m, int64_t n, const float *acc, int64_t count) const {
     for (int64_t i = 0; i < count; ++i) y[64 * m + n + i] = acc[i] + x[64 * m + n + i];
   }
-  void fetch(int64_t, int64_t m, int64_t n, int64_t count) const {
-    for (int64_t column = n; column < n + count; column += 16) fetch_near(x + 64 * m + column);
+  void prefetch(int64_t, int64_t m, int64_t n, int64_t count) const {
+    for (int64_t column = n; column < n + count; column += 16) prefetch_l1(x + 64 * m + column);
   }
 };
 void product(const mycc_host *host, const GemmArgs &args, float *y, const float *x) { gemm(host, args, Add{y, x}); }
@@ -225,7 +225,7 @@ void product(const mycc_host *host, const GemmArgs &args, float *y, const float 
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
-def test_residuals_are_fetched_ahead(target: Target, tmp_path: Path) -> None:
+def test_residuals_are_prefetched(target: Target, tmp_path: Path) -> None:
     """The compiler takes a function that only prefetches for one without effects, and deletes its calls."""
     source = tmp_path / "residual.cpp"
     source.write_text(RESIDUAL)

@@ -24,11 +24,11 @@ def algorithms(part: nn.Module, channels: int, size: int) -> list[str]:
         (14, 32, 1, "winograd3taps"),
         (12, 40, 1, "winograd3taps"),
         (11, 32, 1, "winograd2"),
-        (5, 32, 1, "turned"),
+        (5, 32, 1, "transposing"),
         (14, 24, 1, "direct"),
         (14, 64, 2, "winograd2s2"),
-        (10, 64, 2, "turned"),
-        (14, 48, 2, "turned"),
+        (10, 64, 2, "transposing"),
+        (14, 48, 2, "transposing"),
     ],
 )
 def test_the_form_depends_on_the_map(size: int, channels: int, stride: int, wanted: str) -> None:
@@ -55,15 +55,15 @@ def test_taps_are_stored_side_by_side(shape: tuple[int, ...]) -> None:
     [
         (5, 24, 32, 1, 1, "winograd3"),
         (5, 14, 32, 1, 1, "winograd2"),
-        (5, 24, 32, 1, 2, "turned"),  # a fifth fewer products
+        (5, 24, 32, 1, 2, "transposing"),  # a fifth fewer products
         (4, 24, 32, 1, 1, "winograd3"),
-        (4, 14, 32, 1, 1, "turned"),
+        (4, 14, 32, 1, 1, "transposing"),
         ((3, 7), 24, 32, 1, 1, "winograd3"),
-        ((1, 5), 24, 32, 1, 1, "turned"),
+        ((1, 5), 24, 32, 1, 1, "transposing"),
         (9, 14, 32, 1, 1, "winograd2"),
         (3, 24, 64, 2, 1, "winograd3"),
         (5, 24, 64, 2, 1, "winograd3"),
-        (5, 24, 32, 2, 1, "turned"),
+        (5, 24, 32, 2, 1, "transposing"),
     ],
 )
 def test_larger_kernels_and_groups(

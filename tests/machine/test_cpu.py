@@ -66,7 +66,7 @@ LARGE = torch.zeros(1).expand(4100, 1024)
 #: the fact, where it is read, what it is changed to, the kernel, and the field of its plan that has to change
 CHANGES: dict[str, tuple[ModuleType, str, int, Callable[..., torch.Tensor], tuple[torch.Tensor, ...], str]] = {
     "nontemporal": (store_policy, "NONTEMPORAL", 1 << 40, lambda a: a + 1, (LARGE,), "nontemporal"),
-    "stream ahead": (prefetch, "STREAM_AHEAD", 512, lambda a, b: a * b.exp(), (LARGE, LARGE + 1), "prefetch"),
+    "stream ahead": (prefetch, "STREAM_PREFETCH", 512, lambda a, b: a * b.exp(), (LARGE, LARGE + 1), "prefetch"),
     "sets of the cache": (tiles, "SET_STRIDE", 1 << 40, lambda a: a.t() + 1, (torch.zeros(512, 1024),), "tile"),
 }
 

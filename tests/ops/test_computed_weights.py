@@ -91,5 +91,5 @@ def test_weights_of_inputs(dtype: torch.dtype, tmp_path: Path) -> None:
     kernels = " ".join(package.kernels)
     assert "reduce" not in kernels
     if dtype == torch.float32:
-        wanted = ("1x1_f32_p16", "3x3_f32_p16_planes", "3x3_f32_planes", "f33taps", "_groups", "transpose1d_f32_p16")
+        wanted = ("1x1_f32_p16", "3x3_f32_p16_nchw", "3x3_f32_nchw", "f33taps", "_groups", "transpose1d_f32_p16")
         assert all(name in kernels for name in wanted)

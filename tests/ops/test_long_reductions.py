@@ -78,7 +78,7 @@ def test_streams_meet_every_element_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64], ids=str)
-def test_places_in_long_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_indices_in_long_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     """The first of equal best values, wherever in the row; NaN before all others."""
 
     def given(columns: int) -> torch.Tensor:
@@ -99,7 +99,7 @@ def test_places_in_long_rows(dtype: torch.dtype, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_places_among_planes(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_indices_in_nchw(dtype: torch.dtype, tmp_path: Path) -> None:
     """Planes that lie far apart: the first of equal best values, NaN before all others."""
     x = torch.randn(2, 21, 150003).round()
     x[0, 4, :9], x[0, 20, 70000], x[1, :, 8192], x[1, 3, -1], x[1, 0, 8191:8194] = (

@@ -1,4 +1,4 @@
-"""Reductions whose phases run a block of columns apart, or a row."""
+"""Reductions whose pipeline stages run a block of columns apart, or a row."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ..helpers.sources import kernel_sources
 
 #: classes of an image; more rows than are folded at a time; few of them; a deep column, kept in a larger cache
 SHAPES = [(3, 21, 24, 32), (2, 150, 8, 64), (4, 3, 1024), (1, 1100, 1024)]
-#: rows of less than a vector, of whole ones, with some lanes more, in pieces; fewer rows than phases
+#: rows of less than a vector, of whole ones, with some lanes more, in pieces; fewer rows than pipeline stages
 ROWS = [(40, 13), (37, 64), (5, 8, 197), (70, 2050), (2, 48)]
 
 
 class Folded(torch.nn.Module):
-    """All that keeps something for a later phase: terms, what is read again, what is older than a block or a row."""
+    """All that keeps something for a later pipeline_stage: terms, what is read again, what is older than a block or a
+    row."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -50,7 +51,7 @@ def given(shape: tuple[int, ...], seed: int) -> tuple[torch.Tensor, torch.Tensor
     ],
     ids=str,
 )
-def test_phases(dtype: torch.dtype, dim: int, tmp_path: Path) -> None:
+def test_pipeline_stages(dtype: torch.dtype, dim: int, tmp_path: Path) -> None:
     """As exact as eager, the same bits at any number of threads."""
     shapes = SHAPES if dim == 1 else ROWS
     shapes = shapes if dtype == torch.float32 else shapes[:3]
@@ -58,7 +59,7 @@ def test_phases(dtype: torch.dtype, dim: int, tmp_path: Path) -> None:
     entries: dict[str, Any] = {name: (Folded(dim), x) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "folded.pkg", verify=False, target="cpu")
     sources = kernel_sources(path)
-    assert sum(s.count("const bool turn_2") for s in sources) >= 4
+    assert sum(s.count("const bool active_2") for s in sources) >= 4
     models = [mycc.load(path, threads=threads) for threads in (1, 3)]
     for name, x in inputs.items():
         found, again = (list(model.entry(name)(*x)) for model in models)

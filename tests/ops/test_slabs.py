@@ -41,7 +41,7 @@ class Places(torch.nn.Module):
         return x.argmax(0), x.argmin(0), x.double().argmax(0), n.argmax(0), n.argmin(0)
 
 
-def test_places_over_blocks_of_columns(tmp_path: Path) -> None:
+def test_indices_over_blocks_of_columns(tmp_path: Path) -> None:
     """More rows than are taken at a time, more columns than a block has; equal values, infinities, NaN."""
     generator = torch.Generator().manual_seed(4)
     n = torch.randint(-9, 9, (43, 2085), generator=generator)
@@ -59,7 +59,7 @@ class Extrema(torch.nn.Module):
 
 
 @pytest.mark.parametrize("rows", [21, 64, 67])
-def test_extrema_and_their_places(rows: int, tmp_path: Path) -> None:
+def test_extrema_and_their_indices(rows: int, tmp_path: Path) -> None:
     """The value is taken from where the place is found; ties go to the first, NaN wins; groups of several sizes."""
     generator = torch.Generator().manual_seed(rows)
     x = torch.randint(-9, 9, (3, rows, 69), generator=generator).float()

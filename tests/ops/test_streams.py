@@ -52,7 +52,7 @@ def test_folds_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
-def test_places_in_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_indices_in_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     """The first of equal values, wherever it lies; NaN before all others."""
     generator = torch.Generator().manual_seed(6)
     inputs = {f"case{i}": torch.randint(-9, 9, s, generator=generator).to(dtype) for i, s in enumerate(SHAPES)}
@@ -142,7 +142,7 @@ def test_folds_of_columns_in_order(dtype: torch.dtype, tmp_path: Path) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_places_of_columns(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
+def test_indices_of_columns(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
     """So many bytes that rows are one stream, or come from several places in turn: the first of equal values all the
     same."""
 

@@ -101,26 +101,26 @@ static void halves_run(const mycc_call *c) {
 static void copy_dims(const int64_t *s, int64_t *d) { (void)s, d[0] = 2, d[1] = 3, d[2] = 4, d[3] = 5; }
 static void copy_run(const mycc_call *c) { memcpy(c->outputs[0], c->inputs[0], 4 * 120); }
 
-/* weave: n i64[n] -> 200 parallel loops, one after the other, each of which reads what the last wrote */
+/* interleave: n i64[n] -> 200 parallel loops, one after the other, each of which reads what the last wrote */
 typedef struct {
   int64_t *to;
   const int64_t *from;
   int64_t n;
 } Weave;
-static void weave_body(void *arg, int64_t begin, int64_t end, int32_t worker) {
+static void interleave_body(void *arg, int64_t begin, int64_t end, int32_t worker) {
   const Weave *w = arg;
   (void)worker;
   for (int64_t i = begin; i < end; ++i) w->to[i] = w->from[(i + 1) % w->n] + 1;
 }
-static const mycc_buffer weave_buffers[] = {{0, 0}};
-static void weave_sizes(const int64_t *s, int64_t *b) { b[0] = round64(8 * s[0]); }
-static void weave_run(const mycc_call *c) {
+static const mycc_buffer interleave_buffers[] = {{0, 0}};
+static void interleave_sizes(const int64_t *s, int64_t *b) { b[0] = round64(8 * s[0]); }
+static void interleave_run(const mycc_call *c) {
   int64_t *y = c->outputs[0], *t = (int64_t *)(c->arena + c->offsets[0]), n = c->symbols[0];
   memcpy(y, c->inputs[0], 8 * n);
   for (int i = 0; i < 100; ++i) {
     Weave there = {t, y, n}, back = {y, t, n};
-    c->host->parallel_for(c->host->ctx, n, 7, weave_body, &there);
-    c->host->parallel_for(c->host->ctx, n, 7, weave_body, &back);
+    c->host->parallel_for(c->host->ctx, n, 7, interleave_body, &there);
+    c->host->parallel_for(c->host->ctx, n, 7, interleave_body, &back);
   }
 }
 
@@ -158,7 +158,7 @@ static const mycc_entry entries[] = {
     {"halves", 1, 1, 0, 2, 1, halves_buffers, halves_dims, halves_dims, halves_sizes, halves_offsets, 128, halves_run,
      one_kernel},
     {"copy", 1, 1, 0, 0, 1, 0, copy_dims, copy_dims, 0, 0, 0, copy_run, one_kernel},
-    {"weave", 1, 1, 1, 1, 1, weave_buffers, cover_in, cover_in, weave_sizes, 0, 0, weave_run, one_kernel},
+    {"interleave", 1, 1, 1, 1, 1, interleave_buffers, cover_in, cover_in, interleave_sizes, 0, 0, interleave_run, one_kernel},
     {"copies", 1, 1, 1, 0, 1, 0, copies_dims, copies_dims, 0, 0, 0, copies_run, one_kernel},
     {"flags", 1, 1, 1, 0, 1, 0, cover_in, cover_in, 0, 0, 0, flags_run, one_kernel},
     {"cube", 1, 1, 1, 1, 1, cube_buffers, cover_in, cover_in, cube_sizes, 0, 0, cube_run, one_kernel},

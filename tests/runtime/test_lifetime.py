@@ -110,7 +110,7 @@ def test_a_model_is_unloaded_while_it_runs(c: Any, package_file: Path) -> None: 
             begun.wait()
             while True:
                 made = (Tensor * 1)(output)
-                status = c.mycc_run(model, NAMES["weave"], given, 1, made, 1)
+                status = c.mycc_run(model, NAMES["interleave"], given, 1, made, 1)
                 if status != OK:
                     results.append((status, last_error(c)))
                     return

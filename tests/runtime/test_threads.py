@@ -40,7 +40,7 @@ def test_loops_in_a_row_see_each_other(library: Any, package: bytes) -> None:
     for threads in (1, 2, 5):
         model = Loaded(library.load_memory(package, threads=threads))
         for _ in range(20):
-            np.testing.assert_array_equal(model("weave", start), expected)
+            np.testing.assert_array_equal(model("interleave", start), expected)
 
 
 def many(count: int, body: Any) -> None:
@@ -82,7 +82,7 @@ def test_callers_of_two_models(library: Any, package: bytes) -> None:
 
     def body(index: int) -> None:
         for _ in range(15):
-            np.testing.assert_array_equal(models[index % 2]("weave", start), expected)
+            np.testing.assert_array_equal(models[index % 2]("interleave", start), expected)
 
     many(6, body)
 

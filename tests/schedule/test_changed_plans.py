@@ -40,7 +40,7 @@ def interchanged(kernel: Kernel, plan: LoopPlan) -> Kernel:
     return planned(kernel, plan, parallel=(second,))
 
 
-def past_the_caches(kernel: Kernel, plan: LoopPlan) -> Kernel:
+def non_temporal(kernel: Kernel, plan: LoopPlan) -> Kernel:
     assert plan.nontemporal == ()
     return planned(kernel, plan, nontemporal=kernel.node.writes())
 
@@ -56,13 +56,13 @@ def smaller_tile(kernel: Kernel, plan: LoopPlan) -> Kernel:
     return planned(kernel, plan, tile=replace(plan.tile, rows=32, columns=16))
 
 
-def further_ahead(kernel: Kernel, plan: LoopPlan) -> Kernel:
+def further_prefetch(kernel: Kernel, plan: LoopPlan) -> Kernel:
     assert plan.row_prefetch is not None
     assert plan.row_prefetch.distance != 5
     return planned(kernel, plan, row_prefetch=replace(plan.row_prefetch, distance=5))
 
 
-def not_ahead(kernel: Kernel, plan: LoopPlan) -> Kernel:
+def not_prefetched(kernel: Kernel, plan: LoopPlan) -> Kernel:
     return planned(kernel, plan, row_prefetch=None)
 
 
@@ -84,12 +84,12 @@ Function = Callable[..., torch.Tensor]
     [
         (other_vector, lambda a, b: a + b, (A, B), "scatter(", "store(y0"),
         (interchanged, lambda a, b: a * b, (CUBE, PLANE), "for (int64_t j = 0; j < 6; ++j)", ""),
-        (past_the_caches, lambda a: torch.relu(a), (A,), ", streams)", ""),
-        (no_tiles, lambda a, b: a.t() + b.view(64, 1), (A, B), "gather(x0", "turn_tile("),
+        (non_temporal, lambda a: torch.relu(a), (A,), ", streams)", ""),
+        (no_tiles, lambda a, b: a.t() + b.view(64, 1), (A, B), "gather(x0", "transpose_tile("),
         (smaller_tile, lambda a, b: a.t() + b.view(64, 1), (A, B), "float tile0[256]", "float tile0[512]"),
         (not_unrolled, lambda a: a.amax(1), (torch.randn(8, 3, 80),), "for (int64_t", ""),
-        (further_ahead, lambda t, i: t[i], (TABLE, IDS), "+ 5", ""),
-        (not_ahead, lambda t, i: t[i], (TABLE, IDS), "", "next0"),
+        (further_prefetch, lambda t, i: t[i], (TABLE, IDS), "+ 5", ""),
+        (not_prefetched, lambda t, i: t[i], (TABLE, IDS), "", "next0"),
     ],
 )
 def test_a_changed_plan_changes_the_code_and_keeps_the_values(

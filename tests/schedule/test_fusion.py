@@ -216,7 +216,7 @@ def test_cheap_expressions_are_computed_again() -> None:
     assert kinds(s) == [Map]
 
 
-def test_readers_of_a_concatenation_compute_its_pieces() -> None:
+def test_readers_of_a_concatenation_compute_its_parts() -> None:
     s = scheduled(lambda a, b: torch.exp(torch.cat([a, b], 1)), x, x)
     assert kinds(s) == [Nest]
     assert "computed where it is read, piece by piece" in [r.reason for r in s.remarks]
@@ -238,7 +238,7 @@ def test_long_reductions_to_few_elements_are_split() -> None:
 def test_pipelined_blocks_of_columns_are_narrow(size: int, columns: int) -> None:
     (nest,) = scheduled(lambda a: a.softmax(1), torch.randn(16, 64, size, size)).program.nodes
     assert isinstance(nest, Nest)
-    assert nest.phases
+    assert nest.pipeline_stages
     (fold, *_) = (s for s in nest.stages if isinstance(s, Reduce))
     assert fold.dims[-1].extent.constant == columns
 
@@ -246,7 +246,7 @@ def test_pipelined_blocks_of_columns_are_narrow(size: int, columns: int) -> None
 def test_columns_that_no_block_divides_are_not_pipelined() -> None:
     (nest,) = scheduled(lambda a: a.softmax(1), torch.randn(16, 64, 7, 7)).program.nodes
     assert isinstance(nest, Nest)
-    assert not nest.phases
+    assert not nest.pipeline_stages
 
 
 def test_rope_is_one_kernel() -> None:

@@ -56,7 +56,7 @@ def test_elements_keep_their_bits(tmp_path: Path) -> None:
     forms: dict[str, Callable[..., Any]] = {
         "heads": heads,
         "turned": turned,
-        "turned_heads": lambda x: (x.transpose(1, 2) * 2).flip((0, 2)),
+        "transposed_heads": lambda x: (x.transpose(1, 2) * 2).flip((0, 2)),
     }
     entries = {f"{f}_{n}": (Call1(forms[f]), (x,)) for f in forms for n, x in given.items()}
     path = mycc.compile(entries, out=tmp_path / "moves.pkg", verify=False)

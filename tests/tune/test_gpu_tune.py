@@ -120,7 +120,7 @@ def test_a_lock_is_followed_without_a_gpu(tuned: tuple[Path, Lock], tmp_path: Pa
 
 def test_tiles_and_choices_are_the_same() -> None:
     for tile in (*TILES, AttentionTile(128, 64, descriptors=True)):
-        key = "attention f16" if isinstance(tile, AttentionTile) else "gemm-free f16"
+        key = "attention f16" if isinstance(tile, AttentionTile) else "gemm-unpacked f16"
         assert tile_of(key, choice_of(tile)) == tile
     assert tile_of("gemm", COST_MODEL) is None
 
@@ -128,7 +128,7 @@ def test_tiles_and_choices_are_the_same() -> None:
 @pytest.mark.parametrize("choice", [Choice.of({"m": 64}), Choice.of({"m": 64, "n": 64, "k": 64, "depth": 2})])
 def test_what_is_no_tile_is_refused(choice: Choice) -> None:
     with pytest.raises(ValueError, match="no tile"):
-        tile_of("gemm-free bf16", choice)
+        tile_of("gemm-unpacked bf16", choice)
 
 
 def test_a_tile_that_does_not_fit_is_an_error(tuned: tuple[Path, Lock], tmp_path: Path) -> None:

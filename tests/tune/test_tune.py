@@ -58,7 +58,7 @@ BOTH = Situation(threads=2)
 
 NODES: dict[str, tuple[Callable[..., Any], tuple[nn.Module, ...], tuple[torch.Tensor, ...], str]] = {
     "gemm": (lambda up, a: F.relu(up(a)), (nn.Linear(32, 48),), (x,), "gemm f32 m=8 n=48 k=32"),
-    "gemm-free": (lambda a: a @ a.mT, (), (x,), "gemm-free f32 m=8 n=8 k=32"),
+    "gemm-unpacked": (lambda a: a @ a.mT, (), (x,), "gemm-unpacked f32 m=8 n=8 k=32"),
     "conv": (
         lambda conv, a: conv(a), (nn.Conv2d(32, 64, 3, padding=1),), (image,),
         "conv f32 in=1x14x14x32 out=14x14x64 kernel=3x3 pad=1x1",
@@ -143,7 +143,7 @@ def test_parts_of_a_choice() -> None:
     both = Choice.of({"depth": 256, "algorithm": "direct"})
     assert split(both, "lower") == Choice.of({"algorithm": "direct"})
     assert split(both, "codegen") == Choice.of({"depth": 256})
-    assert unknown_part("gemm-free f32 m=1", Choice.of({"depth": 192})) is None
+    assert unknown_part("gemm-unpacked f32 m=1", Choice.of({"depth": 192})) is None
     assert unknown_part("gemm f32 m=1", Choice.of({"depth": 7})) == "depth 7"
     assert unknown_part("gemm f32 m=1", Choice.of({"pixels": 128})) == "pixels 128"
     assert unknown_part("conv f32 in=1", Choice.of({"pixels": 128, "depth": 192})) == "depth 192"
@@ -156,7 +156,7 @@ def test_parts_of_a_choice() -> None:
     ("case", "choice", "texts"),
     [
         ("gemm", {"depth": 256}, ["GemmTuning tuning;", "tuning.depth = tuning_depth;", ", tuning);"]),
-        ("gemm-free", {"group_bytes": 16384}, ["tuning.group_bytes = tuning_group_bytes;", ", tuning);"]),
+        ("gemm-unpacked", {"group_bytes": 16384}, ["tuning.group_bytes = tuning_group_bytes;", ", tuning);"]),
         ("strided conv", {"pixels": 128}, ["ConvTuning tuning;", "tuning.pixels = tuning_pixels;", ", tuning);"]),
         ("attention", {"key_block": 128}, ["AttentionTuning tuning;", "attention(host, args, NoScore(), tuning);"]),
         ("rows", {"task": 4096}, [", tuning_task), [=]"]),

@@ -6,7 +6,7 @@ using namespace mycc;
 /* Rows [begin, end) of `length` elements each, `part` of which are there at a time; element i of the result is i. */
 #define TYPE(NAME, T)                                                                                           \
   extern "C" void rows_##NAME(T *to, int64_t begin, int64_t end, int64_t length, int64_t part, T *gathered) {   \
-    WholeLines<T> lines(to + begin * length, gathered);                                                         \
+    WriteCombiner<T> lines(to + begin * length, gathered);                                                         \
     for (int64_t row = begin; row < end; ++row) {                                                               \
       T *at = lines.row();                                                                                      \
       for (int64_t i = 0; i < length; ++i) {                                                                    \
@@ -17,7 +17,7 @@ using namespace mycc;
     }                                                                                                           \
     lines.finish();                                                                                             \
   }                                                                                                             \
-  extern "C" int64_t gathered_##NAME() { return kGathered<T>; }
+  extern "C" int64_t gathered_##NAME() { return kCombined<T>; }
 TYPE(f64, double)
 TYPE(f32, float)
 TYPE(u16, uint16_t)

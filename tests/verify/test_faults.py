@@ -83,7 +83,7 @@ def _places(x: Tensor) -> tuple[Tensor, ...]:
     return (*x.topk(5, 1), x.argsort(1), x.argmax(1), x.median(1).indices)
 
 
-def test_places_of_equal_elements() -> None:
+def test_indices_of_equal_elements() -> None:
     """Any order of equal elements is right, and no other order is."""
     graph = capture(_places, (torch.randint(0, 3, (4, 40)),))
 

@@ -26,7 +26,7 @@ class RunTile:
     panels: int
     pixels_first: bool = False
     halved: bool = False
-    turn: int = 1
+    unroll: int = 1
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class RunTileSet:
     @property
     def tiles(self) -> tuple[RunTile, ...]:
         of_long_runs = (
-            RunTile(runs, self.long_run, 1, turn=self._turn(runs, False)) for runs in range(1, self.runs + 1)
+            RunTile(runs, self.long_run, 1, unroll=self._unroll(runs, False)) for runs in range(1, self.runs + 1)
         )
         return (*self._tiles(), *(of_long_runs if self.long_run else ()))
 
@@ -93,7 +93,7 @@ class RunTileSet:
 
     def _tiles(self) -> tuple[RunTile, ...]:
         return tuple(
-            RunTile(runs, pixels, p, not half and self._pixels_first(runs * pixels, p), half, self._turn(runs, half))
+            RunTile(runs, pixels, p, not half and self._pixels_first(runs * pixels, p), half, self._unroll(runs, half))
             for runs in range(1, self.runs + 1)
             for pixels, widest in enumerate(self.panels, 1)
             for p in range(1, widest + 1)
@@ -105,7 +105,7 @@ class RunTileSet:
         """Whether there is such a tile for a last panel of 8 columns: not of few pixels, which are few of all."""
         return self.cpu.lanes == PANEL and panels == 2 and runs == self.runs and pixels >= LEAST_HALVED
 
-    def _turn(self, runs: int, halved: bool) -> int:
+    def _unroll(self, runs: int, halved: bool) -> int:
         """Several values of k for the tiles that do most of the work: all that are written out take time to compile."""
         return TURN if self.cpu.lanes == PANEL and runs == self.runs and not halved else 1
 

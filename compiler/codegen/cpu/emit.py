@@ -34,13 +34,13 @@ from ...ir.index import (
     exact_div,
     of,
 )
-from ...ir.lanes import depends, lane_stride, turning_place
+from ...ir.lanes import depends, lane_stride, wrapping_index
 from ...ir.nodes import Store
 from ...ir.ops import OPS, Precedence, Printed, spell
-from ...schedule.loops.fma_contraction import fused_factors
+from ...schedule.loops.fma_contraction import fma_factors
 from ...schedule.loops.lane_bounds import DIVISIONS, MOST_APART, Inside, inside
 from .lane_limits import LaneLimit, lane_limit
-from .nontemporal import goes_past
+from .nontemporal import is_nontemporal
 from .scope import Scope
 from .window_taps import PAIR, tap_of
 
@@ -58,7 +58,7 @@ class Emitter:
     part: bool = False
     accs: dict[str, str] = field(default_factory=dict)  # accumulator -> C++ name
     vector_accs: frozenset[str] = frozenset()
-    turned: Mapping[Load, str] = field(default_factory=dict)  # loads across the lanes -> where they lie in a block
+    transposed: Mapping[Load, str] = field(default_factory=dict)  # loads across the lanes -> where they lie in a block
     bounded: dict[Load, str] = field(default_factory=dict)  # loads of which some lanes lie outside of a row
     chosen: set[Load] = field(default_factory=set)  # loads that not all lanes of a vector may take
     unchecked: bool = False  # indices that are read serve to fetch memory alone
@@ -92,7 +92,7 @@ class Emitter:
 
     def factors(self, e: Expr) -> tuple[str, str] | None:
         """The texts of the factors when the expression is a product that nothing else reads."""
-        found = fused_factors(e, self._uses)
+        found = fma_factors(e, self._uses)
         return None if found is None else (self.value(found[0]), self.value(found[1]))
 
     def store(self, s: Store) -> None:
@@ -110,8 +110,8 @@ class Emitter:
         if stride == ONE and self.part:
             self.body.append(f"store_part({target}, {text}, count);")
         elif stride == ONE:
-            past = ", streams" if self._streams(s) else ""
-            self.body.append(f"store({target}, {text}{past});")
+            nontemporal = ", streams" if self._streams(s) else ""
+            self.body.append(f"store({target}, {text}{nontemporal});")
         elif stride is not None and stride.terms:
             step = self.index(stride)
             self.body.append(
@@ -128,20 +128,20 @@ class Emitter:
         (s, *others), load = stores, stores[0].value
         if others or not isinstance(load, Load) or load.buffer.dtype != s.buffer.dtype or self.vector is None:
             return ""
-        step = ONE if load in self.turned else self._stride(load.index)
+        step = ONE if load in self.transposed else self._stride(load.index)
         narrow = DTYPES[s.buffer.dtype].size <= widest and not {load.buffer, s.buffer} & self.scope.locals.keys()
-        turn = turning_place(load.index, self.vector) if load not in self.turned else None
+        turn = wrapping_index(load.index, self.vector) if load not in self.transposed else None
         if not narrow or lane_stride(s.index, self.vector) != ONE or (turn is None and step not in (ONE, -ONE)):
             return ""
         target = self.target(s)
         if turn is not None:
-            row = self._place(self._buffer(load.buffer), load.index - of(turn))
-            return f"put_round({target}, {row}, {self.index(of(turn))}, {self.index(turn.b)}, count, {self.past(s)});"
-        source = self.turned.get(load) or self._place(self._buffer(load.buffer), load.index)
-        return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self.past(s)});"
+            row, start = self._place(self._buffer(load.buffer), load.index - of(turn)), self.index(of(turn))
+            return f"put_round({target}, {row}, {start}, {self.index(turn.b)}, count, {self.nontemporal(s)});"
+        source = self.transposed.get(load) or self._place(self._buffer(load.buffer), load.index)
+        return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self.nontemporal(s)});"
 
-    def past(self, s: Store, woven: int = 1) -> str:
-        return "streams" if self._streams(s, woven) else "false"
+    def nontemporal(self, s: Store, interleaved: int = 1) -> str:
+        return "streams" if self._streams(s, interleaved) else "false"
 
     def _rounded_by_store(self, s: Store) -> Expr:
         """What to store: without the cast to a narrow float that nobody else reads, for the store rounds too."""
@@ -151,24 +151,24 @@ class Emitter:
         (wide,) = e.args
         return wide if self._uses[e] <= 1 and DTYPES[wide.dtype].compute == "f32" else e
 
-    def store_in_turn(self, stores: Sequence[Store]) -> None:
+    def store_interleaved_group(self, stores: Sequence[Store]) -> None:
         """Adds the statement of stores side by side whose lanes lie as far apart as there are stores."""
         values = ", ".join(self.lanes(s.value) for s in stores)
         target = self.target(stores[0])
         if self.part:
-            self.body.append(f"store_woven_part({target}, count, {values});")
+            self.body.append(f"store_interleaved_part({target}, count, {values});")
         else:
-            self.body.append(f"store_woven({target}, {self.past(stores[0], len(stores))}, {values});")
+            self.body.append(f"store_interleaved({target}, {self.nontemporal(stores[0], len(stores))}, {values});")
 
-    def _streams(self, s: Store, woven: int = 1) -> bool:
+    def _streams(self, s: Store, interleaved: int = 1) -> bool:
         """Whether the result is so large that it goes past the caches; its vectors have to be aligned.
 
-        woven: elements of each lane that lie side by side.
+        interleaved: elements of each lane that lie side by side.
         """
         assert self.vector is not None
         if s in self.scope.led:
             return True
-        if s.buffer in self.scope.gathered or not goes_past(s, self.vector, woven, self.scope):
+        if s.buffer in self.scope.combined or not is_nontemporal(s, self.vector, interleaved, self.scope):
             return False
         self.scope.streamed[s.buffer] = None
         return True
@@ -326,8 +326,8 @@ class Emitter:
     def _load(self, e: Load) -> str:
         if e in self.bounded:
             return self.bounded[e]
-        if e in self.turned:
-            return f"load_part({self.turned[e]}, count)" if self.part else f"load({self.turned[e]})"
+        if e in self.transposed:
+            return f"load_part({self.transposed[e]}, count)" if self.part else f"load({self.transposed[e]})"
         name = self._buffer(e.buffer)
         if e.buffer in self.scope.locals and e.buffer.size == ONE:
             return name
@@ -366,7 +366,7 @@ class Emitter:
         rest = (c for monomial, c in e.index.terms.items() if monomial)
         if exact_div(e.buffer.root.size, as_index(step)) is None or any(c % step for c in rest):
             return f"load_every<{step}>({place})"
-        return f"load_turn<{step}, {first}>({self._place(name, e.index - first)})"
+        return f"load_strided<{step}, {first}>({self._place(name, e.index - first)})"
 
     def _group(self, load: Load, tap: Index) -> str:
         """Where the groups of a tap lie."""
@@ -374,7 +374,7 @@ class Emitter:
 
     def _load_around(self, name: str, index: Index) -> str:
         """Lanes at places that differ in their steps: neighbours around the end of a row, or anywhere."""
-        turn = turning_place(index, self.vector) if self.vector is not None else None
+        turn = wrapping_index(index, self.vector) if self.vector is not None else None
         if turn is not None:
             row, first, extent = self._place(name, index - of(turn)), self.index(of(turn)), self.index(turn.b)
             return (
@@ -428,10 +428,10 @@ class Emitter:
         return f"as_bits({name})" if moved else name
 
     def _written(self, s: Store) -> tuple[str, Index]:
-        """What a store writes to: the result, or the row of it that is gathered, and the index there."""
-        if s.buffer not in self.scope.gathered:
+        """What a store writes to: the result, or the row of it that is combined, and the index there."""
+        if s.buffer not in self.scope.combined:
             return self._buffer(s.buffer), s.index
-        row, within = self.scope.gathered[s.buffer]
+        row, within = self.scope.combined[s.buffer]
         index = Index({m: c for m, c in s.index.terms.items() if within.issuperset(m)})
         return self._as_moved(row, s.buffer), index
 
@@ -515,13 +515,13 @@ class Emitter:
             return f"(int64_t)({text})"
         return text if self._moves_with(side) else f"splat((int64_t)({text}))"
 
-    def _fetch_indices(self, value: Expr) -> None:
+    def _prefetch_indices(self, value: Expr) -> None:
         """Fetches indices ahead: lanes wait for what they pick, and the hardware fetches too little meanwhile."""
         for load in value.loads:
             wide = load.dtype == "i64" and load.buffer not in self.scope.locals
             if wide and not self.part and self.moves(load) and self._stride(load.index) == ONE:
                 at = self._place(self.scope.buffer(load.buffer), load.index)
-                self._before(value).append(f"fetch_indices({at});")
+                self._before(value).append(f"prefetch_indices({at});")
 
     def _checked(self, atom: Indirect, moving: bool) -> str:
         if atom not in self._indirect:
@@ -531,7 +531,7 @@ class Emitter:
             source = self.value(value)
             if self.unchecked:
                 return f"(int64_t)({source})"
-            self._fetch_indices(value)
+            self._prefetch_indices(value)
             # of their own kind: the partial form has them where the full one looks up in memory
             name, check = self._temp("places" if vector else "at"), self._check(atom)
             lanes = ", count" if vector and self.part else ""

@@ -18,11 +18,11 @@ from ...ir.plans.loop import Form, LoopPlan, Prefetch, Reduction
 from ...schedule.loops.store_policy import NARROW, only_moves
 from ...schedule.loops.write_combining import Stage as Written
 from .emit import Emitter
-from .pipeline_views import phase_view
-from .prefetch_nests import fetching, with_looked_up, with_stage_fetches
+from .pipeline_views import pipelined_columns_view
+from .prefetch_nests import fetching, with_lookup_prefetches, with_stage_prefetches
 from .prefetch_rows import (
-    ahead_view,
-    with_fetches,
+    row_prefetch_view,
+    with_row_prefetches,
 )
 from .reduction_views import (
     SCALARS,
@@ -31,17 +31,17 @@ from .reduction_views import (
     loops_of,
     row_fold_view,
 )
-from .row_pipeline_views import row_phase_view
+from .row_pipeline_views import pipelined_rows_view
 from .row_stream_views import row_stream_view
 from .sample_pipeline_views import sample_view
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .tile_views import tile_view
-from .transposed_views import turned_view
+from .transposed_views import transposed_view
 from .vertical_reduction_views import lane_fold_view
 from .views.kernel import KernelView
 from .views.loop_kernels import FlatKernel, LoopKernel, Stage
-from .views.loops import GatheredRow, Lanes, LocalView, Loop, MapStage
+from .views.loops import CombinedRow, Lanes, LocalView, Loop, MapStage
 from .window_views import window_view
 from .write_combining import gather, memory_of
 
@@ -52,7 +52,7 @@ def loop_view(node: Map | Reduce | Nest, plan: LoopPlan) -> KernelView:
         frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal, whole_lines=plan.aligned_lines
     )
     if plan.transposed is not None:
-        return turned_view(plan.transposed, plan.vertical, scope)
+        return transposed_view(plan.transposed, plan.vertical, scope)
     if isinstance(node, Nest):
         return _nest_view(node, plan, scope)
     if plan.windows is not None and plan.window_walk is not None and isinstance(node, Reduce):
@@ -73,18 +73,18 @@ def _rows(node: Map | Reduce, vector: Var | None, plan: LoopPlan, scope: Scope) 
     """A kernel of one stage for each turn of the parallel loops."""
     parallel, written = plan.parallel, Written(node, vector)
     inner = [v for v in node.dims if v is not vector and v not in parallel]
-    gathered = gather(plan.combined, [written], parallel, scope)
+    combined = gather(plan.combined, [written], parallel, scope)
     rows = loops_of(parallel, scope, Emitter(scope, None))
     scope.tables = {} if rows else None
     stage = stage_view(node, 0, plan, inner, scope, fetches=False)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in parallel))
-    ahead = None if plan.row_prefetch is None else ahead_view(plan.row_prefetch, parallel, scope)
+    prefetch = None if plan.row_prefetch is None else row_prefetch_view(plan.row_prefetch, parallel, scope)
     if isinstance(node, Map) and isinstance(stage, MapStage) and vector is not None:
-        if plan.row_prefetch is not None and ahead is not None:
-            stage = with_fetches(stage, ahead, plan.row_prefetch, vector)
-        elif gathered and inner:
-            stage = _leaving(stage, gathered, plan.fetched(0), vector, scope)
+        if plan.row_prefetch is not None and prefetch is not None:
+            stage = with_row_prefetches(stage, prefetch, plan.row_prefetch, vector)
+        elif combined and inner:
+            stage = _leaving(stage, combined, plan.fetched(0), vector, scope)
     work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
     if isinstance(node, Reduce):
         work = work * product(v.extent for v in node.rdims)
@@ -95,11 +95,11 @@ def _rows(node: Map | Reduce, vector: Var | None, plan: LoopPlan, scope: Scope) 
         count,
         emitter.index(work),
         (stage,),
-        (*_tables(scope), *memory_of(gathered)),
+        (*_tables(scope), *memory_of(combined)),
         scope.streams(),
-        ahead=ahead,
+        prefetch=prefetch,
         setup=_setup(scope),
-        gathered=gathered,
+        combined=combined,
     )
     streams = plan.horizontal[0].row_streams if plan.horizontal and plan.horizontal[0] is not None else None
     if streams is None or vector is None:
@@ -131,12 +131,12 @@ def _columns(node: Reduce, vector: Var, plan: LoopPlan, scope: Scope) -> LoopKer
 
 
 def _leaving(
-    stage: MapStage, gathered: Sequence[GatheredRow], found: Sequence[Prefetch], vector: Var, scope: Scope
+    stage: MapStage, combined: Sequence[CombinedRow], found: Sequence[Prefetch], vector: Var, scope: Scope
 ) -> MapStage:
     """A block of rows whose lines leave row by row, while what follows in memory is fetched."""
     assert stage.lanes is not None
     length = stage.lanes.extent if stage.lanes.extent.isdigit() else f"({stage.lanes.extent})"
-    have = tuple(f"{g.lines}.have(({stage.loops[-1].name} + 1) * {length});" for g in gathered)
+    have = tuple(f"{g.lines}.have(({stage.loops[-1].name} + 1) * {length});" for g in combined)
     return replace(stage, lanes=fetching(stage.lanes, found, vector, scope), after=have)
 
 
@@ -163,7 +163,7 @@ def stage_view(
                 vertical = plan.vertical[i]
                 assert vertical is not None
                 view = lane_fold_view(vertical, vector, loops, scope)
-    return with_stage_fetches(view, plan.fetched(i), vector, scope) if fetches else view
+    return with_stage_prefetches(view, plan.fetched(i), vector, scope) if fetches else view
 
 
 def map_stage(
@@ -197,9 +197,9 @@ def _nest_view(node: Nest, plan: LoopPlan, scope: Scope) -> KernelView:
         case Form.PIPELINED_SAMPLES:
             return sample_view(node, plan, locals_, scope, stage_view)
         case Form.PIPELINED_ROWS:
-            return row_phase_view(node, plan, locals_, scope)
+            return pipelined_rows_view(node, plan, locals_, scope)
         case Form.PIPELINED_COLUMNS:
-            return phase_view(node, plan, locals_, scope)
+            return pipelined_columns_view(node, plan, locals_, scope)
     return _nest(node, plan, locals_, scope)
 
 
@@ -209,16 +209,16 @@ def _nest(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Sco
     stages: list[Stage] = []
     work = as_index(0)
     written = [Written(*pair) for pair in zip(node.stages, plan.vector, strict=True)]
-    gathered = gather(plan.combined, written, node.dims, scope)
+    combined = gather(plan.combined, written, node.dims, scope)
     for i, (stage, vector) in enumerate(zip(node.stages, plan.vector, strict=True)):
         inner = [v for v in stage.dims[len(node.dims) :] if v is not vector]
         stages.append(stage_view(stage, i, plan, inner, scope))
         extents = [v.extent for v in stage.dims[len(node.dims) :]]
         extents += [v.extent for v in stage.rdims] if isinstance(stage, Reduce) else []
         work = work + product(extents)
-    ahead = None if plan.row_prefetch is None else ahead_view(plan.row_prefetch, node.dims, scope)
-    if plan.row_prefetch is not None and ahead is not None:
-        stages = with_looked_up(stages, written, plan.row_prefetch, ahead, node.dims, scope)
+    prefetch = None if plan.row_prefetch is None else row_prefetch_view(plan.row_prefetch, node.dims, scope)
+    if plan.row_prefetch is not None and prefetch is not None:
+        stages = with_lookup_prefetches(stages, written, plan.row_prefetch, prefetch, node.dims, scope)
     emitter = Emitter(scope, None)
     count = emitter.index(product(v.extent for v in node.dims))
     return LoopKernel(
@@ -228,11 +228,11 @@ def _nest(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Sco
         count,
         emitter.index(work),
         tuple(stages),
-        (*locals_, *_tables(scope), *memory_of(gathered)),
+        (*locals_, *_tables(scope), *memory_of(combined)),
         scope.streams(),
-        ahead=ahead,
+        prefetch=prefetch,
         setup=_setup(scope),
-        gathered=gathered,
+        combined=combined,
     )
 
 

@@ -20,18 +20,18 @@ TEMPLATES = Path(__file__).resolve().parents[3] / "templates" / "cpu"
 
 
 @dataclass(frozen=True)
-class Turn:
+class UnrolledLoop:
     """A loop of a tile over k that takes several values in a turn.
 
     length: values of k of a turn. leaves: how many it leaves to the loop behind it, beside those that fill no turn.
-    fetch_every: values of k for which it fetches a line of each panel that comes next; bounded: it is for products
+    prefetch_every: values of k for which it fetches a line of each panel that comes next; bounded: it is for products
     alone that need no more.
     results: it fetches the places of the results.
     """
 
     length: int
     leaves: int = 0
-    fetch_every: int = 1
+    prefetch_every: int = 1
     bounded: bool = False
     results: bool = False
 
@@ -39,13 +39,13 @@ class Turn:
 #: Fetching what is on its way already, and reckoning what to fetch, takes as long as multiply-adds do (Intel, and where
 #: another thread shares the core): so the loop is chosen by how much there is to fetch, and the results, at most 8 rows
 #: of 4 lines, are fetched in the last turns alone.
-LONG_TURNS = (
-    Turn(4, leaves=64, fetch_every=4, bounded=True),
-    Turn(4, leaves=64, fetch_every=2, bounded=True),
-    Turn(4, leaves=64),
-    Turn(4, results=True),
+LONG_LOOPS = (
+    UnrolledLoop(4, leaves=64, prefetch_every=4, bounded=True),
+    UnrolledLoop(4, leaves=64, prefetch_every=2, bounded=True),
+    UnrolledLoop(4, leaves=64),
+    UnrolledLoop(4, results=True),
 )
-SHORT_TURNS = (Turn(2),)
+SHORT_LOOPS = (UnrolledLoop(2),)
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Tile:
     rows_first: bool
     fetches: bool
     streams: bool
-    turns: tuple[Turn, ...]
+    unrolled: tuple[UnrolledLoop, ...]
     sums: int
 
     @property
     def in_place(self) -> bool:
         """Whether it needs every register, so that sums must stay where they are."""
-        return self.turns == LONG_TURNS
+        return self.unrolled == LONG_LOOPS
 
 
 def widths(widest: int) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class TileSet:
 
     def _tile(self, rows: int, panels: int) -> Tile:
         flags = self._rows_first(rows, panels), self._fetches(rows, panels), self._streams(rows, panels)
-        return Tile(rows, panels, *flags, self._turns(rows, panels), self.row_sums if rows == 1 else 1)
+        return Tile(rows, panels, *flags, self._unrolled(rows, panels), self.row_sums if rows == 1 else 1)
 
     @property
     def row_sums(self) -> int:
@@ -120,14 +120,14 @@ class TileSet:
         """Few sums pass over a panel once more for every few rows: so those of 8 lanes, from half their height on."""
         return self.cpu.lanes == 8 and panels == 1 and 2 * rows > len(self.panels)
 
-    def _turns(self, rows: int, panels: int) -> tuple[Turn, ...]:
+    def _unrolled(self, rows: int, panels: int) -> tuple[UnrolledLoop, ...]:
         """Long ones for large tiles of 16 lanes.
 
         Short ones for tiles that stream: where another thread shares the core, what is not a multiply-add counts.
         """
         if self._streams(rows, panels):
-            return SHORT_TURNS
-        return LONG_TURNS if self.cpu.lanes == PANEL and self._fetches(rows, panels) else ()
+            return SHORT_LOOPS
+        return LONG_LOOPS if self.cpu.lanes == PANEL and self._fetches(rows, panels) else ()
 
     def _rows_first(self, rows: int, panels: int) -> bool:
         width = panels * PANEL // self.cpu.lanes
@@ -205,7 +205,7 @@ def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:
         "constraint": tile_set.constraint,
         "max_rows": len(tile_set.panels),
         "tiles": tile_set.tiles,
-        "in_place": any(t.turn > 1 for t in runs.tiles),
+        "in_place": any(t.unroll > 1 for t in runs.tiles),
         "row_widths": sorted({t.panels * PANEL // tile_set.cpu.lanes for t in tile_set.tiles if t.in_place}),
         "line": LINE,
         "best": tile_set.panels,

@@ -14,6 +14,6 @@ def is_large(buffer: Buffer, scope: Scope) -> bool:
     return buffer in scope.nontemporal and buffer not in scope.locals
 
 
-def goes_past(store: Store, lanes: Var, woven: int, scope: Scope) -> bool:
-    """Whether a store's vectors go past the caches; woven: elements of each lane that lie side by side."""
-    return store.buffer not in scope.locals and whole_lines(store, lanes, woven, scope.nontemporal)
+def is_nontemporal(store: Store, lanes: Var, interleaved: int, scope: Scope) -> bool:
+    """Whether a store's vectors go past the caches; interleaved: elements of each lane that lie side by side."""
+    return store.buffer not in scope.locals and whole_lines(store, lanes, interleaved, scope.nontemporal)

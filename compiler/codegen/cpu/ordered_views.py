@@ -26,7 +26,7 @@ from ...schedule.loops.collapse import collapse
 from ...schedule.loops.vector_axis import vector_loop
 from .emit import Emitter, literal
 from .loop_views import map_stage
-from .prefetch import stream_ahead
+from .prefetch import stream_prefetch
 from .row_scan_views import row_scan_view
 from .scan_views import column_scan_view
 from .scope import Scope
@@ -93,7 +93,7 @@ def _updates(node: Scatter, scope: Scope) -> RowsView:
     if columns is not None and all(place.coefficient(columns) == ONE for place in places):
         full, part = (_updated(node, Emitter(scope, columns, part=p)) for p in (False, True))
         lanes = lanes_view(columns, scope, full, part)
-        fetched = stream_ahead(scope, columns, [u.value for u in node.updates], rest[-1], rest) if rest else ()
+        fetched = stream_prefetch(scope, columns, [u.value for u in node.updates], rest[-1], rest) if rest else ()
         stage = MapStage(inner, replace(lanes, full=(*fetched, *lanes.full)))
     else:
         stage = MapStage(inner, None, _statements(_updated(node, text)))

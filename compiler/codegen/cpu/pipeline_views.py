@@ -19,14 +19,16 @@ from .reduction_views import folded_view
 from .scope import Scope
 from .statements import emit_stores
 from .views.loops import LocalView, Loop
-from .views.pipelined_kernels import ColumnEnd, ComingRegion, PhaseKernel, PhaseView
+from .views.pipelined_kernels import ColumnEnd, ColumnStage, ComingRegion, PipelinedColumnsKernel
 from .views.reductions import FoldView
 
 Stage = Map | Reduce
 
 
-def phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope) -> PhaseKernel:
-    """A kernel of a nest that has phases."""
+def pipelined_columns_view(
+    node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope
+) -> PipelinedColumnsKernel:
+    """A kernel of a nest that has pipeline stages."""
     assert plan.pipeline is not None
     first = next(s for s in node.stages if isinstance(s, Reduce))
     row, column = first.rdims[0], first.dims[-1]
@@ -34,9 +36,9 @@ def phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope
     row_loop, lane = (Loop(scope.loop(v), text.index(v.extent)) for v in (row, column))
     builder = _Builder(scope, row, column, frozenset(node.writes()), plan.pipeline.region)
     count = product(v.extent for v in node.dims)
-    phases = tuple(builder.phase(node, number) for number in range(node.phases[-1] + 1))
-    return PhaseKernel(
-        "columns.cpp.j2",
+    pipeline_stages = tuple(builder.pipeline_stage(node, number) for number in range(node.pipeline_stages[-1] + 1))
+    return PipelinedColumnsKernel(
+        "pipelined_columns.cpp.j2",
         scope.params(),
         text.index(count),
         text.index(count // builder.blocks),
@@ -46,19 +48,19 @@ def phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope
         lane,
         BLOCK_ROWS,
         plan.pipeline.together,
-        phases,
+        pipeline_stages,
         locals_,
         scope.streams(),
     )
 
 
-def phase_loops(
-    scope: Scope, node: Nest, phase: str, letters: Iterable[str]
+def stage_loops(
+    scope: Scope, node: Nest, pipeline_stage: str, letters: Iterable[str]
 ) -> tuple[tuple[Var, ...], tuple[Loop, ...], dict[Atom, Index]]:
-    """A phase's own variables for a nest's dimensions, its loops, and the dimensions as those variables."""
-    own = tuple(Var(f"{v.name}_{phase}", v.extent) for v in node.dims)
+    """A pipeline stage's own variables for a nest's dimensions, its loops, and the dimensions as those variables."""
+    own = tuple(Var(f"{v.name}_{pipeline_stage}", v.extent) for v in node.dims)
     loops = (
-        Loop(scope.loop(v, f"{letter}_{phase}"), Emitter(scope, None).index(v.extent))
+        Loop(scope.loop(v, f"{letter}_{pipeline_stage}"), Emitter(scope, None).index(v.extent))
         for v, letter in zip(own, letters, strict=True)
     )
     return own, tuple(loops), {v: of(new) for v, new in zip(node.dims, own, strict=True)}
@@ -66,7 +68,7 @@ def phase_loops(
 
 @dataclass
 class _Builder:
-    """Makes the phases of one nest. made: what the nest writes to memory; blocks: of a region."""
+    """Makes the pipeline stages of one nest. made: what the nest writes to memory; blocks: of a region."""
 
     scope: Scope
     row: Var
@@ -75,14 +77,18 @@ class _Builder:
     blocks: int
     names: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
 
-    def phase(self, node: Nest, number: int) -> PhaseView:
-        _, loops, own = phase_loops(self.scope, node, str(number), self._letters(node))
-        stages = [moved(s, own) for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+    def pipeline_stage(self, node: Nest, number: int) -> ColumnStage:
+        _, loops, own = stage_loops(self.scope, node, str(number), self._letters(node))
+        stages = [
+            moved(s, own)
+            for s, pipeline_stage in zip(node.stages, node.pipeline_stages, strict=True)
+            if pipeline_stage == number
+        ]
         accs = {f.acc.name: next(self.names) for s in stages if isinstance(s, Reduce) for f in s.folds}
         body = [s for s in stages if isinstance(s, Map) and self.row in s.dims]
         lines, folds = self._body(body, [s for s in stages if isinstance(s, Reduce)], accs)
         ends = tuple(self._end(s, accs, folds) for s in stages if s not in body)
-        return PhaseView(number, loops, self._next(node, number), lines, folds, ends)
+        return ColumnStage(number, loops, self._next(node, number), lines, folds, ends)
 
     def _body(
         self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str]
@@ -102,12 +108,14 @@ class _Builder:
         return ColumnEnd(tuple(f for f in folds if f.name in own), (*emitter.pre, *emitter.body))
 
     def _next(self, node: Nest, number: int) -> ComingRegion:
-        """What the phase reads of memory in the region after its own."""
-        stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+        """What the pipeline stage reads of memory in the region after its own."""
+        stages = [
+            s for s, pipeline_stage in zip(node.stages, node.pipeline_stages, strict=True) if pipeline_stage == number
+        ]
         whole = [s for s in stages if isinstance(s, Reduce) or self.row in s.dims]
         values = [e for s in whole for e in (_folded(s) if isinstance(s, Reduce) else (x.value for x in s.stores))]
         loads = dict.fromkeys(ld for v in values for ld in v.loads if ld.buffer not in self.made | set(node.locals))
-        _, loops, first = phase_loops(self.scope, node, f"{number}_next", self._letters(node))
+        _, loops, first = stage_loops(self.scope, node, f"{number}_next", self._letters(node))
         operands = coming_rows(self.scope, f"next{number}_", loads, self.row, self.column, first, self.blocks)
         return ComingRegion(loops, operands)
 

@@ -11,14 +11,12 @@ from ...schedule.loops.prefetch import NOWHERE, prefetches, stream_prefetches
 from .emit import Emitter
 from .scope import Scope
 
-LEVELS = {1: "near", 2: "far"}
 
-
-def fetch_lines(found: Iterable[Prefetch], lanes: Var, scope: Scope) -> tuple[str, ...]:
+def prefetch_lines(found: Iterable[Prefetch], lanes: Var, scope: Scope) -> tuple[str, ...]:
     """The statements of prefetches, each once; lanes: the loop along the lanes."""
     text = Emitter(scope, lanes)
     lines = (
-        f"fetch_{LEVELS[p.level]}({place(p, text, scope)}{f' + {p.vectors} * W' if p.vectors else ''});" for p in found
+        f"prefetch_l{p.level}({place(p, text, scope)}{f' + {p.vectors} * W' if p.vectors else ''});" for p in found
     )
     return tuple(dict.fromkeys(lines))
 
@@ -33,12 +31,12 @@ def fetches(
     moved: Mapping[Atom, Index] = NOWHERE, far: bool = False,
 ) -> tuple[str, ...]:  # fmt: skip
     """The statements of `prefetches` (schedule/loops/prefetch.py)."""
-    return fetch_lines(prefetches(column, expressions, rows, moved, far), column, scope)
+    return prefetch_lines(prefetches(column, expressions, rows, moved, far), column, scope)
 
 
-def stream_ahead(
+def stream_prefetch(
     scope: Scope, lanes: Var, expressions: Iterable[Expr], row: Var, outer: Sequence[Var],
     first: Mapping[Atom, Index] = NOWHERE,
 ) -> tuple[str, ...]:  # fmt: skip
     """The statements of `stream_prefetches` (schedule/loops/prefetch.py)."""
-    return fetch_lines(stream_prefetches(lanes, expressions, row, outer, first), lanes, scope)
+    return prefetch_lines(stream_prefetches(lanes, expressions, row, outer, first), lanes, scope)

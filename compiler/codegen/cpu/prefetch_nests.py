@@ -8,15 +8,15 @@ from dataclasses import replace
 from ...ir.index import Var
 from ...ir.plans.loop import Prefetch, RowPrefetch
 from ...schedule.loops.write_combining import Stage as Written
-from .prefetch import fetch_lines
-from .prefetch_rows import looked_up_fetches
+from .prefetch import prefetch_lines
+from .prefetch_rows import lookup_prefetches
 from .scope import Scope
-from .views.loop_kernels import Ahead, Stage
+from .views.loop_kernels import RowPrefetchView, Stage
 from .views.loops import Lanes, MapStage
 from .views.reductions import LaneFold, RowFold
 
 
-def with_stage_fetches(view: Stage, found: Sequence[Prefetch] | None, vector: Var | None, scope: Scope) -> Stage:
+def with_stage_prefetches(view: Stage, found: Sequence[Prefetch] | None, vector: Var | None, scope: Scope) -> Stage:
     """The view of a stage with its fetches in front of each of its vectors; walks over columns have theirs."""
     if not found or vector is None or not isinstance(view, MapStage | RowFold | LaneFold) or view.lanes is None:
         return view
@@ -27,14 +27,14 @@ def fetching(lanes: Lanes, found: Sequence[Prefetch], vector: Var, scope: Scope)
     """Lanes that fetch in front of each whole vector; rows that are moved have none."""
     if lanes.moved:
         return lanes
-    return replace(lanes, full=(*fetch_lines(found, vector, scope), *lanes.full))
+    return replace(lanes, full=(*prefetch_lines(found, vector, scope), *lanes.full))
 
 
-def with_looked_up(
+def with_lookup_prefetches(
     views: Sequence[Stage],
     stages: Sequence[Written],
     plan: RowPrefetch,
-    ahead: Ahead,
+    prefetch: RowPrefetchView,
     rows: Sequence[Var],
     scope: Scope,
 ) -> list[Stage]:
@@ -42,5 +42,5 @@ def with_looked_up(
     view = views[plan.stage]
     if plan.stage == 0 or not isinstance(view, MapStage):
         return list(views)
-    lines = looked_up_fetches(plan, ahead, stages[plan.stage], rows, scope)
+    lines = lookup_prefetches(plan, prefetch, stages[plan.stage], rows, scope)
     return [*views[: plan.stage], replace(view, after=(*view.after, *lines)), *views[plan.stage + 1 :]]

@@ -14,10 +14,10 @@ from ...ir.index import (
 from ...ir.nodes import Fold, Reduce
 from ...ir.ops import OPS, Precedence
 from ...ir.plans.loop import ColumnWalk, HorizontalPlan
-from ...schedule.loops.streams import widest
+from ...schedule.loops.interleaved_streams import widest
 from ...schedule.loops.vector_axis import SCALAR_FOLDS
 from .emit import Emitter, literal
-from .prefetch import fetch_lines
+from .prefetch import prefetch_lines
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import Loop
@@ -92,7 +92,7 @@ def row_fold_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Sco
     finish = Emitter(scope, None, accs=names).behind(full)
     emit_stores(finish, node)
     lanes, ends = lanes_view(vector, scope, full, part), (*finish.pre, *finish.body)
-    lanes = replace(lanes, full=(*fetch_lines(plan.prefetch, vector, scope), *lanes.full))
+    lanes = replace(lanes, full=(*prefetch_lines(plan.prefetch, vector, scope), *lanes.full))
     return RowFold(loops, outer, lanes, tuple(folds), ends, plan.piece, plan.streamed, plan.stream)
 
 
@@ -107,10 +107,10 @@ def columns_view(
 
 def walk_view(walk: ColumnWalk, node: Reduce, vector: Var, scope: Scope) -> Walk:
     """The function of loops.h that walks over rows so, and what it fetches."""
-    function = "rows_in_turn" if walk.in_turn else f"rows_together<{walk.rows}>"
+    function = "rows_one_by_one" if walk.one_by_one else f"rows_together<{walk.rows}>"
     if walk.in_order:
         function = f"rows_in_order<{walk.columns}, {widest(f.value for f in node.folds)}>"
-    return Walk(function, walk.rows, fetch_lines(walk.prefetch, vector, scope), walk.streams, walk.in_order)
+    return Walk(function, walk.rows, prefetch_lines(walk.prefetch, vector, scope), walk.streams, walk.in_order)
 
 
 def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], walk: ColumnWalk, scope: Scope) -> SpreadColumns:
@@ -130,7 +130,7 @@ def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], walk: Colum
         (*full.pre, *full.body),
         vector.extent.constant or 0,
         widest([fold.value]),
-        fetch_lines(walk.prefetch, vector, scope),
+        prefetch_lines(walk.prefetch, vector, scope),
     )
 
 

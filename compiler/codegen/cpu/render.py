@@ -79,7 +79,7 @@ class KernelPool:
         self, name: str, kernel: plans.Kernel, choice: Choice = COST_MODEL, weight_bytes: Index = ZERO
     ) -> KernelCall:
         """A kernel of the schedule with a choice, rendered when its text is new; weight_bytes: see gemm_view."""
-        node, starts = kernel.node, dict(kernel.starts)
+        node, base_offsets = kernel.node, dict(kernel.base_offsets)
         view = with_choice(view_of(node, kernel.plan, weight_bytes), choice)
         text = _render(view)
         if text not in self._by_text:
@@ -88,7 +88,7 @@ class KernelPool:
             source = indent("\n".join((*(f"// {c}" for c in comment), text.replace(PLACEHOLDER, symbol))))
             params = ", ".join(("const mycc_host *host", *(p.declaration for p in view.params)))
             self._by_text[text] = Kernel(symbol, source, f"void {symbol}({params});", _cost(node, text), _units(view))
-        passed = tuple(replace(p, start=starts.get(p.buffer, 0)) if p.buffer else p for p in view.params)
+        passed = tuple(replace(p, start=base_offsets.get(p.buffer, 0)) if p.buffer else p for p in view.params)
         return KernelCall(self._by_text[text], passed)
 
     def _unique(self, name: str) -> str:
@@ -162,12 +162,8 @@ def render_unit(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
     return environment("host").get_template("kernels.cpp.j2").render(kernels=kernels, headers=headers)
 
 
-#: how the functions of convolutions are called -> their header
-CONVOLUTIONS = {
-    **{name: name for name in ("depthwise", "winograd", "grouped", "chain")},
-    "planes": "nchw",
-    "turned": "transposed",
-}
+#: functions of convolutions, which have a header of their name each
+CONVOLUTIONS = ("depthwise", "winograd", "grouped", "chain", "nchw", "transposing")
 
 
 #: functions of products of integer weights -> their header
@@ -182,16 +178,16 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     quantised = [f for f in QUANTISED if f"{f}(host, args" in text]
     if "Args args" in text or attends or quantised:
         wanted.append("micro_kernels.h")
-    products = ((args, "gemm/gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmFreeArgs"))
+    products = ((args, "gemm/gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmUnpackedArgs"))
     for args, header in (*products, ("ConvArgs", "conv/conv.h")):
         if f"{args} args" in text and f"kernels/{header}" not in wanted:
             wanted.append(f"kernels/{header}")
     wanted += [f"kernels/gemm/{QUANTISED[f]}.h" for f in quantised]
-    if "turn_tile(" in text or "turn_rows<" in text:
+    if "transpose_tile(" in text or "transpose_in<" in text:
         wanted.append("kernels/loops/transpose.h")
     if "each_strip<" in text:
         wanted.append("kernels/loops/sliding_window.h")
-    if "WholeLines<" in text:
+    if "WriteCombiner<" in text:
         wanted.append("kernels/loops/write_combining.h")
     if "mycc_number numbers[" in text:
         wanted.append("mycc/custom.h")
@@ -200,9 +196,7 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     for routine in ROUTINES.values():
         if f"{routine.function}(host, worker" in text and f"kernels/{routine.header}" not in wanted:
             wanted.append(f"kernels/{routine.header}")
-    for function, header in CONVOLUTIONS.items():
-        if f"conv_{function}" in text:
-            wanted.append(f"kernels/conv/{header}.h")
+    wanted += [f"kernels/conv/{name}.h" for name in CONVOLUTIONS if f"conv_{name}" in text]
     if attends:
         wanted.append("kernels/attention/attention.h")
     return tuple(wanted)

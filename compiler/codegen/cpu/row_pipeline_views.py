@@ -13,44 +13,48 @@ from ...ir.plans.loop import LoopPlan
 from ...schedule.loops.horizontal_reductions import row_piece
 from ...schedule.loops.loop_plan import stages_of
 from .emit import Emitter
-from .pipeline_views import Stage, moved, phase_loops, values_at_hand
-from .prefetch import fetch_lines
+from .pipeline_views import Stage, moved, stage_loops, values_at_hand
+from .prefetch import prefetch_lines
 from .reduction_views import folded_view
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import LocalView, Loop
-from .views.pipelined_kernels import RowPhase, RowPhaseKernel
+from .views.pipelined_kernels import PipelinedRowsKernel, PipelinedRowStage
 from .views.reductions import FoldView
 from .write_combining import gather, memory_of
 
 
-def row_phase_view(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope) -> RowPhaseKernel:
-    """A kernel of a nest whose phases run a row apart."""
+def pipelined_rows_view(
+    node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Scope
+) -> PipelinedRowsKernel:
+    """A kernel of a nest whose pipeline stages run a row apart."""
     first = next(s for s in node.stages if isinstance(s, Reduce))
     lane = first.rdims[0]
     text = Emitter(scope, None)
     loop = Loop(scope.loop(lane, "j"), text.index(lane.extent))
-    gathered = gather(plan.combined, stages_of(node, plan), node.dims, scope)
+    combined = gather(plan.combined, stages_of(node, plan), node.dims, scope)
     builder = _Builder(scope, lane, frozenset(node.writes()))
-    phases = tuple(builder.phase(node, plan, number) for number in range(node.phases[-1] + 1))
-    return RowPhaseKernel(
-        "row_phases.cpp.j2",
+    pipeline_stages = tuple(
+        builder.pipeline_stage(node, plan, number) for number in range(node.pipeline_stages[-1] + 1)
+    )
+    return PipelinedRowsKernel(
+        "pipelined_rows.cpp.j2",
         scope.params(),
         text.index(product(v.extent for v in node.dims)),
-        text.index(lane.extent * len(phases)),
+        text.index(lane.extent * len(pipeline_stages)),
         loop,
-        phases[0].lanes.whole,
+        pipeline_stages[0].lanes.whole,
         row_piece(lane),
-        phases,
-        (*locals_, *memory_of(gathered)),
+        pipeline_stages,
+        (*locals_, *memory_of(combined)),
         scope.streams(),
-        gathered,
+        combined,
     )
 
 
 @dataclass
 class _Builder:
-    """Makes the phases of one nest. made: what the nest writes to memory."""
+    """Makes the pipeline stages of one nest. made: what the nest writes to memory."""
 
     scope: Scope
     lane: Var
@@ -58,23 +62,25 @@ class _Builder:
     accs: Iterator[str] = field(default_factory=lambda: (f"acc{i}" for i in count()))
     last: Emitter | None = None
 
-    def phase(self, node: Nest, plan: LoopPlan, number: int) -> RowPhase:
+    def pipeline_stage(self, node: Nest, plan: LoopPlan, number: int) -> PipelinedRowStage:
         letters = ("i" if i == 0 else f"i{i}" for i in range(len(node.dims)))
-        _, loops, own = phase_loops(self.scope, node, str(number), letters)
-        stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+        _, loops, own = stage_loops(self.scope, node, str(number), letters)
+        stages = [
+            s for s, pipeline_stage in zip(node.stages, node.pipeline_stages, strict=True) if pipeline_stage == number
+        ]
         found = (replace(p, index=p.index.substitute(own)) for p in plan.fetched(number))
-        ahead = fetch_lines(found, self.lane, self.scope)
+        prefetch = prefetch_lines(found, self.lane, self.scope)
         stages = [moved(s, own) for s in stages]
         names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.folds}
         whole = [s for s in stages if isinstance(s, Map) and self.lane in s.dims]
         full, part = (self._emitter(p) for p in (False, True))
         folds = self._body(whole, [s for s in stages if isinstance(s, Reduce)], names, full, part)
-        full.body[:0] = ahead
+        full.body[:0] = prefetch
         ends = tuple(self._end(s, names) for s in stages if s not in whole)
-        return RowPhase(number, loops, lanes_view(self.lane, self.scope, full, part), folds, ends)
+        return PipelinedRowStage(number, loops, lanes_view(self.lane, self.scope, full, part), folds, ends)
 
     def _emitter(self, part: bool) -> Emitter:
-        """Names of what stands in front of the loop go on from phase to phase."""
+        """Names of what stands in front of the loop go on from pipeline stage to pipeline stage."""
         emitter = Emitter(self.scope, self.lane, part=part)
         if self.last is not None:
             emitter.behind(self.last)

@@ -13,7 +13,7 @@ from ...ir.plans.loop import LoopPlan
 from ...schedule.loops.scan_form import running_value
 from ...schedule.loops.write_combining import Stage
 from .emit import Emitter
-from .prefetch_rows import ahead_view
+from .prefetch_rows import row_prefetch_view
 from .reduction_views import VECTORS, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -29,12 +29,12 @@ def row_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe(), nontemporal=plan.nontemporal)
     text = Emitter(scope, None)
     rows = loops_of(node.dims, scope, text)
-    gathered = gather(plan.combined, [Stage(node, node.step)], node.dims, scope)
+    combined = gather(plan.combined, [Stage(node, node.step)], node.dims, scope)
     stage = _stage(node, value, scope)
     count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
-    ahead = None if plan.row_prefetch is None else ahead_view(plan.row_prefetch, node.dims, scope)
-    texts = (rows, count, work, (stage,), memory_of(gathered), scope.streams())
-    return LoopKernel("rows.cpp.j2", scope.params(), *texts, ahead=ahead, gathered=gathered)
+    prefetch = None if plan.row_prefetch is None else row_prefetch_view(plan.row_prefetch, node.dims, scope)
+    texts = (rows, count, work, (stage,), memory_of(combined), scope.streams())
+    return LoopKernel("rows.cpp.j2", scope.params(), *texts, prefetch=prefetch, combined=combined)
 
 
 #: functions of kernels/vec/reduce.h

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...ir.index import Var
 from ...ir.plans.loop import RowStreams
-from .prefetch import fetch_lines
+from .prefetch import prefetch_lines
 from .scope import Scope
 from .views.loop_kernels import LoopKernel, RowStreamKernel
 from .views.reductions import ArgRow, RowFold
@@ -19,7 +19,7 @@ def row_stream_view(kernel: LoopKernel, plan: RowStreams, vector: Var, scope: Sc
         return kernel
     best, positions = (stage.best, stage.positions) if isinstance(stage, ArgRow) else (stage, ())
     texts = (kernel.params, kernel.rows, kernel.count, kernel.work)
-    fetched = fetch_lines(plan.prefetch, vector, scope)
+    fetched = prefetch_lines(plan.prefetch, vector, scope)
     best = replace(best, lanes=replace(best.lanes, full=(*fetched, *best.lanes.full)), piece=plan.piece)
     walk = "each_row_in_order" if plan.in_order else "each_stream_of_rows"
     return RowStreamKernel("row_streams.cpp.j2", *texts, best, positions, stage.finish, walk)

@@ -45,7 +45,7 @@ def sample_view(
     assert isinstance(written, MapStage)
     work = work + product(v.extent for v in last.dims[1:])
     return SampleKernel(
-        "samples.cpp.j2",
+        "pipelined_samples.cpp.j2",
         scope.params(),
         sample,
         walk,

@@ -7,7 +7,7 @@ from ...ir.index import Var, as_index, product
 from ...ir.nodes import Scan
 from ...ir.plans.loop import ColumnWalk, LoopPlan
 from .emit import Emitter
-from .prefetch import fetch_lines
+from .prefetch import prefetch_lines
 from .reduction_views import SCALARS, VECTORS, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -40,12 +40,12 @@ def _stage(node: Scan, vector: Var, walk: ColumnWalk, scope: Scope) -> ScanColum
     names = {c.acc.name: f"acc{i}" for i, c in enumerate(node.carries)}
     start = Emitter(scope, None, accs=names)
     start.count_uses(c.start for c in node.carries)
-    starts = [start.value(c.start) for c in node.carries]
+    base_offsets = [start.value(c.start) for c in node.carries]
     forms = [_step(node, vector, scope, names, part) for part in (False, True)]
     (advance, full, following), (advance_part, part, following_part) = forms
     carries = tuple(
         LaneCarry(names[c.acc.name], VECTORS[kind], SCALARS[kind], first, whole, last)
-        for c, first, whole, last in zip(node.carries, starts, following, following_part, strict=True)
+        for c, first, whole, last in zip(node.carries, base_offsets, following, following_part, strict=True)
         for kind in (DTYPES[c.acc.dtype].compute,)
     )
     begin, extent = f"block * {walk.columns}", Emitter(scope, None).index(vector.extent)
@@ -61,7 +61,7 @@ def _stage(node: Scan, vector: Var, walk: ColumnWalk, scope: Scope) -> ScanColum
         begin,
         f"smaller({begin} + {walk.columns}, {extent})",
         walk.columns,
-        fetch_lines(walk.prefetch, vector, scope),
+        prefetch_lines(walk.prefetch, vector, scope),
     )
 
 

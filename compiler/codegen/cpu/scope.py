@@ -54,7 +54,7 @@ class Scope:
     nontemporal: tuple[Buffer, ...] = ()  # results that are written past the caches, where vectors are whole lines
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
     #: results that are gathered row by row -> where a row is written, the loops within one
-    gathered: dict[Buffer, tuple[str, frozenset[Var]]] = field(default_factory=dict)
+    combined: dict[Buffer, tuple[str, frozenset[Var]]] = field(default_factory=dict)
     led: set[Store] = field(default_factory=set)  # whose first vector is a part that ends where vectors are aligned
     whole_lines: bool = False  # vectors that are no whole lines are not: the parts of a line come far apart
     tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none

@@ -17,7 +17,7 @@ def emit_stores(emitter: Emitter, *nodes: Node) -> None:
     emitter.count_uses(s.value for s in stores)
     for group in groups(stores, emitter.vector):
         if len(group) > 1:
-            emitter.store_in_turn(group)
+            emitter.store_interleaved_group(group)
         else:
             emitter.store(group[0])
 

@@ -62,7 +62,7 @@ def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
         if m.extent.constant in (None, 1):  # one row reads B as fast as memory gives
             fields += text.sizes({"weight_bytes": weight_bytes})
         arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]
-        function = "gemm_pairs" if others else "gemm"
+        function = "gemm_glu" if others else "gemm"
         return GemmKernel("gemm.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
     pad = [ONE] * (2 - len(lead)) + lead
     zeros = [ZERO] * (2 - len(lead))
@@ -72,7 +72,7 @@ def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
     fields += text.sizes({"a_batch0": a[0], "a_batch1": a[1], "a_row": strides[-2]}) + text.address("b", node.b)
     b_k, b_n = _unit_strides(node)
     fields += text.sizes({"b_batch0": b[0], "b_batch1": b[1], "b_k": b_k, "b_n": b_n})
-    return GemmKernel("gemm_free.cpp.j2", text.params(), fields, epilogue)
+    return GemmKernel("gemm_unpacked.cpp.j2", text.params(), fields, epilogue)
 
 
 def _quantised_view(node: Gemm, text: FieldPrinter, epilogue: Epilogue) -> GemmKernel:
@@ -131,9 +131,9 @@ def conv_view(node: Conv) -> GemmKernel:
 def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Epilogue:
     """How a convolution finishes its elements with these stores."""
     *rows, c = node.dims
-    if node.algorithm == "planes":  # a row of pixels at a time
+    if node.algorithm == "nchw":  # a row of pixels at a time
         return _epilogue(text, stores, [], rows, c, node.acc.name)
-    if node.algorithm == "turned":  # a block of pixels at a time, flat
+    if node.algorithm == "transposing":  # a block of pixels at a time, flat
         n, c, *depth, h, w = node.dims
         pixel = Var("pixel", h.extent * w.extent)
         digits = _digits(pixel, (h, w))
@@ -253,8 +253,8 @@ def _epilogue(
     lanes = _segment(scope, moved, column, sums, run or n.extent)
     only_added = added(scope, moved, m, column) if tiled and not others else ()
     places = results(scope, moved, m, column) if tiled and not only_added else None
-    ahead = fetches(scope, column, [s.value for s in moved], (z, m))
-    return Epilogue((), lanes, ahead, only_added, places, tuple(sums.values()))
+    prefetch = fetches(scope, column, [s.value for s in moved], (z, m))
+    return Epilogue((), lanes, prefetch, only_added, places, tuple(sums.values()))
 
 
 def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:

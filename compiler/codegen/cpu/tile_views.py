@@ -1,4 +1,4 @@
-"""Views of maps that read a tensor across their lanes: blocks of it are turned in registers first.
+"""Views of maps that read a tensor across their lanes: blocks of it are transposed in registers first.
 
     for i  for j  y[i*J + j] = f(x[j*I + i])      ->      for blocks of i and j:  turn x's block, then rows of it
 
@@ -13,8 +13,8 @@ from ...ir.index import ONE, ZERO, Var, product
 from ...ir.nodes import Map
 from ...ir.plans.loop import TilePlan
 from ...machine.cpu import LINE
+from ...schedule.loops.interleaved_streams import in_memory
 from ...schedule.loops.store_policy import only_moves
-from ...schedule.loops.streams import in_memory
 from .emit import HALVES, Emitter
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -35,7 +35,7 @@ def tile_view(node: Map, vector: Var, plan: TilePlan, scope: Scope) -> TileKerne
         tiles.append(TileView(f"tile{i}", DTYPES[load.buffer.dtype].cpp, *_block(load, vector, scope)))
         tile = f"as_bits(tile{i})" if bits and load.buffer.dtype in HALVES else f"tile{i}"
         places[load] = f"{tile} + ({row} - tile) * {columns} + {lane} - {lane}_begin"
-    full, part = (Emitter(scope, vector, part=p, turned=places, moves_bits=bits) for p in (False, True))
+    full, part = (Emitter(scope, vector, part=p, transposed=places, moves_bits=bits) for p in (False, True))
     emit_stores(full, node)
     emit_stores(part, node)
     coming = _coming(node, vector, cross, columns, scope)

@@ -12,14 +12,14 @@ from .views.kernel import KernelView, TunedKernel, Tuning
 #: the struct that a template's kernels take their choices in; "": the template itself has them
 STRUCTS = {
     "gemm.cpp.j2": "GemmTuning",
-    "gemm_free.cpp.j2": "GemmTuning",
+    "gemm_unpacked.cpp.j2": "GemmTuning",
     "conv.cpp.j2": "ConvTuning",
-    "conv_turned.cpp.j2": "ConvTuning",
+    "conv_transposing.cpp.j2": "ConvTuning",
     "attention.cpp.j2": "AttentionTuning",
     "rows.cpp.j2": "",
-    "row_phases.cpp.j2": "",
+    "pipelined_rows.cpp.j2": "",
     "row_streams.cpp.j2": "",
-    "columns.cpp.j2": "",
+    "pipelined_columns.cpp.j2": "",
     "map_flat.cpp.j2": "",
 }
 

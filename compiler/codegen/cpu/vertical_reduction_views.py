@@ -19,7 +19,7 @@ from ...ir.expr import Expr, Load, rewrite
 from ...ir.index import Var, of
 from ...ir.plans.loop import VerticalPlan
 from .emit import Emitter
-from .prefetch import fetch_lines
+from .prefetch import prefetch_lines
 from .reduction_views import acc_names, folded_view, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view
@@ -44,7 +44,7 @@ def lane_fold_view(plan: VerticalPlan, vector: Var | None, loops: tuple[Loop, ..
     emit_stores(end, node)
     emit_stores(end_part, node)
     lanes = lanes_view(vector, scope, end, end_part) if vector is not None else None
-    planes = fetch_lines(plan.planes, vector, scope) if vector is not None else ()
+    planes = prefetch_lines(plan.planes, vector, scope) if vector is not None else ()
     neighbours = _neighbours(plan, vector, outer, names, scope) if vector is not None else None
     aligned = any(s.buffer in scope.streamed for s in node.stores)
     twice = {b.root for b in node.reads()}.isdisjoint(b.root for b in node.writes())  # an element may be computed so
@@ -60,7 +60,7 @@ def lane_fold_view(plan: VerticalPlan, vector: Var | None, loops: tuple[Loop, ..
         strips=strips,
         neighbours=neighbours,
         overlaps=neighbours is not None and not aligned and twice,
-        fetched=fetch_lines(plan.stream, vector, scope) if vector is not None else (),
+        fetched=prefetch_lines(plan.stream, vector, scope) if vector is not None else (),
     )
 
 

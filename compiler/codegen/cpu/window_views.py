@@ -16,7 +16,7 @@ from ...ir.plans.loop import CombinedResult, SlidingWindows, WindowWalk
 from ...schedule.loops.bound_tightening import trim
 from ...schedule.loops.write_combining import Stage
 from .emit import Emitter
-from .prefetch import fetch_lines, place
+from .prefetch import place, prefetch_lines
 from .reduction_views import OPERANDS, fold_view, loops_of
 from .scope import Scope
 from .statements import emit_stores
@@ -38,7 +38,7 @@ def window_view(
     if walk.block is not None:
         first = f"{scope.loop(walk.block)} * {walk.size}"
         span = first, f"smaller({first} + {walk.size}, {span[1]})"
-    gathered = gather(results, [Stage(node, lanes)], walks, scope)
+    combined = gather(results, [Stage(node, lanes)], walks, scope)
     row_name, at, lane = (scope.loop(v) for v in (row, windows.at, lanes))
     fetched = _fetched(walk, lanes, scope)
     inner, edge = (_row(n, windows, fetched, scope) for n in (windows.inner, windows.edge))
@@ -67,8 +67,8 @@ def window_view(
         (*end_part.pre, *end_part.body),
         scope.streams(),
         "" if windows.weighted is None else scope.loop(windows.weighted),
-        memory_of(gathered),
-        gathered,
+        memory_of(combined),
+        combined,
     )
 
 
@@ -121,16 +121,16 @@ def _weights(factor: Expr, windows: SlidingWindows, scope: Scope) -> Weights:
 
 def _known(loop: Loop, most: int) -> Loop:
     """A loop over taps, whose number is asked for in front of a walk where it is not the same everywhere."""
-    return Loop(loop.name, loop.extent if loop.extent.isdigit() else f"{loop.name}_turns", most)
+    return Loop(loop.name, loop.extent if loop.extent.isdigit() else f"{loop.name}_count", most)
 
 
 def _fetched(walk: WindowWalk, lanes: Var, scope: Scope) -> tuple[str, ...]:
     """The statements that fetch what the windows to come read."""
     if not walk.shared:
-        return fetch_lines((p for operand in walk.prefetch for p in operand), lanes, scope)
+        return prefetch_lines((p for operand in walk.prefetch for p in operand), lanes, scope)
     text = Emitter(scope, lanes)
     found = []
     for operand in walk.prefetch:
-        share = f"fetch_share{'_near' if operand[0].level == 1 else ''}<{lanes.extent.constant}>"
+        share = f"prefetch_share_l{operand[0].level}<{lanes.extent.constant}>"
         found.append(f"{share}({scope.loop(lanes)}, {', '.join(place(p, text, scope) for p in operand)});")
     return tuple(found)

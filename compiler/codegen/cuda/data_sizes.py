@@ -21,7 +21,7 @@ __all__ = ["PLACES", "wide_places"]
 
 
 @dataclass(frozen=True)
-class PlacesView:
+class NonzeroView:
     """n: elements of the mask, of which a program has `part`. parts: of all, rounded up to a power of two. last: the
     launch that writes the places."""
 
@@ -80,7 +80,7 @@ def _with_outputs(scope: TritonScope, node: Routine) -> TritonScope:
     return scope
 
 
-def _true_places(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
+def _nonzero_indices(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
     (n,) = node.sizes
     found = []
     for plan in parts:
@@ -94,9 +94,9 @@ def _true_places(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple
             scope.scratch = ("i64", as_index(plan.shares * 8))
         text = TritonEmitter(scope, {})
         numbers = operand(text.index(n)), operand(text.index(part))
-        view = PlacesView("", *numbers, plan.shares, plan.block, last, plan.pdl)
+        view = NonzeroView("", *numbers, plan.shares, plan.block, last, plan.pdl)
         stem = name if last else f"{name}_count"
-        found.append(finish("true_places.py.j2", view, scope, stem, grid(programs), node, plan))
+        found.append(finish("nonzero.py.j2", view, scope, stem, grid(programs), node, plan))
     return tuple(found)
 
 
@@ -131,7 +131,7 @@ def _row_order(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[L
 
 #: routine -> its launches
 PLACES: Mapping[str, Callable[[Routine, str, tuple[PartPlan, ...]], tuple[Launch, ...]]] = {
-    "true_places": _true_places,
+    "nonzero_indices": _nonzero_indices,
     "ends_before": _ends_before,
     "row_order": _row_order,
 }

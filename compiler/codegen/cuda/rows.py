@@ -118,11 +118,11 @@ class _Printer(RowPrinter):
         form, acc = fold_form(fold), f"acc{len(self.accs)}"
         inside = f"{column.name}_inside" if masked else ""
         if form.position and place == "keys":
-            self.place_by_keys(emit, fold, acc, column, block)
+            self.index_by_keys(emit, fold, acc, column, block)
             self.acc(fold, acc)
             return
         if form.position and place == "units":
-            self.place_by_units(emit, fold, acc, column, block // unit, unit)
+            self.index_by_units(emit, fold, acc, column, block // unit, unit)
             self.acc(fold, acc)
             return
         tile = self.tile(emit, fold.value, form, is_truth(fold), column, block, inside)
@@ -134,7 +134,7 @@ class _Printer(RowPrinter):
             emit.lines.append(f"{acc} = {self.across(form, tile)}{after}")
         self.acc(fold, acc)
 
-    def place_by_keys(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, block: int) -> None:
+    def index_by_keys(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, block: int) -> None:
         """The place of an extremum by one maximum of integers, which have the value in front of its place."""
         form = fold_form(fold)
         tile = self.tile(emit, fold.value, form, False, column, block, "")
@@ -142,7 +142,7 @@ class _Printer(RowPrinter):
         axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
         emit.lines.append(f"{acc} = 65535 - (tl.max({keys}, {axis}{keep}) & 65535)")
 
-    def place_by_units(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, units: int, unit: int) -> None:
+    def index_by_units(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, units: int, unit: int) -> None:
         """The place of an extremum: the first unit of a row that has it, which is read again, and where it is there.
 
         Of an element there is one comparison, in its thread, instead of one and a search for its place.
@@ -182,7 +182,7 @@ class _Printer(RowPrinter):
         plain = TritonEmitter(self.scope, self.places())
         rows = plain.index(self.count) if self.form.row is not None else ""
         view = RowsWalked("", self.wide, self.rows, rows, self.masked, tuple(views), plan.pdl)
-        return finish("rows_walked.py.j2", view, self.scope, name, self.grid(), node, plan)
+        return finish("rows_in_blocks.py.j2", view, self.scope, name, self.grid(), node, plan)
 
     def walked_stage(self, stage: RowStage, block: int, unrolled: bool, ahead: int) -> WalkedStage:
         column, places = stage.column, self.places()

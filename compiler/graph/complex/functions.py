@@ -22,12 +22,12 @@ def scaled(a: Complex, factor: float) -> Complex:
     return Complex(a.re * factor, a.im * factor)
 
 
-def turned(a: Complex) -> Complex:
+def times_i(a: Complex) -> Complex:
     """i a"""
     return Complex(-a.im, a.re)
 
 
-def turned_back(a: Complex) -> Complex:
+def times_minus_i(a: Complex) -> Complex:
     """-i a"""
     return Complex(a.im, -a.re)
 
@@ -168,13 +168,13 @@ FUNCTIONS: dict[str, Callable[[Complex], Complex]] = {
     "sinh": sinh_of,
     "cosh": cosh_of,
     "tanh": tanh_of,
-    "sin": lambda a: turned_back(sinh_of(turned(a))),
-    "cos": lambda a: cosh_of(turned(a)),
-    "tan": lambda a: turned_back(tanh_of(turned(a))),
+    "sin": lambda a: times_minus_i(sinh_of(times_i(a))),
+    "cos": lambda a: cosh_of(times_i(a)),
+    "tan": lambda a: times_minus_i(tanh_of(times_i(a))),
     "asin": asin_of,
     "acos": acos_of,
-    "atan": lambda a: turned_back(atanh_of(turned(a))),
-    "asinh": lambda a: turned_back(asin_of(turned(a))),
+    "atan": lambda a: times_minus_i(atanh_of(times_i(a))),
+    "asinh": lambda a: times_minus_i(asin_of(times_i(a))),
     "acosh": acosh_of,
     "atanh": atanh_of,
     "sigmoid": sigmoid_of,

@@ -12,28 +12,29 @@ from ..buffers import Buffer
 from ..expr import Acc
 from ..index import Var, row_major
 from ..nodes import Fold, Map, Nest, Reduce, Scan, Scatter
+from .iterations import Iterations
 from .memory import Cells, Memory, Rows
 from .numbers import Array, Fault, Undefined, Value
-from .turns import Turns
 
 
 def run_map(node: Map, memory: Memory, rows: Rows | None = None) -> None:
-    turns = Turns.over(memory, node.dims, rows=rows)
+    iterations = Iterations.over(memory, node.dims, rows=rows)
     for store in node.stores:
-        turns.store(store)
+        iterations.store(store)
 
 
 def run_reduce(node: Reduce, memory: Memory, rows: Rows | None = None) -> None:
-    inner = Turns.over(memory, (*node.dims, *node.rdims), rows=rows)
+    inner = Iterations.over(memory, (*node.dims, *node.rdims), rows=rows)
     accs = {fold.acc: _folded(fold, inner, len(node.dims)) for fold in node.folds}
-    turns = Turns.over(memory, node.dims, accs, rows)
+    iterations = Iterations.over(memory, node.dims, accs, rows)
     for store in node.stores:
-        turns.store(store)
+        iterations.store(store)
 
 
 def run_nest(node: Nest, memory: Memory) -> None:
-    """Stage after stage over all rows: `phases` and `walk` say in which order kernels do it, and change no value."""
-    _check_phases(node)
+    """Stage after stage over all rows: `pipeline_stages` and `walk` say in which order kernels do it, and change no
+    value."""
+    _check_stages(node)
     count = prod(max(v.extent.evaluate(memory.sizes), 0) for v in node.dims)
     locals_ = {b: Cells.unknown(b.dtype, count * memory.size(b)) for b in node.locals}
     rows = Rows(node.dims, count, locals_)
@@ -44,15 +45,17 @@ def run_nest(node: Nest, memory: Memory) -> None:
             run_map(stage, memory, rows)
 
 
-def _check_phases(node: Nest) -> None:
-    """A local buffer holds one row: a phase reads what its own or the one before it made, for the next row is behind
-    it then."""
-    pairs = list(zip(node.phases, node.stages, strict=True)) if node.phases else []
-    made = {b: phase for phase, stage in pairs for b in stage.writes() if b in node.locals}
-    for phase, stage in pairs:
+def _check_stages(node: Nest) -> None:
+    """A local buffer holds one row: a pipeline stage reads what its own or the one before it made, for the next row is
+    behind it then."""
+    pairs = list(zip(node.pipeline_stages, node.stages, strict=True)) if node.pipeline_stages else []
+    made = {b: pipeline_stage for pipeline_stage, stage in pairs for b in stage.writes() if b in node.locals}
+    for pipeline_stage, stage in pairs:
         for buffer in stage.reads():
-            if not 0 <= phase - made.get(buffer, phase) <= 1:
-                raise Undefined(f"{buffer.name} of phase {made[buffer]} is read in phase {phase}")
+            if not 0 <= pipeline_stage - made.get(buffer, pipeline_stage) <= 1:
+                raise Undefined(
+                    f"{buffer.name} of pipeline stage {made[buffer]} is read in pipeline stage {pipeline_stage}"
+                )
 
 
 # reductions ----------------------------------------------------------------------------------------------------------
@@ -100,9 +103,9 @@ FOLDS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def _folded(fold: Fold, turns: Turns, kept: int) -> Value:
+def _folded(fold: Fold, iterations: Iterations, kept: int) -> Value:
     """A fold over the loops behind the first `kept` ones."""
-    value, shape = turns.value(fold.value), turns.shape
+    value, shape = iterations.value(fold.value), iterations.shape
     outer = shape[:kept]
     flat = np.broadcast_to(value.array, shape).reshape(*outer, prod(shape[kept:]))
     fault = None
@@ -113,47 +116,47 @@ def _folded(fold: Fold, turns: Turns, kept: int) -> Value:
         return Value(np.zeros(outer, np.int64), Fault(np.ones(outer, bool), Undefined(f"{fold.op} of nothing")))
     with np.errstate(all="ignore"):
         result = FOLDS[fold.op](flat)
-    return Value(turns.memory.numbers.computed(result, fold.acc.dtype), fault)
+    return Value(iterations.memory.numbers.computed(result, fold.acc.dtype), fault)
 
 
 # steps in order ------------------------------------------------------------------------------------------------------
 def run_scan(node: Scan, memory: Memory) -> None:
     accs = dict[Acc, Value]()
-    first = Turns.over(memory, node.dims)
+    first = Iterations.over(memory, node.dims)
     for carry in node.carries:
         accs[carry.acc] = first.value(carry.start)
     for step in range(node.step.extent.evaluate(memory.sizes)):
         fixed = {node.step: step}
-        before = Turns.over(memory, node.dims, accs, fixed=fixed)
+        before = Iterations.over(memory, node.dims, accs, fixed=fixed)
         accs = {carry.acc: before.value(carry.next) for carry in node.carries}
-        turns = Turns.over(memory, node.dims, accs, fixed=fixed)
+        iterations = Iterations.over(memory, node.dims, accs, fixed=fixed)
         for store in node.stores:
-            turns.store(store)
+            iterations.store(store)
 
 
 def run_scatter(node: Scatter, memory: Memory) -> None:
     """An update only reads and writes its own element, so elements do not wait for one another: first all updates that
     are the first of their element, then all that are the second, and so on."""
     if node.stores:
-        turns = Turns.over(memory, node.dims)
+        iterations = Iterations.over(memory, node.dims)
         for store in node.stores:
-            turns.store(store)
-    turns = Turns.over(memory, node.udims)
+            iterations.store(store)
+    iterations = Iterations.over(memory, node.udims)
     for buffer in dict.fromkeys(u.buffer.root for u in node.updates):
-        _update(node, turns, buffer)
+        _update(node, iterations, buffer)
 
 
-def _update(node: Scatter, turns: Turns, root: Buffer) -> None:
+def _update(node: Scatter, iterations: Iterations, root: Buffer) -> None:
     updates = [u for u in node.updates if u.buffer.root is root]
-    columns = [turns.index(u.index).over(turns.shape).reshape(-1) for u in updates]
+    columns = [iterations.index(u.index).over(iterations.shape).reshape(-1) for u in updates]
     places = np.stack(columns, 1).reshape(-1)  # turn by turn, and in a turn one update after the other
     order, ranks = _ranks(places)
-    _check_parallel(node, turns, places[order], order // len(updates))
+    _check_parallel(node, iterations, places[order], order // len(updates))
     ranks = ranks.reshape(-1, len(updates))
     for rank, number in places_of(range(int(ranks.max(initial=-1)) + 1), range(len(updates))):
         lanes = np.flatnonzero(ranks[:, number] == rank)
         if len(lanes):
-            turns.some(lanes).store(updates[number], again=True)
+            iterations.some(lanes).store(updates[number], again=True)
 
 
 def _ranks(places: Array) -> tuple[Array, Array]:
@@ -166,11 +169,11 @@ def _ranks(places: Array) -> tuple[Array, Array]:
     return order, ranks
 
 
-def _check_parallel(node: Scatter, turns: Turns, places: Array, lanes: Array) -> None:
+def _check_parallel(node: Scatter, iterations: Iterations, places: Array, lanes: Array) -> None:
     """The first loops of the updates, which run in parallel, lead to places of their own."""
     parallel: tuple[Var, ...] = node.udims[: node.parallel]
     if not parallel or not len(places):
         return
-    task = np.broadcast_to(turns.index(row_major(parallel)).array, turns.shape).reshape(-1)[lanes]
+    task = np.broadcast_to(iterations.index(row_major(parallel)).array, iterations.shape).reshape(-1)[lanes]
     if ((places[1:] == places[:-1]) & (task[1:] != task[:-1])).any():
         raise Undefined("updates that run in parallel meet at an element")

@@ -138,13 +138,13 @@ class Memory:
         return cells, at, cells.values.size
 
     def _check_once(self, buffer: Buffer, cells: Cells, at: Array, values: Array) -> None:
-        """No two turns write different values to an element, and a temporary is written once."""
+        """No two iterations write different values to an element, and a temporary is written once."""
         order = np.argsort(at, kind="stable")
         places, put = at[order], values[order]
         same = places[1:] == places[:-1]
         differ = (put[1:] != put[:-1]) & ~((put[1:] != put[1:]) & (put[:-1] != put[:-1]))
         if (same & differ).any():
-            raise Undefined(f"two turns write different values to one element of {buffer.name}")
+            raise Undefined(f"two iterations write different values to one element of {buffer.name}")
         if buffer.kind not in IN_PLACE and cells.written[at].any():
             raise Undefined(f"an element of {buffer.name} is written twice")
 

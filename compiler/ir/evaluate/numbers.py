@@ -39,19 +39,19 @@ class Fault:
     error: Exception
 
     def counts(self, shape: Sequence[int]) -> bool:
-        """Whether one of so many turns has no value."""
+        """Whether one of so many iterations has no value."""
         return bool(np.broadcast_to(self.where, tuple(shape)).any())
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number for every turn of some loops, shaped to broadcast; in the type that the expression computes in."""
+    """A number for every iteration of some loops, shaped to broadcast; in the type that the expression computes in."""
 
     array: Array
     fault: Fault | None = None
 
     def over(self, shape: Sequence[int]) -> Array:
-        """The numbers of all turns; raises where one of them does not exist."""
+        """The numbers of all iterations; raises where one of them does not exist."""
         if self.fault is not None and self.fault.counts(shape):
             raise self.fault.error
         return np.broadcast_to(self.array, tuple(shape))

@@ -75,7 +75,7 @@ def _row_order(given: Sequence[Array], sizes: Sequence[int]) -> Sequence[Array]:
 
 
 # places --------------------------------------------------------------------------------------------------------------
-def _true_places(given: Sequence[Array], sizes: Sequence[int]) -> Sequence[Array]:
+def _nonzero_indices(given: Sequence[Array], sizes: Sequence[int]) -> Sequence[Array]:
     found = np.flatnonzero(given[0][: sizes[0]])
     return found, np.asarray([len(found)])
 
@@ -167,7 +167,7 @@ ROUTINES: Mapping[str, Reference] = {
     "mode": _mode,
     "search": _search,
     "row_order": _row_order,
-    "true_places": _true_places,
+    "nonzero_indices": _nonzero_indices,
     "true_count": _true_count,
     "true_elements": _true_elements,
     "repeats_total": _repeats_total,

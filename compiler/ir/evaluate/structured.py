@@ -11,9 +11,9 @@ from ..expr import Acc
 from ..index import Index, as_index, of
 from ..layouts import PANEL
 from ..structured import Attention, Conv, ConvChain, Digits, Gemm, Patches, Rest
+from .iterations import Iterations
 from .memory import Memory
 from .numbers import Array, Value
-from .turns import Turns
 from .weights import integer_weight, weight_of
 
 
@@ -51,8 +51,8 @@ def _left(node: Gemm, memory: Memory) -> Array:
     if node.prologue is None:
         return a.over(shape)
     made = node.prologue
-    turns = Turns.over(memory, (*node.dims[:-1], made.depth), {made.acc: a})
-    return memory.numbers.held(turns.value(made.value).over(turns.shape), made.dtype)
+    iterations = Iterations.over(memory, (*node.dims[:-1], made.depth), {made.acc: a})
+    return memory.numbers.held(iterations.value(made.value).over(iterations.shape), made.dtype)
 
 
 def _patches(memory: Memory, a: Operand, how: Patches, shape: Sequence[int]) -> Array:
@@ -89,9 +89,9 @@ def _right(node: Gemm, b: Operand, memory: Memory) -> Array:
 
 
 def _finish(node: Gemm | Conv, memory: Memory, accs: dict[Acc, Value]) -> None:
-    turns = Turns.over(memory, node.dims, accs)
+    iterations = Iterations.over(memory, node.dims, accs)
     for store in node.stores:
-        turns.store(store)
+        iterations.store(store)
 
 
 # convolutions --------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def run_conv(node: Conv, memory: Memory, family: str) -> None:
             seen = _seen(x, node, tap, outer).reshape(batch, *outer, groups, inputs)
             total = total + np.einsum("...gi,goi->...go", seen, weight[..., t])
     result = total.reshape(batch, *outer, groups * outputs)
-    if node.in_planes:
+    if node.is_nchw:
         result = np.moveaxis(result, -1, 1)
     _finish(node, memory, {node.acc: Value(memory.numbers.computed(result, node.acc.dtype))})
 
@@ -157,16 +157,16 @@ def run_attention(node: Attention, memory: Memory) -> None:
     with np.errstate(all="ignore"):
         scores = memory.numbers.computed(q @ k.swapaxes(-1, -2) * node.scale, "f32")
         if node.score is not None:
-            turns = Turns.over(memory, (*node.dims[:3], node.key), {Acc("score", "f32"): Value(scores)})
-            scores = turns.value(node.score).over(turns.shape)
+            iterations = Iterations.over(memory, (*node.dims[:3], node.key), {Acc("score", "f32"): Value(scores)})
+            scores = iterations.value(node.score).over(iterations.shape)
         hidden = np.zeros((rows, keys), bool)
         if node.causal:
             hidden = np.arange(keys)[None, :] > np.arange(rows)[:, None]
         result = _weighted(np.where(hidden, -np.inf, scores), v, hidden)
-    turns = Turns.over(memory, node.dims)
+    iterations = Iterations.over(memory, node.dims)
     strides = zip(node.dims, (*node.out.strides, dense), strict=True)
     place = sum((of(loop) * stride for loop, stride in strides), node.out.offset)
-    turns.put(node.out.buffer, place, Value(result))
+    iterations.put(node.out.buffer, place, Value(result))
 
 
 def _weighted(scores: Array, v: Array, hidden: Array) -> Array:

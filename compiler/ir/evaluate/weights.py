@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..buffers import Operand
-from ..layouts import LINE, PANEL, PLANE_WIDTH, line_count, line_values, winograd_sides
+from ..layouts import LINE, NCHW_WIDTH, PANEL, line_count, line_values, winograd_sides
 from ..structured import WINOGRAD_FORMS, Conv, Quantised
 from .memory import Memory
 from .numbers import Array, Value
@@ -73,8 +73,8 @@ def _places(node: Conv, sizes: _Sizes, family: str) -> Array:
     panels = -(-sizes.outputs // PANEL)
     if node.depthwise:
         return np.asarray(t * sizes.groups + g + 0 * (o + i))
-    if node.in_planes and node.algorithm == "planes":
-        width = min(sizes.outputs, PLANE_WIDTH)
+    if node.is_nchw and node.algorithm == "nchw":
+        width = min(sizes.outputs, NCHW_WIDTH)
         rows, columns = t // sizes.kernel[-1], t % sizes.kernel[-1]
         block = g * -(-sizes.outputs // width) + o // width
         block = block * (sizes.taps // sizes.kernel[-1]) + rows

@@ -17,9 +17,10 @@ Plan: TypeAlias = LoopPlan | MatrixPlan | GpuPlan
 @dataclass(frozen=True)
 class Kernel:
     """node: what is computed, in the loops that the plan speaks of. plan: how; None for a kernel that leaves nothing to
-    decide (a routine, a check). starts: elements of a buffer in front of those that the node's indices count from.
+    decide (a routine, a check). base_offsets: elements of a buffer in front of those that the node's indices count
+    from.
     """
 
     node: AnyNode
     plan: Plan | None = None
-    starts: tuple[tuple[Buffer, int], ...] = ()
+    base_offsets: tuple[tuple[Buffer, int], ...] = ()

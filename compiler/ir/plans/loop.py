@@ -98,12 +98,12 @@ class SlidingWindows:
 class CombinedResult:
     """A result whose rows, `length` elements each, are gathered in a cache and written past it in whole lines.
 
-    phase: the pipeline stage that writes them, where rows have stages.
+    pipeline_stage: the pipeline stage that writes them, where rows have stages.
     """
 
     buffer: Buffer
     length: int
-    phase: int = 0
+    pipeline_stage: int = 0
 
     def __str__(self) -> str:
         return self.buffer.name
@@ -207,7 +207,7 @@ class Prefetch:
 class ColumnWalk:
     """How rows of memory are walked over that lie across the lanes.
 
-    columns: of a block of accumulators. rows: that are walked over together; in_turn: one behind the other instead,
+    columns: of a block of accumulators. rows: that are walked over together; one_by_one: one behind the other instead,
     for what is long to compute; in_order: each as a whole, as they lie in memory; streams: rows that go together lie
     in equal distances, else side by side. block_rows: rows after which sums are added to the result. apart: rows of
     memory lie pages apart. prefetch: what is fetched meanwhile.
@@ -215,7 +215,7 @@ class ColumnWalk:
 
     columns: int
     rows: int
-    in_turn: bool = False
+    one_by_one: bool = False
     in_order: bool = False
     streams: bool = False
     block_rows: int = 64
@@ -314,5 +314,5 @@ class LoopPlan:
     horizontal: tuple[HorizontalPlan | None, ...] = ()
 
     def fetched(self, stage: int) -> tuple[Prefetch, ...]:
-        """What a stage fetches, or a phase of pipelined rows."""
+        """What a stage fetches, or a pipeline stage of pipelined rows."""
         return (self.prefetch[stage] or ()) if self.prefetch else ()

@@ -14,9 +14,9 @@ from ...ir.buffers import Operand
 from ...ir.expr import Acc, Expr, cast
 from ...ir.index import ONE, ZERO, Index, as_index, of
 from ...ir.nodes import Store
-from ...ir.structured import IN_PLANES, Conv, Window
+from ...ir.structured import NCHW, Conv, Window
 from ..core.builder import call
-from ..core.constants import Layout, PlaneTaps, Taps
+from ..core.constants import Layout, NchwTaps, Taps
 from ..core.context import ConstantRef, Context, ints
 from ..core.registry import row
 from ..core.tensor import (
@@ -27,7 +27,7 @@ from ..core.tensor import (
     squeeze,
     unsqueeze,
 )
-from .conv_algorithm import algorithm_for, algorithm_of, layout_of, planes_pay, reads_planes
+from .conv_algorithm import algorithm_for, algorithm_of, layout_of, nchw_pays, reads_nchw
 from .conv_elementwise import direct_convolution
 from .conv_weights import Given, factor_of, kernel_of, narrowed, packed_as, packs, weight_of, widens
 from .direct_conv import sum_of_taps, sums_pay
@@ -118,8 +118,8 @@ def convolve(
     builder, spatial = ctx.builder, x.rank - 2
     x, zeros = builder.unpadded(x)
     window = window.moved(zeros[2:])
-    if layout is None and planes_pay(ctx, x, window, shape):
-        layout = PlaneTaps(window.groups)
+    if layout is None and nchw_pays(ctx, x, window, shape):
+        layout = NchwTaps(window.groups)
     if layout is None and products_pay(ctx, x, window, shape):
         return products_of_taps(ctx, x, factor_of(ctx, weight), bias, window, shape)
     if layout is None and sums_pay(ctx, x, window, shape):
@@ -131,12 +131,12 @@ def convolve(
     computed = isinstance(weight, Given)
     algorithm = algorithm_of(ctx, x, window, shape, computed) if layout is None else algorithm_for(layout)
     last = channels_last(x.rank)
-    in_planes = algorithm in IN_PLANES
-    order = tuple(range(x.rank)) if in_planes else last
-    planes = in_planes or reads_planes(ctx, x, window)
+    is_nchw = algorithm in NCHW
+    order = tuple(range(x.rank)) if is_nchw else last
+    planes = is_nchw or reads_nchw(ctx, x, window)
     x = x if planes and x.strided is not None else builder.realize(x, order)
     assert x.strided is not None
-    in_memory = tuple(range(spatial + 2)) if in_planes else channels_last(spatial + 2)
+    in_memory = tuple(range(spatial + 2)) if is_nchw else channels_last(spatial + 2)
     out = place.out if place is not None else builder.temp(out_shape, x.dtype, in_memory)
     packed = packed_as(ctx, weight, layout or layout_of(ctx, x, window, shape, algorithm), window)
     names = "nc" + "dhw"[-(x.rank - 2) :]

@@ -14,8 +14,8 @@ from ..core.constants import (
     ConvPanels,
     GroupedTaps,
     Layout,
+    NchwTaps,
     PhaseTaps,
-    PlaneTaps,
     Taps,
     TapsLast,
     WinogradPanels,
@@ -28,7 +28,7 @@ from .direct_conv import (
     TILED,
     lacks_tiles,
     lies_channels_last,
-    stays_in_planes,
+    stays_nchw,
     written_out,
 )
 from .gemm_col2im import MOST_COLUMNS
@@ -56,14 +56,14 @@ WINOGRAD_LEAST = {
 }
 GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that panels read as it lies
-PLANE_INPUTS, PLANE_OUTPUTS = 16, 8  # of a convolution in planes, at most: half a panel of outputs
+NCHW_INPUTS, NCHW_OUTPUTS = 16, 8  # of a convolution in planes, at most: half a panel of outputs
 MOST_STRIDE = 2  # of one with more outputs in two dimensions
-TURNED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
-DEEP_TURNS = 10  # products of a row of a group, at least, in three dimensions
+TRANSPOSED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
+DEEP_PRODUCTS = 10  # products of a row of a group, at least, in three dimensions
 LEAST_OVERLAP = 3  # strides that a window of a group of several channels is wide, at least
 
 
-def reads_planes(ctx: Context, x: Tensor, window: Window) -> bool:
+def reads_nchw(ctx: Context, x: Tensor, window: Window) -> bool:
     """Whether the kernel reads planes of channels as they are: it copies an input of few channels in any case."""
     if x.strided is None or ctx.builder.family != "cpu" or x.strided.strides[1] == ONE:
         return False
@@ -104,10 +104,10 @@ def algorithm_for(layout: Layout) -> Algorithm:
     """What reads a weight of this layout."""
     if isinstance(layout, WinogradPanels):
         return next(a for a, form in WINOGRAD_FORMS.items() if form == (layout.edge, layout.stride, layout.taps))
-    return "grouped" if isinstance(layout, GroupedTaps) else "planes" if isinstance(layout, PlaneTaps) else "direct"
+    return "grouped" if isinstance(layout, GroupedTaps) else "nchw" if isinstance(layout, NchwTaps) else "direct"
 
 
-def planes_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+def nchw_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     """Whether a convolution of x [n, c, ...] to `shape` is one in planes: a panel of its outputs would be half empty at
     least, and neither a sum over its taps nor a product for all of them takes less time."""
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
@@ -115,39 +115,40 @@ def planes_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     if window.groups != 1:
         return _groups_pay(ctx, x, inputs, outputs, window)
-    if outputs > PLANE_OUTPUTS:
-        return _planes_are_asked_for(ctx, x, inputs, window)
+    if outputs > NCHW_OUTPUTS:
+        return _nchw_is_asked_for(ctx, x, inputs, window)
     if (x.rank == 5 and inputs > FEW) or _sums_are_less(inputs, outputs, window):
         return False
-    if inputs > 1 and lies_channels_last(x):  # to be turned first
-        return inputs <= PLANE_INPUTS and math.prod(window.kernel) >= TURNED_TAPS and set(window.stride) == {1}
-    return inputs <= (PLANE_INPUTS if outputs <= MOST_COLUMNS else 2 * PLANE_INPUTS)
+    if inputs > 1 and lies_channels_last(x):  # to be transposed first
+        return inputs <= NCHW_INPUTS and math.prod(window.kernel) >= TRANSPOSED_TAPS and set(window.stride) == {1}
+    return inputs <= (NCHW_INPUTS if outputs <= MOST_COLUMNS else 2 * NCHW_INPUTS)
 
 
 def _groups_pay(ctx: Context, x: Tensor, channels: int, outputs: int, window: Window) -> bool:
     """Whether one of so many channels, in groups of few, is in planes: else those of one channel are sums over their
     taps, or tiles of channels last, as all other groups are."""
     of, to = channels // window.groups, outputs // window.groups
-    if of > FEW or to > PLANE_OUTPUTS or lies_channels_last(x):
+    if of > FEW or to > NCHW_OUTPUTS or lies_channels_last(x):
         return False
     width, step, dilated = window.kernel[-1], window.stride[-1], window.dilation[-1] > 1
     summed = of == 1 and lacks_tiles(x, channels, outputs)
-    if not (summed or stays_in_planes(ctx, x)):
+    if not (summed or stays_nchw(ctx, x)):
         return False
     if x.rank == 3:
         return of > 1 or not _sums_are_less(1, to, window)
     if of == 1:
         return summed and (dilated or (x.rank == 4 and channels < LANES and width >= TILED))
     if x.rank == 5:
-        return step == 1 and of * width >= DEEP_TURNS
+        return step == 1 and of * width >= DEEP_PRODUCTS
     return width >= LEAST_OVERLAP * step
 
 
-def _planes_are_asked_for(ctx: Context, x: Tensor, inputs: int, window: Window) -> bool:
-    """Whether many outputs stay in planes: panels would write them channels last, to be turned for who reads them."""
+def _nchw_is_asked_for(ctx: Context, x: Tensor, inputs: int, window: Window) -> bool:
+    """Whether many outputs stay in planes: panels would write them channels last, to be transposed for who reads
+    them."""
     if x.rank == 5 or (x.rank == 4 and window.stride[-1] > MOST_STRIDE) or inputs > FEW:
         return False
-    return stays_in_planes(ctx, x)
+    return stays_nchw(ctx, x)
 
 
 def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:
@@ -160,20 +161,21 @@ def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:
     return written_out(inputs, window) and (outputs == 1 or step > 1)
 
 
-def _turning_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
+def _transposing_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     """Whether a direct convolution turns the blocks of its operand and results, for both stay in planes."""
     channels = x.shape[1].constant or 0
     if ctx.builder.family != "cpu" or x.dtype != "f32" or _depthwise(x, window, shape):
         return False
     if x.strided is None or x.strided.strides[-1] != ONE:
         return False
-    return channels % PANEL == 0 and set(window.kernel) != {1} and stays_in_planes(ctx, x)
+    return channels % PANEL == 0 and set(window.kernel) != {1} and stays_nchw(ctx, x)
 
 
 def algorithm_of(ctx: Context, x: Tensor, window: Window, shape: Shape, computed: bool = False) -> Algorithm:
-    """What multiplies panels or taps of x [n, c, ...] to `shape`; a direct one is turned where planes stay planes."""
+    """What multiplies panels or taps of x [n, c, ...] to `shape`; a direct one is transposed where planes stay
+    planes."""
     algorithm = channels_last_algorithm(ctx, x, window, shape, computed)
-    return "turned" if algorithm == "direct" and _turning_pays(ctx, x, window, shape) else algorithm
+    return "transposing" if algorithm == "direct" and _transposing_pays(ctx, x, window, shape) else algorithm
 
 
 def channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Shape, computed: bool = False) -> Algorithm:

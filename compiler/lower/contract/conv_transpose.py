@@ -11,7 +11,7 @@ from typing import Any
 from ...ir.index import ZERO, as_index
 from ...ir.structured import Window
 from ..core.builder import number
-from ..core.constants import PlaneTaps, Taps
+from ..core.constants import NchwTaps, Taps
 from ..core.context import Context, ints
 from ..core.registry import row
 from ..core.tensor import (
@@ -23,7 +23,7 @@ from ..core.tensor import (
     unsqueeze,
 )
 from .conv import Place, conv, convolve
-from .conv_algorithm import channels_last_algorithm, layout_of, planes_pay
+from .conv_algorithm import channels_last_algorithm, layout_of, nchw_pays
 from .conv_elementwise import direct_convolution
 from .conv_weights import Given, factor_of, narrowed, packs, weight_of, widens
 from .direct_conv import memory_order, readable, sum_of_taps, sums_pay
@@ -86,11 +86,11 @@ def conv_transpose(
     widest = tuple(-(-k // s) for k, s in zip(kernel, steps, strict=True))
     whole = Window(widest, (1,) * spatial, pads, dilations, groups)
     shape = (x.shape[0], channels, *size)
-    if set(steps) == {1} and planes_pay(ctx, x, whole, shape):  # one phase, of all taps
+    if set(steps) == {1} and nchw_pays(ctx, x, whole, shape):  # one phase, of all taps
         flipped = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
         if isinstance(given, Given):
             given = replace(given, taps=tuple((k - 1, -1) for k in kernel), transposed=True)
-        return convolve(ctx, x, given, bias, replace(whole, pad=flipped), shape, layout=PlaneTaps(groups, True))
+        return convolve(ctx, x, given, bias, replace(whole, pad=flipped), shape, layout=NchwTaps(groups, True))
     multiplied = products_pay(ctx, x, whole, shape)
     if multiplied and kernel == steps and set(dilations) == {1} and not any((*pads, *more)):
         factor = factor_of(ctx, given, transposed=groups)
@@ -102,7 +102,7 @@ def conv_transpose(
     elif ctx.builder.unpadded(x)[0] is x:
         x = ctx.builder.realize(x, order)
     columns = size[-1]
-    if summed and order[-1] != 1:  # as many of each remainder: rows are woven of them
+    if summed and order[-1] != 1:  # as many of each remainder: rows are interleaved of them
         size[-1] = (columns + (steps[-1] - 1)) // as_index(steps[-1]) * steps[-1]
     out = ctx.builder.temp((*shape[:2], *size), x.dtype, order)
     for phase in itertools.product(*(range(s) for s in steps)):

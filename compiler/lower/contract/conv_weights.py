@@ -10,14 +10,14 @@ from ...ir.buffers import Buffer
 from ...ir.dtypes import from_torch
 from ...ir.expr import Expr, IndexValue, Load, cast
 from ...ir.index import ONE, ZERO, Index, as_index, minimum
-from ...ir.layouts import PANEL, PLANE_WIDTH
+from ...ir.layouts import NCHW_WIDTH, PANEL
 from ...ir.structured import Window
 from ..core.builder import compare, number, where
 from ..core.constants import (
     ConvPanels,
     GroupedTaps,
     Layout,
-    PlaneTaps,
+    NchwTaps,
     Taps,
     TapsLast,
     WinogradPanels,
@@ -118,8 +118,8 @@ class _Arrangement(NamedTuple):
 def _arrangement(layout: Layout, dims: int, outputs: int) -> _Arrangement:
     """Of the weight [outputs, inputs, ...] of a group, with so many dimensions of taps; see constants.py."""
     taps = tuple(range(dims))
-    if isinstance(layout, PlaneTaps):
-        width = min(outputs, PLANE_WIDTH)
+    if isinstance(layout, NchwTaps):
+        width = min(outputs, NCHW_WIDTH)
         return _Arrangement(("group", "panel", *taps[:-1], "input", taps[-1], "output"), width)
     if isinstance(layout, WinogradPanels):
         return _Arrangement(("group", *taps[:-2], "panel", "input", *taps[-2:], "output"), PANEL)

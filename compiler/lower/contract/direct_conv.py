@@ -33,7 +33,7 @@ LANES = WIDEST_LANES
 TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (kernels/conv/depthwise.h)
 
 #: products that are written out: of a signal's element, of a row with all windows that have begun; and such windows
-MOST_TURNS, MOST_PRODUCTS, MOST_BEGUN = 16, 128, 11
+MOST_ITERATIONS, MOST_PRODUCTS, MOST_BEGUN = 16, 128, 11
 
 #: weight(output channel, input channel of the group, taps)
 Weight = Callable[[Index, Index, Sequence[Index]], Expr]
@@ -45,7 +45,7 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     ones = set(window.kernel) == {1}
-    if ones and inputs <= FEW * window.groups and stays_in_planes(ctx, x):
+    if ones and inputs <= FEW * window.groups and stays_nchw(ctx, x):
         return True
     if window.groups == 1:
         if ones and not lies_channels_last(x):
@@ -56,7 +56,7 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     if ones or lacks_tiles(x, inputs, outputs):
         return True
-    if x.rank == 3 and stays_in_planes(ctx, x):  # what is no convolution in planes: windows that hardly overlap
+    if x.rank == 3 and stays_nchw(ctx, x):  # what is no convolution in planes: windows that hardly overlap
         return True
     return x.rank == 4 and window.kernel[-1] > TILED
 
@@ -71,7 +71,7 @@ def written_out(inputs: int, window: Window) -> bool:
     of a signal lie side by side."""
     *_, width = window.kernel
     if len(window.kernel) == 1:
-        return inputs * width <= MOST_TURNS
+        return inputs * width <= MOST_ITERATIONS
     begun = (window.kernel[-2] - 1) // window.stride[-2] + 1
     return inputs * math.prod(window.kernel[:-2]) * width * begun <= MOST_PRODUCTS and begun <= MOST_BEGUN
 
@@ -164,6 +164,6 @@ def lies_channels_last(x: Tensor) -> bool:
     return x.strided is not None and x.strided.strides[1] == ONE
 
 
-def stays_in_planes(ctx: Context, x: Tensor) -> bool:
+def stays_nchw(ctx: Context, x: Tensor) -> bool:
     """Whether neither the operand x of the node at hand nor who reads its results wants channels last."""
     return not lies_channels_last(x) and stays_elementwise(ctx.node)

@@ -18,7 +18,7 @@ from ...ir.structured import Window
 from ..core.builder import call
 from ..core.context import Context
 from ..core.tensor import Shape, Tensor, expand, permute, split_index
-from .direct_conv import FEW, Weight, fold_taps, stays_in_planes
+from .direct_conv import FEW, Weight, fold_taps, stays_nchw
 from .matmul import product_of
 
 #: outputs times the pixels of which a stride keeps one, of the 16 columns that panels multiply for it
@@ -47,7 +47,7 @@ def _pixels_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     if inputs <= (FEW if outputs > FEW else MANY) or set(window.stride) != {1} or any(window.pad):
         return False
-    return (product(shape[2:]).constant or 0) >= LEAST_PIXELS and stays_in_planes(ctx, x)
+    return (product(shape[2:]).constant or 0) >= LEAST_PIXELS and stays_nchw(ctx, x)
 
 
 def _bytes(x: Tensor, rows: int) -> float:
@@ -98,9 +98,9 @@ def products_side_by_side(
         p = cast(blocks.at(i), "f32")
         return p if bias is None else call("add", p, cast(bias.at([i[1]]), "f32"))
 
-    woven = ctx.builder.map(blocks.shape, x.dtype, value)
+    interleaved = ctx.builder.map(blocks.shape, x.dtype, value)
     size = [n * k for n, k in zip(x.shape[2:], kernel, strict=True)]
-    return ctx.builder.reshape(woven, (x.shape[0], outputs, *size))
+    return ctx.builder.reshape(interleaved, (x.shape[0], outputs, *size))
 
 
 def _products(ctx: Context, x: Tensor, factor: Weight, kernel: Sequence[int], outputs: Index, groups: int) -> Tensor:

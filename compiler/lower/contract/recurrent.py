@@ -21,7 +21,7 @@ from ...ir.index import Size, as_index, of
 from ...ir.nodes import Map, Store
 from ..core.builder import call, number
 from ..core.context import ConstantRef, Context
-from ..core.control import block, carry, repeat, turn_of
+from ..core.control import block, carry, iteration_of, repeat
 from ..core.registry import row
 from ..core.tensor import Tensor, select, slice_dim
 from .matmul import linear_with
@@ -84,7 +84,7 @@ def recurrent(
     count = len(params) // (num_layers * directions)
     biases = 2 if has_biases else 0
     axis = 1 if batch_first else 0
-    layer = _Layer(ctx, CELLS[str(ctx.node.target)], axis, turn_of(ctx.builder, x.shape[axis]), biases)
+    layer = _Layer(ctx, CELLS[str(ctx.node.target)], axis, iteration_of(ctx.builder, x.shape[axis]), biases)
     starts = [first] if isinstance(first, Tensor) else list(first)
     ends, y = [], x
     for place in range(num_layers * directions):

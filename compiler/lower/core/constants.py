@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.index import Index, as_index
-from ...ir.layouts import LINE, PANEL, PLANE_WIDTH, Matrix, line_count, line_values, winograd_sides
+from ...ir.layouts import LINE, NCHW_WIDTH, PANEL, Matrix, line_count, line_values, winograd_sides
 
 if TYPE_CHECKING:
     import torch
@@ -169,7 +169,7 @@ class GroupedTaps:
 
 
 @dataclass(frozen=True)
-class PlaneTaps:
+class NchwTaps:
     """Weights [out, in/groups, ..., h, w] of a convolution in planes, each group's as [ceil(out/4)][...][h][in][w][4];
     of fewer outputs than 4 as many.
 
@@ -183,7 +183,7 @@ class PlaneTaps:
     def elements(self, shape: tuple[int, ...]) -> int:
         first, second, *kernel = shape
         outputs, inputs = (second, first // self.groups) if self.transposed else (first // self.groups, second)
-        width = min(outputs, PLANE_WIDTH)
+        width = min(outputs, NCHW_WIDTH)
         return self.groups * -(-outputs // width) * width * inputs * math.prod(kernel)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -194,14 +194,14 @@ class PlaneTaps:
             w = w.transpose(1, 2).flip(*range(3, w.ndim))
         w = w.movedim(2, -2)
         outputs = w.shape[1]
-        width = min(outputs, PLANE_WIDTH)
+        width = min(outputs, NCHW_WIDTH)
         if outputs % width:
             w = torch.cat((w, w.new_zeros(self.groups, width - outputs % width, *w.shape[2:])), 1)
         return w.unflatten(1, (-1, width)).movedim(2, -1).contiguous().reshape(-1)
 
     def __str__(self) -> str:
         groups = f", {self.groups} groups" if self.groups > 1 else ""
-        return f"taps by inputs, {PLANE_WIDTH} outputs{groups}"
+        return f"taps by inputs, {NCHW_WIDTH} outputs{groups}"
 
 
 class PhaseTaps(NamedTuple):
@@ -313,7 +313,7 @@ class TapsLast:
         return "channels last"
 
 
-Layout = Dense | Panels | LinePanels | ConvPanels | WinogradPanels | GroupedTaps | PlaneTaps | Taps | TapsLast
+Layout = Dense | Panels | LinePanels | ConvPanels | WinogradPanels | GroupedTaps | NchwTaps | Taps | TapsLast
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def _scan(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower
     handed = [carry(builder, t.shape, t.dtype, t) for t in given.own[:kept]]
     columns = [carry(builder, *form) for form in forms[kept:]]
     count = sliced[0].shape[0]
-    turn = turn_of(builder, count)
+    turn = iteration_of(builder, count)
     with block(builder) as nodes:
         results = lower(given.bodies[0], [*handed, *(select(x, 0, of(turn)) for x in sliced), *given.shared])
         for column, t in zip(columns, results[kept:], strict=True):
@@ -129,7 +129,7 @@ def _scan(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower
     return repeat(builder, [*handed, *columns], turn=turn, count=count, body=tuple(nodes))
 
 
-def turn_of(builder: Builder, count: Index) -> Size:
+def iteration_of(builder: Builder, count: Index) -> Size:
     """The number of the time, for the body of a loop of `count` times."""
     last = count.constant
     return Size(builder.fresh("turn"), 0, None if last is None else max(last - 1, 0))

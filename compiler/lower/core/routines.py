@@ -48,7 +48,7 @@ ROUTINES: Mapping[str, RoutineRow] = {
     "mersenne_fill": RoutineRow("mersenne_fill", "random/mersenne.h"),
     "mersenne_permutation": RoutineRow("mersenne_permutation", "random/mersenne.h"),
     "weighted_places": RoutineRow("weighted_places", "random/mersenne.h"),
-    "true_places": RoutineRow("true_places", "loops/positions.h"),
+    "nonzero_indices": RoutineRow("nonzero_indices", "loops/positions.h"),
     "true_count": RoutineRow("true_count", "loops/positions.h"),
     "true_elements": RoutineRow("true_elements", "loops/positions.h"),
     "repeats_total": RoutineRow("repeats_total", "loops/positions.h"),

@@ -1,6 +1,6 @@
 """Operators whose results have as many rows as the values of a tensor say: nonzero, masks, unique, repeats, bincount.
 
-places, count = true_places(mask)          places has room for all, count is read by the host
+places, count = nonzero_indices(mask)          places has room for all, count is read by the host
 u0 = count                                 the size that the run finds
 out[r:u0] = x[places[r]]                   from here on u0 is a size like any other
 """
@@ -45,12 +45,12 @@ from .scatter import scatter_into
 from .sort import sorted_rows
 
 
-def true_places(ctx: Context, mask: Tensor, rows: Any) -> tuple[Tensor, Index]:
+def nonzero_indices(ctx: Context, mask: Tensor, rows: Any) -> tuple[Tensor, Index]:
     """Flat places of the true elements of a mask, and how many there are: the size `rows` of the node's value."""
     flat = ctx.builder.reshape(mask, (product(mask.shape),))
     n = flat.shape[0]
     outputs: list[tuple[Shape, str]] = [((n,), "i64"), ((), "i64")]
-    places, count = call_routine(ctx.builder, "true_places", (), [(flat, 1)], outputs, [n])
+    places, count = call_routine(ctx.builder, "nonzero_indices", (), [(flat, 1)], outputs, [n])
     return places, ctx.define(rows, count)
 
 
@@ -75,7 +75,7 @@ def _coordinates(ctx: Context, x: Tensor, rows: Any) -> tuple[Tensor, Index]:
     """Places of the elements that are not zero, and their number."""
     line = reshape(x, (ONE,)) if x.rank == 0 else x
     assert line is not None
-    return true_places(ctx, _truth(ctx, line), rows)
+    return nonzero_indices(ctx, _truth(ctx, line), rows)
 
 
 def _coordinate(places: Tensor, row: Index, shape: Shape, d: int) -> Expr:
@@ -131,7 +131,7 @@ def selected(ctx: Context, x: Tensor, mask: Tensor, rows: Any) -> Tensor:
         count = ctx.define(rows, found)
         outputs: list[tuple[Shape, str]] = [((count,), x.dtype)]
         return call_routine(builder, "true_elements", (), [(flat, 1), (chosen, 1)], outputs, [extent, count])[0]
-    places, count = true_places(ctx, mask, rows)
+    places, count = nonzero_indices(ctx, mask, rows)
     return ctx.builder.map((count,), x.dtype, lambda i: x.at(split_index(_place(places, i[0], extent), shape)))
 
 
@@ -170,7 +170,7 @@ def _mask_rows(ctx: Context, indices: Sequence[Tensor | None]) -> Any:
 # equal neighbours ----------------------------------------------------------------------------------------------------
 def _runs(ctx: Context, starts: Tensor, rows: Any) -> tuple[Tensor, Index, Tensor]:
     """Where runs start (a mask of n), how many there are, and the number of the run of each element."""
-    places, count = true_places(ctx, starts, rows)
+    places, count = nonzero_indices(ctx, starts, rows)
     start = Running("i64", -1, lambda accs, e, _: call("add", accs[0], cast(e, "i64")))
     (number_of,) = scan(ctx, starts, 0, [start], ["i64"])
     return places, count, number_of

@@ -102,7 +102,7 @@ def group_norm(
     compute = DTYPES[x.dtype].compute
     epsilon = number(float(eps), compute)
     if ctx.builder.family == "cpu" and _channels_lie_last(x, groups, per_group):
-        mean, root = _moments_by_channel(ctx, x, as_index(groups), epsilon)
+        mean, root = _mean_and_variance_by_channel(ctx, x, as_index(groups), epsilon)
         return _scaled(ctx, x, weight, bias, lambda i: (mean.at_broadcast(i), root.at_broadcast(i)))
     shape = (n, as_index(groups), per_group, *x.shape[2:])
     grouped = reshape(x, shape)
@@ -148,7 +148,7 @@ def _channels_lie_last(x: Tensor, groups: int, per_group: Index) -> bool:
     return some and groups > 1 and x.rank > 2 and x.memory_order()[-1] == 1
 
 
-def _moments_by_channel(ctx: Context, x: Tensor, groups: Index, epsilon: Expr) -> tuple[Tensor, Tensor]:
+def _mean_and_variance_by_channel(ctx: Context, x: Tensor, groups: Index, epsilon: Expr) -> tuple[Tensor, Tensor]:
     """Mean and reciprocal deviation of a channel's group, for each channel: vectors of channels read them side by side.
 
     Moments of the channels are merged (Chan, Golub, LeVeque 1979), for each channel of a group again.

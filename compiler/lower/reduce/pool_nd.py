@@ -135,7 +135,7 @@ def _folded(
     return ctx.builder.reduce(source, axes, rows, ends, False, order)
 
 
-def _max_with_places(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor, ...]:
+def _max_with_indices(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor, ...]:
     """Maxima, and where each lies in the flat spatial dimensions: of NaN the last, of equal numbers the first. A window
     without a number above the least, -inf for floats, has its first place inside, never one in the padding."""
     shape, floats = ctx.result_shape(0), DTYPES[x.dtype].kind == "f"
@@ -169,7 +169,7 @@ def max_pool_with_indices(
 ) -> tuple[Tensor, ...]:
     count = 3 if "3d" in str(ctx.node.target) else 2
     geometry = (_stride(stride, kernel, count), ints(padding, count), ints(dilation, count))
-    return _max_with_places(ctx, x, _sliding(x.shape[-count:], ints(kernel, count), *geometry))
+    return _max_with_indices(ctx, x, _sliding(x.shape[-count:], ints(kernel, count), *geometry))
 
 
 @row("aten.max_pool3d.default")
@@ -213,7 +213,7 @@ def avg_pool3d(
 @row("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
 def adaptive_max_pool(ctx: Context, x: Tensor, output_size: Any) -> tuple[Tensor, ...]:
     count = 3 if "3d" in str(ctx.node.target) else 2
-    return _max_with_places(ctx, x, _adaptive(x.shape[-count:], ctx.result_shape(0)[-count:]))
+    return _max_with_indices(ctx, x, _adaptive(x.shape[-count:], ctx.result_shape(0)[-count:]))
 
 
 @row("aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool3d.default")

@@ -52,7 +52,7 @@ READ_ONCE = 1 << 15
 ROW_PIECE, WALKED_PIECE, COLUMN_PIECE, LEAST = 1 << 13, 1 << 10, 64, 16
 
 
-def split_moments(graph: NodeGraph) -> None:
+def block_variances(graph: NodeGraph) -> None:
     """Cuts the means and squares of more elements than a cache holds."""
     for node in list(graph.nodes):
         pair = pair_of(graph, node) if isinstance(node, Reduce) else None

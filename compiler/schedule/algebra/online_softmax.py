@@ -43,7 +43,7 @@ class _Pair:
     beside: Expr
 
 
-def split_exponentials(graph: NodeGraph) -> None:
+def make_softmax_online(graph: NodeGraph) -> None:
     """Cuts sums of exponentials of columns that are more than a cache holds, where nobody else reads the elements."""
     for node in list(graph.nodes):
         pair = _pair(graph, node) if isinstance(node, Reduce) else None

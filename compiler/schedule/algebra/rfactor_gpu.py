@@ -29,7 +29,7 @@ PARTS = 256
 AGAIN = {"sum": "sum", "prod": "prod", "max": "max", "top": "top", "min": "min", "any": "any", "all": "all"}
 
 
-def split_long_rows(graph: NodeGraph) -> None:
+def rfactor_rows(graph: NodeGraph) -> None:
     """Splits the reductions of few rows that are long."""
     for node in list(graph.nodes):
         if isinstance(node, Reduce):

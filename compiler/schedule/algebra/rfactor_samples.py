@@ -24,7 +24,7 @@ from .blocked_variance import Cut, pieces_of
 PLACES, CHANNELS = 512, 512
 
 
-def split_sample_folds(graph: NodeGraph) -> None:
+def rfactor_samples(graph: NodeGraph) -> None:
     """Cuts the fold of many samples that a map of them asks for, where it is one fold alone."""
     for node in list(graph.nodes):
         fold = _fold_for(graph, node) if isinstance(node, Map) else None

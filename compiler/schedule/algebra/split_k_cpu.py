@@ -25,7 +25,7 @@ ROWS, PACKED_COLUMNS, COLUMNS = 32, PANEL, 128
 ENOUGH_TASKS, LEAST_DEPTH, LEAST_WORK, READ_ROWS = 8, 1024, 1 << 18, 4
 
 
-def split_long_products(graph: NodeGraph) -> None:
+def split_k(graph: NodeGraph) -> None:
     """Rewrites the products that are too few tasks."""
     for node in list(graph.nodes):
         if isinstance(node, Gemm) and (parts := _parts(node)) > 1:

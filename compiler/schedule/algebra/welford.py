@@ -25,7 +25,7 @@ CACHED = 1 << 13
 LEAST_COLUMNS, MOST_COLUMNS = 128, 1024
 
 
-def fold_spreads(graph: NodeGraph) -> None:
+def combine_by_welford(graph: NodeGraph) -> None:
     """Makes one reduction of a mean and the squares about it."""
     for node in list(graph.nodes):
         pair = pair_of(graph, node) if isinstance(node, Reduce) else None

@@ -30,7 +30,7 @@ from ..graph import NodeGraph, label, loads_of
 from ..remarks import Remarks
 
 
-def split_at_pieces(graph: NodeGraph, remarks: Remarks) -> None:
+def distribute_concats(graph: NodeGraph, remarks: Remarks) -> None:
     """Splits the readers of concatenations, and makes one kernel of the pieces that nobody computes in place."""
     for buffer in dict.fromkeys(b for node in graph.nodes for b in node.writes()):
         pieces = [w for w in graph.writers(buffer) if isinstance(w, Map) and len(w.stores) == 1]
@@ -163,7 +163,7 @@ def _part(
 def _joined(given: Sequence[Map]) -> list[AnyNode]:
     """One kernel over the outer loops that all parts have, or the parts where they share none, or read across lanes."""
     rows = []
-    together = _in_turn(given)
+    together = _interleaved(given)
     if together is not None:
         return [together]
     deepest = max(len(p.dims) for p in given)
@@ -188,7 +188,7 @@ def _joined(given: Sequence[Map]) -> list[AnyNode]:
     return [Nest(first, (), origin, tuple(stages))]
 
 
-def _in_turn(parts: Sequence[Map]) -> Map | None:
+def _interleaved(parts: Sequence[Map]) -> Map | None:
     """One map for parts that store their elements in turn: y[2*c] = f(c), y[2*c + 1] = g(c)."""
     dims, stores, origin = parts[0].dims, [], Origin()
     if not dims or any([v.extent for v in p.dims] != [v.extent for v in dims] for p in parts):

@@ -85,8 +85,8 @@ def _lie_apart(node: Gemm | Conv | Reduce) -> bool:
 
 
 def _interleaves(node: Gemm | Conv | Reduce, fused: Gemm | Conv | Reduce) -> bool:
-    """Whether a reduction with the lanes along a kept loop would store element by element, which a map weaves or turns
-    by tiles. Results that lie far apart are folded in their own order, but for windows along the lanes."""
+    """Whether a reduction with the lanes along a kept loop would store element by element, which a map interleaves or
+    turns by tiles. Results that lie far apart are folded in their own order, but for windows along the lanes."""
     if not isinstance(node, Reduce) or not isinstance(fused, Reduce) or not node.dims:
         return False
     lanes = node.dims[-1]

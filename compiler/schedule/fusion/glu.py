@@ -31,7 +31,7 @@ from ..graph import NodeGraph, label
 from ..remarks import Remarks
 
 
-def fuse_pairs(graph: NodeGraph, remarks: Remarks, family: Family) -> None:
+def fuse_glu(graph: NodeGraph, remarks: Remarks, family: Family) -> None:
     """Fuses every map that reads nothing of a product but both halves of its columns, and is its only reader."""
     for node in list(graph.nodes):
         if not isinstance(node, Gemm) or node.also or len(node.dims) != 2 or len(node.stores) != 1:

@@ -22,10 +22,10 @@ from ..loops.vector_axis import LEAST_ROWS, folds_whole, reduces_contiguous, vec
 Stage = Map | Reduce
 
 
-def join_folds(graph: NodeGraph) -> None:
+def fuse_horizontally(graph: NodeGraph) -> None:
     """Joins the folds of each nest that stand one behind the other, and reductions that are alone."""
     for nest in list(graph.nodes):
-        if isinstance(nest, Nest) and nest.walk is None and not nest.phases:
+        if isinstance(nest, Nest) and nest.walk is None and not nest.pipeline_stages:
             stages = _with_joined(nest.stages)
             if len(stages) < len(nest.stages):
                 graph.replace(nest, _without_unread(replace(nest, stages=stages)))

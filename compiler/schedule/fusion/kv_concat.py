@@ -36,7 +36,7 @@ KEYS = 2  # of the axes (batch, heads, keys, size)
 SIDES = ("k", "v")
 
 
-def join_keys(graph: NodeGraph, remarks: Remarks) -> None:
+def eliminate_kv_concats(graph: NodeGraph, remarks: Remarks) -> None:
     """Has attention read concatenations of two parts along the keys from the parts."""
     for node in [n for n in graph.nodes if isinstance(n, Attention)]:
         for side in SIDES:

@@ -18,7 +18,7 @@ from ...ir.rewrite import map_expressions
 from ..graph import NodeGraph
 
 
-def join_equal_folds(graph: NodeGraph) -> None:
+def eliminate_equal_reductions(graph: NodeGraph) -> None:
     """Lets the readers of a reduction read an equal one before it, and takes it out."""
     while (pair := _equal(graph)) is not None:
         first, second = pair

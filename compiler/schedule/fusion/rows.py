@@ -34,8 +34,8 @@ from ...ir.program import AnyNode
 from ...ir.rewrite import map_expressions, substituted
 from ...machine.cpu import L1
 from ..graph import NodeGraph, label
-from ..loops.column_blocks import IN_TURN, PIPELINED, Stages, in_blocks
-from ..loops.pipeline_columns import has_phases
+from ..loops.column_blocks import ONE_BY_ONE, PIPELINED, Stages, in_blocks
+from ..loops.pipeline_columns import has_stages
 from ..loops.vector_axis import reduces_contiguous, vector_loop
 from ..remarks import Remarks
 from .invert import digits, invert
@@ -112,7 +112,7 @@ def _grow(
 def _blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, ...]] | None:
     """The stages over blocks of columns: such as can be pipelined, else blocks in their turn."""
     strips = in_blocks(stages, rows, PIPELINED)
-    return strips if strips is not None and has_phases(*strips) else in_blocks(stages, rows, IN_TURN)
+    return strips if strips is not None and has_stages(*strips) else in_blocks(stages, rows, ONE_BY_ONE)
 
 
 def _next(

@@ -38,10 +38,10 @@ from .product_plans import (
 )
 from .routine_plans import routine_parts
 from .row_plans import (
-    rows_ahead,
     rows_at_once,
     rows_blocks,
     rows_form,
+    rows_in_flight,
     rows_pieces,
     rows_places,
     rows_registers,
@@ -88,7 +88,7 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("rows-form", RowsPlan, "form", lambda k, c: rows_form(k.node, k.plan, c.gpu), "rows"),
     _row("rows-blocks", RowsPlan, "blocks", lambda k, c: rows_blocks(k.node, k.plan), "rows form"),
     _row("rows-places", RowsPlan, "places", lambda k, c: rows_places(k.node, k.plan), "blocks"),
-    _row("rows-pipeline", RowsPlan, "ahead", lambda k, c: rows_ahead(k.node, k.plan), "blocks"),
+    _row("rows-pipeline", RowsPlan, "ahead", lambda k, c: rows_in_flight(k.node, k.plan), "blocks"),
     _row("rows-unroll", RowsPlan, "unrolled", lambda k, c: rows_unrolled(k.node, k.plan), "blocks"),
     _row("rows-pieces", RowsPlan, "pieces", lambda k, c: rows_pieces(k.node, k.plan), "form"),
     _row("rows-warps", RowsPlan, "warps", lambda k, c: rows_warps(k.node, k.plan), "blocks pieces"),

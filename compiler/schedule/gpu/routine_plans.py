@@ -150,7 +150,7 @@ def _mode(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     return (_part("mode", block, (node.count,), device, warps_for(block * step, 64), step=step),)
 
 
-def _true_places(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+def _nonzero_indices(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     """One program where a mask is short; else programs that count, and then programs that write."""
     (n,) = node.sizes
     bound, warps = size_bound(n), warps_for(BLOCK, 8)
@@ -219,7 +219,7 @@ def _fourier(node: Routine, device: Device) -> tuple[PartPlan, ...]:
 PLANNERS: Mapping[str, Callable[[Routine, Device], tuple[PartPlan, ...]]] = {
     "sort": _sort,
     "mode": _mode,
-    "true_places": _true_places,
+    "nonzero_indices": _nonzero_indices,
     "ends_before": _ends_before,
     "row_order": _row_order,
     "nms": _nms,

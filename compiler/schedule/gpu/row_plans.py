@@ -46,7 +46,7 @@ UNROLLED = 16
 #: the longest row whose elements are looked at one by one for the place of an extremum, in MANY
 SHORT = 512
 #: places that a key of 32 bits has beside a value of 16
-KEYED_PLACES = 1 << 16
+KEYED_INDICES = 1 << 16
 #: rows side by side in memory that a program takes, so that it reads whole lines; and where they are so many that each
 #: multiprocessor has several programs
 NEIGHBOURS, NEIGHBOURS_OF_MANY = 32, 64
@@ -111,7 +111,7 @@ def _place(fold: Fold, column: Var | None, block: int, rows: Index, unit: int) -
     return "units" if _in_units(fold, column, unit) else "tile"
 
 
-def rows_ahead(node: Reduce | Nest, plan: RowsPlan) -> tuple[int, ...]:
+def rows_in_flight(node: Reduce | Nest, plan: RowsPlan) -> tuple[int, ...]:
     """Blocks that are under way, for each stage that folds many neighbouring rows; none where no stage has any."""
     if plan.form not in ("walked", "lanes") or plan.rows < NEIGHBOURS_OF_MANY:
         return ()
@@ -191,7 +191,7 @@ def _in_lanes(node: Reduce | Nest, form: RowForm, device: Device) -> bool:
 def _in_keys(fold: Fold, block: int) -> bool:
     """Whether values and places of a fold fit into one integer: those of a row of bfloat16 as it lies in memory."""
     value = element(fold.value)
-    return isinstance(value, Load) and value.dtype == "bf16" and block <= KEYED_PLACES
+    return isinstance(value, Load) and value.dtype == "bf16" and block <= KEYED_INDICES
 
 
 def _in_units(fold: Fold, column: Var, unit: int) -> bool:

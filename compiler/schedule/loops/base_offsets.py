@@ -22,7 +22,7 @@ from .lane_bounds import MOST_APART
 UNIT = 64
 
 
-def with_starts(node: AnyNode) -> tuple[AnyNode, dict[Buffer, int]]:
+def with_base_offsets(node: AnyNode) -> tuple[AnyNode, dict[Buffer, int]]:
     """The node without the starts of its buffers in its indices, and those starts by root buffer, in elements."""
     if not isinstance(node, Map | Reduce | Nest):
         return node, {}
@@ -34,12 +34,12 @@ def with_starts(node: AnyNode) -> tuple[AnyNode, dict[Buffer, int]]:
         start = 0 if _fixed(index) else max(index.terms.get((), 0), 0)
         lowest[root] = min(lowest.get(root, start), start)
     own = {b.root for b in node.locals} if isinstance(node, Nest) else set()
-    starts = {b: n // UNIT * UNIT for b, n in lowest.items() if n >= UNIT and b not in own}
-    if not starts:
-        return node, starts
+    base_offsets = {b: n // UNIT * UNIT for b, n in lowest.items() if n >= UNIT and b not in own}
+    if not base_offsets:
+        return node, base_offsets
     if isinstance(node, Nest):
-        return replace(node, stages=tuple(_shifted(s, starts) for s in node.stages)), starts
-    return _shifted(node, starts), starts
+        return replace(node, stages=tuple(_shifted(s, base_offsets) for s in node.stages)), base_offsets
+    return _shifted(node, base_offsets), base_offsets
 
 
 def _parts(node: Map | Reduce | Nest) -> Sequence[Map | Reduce | Nest]:
@@ -59,9 +59,9 @@ def _fixed(index: Index) -> bool:
     return apart or direct(index) != index
 
 
-def _shifted(node: Map | Reduce, starts: dict[Buffer, int]) -> Map | Reduce:
+def _shifted(node: Map | Reduce, base_offsets: dict[Buffer, int]) -> Map | Reduce:
     def moved(buffer: Buffer, index: Index) -> Index:
-        return index - starts.get(buffer.root, 0)
+        return index - base_offsets.get(buffer.root, 0)
 
     def leaf(e: Expr) -> Expr | None:
         return Load(e.buffer, moved(e.buffer, e.index)) if isinstance(e, Load) else None

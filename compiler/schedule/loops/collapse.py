@@ -13,7 +13,7 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.rewrite import fuse
-from .vector_axis import keeps_places
+from .vector_axis import keeps_indices
 
 #: elements of a row that is worth a loop of its own; rows that threads can share
 LONG_ROW, LEAST_ROWS = 1024, 64
@@ -25,7 +25,7 @@ def collapse(node: N, keep: int = 0, spare: int = 0) -> N:
     """Merges loops of a map, a reduction or a scan; the first `keep` (the rows of a nest) and the last `spare` of the
     kept loops stay as they are."""
     node = _collapse_field(node, "dims", keep, spare)
-    if isinstance(node, Reduce) and not keeps_places(node):
+    if isinstance(node, Reduce) and not keeps_indices(node):
         node = _collapse_field(node, "rdims", 0, 0)
     return node
 
@@ -49,7 +49,7 @@ def collapse_rows(nest: Nest) -> Nest:
 def _without_last_row(nest: Nest) -> Nest | None:
     (*rows, _), rank = nest.dims, len(nest.dims)
     left = product(v.extent for v in rows).constant
-    plain = not nest.locals and not nest.phases and all(isinstance(s, Map) for s in nest.stages)
+    plain = not nest.locals and not nest.pipeline_stages and all(isinstance(s, Map) for s in nest.stages)
     if not plain or (left is not None and left < LEAST_ROWS) or any(len(s.dims) == rank for s in nest.stages):
         return None
     if any((s.dims[rank].extent.constant or LONG_ROW) >= LONG_ROW for s in nest.stages):

@@ -30,8 +30,8 @@ from .vector_axis import vector_loop
 LEAST_BLOCKS = 16
 #: columns of a block: whole lines of memory, some of them side by side
 STEP, LEAST_COLUMNS = 16, 64
-#: columns of pipelined blocks, the best first: two of the longest vectors, so that what phases keep stays in the first
-#: cache where columns are not deep
+#: columns of pipelined blocks, the best first: two of the longest vectors, so that what pipeline stages keep stays in
+#: the first cache where columns are not deep
 STRIPS = (32, 48, 16)
 
 Stages = tuple[Map | Reduce, ...]
@@ -51,7 +51,7 @@ class Most:
 
 
 #: blocks whose stages run one after the other: no more columns than accumulators have room for
-IN_TURN = Most(2048, 1 << 16, 1 << 17)
+ONE_BY_ONE = Most(2048, 1 << 16, 1 << 17)
 #: pipelined ones; what is kept of deep columns lies in the third cache
 PIPELINED = Most(max(STRIPS), 1 << 18, strips=STRIPS)
 

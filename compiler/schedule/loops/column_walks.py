@@ -14,9 +14,9 @@ from ...ir.plans.loop import ColumnWalk, Form, LoopPlan, Prefetch, Reduction
 from ...machine.cpu import ARGMAX_ROWS_AHEAD, BEYOND_L2, COLUMNS_AHEAD, WIDE_ARGMAX_AHEAD, WIDE_COLUMNS_AHEAD
 from ..algebra.rfactor import ENOUGH_TASKS
 from ..cost.estimates import number, work
+from .interleaved_streams import in_memory, widest
 from .prefetch import prefetches, stream_prefetches
-from .streams import in_memory, widest
-from .vector_axis import LEAST_ROWS, keeps_places
+from .vector_axis import LEAST_ROWS, keeps_indices
 
 #: accumulators of a block of columns, and rows after which they are folded into the result
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
@@ -28,11 +28,11 @@ NARROW = 128
 IN_ORDER = 4096
 #: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
 #: it), and the work on an element above which each has its turn
-TOGETHER, PLACES_TOGETHER, LONG_WORK = 8, 4, 12
+TOGETHER, INDICES_TOGETHER, LONG_WORK = 8, 4, 12
 #: elements of blocks so small that the next one is fetched instead of rows
 SMALL_BLOCK = 40960
 #: streams of rows whose places are kept, their most columns, least rows, and least bytes: fewer lie in the caches
-PLACES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, BEYOND_L2
+INDICES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, BEYOND_L2
 #: columns of a task of a scan: what they carry stays in the first level cache
 SCAN_COLUMNS = 1024
 #: fold that keeps a position -> that of the value
@@ -53,7 +53,7 @@ def _wide_columns(node: Reduce, vector: Var) -> int:
     columns = WIDE_BYTES // widest(values)
     long = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.folds)
     few = (row.extent.constant or LEAST_ROWS) < LEAST_ROWS
-    if work(*values) > LONG_WORK or (few if keeps_places(node) else long):
+    if work(*values) > LONG_WORK or (few if keeps_indices(node) else long):
         return 0
     loads = [load for v in values for load in v.loads if depends(load.index, row)]
     apart = [(load.index.coefficient(row) or ZERO).constant or 0 for load in loads]
@@ -73,7 +73,7 @@ def _wide_walk(node: Reduce, vector: Var) -> ColumnWalk:
     walk = ColumnWalk(block_columns(node, vector), rows_at_once(row.extent))
     if all(f.op == "sum" and isinstance(f.value, Load) for f in node.folds):
         return walk
-    ahead = WIDE_ARGMAX_AHEAD if keeps_places(node) else WIDE_COLUMNS_AHEAD
+    ahead = WIDE_ARGMAX_AHEAD if keeps_indices(node) else WIDE_COLUMNS_AHEAD
     moved: dict[Atom, Index] = {vector: of(vector) + ahead // widest(values)}
     return replace(walk, prefetch=prefetches(vector, values, (row,), moved))
 
@@ -104,9 +104,9 @@ def places_walk(node: Reduce, vector: Var) -> ColumnWalk:
     large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
     narrow = columns is not None and columns <= STREAM_COLUMNS and rows >= STREAM_ROWS
     if large and narrow and _only_places(node):
-        ahead = rows_ahead(row, PLACES_STREAMS, values, vector)
-        return ColumnWalk(STREAM_COLUMNS, PLACES_STREAMS, streams=True, prefetch=ahead)
-    return replace(_walk(row, values, vector, PLACES_TOGETHER, ARGMAX_ROWS_AHEAD), columns=block)
+        ahead = row_prefetches(row, INDICES_STREAMS, values, vector)
+        return ColumnWalk(STREAM_COLUMNS, INDICES_STREAMS, streams=True, prefetch=ahead)
+    return replace(_walk(row, values, vector, INDICES_TOGETHER, ARGMAX_ROWS_AHEAD), columns=block)
 
 
 def _only_places(node: Reduce) -> bool:
@@ -139,7 +139,7 @@ def column_walk(node: Reduce, vector: Var) -> ColumnWalk:
 def scan_walk(node: Scan, vector: Var) -> ColumnWalk:
     """The columns of a task, and what a later step reads."""
     values = [*(c.next for c in node.carries), *(s.value for s in node.stores)]
-    return ColumnWalk(SCAN_COLUMNS, 1, prefetch=rows_ahead(node.step, 1, values, vector, written=True))
+    return ColumnWalk(SCAN_COLUMNS, 1, prefetch=row_prefetches(node.step, 1, values, vector, written=True))
 
 
 def column_walks(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[ColumnWalk | None, ...]:
@@ -175,14 +175,16 @@ def rows_at_once(extent: Index, most: int = TOGETHER) -> int:
     return next((n for n in groups if rows % n == 0), most)
 
 
-def _walk(row: Var, values: Sequence[Expr], vector: Var, together: int = TOGETHER, least_ahead: int = 0) -> ColumnWalk:
+def _walk(
+    row: Var, values: Sequence[Expr], vector: Var, together: int = TOGETHER, least_prefetch: int = 0
+) -> ColumnWalk:
     """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile."""
     rows = rows_at_once(row.extent, together)
-    fetched = rows_ahead(row, max(rows, least_ahead), values, vector)
-    return ColumnWalk(BLOCK_COLUMNS, rows, in_turn=work(*values) > LONG_WORK, prefetch=fetched)
+    fetched = row_prefetches(row, max(rows, least_prefetch), values, vector)
+    return ColumnWalk(BLOCK_COLUMNS, rows, one_by_one=work(*values) > LONG_WORK, prefetch=fetched)
 
 
-def rows_ahead(
+def row_prefetches(
     row: Var, least: int, values: Sequence[Expr], vector: Var, written: bool = False
 ) -> tuple[Prefetch, ...]:
     """Fetches what is read at least so many rows on, with lanes along `vector`; written: as much is written as read."""

@@ -29,18 +29,18 @@ from ...ir.structured import ConvChain
 FUSED = ("f32", "f64")
 
 
-def with_fused_products(node: AnyNode) -> AnyNode:
+def with_fma(node: AnyNode) -> AnyNode:
     """The node, its expressions with fused products; those of a nest are counted in each stage, as they are printed."""
     if isinstance(node, Nest):
-        return replace(node, stages=tuple(with_fused_products(stage) for stage in node.stages))  # type: ignore[misc]
+        return replace(node, stages=tuple(with_fma(stage) for stage in node.stages))  # type: ignore[misc]
     if isinstance(node, ConvChain):
-        links = tuple(with_fused_products(link) for link in node.links)
+        links = tuple(with_fma(link) for link in node.links)
         return replace(node, links=links, stores=links[-1].stores)  # type: ignore[arg-type]
     fusion = _Fusion(uses(node.expressions()))
     return map_expressions(node, fusion.of)
 
 
-def fused_factors(e: Expr, uses: Counter[Expr]) -> tuple[Expr, Expr] | None:
+def fma_factors(e: Expr, uses: Counter[Expr]) -> tuple[Expr, Expr] | None:
     """The factors of a product that is read once."""
     if isinstance(e, Call) and e.op == "mul" and e.dtype in FUSED and uses[e] <= 1:
         return e.args[0], e.args[1]
@@ -78,7 +78,7 @@ class _Fusion:
         if e.op not in ("add", "sub"):
             return None
         for product, other in (e.args, e.args[::-1]):
-            factors = fused_factors(product, self.uses)
+            factors = fma_factors(product, self.uses)
             if factors is not None and product.dtype == e.dtype:
                 a, b, c = map(self.of, (*factors, other))
                 if e.op == "sub" and product is e.args[0]:

@@ -13,12 +13,12 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.plans.loop import Form, HorizontalPlan, LoopPlan, Prefetch, Reduction, RowStreams
-from ...machine.cpu import LINE, REDUCTION_AHEAD, STREAM_AHEAD
+from ...machine.cpu import LINE, REDUCTION_AHEAD, STREAM_PREFETCH
 from .prefetch import prefetches, stream_prefetches
 
 #: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again.
 #: All pieces are whole multiples of four of the longest vectors
-PIECE, PLACES_PIECE = 1024, 256
+PIECE, INDICES_PIECE = 1024, 256
 #: elements of each of four streams of memory that are folded at a time: several pages, for fetches end at a page
 STREAM = 16384
 #: streams of rows (as each_stream_of_rows in loops.h takes them), elements (and least bytes) of one before the next
@@ -51,7 +51,7 @@ def horizontal_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[
 def _plan(node: Reduce, lanes: Var, kind: Reduction | None, plan: LoopPlan, rows: bool) -> HorizontalPlan:
     streams = _row_streams(node, lanes, kind, plan) if rows else None
     if kind is Reduction.PLACES:
-        piece = PLACES_PIECE if (lanes.extent.constant or PIECE) > 2 * PLACES_PIECE else 0
+        piece = INDICES_PIECE if (lanes.extent.constant or PIECE) > 2 * INDICES_PIECE else 0
         return HorizontalPlan(piece, row_streams=streams)
     streamed = (lanes.extent.constant or 0) // (STREAMS * STREAM) * (STREAMS * STREAM)
     return HorizontalPlan(row_piece(lanes), streamed, STREAM, _next_pieces(node, lanes), streams)
@@ -66,7 +66,7 @@ def _next_pieces(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
         return ()
     if extent < LONG_PIECE:
         return prefetches(lanes, values, others[-1:], {others[-1]: of(others[-1]) + 1}, far=True)
-    return prefetches(lanes, values, others[-1:], {lanes: of(lanes) + STREAM_AHEAD // _size(node)})
+    return prefetches(lanes, values, others[-1:], {lanes: of(lanes) + STREAM_PREFETCH // _size(node)})
 
 
 def _row_streams(node: Reduce, lanes: Var, kind: Reduction | None, plan: LoopPlan) -> RowStreams | None:

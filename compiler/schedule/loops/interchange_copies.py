@@ -23,7 +23,7 @@ from .collapse import collapse
 from .vector_axis import step_of, vector_loop
 
 
-def order_moves(graph: NodeGraph) -> None:
+def interchange_copies(graph: NodeGraph) -> None:
     for node in list(graph.nodes):
         if isinstance(node, Map):
             merged = collapse(node)
@@ -33,8 +33,10 @@ def order_moves(graph: NodeGraph) -> None:
 
 
 def _in_read_order(node: Map, steps: Mapping[Var, int]) -> Map:
-    past = _bytes(node.stores[0]) >= NONTEMPORAL  # else they come into the caches, in the order in which they lie
-    forward = reverse(node, [v for v, step in steps.items() if past and step < 0])
+    nontemporal = (
+        _bytes(node.stores[0]) >= NONTEMPORAL
+    )  # else they come into the caches, in the order in which they lie
+    forward = reverse(node, [v for v, step in steps.items() if nontemporal and step < 0])
     return reorder(forward, (*sorted(steps, key=lambda v: -abs(steps[v])), node.dims[-1]))
 
 

@@ -23,7 +23,7 @@ from .vector_axis import LEAST_LANES, step_of, vector_loop
 MOST_RESULTS = 0.25  # of the elements that are folded
 
 
-def fold_as_read(graph: NodeGraph) -> None:
+def interchange_reductions(graph: NodeGraph) -> None:
     for node in list(graph.nodes):
         if isinstance(node, Reduce):
             order = _read_order(node)

@@ -14,10 +14,10 @@ from ...ir.index import ONE, Var
 from ...ir.nodes import Map, Reduce
 from ..graph import NodeGraph
 from .collapse import collapse
-from .vector_axis import LEAST_LANES, keeps_places, vector_loop
+from .vector_axis import LEAST_LANES, keeps_indices, vector_loop
 
 
-def order_loops(graph: NodeGraph) -> None:
+def interchange_stores(graph: NodeGraph) -> None:
     for node in list(graph.nodes):
         if isinstance(node, Map | Reduce):
             merged = collapse(node)
@@ -30,7 +30,7 @@ def order_loops(graph: NodeGraph) -> None:
 def _side_by_side(node: Map | Reduce) -> Var | None:
     """The kept loop, not the last one, that stores side by side and whose lanes read vectors or one element each, when
     those of the loop chosen otherwise do not."""
-    if isinstance(node, Reduce) and keeps_places(node):
+    if isinstance(node, Reduce) and keeps_indices(node):
         return None
     chosen = vector_loop(node)
     if chosen is not None and _dense(node, chosen):

@@ -26,15 +26,15 @@ MOST = 8  # vectors that go out together
 LEAST = 4  # lanes: fewer are not worth it
 
 
-def weave(node: Map) -> tuple[Map, Var] | None:
+def interleave_stores(node: Map) -> tuple[Map, Var] | None:
     """The map with its short innermost loop written out, and the loop of its lanes; None where that does not help."""
     if node.dims and all(len(group) > 1 for group in groups(node.stores, node.dims[-1])):
         return node, node.dims[-1]
     for candidate in (node, *_split(node)):
-        woven = _written_out(candidate)
-        if woven is not None:
-            return woven
-    return _loads_in_turn(node)
+        interleaved = _written_out(candidate)
+        if interleaved is not None:
+            return interleaved
+    return _interleaved_loads(node)
 
 
 def _split(node: Map) -> Iterator[Map]:
@@ -70,7 +70,7 @@ def _written_out(node: Map) -> tuple[Map, Var] | None:
     return unroll(node, short), lanes[0]
 
 
-def _loads_in_turn(node: Map) -> tuple[Map, Var] | None:
+def _interleaved_loads(node: Map) -> tuple[Map, Var] | None:
     """A short loop written out whose elements are neighbours of a load that steps over them from lane to lane:
 
     for e:2  for c  y[e*S + c] = x[2*c + e]        ->        for c  y[c] = x[2*c], y[S + c] = x[2*c + 1]
@@ -108,7 +108,7 @@ def groups(stores: Sequence[Store], vector: Var | None) -> list[tuple[Store, ...
     while rest:
         count = _step(rest[0].index, vector)
         group = tuple(rest[:count])
-        if not _in_turn(group, count):
+        if not _is_interleaved(group, count):
             group = (rest[0],)
         found.append(group)
         rest = rest[len(group) :]
@@ -122,7 +122,7 @@ def _step(index: Index, vector: Var | None) -> int:
     return number if number is not None and 2 <= number <= MOST else 1
 
 
-def _in_turn(group: Sequence[Store], count: int) -> bool:
+def _is_interleaved(group: Sequence[Store], count: int) -> bool:
     first = group[0]
     return len(group) == count and all(
         s.buffer is first.buffer and s.index == first.index + e for e, s in enumerate(group)

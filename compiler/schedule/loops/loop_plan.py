@@ -26,12 +26,12 @@ from ...ir.plans.loop import (
     VerticalPlan,
     WindowWalk,
 )
-from .base_offsets import with_starts
+from .base_offsets import with_base_offsets
 from .collapse import collapse, collapse_rows
 from .column_walks import column_walks
-from .fma_contraction import with_fused_products
+from .fma_contraction import with_fma
 from .horizontal_reductions import horizontal_plans
-from .interleave import weave
+from .interleave import interleave_stores
 from .pipeline_blocks import blocks_of
 from .prefetch_stages import stage_prefetches
 from .row_prefetch import jumping_reads, looked_up, reads_on, row_prefetch, row_reads, short_reads
@@ -42,7 +42,7 @@ from .sliding_window import rolled
 from .stage_lanes import reductions, rows_of, scan_axes, stage_lanes, vector_axes
 from .store_policy import aligned_lines, nontemporal_results, peels
 from .tiles import tile_plan
-from .transpose_rows import turned_rows
+from .transpose_rows import transposed_rows
 from .vector_axis import cross_loop, folds_columns
 from .vertical_reductions import vertical_plans
 from .window_walks import window_walk
@@ -66,13 +66,13 @@ def loops_of(kernel: Kernel) -> tuple[Loops, LoopPlan]:
 # rewrites of the node -----------------------------------------------------------------------------------------------
 def hoist_base_offsets(kernel: Kernel) -> Kernel:
     """Where buffers begin is left to the host program."""
-    node, starts = with_starts(kernel.node)
-    return replace(kernel, node=node, starts=tuple(starts.items()))
+    node, base_offsets = with_base_offsets(kernel.node)
+    return replace(kernel, node=node, base_offsets=tuple(base_offsets.items()))
 
 
 def contract_products(kernel: Kernel) -> Kernel:
     """Products that one sum reads are not rounded (fma)."""
-    return replace(kernel, node=with_fused_products(kernel.node))
+    return replace(kernel, node=with_fma(kernel.node))
 
 
 def collapse_loops(kernel: Kernel) -> Kernel:
@@ -86,7 +86,7 @@ def collapse_loops(kernel: Kernel) -> Kernel:
     if not isinstance(node, Nest):
         return replace(kernel, node=collapse(node))
     node = collapse_rows(node)
-    if not node.phases:
+    if not node.pipeline_stages:
         node = replace(node, stages=tuple(collapse(stage, keep=rows_of(node, stage)) for stage in node.stages))
     return replace(kernel, node=node)
 
@@ -102,10 +102,10 @@ def share_rows(kernel: Kernel) -> Kernel:
 def interleave(kernel: Kernel) -> Kernel:
     """A short innermost loop of a map becomes stores side by side; the field says along which loop the lanes run."""
     node, plan = loops_of(kernel)
-    found = weave(node) if isinstance(node, Map) else None
+    found = interleave_stores(node) if isinstance(node, Map) else None
     if found is None:
         return kernel
-    return Kernel(found[0], replace(plan, interleaved=found[1]), kernel.starts)
+    return Kernel(found[0], replace(plan, interleaved=found[1]), kernel.base_offsets)
 
 
 def join_short_rows(kernel: Kernel) -> Kernel:
@@ -120,7 +120,7 @@ def join_short_rows(kernel: Kernel) -> Kernel:
 def transposed(kernel: Kernel) -> TransposedRows | None:
     """Short rows in blocks that are transposed for SIMD across rows."""
     node, _ = loops_of(kernel)
-    return turned_rows(node) if isinstance(node, Reduce | Nest) else None
+    return transposed_rows(node) if isinstance(node, Reduce | Nest) else None
 
 
 def windows(kernel: Kernel) -> SlidingWindows | None:
@@ -154,7 +154,7 @@ def form(kernel: Kernel) -> Form:
 def _nest_form(node: Nest) -> Form:
     if node.walk is not None:
         return Form.PIPELINED_SAMPLES
-    if not node.phases:
+    if not node.pipeline_stages:
         return Form.ROWS
     along = all(s.dims == node.dims for s in node.stages if isinstance(s, Reduce))
     return Form.PIPELINED_ROWS if along else Form.PIPELINED_COLUMNS
@@ -240,13 +240,14 @@ def combined(kernel: Kernel) -> tuple[CombinedResult, ...]:
 
 
 def stages_of(node: Loops, plan: LoopPlan) -> list[Stage]:
-    """The stages of a kernel, each with the loop of its lanes, and its phase where rows have phases."""
+    """The stages of a kernel, each with the loop of its lanes, and its pipeline stage where rows have pipeline
+    stages."""
     if not isinstance(node, Nest):
         return [Stage(node, plan.vector[0])]
     if plan.form is Form.PIPELINED_ROWS:
         lane = next(s for s in node.stages if isinstance(s, Reduce)).rdims[0]
-        pairs = zip(node.stages, node.phases, strict=True)
-        return [Stage(s, lane if lane in s.dims else None, phase) for s, phase in pairs]
+        pairs = zip(node.stages, node.pipeline_stages, strict=True)
+        return [Stage(s, lane if lane in s.dims else None, pipeline_stage) for s, pipeline_stage in pairs]
     return [Stage(*pair) for pair in zip(node.stages, plan.vector, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""Operands that lie across the lanes are turned first, where no tiles of the kernel itself can turn them.
+"""Operands that lie across the lanes are transposed first, where no tiles of the kernel itself can turn them.
 
                                                            for o, s:S, a:A  t[o*S*A + s*A + a] = x[o*S*A + a*S + s]
 y[j, k] = 0 <= k - 1 < A ? x[(k - 1)*S + j] : 0    ->      y[j, k] = 0 <= k - 1 < A ? t[j*A + k - 1] : 0
@@ -35,10 +35,10 @@ from ...ir.rewrite import cache_read, reorder
 from ...machine.cpu import L1
 from ..cost.estimates import number
 from ..graph import NodeGraph
-from .vector_axis import cross_loop, keeps_places, vector_loop
+from .vector_axis import cross_loop, keeps_indices, vector_loop
 
 LEAST_STEP = 3  # elements from lane to lane
-LEAST_WOVEN = 16  # likewise: maps pick fewer that are evenly apart out of whole vectors
+LEAST_INTERLEAVED = 16  # likewise: maps pick fewer that are evenly apart out of whole vectors
 MOST_STEP = 4  # of a copy, likewise: of more, several vectors share a line
 LEAST_BYTES = 2 * L1  # of an operand: of smaller ones the first level cache holds all lines at once
 LEAST_LANES = 16  # turns of the loop over the lanes
@@ -57,7 +57,7 @@ class _Place:
     width: int
 
     @property
-    def turned(self) -> Index:
+    def transposed(self) -> Index:
         return self.rest + self.column * self.height + self.row
 
 
@@ -65,15 +65,15 @@ Stage = Map | Reduce | Scan
 S = TypeVar("S", bound=Stage)
 
 
-def turn_operands(graph: NodeGraph) -> None:
+def transpose_operands(graph: NodeGraph) -> None:
     """Puts kernels that turn operands in front of those that would read them across their lanes."""
     for node in list(graph.nodes):
         copies = _Copies(graph, node)
         if isinstance(node, Nest):
-            stages = tuple(_turned(stage, copies) if _is_kept(stage) else stage for stage in node.stages)
+            stages = tuple(_with_transposed(stage, copies) if _is_kept(stage) else stage for stage in node.stages)
             changed: AnyNode = replace(node, stages=stages)
         elif isinstance(node, Map | Reduce | Scan):
-            changed = _turned(_ordered(node), copies)
+            changed = _with_transposed(_ordered(node), copies)
         if copies.buffers:
             graph.expand(node, [*(_copy(node, *key, copy) for key, copy in copies.buffers.items()), changed])
         elif isinstance(node, Map) and _crosses(_ordered(node)) and not _crosses(node):
@@ -82,7 +82,8 @@ def turn_operands(graph: NodeGraph) -> None:
 
 @dataclass
 class _Copies:
-    """The turned buffers of a kernel, by what they are copies of: a buffer and the height and width of its matrices."""
+    """The transposed buffers of a kernel, by what they are copies of: a buffer and the height and width of its
+    matrices."""
 
     graph: NodeGraph
     node: AnyNode
@@ -96,12 +97,12 @@ class _Copies:
         key = (buffer, place.height, place.width)
         if key not in self.buffers:
             number = len(self.buffers) or ""
-            name = self.graph.free_name(f"{self.node.writes()[0].name}_turned{number}")
+            name = self.graph.free_name(f"{self.node.writes()[0].name}_transposed{number}")
             self.buffers[key] = Buffer(name, buffer.dtype, buffer.size, "temp")
         return self.buffers[key]
 
 
-def _turned(node: S, copies: _Copies) -> S:
+def _with_transposed(node: S, copies: _Copies) -> S:
     """The node with what it reads across its lanes read from copies."""
     lane = _lane(node)
     if lane is None or (lane.extent.constant or 0) < LEAST_LANES or (isinstance(node, Map) and _crosses(node)):
@@ -111,14 +112,14 @@ def _turned(node: S, copies: _Copies) -> S:
     for load in given:
         times = sum(ld.buffer is load.buffer for ld in given)
         place = _place(load, lane) if _is_read(load.buffer, node, times) else None
-        woven = isinstance(node, Map) and load.index.coefficient(lane) is not None
-        if place is not None and _kept(place.column, node) and not (woven and place.width < LEAST_WOVEN):
-            loads[load] = Load(copies.of(load.buffer, place), place.turned)
+        interleaved = isinstance(node, Map) and load.index.coefficient(lane) is not None
+        if place is not None and _kept(place.column, node) and not (interleaved and place.width < LEAST_INTERLEAVED):
+            loads[load] = Load(copies.of(load.buffer, place), place.transposed)
     return cache_read(node, loads)
 
 
 def _kept(column: Index, node: Stage) -> bool:
-    """Whether the columns are not those of a short row alone, which is folded or woven as it lies."""
+    """Whether the columns are not those of a short row alone, which is folded or interleaved as it lies."""
     row = node.rdims if isinstance(node, Reduce) else node.dims[-1:] if isinstance(node, Map) else ()
     return bool(column.vars() - set(row))
 
@@ -130,7 +131,7 @@ def _is_kept(stage: Map | Reduce) -> bool:
 
 def _ordered(node: S) -> S:
     """The node with the loop that stores side by side last, where the lanes have no better one."""
-    if isinstance(node, Scan) or (isinstance(node, Reduce) and keeps_places(node)):
+    if isinstance(node, Scan) or (isinstance(node, Reduce) and keeps_indices(node)):
         return node
     chosen = vector_loop(node)
     if chosen in node.dims or (chosen is not None and (chosen.extent.constant or LEAST_LANES) >= LEAST_LANES):
@@ -142,10 +143,10 @@ def _ordered(node: S) -> S:
 
 
 def _lane(node: Stage) -> Var | None:
-    """The loop that the lanes run along, or that is woven from vectors of it."""
+    """The loop that the lanes run along, or that is interleaved from vectors of it."""
     if isinstance(node, Scan):
         return node.step if _steps(node, node.step) == {ONE} else None
-    if not node.dims or (isinstance(node, Reduce) and keeps_places(node)):
+    if not node.dims or (isinstance(node, Reduce) and keeps_indices(node)):
         return None
     last, chosen = node.dims[-1], vector_loop(node)
     if isinstance(node, Map) and chosen is last and (last.extent.constant or LEAST_LANES) < LEAST_LANES:

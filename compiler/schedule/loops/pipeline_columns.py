@@ -2,12 +2,12 @@
 
 for block:                                              for step:
   high[:] = max_k x[block, k, :]                          for k:
-  s[:] = sum_k exp(x[block, k, :] - high[:])     ->         y[step - 2, k, :] = exp(..) * s[:]                 phase 2
-  for k: y[block, k, :] = exp(..) * s[:]                    s'[:] += exp(kept[k, :] - high[:])                 phase 1
-                                                            kept[k, :] = x[step, k, :], high'[:] = max(.., ..)  phase 0
+  s[:] = sum_k exp(x[block, k, :] - high[:])     ->         y[step - 2, k, :] = exp(..) * s[:]                 stage 2
+  for k: y[block, k, :] = exp(..) * s[:]                    s'[:] += exp(kept[k, :] - high[:])                 stage 1
+                                                            kept[k, :] = x[step, k, :], high'[:] = max(.., ..)  stage 0
 
-So memory is read, computed upon and written at the same time. What two phases read of memory is kept from the first to
-the second, for blocks of columns are spread over few sets of a cache; what is older than a block is passed on.
+So memory is read, computed upon and written at the same time. What two pipeline stages read of memory is kept from the
+first to the second, for blocks of columns are spread over few sets of a cache; what is older than a block is passed on.
 """
 
 from __future__ import annotations
@@ -40,23 +40,24 @@ Stage = Map | Reduce
 
 @dataclass(frozen=True)
 class Part:
-    """A stage and its phase. whole: it runs over all that is in the block (or row), not over its results alone."""
+    """A stage and its pipeline stage. whole: it runs over all that is in the block (or row), not over its results
+    alone."""
 
     stage: Stage
-    phase: int
+    pipeline_stage: int
     whole: bool
 
 
 def pipeline_columns(graph: NodeGraph) -> None:
-    """Gives the nests over blocks of columns their phases, where there is more than one."""
+    """Gives the nests over blocks of columns their pipeline stages, where there is more than one."""
     for nest in list(graph.nodes):
-        if isinstance(nest, Nest) and not nest.phases:
+        if isinstance(nest, Nest) and not nest.pipeline_stages:
             found = _pipelined(nest)
             if found is not None:
                 graph.replace(nest, found)
 
 
-def has_phases(stages: Sequence[Stage], rows: tuple[Var, ...]) -> bool:
+def has_stages(stages: Sequence[Stage], rows: tuple[Var, ...]) -> bool:
     """Whether a nest of these stages can be pipelined."""
     return _parts(stages, rows) is not None
 
@@ -67,28 +68,32 @@ def _pipelined(nest: Nest) -> Nest | None:
         return None
     parts, kept = _kept_loads(parts, nest.dims)
     row, column = _loops(parts)
-    return in_phases(nest, parts, kept, (row, column), (column,))
+    return in_stages(nest, parts, kept, (row, column), (column,))
 
 
-def in_phases(
+def in_stages(
     nest: Nest, parts: list[Part], kept: Sequence[Buffer], whole: tuple[Var, ...], results: tuple[Var, ...]
 ) -> Nest:
-    """The nest with the phases of its parts. kept: buffers that they have made their own; whole, results: the loops of
-    stages over all of a block, and over its results alone."""
+    """The nest with the pipeline stages of its parts. kept: buffers that they have made their own; whole, results: the
+    loops of stages over all of a block, and over its results alone."""
     locals_ = [*nest.locals, *kept]
     for buffer in tuple(locals_):
         maker = next(p for p in parts if buffer in p.stage.writes())
         loops = whole if maker.whole and isinstance(maker.stage, Map) else results
-        parts, older = _passed_on(parts, nest.dims, buffer, maker.phase, loops, loops == whole)
+        parts, older = _passed_on(parts, nest.dims, buffer, maker.pipeline_stage, loops, loops == whole)
         locals_ += older
-    parts = sorted(parts, key=lambda p: p.phase)  # stable: stages of a phase stay in their order
+    parts = sorted(parts, key=lambda p: p.pipeline_stage)  # stable: stages of a phase stay in their order
     return replace(
-        nest, stages=tuple(p.stage for p in parts), phases=tuple(p.phase for p in parts), locals=tuple(locals_)
+        nest,
+        stages=tuple(p.stage for p in parts),
+        pipeline_stages=tuple(p.pipeline_stage for p in parts),
+        locals=tuple(locals_),
     )
 
 
 def _parts(stages: Sequence[Stage], rows: tuple[Var, ...]) -> list[Part] | None:
-    """The stages with their phases, all over one loop of rows and one of columns; None: they have no such form."""
+    """The stages with their pipeline stages, all over one loop of rows and one of columns; None: they have no such
+    form."""
     stages = [collapse(s, keep=len(rows), spare=1) for s in stages]
     loops = [_row_loop(s, rows) for s in stages]
     found = [v for v in loops if isinstance(v, Var)]
@@ -99,20 +104,20 @@ def _parts(stages: Sequence[Stage], rows: tuple[Var, ...]) -> list[Part] | None:
     if not fits or (column.extent.constant or 1) % WIDEST_LANES or any(s.dims[-1] is not column for s in stages):
         return None
     parts = parts_of(stages, loops)
-    return parts if parts is not None and worth_phases(parts) else None
+    return parts if parts is not None and worth_stages(parts) else None
 
 
 def parts_of(stages: Sequence[Stage], loops: Sequence[Var | bool | None]) -> list[Part] | None:
-    """The stages with their phases, their own loops over all of a block under the name of the first one."""
+    """The stages with their pipeline stages, their own loops over all of a block under the name of the first one."""
     name = next(v for v in loops if isinstance(v, Var))
     parts: list[Part] = []
     for stage, loop in zip(stages, loops, strict=True):
         whole = isinstance(loop, Var)
         renamed = with_loop(stage, loop, name) if isinstance(loop, Var) else stage
-        phase = _phase(renamed, whole, parts)
-        if phase is None:
+        pipeline_stage = _phase(renamed, whole, parts)
+        if pipeline_stage is None:
             return None
-        parts.append(Part(renamed, phase, whole))
+        parts.append(Part(renamed, pipeline_stage, whole))
     return parts
 
 
@@ -133,9 +138,10 @@ def with_loop(stage: Stage, own: Var, row: Var) -> Stage:
 
 
 def _phase(stage: Stage, whole: bool, before: Sequence[Part]) -> int | None:
-    """The first phase in which all that the stage reads is there; None: it reads other elements than its own."""
+    """The first pipeline stage in which all that the stage reads is there; None: it reads other elements than its
+    own."""
     made = {s.buffer: (p, s.index) for p in before for s in p.stage.stores}
-    phase = 0
+    pipeline_stage = 0
     for load in _loads(stage):
         if load.buffer not in made:
             continue
@@ -143,17 +149,18 @@ def _phase(stage: Stage, whole: bool, before: Sequence[Part]) -> int | None:
         by_row = maker.whole and isinstance(maker.stage, Map)
         if load.index != index or (by_row and not whole):
             return None
-        phase = max(phase, maker.phase + (1 if whole and not by_row else 0))
-    return phase
+        pipeline_stage = max(pipeline_stage, maker.pipeline_stage + (1 if whole and not by_row else 0))
+    return pipeline_stage
 
 
 def _loads(stage: Stage) -> list[Load]:
     return [ld for e in stage.expressions() for ld in e.loads]
 
 
-def worth_phases(parts: Sequence[Part]) -> bool:
-    """A later phase writes to memory or computes for long; short sums of what lies in the cache cost less in turn."""
-    later = [p for p in parts if p.phase and p.whole]
+def worth_stages(parts: Sequence[Part]) -> bool:
+    """A later pipeline stage writes to memory or computes for long; short sums of what lies in the cache cost less in
+    turn."""
+    later = [p for p in parts if p.pipeline_stage and p.whole]
     stored = any(s.buffer.kind != "local" for p in later if isinstance(p.stage, Map) for s in p.stage.stores)
     return stored or long_work(later)
 
@@ -170,34 +177,34 @@ def _of_a_row(stage: Stage) -> list[Expr]:
 
 # what is kept --------------------------------------------------------------------------------------------------------
 def _kept_loads(parts: list[Part], rows: tuple[Var, ...]) -> tuple[list[Part], list[Buffer]]:
-    """What several phases read of the same elements of memory is kept by the first of them."""
+    """What several pipeline stages read of the same elements of memory is kept by the first of them."""
     row, column = _loops(parts)
-    asked = {value: phases for value, phases in read_of_memory(parts, column) if row in value.vars()}
+    asked = {value: pipeline_stages for value, pipeline_stages in read_of_memory(parts, column) if row in value.vars()}
     return keep_values(parts, rows, (row, column), asked)
 
 
 def read_of_memory(parts: Sequence[Part], lane: Var) -> Iterator[tuple[Expr, set[int]]]:
-    """What whole stages read along the lanes of memory that none of them makes, and their phases."""
+    """What whole stages read along the lanes of memory that none of them makes, and their pipeline stages."""
     made = {b for p in parts for b in p.stage.writes()}
-    phases: dict[Expr, set[int]] = {}
+    pipeline_stages: dict[Expr, set[int]] = {}
     for part in parts:
         for e in part.stage.expressions() if part.whole else ():
             for value, load in _widened(e):
                 if load.index.coefficient(lane) == ONE and load.buffer not in made:
-                    phases.setdefault(value, set()).add(part.phase)
-    yield from phases.items()
+                    pipeline_stages.setdefault(value, set()).add(part.pipeline_stage)
+    yield from pipeline_stages.items()
 
 
 def keep_values(
-    parts: list[Part], rows: tuple[Var, ...], loops: tuple[Var, ...], phases: Mapping[Expr, set[int]]
+    parts: list[Part], rows: tuple[Var, ...], loops: tuple[Var, ...], pipeline_stages: Mapping[Expr, set[int]]
 ) -> tuple[list[Part], list[Buffer]]:
-    """The parts with a buffer for each value that more than one of their phases asks for."""
+    """The parts with a buffer for each value that more than one of their pipeline stages asks for."""
     kept: list[Buffer] = []
-    for value, asked in phases.items():
+    for value, asked in pipeline_stages.items():
         if len(asked) > 1:
             buffer, first = Buffer(f"kept{len(kept)}", value.dtype, _size(*loops), "local"), min(asked)
             again = Load(buffer, row_major(loops))
-            parts = [_reading(p, value, again) if p.phase > first and p.whole else p for p in parts]
+            parts = [_reading(p, value, again) if p.pipeline_stage > first and p.whole else p for p in parts]
             parts.append(_copy(rows, loops, buffer, value, first, True))
             kept.append(buffer)
     return parts, kept
@@ -217,16 +224,17 @@ def _widened(e: Expr) -> Iterator[tuple[Expr, Load]]:
 def _passed_on(
     parts: list[Part], rows: tuple[Var, ...], buffer: Buffer, made: int, loops: tuple[Var, ...], whole: bool
 ) -> tuple[list[Part], list[Buffer]]:
-    """A buffer holds one block: phases that read it more than one behind its maker, in phase `made`, read a copy."""
+    """A buffer holds one block: pipeline stages that read it more than one behind its maker, in pipeline stage `made`,
+    read a copy."""
     size, place = _size(*loops), row_major(loops)
-    last = max((p.phase for p in parts if buffer in p.stage.reads()), default=0)
+    last = max((p.pipeline_stage for p in parts if buffer in p.stage.reads()), default=0)
     older: list[Buffer] = []
-    for phase in range(made + 1, last):
+    for pipeline_stage in range(made + 1, last):
         source = older[-1] if older else buffer
         older.append(Buffer(f"{buffer.name}_older", buffer.dtype, size, "local"))
-        behind, load, again = phase + 1, Load(source, place), Load(older[-1], place)
-        parts = [_reading(p, load, again) if p.phase >= behind else p for p in parts]
-        parts.append(_copy(rows, loops, older[-1], load, phase, whole))
+        behind, load, again = pipeline_stage + 1, Load(source, place), Load(older[-1], place)
+        parts = [_reading(p, load, again) if p.pipeline_stage >= behind else p for p in parts]
+        parts.append(_copy(rows, loops, older[-1], load, pipeline_stage, whole))
     return parts, older
 
 
@@ -235,8 +243,10 @@ def _loops(parts: Sequence[Part]) -> tuple[Var, Var]:
     return stage.rdims[0], stage.dims[-1]
 
 
-def _copy(rows: tuple[Var, ...], loops: tuple[Var, ...], to: Buffer, value: Expr, phase: int, whole: bool) -> Part:
-    return Part(Map((*rows, *loops), (Store(to, row_major(loops), value),), Origin()), phase, whole)
+def _copy(
+    rows: tuple[Var, ...], loops: tuple[Var, ...], to: Buffer, value: Expr, pipeline_stage: int, whole: bool
+) -> Part:
+    return Part(Map((*rows, *loops), (Store(to, row_major(loops), value),), Origin()), pipeline_stage, whole)
 
 
 def _reading(part: Part, old: Expr, new: Load) -> Part:

@@ -2,9 +2,9 @@
 
 for row:                                            for step:
   high = max_k x[row, k]                              for k:
-  s = sum_k exp(x[row, k] - high)          ->           y[step - 2, k] = t[k] * s                       phase 2
-  for k: y[row, k] = exp(..) * s                        t[k] = exp(x[step - 1, k] - high), s' += t[k]   phase 1
-                                                        high' = max(high', x[step, k])                  phase 0
+  s = sum_k exp(x[row, k] - high)          ->           y[step - 2, k] = t[k] * s                       stage 2
+  for k: y[row, k] = exp(..) * s                        t[k] = exp(x[step - 1, k] - high), s' += t[k]   stage 1
+                                                        high' = max(high', x[step, k])                  stage 0
 
 So memory is read, computed upon and written at the same time, and no row waits for the last step of its own reduction.
 What was made for blocks of columns (loops/pipeline_columns.py) holds here for rows.
@@ -23,14 +23,14 @@ from .collapse import collapse
 from .pipeline_columns import (
     Part,
     Stage,
-    in_phases,
+    in_stages,
     keep_values,
     long_work,
     parts_of,
     read_of_memory,
-    worth_phases,
+    worth_stages,
 )
-from .transpose_rows import turned_rows
+from .transpose_rows import transposed_rows
 from .vector_axis import folds_whole, vector_loop
 
 #: elements of a row of which a second level cache holds some, and a first level cache
@@ -38,10 +38,10 @@ MOST_ROW, SHORT_ROW = 1 << 14, 1 << 11
 
 
 def pipeline_rows(graph: NodeGraph) -> None:
-    """Gives the nests whose lanes run along their rows their phases, where there is more than one."""
+    """Gives the nests whose lanes run along their rows their pipeline stages, where there is more than one."""
     for nest in list(graph.nodes):
-        if isinstance(nest, Nest) and not nest.phases and nest.dims:
-            found = _pipelined(nest) if turned_rows(nest) is None else None
+        if isinstance(nest, Nest) and not nest.pipeline_stages and nest.dims:
+            found = _pipelined(nest) if transposed_rows(nest) is None else None
             if found is not None:
                 graph.replace(nest, found)
 
@@ -59,10 +59,10 @@ def _pipelined(nest: Nest) -> Nest | None:
     parts = parts_of(stages, loops)
     halves = {} if parts is None else _halves(parts, lane)
     short = (lane.extent.constant or MOST_ROW) <= SHORT_ROW
-    if parts is None or not worth_phases(parts) or not (short or halves or long_work(parts)):
+    if parts is None or not worth_stages(parts) or not (short or halves or long_work(parts)):
         return None
     parts, kept = keep_values(parts, nest.dims, (lane,), halves)
-    return in_phases(nest, parts, kept, (lane,), ())
+    return in_stages(nest, parts, kept, (lane,), ())
 
 
 def _loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
@@ -87,9 +87,13 @@ def _looks_up(stage: Stage, lane: Var) -> bool:
 
 
 def _halves(parts: Sequence[Part], lane: Var) -> dict[Expr, set[int]]:
-    """What the phases read as 16 bits, of a row of its own, and which of them: to be widened once."""
+    """What the pipeline stages read as 16 bits, of a row of its own, and which of them: to be widened once."""
     found = read_of_memory(parts, lane)
-    return {e: phases for e, phases in found if isinstance(e, Call) and _half(e.args[0]) and len(e.vars()) > 1}
+    return {
+        e: pipeline_stages
+        for e, pipeline_stages in found
+        if isinstance(e, Call) and _half(e.args[0]) and len(e.vars()) > 1
+    }
 
 
 def _half(e: Expr) -> bool:

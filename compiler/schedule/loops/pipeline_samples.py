@@ -55,7 +55,7 @@ class _Norm:
         return (*self.walkers, *self.between, self.last)
 
 
-def walk_samples(graph: NodeGraph, remarks: Remarks) -> None:
+def pipeline_samples(graph: NodeGraph, remarks: Remarks) -> None:
     """Makes one kernel of the norm of many samples, where its statistics are folded in pieces."""
     for node in list(graph.nodes):
         norm = _norm_of(graph, node) if isinstance(node, Map) else None
@@ -66,7 +66,7 @@ def walk_samples(graph: NodeGraph, remarks: Remarks) -> None:
             remarks.fused(label(norm.nodes[0]), label(member), "one kernel over the samples")
         walk = stages[0].dims[1]
         nest = merge_rows(graph, list(zip(norm.nodes, stages, strict=True)), stages[0].dims[:1], STATISTICS)
-        graph.replace(nest, replace(nest, phases=(*(0 for _ in stages[1:]), 1), walk=walk))
+        graph.replace(nest, replace(nest, pipeline_stages=(*(0 for _ in stages[1:]), 1), walk=walk))
 
 
 def walks_beside(load: Load, sample: Var) -> bool:

@@ -9,8 +9,8 @@ from ...ir.expr import Expr, Load
 from ...ir.index import ONE, Atom, Index, Indirect, Var
 from ...ir.lanes import depends, lane_stride
 from ...ir.plans.loop import Prefetch
-from ...machine.cpu import STREAM_AHEAD
-from .streams import in_memory
+from ...machine.cpu import STREAM_PREFETCH
+from .interleaved_streams import in_memory
 
 MOST_STRIDE = 4  # elements from lane to lane of a stream
 NOWHERE: Mapping[Atom, Index] = {}
@@ -46,7 +46,7 @@ def stream_prefetches(
         if not stride or load.buffer.kind == "local" or not any(depends(load.index, v) for v in outer):
             continue
         if in_memory(load):
-            ahead = load.index.substitute(dict(first)) + STREAM_AHEAD // DTYPES[load.buffer.dtype].size
+            ahead = load.index.substitute(dict(first)) + STREAM_PREFETCH // DTYPES[load.buffer.dtype].size
             found |= {Prefetch(load.buffer, ahead, 1, i): None for i in range(stride)}
     return tuple(found)
 

@@ -15,17 +15,17 @@ from ...ir.index import Atom, Index, Var, of, product
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import Form, LoopPlan, Prefetch, Reduction
-from ...machine.cpu import LONG_MAP_AHEAD, PIPELINED_AHEAD, STREAM_AHEAD
+from ...machine.cpu import LONG_MAP_AHEAD, PIPELINED_PREFETCH, STREAM_PREFETCH
 from ..cost.estimates import is_long
 from ..cost.estimates import work as cost
 from .column_walks import LONG_WORK
+from .interleaved_streams import widest
 from .prefetch import prefetches, stream_prefetches
-from .store_policy import writes_past
-from .streams import widest
+from .store_policy import has_nontemporal_stores
 
 #: elements of a row that are worth fetching while the row before it is computed upon for long, or read again; rows that
 #: the first cache does not hold beside it only while a stage computes for long
-LEAST_FETCHED, MOST_FETCHED = 512, 8192
+LEAST_PREFETCHED, MOST_PREFETCHED = 512, 8192
 #: iterations of a window that those of the row before have not read, where they lie at most so many rows apart
 NEW_TAPS = 2
 
@@ -36,7 +36,7 @@ def flat_prefetches(node: Map, lanes: Var, plan: LoopPlan) -> Fetches:
     """Memory is fetched while a large map computes for long: few of its loads are on their way at a time, and the
     hardware goes ahead of them to the end of a page alone."""
     values = [s.value for s in node.stores]
-    if not any(map(is_long, values)) or not writes_past(node, lanes, plan):
+    if not any(map(is_long, values)) or not has_nontemporal_stores(node, lanes, plan):
         return ()
     return prefetches(lanes, values, (lanes,), {lanes: of(lanes) + LONG_MAP_AHEAD // widest(values)})
 
@@ -67,10 +67,10 @@ def _next_row(
     values = _values(node)
     inner = (*node.dims[len(rows) :], *(node.rdims if isinstance(node, Reduce) else ()))
     size = product(v.extent for v in inner).constant or 0
-    read_again = again and size <= MOST_FETCHED and kind is not Reduction.COLUMNS
-    if size < LEAST_FETCHED or not (read_again or sum(map(cost, values)) >= LONG_WORK):
+    read_again = again and size <= MOST_PREFETCHED and kind is not Reduction.COLUMNS
+    if size < LEAST_PREFETCHED or not (read_again or sum(map(cost, values)) >= LONG_WORK):
         return None
-    ahead = -(-STREAM_AHEAD // (size * widest(values)))  # rows: the next one, or more short ones
+    ahead = -(-STREAM_PREFETCH // (size * widest(values)))  # rows: the next one, or more short ones
     far = kind is not Reduction.HORIZONTAL
     return prefetches(lanes, values, rows[-1:], {rows[-1]: of(rows[-1]) + ahead}, far)
 
@@ -86,7 +86,7 @@ def _joined(node: Map | Reduce, lanes: Var, rows: Sequence[Var]) -> Fetches:
 def _next_windows(node: Reduce, lanes: Var, rows: Sequence[Var]) -> Fetches:
     """What the windows of the next row read last is fetched: the following stages leave memory nothing to do."""
     inner = product(v.extent for v in node.dims[len(rows) :]).constant or 0
-    if len(node.rdims) != 1 or inner < LEAST_FETCHED or (node.rdims[0].extent.constant or 0) < NEW_TAPS:
+    if len(node.rdims) != 1 or inner < LEAST_PREFETCHED or (node.rdims[0].extent.constant or 0) < NEW_TAPS:
         return ()
     (tap,), following = node.rdims, rows[-1]
     found: dict[Prefetch, None] = {}
@@ -108,17 +108,19 @@ def sample_prefetches(node: Nest, plan: LoopPlan) -> tuple[Fetches | None, ...]:
 
 
 def pipelined_prefetches(node: Nest) -> tuple[Fetches, ...]:
-    """What each phase of pipelined rows fetches of later rows: what no phase before it reads."""
+    """What each pipeline stage of pipelined rows fetches of later rows: what no pipeline stage before it reads."""
     lane, row = next(s for s in node.stages if isinstance(s, Reduce)).rdims[0], node.dims[-1]
     made, seen = frozenset(node.writes()), set[Load]()
     found: list[Fetches] = []
-    for number in range(node.phases[-1] + 1):
-        stages = [s for s, phase in zip(node.stages, node.phases, strict=True) if phase == number]
+    for number in range(node.pipeline_stages[-1] + 1):
+        stages = [
+            s for s, pipeline_stage in zip(node.stages, node.pipeline_stages, strict=True) if pipeline_stage == number
+        ]
         loads = [e for s in stages for v in s.expressions() for e in v.walk() if isinstance(e, Load)]
         new = [ld for ld in loads if ld not in seen and ld.buffer not in made]
         seen.update(new)
         streams = {ld.buffer for ld in new if depends(ld.index, row)}
-        ahead, extent = PIPELINED_AHEAD // max(len(streams), 1), lane.extent.constant or PIPELINED_AHEAD
+        ahead, extent = PIPELINED_PREFETCH // max(len(streams), 1), lane.extent.constant or PIPELINED_PREFETCH
         found.append(prefetches(lane, new, (row,), {row: of(row) + -(-ahead // max(extent, 1))}))
     return tuple(found)
 

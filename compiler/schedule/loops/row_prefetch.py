@@ -23,12 +23,12 @@ from ...ir.index import (
     as_index,
     of,
 )
-from ...ir.lanes import depends, lane_stride, turning_place
+from ...ir.lanes import depends, lane_stride, wrapping_index
 from ...ir.nodes import Map
 from ...ir.plans.loop import RowOperand, RowPrefetch
 from ...machine.cpu import IN_FLIGHT, L2, PAGE
+from .interleaved_streams import in_memory
 from .lane_bounds import inside
-from .streams import in_memory
 from .write_combining import Stage
 
 MOST_BYTES = 1 << 16  # of a row
@@ -161,7 +161,7 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> RowRead | None:
     if not in_memory(load):
         return None
     within: list[Atom] = [a for m in load.index.terms for a in m if isinstance(a, Indirect) and vector in _vars(a)]
-    turn = turning_place(load.index, vector)
+    turn = wrapping_index(load.index, vector)
     if turn is not None:
         within.append(turn)
     start = load.index.substitute(dict.fromkeys([*within, vector], ZERO))

@@ -9,7 +9,7 @@ from ...ir.index import ONE, Var
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.plans.loop import Form, Reduction
 from .lane_bounds import MOST_APART, inside
-from .vector_axis import arg_loop, folds_columns, keeps_places, vector_loop
+from .vector_axis import arg_loop, folds_columns, keeps_indices, vector_loop
 
 #: elements of a window that are folded one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
@@ -77,7 +77,7 @@ def reductions(node: Map | Reduce | Nest | Scan, vector: Sequence[Var | None]) -
 
 def reduction(node: Reduce, lanes: Var | None) -> Reduction:
     """How a reduction with the lanes along a loop folds."""
-    if keeps_places(node):
+    if keeps_indices(node):
         return Reduction.PLACES
     if lanes in node.rdims:
         return Reduction.HORIZONTAL

@@ -42,18 +42,18 @@ def aligned_lines(node: Map | Reduce | Nest | Scan) -> bool:
     return isinstance(node, Map) and len(node.stores) > 1 and any(is_long(s.value) for s in node.stores)
 
 
-def whole_lines(store: Store, lanes: Var, woven: int, nontemporal: Collection[Buffer]) -> bool:
+def whole_lines(store: Store, lanes: Var, interleaved: int, nontemporal: Collection[Buffer]) -> bool:
     """Whether a store's vectors go past the caches: of a large result, in whole lines.
 
-    woven: elements of each lane that lie side by side.
+    interleaved: elements of each lane that lie side by side.
     """
-    if store.buffer not in nontemporal or (woven == 1 and lane_stride(store.index, lanes) != ONE):
+    if store.buffer not in nontemporal or (interleaved == 1 and lane_stride(store.index, lanes) != ONE):
         return False
     # a vector that is part of a line only is not put past the caches: its line would be written twice
     whole = max(ALIGNMENT, LINE // DTYPES[store.buffer.dtype].size)
     if any(c % whole for c in store.index.without(lanes).terms.values()):
         return False
-    length = (lanes.extent * woven).constant
+    length = (lanes.extent * interleaved).constant
     return length is None or length % whole == 0 or length >= MANY_LINES * whole
 
 
@@ -62,11 +62,11 @@ def only_moves(node: Map) -> bool:
     return all(isinstance(s.value, Load) and s.value.dtype == s.buffer.dtype for s in node.stores)
 
 
-def writes_past(node: Map, lanes: Var, plan: LoopPlan) -> bool:
+def has_nontemporal_stores(node: Map, lanes: Var, plan: LoopPlan) -> bool:
     """Whether some of a map's vectors are written past the caches."""
     own = groups(node.stores, lanes)
-    past = any(whole_lines(group[0], lanes, len(group), plan.nontemporal) for group in own)
-    return past or is_peeled(node, lanes, plan)
+    nontemporal = any(whole_lines(group[0], lanes, len(group), plan.nontemporal) for group in own)
+    return nontemporal or is_peeled(node, lanes, plan)
 
 
 def is_peeled(node: Map, lanes: Var, plan: LoopPlan) -> bool:

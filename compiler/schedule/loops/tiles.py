@@ -15,9 +15,9 @@ from ...ir.plans.loop import TilePlan
 from ...machine.cpu import LINE, SET_STRIDE
 from .vector_axis import across
 
-TILE_BYTES = 64  # mycc::kTurnedBytes: of the rows that are transposed together
+TILE_BYTES = 64  # mycc::kTransposedBytes: of the rows that are transposed together
 #: bytes of a block of lanes, and of the rows of memory that they are taken from, and as many elements at most
-LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTurnedRows
+LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTransposedRows
 ROW_BYTES, MOST_ROWS = 1024, 256
 #: fewer lanes, whole vectors of any transposed operand, in more of a cache's sets: rows are taken whole where they fit
 STREAM_BYTES, MOST_STREAMS, LEAST_STREAMS = (2 * LINE, LINE), 64, 16

@@ -1,10 +1,10 @@
-"""Short rows turned: the lanes run along the rows, a block of which is turned in registers first.
+"""Short rows transposed: the lanes run along the rows, a block of which is transposed in registers first.
 
 for i:I                                          for b:I/B
-  m = max_k x[i, k]            k:N                 t[k, :] = x[b*B + :, k]            turned       k:N, :B
+  m = max_k x[i, k]            k:N                 t[k, :] = x[b*B + :, k]            transposed       k:N, :B
   y[i, k] = f(x[i, k], m)      k:N       ->        m[:] = max_k t[k, :]
                                                    u[k, :] = f(t[k, :], m[:])
-                                                   y[b*B + :, k] = u[k, :]            turned back
+                                                   y[b*B + :, k] = u[k, :]            transposed back
 
 So no vector is filled in part, nothing is folded across the lanes, and what is computed for each row is computed for a
 vector of them. The last block may have fewer rows; its tiles are full all the same.
@@ -39,7 +39,7 @@ from ..cost.estimates import is_long
 from .collapse import collapse
 from .column_blocks import last_as_one
 from .pipeline_columns import with_loop
-from .vector_axis import SCALAR_FOLDS, keeps_places, reduces_contiguous
+from .vector_axis import SCALAR_FOLDS, keeps_indices, reduces_contiguous
 
 #: elements of a row: fewer are picked out of whole vectors
 LEAST = 9
@@ -53,9 +53,9 @@ LEAST_ROWS, LEAST_LAST = 256, 64
 Stage = Map | Reduce
 
 
-def turned_rows(node: Reduce | Nest) -> TransposedRows | None:
+def transposed_rows(node: Reduce | Nest) -> TransposedRows | None:
     """A reduction or nest over short rows of memory, in blocks; None: it is no such, or better as it is."""
-    if (isinstance(node, Nest) and node.phases) or overwrites(node):
+    if (isinstance(node, Nest) and node.pipeline_stages) or overwrites(node):
         return None
     found = _rows(node)
     if found is None:
@@ -65,7 +65,7 @@ def turned_rows(node: Reduce | Nest) -> TransposedRows | None:
     few = count is not None and count < LEAST_ROWS
     if few or (len(rows) > 1 and (rows[-1].extent.constant or 0) < LEAST_LAST) or not _worth(stages, element):
         return None
-    return _Turning(node, rows, element).result(stages)
+    return _Transposing(node, rows, element).result(stages)
 
 
 def _rows(node: Reduce | Nest) -> tuple[tuple[Stage, ...], tuple[Var, ...], Var] | None:
@@ -96,7 +96,7 @@ def _loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
 
 
 def _searches(stage: Stage) -> bool:
-    return isinstance(stage, Reduce) and keeps_places(stage)
+    return isinstance(stage, Reduce) and keeps_indices(stage)
 
 
 def _worth(stages: Sequence[Stage], element: Var) -> bool:
@@ -112,7 +112,7 @@ def _worth(stages: Sequence[Stage], element: Var) -> bool:
     return length >= LEAST and length * (TO_AND_FRO if written else TO) < saved
 
 
-class _Turning:
+class _Transposing:
     """Moves the stages of one node into blocks."""
 
     def __init__(self, node: Reduce | Nest, rows: tuple[Var, ...], element: Var) -> None:
@@ -128,12 +128,12 @@ class _Turning:
     def result(self, stages: Sequence[Stage]) -> TransposedRows | None:
         loads = list(dict.fromkeys(ld for s in stages for e in s.expressions() for ld in e.loads))
         stores = [s for stage in stages for s in stage.stores]
-        turned = [ld for ld in loads if self._turned(ld)]
-        fits = all(ld in turned or self._beside(ld) for ld in loads) and all(map(self._stored, stores))
-        if not turned or not fits:
+        transposed = [ld for ld in loads if self._is_transposed(ld)]
+        fits = all(ld in transposed or self._beside(ld) for ld in loads) and all(map(self._stored, stores))
+        if not transposed or not fits:
             return None
         back = [s for s in stores if s.buffer not in self.own and self.element in s.index.vars()]
-        buffers = [*(ld.buffer for ld in turned), *(s.buffer for s in back)]
+        buffers = [*(ld.buffer for ld in transposed), *(s.buffer for s in back)]
         self.rows = max(WIDEST_LANES, *(LINE // DTYPES[b.dtype].size for b in buffers))
         block = Var(f"{self.row.name}_block", (self.row.extent + (self.rows - 1)) // self.rows)
         whole = Var(self.row.name, as_index(self.rows))
@@ -141,9 +141,9 @@ class _Turning:
         count = self.row.extent.constant
         some = whole if count is not None and count % self.rows == 0 else Var(f"{self.row.name}_valid", valid)
         self.first: dict[Atom, Index] = {self.row: of(block) * self.rows, self.element: ZERO}
-        reads = tuple(self._turn(ld.buffer, ld.index, f"tile{i}") for i, ld in enumerate(turned))
-        self.tiles = {ld: t.tile for ld, t in zip(turned, reads, strict=True)}
-        writes = tuple(self._turn(s.buffer, s.index, f"turned{i}") for i, s in enumerate(back))
+        reads = tuple(self._transpose(ld.buffer, ld.index, f"tile{i}") for i, ld in enumerate(transposed))
+        self.tiles = {ld: t.tile for ld, t in zip(transposed, reads, strict=True)}
+        writes = tuple(self._transpose(s.buffer, s.index, f"transposed{i}") for i, s in enumerate(back))
         self.written = {s: t.tile for s, t in zip(back, writes, strict=True)}
         for buffer in self.own:
             self.locals[buffer] = Buffer(buffer.name, buffer.dtype, buffer.size * self.rows, "local")
@@ -157,7 +157,7 @@ class _Turning:
         )
 
     # what fits ---------------------------------------------------------------------------------------------------
-    def _turned(self, load: Load) -> bool:
+    def _is_transposed(self, load: Load) -> bool:
         """Rows of neighbours in memory."""
         pitch = load.index.coefficient(self.row)
         known = pitch is not None and (pitch.constant or 0) >= (self.length.constant or 0)
@@ -184,14 +184,14 @@ class _Turning:
         return index == ZERO if buffer.size == ONE else index == of(self.element) and buffer.size == self.length
 
     def _touches_rows(self, stage: Stage) -> bool:
-        """Whether the stage reads or writes memory row by row, but for what is turned."""
+        """Whether the stage reads or writes memory row by row, but for what is transposed."""
         places = [(s.buffer, s.index) for s in stage.stores if s not in self.written]
         loads = (ld for e in stage.expressions() for ld in e.loads if ld not in self.tiles)
         places += [(ld.buffer, ld.index) for ld in loads]
         return any(buffer not in self.own and self.row in index.vars() for buffer, index in places)
 
     # what it becomes ---------------------------------------------------------------------------------------------
-    def _turn(self, buffer: Buffer, index: Index, name: str) -> Transpose:
+    def _transpose(self, buffer: Buffer, index: Index, name: str) -> Transpose:
         size = (self.length + LINE // DTYPES[buffer.dtype].size) * self.rows  # the last vector of elements is whole
         tile = Buffer(name, buffer.dtype, size, "local")
         steps = [(index.coefficient(v) or ZERO).constant or 0 for v in self.outer]

@@ -31,7 +31,7 @@ from .vector_axis import SCALAR_FOLDS
 MOST = 8
 
 
-def write_out_folds(graph: NodeGraph, remarks: Remarks) -> None:
+def unroll_reductions(graph: NodeGraph, remarks: Remarks) -> None:
     """Writes out the maps over few elements that read what was reduced over as many, with all such reductions."""
     for node in list(graph.nodes):
         if isinstance(node, Map) and node in graph.nodes:

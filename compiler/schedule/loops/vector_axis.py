@@ -12,7 +12,7 @@ from ...ir.nodes import Map, Reduce
 
 #: folds that keep a position: one lane at a time
 SCALAR_FOLDS = ("argmax", "argmin")
-#: folds of which those of pieces make no whole; nor are they taken to pieces by lanes or phases
+#: folds of which those of pieces make no whole; nor are they taken to pieces by lanes or pipeline stages
 WHOLE_FOLDS = (*SCALAR_FOLDS, "spread")
 LEAST_LANES = 8
 #: a reduction of fewer rows of memory than this keeps its accumulators in registers
@@ -22,7 +22,7 @@ FEW_APART = 2  # elements from lane to lane: vectors are made of whole ones
 LEAST_CROSSED = 4
 
 
-def keeps_places(node: Reduce) -> bool:
+def keeps_indices(node: Reduce) -> bool:
     """Whether a fold of the node keeps a position."""
     return any(f.op in SCALAR_FOLDS for f in node.folds)
 
@@ -40,7 +40,7 @@ def folds_columns(node: Reduce, vector: Var | None) -> bool:
 
 def vector_loop(node: Map | Reduce) -> Var | None:
     """The loop whose neighbours lie side by side in most accesses; None when there is none worth it."""
-    if isinstance(node, Reduce) and keeps_places(node):
+    if isinstance(node, Reduce) and keeps_indices(node):
         return None
     candidates: list[Var] = []
     if node.dims:

@@ -13,8 +13,8 @@ from ...ir.nodes import Fold, Map, Nest, Reduce, Scan
 from ...ir.plans.loop import LoopPlan, Prefetch, Reduction, VerticalPlan
 from ...machine.cpu import ROWS_AHEAD
 from .bound_tightening import trim
+from .interleaved_streams import in_memory, widest
 from .prefetch import prefetches, stream_prefetches
-from .streams import in_memory, widest
 
 #: iterations of short loops that are unrolled
 MOST_UNROLLED = 16
@@ -60,13 +60,13 @@ def vertical_plan(node: Reduce, lanes: Var | None) -> VerticalPlan:
     if lanes is None:
         return VerticalPlan(inside, unroll)
     strips = _in_order(inside, lanes)
-    planes = () if strips else _planes_ahead(inside, lanes)
+    planes = () if strips else _plane_prefetches(inside, lanes)
     return VerticalPlan(
         inside,
         unroll,
         strips,
         None if strips else _neighbours(inside, lanes),
-        () if planes else _ahead(inside, lanes, strips),
+        () if planes else _prefetches(inside, lanes, strips),
         planes,
     )
 
@@ -89,7 +89,7 @@ def _side_by_side(fold: Fold, vector: Var, tap: Var) -> bool:
     )
 
 
-def _ahead(node: Reduce, vector: Var, strips: bool) -> tuple[Prefetch, ...]:
+def _prefetches(node: Reduce, vector: Var, strips: bool) -> tuple[Prefetch, ...]:
     """Fetches of what follows in memory on rows that are read in order, or on windows of a long row."""
     values = [f.value for f in node.folds]
     if strips:
@@ -99,7 +99,7 @@ def _ahead(node: Reduce, vector: Var, strips: bool) -> tuple[Prefetch, ...]:
     return stream_prefetches(vector, values, vector, (vector,), {node.rdims[0]: ZERO})
 
 
-def _planes_ahead(node: Reduce, vector: Var) -> tuple[Prefetch, ...]:
+def _plane_prefetches(node: Reduce, vector: Var) -> tuple[Prefetch, ...]:
     """Fetches of what follows on each of many long rows that are folded together; of sums the hardware does."""
     values = [f.value for f in node.folds]
     if len(node.rdims) != 1 or all(f.op == "sum" for f in node.folds) or (vector.extent.constant or 0) < LONG_ROW:

@@ -10,9 +10,9 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ZERO, Atom, Binary, Index, Var, as_index, exact_div, of
 from ...ir.nodes import Reduce
 from ...ir.plans.loop import Prefetch, SlidingWindows, WindowWalk
-from ...machine.cpu import LINE, STREAM_AHEAD
+from ...machine.cpu import LINE, STREAM_PREFETCH
+from .interleaved_streams import widest
 from .prefetch import prefetches, stream_prefetches
-from .streams import widest
 
 LEAST_WALKS = 64  # of a kernel that threads share
 LEAST_WINDOWS, MOST_WINDOWS = 8, 64  # of a walk: the first rows of one are folded by that before it as well
@@ -62,7 +62,7 @@ def _fetched(
     ]
     ordered = new > 1 and width <= NEAR_PLACE
     if ordered:
-        at = of(windows.at) * new + STREAM_AHEAD // width
+        at = of(windows.at) * new + STREAM_PREFETCH // width
         moved = [{windows.at: at + further, across: across.extent - 1} for further in range(new)]
     first: dict[Atom, Index] = {lanes: ZERO} if whole else {}
     rows = [prefetches(lanes, values, (following,), {**places, **first}, far=not ordered) for places in moved]

@@ -28,11 +28,11 @@ LEAST_BYTES, MOST_BYTES = 32, L1 // 2  # of a row: it stays in the first level c
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of a kernel, the loop of its lanes, and its phase, where rows have phases."""
+    """A stage of a kernel, the loop of its lanes, and its pipeline stage, where rows have pipeline stages."""
 
     node: Map | Reduce | Scan
     lanes: Var | None
-    phase: int = 0
+    pipeline_stage: int = 0
 
     def loops(self, rows: Sequence[Var]) -> list[Var]:
         """Those within a row."""
@@ -57,9 +57,11 @@ def combined_results(
         own = [(stage, s.index) for stage in stages for s in stage.node.stores if s.buffer == buffer]
         length = sum(_elements(stage, rows) for stage, _ in own)
         wanted = _large(buffer, length, nontemporal) and not all(_whole(stage, buffer, nontemporal) for stage, _ in own)
-        alone = len({stage.phase for stage, _ in own}) == 1 and not any(buffer in s.node.reads() for s in stages)
+        alone = len({stage.pipeline_stage for stage, _ in own}) == 1 and not any(
+            buffer in s.node.reads() for s in stages
+        )
         if rows and wanted and alone and _in_order(own, rows, length):
-            found.append(CombinedResult(buffer, length, own[0][0].phase))
+            found.append(CombinedResult(buffer, length, own[0][0].pipeline_stage))
     return tuple(found)
 
 

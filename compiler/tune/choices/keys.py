@@ -26,7 +26,7 @@ def kernel_key(node: AnyNode) -> str | None:
             *outer, m, n = (v.extent for v in node.dims)
             if node.quantised is not None:
                 return None
-            kind = ("gemm-pairs" if node.also else "gemm") if node.packed else "gemm-free"
+            kind = ("gemm-glu" if node.also else "gemm") if node.packed else "gemm-unpacked"
             lead = f"batch={product(outer)} " if outer else ""
             computed = " computed" if node.prologue is not None else ""
             return f"{kind} {_dtype(node)} {lead}m={m} n={n} k={node.k}{computed}"

@@ -127,7 +127,7 @@ class Runner:
         """
         found: dict[str, tuple[float, float]] = {}
         for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
-            pair = _in_turns(partial(entry.profile, inputs, 1), partial(rival.profile, rival_inputs, 1))
+            pair = _interleaved(partial(entry.profile, inputs, 1), partial(rival.profile, rival_inputs, 1))
             plain, candidate = (
                 _by_key(runner.draft.keys[entry.name], samples)
                 for runner, samples in zip((self, other), pair, strict=True)
@@ -141,13 +141,13 @@ class Runner:
         """Microseconds of a run of every entry point, of this and the other: the best."""
         total = [0.0, 0.0]
         for (entry, inputs), (rival, rival_inputs) in zip(self.entries, other.entries, strict=True):
-            pair = _in_turns(partial(_run, entry, inputs), partial(_run, rival, rival_inputs))
+            pair = _interleaved(partial(_run, entry, inputs), partial(_run, rival, rival_inputs))
             for side, samples in enumerate(pair):
                 total[side] += min(samples)
         return total[0], total[1]
 
 
-def _in_turns(mine: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[list[Any], list[Any]]:
+def _interleaved(mine: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[list[Any], list[Any]]:
     """Samples of both, one after the other, for about PAIR_SECONDS; the first ones do not count."""
     mine()
     theirs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .kernel import KernelView, TunedKernel
-from .loops import GatheredRow, Lanes, LocalView, Loop, MapStage, RowsView
+from .loops import CombinedRow, Lanes, LocalView, Loop, MapStage, RowsView
 from .reductions import (
     ArgColumns,
     ArgFold,
@@ -18,10 +18,10 @@ from .reductions import (
     SpreadColumns,
 )
 from .scans import ScanColumns, ScanRow, ScanStage
-from .transposes import TurnBack, TurnRows
+from .transposes import TransposeIn, TransposeOut
 
 Fold = RowFold | LaneFold | ColumnFold | SpreadColumns | ArgFold | ArgRow | ArgColumns
-Stage = MapStage | Fold | ScanStage | ScanRow | ScanColumns | TurnRows | TurnBack
+Stage = MapStage | Fold | ScanStage | ScanRow | ScanColumns | TransposeIn | TransposeOut
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NextRow:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class RowPrefetchView:
     """Rows of operands that are fetched `distance` rows before their turn."""
 
     distance: int
@@ -53,14 +53,15 @@ class LoopKernel(TunedKernel):
     stages: tuple[Stage, ...]
     locals: tuple[LocalView, ...] = ()
     streams: tuple[str, ...] = ()  # conditions for results to go past the caches
-    ahead: Ahead | None = None
+    prefetch: RowPrefetchView | None = None
     setup: tuple[str, ...] = ()  # statements of a task, in front of its rows
-    gathered: tuple[GatheredRow, ...] = ()
+    combined: tuple[CombinedRow, ...] = ()
 
 
 @dataclass(frozen=True)
 class SampleKernel(TunedKernel):
-    """A parallel loop over samples in two phases, the later one a sample behind, that take turns along a walk."""
+    """A parallel loop over samples in two pipeline stages, the later one a sample behind, that take turns along a
+    walk."""
 
     sample: Loop
     walk: Loop
@@ -123,7 +124,7 @@ class WindowKernel(TunedKernel):
     streams: tuple[str, ...] = ()  # conditions for results to go past the caches
     tap: str = ""  # that a row is of a window, where it has weights of its own
     locals: tuple[LocalView, ...] = ()
-    gathered: tuple[GatheredRow, ...] = ()
+    combined: tuple[CombinedRow, ...] = ()
 
 
 @dataclass(frozen=True)

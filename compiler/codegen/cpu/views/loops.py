@@ -68,16 +68,17 @@ class RowsView:
 
 
 @dataclass(frozen=True)
-class GatheredRow:
-    """Rows of a result that are gathered in a cache and written past it in whole lines.
+class CombinedRow:
+    """Rows of a result that are combined in a cache and written past it in whole lines.
 
-    result: the parameter of the kernel; length: elements of a row; phase: that writes them, where rows have phases.
+    result: the parameter of the kernel; length: elements of a row; pipeline_stage: that writes them, where rows have
+    pipeline stages.
     """
 
     result: str
     type: str
     length: str
-    phase: int = 0
+    pipeline_stage: int = 0
 
     @property
     def name(self) -> str:
@@ -91,4 +92,4 @@ class GatheredRow:
 
     @property
     def memory(self) -> str:
-        return f"{self.result}_gathered"
+        return f"{self.result}_combined"

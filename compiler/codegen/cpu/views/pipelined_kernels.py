@@ -1,11 +1,11 @@
-"""Kernels in phases: each a row, or a block of columns, behind the one before it."""
+"""Kernels in pipeline_stages: each a row, or a block of columns, behind the one before it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from .kernel import TunedKernel
-from .loops import GatheredRow, Lanes, LocalView, Loop
+from .loops import CombinedRow, Lanes, LocalView, Loop
 from .reductions import FoldView
 
 
@@ -30,14 +30,14 @@ class ComingRows:
 
 @dataclass(frozen=True)
 class ComingRegion:
-    """What a phase reads of memory in the next region; rows: the loops over blocks, at its first one."""
+    """What a pipeline stage reads of memory in the next region; rows: the loops over blocks, at its first one."""
 
     rows: tuple[Loop, ...]
     operands: tuple[ComingRows, ...]
 
 
 @dataclass(frozen=True)
-class PhaseView:
+class ColumnStage:
     """A part of the work on a block of columns: `lines` for a vector of a row, then into the folds, then the ends."""
 
     number: int
@@ -49,8 +49,9 @@ class PhaseView:
 
 
 @dataclass(frozen=True)
-class PhaseKernel(TunedKernel):
-    """Blocks of columns in phases, each a block behind the one before it; all of them go through the rows together."""
+class PipelinedColumnsKernel(TunedKernel):
+    """Blocks of columns in pipeline stages, each a block behind the one before it; all of them go through the rows
+    together."""
 
     count: str  # blocks
     regions: str  # of neighbouring blocks
@@ -60,13 +61,13 @@ class PhaseKernel(TunedKernel):
     lane: Loop  # the columns of a block, whole vectors
     rows: int  # rows whose folds are folded in their turn
     lines: int  # lines of memory that are walked down together
-    phases: tuple[PhaseView, ...]
+    pipeline_stages: tuple[ColumnStage, ...]
     locals: tuple[LocalView, ...]
     streams: tuple[str, ...] = ()  # conditions for results to go past the caches
 
 
 @dataclass(frozen=True)
-class RowPhase:
+class PipelinedRowStage:
     """A part of the work on a row: `lanes` for its vectors, then into the folds, then what the row has come to."""
 
     number: int
@@ -77,15 +78,15 @@ class RowPhase:
 
 
 @dataclass(frozen=True)
-class RowPhaseKernel(TunedKernel):
-    """Rows in phases, each a row behind the one before it; all of them go along the lanes together."""
+class PipelinedRowsKernel(TunedKernel):
+    """Rows in pipeline stages, each a row behind the one before it; all of them go along the lanes together."""
 
     count: str  # rows
-    work: str  # elements of a row, once for each phase
+    work: str  # elements of a row, once for each pipeline stage
     lanes: Loop  # along a row
     whole: bool  # a row is a multiple of the longest vector
     piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
-    phases: tuple[RowPhase, ...]
+    pipeline_stages: tuple[PipelinedRowStage, ...]
     locals: tuple[LocalView, ...]
     streams: tuple[str, ...] = ()  # conditions for results to go past the caches
-    gathered: tuple[GatheredRow, ...] = ()
+    combined: tuple[CombinedRow, ...] = ()

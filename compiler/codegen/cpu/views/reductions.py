@@ -136,12 +136,12 @@ class RowOfWindows:
     """What one place of a walk adds to the windows that it lies in: a fold in registers."""
 
     outer: tuple[Loop, ...]  # reduced loops
-    turns: tuple[Loop, ...]  # those of them whose turns differ from walk to walk, NAME_turns
+    turns: tuple[Loop, ...]  # those of them whose turns differ from walk to walk, NAME_count
     folds: tuple[FoldView, ...]  # one
     pre: tuple[str, ...]  # statements inside the reduced loops: scalar, full and part
     full: tuple[str, ...]
     part: tuple[str, ...]
-    ahead: tuple[str, ...]  # fetches what the next row's windows read
+    prefetch: tuple[str, ...]  # fetches what the next row's windows read
     weight: Weights | None = None  # the fold is a sum of products, of which the value is one factor
 
 
@@ -151,7 +151,7 @@ class Walk:
 
     function: str  # of loops.h
     rows: int
-    ahead: tuple[str, ...]  # fetches what a row's vector reads some rows on
+    prefetch: tuple[str, ...]  # fetches what a row's vector reads some rows on
     streams: bool = False  # they lie in equal distances among a block of rows, or all of them; else side by side
     in_order: bool = False  # one row after the other, each as a whole
 
@@ -187,7 +187,7 @@ class ColumnFold:
     @property
     def pairs(self) -> bool:
         """Two vectors of columns go together where nothing is fetched: lines of memory come in twos."""
-        return not self.walk.ahead
+        return not self.walk.prefetch
 
     @property
     def once(self) -> bool:
@@ -206,7 +206,7 @@ class SpreadColumns:
     full: tuple[str, ...]  # statements of a row's vector
     columns: int
     size: int  # bytes of an element that is fetched
-    ahead: tuple[str, ...]
+    prefetch: tuple[str, ...]
     form: str = "spread_columns"
 
 

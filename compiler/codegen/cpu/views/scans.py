@@ -83,5 +83,5 @@ class ScanColumns:
     first: str
     last: str
     columns: int
-    ahead: tuple[str, ...]  # fetches what a later step reads
+    prefetch: tuple[str, ...]  # fetches what a later step reads
     form: str = "scan_columns"

@@ -22,7 +22,7 @@ class Epilogue:
 
     decode: tuple[str, ...]
     lanes: Lanes
-    ahead: tuple[str, ...] = ()
+    prefetch: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     results: tuple[str, str] | None = None
     sums: tuple[str, ...] = ("acc",)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class TurnRows:
+class TransposeIn:
     """`valid` of `rows` rows of `length` elements at `source` become `length` rows of `tile`.
 
     followed: whether more of them lie behind.
@@ -19,11 +19,11 @@ class TurnRows:
     length: str
     valid: str
     followed: str
-    form: str = "turn_rows"
+    form: str = "transpose_in"
 
 
 @dataclass(frozen=True)
-class TurnBack:
+class TransposeOut:
     """`length` rows of `tile` become `rows` rows in `flat`; the `valid` first go to `target`."""
 
     rows: int
@@ -32,5 +32,5 @@ class TurnBack:
     length: str
     target: str
     valid: str
-    past: str  # whether they go past the caches
-    form: str = "turn_back"
+    nontemporal: str  # whether they go past the caches
+    form: str = "transpose_out"
