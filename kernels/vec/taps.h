@@ -23,7 +23,7 @@ struct behind {
   static constexpr int lane(int l) { return l == 0 ? 0 : W + l - 1; }
 };
 template <class Scalar> constexpr bool is_float = false;
-template <> constexpr bool is_float<float> = true;
+template <> inline constexpr bool is_float<float> = true;
 
 /* Whether tap o comes out of groups of E: the compiler knows it where a window's loop is unrolled. */
 #define MYCC_IN_GROUPS(T, E, o) (is_float<typename element<T>::scalar> && __builtin_constant_p(o) && (o) >= ((E) == 2 ? -1 : 0))

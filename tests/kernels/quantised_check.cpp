@@ -1,0 +1,156 @@
+/* Products with integer weights against plain loops; prints what is wrong, and how many elements were right. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gemm_host.h"
+#include "kernels/gemm/integer.h"
+#include "kernels/gemm/mixed.h"
+
+namespace {
+
+using namespace mycc;
+
+int64_t right = 0, wrong = 0;
+uint32_t state = 1;
+int32_t draw(int32_t low, int32_t high) {
+  state = state * 1664525u + 1013904223u;
+  return low + (int32_t)((state >> 8) % (uint32_t)(high - low + 1));
+}
+
+template <class T> struct Memory {
+  T *p;
+  explicit Memory(int64_t n) : p((T *)aligned_alloc(64, (size_t)((n * (int64_t)sizeof(T) + 127) / 64 * 64))) {}
+  ~Memory() { free(p); }
+  T &operator[](int64_t i) const { return p[i]; }
+};
+
+/* A weight [n, k], its scales and zeros [n, groups], and all of them in panels. */
+template <int Bits> struct Weight {
+  int64_t n, k, group, groups, lines;
+  Memory<int8_t> w;
+  Memory<float> scales, zeros, scale_panels;
+  Memory<int8_t> zero_panels;
+  Memory<uint8_t> panels;
+
+  Weight(int64_t n, int64_t k, int64_t group)
+      : n(n), k(k), group(group), groups(group ? k / group : 1), lines(groups * ceil_div(group ? group : k, 32 / Bits)),
+        w(n * k), scales(n * groups), zeros(n * groups), scale_panels(round_up(n, 16) * groups),
+        zero_panels(round_up(n, 16) * groups), panels(ceil_div(n, 16) * lines * 64) {
+    const int low = -(1 << (Bits - 1)), run = (int)(group ? group : k), values = 32 / Bits;
+    memset(panels.p, Bits == 8 ? 0x80 : 0x88, (size_t)(ceil_div(n, 16) * lines * 64));
+    for (int64_t i = 0; i < round_up(n, 16) * groups; ++i) scale_panels[i] = NAN, zero_panels[i] = 0;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < k; ++j) {
+        const int v = draw(0, 9) ? draw(low, -low - 1) : low;
+        const int64_t line = j / run * ceil_div(run, values) + j % run / values, own = j % run % values;
+        uint8_t &byte = panels[((i / 16 * lines) + line) * 64 + i % 16 * 4 + own % 4];
+        w[i * k + j] = (int8_t)v;
+        if (Bits == 8) byte = (uint8_t)(v + 128);
+        if (Bits == 4) byte = own < 4 ? (byte & 0xf0) | (v + 8) : (byte & 0x0f) | (v + 8) << 4;
+      }
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t g = 0; g < groups; ++g) {
+        const int64_t at = (i / 16 * groups + g) * 16 + i % 16;
+        scale_panels[at] = scales[i * groups + g] = (float)draw(1, 100) / 64;
+        zero_panels[at] = (int8_t)draw(-8, 7);
+        zeros[i * groups + g] = zero_panels[at];
+      }
+  }
+};
+
+struct Result {
+  double *out;
+  int64_t n;
+  template <class T> void operator()(int64_t, int64_t m, int64_t column, const T *acc, int64_t count) const {
+    for (int64_t i = 0; i < count; ++i) out[m * n + column + i] += acc[i]; /* each once */
+  }
+};
+
+/* `given`: none, or types of scales and zeros that are taken into account. */
+template <int Bits, class A, class Scale, class Zero> void check(int64_t m, int64_t n, int64_t k, int64_t group, int threads) {
+  const Weight<Bits> w(n, k, group);
+  const Memory<A> a(m * k);
+  for (int64_t i = 0; i < m * k; ++i) a[i] = (A)(sizeof(A) == 1 ? (draw(0, 9) ? draw(-128, 127) : -128) : draw(-99, 99));
+  QuantisedArgs<A, Bits, Scale, Zero> args = {m, n, k, a.p, k, {}, w.panels.p};
+  args.group = group;
+  if constexpr (!std::is_same<Scale, none>::value) args.scales = w.scale_panels.p;
+  if constexpr (!std::is_same<Zero, none>::value) args.zeros = w.zero_panels.p;
+  const Memory<double> found(m * n);
+  for (int64_t i = 0; i < m * n; ++i) found[i] = 0;
+  TestHost host(threads);
+  if constexpr (sizeof(A) == 1)
+    gemm_integer(&host.table, args, Result{found.p, n});
+  else
+    gemm_mixed(&host.table, args, Result{found.p, n});
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double want = 0, size = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        const int64_t g = j * w.groups + (group ? l / group : 0);
+        double v = w.w[j * k + l];
+        if (!std::is_same<Zero, none>::value) v -= w.zeros[g];
+        if (!std::is_same<Scale, none>::value) v *= w.scales[g];
+        want += a[i * k + l] * v;
+        size += fabs(a[i * k + l] * v) + fabs((double)a[i * k + l]) * 8;
+      }
+      const bool exact = sizeof(A) == 1 && std::is_same<Scale, none>::value;
+      const double error = fabs(found[i * n + j] - want);
+      if (exact ? error == 0 : error <= 1e-6 * size) {
+        ++right;
+      } else if (++wrong < 5) {
+        printf("bits %d floats %d scales %d zeros %d: %d x %d x %d by %d: (%d, %d) is %.9g, not %.9g\n", Bits, sizeof(A) > 1,
+               !std::is_same<Scale, none>::value, !std::is_same<Zero, none>::value, (int)m, (int)n, (int)k, (int)group,
+               (int)i, (int)j, found[i * n + j], want);
+      }
+    }
+}
+
+/* A convolution of 2 images of 5 x 7 with 3 x 3 taps and stride 2, whose runs are `channels` or three times as long. */
+void check_patches(int64_t channels, bool side_by_side) {
+  const int64_t h = 5, x = 7, out_h = 2, out_w = 3, n = 19, k = 9 * channels, m = 2 * out_h * out_w;
+  const Weight<8> w(n, k, 0);
+  const Memory<int8_t> a(2 * h * x * channels);
+  for (int64_t i = 0; i < 2 * h * x * channels; ++i) a[i] = (int8_t)draw(-128, 127);
+  QuantisedArgs<int8_t, 8> args = {m, n, k, a.p, 0, {}, w.panels.p};
+  args.patches = {out_h, out_w, h * x * channels, 2 * x * channels, 2 * channels, 3, side_by_side ? 1 : 3, x * channels,
+                  channels, side_by_side ? 3 * channels : channels};
+  const Memory<double> found(m * n);
+  for (int64_t i = 0; i < m * n; ++i) found[i] = 0;
+  TestHost host(1);
+  gemm_integer(&host.table, args, Result{found.p, n});
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double want = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        const int64_t tap = l / channels, y = i / out_w % out_h * 2 + tap / 3, column = i % out_w * 2 + tap % 3;
+        want += a[((i / (out_h * out_w) * h + y) * x + column) * channels + l % channels] * w.w[j * k + l];
+      }
+      if (found[i * n + j] == want) ++right;
+      else if (++wrong < 5) printf("patches of %d: (%d, %d) is %g, not %g\n", (int)channels, (int)i, (int)j, found[i * n + j], want);
+    }
+}
+
+template <int Bits, class A> void check_all(int64_t m) {
+  const int64_t sizes[][3] = {{33, 40, 8}, {16, 129, 0}, {5, 3, 0}, {70, 264, 88}, {17, 96, 32}, {50, 75, 75}, {1, 1, 1}};
+  for (const auto &s : sizes) {
+    if constexpr (Bits == 8) check<8, A, none, none>(m, s[0], s[1], 0, 1);
+    if (s[2] == 0) continue;
+    check<Bits, A, float, none>(m, s[0], s[1], s[2], 1);
+    check<Bits, A, float, int8_t>(m, s[0], s[1], s[2], 2);
+  }
+}
+
+} // namespace
+
+int main() {
+  for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 16, 65}) {
+    check_all<8, int8_t>(m);
+    check_all<4, int8_t>(m);
+    check_all<8, float>(m);
+    check_all<4, float>(m);
+  }
+  for (int64_t channels : {3, 8}) check_patches(channels, true), check_patches(channels, false);
+  printf("%lld right, %lld wrong\n", (long long)right, (long long)wrong);
+  return wrong > 0;
+}

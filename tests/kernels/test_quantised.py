@@ -1,0 +1,41 @@
+"""Kernels of products with integer weights on every level: natively, and those of aarch64 under qemu."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from mycc.compiler.codegen.cpu.micro import render_micro_kernels
+from mycc.compiler.machine.local_cpu import machine
+from mycc.compiler.machine.targets import TARGETS, Target, runs_here
+
+from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS
+
+#: flags of one more level, whose products of bytes are an instruction
+DOTPROD = ("-march=armv8.2-a+dotprod", "-mno-outline-atomics")
+CASES = [(target, ()) for target in TARGETS] + [(TARGETS[-1], DOTPROD)]
+#: instructions that a level's products must have, and none of the others': they saturate
+WANTED = {"x86-64-v3": "vpmaddwd", "x86-64-v3+vnni": "vpdpbusd", "x86-64-v4": "vpmaddwd", "x86-64-v4+vnni": "vpdpbusd"}
+
+
+@pytest.mark.parametrize(("target", "flags"), CASES, ids=lambda v: v.isa if isinstance(v, Target) else "".join(v[:1]))
+def test_products_are_exact(target: Target, flags: tuple[str, ...], tmp_path: Path) -> None:
+    compiler, runner = "g++", []
+    if target.arch != machine():
+        qemu, compiler = shutil.which("qemu-aarch64-static"), "aarch64-linux-gnu-g++"
+        if target.arch != "aarch64" or qemu is None or shutil.which(compiler) is None:
+            pytest.skip(f"{target.isa} needs qemu-aarch64-static and aarch64-linux-gnu-g++")
+        runner = [qemu, "-cpu", "max"]
+    elif not runs_here(target):
+        pytest.skip(f"this CPU has not all of {target.isa}")
+    (tmp_path / "micro_kernels.h").write_text(render_micro_kernels(target.tiles))
+    program = tmp_path / "check"
+    command = [compiler, *FLAGS, *WARNINGS, *(flags or target.flags), "-I", tmp_path, *INCLUDES, "-static", "-pthread"]
+    subprocess.run([str(w) for w in (*command, HERE / "quantised_check.cpp", "-o", program)], check=True)
+    done = subprocess.run([*runner, str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    if target.isa in WANTED:
+        text = subprocess.run(["objdump", "-d", str(program)], capture_output=True, text=True, check=True).stdout
+        assert WANTED[target.isa] in text
