@@ -36,7 +36,7 @@ def runtime_library(target: Target, version: str, cache_dir: Path | None = None)
     """
     cache = Cache(cache_dir)
     toolchain = find_toolchain(target.arch, cache)
-    files = {f"src/{path.name}": path.read_text() for path in sorted((_RUNTIME / "src").iterdir()) if _compiled(path)}
+    files = {path.relative_to(_RUNTIME).as_posix(): path.read_text() for path in runtime_files()}
     public = _RUNTIME / "include" / "mycc"
     files |= {f"include/mycc/{name}": (public / name).read_text() for name in ("abi.h", "model.h", "tensor.h")}
     command = _command(toolchain, version, [name for name in files if name.endswith(".cpp")])
@@ -50,9 +50,14 @@ def runtime_library(target: Target, version: str, cache_dir: Path | None = None)
     return library
 
 
+def runtime_files() -> list[Path]:
+    """The sources and headers of libmycc.so."""
+    return sorted(path for path in (_RUNTIME / "src").rglob("*") if _compiled(path))
+
+
 def _compiled(path: Path) -> bool:
-    """Whether a file of runtime/src belongs to libmycc.so; the others belong to the Python wrapper."""
-    return path.suffix in (".cpp", ".h") and not path.name.startswith(("python_", "dlpack"))
+    """Whether a file of runtime/src belongs to libmycc.so; those of its folder python belong to the wrapper."""
+    return path.suffix in (".cpp", ".h") and path.parent.name != "python"
 
 
 def _command(toolchain: Toolchain, version: str, sources: list[str]) -> list[str]:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from mycc.compiler.build.runtime_library import runtime_files
 from mycc.compiler.machine import local_cpu
 from mycc.compiler.machine.targets import (
     CUDA_TARGETS,
@@ -144,3 +146,11 @@ def test_cores_are_cut_by_a_containers_quota(tmp_path: Path) -> None:
     assert local_cpu.available_cores(quota) == everything
     quota.write_text("50000 100000\n")
     assert local_cpu.available_cores(quota) == 1
+
+
+def test_a_cross_compiled_runtime_has_the_sources_of_the_installed_one() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "CMakeLists.txt").read_text()
+    listed = {name for name in re.findall(r"runtime/src/[\w/]+\.cpp", text) if "/python/" not in name}
+    found = {path.relative_to(root).as_posix() for path in runtime_files() if path.suffix == ".cpp"}
+    assert found == listed
