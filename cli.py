@@ -181,7 +181,7 @@ def compile_command(
                     "--calibrate": calibrate,
                 },
             )  # fmt: skip
-        _report_compile(path, timing, perf_counter() - start, as_json)
+        _report_compile(path, timing, perf_counter() - start, as_json, verbose)
         return
     if max_length is not None or max_batch is not None:
         raise CompileError("--max-length and --max-batch go with --task text-generation")
@@ -212,7 +212,7 @@ def compile_command(
             entries = compile_entries(loaded.model, loaded.args, loaded.kwargs, loaded.dynamic_shapes, dynamic or ())
             request = compile_request(entries, options, where, name)
         path = run_request(request, observers)
-    _report_compile(path, timing, perf_counter() - start, as_json)
+    _report_compile(path, timing, perf_counter() - start, as_json, verbose)
 
 
 def _with_tf32(settings: list[str] | None, tf32: bool) -> list[str]:
@@ -292,7 +292,7 @@ def _progress(quiet: bool = False) -> Observer:
     return ProgressObserver(quiet=quiet)
 
 
-def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool) -> None:
+def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool, verbose: bool) -> None:
     from .compiler.machine.targets import runs_on_this_machine
     from .runtime.inspect import accuracy_line, inspect_package, megabytes, quantization_lines
 
@@ -318,6 +318,11 @@ def _report_compile(path: Path, timing: Any, seconds: float, as_json: bool) -> N
     print(f"  {accuracy_line(facts['check'])}" + ("" if here else ": no target of it runs on this machine"))
     for line in quantization_lines(facts["quantization"] or {}):
         print(f"  {line}")
+    if verbose:
+        from .runtime.render import render_inspection
+
+        for fusions in (False, True):
+            print_rich(render_inspection(facts, fusions, summary=False))
     if not here:
         print(f"  copy it to a machine with {targets}, then: mycc verify {path}   and: mycc run {path}")
         return

@@ -19,13 +19,17 @@ __all__ = ["kernel_table", "render_bench", "render_inspection", "render_run", "r
 
 
 def render_inspection(
-    information: Mapping[str, Any], fusions: bool = False, members: bool = False, sizes: Mapping[str, int] | None = None
+    information: Mapping[str, Any],
+    fusions: bool = False,
+    members: bool = False,
+    sizes: Mapping[str, int] | None = None,
+    summary: bool = True,
 ) -> RenderableType:
     """An inspection (inspect_package): the summary and a table of kernels; or of fusions; or of members.
 
-    sizes: at which the launches of GPUs are described.
+    sizes: at which the launches of GPUs are described. summary: False leaves it out.
     """
-    parts: list[RenderableType] = [Text(describe(dict(information)))]
+    parts: list[RenderableType] = [Text(describe(dict(information)))] if summary else []
     for row in information["entry_points"]:
         gpus = [t for t in information["targets"] if "roof" in t and t["target"] in row.get("launches", {})]
         if fusions:

@@ -20,7 +20,7 @@ function canvas(content, width, height, label) {
   };
   const fit = () => {
     const { w, h } = size();
-    const scale = Math.max(Math.min(1.15, (w - 32) / width, (h - 32) / height), Math.min(0.55, (w - 32) / width));
+    const scale = Math.max(Math.min(1.15, (w - 32) / width, (h - 32) / height), Math.min(0.8, (w - 32) / width));
     view = { scale, x: (w - width * scale) / 2, y: Math.max(16, (h - height * scale) / 2) };
     apply();
   };

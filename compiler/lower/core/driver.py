@@ -6,8 +6,9 @@ All operators without a lowering are collected and reported at once, with shapes
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import sympy
@@ -24,7 +25,7 @@ from ...ir.program import Check, Program
 from ...machine.targets import Family
 from ...model.computed import KEPT, is_definer
 from ...model.control import is_control, regions_of
-from ...model.graph import ModelGraph
+from ...model.graph import ModelGraph, type_printer
 from ...model.operators.functional import behind_twin
 from ...model.source_lines import origin as source_origin
 from ...tune.choices.choices import NO_CHOICES, Choices
@@ -224,7 +225,7 @@ def unsupported(graph: ModelGraph) -> list[str]:
         elif isinstance(node.target, torch._ops.OpOverload):
             wanted = node.users and (not isinstance(node.meta.get("val"), SYMBOLIC) or is_definer(node))
             if wanted and REGISTRY.find(str(node.target)) is None:
-                lines.append(f"{_describe(node)}   {_place(node)}")
+                lines.append(f"{_describe(node, type_printer(graph))}   {_place(node)}")
         elif _is_tensor_function(node):
             lines.append(f"{node.target}   {_place(node)}")
     return list(dict.fromkeys(lines))
@@ -250,14 +251,17 @@ def _is_tensor_function(node: torch.fx.Node) -> bool:
     return isinstance(node.meta.get("val"), (torch.Tensor, tuple, list))
 
 
-def _describe(node: torch.fx.Node) -> str:
-    args = []
-    for arg in node.all_input_nodes:
-        val = arg.meta.get("val")
-        if isinstance(val, torch.Tensor):
-            args.append(f"{_dtype_name(val.dtype)}[{', '.join(str(s) for s in val.shape)}]")
+def _describe(node: torch.fx.Node, type_text: Callable[[torch.Tensor], str]) -> str:
+    values = [arg.meta.get("val") for arg in node.all_input_nodes]
+    args = [type_text(val) for val in values if isinstance(val, torch.Tensor)]
     target = str(behind_twin(node.target) or node.target)
     return f"{target.replace('aten.', 'aten::', 1)}({', '.join(args)})"
+
+
+def _type_text(builder: Builder, val: torch.Tensor) -> str:
+    """`f32[rows, 1280]`, with the user's names of sizes."""
+    sizes = ", ".join(str(s if isinstance(s, int) else builder.sizes.index(s)) for s in val.shape)
+    return f"{_dtype_name(val.dtype)}[{sizes}]"
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
@@ -313,7 +317,7 @@ def _lower_node(
         return _typed(builder, result, node.meta.get("val"))
     except CompileError as error:
         raise CompileError(
-            f"cannot compile {_describe(node)}: {error.message}",
+            f"cannot compile {_describe(node, partial(_type_text, builder))}: {error.message}",
             details=[place for place in (_place(node),) if place],
             hint=error.hint,
         ) from error
