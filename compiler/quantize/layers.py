@@ -17,6 +17,11 @@ from ..model.source_lines import module_of
 Kind = Literal["linear", "embedding", "convolution"]
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
+#: layers whose weights have no form of integers
+_FLOAT_LAYERS = (
+    "lstm", "gru", "rnn_tanh", "rnn_relu", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "bilinear",
+    "_embedding_bag", "embedding_bag", "bmm", "baddbmm",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,9 @@ def find_layers(graph: ModelGraph) -> tuple[list[Layer], list[Left]]:
         elif layer is not None:
             left.append(layer)
     order = {node: i for i, node in enumerate(graph.module.graph.nodes)}
-    return _with_own_names(sorted(found, key=lambda x: min(order[node] for node, _ in x.readers))), left
+    return _with_own_names(sorted(found, key=lambda x: min(order[node] for node, _ in x.readers))), list(
+        dict.fromkeys(left)
+    )
 
 
 def _layer(node: Node, tensor: torch.Tensor) -> Layer | Left | None:
@@ -84,7 +91,8 @@ def _layer(node: Node, tensor: torch.Tensor) -> Layer | Left | None:
     reads = [_reader(user, through) for user, through in _users(node)]
     known = [read for read in reads if read is not None]
     if not known:
-        return None  # no weight of a layer
+        other = next((user for user, _ in _users(node) if getattr(user.target, "_opname", "") in _FLOAT_LAYERS), None)
+        return None if other is None else Left(module_of(other) or target, f"{other.target} takes floats alone")
     name = module_of(known[0][0]) or target
     others = [user for (user, _), read in zip(_users(node), reads, strict=True) if read is None]
     if others:

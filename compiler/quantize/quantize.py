@@ -178,7 +178,8 @@ def _row(row: Quantized, form: NumberFormat) -> LayerRow:
 
 def _ranges(graph: ModelGraph, layers: Sequence[Layer], samples: Sequence[Sequence[Tensor]]) -> dict[str, Range]:
     """The range of the activations of each layer over all samples, with 0 in it, as 8 bits."""
-    readers = {node: (x.target, place - 1) for x in layers if x.kind != "embedding" for node, place in x.readers}
+    read = [(x, node, place) for x in layers for node, place in x.readers if not is_op(node, "embedding")]
+    readers = {node: (x.target, place - 1) for x, node, place in read}
     names = {x.target: x.name for x in layers}
     seen: dict[str, tuple[float, float]] = {}
 

@@ -129,10 +129,23 @@ def test_calibrated_convolutions_are_integers() -> None:
     assert 0 < report.error < 0.05
 
 
+def test_a_calibrated_head_that_is_an_embedding_too_has_its_own_range() -> None:
+    _, report = words(text="int8", calibrate=[IDS])
+    assert all(row.snr is not None and row.snr > 30 for row in report.layers)
+
+
 def test_without_calibration_convolutions_stay() -> None:
     _, report = images(text="int8")
     assert [row.name for row in report.layers] == ["head"]
     assert [(x.name, "calibration" in x.reason) for x in report.left] == [("first", True), ("second", True)]
+
+
+def test_layers_that_take_floats_alone_are_told() -> None:
+    model = nn.Sequential(nn.Linear(64, 32), nn.Unflatten(1, (32, 1)), nn.ConvTranspose1d(32, 8, 3)).eval()
+    _, report = done(capture(model, (torch.randn(2, 64),)), text="int8")
+    assert [row.name for row in report.layers] == ["0"]
+    assert [x.name for x in report.left] == ["2"]
+    assert "takes floats alone" in report.left[0].reason
 
 
 def test_patterns_leave_layers_as_they_are() -> None:
