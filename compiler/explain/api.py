@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,9 @@ def explain(
             raise InputError("a package is explained as it is: it takes no arguments and no options of a compile")
         return explain_package(Path(subject), **about)
     if _by_torch_compile(subject):
-        return import_module("..backend", __package__).explain_compilation(subject, *args, **options)
+        from ..backend import explain_compilation
+
+        return explain_compilation(subject, *args, **options)
     if not callable(subject):
         raise InputError(f"mycc.explain takes {_KINDS}, not a {type(subject).__name__}")
     with tempfile.TemporaryDirectory(prefix="mycc-explain-") as folder:

@@ -71,7 +71,8 @@ class Explanation:
             for target, facts in entry["targets"].items():
                 done = sum(fusion["done"] for fusion in entry["fusions"])
                 refused = len(entry["fusions"]) - done
-                lines.append(f"  {target}: {len(facts['kernels'])} kernels, {done} fusions, {refused} refused")
+                kernels, fusions = _count(len(facts["kernels"]), "kernel"), _count(done, "fusion")
+                lines.append(f"  {target}: {kernels}, {fusions}, {refused} refused")
                 timed = [k for k in facts["kernels"] if k.get("us") is not None]
                 if timed:
                     slowest = max(timed, key=lambda k: k["us"])
@@ -80,6 +81,10 @@ class Explanation:
                         f"  slowest: {slowest['name']} {slowest['us']:.1f} us, {slowest['share']:.0%}  {where}"
                     )
         return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def write_file(path: Path, text: str) -> Path:

@@ -128,6 +128,17 @@ def test_explain_takes_paths_loaded_packages_and_models(package: Path) -> None:
         mycc.explain(package, target="cpu")
 
 
+def test_models_and_compiled_callables_are_explained_too() -> None:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval()
+    made = mycc.explain(model, torch.randn(2, 8), verify=False)
+    assert made.data["package"]["options"] == {"verify": False}
+    assert str(made).splitlines()[1].endswith(": 1 kernel, 1 fusion, 0 refused")
+    compiled = mycc.explain(torch.compile(lambda x: x.relu() * 2, backend="mycc"), torch.randn(4))
+    assert str(compiled).startswith("1 graph, 0 breaks")
+
+
 def test_a_loaded_package_and_its_explanation_show_themselves_in_notebooks(package: Path) -> None:
     model = mycc.load(package)
     card = model._repr_html_()
