@@ -262,6 +262,7 @@ def require_torch() -> None:
 
 
 def observers_of(progress: bool | Observer | None) -> list[Observer]:
+    """The observers that `progress` asks for: itself, one that prints a line for each stage (True), or none."""
     if isinstance(progress, Observer):
         return [progress]
     if not progress:

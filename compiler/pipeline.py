@@ -76,6 +76,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
         stage.summary = summarise(captured)
     notes = list(dict.fromkeys(note for graph in captured for note in graph.notes))
     notes += [] if request.training is not None else training_notes(captured)
+    notes += () if lock is None else lock.warnings
     _told(notes, options, observers)
     result = run_captured(captured, request, observers, lock)
     return replace(result, warnings=(*result.warnings, *notes))

@@ -20,6 +20,7 @@ def op(node: Any) -> str:
 
 
 def is_op(node: Any, *names: str) -> TypeGuard[Node]:
+    """Whether the node calls one of these ATen operators, by name without overload: is_op(n, "add", "sub")."""
     return isinstance(node, Node) and node.op == "call_function" and op(node) in names
 
 
@@ -36,22 +37,27 @@ def only_user(node: Node, user: Node) -> bool:
 
 
 def is_constant(node: Any) -> TypeGuard[Node]:
+    """Whether the node reads a parameter, a buffer or a folded constant of the graph."""
     return isinstance(node, Node) and node.op == "get_attr"
 
 
 def is_tensor(node: Any) -> TypeGuard[Node]:
+    """Whether the argument is a node whose value is one tensor; numbers, lists and several results are none."""
     return isinstance(node, Node) and isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def dtype(node: Node) -> torch.dtype:
+    """The element type of a node's value, which is a tensor."""
     return node.meta["val"].dtype
 
 
 def shape(node: Node) -> tuple[Any, ...]:
+    """The sizes of a node's tensor: numbers, or SymInts where they are dynamic."""
     return tuple(node.meta["val"].shape)
 
 
 def rank(node: Node) -> int:
+    """The number of dimensions of a node's tensor."""
     return len(shape(node))
 
 

@@ -40,6 +40,7 @@ def same(a: Size, b: Size) -> bool:
 
 
 def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Whether two shapes are equal for every value of the dynamic sizes."""
     return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 

@@ -260,4 +260,5 @@ def origins_of(node: Node) -> list[tuple[str, str]]:
 
 
 def merged_origins(nodes: Iterable[Node]) -> list[tuple[str, str]]:
+    """The operators and source lines of several nodes, each pair once: for a node that replaces them."""
     return list(dict.fromkeys(origin for node in nodes for origin in origins_of(node)))

@@ -46,6 +46,7 @@ def conditions(e: Expr) -> Iterator[Expr]:
 
 
 def conjunction(parts: Sequence[Expr]) -> Expr | None:
+    """All of the conditions as one bool expression; None where there are none, which holds always."""
     total: Expr | None = None
     for part in parts:
         total = part if total is None else Call("logical_and", (total, part), "bool")

@@ -88,6 +88,7 @@ def from_torch(dtype: torch.dtype) -> str:
 
 
 def to_torch(name: str) -> torch.dtype:
+    """The torch type of an element type of the IR: "f32" -> torch.float32. It imports torch when it is called."""
     import torch
 
     return getattr(torch, _TORCH[name])

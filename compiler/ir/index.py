@@ -241,6 +241,7 @@ ONE = Index({(): 1})
 
 
 def as_index(value: IndexLike) -> Index:
+    """A number or an index as an Index; an Index stays the same object."""
     if isinstance(value, Index):
         return value
     return Index({(): int(value)}) if value else ZERO
@@ -252,6 +253,7 @@ def of(atom: Atom) -> Index:
 
 
 def product(values: Iterable[IndexLike]) -> Index:
+    """The product of the values; 1 for none."""
     total = ONE
     for value in values:
         total = total * as_index(value)
@@ -266,6 +268,7 @@ def row_major(loops: Iterable[Var], outer: Index = ZERO) -> Index:
 
 
 def minimum(a: IndexLike, b: IndexLike) -> Index:
+    """min(a, b), simplified to one of them where their difference is known to have a sign."""
     a, b = as_index(a), as_index(b)
     if (b - a).nonnegative():
         return a
@@ -275,6 +278,7 @@ def minimum(a: IndexLike, b: IndexLike) -> Index:
 
 
 def maximum(a: IndexLike, b: IndexLike) -> Index:
+    """max(a, b), simplified to one of them where their difference is known to have a sign."""
     a, b = as_index(a), as_index(b)
     if (b - a).nonnegative():
         return b

@@ -9,6 +9,7 @@ ALIGNMENT = 16
 
 
 def depends(index: Index, var: Var) -> bool:
+    """Whether the index changes when the loop variable does; a variable inside a quotient or a load counts."""
     return var in index.vars()
 
 

@@ -29,6 +29,7 @@ def print_define(define: Define) -> str:
 
 
 def print_node(node: AnyNode, indent: str = "  ") -> str:
+    """The text of one node, with its operators and source lines behind `#`; several lines for a nest."""
     text = indent + _body(node, indent)
     where = " ".join((*node.origin.ops, *node.origin.lines))
     return f"{text}   # {where}" if where else text

@@ -42,7 +42,7 @@ struct NoScore {
 namespace attention_detail {
 
 constexpr float kInfinity = __builtin_inff();
-constexpr int64_t kPrefetchRows = 16; /* rows fetched ahead: rows that lie apart are no stream for the hardware */
+constexpr int64_t kPrefetchRows = 16; /* rows prefetched: rows that lie apart are no stream for the hardware */
 
 /* Rows first .. first + count - 1 of the query rows of a (batch, key head). Row r of them all is query r % queries of
  * the (r / queries)-th head of the group. */

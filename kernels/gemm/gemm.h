@@ -177,7 +177,7 @@ inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Row
   const int64_t columns = args.n * Loop::sides;
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
   GemmTuning own = tuning;
-  /* A row of floats streams on through all of its depth; 16-bit values are fetched ahead pass by pass. Each of its sums is
+  /* A row of floats streams on through all of its depth; 16-bit values are prefetched pass by pass. Each of its sums is
    * as long as those of other products. */
   if (args.m == 1) {
     own.together = sizeof(B) == sizeof(float) || row_is_one_stream() ? args.k : 1;

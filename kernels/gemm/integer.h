@@ -88,7 +88,7 @@ MYCC_INLINE void add_group(vi32 *sums, const char *a, const uint8_t *b, int64_t 
       if constexpr (U > 1) add_line<Dot, U>(c + 1, b + kLineBytes, panel_bytes, a + step, rows, vectors);
       if constexpr (U > 2) add_line<Dot, U>(c + 2, b + 2 * kLineBytes, panel_bytes, a + 2 * step, rows, vectors);
       if constexpr (U > 3) add_line<Dot, U>(c + 3, b + 3 * kLineBytes, panel_bytes, a + 3 * step, rows, vectors);
-      for (int u = 0; Ahead && u < U; ++u) __builtin_prefetch(b + kWeightsAhead + u * kLineBytes, 0, 3);
+      for (int u = 0; Ahead && u < U; ++u) __builtin_prefetch(b + kWeightPrefetch + u * kLineBytes, 0, 3);
       b += U * kLineBytes, a += U * step;
     }
     for (; U > 1 && i < turn; ++i, b += kLineBytes, a += step) add_line<Dot, U>(c, b, panel_bytes, a, rows, vectors);

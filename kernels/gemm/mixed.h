@@ -87,7 +87,7 @@ MYCC_INLINE void mixed_tile_of(const MixedTile<Scale, Zero> &t, std::integer_seq
     vf32 c[] = {((void)S, vf32{})...}, zeros[V] = {};
     if constexpr (!std::is_same<Zero, none>::value) ((zeros[J] = load_float(t.zeros + g * 16 + J * W)), ...);
     for (int64_t line = min64(left, run); line > 0; --line, b += kLineBytes, a += values) {
-      __builtin_prefetch(b + kWeightsAhead, 0, 3);
+      __builtin_prefetch(b + kWeightPrefetch, 0, 3);
       (add_values<Bits, Zero, InPlace, V, U>(c + J * U, load((const int32_t *)b + J * W), zeros[J], a, t.a_row, rows,
                                     std::make_integer_sequence<int, values>()),
        ...);

@@ -50,8 +50,8 @@ template <class T> MYCC_INLINE vf32 load_float(const T *p) {
     return load(p);
 }
 
-/* Whether so many bytes of weights are fetched ahead of their use, by products of few rows. */
-constexpr int64_t kWeightsAhead = 4096;
+/* Whether so many bytes of weights are prefetched of their use, by products of few rows. */
+constexpr int64_t kWeightPrefetch = 4096;
 
 /* The tiles that rows are multiplied in: as even as can be, `tall` rows at most. */
 struct RowTiles {

@@ -90,7 +90,7 @@ MYCC_INLINE int64_t nearest_row(int64_t row, int64_t begin, int64_t end) {
   return row < begin ? begin : row < end ? row : end - 1;
 }
 
-/* Whether vectors at multiples of W elements from p are aligned, as stores past the caches need. */
+/* Whether vectors at multiples of W elements from p are aligned, as non-temporal stores need. */
 MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
 /* The same where a vector is a whole line. */
 MYCC_INLINE bool aligned_lines(const void *p) { return W * sizeof(float) >= 64 && aligned(p); }

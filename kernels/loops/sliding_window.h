@@ -42,7 +42,7 @@ template <int VECTORS, bool EDGE, int COUNT> struct Strip {
 namespace windows {
 
 /* Vectors of a strip: those of OPEN windows that have begun, of the one that ends and of a row stay in registers. Rows of
- * whole lines may go past the caches: a line is not written by two strips. */
+ * whole lines may are written by non-temporal stores: a line is not written by two strips. */
 template <int OPEN, int64_t LANES> constexpr int strip_vectors() {
 #if defined(MYCC_AVX512) || defined(__aarch64__)
   constexpr int most = 20 / (OPEN + 1);

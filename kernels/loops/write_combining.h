@@ -1,4 +1,4 @@
-/* write_combining.h: rows of a result that are combined in a cache and written past it in whole lines.
+/* write_combining.h: rows of a result that are combined in a cache and written by non-temporal stores, in whole lines.
  *
  * Memory is read before a line is written in part, and a row whose ends are no ends of lines has parts of lines at both.
  * Rows that lie one behind the other are put together here, and leave as lines that memory need not be read for.
@@ -75,7 +75,7 @@ private:
   }
 };
 #else
-/* Without stores past the caches rows are written where they belong. */
+/* Without non-temporal stores rows are written where they belong. */
 template <class T> struct WriteCombiner {
   T *at;
 

@@ -185,7 +185,7 @@ template <class T, int E, class Put> MYCC_INLINE void each_interleaved(const typ
 }
 } /* namespace interleave */
 
-/* p[i * E + e] = e-th vector[i], E of them; past the caches when `streams`, p aligned to W elements then. */
+/* p[i * E + e] = e-th vector[i], E of them; by non-temporal stores when `streams`, p aligned to W elements then. */
 template <class T, class... Vectors> MYCC_INLINE void store_interleaved(T *p, bool streams, Vectors... v) {
   const typename element<T>::stored all[] = {element<T>::narrow(v)...};
   interleave::each_interleaved<T, sizeof...(Vectors)>(all, [=](int place, typename interleave::registers<T>::V lanes) MYCC_INLINED {
@@ -242,7 +242,7 @@ template <class T> MYCC_INLINE typename element<T>::vector load_reversed(const T
 }
 
 namespace interleave {
-/* A whole register at p; past the caches when `streams`. */
+/* A whole register at p; by non-temporal stores when `streams`. */
 MYCC_INLINE void put_register(void *p, vi32 v, bool streams) {
   if (streams)
     isa::stream(p, v);
@@ -251,7 +251,7 @@ MYCC_INLINE void put_register(void *p, vi32 v, bool streams) {
 }
 } /* namespace interleave */
 
-/* to[i] = from[i] for i < n, in whole registers; past the caches when `streams`, `to` aligned to a line then. */
+/* to[i] = from[i] for i < n, in whole registers; by non-temporal stores when `streams`, `to` aligned to a line then. */
 template <class T> MYCC_INLINE void put_row(T *to, const T *from, int64_t n, bool streams) {
   constexpr int N = (int)sizeof(vi32) / (int)sizeof(T);
   int64_t i = 0;

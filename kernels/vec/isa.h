@@ -31,7 +31,7 @@ typedef long long hll __attribute__((vector_size(W * 4)));
 typedef char c8 __attribute__((vector_size(16)));
 typedef short s16 __attribute__((vector_size(32)));
 
-/* Stores past the caches; p is aligned to v. They become visible to other threads with the fence. */
+/* Non-temporal stores; p is aligned to v. They become visible to other threads with the fence. */
 #if defined(__clang__)
 template <class V> MYCC_INLINE void stream(void *p, V v) { __builtin_nontemporal_store(v, (V *)p); }
 #elif defined(MYCC_X86)

@@ -148,7 +148,7 @@ template <class T> MYCC_INLINE typename element<T>::vector load_part(const T *p,
   return element<T>::widen(element<T>::part(p, n));
 }
 /* Of all lanes, where some alone may be taken. Compilers mask such a load, and lines of which nothing is taken are not
- * read: a stream with gaps is not fetched ahead (docs/decisions/0067). */
+ * read: a stream with gaps is not prefetched (docs/decisions/0067). */
 template <class T> MYCC_INLINE typename element<T>::vector load_whole(const T *p) {
   auto v = load(p);
   storage::have_whole(v);
@@ -157,7 +157,7 @@ template <class T> MYCC_INLINE typename element<T>::vector load_whole(const T *p
 template <class T> MYCC_INLINE void store(T *p, typename element<T>::vector v) {
   storage::write(p, element<T>::narrow(v));
 }
-/* The same past the caches, when `streams`: for results much larger than the caches, p aligned to W elements. */
+/* The same by non-temporal stores, when `streams`: for results much larger than the caches, p aligned to W elements. */
 template <class T> MYCC_INLINE void store(T *p, typename element<T>::vector v, bool streams) {
   if (streams)
     storage::stream(p, element<T>::narrow(v));

@@ -253,7 +253,7 @@ def test_printed_indices_compile_as_they_read(tmp_path: Path) -> None:
 
 
 def test_what_a_choice_may_leave_out_is_loaded_whole() -> None:
-    """A masked load of a line of which nothing is taken is none: streams with gaps are not fetched ahead."""
+    """A masked load of a line of which nothing is taken is none: streams with gaps are not prefetched."""
 
     def printed(condition: Expr, part: bool = False) -> str:
         e = emitter(part=part)
@@ -279,7 +279,8 @@ def test_what_a_choice_may_leave_out_is_loaded_whole() -> None:
     ],
 )
 def test_rows_of_whole_lines_are_stored_non_temporally(columns: int, pitch: int, streams: bool) -> None:
-    """Half a line that goes past the caches alone is read again, and written twice: 8 lanes took 86 times as long."""
+    """Half a line that is written by non-temporal stores alone is read again, and written twice: 8 lanes took 86 times
+    as long."""
     large = Buffer("large", "f32", as_index(pitch << 20), "output", 0)
     rows, column = Var("r", as_index(1 << 20)), Var("c", as_index(columns))
     scope = Scope(frozenset({large}), nontemporal=(large,))

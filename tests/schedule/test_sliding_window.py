@@ -9,7 +9,7 @@ import torch
 from mycc.compiler.ir.nodes import Reduce
 from mycc.compiler.ir.plans.loop import SlidingWindows
 from mycc.compiler.schedule.loops.collapse import collapse
-from mycc.compiler.schedule.loops.sliding_window import rolled
+from mycc.compiler.schedule.loops.sliding_window import find_sliding_windows
 from torch import nn
 from torch.nn import functional as F
 
@@ -21,12 +21,12 @@ MAPS = torch.randn(2, 5, 20, 40)
 
 def windows_of(case: Case, x: torch.Tensor = MAPS) -> SlidingWindows | None:
     (node,) = scheduled(case, x).program.nodes
-    return rolled(collapse(node)) if isinstance(node, Reduce) else None
+    return find_sliding_windows(collapse(node)) if isinstance(node, Reduce) else None
 
 
 def weighted(conv: nn.Module, x: torch.Tensor = MAPS) -> SlidingWindows | None:
     nodes = [collapse(n) for n in scheduled(lambda m, x: m(x), x, parts=[conv]).program.nodes if isinstance(n, Reduce)]
-    return rolled(nodes[0]) if len(nodes) == 1 else None
+    return find_sliding_windows(nodes[0]) if len(nodes) == 1 else None
 
 
 def last(case: Case) -> Case:

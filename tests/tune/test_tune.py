@@ -190,6 +190,18 @@ def fitting(lock: Lock = LOCK, version: str = "1.0", targets: tuple[str, ...] = 
     return fit(lock, PATH, version, targets, keys, ALGORITHMS[winograd])
 
 
+def test_keys_of_an_earlier_lock_are_read_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "m.lock"
+    row = {"gemm-unpacked f32 m=4": LockedKernel(Choice.of({"depth": 256}))}
+    write_lock(replace(LOCK, targets={"cpu:x86-64-v3": row}), path)
+    new = read_lock(path)
+    path.write_text(path.read_text().replace("gemm-unpacked", "gemm-free"))
+    old = read_lock(path)
+    assert old.targets == new.targets
+    assert not new.warnings
+    assert "'gemm-free' is now 'gemm-unpacked'" in old.warnings[0]
+
+
 def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_lock(LOCK, tmp_path / "m.lock")
     assert read_lock(tmp_path / "m.lock") == LOCK

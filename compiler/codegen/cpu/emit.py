@@ -161,7 +161,7 @@ class Emitter:
             self.body.append(f"store_interleaved({target}, {self.nontemporal(stores[0], len(stores))}, {values});")
 
     def _streams(self, s: Store, interleaved: int = 1) -> bool:
-        """Whether the result is so large that it goes past the caches; its vectors have to be aligned.
+        """Whether the result is so large that it is written by non-temporal stores; its vectors have to be aligned.
 
         interleaved: elements of each lane that lie side by side.
         """

@@ -10,10 +10,11 @@ from .scope import Scope
 
 
 def is_large(buffer: Buffer, scope: Scope) -> bool:
-    """Whether the plan writes the result past the caches."""
+    """Whether the plan writes the result by non-temporal stores."""
     return buffer in scope.nontemporal and buffer not in scope.locals
 
 
 def is_nontemporal(store: Store, lanes: Var, interleaved: int, scope: Scope) -> bool:
-    """Whether a store's vectors go past the caches; interleaved: elements of each lane that lie side by side."""
+    """Whether a store's vectors are written by non-temporal stores; interleaved: elements of each lane that lie side by
+    side."""
     return store.buffer not in scope.locals and whole_lines(store, lanes, interleaved, scope.nontemporal)

@@ -51,8 +51,10 @@ class Scope:
     sizes: dict[Size, str] = field(default_factory=dict)
     loops: dict[Var, str] = field(default_factory=dict)
     locals: dict[Buffer, str] = field(default_factory=dict)
-    nontemporal: tuple[Buffer, ...] = ()  # results that are written past the caches, where vectors are whole lines
-    streamed: dict[Buffer, None] = field(default_factory=dict)  # written past the caches, in vectors
+    nontemporal: tuple[
+        Buffer, ...
+    ] = ()  # results that are written by non-temporal stores, where vectors are whole lines
+    streamed: dict[Buffer, None] = field(default_factory=dict)  # written by non-temporal stores, in vectors
     #: results that are gathered row by row -> where a row is written, the loops within one
     combined: dict[Buffer, tuple[str, frozenset[Var]]] = field(default_factory=dict)
     led: set[Store] = field(default_factory=set)  # whose first vector is a part that ends where vectors are aligned
@@ -73,7 +75,7 @@ class Scope:
         return self.buffers[buffer]
 
     def streams(self) -> tuple[str, ...]:
-        """What has to hold for results to be written past the caches; nothing where none are."""
+        """What has to hold for results to be written by non-temporal stores; nothing where none are."""
         condition = "aligned_lines" if self.whole_lines else "aligned"
         found = tuple(f"{condition}({self.buffers[b.root]})" for b in self.streamed)
         return found or ("true",) * bool(self.led)

@@ -1,4 +1,5 @@
-"""Results whose rows are combined in a cache and written past it in whole lines (kernels/loops/write_combining.h)."""
+"""Results whose rows are combined in a cache and written by non-temporal stores, in whole lines
+(kernels/loops/write_combining.h)."""
 
 from __future__ import annotations
 

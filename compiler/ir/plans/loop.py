@@ -96,7 +96,8 @@ class SlidingWindows:
 
 @dataclass(frozen=True)
 class CombinedResult:
-    """A result whose rows, `length` elements each, are gathered in a cache and written past it in whole lines.
+    """A result whose rows, `length` elements each, are gathered in a cache and written by non-temporal stores, in whole
+    lines.
 
     pipeline_stage: the pipeline stage that writes them, where rows have stages.
     """
@@ -282,9 +283,9 @@ class LoopPlan:
     iterations threads share out; those that are neither parallel nor along the lanes run inside. tile: the blocks
     of a map that transposes operands. interleaved: the lanes of a map whose stores lie side by side and leave
     together, shuffled in registers. transposed, windows, window_walk, pipeline: of kernels of those forms.
-    nontemporal: results so large that they are written past the caches, by non-temporal stores where vectors are
+    nontemporal: results so large that they are written by non-temporal stores where vectors are
     whole lines of memory. aligned_lines: those vectors have to be whole lines. combined: results whose lines are
-    put together in a cache first (write combining). row_prefetch: rows of operands that are fetched ahead of their
+    put together in a cache first (write combining). row_prefetch: rows of operands that are prefetched of their
     turn.
 
     Of each stage: reduction: how it reduces; None for a map. peel: a part of a vector goes in front, so that the

@@ -284,6 +284,7 @@ def quotient(a: Expr, b: Expr) -> Expr:
 
 
 def number(value: float | int | bool, dtype: str) -> Expr:
+    """A Python number as a constant of element type `dtype`. A tensor among the arguments is refused (CompileError)."""
     if isinstance(value, Tensor):
         value = float(value)  # refuses it
     return cast(
@@ -299,4 +300,5 @@ def size_value(size: Index, dtype: str) -> Expr:
 
 
 def where(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """condition ? a : b, element by element; condition is bool, a and b have one element type."""
     return Call("where", (condition, a, b), a.dtype)

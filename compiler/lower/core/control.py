@@ -144,6 +144,7 @@ def repeat(
     turn: Size | None = None,
     count: Index | None = None,
 ) -> tuple[Tensor, ...]:
+    """Adds a loop over `body` to the program; with `test`, its nodes set `flag`, and the loop runs while that holds."""
     last = [builder.latest(_buffer(t)) for t in handed]
     changed = tuple(b for b, t in zip(last, handed, strict=True) if b is not _buffer(t))
     builder.add(Repeat((), (), builder.origin, test, flag, turn, count, body, changed))

@@ -111,6 +111,7 @@ def is_dense(t: Tensor) -> bool:
 
 # views ---------------------------------------------------------------------------------------------------------------
 def permute(t: Tensor, order: Sequence[int]) -> Tensor:
+    """The view whose dimension d is dimension order[d] of t."""
     shape = tuple(t.shape[d] for d in order)
     if t.strided is not None:
         s = t.strided
@@ -131,6 +132,7 @@ def expand(t: Tensor, shape: Shape) -> Tensor:
 
 
 def slice_dim(t: Tensor, dim: int, start: Index, length: Index, step: int = 1) -> Tensor:
+    """The view of `length` elements of a dimension: start, start + step, ... The caller has checked the bounds."""
     shape = (*t.shape[:dim], length, *t.shape[dim + 1 :])
     if t.strided is not None:
         s = t.strided
@@ -144,6 +146,7 @@ def slice_dim(t: Tensor, dim: int, start: Index, length: Index, step: int = 1) -
 
 
 def select(t: Tensor, dim: int, index: Index) -> Tensor:
+    """The view at `index` of one dimension, which is dropped."""
     return squeeze(slice_dim(t, dim, index, ONE), dim)
 
 
@@ -157,6 +160,7 @@ def squeeze(t: Tensor, dim: int) -> Tensor:
 
 
 def unsqueeze(t: Tensor, dim: int) -> Tensor:
+    """The view with a dimension of size 1 in front of dimension `dim`."""
     shape = (*t.shape[:dim], ONE, *t.shape[dim:])
     if t.strided is not None:
         s = t.strided
@@ -165,6 +169,8 @@ def unsqueeze(t: Tensor, dim: int) -> Tensor:
 
 
 def flip(t: Tensor, dims: Sequence[int]) -> Tensor:
+    """The tensor read backwards along `dims`: a view, which copies nothing."""
+
     def make(i: Sequence[Index]) -> Expr:
         return t.at([t.shape[d] - 1 - x if d in dims else x for d, x in enumerate(i)])
 
@@ -172,6 +178,7 @@ def flip(t: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def linear_index(indices: Sequence[Index], shape: Shape) -> Index:
+    """The place of an element in a dense, row-major tensor of `shape`, in elements."""
     flat = ZERO
     for i, stride in zip(indices, dense_strides(shape), strict=True):
         flat = flat + i * stride

@@ -36,6 +36,8 @@ MAX_CHOSEN = 4
 
 
 def indirect(value: Expr, extent: Index, wrap: bool) -> Index:
+    """An index that is read from memory: a value in [0, extent), or in [-extent, extent) where it may `wrap`. Kernels
+    check it when they run."""
     return of(Indirect(cast(value, "i64"), extent, wrap))
 
 

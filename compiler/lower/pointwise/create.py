@@ -14,6 +14,7 @@ from ..core.tensor import Tensor
 
 
 def filled(shape: tuple[Index, ...], dtype: str, value: Any) -> Tensor:
+    """A tensor all of whose elements are `value`: a number, a size, or a tensor of one element. It takes no memory."""
     if isinstance(value, Tensor):  # a number that the run finds
         return Tensor(shape, dtype, make=lambda _: cast(value.at([]), dtype))
     element = size_value(value, dtype) if isinstance(value, Index) else number(value, dtype)

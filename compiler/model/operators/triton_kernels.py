@@ -61,6 +61,7 @@ def remember(call: KernelCall) -> int:
 
 
 def kernel_call(number: int) -> KernelCall:
+    """The call of a user's Triton kernel that capture registered under this number."""
     return _calls[number]
 
 

@@ -33,6 +33,7 @@ COLUMNS = 1024
 
 
 def split_reductions(graph: NodeGraph) -> None:
+    """Splits each long reduction with few results into parts that run in parallel, and a reduction of their results."""
     for node in list(graph.nodes):
         if isinstance(node, Reduce) and not folds_whole(node):
             pieces = _pieces(node)

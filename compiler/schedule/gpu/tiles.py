@@ -43,6 +43,8 @@ def typical(index: Index, at: float = 0.5) -> int:
 
 
 def gemm_shape(node: Gemm, at: float = 0.5) -> Shape:
+    """The sizes that the tiles of a matrix product are chosen by; both halves of a GLU count as columns.
+    at: where in their range dynamic sizes are taken, from 0 to 1."""
     *batch, m, n = node.dims
     batches = math.prod(typical(v.extent, at) for v in batch)
     size = DTYPES[node.b.buffer.dtype].size
@@ -51,6 +53,8 @@ def gemm_shape(node: Gemm, at: float = 0.5) -> Shape:
 
 
 def conv_shape(node: Conv, at: float = 0.5) -> Shape:
+    """The product that a convolution is on a GPU: rows are output pixels, columns channels, depth taps times inputs.
+    at: where in their range dynamic sizes are taken, from 0 to 1."""
     *pixels, c = node.dims
     groups = node.window.groups
     depth = math.prod(node.window.kernel) * typical(node.in_shape[-1]) // groups

@@ -2,7 +2,7 @@
 
     for i  fold x[i*C ..]      ->      for i < I/4  for piece  fold x[i*C + piece ..], x[(i + I/4)*C + piece ..], ...
 
-What the hardware fetches ahead ends at a page, and until it has found the next one its stream waits. Four rows that lie
+What the hardware prefetches ends at a page, and until it has found the next one its stream waits. Four rows that lie
 pages apart are four streams. The folds of a row are the same, whichever rows go with it. Short rows are read one after
 the other, and what follows is fetched.
 """

@@ -4,7 +4,7 @@ for i:170  for j:12  for k:128  for l:64  y[((i*12 + j)*128 + k)*64 + l] = x[((i
                          ->      for i:170  for k:128  for j:12  for l:64  y[..] = x[..]
 
 and a loop that reads backwards is turned round. Reads wait for memory, and the hardware fetches what comes next in a
-page; whole lines that are written past the caches are waited for by nobody, wherever they go.
+page; whole lines that are written by non-temporal stores are waited for by nobody, wherever they go.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .vector_axis import step_of, vector_loop
 
 
 def interchange_copies(graph: NodeGraph) -> None:
+    """Reorders the loops of each copy, so that the side that waits for memory longer is walked in its order."""
     for node in list(graph.nodes):
         if isinstance(node, Map):
             merged = collapse(node)

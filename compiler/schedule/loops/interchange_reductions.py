@@ -24,6 +24,7 @@ MOST_RESULTS = 0.25  # of the elements that are folded
 
 
 def interchange_reductions(graph: NodeGraph) -> None:
+    """Reorders reductions whose results lie in another order than their operands, to read operands as they lie."""
     for node in list(graph.nodes):
         if isinstance(node, Reduce):
             order = _read_order(node)

@@ -18,6 +18,7 @@ from .vector_axis import LEAST_LANES, keeps_indices, vector_loop
 
 
 def interchange_stores(graph: NodeGraph) -> None:
+    """Puts the loop innermost along which every access goes on by one element, where there is one."""
     for node in list(graph.nodes):
         if isinstance(node, Map | Reduce):
             merged = collapse(node)

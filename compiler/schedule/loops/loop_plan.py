@@ -38,7 +38,7 @@ from .row_prefetch import jumping_reads, looked_up, reads_on, row_prefetch, row_
 from .scan_form import lies_in_columns, scan_form
 from .share_rows import in_shared_pieces
 from .short_rows import without_short_rows
-from .sliding_window import rolled
+from .sliding_window import find_sliding_windows
 from .stage_lanes import reductions, rows_of, scan_axes, stage_lanes, vector_axes
 from .store_policy import aligned_lines, nontemporal_results, peels
 from .tiles import tile_plan
@@ -126,7 +126,7 @@ def transposed(kernel: Kernel) -> TransposedRows | None:
 def windows(kernel: Kernel) -> SlidingWindows | None:
     """A reduction over windows that overlap."""
     node, plan = loops_of(kernel)
-    return rolled(node) if isinstance(node, Reduce) and plan.transposed is None else None
+    return find_sliding_windows(node) if isinstance(node, Reduce) and plan.transposed is None else None
 
 
 def form(kernel: Kernel) -> Form:
@@ -182,7 +182,7 @@ def tile(kernel: Kernel) -> TilePlan | None:
 
 
 def nontemporal(kernel: Kernel) -> tuple[Buffer, ...]:
-    """Results that are written past the caches."""
+    """Results that are written by non-temporal stores."""
     node, plan = loops_of(kernel)
     return nontemporal_results(node, plan.form)
 
@@ -293,7 +293,7 @@ def peel(kernel: Kernel) -> tuple[bool, ...]:
 
 
 def prefetch(kernel: Kernel) -> tuple[tuple[Prefetch, ...] | None, ...]:
-    """What each stage fetches ahead."""
+    """What each stage prefetches."""
     node, plan = loops_of(kernel)
     return () if isinstance(node, Scan) else stage_prefetches(node, plan)
 

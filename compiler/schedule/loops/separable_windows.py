@@ -40,7 +40,7 @@ from ...ir.nodes import Fold, Nest, Reduce, Store
 from ...machine.cpu import L1
 from ..graph import NodeGraph
 from .collapse import collapse
-from .sliding_window import rolled
+from .sliding_window import find_sliding_windows
 
 MOST_BYTES = L1 // 2  # of what is folded down: it has to stay in the first level cache
 LEAST_ROWS = 64  # of a kernel that threads share
@@ -61,7 +61,7 @@ class _Window:
 def split_windows(graph: NodeGraph) -> None:
     """Makes nests of the reductions over windows that take many elements."""
     for node in list(graph.nodes):
-        if isinstance(node, Reduce) and rolled(collapse(node)) is None:
+        if isinstance(node, Reduce) and find_sliding_windows(collapse(node)) is None:
             nest = in_two_folds(node)
             if nest is not None:
                 graph.replace(node, nest)

@@ -44,7 +44,7 @@ MOST_APART = 8  # lanes of neighbouring windows in memory
 LEAST_LANES, LEAST_WEIGHTED_LANES = 16, 6
 
 
-def rolled(node: Reduce) -> SlidingWindows | None:
+def find_sliding_windows(node: Reduce) -> SlidingWindows | None:
     """The reduction as one over windows that overlap; None for any other, or where too much of it is open."""
     if len(node.folds) != 1 or node.folds[0].op not in IDENTITIES or len(node.dims) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Which results are written by non-temporal stores, past the caches: those far larger than the caches are."""
+"""Which results are written by non-temporal stores: those far larger than the caches are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ MANY_LINES = 16  # of a row: one more that is written twice counts for little
 
 
 def nontemporal_results(node: Map | Reduce | Nest | Scan, form: Form) -> tuple[Buffer, ...]:
-    """The results of a kernel that are written past the caches, where their vectors are whole lines of memory."""
+    """The results of a kernel that are written by non-temporal stores, where their vectors are whole lines of
+    memory."""
     if form is Form.SCAN:
         return ()
     if form is Form.TILES:
@@ -43,13 +44,13 @@ def aligned_lines(node: Map | Reduce | Nest | Scan) -> bool:
 
 
 def whole_lines(store: Store, lanes: Var, interleaved: int, nontemporal: Collection[Buffer]) -> bool:
-    """Whether a store's vectors go past the caches: of a large result, in whole lines.
+    """Whether a store's vectors are written by non-temporal stores: of a large result, in whole lines.
 
     interleaved: elements of each lane that lie side by side.
     """
     if store.buffer not in nontemporal or (interleaved == 1 and lane_stride(store.index, lanes) != ONE):
         return False
-    # a vector that is part of a line only is not put past the caches: its line would be written twice
+    # a vector that is part of a line only is not stored non-temporally: its line would be written twice
     whole = max(ALIGNMENT, LINE // DTYPES[store.buffer.dtype].size)
     if any(c % whole for c in store.index.without(lanes).terms.values()):
         return False
@@ -63,15 +64,15 @@ def only_moves(node: Map) -> bool:
 
 
 def has_nontemporal_stores(node: Map, lanes: Var, plan: LoopPlan) -> bool:
-    """Whether some of a map's vectors are written past the caches."""
+    """Whether some of a map's vectors are written by non-temporal stores."""
     own = groups(node.stores, lanes)
     nontemporal = any(whole_lines(group[0], lanes, len(group), plan.nontemporal) for group in own)
     return nontemporal or is_peeled(node, lanes, plan)
 
 
 def is_peeled(node: Map, lanes: Var, plan: LoopPlan) -> bool:
-    """Whether the one store of a map goes past the caches from where its vectors are aligned: of rows that are long and
-    begin anywhere. What it reads has to be found from any lane on."""
+    """Whether the one store of a map is written by non-temporal stores from where its vectors are aligned: of rows that
+    are long and begin anywhere. What it reads has to be found from any lane on."""
     if len(node.stores) != 1 or plan.aligned_lines or (_moves_memory(node) and _is_narrow(node)):
         return False
     (store,) = node.stores

@@ -1,4 +1,5 @@
-"""Results whose rows are gathered in a cache and written past it in whole lines (kernels/loops/write_combining.h).
+"""Results whose rows are gathered in a cache and written by non-temporal stores, in whole lines
+(kernels/loops/write_combining.h).
 
     for row  for k:58  y[row*58 + k] = ..      ->      for row  { for k:58  gathered[at + k] = ..,  whole lines to y }
 
@@ -71,7 +72,7 @@ def _elements(stage: Stage, rows: Sequence[Var]) -> int:
 
 
 def _large(buffer: Buffer, length: int, nontemporal: Collection[Buffer]) -> bool:
-    """Whether the result is one that goes past the caches, its rows of a length that is gathered."""
+    """Whether the result is one that is written by non-temporal stores, its rows of a length that is gathered."""
     new = buffer.of is None and buffer.kind not in IN_PLACE
     return new and buffer in nontemporal and LEAST_BYTES <= length * DTYPES[buffer.dtype].size <= MOST_BYTES
 

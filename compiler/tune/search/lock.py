@@ -33,6 +33,9 @@ __all__ = ["FORMAT", "Lock", "LockedKernel", "Trial", "fit", "read_lock", "write
 
 FORMAT = 1
 
+#: first words of keys as they were -> as they are; locks with the old ones are read until version 0.4
+RENAMED_KEYS = {"gemm-free": "gemm-unpacked", "gemm-pairs": "gemm-glu"}
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -55,13 +58,14 @@ class LockedKernel:
 
 @dataclass(frozen=True)
 class Lock:
-    """A tuned model: target (or SHARED) -> key -> kernel."""
+    """A tuned model: target (or SHARED) -> key -> kernel. warnings: of a file that was read, a sentence each."""
 
     version: str
     targets: Mapping[str, Mapping[str, LockedKernel]]
     machine: Mapping[str, Any] = field(default_factory=dict)
     threads: int = 1
     run_us: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def choices(self, algorithms: Sequence[str] | None = None) -> Choices:
         """All that it chooses; with `algorithms` only what is known, and of algorithms what is among them."""
@@ -113,6 +117,20 @@ def _format_kernels(rows: Mapping[str, LockedKernel]) -> str:
     return ",\n".join(kernels)
 
 
+def _renamed(key: str) -> str:
+    first, space, rest = key.partition(" ")
+    return RENAMED_KEYS.get(first, first) + space + rest
+
+
+def _old_names(path: Path, targets: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """A warning where keys of the file have their old names."""
+    old = sorted({key.partition(" ")[0] for rows in targets.values() for key in rows} & RENAMED_KEYS.keys())
+    if not old:
+        return ()
+    names = ", ".join(f"'{name}' is now '{RENAMED_KEYS[name]}'" for name in old)
+    return (f"'{path}' has names of an earlier mycc: {names}; write it again with --tune",)
+
+
 def read_lock(path: Path) -> Lock:
     """The lock in a file. Raises CompileError: there is none, or it is no lock that this version reads."""
     _check_file(path, "read")
@@ -130,9 +148,11 @@ def read_lock(path: Path) -> Lock:
         )
     try:
         targets = {
-            target: {key: _kernel(row) for key, row in rows.items()} for target, rows in value["targets"].items()
+            target: {_renamed(key): _kernel(row) for key, row in rows.items()}
+            for target, rows in value["targets"].items()
         }
-        return Lock(str(value["mycc"]), targets, dict(value["machine"]), int(value["threads"]), dict(value["run_us"]))
+        facts = dict(value["machine"]), int(value["threads"]), dict(value["run_us"])
+        return Lock(str(value["mycc"]), targets, *facts, _old_names(path, value["targets"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CompileError(f"the lock file '{path}' is damaged: {type(error).__name__} {error}", hint=_HINT) from None
 

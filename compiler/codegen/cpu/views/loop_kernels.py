@@ -52,7 +52,7 @@ class LoopKernel(TunedKernel):
     work: str  # elements of a row
     stages: tuple[Stage, ...]
     locals: tuple[LocalView, ...] = ()
-    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    streams: tuple[str, ...] = ()  # conditions for non-temporal stores
     prefetch: RowPrefetchView | None = None
     setup: tuple[str, ...] = ()  # statements of a task, in front of its rows
     combined: tuple[CombinedRow, ...] = ()
@@ -70,7 +70,7 @@ class SampleKernel(TunedKernel):
     ends: tuple[Stage, ...]  # of a sample, behind its walk
     last: Stage  # of a turn of the walk, of the sample before
     locals: tuple[LocalView, ...] = ()
-    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    streams: tuple[str, ...] = ()  # conditions for non-temporal stores
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class FlatKernel(TunedKernel):
     """A map of one loop, cut into pieces of whole vectors."""
 
     lanes: Lanes
-    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    streams: tuple[str, ...] = ()  # conditions for non-temporal stores
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class WindowKernel(TunedKernel):
     edge: RowOfWindows
     full: tuple[str, ...]  # the end of a window, whole vectors and the last lanes
     part: tuple[str, ...]
-    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    streams: tuple[str, ...] = ()  # conditions for non-temporal stores
     tap: str = ""  # that a row is of a window, where it has weights of its own
     locals: tuple[LocalView, ...] = ()
     combined: tuple[CombinedRow, ...] = ()
@@ -165,7 +165,7 @@ class TileKernel(KernelView):
     tiles: tuple[TileView, ...]
     next: tuple[ComingBlock, ...]
     lanes: Lanes
-    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    streams: tuple[str, ...] = ()  # conditions for non-temporal stores
 
 
 @dataclass(frozen=True)

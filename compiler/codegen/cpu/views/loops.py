@@ -69,7 +69,7 @@ class RowsView:
 
 @dataclass(frozen=True)
 class CombinedRow:
-    """Rows of a result that are combined in a cache and written past it in whole lines.
+    """Rows of a result that are combined in a cache and written by non-temporal stores, in whole lines.
 
     result: the parameter of the kernel; length: elements of a row; pipeline_stage: that writes them, where rows have
     pipeline stages.

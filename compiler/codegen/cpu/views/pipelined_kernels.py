@@ -63,7 +63,7 @@ class PipelinedColumnsKernel(TunedKernel):
     lines: int  # lines of memory that are walked down together
     pipeline_stages: tuple[ColumnStage, ...]
     locals: tuple[LocalView, ...]
-    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    streams: tuple[str, ...] = ()  # conditions for non-temporal stores
 
 
 @dataclass(frozen=True)
@@ -88,5 +88,5 @@ class PipelinedRowsKernel(TunedKernel):
     piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
     pipeline_stages: tuple[PipelinedRowStage, ...]
     locals: tuple[LocalView, ...]
-    streams: tuple[str, ...] = ()  # conditions for results to go past the caches
+    streams: tuple[str, ...] = ()  # conditions for non-temporal stores
     combined: tuple[CombinedRow, ...] = ()

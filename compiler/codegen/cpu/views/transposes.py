@@ -32,5 +32,5 @@ class TransposeOut:
     length: str
     target: str
     valid: str
-    nontemporal: str  # whether they go past the caches
+    nontemporal: str  # whether they are written by non-temporal stores
     form: str = "transpose_out"

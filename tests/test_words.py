@@ -1,0 +1,98 @@
+"""The field's words: names that mycc had of its own stay away, and what another folder imports says what it does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from .test_rooms import COMPILER, PREFIX, modules
+
+ROOT = Path(__file__).parents[1]
+PLACES = ("compiler", "kernels", "templates", "runtime", "cli.py")
+
+#: a name that is not to come back, as a regular expression of a whole word -> the field's
+STANDARD = {
+    r"turned_rows|turn_(rows|back|tile|panel|operands)|TurnRows|TurnBack|kTurned\w+": "transpose",
+    r"each_turn|rows_in_turn|load_turn|store_in_turn|known_turns|fold_turns": "iteration, strided load",
+    r"fetch_(near|far|row|row_near|lines|share|share_near|vectors|ahead|every|behind_\w+)": "prefetch to L1 or L2",
+    r"AHEAD_BYTES|k\w+Ahead|ahead_view": "prefetch",
+    r"past_the_caches|goes_past|writes_past": "non-temporal store",
+    r"weave\w*|woven|store_woven\w*": "interleave",
+    r"WholeLines|GatheredRow|kGathered\w*": "write combining",
+    r"PhaseKernel|PhaseView|RowPhase\w*|row_phases|in_phases": "pipeline stages",
+    r"conv_planes|conv_turned|PlaneTaps|PlaneResults|in_planes|planes_pay|GroupedPixels": "NCHW, NHWC",
+    r"gemm_free|GemmFree\w*|gemm-free": "GEMM with unpacked B",
+    r"gemm_pairs?|gemm-pairs|FinishPairs|fuse_pairs": "GLU",
+    r"join_folds|join_equal_folds": "horizontal fusion, CSE of reductions",
+    r"join_keys|joined_keys": "elimination of the KV cache's concat",
+    r"split_at_pieces": "distribution of a concat",
+    r"split_moments|moment_pairs": "blocked variance",
+    r"split_exponentials": "online softmax",
+    r"fold_as_read|order_moves|order_loops": "loop interchange",
+    r"walk_samples|split_sample_folds": "pipelining across samples",
+    r"write_out_folds": "full unrolling",
+    r"fused_factors|with_fused_products": "FMA contraction",
+    r"fold_spreads": "Welford's combination",
+    r"roll_products": "sliding window",
+    r"true_places": "nonzero",
+    r"split_long_products|long_products": "split-K",
+}  # fmt: skip
+
+
+@cache
+def lines() -> list[tuple[str, int, str]]:
+    """Every line of the sources: file, number and text."""
+    paths = [p for place in PLACES for p in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*"))]
+    sources = [p for p in paths if p.suffix in (".py", ".h", ".cpp", ".j2") and "build" not in p.parts]
+    return [
+        (str(p.relative_to(ROOT)), i, line)
+        for p in sources
+        if p != ROOT / "compiler/tune/search/lock.py"  # knows the names of earlier locks
+        for i, line in enumerate(p.read_text().splitlines(), 1)
+    ]
+
+
+@pytest.mark.parametrize("private", STANDARD)
+def test_private_names_stay_away(private: str) -> None:
+    """A name of the table is to be the standard word beside it."""
+    word = re.compile(rf"(?<![A-Za-z0-9_])(?:{private})(?![A-Za-z0-9_])")
+    found = [f"{path}:{i}: {m[0]} is {STANDARD[private]}" for path, i, line in lines() if (m := word.search(line))]
+    assert not found
+
+
+def test_prose_says_non_temporal() -> None:
+    """Comments and docstrings too."""
+    assert not [(path, i) for path, i, line in lines() if re.search(r"past the caches|fetched ahead", line)]
+
+
+def imported() -> set[tuple[str, str]]:
+    """Names that a file imports of a module in another folder: module and name."""
+    found = set()
+    known = modules()
+    for module, path in known.items():
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+                base = ".".join([*above, *([node.module] if node.module else [])])
+                if base in known and known[base].parent != path.parent:
+                    found |= {(base, alias.name) for alias in node.names}
+    return found
+
+
+def test_what_other_folders_import_has_docstrings() -> None:
+    wanted = imported()
+    missing = [
+        f"{path.relative_to(COMPILER)}:{node.lineno}: {node.name}"
+        for module, path in modules().items()
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and (module, node.name) in wanted
+        and not ast.get_docstring(node)
+    ]
+    assert (f"{PREFIX}ir.index", "as_index") in wanted  # else nothing would be looked at
+    assert not missing
