@@ -50,7 +50,14 @@ def _x86(level: str, *flags: str, adds: str = "") -> Target:
 
 # Outlined atomics would call into libc to learn what the CPU has. Scheduling before registers are allocated makes GCC
 # spill sums of the matrix tiles.
-_AARCH64 = ("-march=armv8-a", "-mno-outline-atomics", "-fno-schedule-insns")
+_AARCH64 = ("-mno-outline-atomics", "-fno-schedule-insns")
+
+
+def _arm(architecture: str, adds: str = "") -> Target:
+    isa, flags = f"aarch64+{adds}" if adds else "aarch64", (f"-march={architecture}", *_AARCH64)
+    return Target(f"cpu:{isa}", "aarch64", isa, flags, CPUS["aarch64"].lanes, level="aarch64" if adds else "")
+
+
 # GCC keeps to 256 bits on generic AVX-512 machines unless told otherwise.
 _WIDE = "-mprefer-vector-width=512"
 
@@ -61,7 +68,8 @@ TARGETS: tuple[Target, ...] = (
     _x86("x86-64-v3", "-mavxvnni", adds="vnni"),
     _x86("x86-64-v4", _WIDE),
     _x86("x86-64-v4", _WIDE, "-mavx512vnni", adds="vnni"),
-    Target("cpu:aarch64", "aarch64", "aarch64", _AARCH64, CPUS["aarch64"].lanes),
+    _arm("armv8-a"),
+    _arm("armv8.2-a+dotprod", adds="dotprod"),
 )
 
 #: the host program of a GPU target runs on every CPU of the builder's architecture
@@ -84,13 +92,15 @@ CUDA_TARGETS: tuple[Target, ...] = (
 _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
 _V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-#: what each level needs, from the least to the best
+#: what each level needs, from the least to the best of an architecture
 _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("cpu:x86-64-v2", _V2),
     ("cpu:x86-64-v3", _V3),
     ("cpu:x86-64-v3+vnni", _V3 | {"avx_vnni"}),
     ("cpu:x86-64-v4", _V4),
     ("cpu:x86-64-v4+vnni", _V4 | {"avx512_vnni"}),
+    ("cpu:aarch64", frozenset()),
+    ("cpu:aarch64+dotprod", frozenset({"atomics", "asimddp"})),
 )
 
 
@@ -137,11 +147,10 @@ def host_target(arch: str | None = None, flags: frozenset[str] | None = None) ->
     """
     arch = local_cpu.machine() if arch is None else arch
     flags = local_cpu.cpu_flags() if flags is None else flags
-    if arch == "aarch64":
-        return _by_name("cpu:aarch64")
-    if arch != "x86_64":
+    if arch not in ("x86_64", "aarch64"):
         raise CompileError(f"this machine's architecture, {arch}, has no target", hint=_known())
-    best = next((name for name, needed in reversed(_LEVELS) if needed <= flags), None)
+    own = [_by_name(name) for name, needed in _LEVELS if needed <= flags]
+    best = next((target.name for target in reversed(own) if target.arch == arch), None)
     if best is None:
         missing = " ".join(sorted(_V2 - flags))
         raise CompileError(
@@ -154,7 +163,7 @@ def host_target(arch: str | None = None, flags: frozenset[str] | None = None) ->
 def runs_on(name: str, host: Target) -> bool:
     """Whether code for the target `name` runs on every machine whose best target is `host`."""
     needed = dict(_LEVELS)
-    if name not in needed or host.name not in needed:
+    if name not in needed or host.name not in needed or _by_name(name).arch != host.arch:
         return name == host.name
     return needed[name] <= needed[host.name]
 
@@ -167,8 +176,8 @@ def runs_on_this_machine(facts: Mapping[str, Any]) -> bool:
 def runs_here(target: Target) -> bool:
     """Whether code for a target runs on this machine."""
     if target.family == "cpu":
-        needed = dict(_LEVELS).get(target.name)
-        return needed <= local_cpu.cpu_flags() if needed is not None else runs_on(target.name, host_target())
+        needed = dict(_LEVELS)[target.name]
+        return target.arch == local_cpu.machine() and needed <= local_cpu.cpu_flags()
     from .local_gpu import compute_capability
 
     try:

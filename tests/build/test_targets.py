@@ -67,8 +67,14 @@ def test_levels_of_integer_products_share_the_tiles_of_those_below() -> None:
     assert runs_on("cpu:x86-64-v3", short)
 
 
-def test_aarch64_has_one_level() -> None:
+def test_levels_of_aarch64() -> None:
     assert host_target("aarch64", frozenset({"asimd"})).name == "cpu:aarch64"
+    assert host_target("aarch64", frozenset({"asimd", "atomics", "asimddp"})).name == "cpu:aarch64+dotprod"
+    plain, dotprod = parse_targets("cpu:aarch64,cpu:aarch64+dotprod")
+    assert (dotprod.isa, dotprod.tiles) == ("aarch64+dotprod", "aarch64")
+    assert runs_on(plain.name, dotprod)
+    assert not runs_on(dotprod.name, plain)
+    assert not runs_on(plain.name, host_target("x86_64", V4))
 
 
 def test_a_cpu_below_every_level_is_refused() -> None:

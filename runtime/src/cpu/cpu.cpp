@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace mycc::runtime {
@@ -102,8 +104,19 @@ bool cpu_has_sha() { return features.sha; }
 
 #elif defined(__aarch64__)
 
-int cpu_rank(Span isa) { return isa == "aarch64" ? 1 : 0; }  // NEON is part of every AArch64 CPU
-const char *cpu_best_isa() { return "aarch64"; }
+namespace {
+
+// Bits of AT_HWCAP (Linux, arch/arm64/include/uapi/asm/hwcap.h): atomics and asimddp, sums of products of bytes.
+constexpr unsigned long kDotprod = 1ul << 8 | 1ul << 20;
+const bool has_dotprod = (getauxval(AT_HWCAP) & kDotprod) == kDotprod;
+
+}  // namespace
+
+int cpu_rank(Span isa) {
+  if (isa == "aarch64+dotprod") return has_dotprod ? 2 : 0;
+  return isa == "aarch64" ? 1 : 0;  // NEON is part of every AArch64 CPU
+}
+const char *cpu_best_isa() { return has_dotprod ? "aarch64+dotprod" : "aarch64"; }
 bool cpu_has_sha() { return false; }
 
 #else
