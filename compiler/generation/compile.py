@@ -22,7 +22,7 @@ from .settings import generation_settings
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["compile_generation"]
+__all__ = ["compile_generation", "dynamic_most"]
 
 #: tokens of a prompt that one call reads at most
 CHUNK = 512
@@ -140,7 +140,8 @@ def _entries(network: Any, length: int, texts: int, chunk: int, whole: bool) -> 
 
     from .module import Decode, Prefill, TextModel
 
-    model = TextModel(network, length, texts, whole)
+    rows = dynamic_most(texts) if texts > 1 else 1
+    model = TextModel(network, length, rows, whole)
     zero = torch.zeros(1, dtype=torch.int64)
     vocabulary = network.config.get_text_config(decoder=True).vocab_size
     sample = torch.Generator().manual_seed(0)
@@ -151,18 +152,26 @@ def _entries(network: Any, length: int, texts: int, chunk: int, whole: bool) -> 
     if model.recurrent:
         chunk = min(chunk, RECURRENT_CHUNK)
     prompt = chunk if model.recurrent else min(16, chunk)
-    count = {1: torch.export.Dim("count", min=1, max=chunk)} if chunk > 1 and not model.recurrent else None
+    count = (
+        {1: torch.export.Dim("count", min=1, max=dynamic_most(chunk))} if chunk > 1 and not model.recurrent else None
+    )
     prefill: dict[str, Any] = {"tokens": count, "start": None}
     inputs: tuple[Any, ...] = (tokens(1, prompt), zero)
     if texts > 1:
         prefill["row"], inputs = None, (*inputs, zero)
-    decode: tuple[Any, ...] = (Decode(model), (tokens(texts, 1), torch.arange(texts) % length))
+    decode: tuple[Any, ...] = (Decode(model), (tokens(rows, 1), torch.arange(rows) % length))
     if texts > 1:
-        batch = {0: torch.export.Dim("batch", min=1, max=texts)}
+        batch = {0: torch.export.Dim("batch", min=1, max=rows)}
         decode = (*decode, None, {"tokens": batch, "start": batch})
     facts = {"length": length, "texts": texts, "chunk": chunk, "vocabulary": vocabulary}
     facts["recurrent"] = model.recurrent
     return {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}, facts
+
+
+def dynamic_most(most: int) -> int:
+    """The largest value of a dynamic size from 1 to `most`: at least 3, as torch.export takes one from 1 to 2 for a
+    constant."""
+    return max(most, 3)
 
 
 def _task(

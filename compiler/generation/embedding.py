@@ -15,6 +15,7 @@ from ..ir.dtypes import to_torch
 from ..observe import Observer, running_stage
 from ..options import CompileOptions
 from ..request import Task
+from .compile import dynamic_most
 from .folder import read_folder, read_json
 from .network import load_network, require_transformers
 
@@ -153,7 +154,7 @@ def _entry(network: Any, pooling: Pooling, length: int, texts: int) -> tuple[Any
     tokens = torch.randint(0, vocabulary, (min(2, texts), min(8, length)), generator=sample)
     mask = torch.ones_like(tokens)
     mask[-1, tokens.shape[1] // 2 + 1 :] = 0
-    sizes = {1: torch.export.Dim("count", min=1, max=length)}
+    sizes = {1: torch.export.Dim("count", min=1, max=dynamic_most(length))}
     if texts > 1:
-        sizes[0] = torch.export.Dim("batch", min=1, max=texts)
+        sizes[0] = torch.export.Dim("batch", min=1, max=dynamic_most(texts))
     return PooledEncoder(network, pooling.mode, pooling.unit), (tokens, mask), None, {"tokens": sizes, "mask": sizes}
