@@ -28,6 +28,7 @@ from .interface import (
     Argument,
     Constant,
     Interface,
+    Number,
     Output,
     Result,
     Size,
@@ -93,6 +94,8 @@ class _Importer:
             if (after := copier.value(tensor)) is not node
         ]
         names = [f"output{i}" for i in range(len(nodes))]
+        symbols = self._symbols(nodes)
+        _check_found(results, symbols)
         graph = None
         if nodes or changes:
             nodes = [*nodes, *(change.after for change in changes)]
@@ -100,7 +103,7 @@ class _Importer:
             self.graph.output(tuple(nodes))
             graph = self._model(copier, nodes, names, changes)
         sources = tuple(self.sources) if graph is not None else ()
-        return Imported(graph, Interface(len(self.placeholders), sources, tuple(results), self._symbols()), self.device)
+        return Imported(graph, Interface(len(self.placeholders), sources, tuple(results), symbols), self.device)
 
     def _model(
         self, copier: FunctionalCopy, nodes: Sequence[fx.Node], names: Sequence[str], changes: Sequence[Changed]
@@ -241,7 +244,8 @@ class _Importer:
                 self.graph.erase_node(node)
         self.inputs, self.sources = [pair for pair, _ in kept], [source for _, source in kept]
 
-    def _symbols(self) -> Mapping[sympy.Symbol, tuple[int, int | None]]:
+    def _symbols(self, outputs: Sequence[fx.Node]) -> Mapping[sympy.Symbol, tuple[int, int | None]]:
+        """Where a call finds each size: in its arguments, behind them in the outputs, for sizes that the run finds."""
         found: dict[sympy.Symbol, tuple[int, int | None]] = {}
         for i, node in enumerate(self.placeholders):
             val = node.meta.get("val")
@@ -250,6 +254,10 @@ class _Importer:
             for d, size in enumerate(val.shape) if isinstance(val, torch.Tensor) else ():
                 if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
                     found.setdefault(size.node.expr, (i, d))
+        for i, node in enumerate(outputs):
+            for d, size in enumerate(node.meta["val"].shape):
+                if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+                    found.setdefault(size.node.expr, (len(self.placeholders) + i, d))
         return found
 
     # -- results --------------------------------------------------------------------------------------------------
@@ -296,3 +304,10 @@ class _Importer:
         new = self.graph.call_function(aten.permute.default, (value, list(order)))
         new.meta = {**value.meta, "val": under(val, lambda: value.meta["val"].permute(order))}
         return new, order
+
+
+def _check_found(results: Sequence[Result], symbols: Mapping[sympy.Symbol, Any]) -> None:
+    """Raises CompileError for a number among the results that no argument and no output says."""
+    for result in results:
+        if isinstance(result, Number) and result.formula.free_symbols - symbols.keys():
+            raise CompileError(f"the number {result.formula} depends on values and is no size of a result")

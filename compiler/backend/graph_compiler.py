@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from torch import fx
+from torch.fx.graph import _BoxedCodeGen
 
 from ...runtime.errors import CompileError, InputError
 from .compile import load_graph
@@ -59,7 +60,16 @@ class GraphCompiler:
         return refused_operators(module, self.settings.on(device_of(module)))
 
     def _split(self, module: fx.GraphModule, eager: Collection[fx.Node], level: dict[fx.Node, int]) -> Runner:
-        return boxed(outer_graph(module, eager, level, self._part))
+        whole = outer_graph(module, eager, level, self._part)
+        whole.graph.set_codegen(_BoxedCodeGen())  # it empties the list, and so frees arguments as early as it can
+        whole.recompile()
+        forward = whole.forward
+
+        def run(args: list[Any]) -> Sequence[Any]:
+            return forward(args)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
 
     def _part(self, module: fx.GraphModule) -> Runner:
         """A part of operators that mycc takes one by one."""

@@ -85,7 +85,8 @@ class Interface:
         arguments: how many the caller gives.
         sources: of the package's inputs, in order.
         results: in the order of the graph's.
-        symbols: where each size symbol of a formula is found: argument, and dimension of it; None: the argument itself.
+        symbols: where each size symbol of a formula is found: in argument `index`, or in output `index - arguments`, at
+            this dimension; None: the argument itself.
     """
 
     arguments: int

@@ -83,7 +83,7 @@ def _result(result: Result, symbols: Mapping[sympy.Symbol, tuple[int, int | None
     match result:
         case Output(index, _, View() as view, True):
             strides = [_formula(n, symbols) for n in view.stride]
-            return lambda args, outputs: restrided(outputs[index], [n(args) for n in strides])
+            return lambda args, outputs: restrided(outputs[index], [n((*args, *outputs)) for n in strides])
         case Output(index, order, View() as view):
             whole = _result(Output(index, order), symbols)
             numbers = (*view.size, *view.stride, view.offset)
@@ -91,7 +91,7 @@ def _result(result: Result, symbols: Mapping[sympy.Symbol, tuple[int, int | None
                 size, stride, offset = view.size, view.stride, view.offset
                 return lambda args, outputs: torch.as_strided(whole(args, outputs), size, stride, offset)
             place = _view(-1, view.size, view.stride, view.offset, symbols)
-            return lambda args, outputs: place([*args, whole(args, outputs)], ())
+            return lambda args, outputs: place((*args, *outputs, whole(args, outputs)), ())
         case Output(index, order):
             if order is None:
                 return lambda args, outputs: outputs[index]
@@ -105,7 +105,7 @@ def _result(result: Result, symbols: Mapping[sympy.Symbol, tuple[int, int | None
             return lambda args, outputs: value
         case Number(formula):
             number = _formula(formula, symbols)
-            return lambda args, outputs: number(args)
+            return lambda args, outputs: number((*args, *outputs))
     raise TypeError(result)
 
 
@@ -124,9 +124,9 @@ def _view(index: int, size: Any, stride: Any, offset: Any, symbols: Mapping[Any,
     first = _formula(offset, symbols)
 
     def view(args: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        own = args[index]
-        at = own.storage_offset() + first(args)
-        return torch.as_strided(own, [n(args) for n in sizes], [n(args) for n in strides], at)
+        own, given = args[index], (*args, *outputs)
+        at = own.storage_offset() + first(given)
+        return torch.as_strided(own, [n(given) for n in sizes], [n(given) for n in strides], at)
 
     return view
 

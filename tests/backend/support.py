@@ -33,7 +33,7 @@ def error(value: Any, reference: Any) -> float:
     pairs = zip(pytree.tree_leaves(value), pytree.tree_leaves(reference), strict=True)
     for got, wanted in pairs:
         if not isinstance(wanted, torch.Tensor):
-            assert got == wanted
+            assert got == wanted  # None among the gradients, too
             continue
         assert got.shape == wanted.shape
         if not wanted.is_floating_point():
@@ -42,7 +42,7 @@ def error(value: Any, reference: Any) -> float:
         assert torch.equal(got.isnan(), wanted.isnan())
         if wanted.numel():
             scale = max(1.0, float(wanted.abs().nan_to_num(0.0).max()))
-            worst = max(worst, float((got.double() - wanted).abs().nan_to_num(0.0).max()) / scale)
+            worst = max(worst, float((got.double() - wanted.double()).abs().nan_to_num(0.0).max()) / scale)
     return worst
 
 

@@ -74,3 +74,17 @@ def test_a_fallback_between_dynamic_parts() -> None:
         got = function(x)
         torch.manual_seed(1)
         torch.testing.assert_close(got, nn.functional.dropout(x * 2, 0.5) + rows)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x[x > 0] * 2, lambda x: (x.nonzero(), x.nonzero().shape[0]), lambda x: x * x.sum().item()],
+    ids=["mask", "nonzero", "item"],
+)
+def test_sizes_and_numbers_that_the_run_finds(function: Compiled) -> None:
+    whole = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+    with torch._dynamo.config.patch(**whole):
+        call = compiled(function, fullgraph=True)
+        for rows in (4, 4, 7):
+            x = torch.randn(rows, 5)
+            torch.testing.assert_close(call(x), function(x))
