@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from ..model.control import MUTABLE
 from ..model.graph import ModelGraph, TensorSpec
 from ..model.symbols import size_of
 from .joint import Forward, fake, trace
+from .order import updates_early
 from .plan import Plan
 
 __all__ = ["Entry", "Results", "Values"]
@@ -30,10 +31,14 @@ LOSS = "loss"
 
 @dataclass(frozen=True)
 class Results:
-    """What a traced entry point gives: its results, and new values of the state by name."""
+    """What a traced entry point gives: its results, and new values of the state by name.
+
+    first: what is computed in the order of the trace; all else as soon as it can be. Empty: all is.
+    """
 
     results: list[Any]
     changed: dict[str, Any]
+    first: list[Any] = field(default_factory=list)
 
 
 class Values:
@@ -153,15 +158,19 @@ class Entry:
             with torch.no_grad():
                 found = run(Values(self, values))
             names[:] = found.changed
-            return [*found.results, *found.changed.values()]
+            return [*found.results, *found.changed.values(), *found.first]
 
         module = trace(self.mode, flat, self.fakes)
         copier = FunctionalCopy(self.graph, constants=self.constants)
         sources = [Held(self.nodes[name]) for name in self.order]
         copied = copier.copy(module, sources, lambda name: self._constant(module, name))
-        outputs = [copier.value(result) for result in copied]
+        values = [copier.value(result) for result in copied]
+        count = len(list(leaf_names(out_tree, LOSS))) + len(names)
+        outputs, first = values[:count], values[count:]
         self.graph.output(tuple(outputs))
         _remove_dead(self.graph)
+        if first:
+            updates_early(self.graph, first)
         used = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
         constants = {target: tensor for target, tensor in self.constants.items() if target in used}
         root = torch.nn.Module()

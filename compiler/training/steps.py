@@ -266,6 +266,7 @@ class _Maker:
         whole = None
         if self.settings.check_finite:
             whole = finite(results[0] if results else torch.zeros([]), found)
+        computed = [*found, *buffers.values()]
         found = clipped(found, hyper.get(CLIP_VALUE), hyper.get(CLIP_NORM))
         after = updated(self.plan, own, found, kept, first)
         changed = buffers | after.kept
@@ -275,7 +276,7 @@ class _Maker:
             before |= {n: v.named(n) for n in buffers}
             changed = {name: torch.where(whole, new, before[name]) for name, new in changed.items()}
             changed[SKIPPED] = kept[SKIPPED] + torch.logical_not(whole).to(torch.int64)
-        return Results(results, changed)
+        return Results(results, changed, [*results, *computed] if results else [])
 
 
 def _without_gradient(trained: Trained, node: fx.Node | None) -> CompileError:
