@@ -205,7 +205,7 @@ def compile_command(
         if train:
             training = train_request(
                 loaded, dynamic or (), freeze=freeze or (), clip_norm=clip_norm, clip_value=clip_value,
-                check_finite=check_finite, accumulate=accumulate,
+                check_finite=check_finite, accumulate=accumulate, dtype=options.dtype,
             )  # fmt: skip
             request = compile_request((), options, where, name, training=training)
         else:

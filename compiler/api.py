@@ -132,6 +132,7 @@ def compile_training(
     dynamic_shapes: Any = None,
     dynamic: Sequence[str] = (),
     target: str | Sequence[str] = "cpu",
+    dtype: Any = None,
     mode: Mode = "default",
     verify: bool = True,
     strict: bool = False,
@@ -165,6 +166,7 @@ def compile_training(
         accumulate: entry points `accumulate` and `update` as well, for steps of several batches.
         entries: the entry points to make; None: step, evaluate, gradients, apply.
         dynamic_shapes, dynamic: which sizes change, as for mycc.compile; targets go by their names.
+        dtype: "bf16": products in bfloat16 over float32 parameters, as under torch.autocast; None: the model's own.
         target, mode, verify, strict, threads, options, name, cache_dir, jobs, dump, progress: as for mycc.compile.
 
     Returns:
@@ -179,13 +181,14 @@ def compile_training(
 
     with reporting_faults("request"):
         checked = CompileOptions.of(
-            target=target, dtype=None, mode=mode, verify=verify, strict=strict, threads=threads, options=options,
+            target=target, dtype=dtype, mode=mode, verify=verify, strict=strict, threads=threads, options=options,
             cache_dir=cache_dir, jobs=jobs, dump=dump,
         )  # fmt: skip
         training = training_request(
             model, _args(args), dict(kwargs or {}), targets=_args(targets), loss=loss, optimizer=optimizer,
             freeze=freeze, clip_norm=clip_norm, clip_value=clip_value, check_finite=check_finite, outputs=outputs,
             accumulate=accumulate, entries=entries, dynamic_shapes=dynamic_shapes, dynamic=tuple(dynamic),
+            dtype=checked.dtype,
         )  # fmt: skip
         request = compile_request((), checked, out, name, training=training)
     return run_request(request, observers_of(progress))

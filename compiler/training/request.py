@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,6 +40,7 @@ class TrainingRequest:
         plan: of the optimizer.
         settings: of the step.
         dynamic_shapes, dynamic: as of CaptureRequest; targets go by the names of the loss's parameters.
+        dtype: "bf16": model and loss under torch.autocast, over parameters in their own types; None: as they are.
     """
 
     model: torch.nn.Module
@@ -51,7 +52,7 @@ class TrainingRequest:
     settings: Settings
     dynamic_shapes: Any = None
     dynamic: tuple[str, ...] = ()
-    name: str = field(default="step")
+    dtype: str | None = None
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -98,6 +99,7 @@ def training_request(
     entries: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
     dynamic: tuple[str, ...] = (),
+    dtype: str | None = None,
 ) -> TrainingRequest:
     """The checked request for a package that trains; the arguments are those of mycc.compile_training.
 
@@ -122,7 +124,12 @@ def training_request(
     patterns = (freeze,) if isinstance(freeze, str) else tuple(freeze)
     plan = plan_of(optimizer, model, loss, patterns)
     settings = Settings(clip_norm, clip_value, check_finite, outputs, chosen)
-    return TrainingRequest(model, args, kwargs, targets, loss, plan, settings, dynamic_shapes, dynamic)
+    if dtype not in (None, "bf16"):
+        raise CompileError(
+            f"a training step cannot be computed in {dtype}",
+            hint="bf16 computes products in bfloat16 over float32 parameters; for another type convert the model.",
+        )
+    return TrainingRequest(model, args, kwargs, targets, loss, plan, settings, dynamic_shapes, dynamic, dtype)
 
 
 def capture_training(request: TrainingRequest) -> list[ModelGraph]:
@@ -141,7 +148,7 @@ def _capture(request: TrainingRequest, name: str) -> CaptureRequest:
     """Model and loss as one function of the arguments of both."""
     forward = inspect.signature(request.model.forward)
     names = _target_names(request, set(forward.parameters))
-    call: Any = functools.partial(_model_and_loss, request.model, request.loss, names)
+    call: Any = functools.partial(_model_and_loss, request.model, request.loss, names, request.dtype)
     parameters = [*forward.parameters.values()]
     behind = [p for p in parameters if p.kind is p.VAR_KEYWORD]
     before = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
@@ -153,15 +160,21 @@ def _capture(request: TrainingRequest, name: str) -> CaptureRequest:
 
 
 def _model_and_loss(
-    model: torch.nn.Module, loss: Callable[..., Any] | None, names: Sequence[str], *args: Any, **kwargs: Any
+    model: torch.nn.Module,
+    loss: Callable[..., Any] | None,
+    names: Sequence[str],
+    dtype: str | None,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """(loss, the model's output); the loss alone where the model returns nothing else."""
     targets = [kwargs.pop(name) for name in names]
-    output = model(*args, **kwargs)
-    if loss is not None:
-        return loss(output, *targets), output
-    found = _loss_in(output)
-    return (found,) if found is output else (found, output)
+    with torch.autocast("cpu", torch.bfloat16) if dtype == "bf16" else nullcontext():
+        output = model(*args, **kwargs)
+        if loss is not None:
+            return loss(output, *targets), output
+        found = _loss_in(output)
+        return (found,) if found is output else (found, output)
 
 
 def _loss_in(output: Any) -> Any:
