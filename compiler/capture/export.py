@@ -38,7 +38,7 @@ from .model_tensors import apart_from, check_leaves, check_model
 from .pools import pools_of_all_sizes
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
 from .scripts import Scripted, signature_of, unscripted
-from .second_ways import Captured, second_ways
+from .second_ways import Captured, levels_closed, second_ways
 from .specialise import fix_sizes
 from .trees import LEAF, constant, structure
 from .trial import run_once, sizes_of
@@ -368,7 +368,8 @@ def _export(
             )  # fmt: skip
 
     try:
-        program = _first_that_works(export)
+        with levels_closed():
+            program = _first_that_works(export)
         if call.notes.assigned:
             program = _once_filled(call, examples, lambda: _first_that_works(export))
     except Exception as error:

@@ -3,27 +3,32 @@
 strict=True                        the bytecode is traced: numpy, int() of tensors, x.data
 dynamo_graph_capture_for_export    the same without export's own rules for what lies outside of the graph
 draft_export                       what is asked of computed sizes is answered for the example, and asserted in calls
+make_fx                            derivatives that the model takes itself are operators by then
 """
 
 from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._logging.structured import INTERN_TABLE
 from torch._subclasses import FakeTensor
+from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureType
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from ..model.source_lines import Frame
 from .failures import place, quiet_export
+from .trial import called
 
-__all__ = ["Captured", "agree", "other_numbers", "run", "second_ways"]
+__all__ = ["Captured", "agree", "levels_closed", "other_numbers", "run", "second_ways"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ def second_ways(model: torch.nn.Module, examples: Sequence[torch.Tensor], shapes
     reasons = []
     for name, way in _WAYS.items():
         try:
-            with torch.no_grad(), quiet_export():
+            with torch.no_grad(), quiet_export(), levels_closed():
                 program, notes = way(model, tuple(examples), shapes)
                 _check(program, model, examples)
             return Captured(program, notes)
@@ -52,6 +57,20 @@ def second_ways(model: torch.nn.Module, examples: Sequence[torch.Tensor], shapes
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reasons.append(f"{name}: {(lines or [type(error).__name__])[0][:160]}")
     return Captured(None, (), tuple(reasons))
+
+
+@contextmanager
+def levels_closed() -> Iterator[None]:
+    """A trace that fails inside of torch.func's transforms leaves their levels open, at which all tensors would be."""
+    depth, dual = torch._C._functorch.get_dynamic_layer_stack_depth(), forward_ad._current_level
+    try:
+        yield
+    finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if dual < 0:
+            with suppress(RuntimeError):  # when it is closed
+                torch._C._exit_dual_level(level=0)
+        forward_ad._current_level = dual
 
 
 def _check(program: ExportedProgram, model: torch.nn.Module, examples: Sequence[torch.Tensor]) -> None:
@@ -90,8 +109,8 @@ def run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.T
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            results = pytree.tree_leaves(module(*(t.detach().clone() for t in inputs)))
-            return [result for result in results if isinstance(result, torch.Tensor)]
+            results = pytree.tree_leaves(called(module, inputs))
+            return [result.detach() for result in results if isinstance(result, torch.Tensor)]
     finally:
         for buffer, value in kept:
             buffer.copy_(value)
@@ -127,6 +146,27 @@ def _draft(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: A
     return program, tuple(notes)
 
 
+def _derivatives(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: Any) -> Any:
+    """Derivatives that forward takes itself (torch.autograd.grad, torch.func), as the operators that compute them."""
+
+    def run(*tensors: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            return pytree.tree_map(lambda t: t.detach() if isinstance(t, torch.Tensor) else t, model(*tensors))
+
+    mode = "symbolic" if shapes is not None else "fake"
+    graph = make_fx(run, tracing_mode=mode, _allow_non_fake_inputs=True)(*examples)
+    return torch.export.export(graph, examples, dynamic_shapes=_of_graph(graph, shapes), strict=False), ()
+
+
+def _of_graph(graph: torch.fx.GraphModule, shapes: Any) -> Any:
+    """The dynamic sizes by position: a traced graph has no names of arguments."""
+    return tuple(pytree.tree_leaves(shapes, is_leaf=_is_dims)) if shapes is not None else None
+
+
+def _is_dims(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(isinstance(key, int) for key in value))
+
+
 def _is_of_sizes(program: ExportedProgram, condition: str) -> bool:
     """Whether a condition is of numbers of elements that the run finds, and of no other values of tensors."""
     values = (node.meta.get("val") for node in program.graph.nodes)
@@ -149,4 +189,5 @@ _WAYS: dict[str, _Way] = {
     "strict=True": _strict,
     "dynamo_graph_capture_for_export": _dynamo,
     "draft_export": _draft,
+    "make_fx": _derivatives,
 }

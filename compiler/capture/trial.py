@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from ..model.graph import dtype_name
 from ..model.source_lines import frames_of_exception, is_torch_file, pick
 from .failures import place
 
-__all__ = ["run_once", "sizes_of"]
+__all__ = ["called", "run_once", "sizes_of"]
 
 
 def run_once(call: torch.nn.Module, examples: Sequence[torch.Tensor], sizes: str) -> None:
@@ -26,14 +26,26 @@ def run_once(call: torch.nn.Module, examples: Sequence[torch.Tensor], sizes: str
     """
     kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in call.buffers()]
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            call(*(tensor.detach().clone() for tensor in examples))
+        with torch.random.fork_rng(devices=[]):
+            called(call, examples)
     except Exception as error:
         raise _raised(error, sizes, examples) from error
     finally:
         for tensor, version, value in kept:
             if tensor._version != version:
                 tensor.detach().copy_(value)
+
+
+def called(model: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+    """What a call on copies gives, without derivatives but for a model that takes them itself."""
+    try:
+        with torch.no_grad():
+            return model(*(tensor.detach().clone() for tensor in tensors))
+    except RuntimeError as error:
+        if "does not require grad" not in str(error):
+            raise
+    with torch.enable_grad():
+        return model(*(tensor.detach().clone() for tensor in tensors))
 
 
 def _raised(error: Exception, sizes: str, examples: Sequence[torch.Tensor]) -> CompileError:

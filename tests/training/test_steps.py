@@ -185,6 +185,9 @@ t = mycc.load({str(trained[0])!r})
 t.step(np.zeros((4, 12), np.float32), np.zeros(4, np.int64), lr=0.1, betas=(0.5, 0.5))
 t.save({str(tmp_path / "w.safetensors")!r}, optimizer=False)
 assert "torch" not in sys.modules
+sys.path.insert(0, {str(trained[0])!r})
+import classifier  # the package by itself
+assert classifier.model.step(np.zeros((4, 12), np.float32), np.zeros(4, np.int64)) > 0
 """
     subprocess.run([sys.executable, "-c", program], check=True)
     from safetensors.torch import load_file
