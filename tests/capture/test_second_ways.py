@@ -75,6 +75,7 @@ def test_a_branch_on_values_is_refused_with_each_reason() -> None:
         "strict=True",
         "dynamo_graph_capture_for_export",
         "draft_export",
+        "make_fx",
     ]
     assert "it would do for all values what those of the example choose (test_second_ways.py:" in reasons[2]
 
