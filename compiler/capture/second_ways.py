@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch._logging.structured import INTERN_TABLE
@@ -153,7 +153,7 @@ def _derivatives(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], sha
         with torch.enable_grad():
             return pytree.tree_map(lambda t: t.detach() if isinstance(t, torch.Tensor) else t, model(*tensors))
 
-    mode = "symbolic" if shapes is not None else "fake"
+    mode: Literal["symbolic", "fake"] = "symbolic" if shapes is not None else "fake"
     graph = make_fx(run, tracing_mode=mode, _allow_non_fake_inputs=True)(*examples)
     return torch.export.export(graph, examples, dynamic_shapes=_of_graph(graph, shapes), strict=False), ()
 
