@@ -218,7 +218,7 @@ def _target_names(request: TrainingRequest, taken: set[str]) -> tuple[str, ...]:
 @contextmanager
 def refusing_own_backwards() -> Iterator[None]:
     """While it lasts a call of an autograd.Function is an error: the graph would have the derivatives of its forward,
-    and not its own backward."""
+    and not its own backward. So are derivatives taken in forward, whose graph stops gradients at what they keep."""
     original = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -229,10 +229,19 @@ def refusing_own_backwards() -> Iterator[None]:
             hint="Write it as operators with a derivative; x + (f(x) - x).detach() passes a gradient straight through.",
         )
 
+    def derivatives(*args: Any, **kwargs: Any) -> Any:
+        raise CompileError(
+            "the model takes derivatives in its forward, through which a training step cannot differentiate yet",
+            hint="mycc.compile takes such a model for inference.",
+        )
+
+    taken = torch.autograd.grad
+    torch.autograd.grad = derivatives
     torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
+        torch.autograd.grad = taken
         torch.autograd.Function.apply = original  # type: ignore[method-assign]
 
 

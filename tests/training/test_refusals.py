@@ -48,6 +48,12 @@ def custom(m: Any, x: Any) -> Any:
     return torch.ops.mycc_tests.no_derivative(m.used(x))  # the operator
 
 
+def slope(m: Any, x: Any) -> Any:
+    x = x.detach().requires_grad_(True)
+    energy = torch.tanh(m.used(x)).sum()
+    return energy + torch.autograd.grad(energy, x, create_graph=True)[0].sum()  # the slope
+
+
 def mean(y: Any) -> Any:
     return y.mean()
 
@@ -63,6 +69,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "vector": ({"loss": lambda y: y.sum(-1), "freeze": FREEZE}, r"the loss is a tensor of float32\[3\], not one real"),
     "integer": ({"loss": lambda y: y.argmax(), "freeze": FREEZE}, r"the loss is a tensor of int64\[\]"),
     "no number": ({"loss": lambda y: {"a": y}, "freeze": FREEZE}, "the loss is"),
+    "derivatives": ({"body": slope, "freeze": FREEZE}, "takes derivatives in its forward"),
     "custom": ({"body": custom, "freeze": FREEZE}, r"no_derivative(.|\n)*no derivative(.|\n)*the operator"),
     "own optimizer": ({"optimizer": lambda m: Own(m.parameters())}, "no formula for the optimizer .*Own"),
     "no row": ({"optimizer": lambda m: torch.optim.LBFGS(m.parameters())}, "no formula for the optimizer .*LBFGS"),
