@@ -19,7 +19,6 @@ from torch.overrides import TorchFunctionMode
 
 from ..model.operators.resize_smooth import TAPS, resized_size, resized_smoothly
 from . import checked
-from .flex import FLEX, flex_as_operators
 from .masks import masked_scatter, masked_scatter_
 from .out_arguments import WITH_OUT, copied
 from .pools import average_of_a_line, maximum_of_a_line
@@ -99,10 +98,6 @@ def _equal(x: Tensor, other: Tensor) -> Any:
 @_form_of(torch.allclose, Tensor.allclose)
 def _allclose(x: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     return torch.isclose(x, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all().item()
-
-
-# attention -----------------------------------------------------------------------------------------------------------
-_form_of(FLEX)(flex_as_operators)
 
 
 # selections ----------------------------------------------------------------------------------------------------------

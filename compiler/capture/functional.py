@@ -33,6 +33,7 @@ from ..model.graph import ModelGraph
 from ..model.operators.functional import functional_twin
 from ..model.operators.triton_kernels import remember
 from .bodies import copy_control
+from .flex_attention import FLEX_ATTENTION, VMAP, operands_of, plain_attention, unread_nodes
 from .inplace import functional_form, functional_item, rebuild_base, rebuild_by_strides, rebuild_expanded
 from .own_calls import OwnCall, WrongCall
 from .result_views import piece_of, plain_view, strided_view
@@ -136,7 +137,10 @@ class FunctionalCopy:
         """
         env = self.found
         values = iter(inputs)
+        unread = unread_nodes(module.graph)
         for node in module.graph.nodes:
+            if node in unread:
+                continue
             if node.op == "placeholder":
                 env[node] = next(values)
             elif node.op == "get_attr":
@@ -187,7 +191,7 @@ class FunctionalCopy:
             return self._write(node, args, kwargs)
         if target is aten.batch_norm.default and node.args[5] and isinstance(args[3], Tensor):
             return self._batch_norm(node, args)
-        if getattr(target, "__module__", "") == "torch._functorch.predispatch":
+        if getattr(target, "__module__", "") == VMAP:
             raise NeedsRetrace("a function that torch.vmap maps")
         if target is aten.as_strided.default:
             strided = strided_view(self.graph, node, args[0], self.value(args[0].root()), self.nodes(args[1:]))
@@ -241,6 +245,11 @@ class FunctionalCopy:
             return copy_control(self, node, env, constant)
         elif name in KERNEL_CALLS:
             return self._triton_kernel(node, env)
+        elif name == FLEX_ATTENTION:
+            read = operands_of(node)
+            bodies = {n: env[n] for n in read if isinstance(env[n], fx.GraphModule)}
+            given = [env[n] for n in read if n not in bodies]
+            return self.copy(plain_attention(node, bodies), given, constant)
         elif name.startswith("auto_functionalized"):
             return self._own_operator(node, bind(node.args, env), bind(node.kwargs, env))
         else:

@@ -10,8 +10,8 @@ from mycc import CompileError
 from mycc.compiler.capture import capture, format_graph, origin
 from mycc.compiler.verify.reference import eager
 from torch import nn
+from torch._higher_order_ops.hints_wrap import hints_wrapper
 from torch.export import Dim
-from torch.nn.attention.flex_attention import flex_attention
 
 Pair = namedtuple("Pair", "first second")
 
@@ -132,8 +132,7 @@ def returns_a_size(x):
 
 
 def other_operators(x):
-    q = x.reshape(1, 1, 3, 3)
-    return flex_attention(q, q, q)
+    return hints_wrapper(lambda y: y + 1, (x,), {}, hints={"of": "a compiler"})
 
 
 REFUSALS = [
@@ -144,7 +143,7 @@ REFUSALS = [
         r"raises on its example inputs: .*mat1 and mat2 shapes cannot.*\n +test_capture.py:\d+  return x @",
     ),
     (raises, r"raises on its example inputs: ValueError: I do not like this\n +test_capture.py:\d+  raise"),
-    (other_operators, r"torch.ops.higher_order.flex_attention cannot be compiled\n +test_capture.py:\d+"),
+    (other_operators, r"torch.ops.higher_order.hints_wrapper cannot be compiled\n +test_capture.py:\d+"),
     (lambda x: 3, "the model returns no tensor"),
 ]
 

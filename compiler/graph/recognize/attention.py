@@ -75,15 +75,35 @@ def _attention(work: Work, node: Node) -> Node | None:
     weights, value = node.args
     if not is_tensor(weights) or not is_tensor(value) or not dtype(node).is_floating_point:
         return None
-    softmax = _through_reshapes(weights, node)
-    if softmax is None or not is_op(softmax, "softmax", "_softmax"):
+    weights = _through_reshapes(weights, node)
+    softmax, empty = _softmax(weights)
+    if softmax is None:
         return None
     if softmax.args[1] not in (-1, rank(softmax) - 1) or dtype(softmax) != dtype(softmax.args[0]):
         return None
-    scores = Scores(nodes=[node, softmax])
-    if not _walk(scores, softmax.args[0], softmax) or scores.query is None or scores.key is None:
+    scores = Scores(nodes=[node, weights, softmax])  # type: ignore[list-item]
+    if not _walk(scores, softmax.args[0], softmax, empty) or scores.query is None or scores.key is None:
         return None
     return _build(work, node, value, scores)
+
+
+def _softmax(weights: Node | None) -> tuple[Node | None, Node | None]:
+    """The softmax that makes the weights, and the comparison that finds its rows without a key, if those become 0:
+
+    where(all(s == -inf, -1, keepdim), 0, softmax(s))
+    """
+    if weights is None or is_op(weights, "softmax", "_softmax"):
+        return weights, None
+    if not is_op(weights, "where") or not is_tensor(weights.args[2]):
+        return None, None
+    every, zero, softmax = weights.args
+    if not is_op(softmax, "softmax", "_softmax") or not is_op(every, "all") or not is_op(zero, "zeros_like"):
+        return None, None
+    equal = every.args[0]
+    alone = set(softmax.users) <= {weights, zero} and only_user(every, weights) and only_user(equal, every)
+    found = is_op(equal, "eq") and equal.args[0] is softmax.args[0] and equal.args[1] == -math.inf
+    rows = every.args[1] in (-1, rank(equal) - 1) and arg(every, 2, "keepdim", False)
+    return (softmax, equal) if alone and found and rows else (None, None)
 
 
 def _through_reshapes(node: Node, reader: Node) -> Node | None:
@@ -96,9 +116,9 @@ def _through_reshapes(node: Node, reader: Node) -> Node | None:
         reader, node = node, node.args[0]
 
 
-def _walk(scores: Scores, node: Any, reader: Node) -> bool:
-    """From the softmax's input up to the product of queries and keys."""
-    while is_tensor(node) and only_user(node, reader):
+def _walk(scores: Scores, node: Any, reader: Node, beside: Node | None = None) -> bool:
+    """From the softmax's input up to the product of queries and keys. beside: another reader of the input."""
+    while is_tensor(node) and (only_user(node, reader) or set(node.users) == {reader, beside}):
         scores.nodes.append(node)
         if is_op(node, *_PRODUCTS):
             scores.query, scores.key = node.args
@@ -120,7 +140,8 @@ def _step(scores: Scores, node: Node) -> Node | None:
         factor = float(node.args[1])
         scores.scale *= factor if is_op(node, "mul") else 1.0 / factor
         return node.args[0]
-    if is_op(node, "add") and scores.fills == []:
+    # what is filled in over a sum is as good as added beside it where it is -inf
+    if is_op(node, "add") and all(value == -math.inf for _, _, value in scores.fills):
         return _added(scores, node)
     if is_op(node, "masked_fill"):
         return _filled(scores, node, node.args[0], node.args[1], True, node.args[2])

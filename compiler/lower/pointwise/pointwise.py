@@ -15,6 +15,7 @@ from ..core.context import Context
 from ..core.registry import row
 from ..core.tensor import Tensor
 from . import table
+from .create import filled
 from .operands import element, promoted, rounding, wide_operands
 from .table import (
     BINARY,
@@ -320,8 +321,10 @@ def nan_to_num(ctx: Context, x: Tensor, nan: Any = None, posinf: Any = None, neg
     "aten.type_as.default",
     "prims.convert_element_type.default",
 )
-def convert(ctx: Context, x: Tensor, *_: Any, **__: Any) -> Tensor:
+def convert(ctx: Context, x: Tensor | complex, *_: Any, **__: Any) -> Tensor:
     dtype = ctx.result_dtype()
+    if not isinstance(x, Tensor):
+        return filled((), dtype, x)
     if dtype == x.dtype:
         return x
     return ctx.builder.map(x.shape, dtype, x.at, x.memory_order())

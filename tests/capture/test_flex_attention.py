@@ -1,0 +1,106 @@
+"""torch.nn.attention.flex_attention: scores and masks as people write them, against torch's own eager form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mycc
+import numpy as np
+import pytest
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from ..helpers.programs import Call1
+from ..helpers.sources import kernel_sources
+
+draw = torch.Generator().manual_seed(0)
+BIAS, TABLE = torch.randn(4, generator=draw), torch.randn(4, 40, generator=draw)
+DOCUMENT = torch.tensor([0] * 5 + [1] * 6 + [2] * 5)
+Score = Callable[..., torch.Tensor]
+SCORES: dict[str, Score | None] = {
+    "plain": None,
+    "causal with a slope": lambda s, b, h, i, j: torch.where(i >= j, s + (j - i) * 0.1, -float("inf")),
+    "slope of a head": lambda s, b, h, i, j: s + BIAS[h] * (i - j),
+    "table of distances": lambda s, b, h, i, j: s + TABLE[h, i - j + 20],
+    "row of a table": lambda s, b, h, i, j: s + TABLE[h][i],
+    "softcap": lambda s, b, h, i, j: 5 * torch.tanh(s / 5),
+    "rows without a key": lambda s, b, h, i, j: torch.where(i > 3, s, -float("inf")),
+    "of a batch": lambda s, b, h, i, j: s * (b + 1),
+}
+MASKS: dict[str, Score] = {
+    "causal": lambda b, h, i, j: i >= j,
+    "documents": lambda b, h, i, j: (DOCUMENT[i] == DOCUMENT[j]) & (i >= j),
+    "sliding window": lambda b, h, i, j: (i >= j) & (i - j < 4),
+    "nothing": lambda b, h, i, j: i < 0,
+}
+
+
+def operands(heads: int = 4, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.randn(2, h, 16, 8, generator=draw).to(dtype) for h in (4, heads, heads))
+
+
+def compared(function: Callable[..., Any], inputs: tuple[torch.Tensor, ...], folder: Path, **options: Any) -> None:
+    package = mycc.compile(Call1(function), inputs, out=folder / "flex.pkg", **options)
+    found = mycc.load(package)(*inputs)
+    wanted = function(*inputs)
+    pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
+    for f, w in pairs:
+        np.testing.assert_allclose(f.float().numpy(), w.float().numpy(), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores(name: str, tmp_path: Path) -> None:
+    compared(lambda q, k, v: flex_attention(q, k, v, score_mod=SCORES[name]), operands(), tmp_path)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name: str, tmp_path: Path) -> None:
+    mask = MASKS[name]
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return flex_attention(q, k, v, block_mask=create_block_mask(mask, None, None, 16, 16, device="cpu"))
+
+    compared(attention, operands(), tmp_path)
+
+
+def test_grouped_heads_scale_and_statistics(tmp_path: Path) -> None:
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+        score = SCORES["rows without a key"]
+        return flex_attention(q, k, v, score_mod=score, scale=0.3, enable_gqa=True, return_lse=True)
+
+    compared(attention, operands(2), tmp_path)
+
+
+class Flex(torch.nn.Module):
+    """Tables are buffers, and a score reads more of them than single numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor([0.1, 0.2, 0.3, 0.4]))
+        self.register_buffer("table", torch.randn(4, 3, generator=draw))
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return flex_attention(q, k, v, lambda s, b, h, i, j: s * self.slopes.sum() + self.table[h].amax() * (i - j))
+
+
+def test_scores_that_are_mapped(tmp_path: Path) -> None:
+    """A function of more than single numbers; and an exported program with a dynamic number of texts."""
+    module, inputs = Flex(), operands()
+    found = mycc.load(mycc.compile(module, inputs, out=tmp_path / "mapped.pkg"))(*inputs)
+    torch.testing.assert_close(found, module(*inputs), rtol=2e-5, atol=2e-6)
+    batch = {0: torch.export.Dim("batch", min=1, max=8)}
+    program = torch.export.export(module, inputs, dynamic_shapes=(batch, batch, batch))
+    package = mycc.load(mycc.compile(program, inputs, out=tmp_path / "program.pkg"))
+    one = tuple(x[:1] for x in inputs)
+    torch.testing.assert_close(package(*one), module(*one), rtol=2e-5, atol=2e-6)
+
+
+def test_what_is_added_or_masked_is_an_attention(tmp_path: Path) -> None:
+    """Not products with all scores in memory between them."""
+    package = mycc.compile(
+        Call1(lambda q, k, v: flex_attention(q, k, v, score_mod=SCORES["causal with a slope"])),
+        operands(), out=tmp_path / "flex.pkg",
+    )  # fmt: skip
+    assert any("attention" in source for source in kernel_sources(package))
