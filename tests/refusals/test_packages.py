@@ -95,7 +95,7 @@ def test_no_package_at_all(server: CommandServer, tmp_path: Path) -> None:
     assert "not a whole mycc package" in refused(server, text)
     assert "No such file" in refused(server, tmp_path / "missing.pkg")
     torch.save({"a": torch.ones(3)}, tmp_path / "weights.pt")  # a zip file of another kind
-    assert "not a whole mycc package" in refused(server, tmp_path / "weights.pt")
+    assert "weights.pt is a state_dict saved by torch.save" in refused(server, tmp_path / "weights.pt")
     with pytest.raises(mycc.LoadError, match="from a path or from bytes, not from a int"):
         mycc.load(3)  # type: ignore[arg-type]
 
