@@ -16,7 +16,8 @@ from mycc.compiler.machine.targets import TARGETS, Target
 
 from .gemm_support import HERE, INCLUDE, ROOT
 
-CPU = [target for target in TARGETS if target.family == "cpu"]
+#: levels with register tiles of their own
+CPU = [target for target in TARGETS if not target.level]
 #: tiles that take every register: a converted vector of 16-bit weights, which no instruction reads from memory, is one
 #: too many; so is the conversion of binary16 without an instruction for it
 FULL = {"x86-64-v2": r"tile_", "x86-64-v3": r"tile_3x32"}
@@ -90,7 +91,7 @@ def touches_stack(text: str) -> bool:
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
 def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
     assembly = disassembly(target, tmp_path)
-    lanes, checked = TILE_SETS[target.isa].lanes, 0
+    lanes, checked = TILE_SETS[target.isa].cpu.lanes, 0
     runs = RUN_TILE_SETS[target.isa].tiles
     turns = (
         {(t.runs, t.pixels, t.panels * PANEL): t.unroll for t in runs if not t.halved},
@@ -129,7 +130,7 @@ def test_taps_stay_in_registers(target: Target, tmp_path: Path) -> None:
             assert 0 < broadcasts <= len(tile.products)
 
 
-@pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].lanes == PANEL], ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].cpu.lanes == PANEL], ids=lambda target: target.isa)
 def test_one_panel_multiplies_from_memory(target: Target, tmp_path: Path) -> None:
     """A broadcast that one multiply-add uses is its operand: into a register it takes a multiply-add's place (0084)."""
     tiles = functions(disassembly(target, tmp_path), r"runs_\d+x(?:[4-9]|\d\d)x16\b")

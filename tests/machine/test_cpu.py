@@ -47,9 +47,8 @@ def test_no_other_file_has_a_fact_of_memory() -> None:
 
 
 def test_every_level_has_one_row() -> None:
-    levels = {t.isa: t for t in TARGETS}
-    assert set(levels) == set(CPUS) == set(TILE_SETS) == set(RUN_TILE_SETS)
-    assert all(levels[name].lanes == cpu.lanes == TILE_SETS[name].cpu.lanes for name, cpu in CPUS.items())
+    assert {t.tiles for t in TARGETS} == set(CPUS) == set(TILE_SETS) == set(RUN_TILE_SETS)
+    assert all(t.lanes == CPUS[t.tiles].lanes == TILE_SETS[t.tiles].cpu.lanes for t in TARGETS)
 
 
 def plan_of(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> LoopPlan:
