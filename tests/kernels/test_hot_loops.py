@@ -130,7 +130,7 @@ def test_taps_stay_in_registers(target: Target, tmp_path: Path) -> None:
             assert 0 < broadcasts <= len(tile.products)
 
 
-@pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].cpu.lanes == PANEL], ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", [t for t in CPU if t.lanes == PANEL], ids=lambda target: target.isa)
 def test_one_panel_multiplies_from_memory(target: Target, tmp_path: Path) -> None:
     """A broadcast that one multiply-add uses is its operand: into a register it takes a multiply-add's place (0084)."""
     tiles = functions(disassembly(target, tmp_path), r"runs_\d+x(?:[4-9]|\d\d)x16\b")
