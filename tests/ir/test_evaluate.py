@@ -217,7 +217,7 @@ BROKEN: dict[str, tuple[tuple[Node, ...], str]] = {
     "read outside": ((node(Load(X, AT + 1)),), "a place outside of x is read"),
     "written outside": ((node(ONE, Y, AT + 1),), "a place outside of y is written"),
     "written twice": ((node(ONE), node(ONE)), "an element of y is written twice"),
-    "two values": ((node(Load(X, AT), Y, of(COLUMN)),), "two turns write different values to one element of y"),
+    "two values": ((node(Load(X, AT), Y, of(COLUMN)),), "two iterations write different values to one element of y"),
     "another row": (
         (
             Nest(
@@ -276,7 +276,7 @@ def test_local_memory_holds_one_row() -> None:
     stages = (node(Load(X, AT), L, of(COLUMN)), node(Load(L, of(COLUMN))))
     for pipeline_stages in ((0, 0), (0, 1)):
         assert run(Nest((ROW,), (), Origin(), stages, (L,), pipeline_stages)).tolist() == list(range(12))
-    with pytest.raises(Undefined, match="l of stage 0 is read in stage 2"):
+    with pytest.raises(Undefined, match="l of pipeline stage 0 is read in pipeline stage 2"):
         run(Nest((ROW,), (), Origin(), stages, (L,), (0, 2)))
 
 
