@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
 HERE = Path(__file__).resolve().parent
@@ -33,6 +34,12 @@ def cpu_levels() -> list[str]:
     text = Path("/proc/cpuinfo").read_text()
     flags = set(next((line for line in text.splitlines() if line.startswith("flags")), "").split())
     return [isa for isa, needed in NEEDS.items() if needed <= flags]
+
+
+def levels(fast: int) -> list[Any]:
+    """The levels that this CPU runs as parameters of a test: but for the best `fast` of them it is slow."""
+    found = cpu_levels()
+    return [pytest.param(isa, marks=[pytest.mark.slow] if len(found) - i > fast else []) for i, isa in enumerate(found)]
 
 
 def library(isa: str) -> ctypes.CDLL:

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
-from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS, cpu_levels
+from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS, levels
 
-LEVELS = cpu_levels()
+LEVELS = levels(2)
 INF = float("inf")
 NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 SIZES = ["batch", "heads", "kv_heads", "queries", "keys", "head_size", "value_size"]

@@ -20,9 +20,9 @@ from mycc.compiler.lower.core.constants import (
     WinogradPanels,
 )
 
-from .gemm_support import Conv, ConvChain, ConvSums, aligned, call, cpu_levels
+from .gemm_support import Conv, ConvChain, ConvSums, aligned, call, levels
 
-LEVELS = cpu_levels()
+LEVELS, BEST = levels(2), levels(1)
 torch.set_num_threads(1)  # spinning threads are slow on a busy machine
 SLOW = settings(
     max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -229,7 +229,7 @@ def test_conv_depthwise(isa: str, case: Case) -> None:
     run(isa, case, "conv_depthwise")
 
 
-@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("isa", BEST)
 @pytest.mark.parametrize("form", WINOGRAD_FORMS)
 @SLOW
 @given(case=winograd_cases())
@@ -432,7 +432,7 @@ def test_tiles_add_as_epilogues_do(isa: str, name: str) -> None:
             assert replace(sums, residual=over).run(isa, over, in_tiles=True).tobytes() == behind.tobytes()
 
 
-@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("isa", BEST)
 @pytest.mark.parametrize("form", WINOGRAD_FORMS)
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 0, 1), (1, 2, 2), (3, 4, 1)])
 def test_conv_winograd_of_3_dimensions(isa: str, form: str, stride: int, pad: int, dilation: int) -> None:
@@ -474,7 +474,7 @@ def test_long_runs_of_one_panel(isa: str, width: int) -> None:
     run(isa, Case(1, (5, width), (64, 32), (3, 3), pad=(1, 1), groups=2))
 
 
-@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("isa", BEST)
 @pytest.mark.parametrize("form", WINOGRAD_FORMS)
 @pytest.mark.parametrize(("size", "channels"), [((14, 14), (256, 256)), ((56, 40), (64, 64)), ((7, 7), (512, 96))])
 def test_conv_winograd_of_models(isa: str, form: str, size: tuple[int, int], channels: tuple[int, int]) -> None:

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mycc.compiler.codegen.cpu.micro import TILE_SETS, render_micro_kernels
 
-from .gemm_support import Gemm, GemmUnpacked, Sums, busiest_share, call, cpu_levels, pack_panels
+from .gemm_support import Gemm, GemmUnpacked, Sums, busiest_share, call, levels, pack_panels
 
-LEVELS = cpu_levels()
+LEVELS = levels(2)
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
 DEPTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 255, 256, 257, 385, 513, 768, 769, 1024, 1100]))
 
