@@ -6,6 +6,7 @@ A file is told by its first bytes, not by its name; nothing of it is run or unpi
 from __future__ import annotations
 
 import os
+import stat
 import zipfile
 from typing import NamedTuple
 
@@ -34,8 +35,7 @@ def recognise(path: str | os.PathLike[str]) -> Format | None:
     if os.path.isdir(name):
         return _folder(name)
     try:
-        with open(name, "rb") as file:
-            head = file.read(4096)
+        head = _head(name)
     except (OSError, ValueError):
         return None
     if head[:4] == b"PK\x03\x04":
@@ -53,6 +53,12 @@ def recognise(path: str | os.PathLike[str]) -> Format | None:
     if name.endswith(".py"):
         return Format("a Python source", f"Compile it first: mycc compile {name} --out model.pkg", source=True)
     return None
+
+
+def _head(name: str) -> bytes:
+    """The first bytes of a regular file, none of another one: a FIFO is not waited for."""
+    with open(os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read(4096) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
 
 def _folder(name: str) -> Format | None:

@@ -93,7 +93,7 @@ def _visit(kind: Kind, number: int, count: int, visit: Callable[[Drawn], None]) 
     @seed(number)
     @settings(
         max_examples=count, database=None, deadline=None, report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck), pipeline_stages=(Phase.generate, Phase.shrink), print_blob=False,
+        suppress_health_check=list(HealthCheck), phases=(Phase.generate, Phase.shrink), print_blob=False,
     )  # fmt: skip
     @given(kind.drawn)
     def each(program: Drawn) -> None:
