@@ -43,8 +43,13 @@ class Target:
         return self.level or self.isa
 
 
+# GCC moves 8 bytes through MMX registers where it has few others, and leaves the x87 stack full behind them: norms and
+# eigenvalues of whoever calls next, as numpy's, become NaN.
+_NO_MMX = "-mno-mmx"
+
+
 def _x86(level: str, *flags: str, adds: str = "") -> Target:
-    isa, flags = f"{level}+{adds}" if adds else level, (f"-march={level}", "-mprfchw", *flags)
+    isa, flags = f"{level}+{adds}" if adds else level, (f"-march={level}", "-mprfchw", _NO_MMX, *flags)
     return Target(f"cpu:{isa}", "x86_64", isa, flags, CPUS[level].lanes, level=level if adds else "")
 
 
@@ -73,7 +78,7 @@ TARGETS: tuple[Target, ...] = (
 )
 
 #: the host program of a GPU target runs on every CPU of the builder's architecture
-_PLAIN = {"x86_64": ("-march=x86-64-v2",), "aarch64": ("-march=armv8-a", "-mno-outline-atomics")}
+_PLAIN = {"x86_64": ("-march=x86-64-v2", _NO_MMX), "aarch64": ("-march=armv8-a", "-mno-outline-atomics")}
 
 
 def _cuda(name: str, capability: int, sms: int, ptx: bool = False) -> Target:

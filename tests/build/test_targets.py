@@ -132,7 +132,7 @@ def test_no_target_is_refused(text: str) -> None:
 
 def test_gcc_uses_all_of_avx_512() -> None:
     (target,) = parse_targets("cpu:x86-64-v4")
-    assert target.flags == ("-march=x86-64-v4", "-mprfchw", "-mprefer-vector-width=512")
+    assert target.flags == ("-march=x86-64-v4", "-mprfchw", "-mno-mmx", "-mprefer-vector-width=512")
 
 
 def test_cpu_flags_of_both_architectures(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -39,6 +40,10 @@ def builds() -> list[str]:
     return [f"{compiler}:{isa}" for compiler in COMPILERS for isa in cpu_levels()]
 
 
+#: as compiler/machine/targets.py has it
+NO_MMX = ["-mno-mmx"] if platform.machine() == "x86_64" else []
+
+
 @functools.cache
 def library(source: str, build: str) -> ctypes.CDLL:
     """The C++ source compiled as a shared library, warnings as errors."""
@@ -46,7 +51,7 @@ def library(source: str, build: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="mycc-vec-") as name:
         folder = Path(name)
         (folder / "test.cpp").write_text(source)
-        command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *INCLUDES, "-shared", "-fPIC"]
+        command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *NO_MMX, *INCLUDES, "-shared", "-fPIC"]
         done = subprocess.run(
             [*command, str(folder / "test.cpp"), "-o", str(folder / "test.so")], capture_output=True, text=True
         )
