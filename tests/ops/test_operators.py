@@ -116,6 +116,10 @@ ELSEWHERE = {
     "ops/test_grouped.py": "transformers.grouped_mm_fallback.default",
     "ops/test_recurrent.py": "aten.lstm.input aten.gru.input aten.rnn_tanh.input aten.rnn_relu.input",
     "models/test_state.py": "aten.select_scatter.default aten.slice_scatter.default",
+    "ops/test_quantised.py": (
+        "aten._int_mm.default mycc.mixed_mm.default mycc.grouped_mm.default mycc.grouped_int_mm.default "
+        "mycc.int_conv.default"
+    ),
 }
 
 
