@@ -80,7 +80,7 @@ class _Builder:
     def pipeline_stage(self, node: Nest, number: int) -> ColumnStage:
         _, loops, own = stage_loops(self.scope, node, str(number), self._letters(node))
         stages = [
-            moved(s, own)
+            substituted(s, own)
             for s, pipeline_stage in zip(node.stages, node.pipeline_stages, strict=True)
             if pipeline_stage == number
         ]
@@ -135,7 +135,3 @@ def values_at_hand(maps: Sequence[Map], reductions: Sequence[Reduce]) -> list[Fo
 
 def _folded(stage: Reduce) -> list[Expr]:
     return [f.value for f in stage.folds]
-
-
-def moved(stage: Stage, places: dict[Atom, Index]) -> Stage:
-    return substituted(stage, places)

@@ -10,10 +10,11 @@ from ...ir.buffers import Buffer
 from ...ir.index import Var, product
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import LoopPlan
+from ...ir.rewrite import substituted
 from ...schedule.loops.horizontal_reductions import row_piece
 from ...schedule.loops.loop_plan import stages_of
 from .emit import Emitter
-from .pipeline_views import Stage, moved, stage_loops, values_at_hand
+from .pipeline_views import Stage, stage_loops, values_at_hand
 from .prefetch import prefetch_lines
 from .reduction_views import folded_view
 from .scope import Scope
@@ -70,7 +71,7 @@ class _Builder:
         ]
         found = (replace(p, index=p.index.substitute(own)) for p in plan.fetched(number))
         prefetch = prefetch_lines(found, self.lane, self.scope)
-        stages = [moved(s, own) for s in stages]
+        stages = [substituted(s, own) for s in stages]
         names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.folds}
         whole = [s for s in stages if isinstance(s, Map) and self.lane in s.dims]
         full, part = (self._emitter(p) for p in (False, True))

@@ -17,7 +17,7 @@ The other primitives change how a kernel runs and never what it computes, so eac
 (`windows`), pipeline (`pipeline`), prefetch (`prefetch`, `row_prefetch`), store policy (`nontemporal`, `combined`).
 """
 
-from .expressions import map_expressions, rename, substituted
+from .expressions import map_expressions, rename, substituted, with_loops
 from .loops import flatten, flattened, fuse, reorder, reverse, split, unroll
 from .reductions import rfactor, unroll_reduction
 from .staging import cache_read
@@ -36,4 +36,5 @@ __all__ = [
     "substituted",
     "unroll",
     "unroll_reduction",
+    "with_loops",
 ]

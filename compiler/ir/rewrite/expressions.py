@@ -59,6 +59,11 @@ def substituted(node: N, values: Mapping[Atom, Index]) -> N:
     return map_expressions(node, lambda e: substitute(e, values), lambda i: i.substitute(values))
 
 
+def with_loops(node: L, values: Mapping[Atom, Index], dims: tuple[Var, ...]) -> L:
+    """The node with other kept loops, and its old loops at these values of them. Law: that of `substituted`."""
+    return replace(substituted(node, values), dims=dims)
+
+
 def rename(node: L, names: Mapping[Var, Var]) -> L:
     """The node with loops under other names, of the same extents.
 

@@ -22,7 +22,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Reduce
-from ...ir.rewrite import substituted
+from ...ir.rewrite import with_loops
 from ...ir.rewrite.loops import indices_of, walks_as_one
 from .vector_axis import vector_loop
 
@@ -87,7 +87,7 @@ def _in_blocks(stages: Stages, rows: tuple[Var, ...], limits: Most) -> tuple[Sta
     split = width < size
     place = of(block) * width + of(within) if split else of(within)
     kept = (*outer, block) if split else tuple(outer)
-    blocked = tuple(_moved(s, {column: place}, (*kept, *s.dims[len(rows) :], within)) for s in stages)
+    blocked = tuple(with_loops(s, {column: place}, (*kept, *s.dims[len(rows) :], within)) for s in stages)
     if not kept or any(isinstance(s, Reduce) and vector_loop(s) is not within for s in blocked):
         return None
     return blocked, kept
@@ -101,7 +101,7 @@ def last_as_one(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Va
     merged = Var(b.name, a.extent * b.extent)
     places: dict[Atom, Index] = {a: ZERO, b: of(merged)}
     kept = (*outer, merged)
-    return tuple(_moved(s, places, (*kept, *s.dims[len(rows) :])) for s in stages), kept
+    return tuple(with_loops(s, places, (*kept, *s.dims[len(rows) :])) for s in stages), kept
 
 
 def _depth(stages: Stages) -> int | None:
@@ -120,8 +120,3 @@ def _width(columns: int, depth: int, most: Most) -> int | None:
         return columns
     found = next((n for n in range(fits - fits % STEP, LEAST_COLUMNS - 1, -STEP) if columns % n == 0), None)
     return columns if found is None and columns <= most.columns and columns * depth <= most.uncut else found
-
-
-def _moved(stage: Map | Reduce, places: dict[Atom, Index], dims: tuple[Var, ...]) -> Map | Reduce:
-    changed = substituted(stage, places)
-    return replace(changed, dims=dims)

@@ -17,8 +17,6 @@ from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Load
 from ...ir.index import (
-    Atom,
-    Index,
     Var,
     as_index,
     of,
@@ -26,7 +24,7 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Reduce
 from ...ir.program import AnyNode
-from ...ir.rewrite import substituted
+from ...ir.rewrite import with_loops
 from ...machine.cpu import BEYOND_L3, L2, L3_SHARE
 from ..algebra.rfactor import ENOUGH_TASKS
 from ..cost.estimates import number
@@ -166,12 +164,6 @@ def _stages(norm: _Norm) -> list[Stage] | None:
     if len(last.dims) != (3 if channels else 2) or last.dims[1].extent != piece.extent * size:
         return None
     place = Var(f"{last.dims[1].name}_in", as_index(size))
-    cut = _with(last, {last.dims[1]: of(piece) * size + of(place)}, (last.dims[0], piece, place, *last.dims[2:]))
+    cut = with_loops(last, {last.dims[1]: of(piece) * size + of(place)}, (last.dims[0], piece, place, *last.dims[2:]))
     nodes: Sequence[Stage] = (*norm.walkers, *norm.between, cut)
-    return [_with(n, {n.dims[0]: of(sample)}, (sample, *n.dims[1:])) for n in nodes]
-
-
-def _with(node: Stage, places: dict[Atom, Index], dims: tuple[Var, ...]) -> Stage:
-    """The node with other kept loops, and its old ones at these places of them."""
-    changed = substituted(node, places)
-    return replace(changed, dims=dims)
+    return [with_loops(n, {n.dims[0]: of(sample)}, (sample, *n.dims[1:])) for n in nodes]
