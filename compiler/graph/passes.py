@@ -30,6 +30,7 @@ from .fold.padding import fold_padding
 from .recognize.activations import recognize_activations
 from .recognize.attention import recognize_attention
 from .recognize.attention_operands import attention_operands
+from .recognize.float8_linears import float8_linears
 from .recognize.gathered_linears import gathered_linears
 from .recognize.linear_products import linear_products
 from .recognize.merge_linears import merge_linears
@@ -113,6 +114,7 @@ PASSES: tuple[GraphPass, ...] = (
     _row("dead-code", dead_code, establishes="LIVE"),
     # in front of the decompositions, which take apart what libraries say of integers
     _row("quantised-linears", quantised_linears, needs="NORMAL LIVE"),
+    _row("float8-linears", float8_linears, needs="NORMAL LIVE"),
     _row("quantised-convs", quantised_convs, needs="NORMAL LIVE"),
     _row("quantised-embeddings", quantised_embeddings, needs="NORMAL LIVE"),
     _DECOMPOSE,

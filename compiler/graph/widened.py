@@ -37,7 +37,7 @@ def _sentences(graph: ModelGraph) -> Iterator[str]:
     for node in graph.module.graph.nodes:
         if is_constant(node) or (node.op == "call_function" and all(n in constant for n in node.all_input_nodes)):
             constant.add(node)
-        for place in _READERS.get(node.target._opname, ()) if is_op(node, *_READERS) else ():
+        for place in _places(node):
             weight = node.args[place] if place < len(node.args) else None
             stored = _integers(weight) if isinstance(weight, Node) and weight in constant else None
             if stored is not None and weight is not None and weight.meta["val"].numel() > _SMALL:
@@ -45,6 +45,13 @@ def _sentences(graph: ModelGraph) -> Iterator[str]:
                 kind = dtype_name(own.dtype) if own is not None else "integers"
                 name, where = module_of(node) or str(stored.target), place_of(node)
                 yield f"the weight of '{name}' is kept as {kind} and widened to floats in every call ({where})"
+
+
+def _places(node: Node) -> tuple[int, ...]:
+    """Where weights stand among the arguments of a product that widens them."""
+    if str(node.target) == "mycc.float8_mm.default":
+        return (1,)
+    return _READERS[node.target._opname] if is_op(node, *_READERS) else ()
 
 
 def _integers(weight: Node) -> Node | None:

@@ -135,6 +135,12 @@ CASES: dict[str, tuple[Any, ...]] = {
         lambda m, x: F.linear(_quantised(x), _dequantised(m, 1)) + F.linear(x, _dequantised(m, 2), m.b),
         (rand(2, 4),), ({0: B},), {**_integers(6, 4), "b": rand(6)},
     ),
+    "float8-linears": (
+        lambda m, x: torch._scaled_mm(x.to(m.w.dtype), m.w.t(), m.one, m.one, m.b, out_dtype=x.dtype)
+        + F.linear(x, m.w.to(x.dtype) * m.rows) + x @ (m.w.t().to(x.dtype) * m.one),
+        (rand(32, 16),), None,
+        {"w": rand(16, 16).to(torch.float8_e4m3fn), "one": torch.tensor(0.5), "rows": rand(16, 1), "b": rand(16)},
+    ),
     "quantised-convs": (
         lambda m, x: F.conv1d(_quantised(x), _dequantised(m, 1), m.b, 1, 1),
         (rand(2, 3, 5),), ({0: B},), {**_integers(6, 3, 3), "b": rand(6)},

@@ -115,6 +115,28 @@ def test_products(target: str, tmp_path: Path) -> None:
                 assert ((got.double() - want).abs() <= 2e-6 * size + 1e-6).all(), (WEIGHTS[i // 2], count)
 
 
+class Float8(nn.Module):
+    """A weight with every byte of float8 but NaN, times floats and times float8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        every = torch.tensor([b for b in range(256) if b & 127 != 127], dtype=torch.uint8)
+        self.register_buffer("w", every.repeat(9)[: 33 * 68].reshape(33, 68).view(torch.float8_e4m3fn))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return ops.float8_mm(x, self.w), ops.float8_mm(x.to(torch.float8_e4m3fn), self.w)
+
+
+def test_products_of_float8(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Float8(), torch.randn(5, 68)
+    package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "m.pkg"))
+    for got, left in zip(package(x), (x.double(), x.to(torch.float8_e4m3fn).double()), strict=True):
+        weight = model.w.double()
+        assert got.dtype == torch.float32
+        assert ((got.double() - left @ weight.t()).abs() <= 2e-6 * (left.abs() @ weight.abs().t())).all()
+
+
 @dataclass(frozen=True)
 class Window:
     """A convolution of an image of 6 channels (5 of signals), or of as many channels as `channels`."""

@@ -22,6 +22,11 @@ zeros has the same shape (any integer or float dtype; None: 0). A weight stands 
                                  x int8 or uint8 [B, C, ...], w int8 [N, C / groups, ...] -> int32 [B, N, ...]: a
                                  convolution of x - x_zero, exact; outside of x is 0, which stands for x_zero
 
+    mycc.float8_mm(a, w)         w float8_e4m3fn [N, K]; a of floats or float8_e4m3fn [..., K] -> float32 [..., N]: the
+                                 numbers are widened exactly and sums are float32; the caller multiplies by the scales
+                                 of the rows of a and of w. Behind the pass float8-as-bytes, numbers of 8 bits are the
+                                 uint8 that they lie in
+
 Results are float64 where x is (and then so is the arithmetic): the reference of the verification. To be read in panels
 the weights and their scales and zeros are constants of the graph; computed ones are taken too, by loops.
 """
@@ -84,6 +89,19 @@ def mixed_mm(x: Tensor, w: Tensor) -> Tensor:
 def grouped_mm(x: Tensor, w: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int) -> Tensor:
     """x float [..., K] times what the weights stand for, [..., N] in float32."""
     return x.to(_wide(x)) @ dequantised(w, scales, zeros, bits, group, x.shape[-1], _wide(x)).t()
+
+
+def numbers(t: Tensor) -> Tensor:
+    """What a tensor of floats, of float8_e4m3fn or of its bytes stands for."""
+    return t.view(torch.float8_e4m3fn) if t.dtype == torch.uint8 else t
+
+
+@own_operator("float8_mm(Tensor a, Tensor w) -> Tensor", lambda a, w: _sums(a, w.shape[0]))
+def float8_mm(a: Tensor, w: Tensor) -> Tensor:
+    """a [..., K] of floats or float8_e4m3fn times w float8_e4m3fn [N, K], [..., N] in float32."""
+    left = numbers(a)
+    inner = _wide(a) if left is a and a.element_size() > 1 else torch.float64
+    return (left.to(inner) @ numbers(w).to(inner).t()).to(_wide(a))
 
 
 def _fake_int_sums(a: Tensor, a_zeros: Tensor | None, w: Tensor, scales: Tensor, *_: object) -> Tensor:
