@@ -95,7 +95,8 @@ def compile_generation(
         with running_stage(observers, "load") as stage:
             folder = read_folder(model) if isinstance(model, str | os.PathLike) else None
             network = model if folder is None else load_network(folder, "AutoModelForCausalLM", in_dtype)
-            stage.summary = f"{type(network).__name__}, {_parameters(network) / 1e6:.1f} M parameters"
+            taken = getattr(network, "quantised", None)
+            stage.summary = f"{type(network).__name__}, {taken or f'{_parameters(network) / 1e6:.1f} M parameters'}"
         if folder is None and checked.dtype is not None:
             raise CompileError("dtype is for folders; give the model in the dtype that it shall compute in")
         length = _length(network, max_length)

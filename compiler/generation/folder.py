@@ -65,11 +65,9 @@ def read_folder(path: str | os.PathLike[str]) -> Folder:
     config = read_json(folder / "config.json")
     _check_weights(folder)
     if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "an unknown method")
-        raise CompileError(
-            f"the weights in '{folder}' are quantised ({method}), which is not taken for this task",
-            hint="Compile the folder of the model in bfloat16 or float32.",
-        )
+        from ..checkpoints.network import check_folder
+
+        check_folder(folder, config)
     about = _optional(folder / "tokenizer_config.json")
     return Folder(
         folder, config, _optional(folder / "generation_config.json"), _bytes(folder / "tokenizer.json"),

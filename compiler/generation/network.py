@@ -52,6 +52,10 @@ def load_network(folder: Folder, auto_class: str, dtype: Any = None) -> Any:
                 f"{folder.architecture} is not a model that {auto_class} of transformers loads",
                 hint="Name another task: --task embedding takes encoders.",
             )
+        if folder.config.get("quantization_config"):
+            from ..checkpoints.network import load_folder
+
+            return load_folder(folder.path, config, loader, dtype)
         try:
             network, found = loader.from_pretrained(
                 folder.path, config=config, dtype=dtype or "auto", local_files_only=True, output_loading_info=True

@@ -65,8 +65,8 @@ def test_files_that_are_wrong(folder: Path, tmp_path: Path) -> None:
     assert "does not know the architecture LamaForCausalLM (model_type 'lama')" in refusal(folder, tmp_path)
     change(folder / "config.json", model_type="vit", architectures=["ViTModel"])
     assert "ViTModel is not a model that AutoModelForCausalLM of transformers loads" in refusal(folder, tmp_path)
-    change(folder / "config.json", quantization_config={"quant_method": "gptq"})
-    assert "are quantised (gptq)" in refusal(folder, tmp_path)
+    change(folder / "config.json", quantization_config={"quant_method": "aqlm"})
+    assert "quantised by aqlm are not taken" in refusal(folder, tmp_path)
     (folder / "config.json").write_text("{")
     assert "cannot read" in refusal(folder, tmp_path)
 
