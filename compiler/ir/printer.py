@@ -72,10 +72,14 @@ def _body(node: AnyNode, indent: str) -> str:
         case Attention():
             extra = ", causal" if node.causal else ""
             score = f", score {node.score}" if node.score is not None else ""
-            sides = ((node.q, None), (node.k, node.k_rest), (node.v, node.v_rest))
+            sides = ((node.q, None, None), (node.k, node.k_rest, node.k_pages), (node.v, node.v_rest, node.v_pages))
             operands = ", ".join(
-                f"{o.buffer} then {rest.operand.buffer} from {rest.first} on" if rest else str(o.buffer)
-                for o, rest in sides
+                f"{o.buffer} then {rest.operand.buffer} from {rest.first} on"
+                if rest
+                else f"{o.buffer} in {pages}"
+                if pages
+                else str(o.buffer)
+                for o, rest, pages in sides
             )
             return f"attention[{_loops(node.dims)}; key:{node.keys}] {node.out.buffer} = ({operands}){extra}{score}"
         case Scan():

@@ -240,13 +240,29 @@ class Rest:
     operand: Operand
 
 
+@dataclass(frozen=True)
+class Pages:
+    """Where rows of an operand lie that are in blocks: row n of text b is row n % rows of block table[b, n // rows].
+
+    table: of i64, each a block that there is; its strides are those of (text, block). rows: of a block, a power of two.
+    step: elements from a block to the next one of the memory.
+    """
+
+    table: Operand
+    rows: int
+    step: Index
+
+    def __str__(self) -> str:
+        return f"blocks of {self.rows} by {self.table.buffer}"
+
+
 @dataclass(frozen=True, eq=False)
 class Attention(Node):
     """softmax(scale * q k^T + score) v, never writing the scores. dims = (b, h, m, d of the output).
 
     q.strides = (b, h, m), k, v the same over keys; the last dimension is dense. `score` changes a scaled score
     (an Acc named "score") at (b, h, m, key). The output is stored dense in its last dimension. Of k and v the last keys
-    may lie elsewhere.
+    may lie elsewhere, or all of them in blocks: the strides over keys are those within a block then, and those of b 0.
     """
 
     q: Operand
@@ -262,6 +278,13 @@ class Attention(Node):
     score: Expr | None
     k_rest: Rest | None = None
     v_rest: Rest | None = None
+    k_pages: Pages | None = None
+    v_pages: Pages | None = None
+
+    @property
+    def tables(self) -> tuple[Operand, ...]:
+        """Those of blocks."""
+        return tuple(pages.table for pages in (self.k_pages, self.v_pages) if pages is not None)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -275,7 +298,7 @@ class Attention(Node):
         yield from super().expressions()
 
     def reads(self) -> tuple[Buffer, ...]:
-        return tuple(dict.fromkeys((*(o.buffer for o in self.operands), *super().reads())))
+        return tuple(dict.fromkeys((*(o.buffer for o in (*self.operands, *self.tables)), *super().reads())))
 
     def writes(self) -> tuple[Buffer, ...]:
         return (self.out.buffer,)

@@ -128,7 +128,7 @@ def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:
         case Conv():
             return (node.x.buffer, node.w)
         case Attention():
-            return tuple(o.buffer for o in node.operands)
+            return tuple(o.buffer for o in (*node.operands, *node.tables))
         case Routine() | Choose() | Repeat():
             return node.reads()
     return ()

@@ -33,6 +33,7 @@ from .fusion.glu import fuse_glu
 from .fusion.groups import cut_groups
 from .fusion.horizontal import fuse_horizontally
 from .fusion.inline import inline_lookups, inline_maps
+from .fusion.kv_blocks import read_through_tables
 from .fusion.kv_concat import eliminate_kv_concats
 from .fusion.lookups import fuse_lookups
 from .fusion.prologue import fuse_prologues
@@ -111,6 +112,8 @@ _AGAIN = _row("recompute", lambda g, c: inline_maps(g, c.remarks, recompute=True
 _EPILOGUES = _row("epilogues", lambda g, c: fuse_epilogues(g, c.remarks, c.family), "EXPRESSIONS", "EPILOGUES")
 _GLU = _row("glu", lambda g, c: fuse_glu(g, c.remarks, c.family), "EPILOGUES")
 
+_BLOCKS = _row("kv-blocks", lambda g, c: read_through_tables(g, c.remarks), "EXPRESSIONS")
+
 CPU_PASSES: tuple[SchedulePass, ...] = (
     _LIVE,
     _UNIQUE,
@@ -118,6 +121,7 @@ CPU_PASSES: tuple[SchedulePass, ...] = (
     # chains become one expression, that ends in the kernel that makes its operand
     _ONCE,
     _row("kv-concat", lambda g, c: eliminate_kv_concats(g, c.remarks), "EXPRESSIONS"),
+    _BLOCKS,
     _EPILOGUES,
     _row("unroll-reductions", lambda g, c: unroll_reductions(g, c.remarks), "EXPRESSIONS"),
     _AGAIN,
@@ -156,6 +160,7 @@ GPU_PASSES: tuple[SchedulePass, ...] = (
     _row("rfactor", lambda g, c: rfactor_rows(g), "LIVE", "SPLIT", required=True),
     _row("split-k", lambda g, c: split_products(g, c.gpu), "LIVE", required=True),
     _ONCE,
+    _BLOCKS,
     _EPILOGUES,
     _AGAIN,
     _EPILOGUES,

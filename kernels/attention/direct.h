@@ -101,6 +101,7 @@ template <class Element> struct KeyBlock {
   }
   Stream next_head() const {
     const AttentionArgsOf<Element> &at = *rows.at;
+    if (at.k_pages) return {rows.k(0) + at.k_head, at.k_row, at.head_size};
     return {at.k + rows.batch * at.k_batch + (rows.kv_head + 1) * at.k_head, at.k_row, at.head_size};
   }
   /* Whether there is a block behind it, which it becomes. */
@@ -113,13 +114,25 @@ template <class Element> struct KeyBlock {
     return true;
   }
   const Element *key(int64_t j) const { return rows.k(first + min64(j, count - 1)); }
+  void prefetch_key(int64_t j) const {
+    if (!rows.at->k_pages) return keys.prefetch(j);
+    prefetch_row_l1(rows.k(min64(first + j, end - 1)), keys.size);
+  }
+  void prefetch_value(int64_t j) const {
+    if (!rows.at->v_pages) return values.prefetch(j);
+    prefetch_row_l1(rows.v(min64(first + j, end - 1)), values.size);
+  }
+  void prefetch_behind(int64_t j) const {
+    if (!rows.at->k_pages || first + count >= end) return behind.prefetch(j);
+    prefetch_row_l1(rows.k(min64(first + count + j, end - 1)), keys.size);
+  }
   void prefetch_after_key(int64_t j) const {
     const int64_t coming = j + key_prefetch_rows;
-    coming < count ? keys.prefetch(coming) : values.prefetch(coming - count);
+    coming < count ? prefetch_key(coming) : prefetch_value(coming - count);
   }
   void prefetch_after_value(int64_t j) const {
     const int64_t coming = j + value_prefetch_rows;
-    coming < count ? values.prefetch(coming) : behind.prefetch(coming - count);
+    coming < count ? prefetch_value(coming) : prefetch_behind(coming - count);
   }
 };
 

@@ -21,6 +21,11 @@ struct AttentionSizes {
   /* Keys from k_first on lie at k_rest, values from v_first on at v_rest: a cache, and what this call adds to it. */
   int64_t k_first = INT64_MAX, v_first = INT64_MAX;
   int64_t k_rest_batch = 0, k_rest_head = 0, k_rest_row = 0, v_rest_batch = 0, v_rest_head = 0, v_rest_row = 0;
+  /* Where keys, values lie in blocks: row n of text b is row n % 2^shift of block pages[b * batch + (n >> shift)], and
+   * `step` elements lie between blocks. */
+  const int64_t *k_pages = nullptr, *v_pages = nullptr;
+  int64_t k_pages_batch = 0, k_pages_step = 0, v_pages_batch = 0, v_pages_step = 0;
+  int k_pages_shift = 0, v_pages_shift = 0;
 };
 
 /* The same with addresses. Elements of 16 bits become float32 where they are read. */
@@ -54,6 +59,10 @@ struct Rows {
   int64_t query(int64_t r) const { return (first + r) % args->queries; }
   /* Values n .. n + count - 1, as many of them as lie `stride` apart from v(n) on. */
   int64_t v_run(int64_t n, int64_t count, int64_t *stride) const {
+    if (args->v_pages) {
+      *stride = args->v_row;
+      return min64(count, (int64_t(1) << args->v_pages_shift) - (n & ((int64_t(1) << args->v_pages_shift) - 1)));
+    }
     *stride = n < args->v_first ? args->v_row : args->v_rest_row;
     return n < args->v_first ? min64(count, args->v_first - n) : count;
   }
@@ -83,11 +92,21 @@ template <class Element> struct RowsOf : Rows {
     return at->out + batch * at->out_batch + head(r) * at->out_head + query(r) * at->out_row;
   }
   const Element *k(int64_t n) const {
+    if (at->k_pages) {
+      const int64_t block = at->k_pages[batch * at->k_pages_batch + (n >> at->k_pages_shift)];
+      const int64_t row = n & ((int64_t(1) << at->k_pages_shift) - 1);
+      return at->k + block * at->k_pages_step + kv_head * at->k_head + row * at->k_row;
+    }
     const int64_t i = n - at->k_first;
     if (i < 0) return at->k + batch * at->k_batch + kv_head * at->k_head + n * at->k_row;
     return at->k_rest + batch * at->k_rest_batch + kv_head * at->k_rest_head + i * at->k_rest_row;
   }
   const Element *v(int64_t n) const {
+    if (at->v_pages) {
+      const int64_t block = at->v_pages[batch * at->v_pages_batch + (n >> at->v_pages_shift)];
+      const int64_t row = n & ((int64_t(1) << at->v_pages_shift) - 1);
+      return at->v + block * at->v_pages_step + kv_head * at->v_head + row * at->v_row;
+    }
     const int64_t i = n - at->v_first;
     if (i < 0) return at->v + batch * at->v_batch + kv_head * at->v_head + n * at->v_row;
     return at->v_rest + batch * at->v_rest_batch + kv_head * at->v_rest_head + i * at->v_rest_row;

@@ -35,6 +35,9 @@ class AttentionArgs(ctypes.Structure):
         ("causal_offset", ctypes.c_int64),
         *((name, ctypes.c_int64) for name in ("k_first", "v_first")),
         *((f"{name}_rest_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "head", "row")),
+        *((f"{name}_pages", ctypes.c_void_p) for name in ("k", "v")),
+        *((f"{name}_pages_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "step")),
+        *((f"{name}_pages_shift", ctypes.c_int) for name in ("k", "v")),
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "k_rest", "v_rest")),
     )
 
@@ -94,6 +97,7 @@ def attend(
         batch, heads, k.shape[1], queries, keys, q.shape[3], v.shape[3],
         *strides, q.shape[3] ** -0.5 if scale is None else scale, causal, offset,
         k.shape[2], v.shape[2], *k_rest.stride()[:3], *v_rest.stride()[:3],
+        None, None, *[0] * 6,
         *(tensor.data_ptr() for tensor in (q, k, v, out, k_rest, v_rest)),
     )  # fmt: skip
     wide = None if mask is None else mask.expand(batch, heads, queries, keys)

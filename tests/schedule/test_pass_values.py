@@ -95,6 +95,11 @@ def rotary(q: Tensor) -> Tensor:
     return q * torch.cos(q) + torch.cat([-q[..., 16:], q[..., :16]], -1) * torch.sin(q)
 
 
+def in_blocks(q: Tensor, memory: Tensor, table: Tensor) -> Tensor:
+    k, v = (torch.ops.mycc.read_blocks(part, table, 10) for part in memory)
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True) * 2
+
+
 def cached(q: Tensor, keys: Tensor, key: Tensor, values: Tensor, value: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, torch.cat([keys, key], 2), torch.cat([values, value], 2))
 
@@ -233,6 +238,9 @@ CASES: dict[str, Case] = {
     ),
     "cached keys": Case(
         cached, (draw(1, 3, 1, 16), *[draw(1, 3, n, 16) for n in (20, 1, 20, 1)]), ("kv-concat",), families=CPU
+    ),
+    "keys in blocks": Case(
+        in_blocks, (draw(2, 4, 3, 16), draw(2, 9, 2, 4, 16), torch.tensor([[7, 2, 0], [3, 3, 8]])), ("kv-blocks",)
     ),
     # convolutions
     "convolution": Case(

@@ -178,6 +178,12 @@ def attention_view(node: Attention) -> AttentionKernel:
         if rest is not None:
             operands[f"{name}_rest"] = rest.operand
             fields += text.sizes({f"{name}_first": rest.first})
+    for name, pages in (("k", node.k_pages), ("v", node.v_pages)):
+        if pages is not None:
+            fields += text.address(f"{name}_pages", pages.table)
+            steps = {"batch": pages.table.strides[0], "step": pages.step}
+            fields += text.sizes({f"{name}_pages_{what}": step for what, step in steps.items()})
+            fields += ((f"{name}_pages_shift", str(pages.rows.bit_length() - 1)),)
     for name, o in operands.items():
         fields += text.address(name, o)
     for name, o in operands.items():

@@ -9,7 +9,7 @@ from ...ir.buffers import Operand
 from ...ir.index import ONE, Index, as_index
 from ...ir.plans.gpu import AttentionPlan
 from ...ir.plans.tiles import AttentionTile
-from ...ir.structured import Attention
+from ...ir.structured import Attention, Pages
 from ...schedule.gpu.blocks import blocks
 from ...schedule.gpu.fit import attention_misfit
 from ...schedule.gpu.product_plans import key_group
@@ -50,6 +50,7 @@ class AttentionView:
     k_head: str
     k_row: str
     k_rows: str
+    page_lines: tuple[str, ...]  # which blocks of the cache the keys of a step lie in
     k_mask: tuple[str, str]  # of a block, and of one with keys past the end
     v_head: str
     v_row: str
@@ -131,11 +132,12 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         value_size=scalar(scope, head["e"]),
         k_head=rows.head(node.k),
         k_row=scalar(scope, node.k.strides[2]),
-        k_rows=times("keys[None, :]", scope, node.k.strides[2]),
+        k_rows=rows.keys("k", node.k, node.k_pages, "[None, :]"),
+        page_lines=rows.pages(),
         k_mask=_both(masks["d"], "[:, None]", "[None, :]"),
         v_head=rows.head(node.v),
         v_row=scalar(scope, node.v.strides[2]),
-        v_rows=times("keys[:, None]", scope, node.v.strides[2]),
+        v_rows=rows.keys("v", node.v, node.v_pages, "[:, None]"),
         v_mask=_both(masks["e"], "[None, :]", "[:, None]"),
         out_base=out[0],
         out_rows=out[1],
@@ -236,6 +238,22 @@ class _Rows:
         """Start of an operand that lies by key."""
         b, g = (times(name, self.scope, s) for name, s in zip("bg", o.strides[:2], strict=True))
         return self._start(o, f"{b} + {g}")
+
+    def keys(self, name: str, o: Operand, pages: Pages | None, axes: str) -> str:
+        """Offsets of the keys of a step from the start of an operand that lies by key; page_lines come before."""
+        if pages is None:
+            return times(f"keys{axes}", self.scope, o.strides[2])
+        block = times(f"{name}_blocks{axes}", self.scope, pages.step)
+        return f"{block} + " + times(f"(keys % {pages.rows}){axes}", self.scope, o.strides[2])
+
+    def pages(self) -> tuple[str, ...]:
+        lines = []
+        for name, pages in (("k", self.node.k_pages), ("v", self.node.v_pages)):
+            if pages is not None:
+                row = times("b", self.scope, pages.table.strides[0])
+                block = times(f"(keys // {pages.rows})", self.scope, pages.table.strides[1])
+                lines.append(f"{name}_blocks = tl.load({self._start(pages.table, f'{row} + {block}')})")
+        return tuple(lines)
 
     def _start(self, o: Operand, index: str) -> str:
         offset = TritonEmitter(self.scope, {}).index(o.offset)

@@ -10,7 +10,7 @@ from ..buffers import Operand
 from ..expr import Acc
 from ..index import Index, as_index, of
 from ..layouts import PANEL
-from ..structured import Attention, Conv, ConvChain, Digits, Gemm, Patches, Rest
+from ..structured import Attention, Conv, ConvChain, Digits, Gemm, Pages, Patches, Rest
 from .iterations import Iterations
 from .memory import Memory
 from .numbers import Array, Value
@@ -151,8 +151,8 @@ def run_attention(node: Attention, memory: Memory) -> None:
     dense = as_index(1)
     queries = (batch, heads, rows, depth)
     q = _operand(memory, node.q, (*node.q.strides, dense), queries).over(queries)
-    k = _rows_of(node.k, node.k_rest, memory, (batch, groups, keys, depth))
-    v = _rows_of(node.v, node.v_rest, memory, (batch, groups, keys, width))
+    k = _rows_of(node.k, node.k_rest, node.k_pages, memory, (batch, groups, keys, depth))
+    v = _rows_of(node.v, node.v_rest, node.v_pages, memory, (batch, groups, keys, width))
     k, v = (np.repeat(t, heads // groups if groups else 1, 1) for t in (k, v))
     with np.errstate(all="ignore"):
         scores = memory.numbers.computed(q @ k.swapaxes(-1, -2) * node.scale, "f32")
@@ -182,9 +182,11 @@ def _weighted(scores: Array, v: Array, hidden: Array) -> Array:
     return np.where(high == -np.inf, 0.0, sums / total)
 
 
-def _rows_of(operand: Operand, rest: Rest | None, memory: Memory, shape: tuple[int, ...]) -> Array:
-    """Keys or values [b, g, key, d], the last of which may lie elsewhere."""
+def _rows_of(operand: Operand, rest: Rest | None, pages: Pages | None, memory: Memory, shape: tuple[int, ...]) -> Array:
+    """Keys or values [b, g, key, d], the last of which may lie elsewhere, or all in blocks."""
     strides = (*operand.strides, as_index(1))
+    if pages is not None:
+        return _rows_in_blocks(operand, pages, memory, shape)
     if rest is None:
         return _operand(memory, operand, strides, shape).over(shape)
     first = min(rest.first.evaluate(memory.sizes), shape[2])
@@ -193,3 +195,13 @@ def _rows_of(operand: Operand, rest: Rest | None, memory: Memory, shape: tuple[i
     parts = [_operand(memory, operand, strides, here).over(here)]
     parts.append(_operand(memory, rest.operand, others, there).over(there))
     return np.concatenate(parts, 2)
+
+
+def _rows_in_blocks(operand: Operand, pages: Pages, memory: Memory, shape: tuple[int, ...]) -> Array:
+    texts, groups, keys, width = shape
+    used = (texts, -(-keys // pages.rows))
+    table = _operand(memory, pages.table, pages.table.strides, used).over(used).astype(np.int64)
+    blocks = (int(table.max(initial=-1)) + 1, groups, pages.rows, width)
+    strides = (pages.step, *operand.strides[1:], as_index(1))
+    rows = _operand(memory, operand, strides, blocks).over(blocks)[table]  # [texts, blocks, groups, rows, width]
+    return rows.swapaxes(1, 2).reshape(texts, groups, -1, width)[:, :, :keys]

@@ -137,6 +137,19 @@ def looked_up(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tens
     return ctx.builder.map(ctx.result_shape(), x.dtype, element, order if kept else None)
 
 
+@row("mycc.read_blocks.default")
+def read_blocks(ctx: Context, memory: Tensor, table: Tensor, count: int | Index) -> Tensor:
+    """memory [blocks, heads, rows, size], table [texts, blocks of a text] -> [texts, heads, count, size]."""
+    blocks, _, rows, _ = memory.shape
+
+    def element(i: list[Index]) -> Expr:
+        text, head, row, column = i
+        block = indirect(table.at([text, row // rows]), blocks, wrap=False)
+        return memory.at([block, head, row % rows, column])
+
+    return ctx.builder.map(ctx.result_shape(), memory.dtype, element)
+
+
 @row("aten.cat.default", "aten.concat.default")
 def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     shape, dtype = ctx.result_shape(), ctx.result_dtype()

@@ -190,3 +190,22 @@ def complex_ldl_solve(
     """As torch.linalg.ldl_solve, of the same batch."""
     factors, right = torch.complex(ld, ldi), torch.complex(b, bi)
     return _parts(torch.linalg.ldl_solve(factors, pivots, right, hermitian=hermitian))
+
+
+@own_operator(
+    "read_blocks(Tensor memory, Tensor table, SymInt count) -> Tensor",
+    lambda memory, table, count: memory.new_empty([table.shape[0], memory.shape[1], count, memory.shape[3]]),
+)
+def read_blocks(memory: Tensor, table: Tensor, count: int) -> Tensor:
+    """The first `count` rows of each text, which lie in blocks.
+
+    Args:
+        memory: [blocks, heads, rows of a block, size].
+        table: i64[texts, blocks of a text]; row n of text b is row n % rows of block table[b, n // rows].
+
+    Returns:
+        [texts, heads, count, size].
+    """
+    rows = torch.arange(count)
+    size = memory.shape[2]
+    return memory[table[:, rows // size].unsqueeze(1), torch.arange(memory.shape[1])[:, None], rows % size]

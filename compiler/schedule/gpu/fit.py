@@ -65,6 +65,8 @@ def attention_misfit(node: Attention, tile: AttentionTile) -> str:
     """Why a tile cannot cut a node; empty when it can."""
     if not tile.descriptors:
         return ""
+    if node.tables:
+        return "descriptors need keys and values that lie one behind the other"
     if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.keys)):
         return "descriptors of memory that may pass 2^31 elements need fixed sizes"
     elements = ALIGNMENT // DTYPES[node.k.buffer.dtype].size

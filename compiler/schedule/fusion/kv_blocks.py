@@ -1,0 +1,187 @@
+"""Keys and values in blocks: attention reads them through the table that says where they lie.
+
+    t[b, g, n, d] = cache[<table[b, n // 16]>, g, n % 16, d]          checked[b, p] = <table[b, p]>
+    y = attention(q, t, ..)                                   ->      y = attention(q, cache in blocks by checked, ..)
+
+The cache is read once, where it lies, instead of copied. What the table holds is tested once for all layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...ir.buffers import Buffer, Operand
+from ...ir.expr import IndexValue, Load
+from ...ir.index import ONE, ZERO, Atom, Binary, Index, Indirect, Var, of
+from ...ir.nodes import Map, Store
+from ...ir.structured import Attention, Pages
+from ..graph import NodeGraph, label, loads_of
+from ..remarks import Remarks
+from .concat_distribution import linear
+
+KEYS = 2  # of the axes (batch, heads, keys, size)
+
+#: table, where it begins, its strides, its rows and how many blocks there are -> what holds its tested values
+_Tested = dict[tuple[Buffer, Index, tuple[Index, ...], tuple[Index, ...], Index], Operand]
+
+
+def read_through_tables(graph: NodeGraph, remarks: Remarks) -> None:
+    """Has attention read keys and values in blocks from the memory that they are gathered from."""
+    tested: _Tested = {}
+    for node in [n for n in graph.nodes if isinstance(n, Attention)]:
+        for side in ("k", "v"):
+            node = _in_blocks(graph, remarks, node, side, tested)
+
+
+def _in_blocks(graph: NodeGraph, remarks: Remarks, node: Attention, side: str, tested: _Tested) -> Attention:
+    """The node that stands in the graph afterwards."""
+    operand: Operand = getattr(node, side)
+    gather = graph.producer(operand.buffer)
+    if not isinstance(gather, Map) or len(gather.stores) != 1 or graph.readers(operand.buffer) != [node]:
+        return node
+    if operand.buffer.kind != "temp" or operand.buffer in node.writes() or loads_of(node, operand.buffer):
+        return node
+    if sum(o.buffer is operand.buffer for o in node.operands) != 1 or getattr(node, f"{side}_rest") is not None:
+        return node
+    found = _blocks(gather, operand)
+    if found is None or graph.crosses((found.memory.buffer, found.table.buffer), gather, node):
+        return node
+    batch, count = node.dims[0].extent, (node.keys + found.rows - 1) // found.rows
+    key = (found.table.buffer, found.table.offset, found.table.strides, (batch, count), found.blocks)
+    if key in tested:
+        graph.remove(gather)
+    else:
+        test, tested[key] = _test(graph, gather, found, batch, count)
+        graph.replace(gather, test)
+    remarks.fused(label(gather), label(node), "read in the blocks of the cache, where a table has them")
+    changes: dict[str, Any] = {side: found.memory, f"{side}_pages": Pages(tested[key], found.rows, found.step)}
+    changed = replace(node, **changes)
+    graph.replace(node, changed)
+    return changed
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """What a gather reads: memory with the strides (0, head, row of a block), and a table with those of (text, block).
+
+    rows: of a block; step: elements from block to block; blocks: how many there are.
+    """
+
+    memory: Operand
+    table: Operand
+    rows: int
+    step: Index
+    blocks: Index
+
+
+def _blocks(gather: Map, operand: Operand) -> _Blocks | None:
+    """None: the map is no gather of whole rows in blocks, in the order of the operand."""
+    store = gather.stores[0]
+    place, load = linear(store.index, gather.dims), store.value
+    if place is None or place.offset != operand.offset or not isinstance(load, Load):
+        return None
+    if load.buffer.dtype != store.buffer.dtype:
+        return None
+    loops = _loops(place.strides, operand)
+    if loops is None or KEYS not in loops:
+        return None
+    key = loops[KEYS]
+    memory = _terms(load.index, key)
+    if memory is None or len(memory.lookups) != 1 or memory.rows is None or memory.by_block != ZERO:
+        return None
+    ((lookup, step),) = memory.lookups.items()
+    if lookup.wrap or not isinstance(lookup.value, Load) or lookup.value.buffer.dtype != "i64":
+        return None
+    table = _terms(lookup.value.index, key)
+    known = {loops[0]} if 0 in loops else set()
+    if table is None or table.lookups or table.by_row != ZERO or table.rows != memory.rows:
+        return None
+    if not set(table.loops) <= known or set(memory.loops) - {loops.get(1), loops.get(3)}:
+        return None
+    if 3 in loops and memory.loops.get(loops[3]) != ONE:
+        return None
+    head = memory.loops.get(loops[1], ZERO) if 1 in loops else ZERO
+    text = table.loops.get(loops[0], ZERO) if 0 in loops else ZERO
+    return _Blocks(
+        Operand(load.buffer, memory.offset, (ZERO, head, memory.by_row)),
+        Operand(lookup.value.buffer, table.offset, (text, table.by_block)),
+        memory.rows,
+        step,
+        lookup.extent,
+    )
+
+
+def _loops(strides: dict[Var, Index], operand: Operand) -> dict[int, Var] | None:
+    """The loop over each axis of the operand that has one."""
+    steps = (*operand.strides, ONE)
+    loops: dict[int, Var] = {}
+    for v, stride in strides.items():
+        fitting = [axis for axis, step in enumerate(steps) if step == stride and axis not in loops]
+        if not fitting:
+            return None
+        loops[fitting[-1] if stride == ONE else fitting[0]] = v
+    return loops
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """An index as a sum: offset, loops, looked-up values with strides, and what goes by key // rows and key % rows."""
+
+    offset: Index
+    loops: dict[Var, Index]
+    lookups: dict[Indirect, Index]
+    by_block: Index
+    by_row: Index
+    rows: int | None
+
+
+def _terms(index: Index, key: Var) -> _Terms | None:
+    """None: it is not such a sum."""
+    offset, by_block, by_row = ZERO, ZERO, ZERO
+    loops: dict[Var, Index] = {}
+    lookups: dict[Indirect, Index] = {}
+    rows: set[int] = set()
+    for monomial, factor in index.terms.items():
+        moving = [a for a in monomial if isinstance(a, (Var, Indirect, Binary))]
+        rest = Index({tuple(a for a in monomial if a not in moving): factor})
+        if not moving:
+            offset = offset + rest
+            continue
+        if len(moving) > 1:
+            return None
+        (atom,) = moving
+        if isinstance(atom, Binary):
+            number = _by_rows(atom, key)
+            if number is None:
+                return None
+            rows.add(number)
+            by_block, by_row = (by_block + rest, by_row) if atom.op == "//" else (by_block, by_row + rest)
+        elif isinstance(atom, Indirect):
+            lookups[atom] = rest
+        elif atom == key:
+            return None
+        else:
+            loops[atom] = rest
+    return _Terms(offset, loops, lookups, by_block, by_row, rows.pop() if len(rows) == 1 else None)
+
+
+def _by_rows(atom: Atom, key: Var) -> int | None:
+    """The power of two that `key` is divided by."""
+    if not isinstance(atom, Binary) or atom.op not in ("//", "%") or atom.a != of(key):
+        return None
+    number = atom.b.constant
+    return number if number is not None and number > 1 and number & (number - 1) == 0 else None
+
+
+def _test(graph: NodeGraph, gather: Map, found: _Blocks, batch: Index, count: Index) -> tuple[Map, Operand]:
+    """A map that copies the part of a table that is used, testing it; and where it lies then."""
+    buffer = Buffer(graph.free_name("blocks"), "i64", batch * count, "temp")
+    text, block = Var("text", batch), Var("block", count)
+    dims = tuple(v for v in (text, block) if v.extent != ONE)
+    at = {v: of(v) if v in dims else ZERO for v in (text, block)}
+    strides = found.table.strides
+    source = Load(found.table.buffer, found.table.offset + at[text] * strides[0] + at[block] * strides[1])
+    value = IndexValue(of(Indirect(source, found.blocks)))
+    store = Store(buffer, at[text] * count + at[block], value)
+    return Map(dims, (store,), gather.origin), Operand(buffer, ZERO, (count, ONE))

@@ -1,0 +1,28 @@
+"""Attention over keys and values in blocks, through Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mycc.compiler.capture import capture
+from mycc.compiler.ir.structured import Attention
+
+from ..helpers.device_programs import program_of, run_interpreted
+from ..helpers.triton_interpreter import TritonInterpreter
+from ..schedule.test_kv_blocks import keys, masked, one_text, q, step, table, values
+
+
+@pytest.mark.parametrize("function", [step, masked, one_text])
+def test_read_through_the_table(function: Callable[..., Any], interpreter: TritonInterpreter) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, q: Any, keys: Any, values: Any, table: Any) -> Any:
+            return function(q, keys, values, table)
+
+    inputs = (q, keys, values, table)
+    program = program_of(capture(Model(), inputs))
+    assert any(n.k_pages is not None for n in program.schedule.program.nodes if isinstance(n, Attention))
+    (found,) = run_interpreted(program, interpreter, inputs, {})
+    torch.testing.assert_close(found, function(*inputs), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,108 @@
+"""Keys and values in blocks: which gathers attention reads through their table, and that the values stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mycc
+import pytest
+import torch
+from mycc.compiler.ir.structured import Attention
+from mycc.compiler.schedule import Schedule
+from torch.nn import functional as F
+
+from ..helpers.programs import scheduled
+
+BLOCKS, ROWS, KEYS = 12, 4, 14
+q = torch.randn(2, 4, 3, 16)
+keys, values = torch.randn(2, BLOCKS, 2, ROWS, 16)
+table = torch.tensor([[7, 2, 11, 0, 5], [3, 3, 9, 8, 1]])
+
+
+def rows(memory: torch.Tensor, table: torch.Tensor, count: int = KEYS) -> torch.Tensor:
+    return torch.ops.mycc.read_blocks(memory, table, count)
+
+
+def indexed(memory: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """The same by torch's own operators."""
+    return memory[table].transpose(1, 2).reshape(2, 2, -1, 16)[:, :, :KEYS]
+
+
+def attend(q: Any, k: Any, v: Any) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def step(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
+    return attend(q, rows(keys, table), rows(values, table))
+
+
+def masked(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
+    seen = torch.arange(KEYS) <= torch.tensor([[11], [13], [5]])
+    return F.scaled_dot_product_attention(q, rows(keys, table), rows(values, table), seen, enable_gqa=True)
+
+
+def one_text(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
+    return attend(q[:1], rows(keys, table[:1]), rows(values, table[:1]))
+
+
+def used_twice(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
+    k = rows(keys, table)
+    return attend(q, k, rows(values, table)) + k.sum()
+
+
+def in_blocks(s: Schedule) -> list[tuple[bool, bool]]:
+    """Of every attention, whether its keys, its values are read through a table."""
+    nodes = [n for n in s.program.nodes if isinstance(n, Attention)]
+    return [(n.k_pages is not None, n.v_pages is not None) for n in nodes]
+
+
+@pytest.mark.parametrize("function", [step, masked, one_text])
+def test_read_through_the_table(function: Callable[..., Any]) -> None:
+    s = scheduled(function, q, keys, values, table)
+    assert in_blocks(s) == [(True, True)], str(s)
+    assert len([n for n in s.program.nodes if "mycc.read_blocks" in n.origin.ops]) == 1  # the table is tested once
+
+
+def test_what_others_read_too_is_copied() -> None:
+    assert in_blocks(scheduled(used_twice, q, keys, values, table)) == [(False, True)]
+
+
+def test_the_operator_is_torchs_indexing() -> None:
+    assert torch.equal(rows(keys, table), indexed(keys, table))
+
+
+class Both(torch.nn.Module):
+    """Attention over blocks of 16 by a table that permutes them, and over the same rows one behind the other."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        memory = torch.randn(2, 32, 2, 16, 40).to(dtype)
+        self.register_buffer("memory", memory)
+        self.register_buffer("plain", memory.transpose(2, 3).reshape(2, 1, 512, 2, 40).transpose(2, 3).contiguous())
+
+    def forward(self, q: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        count = 451  # no multiple of a block's rows
+        memory = [rows(self.memory[i], table, count) for i in (0, 1)]
+        plain = [self.plain[i, :, :, :count] for i in (0, 1)]
+        return attend(q, *memory), attend(q, *plain)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_same_bits_as_rows_in_their_order(dtype: torch.dtype, tmp_path: Path) -> None:
+    """A few queries read the cache where it lies, many pack it."""
+    moved = torch.randperm(32, generator=torch.Generator().manual_seed(1))
+    for queries in (1, 20):
+        model = Both(dtype)
+        q = torch.randn(1, 8, queries, 40).to(dtype)
+        pkg = mycc.compile(model, (q, torch.arange(32)[None]), out=tmp_path / "both.pkg", verify=False)
+        paged, plain = mycc.load(pkg)(q, torch.arange(32)[None])
+        assert torch.equal(paged, plain)
+        model.memory.copy_(model.memory[:, torch.argsort(moved)])
+        pkg = mycc.compile(model, (q, moved[None]), out=tmp_path / "both.pkg", verify=False)
+        m = mycc.load(pkg)
+        assert torch.equal(m(q, moved[None])[0], plain)
+        with pytest.raises(mycc.RunError, match="out of range"):
+            m(q, torch.full((1, 32), 32))
